@@ -1,0 +1,43 @@
+"""Counts what a run of tests covered: outcomes, skips with their reasons, and what tests add by `tally` (seeds, faults)."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+COUNTS: Counter[str] = Counter()
+SKIPS: Counter[str] = Counter()
+
+
+@pytest.fixture
+def tally() -> Callable[[str, int], None]:
+    """Adds to a total that `scripts/test` prints at its end, for example tally("seeds", 20)."""
+
+    def add(what: str, count: int) -> None:
+        COUNTS[what] += count
+
+    return add
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
+    report = yield
+    if report.skipped:
+        COUNTS["skipped"] += 1
+        SKIPS[str(report.longrepr[2]) if isinstance(report.longrepr, tuple) else str(report.longrepr)] += 1
+    elif report.when == "call":
+        COUNTS["passed" if report.passed else "failed"] += 1
+    elif report.failed:
+        COUNTS["failed"] += 1
+    return report
+
+
+def pytest_sessionfinish() -> None:
+    path = os.environ.get("TALLY_FILE")
+    if path:
+        Path(path).write_text(json.dumps({"counts": COUNTS, "skips": SKIPS}))
