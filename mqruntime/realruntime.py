@@ -1,0 +1,25 @@
+"""The runtime of a real process.
+
+Invariant: every part of it works below the one root that it was opened for."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+from mqruntime.clock import SystemClock
+from mqruntime.runtime import Runtime
+from mqruntime.segments import RealSegmentDirectory
+from mqruntime.smallfiles import RealSmallFiles
+from mqruntime.storelock import RealStoreLock
+
+
+def real_runtime(root: Path) -> Runtime:
+    """The system clock, a generator seeded by the operating system, and the files below `root`."""
+    return Runtime(
+        clock=SystemClock(),
+        random=random.Random(),
+        files=RealSmallFiles(root),
+        segments=RealSegmentDirectory(root),
+        lock=RealStoreLock(root),
+    )

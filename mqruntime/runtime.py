@@ -1,0 +1,44 @@
+"""Everything of the outside world that an app gets.
+
+Invariant: an app reads time, randomness and disk only through these fields, and the network only through the
+running event loop; so the same app runs on a machine and in the simulator."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    import random
+
+    from mqruntime.clock import Clock
+    from mqruntime.segments import SegmentDirectory
+    from mqruntime.smallfiles import SmallFiles
+    from mqruntime.storelock import StoreLock
+
+
+@dataclass
+class Runtime:
+    """`files` and `segments` share one root, the process' store directory, and `lock` guards that root."""
+
+    clock: Clock
+    random: random.Random
+    files: SmallFiles
+    segments: SegmentDirectory
+    lock: StoreLock
+
+
+class App(Protocol):
+    """One server: what `serve.run_app` and the simulator know of a controller, broker or name server."""
+
+    async def start(self) -> None:
+        """Returns once it serves; raises when it cannot."""
+        ...
+
+    async def stop(self) -> None:
+        """Graceful end; returns once sockets are closed and files are flushed."""
+        ...
+
+    async def wait_failed(self) -> BaseException:
+        """Resolves only on a fatal error, with that error: the process says why and exits non-zero."""
+        ...

@@ -1,0 +1,283 @@
+"""Fixed-size files that are written through a mapping: commit log, consume queues, index units.
+
+Invariant: a file under its final name has its full size from the first moment; a byte that `sync` covered is on
+disk; after a failed sync every later sync of that file fails too, because the kernel forgets which pages it
+dropped. Reserved bytes have disk blocks, so writing them through the view cannot end in SIGBUS.
+
+Nothing here waits for the disk inside the event loop's thread but `create` and `reserve`: syncs and cold reads go
+to threads, because page faults and msync of a mapping hold the interpreter's lock."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import mmap
+import os
+import stat
+from collections.abc import Callable
+from concurrent.futures import Executor, ThreadPoolExecutor
+from pathlib import Path
+from typing import Protocol, TypeVar
+
+from mqruntime.folders import make_folders, sync_folder
+
+T = TypeVar("T")
+
+UNFINISHED_SUFFIX = (
+    ".new"  # a file that `create` has not finished; never listed, overwritten by the next create
+)
+COPY_STEP_BYTES = 1 << 20
+DISK_THREADS = 4  # one sync of the log, one of the queues, cold reads beside them
+
+
+class SegmentFile(Protocol):
+    """One open file of a fixed size."""
+
+    name: str
+    size_bytes: int
+
+    def view(self) -> memoryview:
+        """The whole file, writable, of a shared mapping; slices of it may outlive `close`."""
+        ...
+
+    def reserve(self, end: int) -> None:
+        """Disk blocks for [0, end) exist, or OSError (ENOSPC)."""
+        ...
+
+    async def sync(self, start: int, end: int) -> None:
+        """What the view held in [start, end) at the call is durable on return, and so is the file's own
+        directory entry; OSError when the disk fails, then and at every later sync."""
+        ...
+
+    async def read_cold(self, start: int, end: int) -> bytes:
+        """Bytes [start, end) read outside the mapping; OSError when the disk fails."""
+        ...
+
+    def close(self) -> None:
+        """Gives up the file; the mapping goes with the last view of it."""
+        ...
+
+
+class SegmentDirectory(Protocol):
+    """One folder of segment files."""
+
+    def names(self) -> list[tuple[str, int]]:
+        """(name, size) of each file, sorted by name; [] when the folder is absent."""
+        ...
+
+    def open(self, name: str) -> SegmentFile:
+        """An existing file; FileNotFoundError otherwise."""
+        ...
+
+    def create(self, name: str, size_bytes: int, *, reserve: bool = True) -> SegmentFile:
+        """A new zero-filled file, sparse unless `reserve`; its directory entry is durable at the next sync of
+        it. OSError (ENOSPC) leaves nothing behind; FileExistsError when the name is taken."""
+        ...
+
+    async def delete(self, name: str) -> None:
+        """Durable on return; FileNotFoundError when absent. Views of the file stay readable."""
+        ...
+
+    def subdirectory(self, name: str) -> SegmentDirectory:
+        """A folder below this one; created when first written to."""
+        ...
+
+    def subdirectories(self) -> list[str]:
+        """Sorted names of the folders directly below this one."""
+        ...
+
+    async def sync_directory(self) -> None:
+        """Creations and deletions in this folder are durable on return."""
+        ...
+
+
+class BadSegmentName(ValueError):
+    """A file or folder name that is not one plain path component."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"{name!r} is not a plain file name")
+        self.name = name
+
+
+def check_component(name: str) -> str:
+    """`name` itself if it is one plain path component, else BadSegmentName."""
+    if name in ("", ".", "..") or "/" in name or "\0" in name or name.endswith(UNFINISHED_SUFFIX):
+        raise BadSegmentName(name)
+    return name
+
+
+class RealSegmentFile:
+    """A file, its mapping and the threads that sync and read it."""
+
+    def __init__(self, path: Path, descriptor: int, size_bytes: int, threads: Executor) -> None:
+        self.name = path.name
+        self.size_bytes = size_bytes
+        self._path = path
+        self._descriptor = descriptor
+        self._threads = threads
+        self._reserved_end = 0
+        self._entry_synced = False
+        self._sync_error: OSError | None = None
+        self._in_threads = 0
+        self._closing = False
+        # An empty file cannot be mapped. The mapping is never closed by hand: it ends with its last view.
+        mapping = mmap.mmap(descriptor, size_bytes) if size_bytes else bytearray()
+        self._view = memoryview(mapping)
+
+    def view(self) -> memoryview:
+        return self._view
+
+    def reserve(self, end: int) -> None:
+        assert 0 <= end <= self.size_bytes, f"{self._path}: reserve({end}) of {self.size_bytes} bytes"
+        if end > self._reserved_end:
+            allocate_blocks(self._descriptor, self._reserved_end, end)
+            self._reserved_end = end
+
+    async def sync(self, start: int, end: int) -> None:
+        assert 0 <= start <= end <= self.size_bytes, f"{self._path}: sync({start}, {end})"
+        if self._sync_error is None:
+            try:
+                await self._in_thread(self._sync)
+            except OSError as error:
+                self._sync_error = self._sync_error or error
+        if self._sync_error is not None:
+            raise OSError(self._sync_error.errno, self._sync_error.strerror, str(self._path))
+
+    async def read_cold(self, start: int, end: int) -> bytes:
+        assert 0 <= start <= end <= self.size_bytes, f"{self._path}: read_cold({start}, {end})"
+        return await self._in_thread(lambda: read_range(self._descriptor, self._path, start, end))
+
+    def close(self) -> None:
+        self._closing = True
+        self._view = memoryview(b"")
+        self._close_descriptor_when_idle()
+
+    def _sync(self) -> None:
+        os.fdatasync(self._descriptor)
+        if not self._entry_synced:
+            sync_folder(self._path.parent)
+            self._entry_synced = True
+
+    async def _in_thread(self, call: Callable[[], T]) -> T:
+        assert not self._closing, f"{self._path} is closed"
+        self._in_threads += 1
+        future = asyncio.get_running_loop().run_in_executor(self._threads, call)
+        future.add_done_callback(self._left_thread)
+        return await asyncio.shield(
+            future
+        )  # a cancelled caller must not free the descriptor under the thread
+
+    def _left_thread(self, future: asyncio.Future[T]) -> None:
+        self._in_threads -= 1
+        if not future.cancelled():
+            future.exception()  # a caller that was cancelled does not come for it
+        self._close_descriptor_when_idle()
+
+    def _close_descriptor_when_idle(self) -> None:
+        if self._closing and self._in_threads == 0 and self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+
+class RealSegmentDirectory:
+    """A folder of the machine's file system; folders below share its threads."""
+
+    def __init__(self, path: Path, threads: Executor | None = None) -> None:
+        self._path = path
+        self._threads = threads or ThreadPoolExecutor(DISK_THREADS, thread_name_prefix="segments")
+
+    def names(self) -> list[tuple[str, int]]:
+        found = [
+            (path.name, status.st_size)
+            for path, status in self._entries()
+            if stat.S_ISREG(status.st_mode) and not path.name.endswith(UNFINISHED_SUFFIX)
+        ]
+        return sorted(found)
+
+    def subdirectories(self) -> list[str]:
+        return sorted(path.name for path, status in self._entries() if stat.S_ISDIR(status.st_mode))
+
+    def open(self, name: str) -> RealSegmentFile:
+        path = self._path / check_component(name)
+        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        return self._opened(path, descriptor, os.fstat(descriptor).st_size)
+
+    def create(self, name: str, size_bytes: int, *, reserve: bool = True) -> RealSegmentFile:
+        path = self._path / check_component(name)
+        if path.exists():
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path))
+        make_folders(self._path, self._path)
+        unfinished = path.with_name(name + UNFINISHED_SUFFIX)
+        descriptor = os.open(unfinished, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+        try:
+            os.ftruncate(descriptor, size_bytes)
+            if reserve:
+                allocate_blocks(descriptor, 0, size_bytes)
+            unfinished.rename(path)
+        except OSError:
+            os.close(descriptor)
+            unfinished.unlink(missing_ok=True)
+            raise
+        return self._opened(path, descriptor, size_bytes)
+
+    async def delete(self, name: str) -> None:
+        path = self._path / check_component(name)
+        await asyncio.get_running_loop().run_in_executor(self._threads, _delete, path)
+
+    def subdirectory(self, name: str) -> RealSegmentDirectory:
+        return RealSegmentDirectory(self._path / check_component(name), self._threads)
+
+    async def sync_directory(self) -> None:
+        await asyncio.get_running_loop().run_in_executor(self._threads, self._sync_folder)
+
+    def close(self) -> None:
+        """Ends the threads, of the folders below too, once they have done what they were given."""
+        self._threads.shutdown(wait=True)
+
+    def _opened(self, path: Path, descriptor: int, size_bytes: int) -> RealSegmentFile:
+        try:
+            return RealSegmentFile(path, descriptor, size_bytes, self._threads)
+        except OSError:
+            os.close(descriptor)
+            raise
+
+    def _entries(self) -> list[tuple[Path, os.stat_result]]:
+        try:
+            return [(path, path.lstat()) for path in self._path.iterdir()]
+        except FileNotFoundError:
+            return []
+
+    def _sync_folder(self) -> None:
+        if self._path.is_dir():  # a folder that nothing was written to has nothing to sync
+            sync_folder(self._path)
+
+
+def allocate_blocks(descriptor: int, start: int, end: int) -> None:
+    """Disk blocks for [start, end) of an open file, its content unchanged; OSError (ENOSPC)."""
+    if start == end:
+        return
+    try:
+        os.posix_fallocate(descriptor, start, end - start)
+    except OSError as error:
+        if error.errno not in (errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS):
+            raise
+        for offset in range(start, end, COPY_STEP_BYTES):  # no fallocate here: writing is what allocates
+            held = os.pread(descriptor, min(COPY_STEP_BYTES, end - offset), offset)
+            os.pwrite(descriptor, held, offset)
+
+
+def read_range(descriptor: int, path: Path, start: int, end: int) -> bytes:
+    """Exactly the bytes [start, end); OSError(EIO) when the file is shorter than it was."""
+    data = bytearray(end - start)
+    filled = 0
+    while filled < len(data):
+        count = os.preadv(descriptor, [memoryview(data)[filled:]], start + filled)
+        if count == 0:
+            raise OSError(errno.EIO, "file ends early", str(path))
+        filled += count
+    return bytes(data)
+
+
+def _delete(path: Path) -> None:
+    path.unlink()
+    sync_folder(path.parent)

@@ -1,0 +1,118 @@
+"""Small files that are replaced as a whole: epoch file, identity, votes, topic and offset tables.
+
+Invariant: a reader finds the old content or the new one, never a mixture, and what `replace` or `remove` did is
+on disk when it returns. Operations of one root run one at a time in the order they were called, so a cancelled
+replace cannot overtake a later one."""
+
+from __future__ import annotations
+
+import os
+from concurrent.futures import Executor, ThreadPoolExecutor
+from pathlib import Path
+from typing import Protocol
+
+from aiofiles.base import wrap
+
+from mqruntime.folders import make_folders, sync_folder
+
+TMP_SUFFIX = ".tmp"  # upstream's own suffix for half-written configuration
+
+
+class SmallFiles(Protocol):
+    """Small files under one root; names are relative POSIX paths ('config/topics.json')."""
+
+    async def read(self, name: str) -> bytes | None:
+        """The content, None when there is no such file; OSError when the disk fails."""
+        ...
+
+    async def replace(self, name: str, data: bytes) -> None:
+        """Atomic, and durable on return. OSError (ENOSPC, EIO) leaves the old content."""
+        ...
+
+    async def remove(self, name: str) -> None:
+        """Durable on return; an absent file is fine."""
+        ...
+
+    async def names(self, under: str) -> list[str]:
+        """Sorted names of the files at any depth below folder `under` ('' is the root), relative to the root."""
+        ...
+
+
+class BadFileName(ValueError):
+    """A file name that is empty, absolute, steps out of its folder or is meant for half-written files."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"{name!r} is not a relative POSIX path below the store root")
+        self.name = name
+
+
+def check_name(name: str) -> str:
+    """`name` itself if it stays below the root, else BadFileName."""
+    parts = name.split("/")
+    if any(part in ("", ".", "..") or "\0" in part for part in parts) or name.endswith(TMP_SUFFIX):
+        raise BadFileName(name)
+    return name
+
+
+class RealSmallFiles:
+    """tmp + fsync + rename + fsync of the folder, in one thread of its own."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self._thread: Executor = ThreadPoolExecutor(1, thread_name_prefix="small-files")
+
+    async def read(self, name: str) -> bytes | None:
+        data: bytes | None = await wrap(_read)(self._root / check_name(name), executor=self._thread)
+        return data
+
+    async def replace(self, name: str, data: bytes) -> None:
+        await wrap(_replace)(self._root, self._root / check_name(name), data, executor=self._thread)
+
+    async def remove(self, name: str) -> None:
+        await wrap(_remove)(self._root / check_name(name), executor=self._thread)
+
+    async def names(self, under: str) -> list[str]:
+        folder = self._root / check_name(under) if under else self._root
+        found: list[str] = await wrap(_names)(self._root, folder, executor=self._thread)
+        return found
+
+    def close(self) -> None:
+        """Waits for what is under way and ends the thread."""
+        self._thread.shutdown(wait=True)
+
+
+def _read(path: Path) -> bytes | None:
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        return None
+
+
+def _replace(root: Path, path: Path, data: bytes) -> None:
+    make_folders(root, path.parent)
+    tmp = path.with_name(path.name + TMP_SUFFIX)
+    try:
+        with tmp.open("wb") as file:  # overwrites what a crash may have left under this name
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        tmp.replace(path)
+    except OSError:
+        tmp.unlink(missing_ok=True)
+        raise
+    sync_folder(path.parent)
+
+
+def _remove(path: Path) -> None:
+    tmp = path.with_name(path.name + TMP_SUFFIX)
+    tmp.unlink(missing_ok=True)
+    try:
+        path.unlink()
+    except FileNotFoundError:
+        return
+    sync_folder(path.parent)
+
+
+def _names(root: Path, folder: Path) -> list[str]:
+    files = (path for path in folder.rglob("*") if path.is_file() and not path.name.endswith(TMP_SUFFIX))
+    return sorted(path.relative_to(root).as_posix() for path in files)

@@ -1,0 +1,62 @@
+"""The lock that keeps two processes out of one store root.
+
+Invariant: while it is held, no other process that follows the rule (a Java broker included) opens the same root;
+the operating system drops it when the process ends, however it ends."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from pathlib import Path
+from typing import Protocol
+
+LOCK_FILE = "lock"  # DefaultMessageStore takes a POSIX lock on byte 0 of this file
+
+
+class StoreLocked(Exception):
+    """Another process works in this store root."""
+
+    def __init__(self, path: Path | str) -> None:
+        super().__init__(
+            f"{path}: another process holds this store; stop it, or give this one another store directory"
+        )
+        self.path = path
+
+
+class StoreLock(Protocol):
+    """Exclusive right to one store root. Acquire before reading anything below the root."""
+
+    def acquire(self) -> None:
+        """Take the lock at once or raise StoreLocked; taking a held one again is an error of the caller."""
+        ...
+
+    def release(self) -> None:
+        """Give it back; a lock that is not held is left alone."""
+        ...
+
+
+class RealStoreLock:
+    """`fcntl` record lock on byte 0 of `lock` in the root, the range that upstream's store locks."""
+
+    def __init__(self, root: Path) -> None:
+        self._path = root / LOCK_FILE
+        self._descriptor: int | None = None
+
+    def acquire(self) -> None:
+        assert self._descriptor is None, f"{self._path} is already held by this process"
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 0)
+        except (BlockingIOError, PermissionError):
+            os.close(descriptor)
+            raise StoreLocked(self._path) from None
+        except OSError:
+            os.close(descriptor)
+            raise
+        self._descriptor = descriptor
+
+    def release(self) -> None:
+        if self._descriptor is not None:
+            os.close(self._descriptor)  # closing the file drops the lock
+            self._descriptor = None
