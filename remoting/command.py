@@ -1,0 +1,79 @@
+"""One request or response of the remoting protocol, with its header still in text form.
+
+Invariant: `ext` maps strings to strings, whatever the sender wrote; integers fit their Java types.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+RESPONSE_BIT = 1
+ONEWAY_BIT = 2
+
+VERSION = 479  # MQVersion ordinal of V5_3_3, whose behaviour we have
+JSON = 0
+ROCKETMQ = 1
+
+
+class ToExt(Protocol):
+    """A typed header, see `remoting.headers.header.Header`."""
+
+    def to_ext(self) -> dict[str, str]: ...
+
+
+Body = bytes | bytearray | memoryview
+
+
+@dataclass(slots=True)
+class RemotingCommand:
+    """A command as it crosses the wire.
+
+    `code` is a RequestCode, or a ResponseCode when `is_response`. `opaque` pairs a response with its request on
+    one connection. `body` may be a memoryview into a receive buffer where the receiver's documentation says so.
+    `serialize_type` is the header encoding: as read, or to be written (0 JSON, 1 ROCKETMQ).
+    """
+
+    code: int
+    opaque: int = 0
+    flag: int = 0
+    remark: str | None = None
+    ext: dict[str, str] = field(default_factory=dict)
+    body: Body | None = None
+    language: str = "PYTHON"
+    version: int = VERSION
+    serialize_type: int = JSON
+
+    @property
+    def is_response(self) -> bool:
+        return bool(self.flag & RESPONSE_BIT)
+
+    @property
+    def is_oneway(self) -> bool:
+        return bool(self.flag & ONEWAY_BIT)
+
+    @staticmethod
+    def request(
+        code: int, header: ToExt | Mapping[str, str] | None = None, body: Body | None = None
+    ) -> RemotingCommand:
+        """A request; its opaque is given by the connection that carries it."""
+        return RemotingCommand(code, ext=_ext(header), body=body)
+
+    def reply(
+        self,
+        code: int = 0,
+        remark: str | None = None,
+        header: ToExt | Mapping[str, str] | None = None,
+        body: Body | None = None,
+    ) -> RemotingCommand:
+        """The response to this request, in the JSON encoding that every client reads."""
+        return RemotingCommand(int(code), self.opaque, RESPONSE_BIT, remark, _ext(header), body)
+
+
+def _ext(header: ToExt | Mapping[str, str] | None) -> dict[str, str]:
+    if header is None:
+        return {}
+    if isinstance(header, Mapping):
+        return dict(header)
+    return header.to_ext()

@@ -1,0 +1,47 @@
+"""What can go wrong between two ends of a connection; every error carries the facts it speaks of."""
+
+from __future__ import annotations
+
+
+class RemotingError(Exception):
+    """A call that got no answer. `address` is the "ip:port" of the other end."""
+
+    def __init__(self, address: str, why: str) -> None:
+        super().__init__(f"{address}: {why}")
+        self.address = address
+        self.why = why
+
+
+class ConnectFailed(RemotingError):
+    """No connection came about, so the request was certainly not sent."""
+
+
+class CallTimeout(RemotingError):
+    """The request was sent and no reply came in time: it may or may not have been carried out."""
+
+
+class ConnectionLost(RemotingError):
+    """The connection ended before the reply: the request may or may not have been carried out."""
+
+
+class AddressInUse(RemotingError):
+    """Another socket listens where this server wants to."""
+
+
+class FrameError(ValueError):
+    """Bytes that are not a frame of this protocol; the connection they came on has to be closed."""
+
+
+class HeaderError(ValueError):
+    """A field of a request's typed header is absent or unreadable; answered with code 1 and this text."""
+
+    def __init__(self, field: str, value: str | None, why: str) -> None:
+        shown = "is absent" if value is None else f"= {value[:100]!r}"
+        super().__init__(f"header field {field} {shown}: {why}")
+        self.field = field
+        self.value = value
+        self.why = why
+
+
+class BodyError(ValueError):
+    """A body that does not have the shape its code asks for; answered with code 1 and this text."""

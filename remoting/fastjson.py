@@ -1,0 +1,214 @@
+"""A reader for the JSON that Java peers write with fastjson 1.x, which is not always legal JSON.
+
+Beyond JSON it accepts bare integer keys `{0:"a"}`, object keys `{{"topic":"T"}:1}`, bare identifiers and single
+quotes as keys or strings, and trailing commas. Invariant: it ends, with a value or FastJsonError, in time linear
+in the text, and nests no deeper than DEPTH_MAX. We write strict JSON everywhere; every Java reader accepts that.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import orjson
+
+DEPTH_MAX = 128
+NUMBER_CHARS_MAX = 400
+
+_SPACE = re.compile(r"[ \t\n\r\f\b]*")
+_NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?")
+_WORD = re.compile(r"[A-Za-z_$][A-Za-z0-9_$.]*")
+_PLAIN = {'"': re.compile(r'[^"\\\x00-\x1f]*'), "'": re.compile(r"[^'\\\x00-\x1f]*")}
+_ESCAPES = {
+    '"': '"', "'": "'", "\\": "\\", "/": "/",
+    "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v", "0": "\0",
+}  # fmt: skip
+_HEX4 = re.compile(r"[0-9a-fA-F]{4}")
+_HEX2 = re.compile(r"[0-9a-fA-F]{2}")
+_WORDS = {"true": True, "false": False, "null": None}
+
+
+class FastJsonError(ValueError):
+    """Text that neither JSON nor the dialect allows; `position` counts characters (bytes when not UTF-8)."""
+
+    def __init__(self, why: str, position: int) -> None:
+        super().__init__(f"{why} at {position}")
+        self.why = why
+        self.position = position
+
+
+def loads(data: bytes | bytearray | memoryview | str) -> Any:
+    """The value that `data` holds; strict JSON takes a fast path.
+
+    Keys are strings: integer keys in decimal, an object used as key as its JSON text with sorted keys, so that
+    both forms of a map keyed by MessageQueue read alike (`object_key`). Raises FastJsonError.
+    """
+    try:
+        return orjson.loads(data)
+    except orjson.JSONDecodeError:
+        pass
+    if not isinstance(data, str):
+        try:
+            data = str(data, "utf-8")
+        except UnicodeDecodeError as error:
+            raise FastJsonError("not UTF-8", error.start) from None
+    reader = _Reader(data)
+    value = reader.value(reader.skip(0), 0)
+    end = reader.skip(reader.position)
+    if end != len(data):
+        raise FastJsonError("more text after the value", end)
+    return value
+
+
+def object_key(key: str) -> dict[str, Any]:
+    """The object that a map key stands for (`MessageQueue` keys, either form). Raises FastJsonError."""
+    value = loads(key)
+    if not isinstance(value, dict):
+        raise FastJsonError("map key is not an object", 0)
+    return value
+
+
+def key_of(value: dict[str, Any]) -> str:
+    """The map key, a JSON string holding an object, that stands for `value`."""
+    return orjson.dumps(value, option=orjson.OPT_SORT_KEYS).decode()
+
+
+class _Reader:
+    """Recursive descent over one text; `position` is the end of the last value read."""
+
+    __slots__ = ("position", "text")
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.position = 0
+
+    def skip(self, at: int) -> int:
+        match = _SPACE.match(self.text, at)
+        assert match is not None
+        return match.end()
+
+    def peek(self, at: int) -> str:
+        return self.text[at : at + 1]
+
+    def value(self, at: int, depth: int) -> Any:
+        char = self.peek(at)
+        if char == "{":
+            return self.object(at, depth + 1)
+        if char == "[":
+            return self.array(at, depth + 1)
+        if char in ('"', "'"):
+            return self.string(at)
+        if char == "-" or char.isdigit():
+            return self.number(at)
+        word = _WORD.match(self.text, at)
+        if word is not None and word.group() in _WORDS:
+            self.position = word.end()
+            return _WORDS[word.group()]
+        raise FastJsonError("no value", at)
+
+    def object(self, at: int, depth: int) -> dict[str, Any]:
+        if depth > DEPTH_MAX:
+            raise FastJsonError("nested too deep", at)
+        found: dict[str, Any] = {}
+        at = self.skip(at + 1)
+        while True:
+            while self.peek(at) == ",":
+                at = self.skip(at + 1)
+            if self.peek(at) == "}":
+                self.position = at + 1
+                return found
+            key = self.key(at, depth)
+            at = self.skip(self.position)
+            if self.peek(at) != ":":
+                raise FastJsonError("no colon after the key", at)
+            found[key] = self.value(self.skip(at + 1), depth)
+            at = self.skip(self.position)
+            if self.peek(at) not in (",", "}"):
+                raise FastJsonError("no comma or } after the value", at)
+
+    def array(self, at: int, depth: int) -> list[Any]:
+        if depth > DEPTH_MAX:
+            raise FastJsonError("nested too deep", at)
+        found: list[Any] = []
+        at = self.skip(at + 1)
+        while True:
+            while self.peek(at) == ",":
+                at = self.skip(at + 1)
+            if self.peek(at) == "]":
+                self.position = at + 1
+                return found
+            found.append(self.value(at, depth))
+            at = self.skip(self.position)
+            if self.peek(at) not in (",", "]"):
+                raise FastJsonError("no comma or ] after the value", at)
+
+    def key(self, at: int, depth: int) -> str:
+        char = self.peek(at)
+        if char in ('"', "'"):
+            return self.string(at)
+        if char == "{":
+            return key_of(self.object(at, depth + 1))
+        if char == "-" or char.isdigit():
+            number = self.number(at)
+            if not isinstance(number, int):
+                raise FastJsonError("a number that is not whole cannot be a key", at)
+            return str(number)
+        word = _WORD.match(self.text, at)
+        if word is None:
+            raise FastJsonError("no key", at)
+        self.position = word.end()
+        return word.group()
+
+    def number(self, at: int) -> int | float:
+        match = _NUMBER.match(self.text, at)
+        if match is None:
+            raise FastJsonError("no number", at)
+        digits = match.group()
+        if len(digits) > NUMBER_CHARS_MAX:
+            raise FastJsonError("number too long", at)
+        self.position = match.end()
+        return float(digits) if match.group(1) or match.group(2) else int(digits)
+
+    def string(self, at: int) -> str:
+        quote = self.text[at]
+        plain = _PLAIN[quote]
+        parts: list[str] = []
+        at += 1
+        while True:
+            run = plain.match(self.text, at)
+            assert run is not None
+            parts.append(run.group())
+            at = run.end()
+            char = self.peek(at)
+            if char == quote:
+                self.position = at + 1
+                return _joined(parts, at)
+            if char != "\\":
+                raise FastJsonError("string does not end" if not char else "control character in a string", at)
+            part, at = self.escape(at + 1)
+            parts.append(part)
+
+    def escape(self, at: int) -> tuple[str, int]:
+        char = self.peek(at)
+        if char in ("u", "x"):
+            code = (_HEX4 if char == "u" else _HEX2).match(self.text, at + 1)
+            if code is None:
+                raise FastJsonError("escape without hexadecimal digits", at)
+            return chr(int(code.group(), 16)), code.end()
+        if char not in _ESCAPES or not char:
+            raise FastJsonError("unknown escape", at)
+        return _ESCAPES[char], at + 1
+
+
+def _joined(parts: list[str], at: int) -> str:
+    """The string of `parts`, its surrogate pairs combined; a lone surrogate is no character at all."""
+    text = "".join(parts)
+    try:
+        text.encode()
+        return text
+    except UnicodeEncodeError:
+        pass
+    try:
+        return text.encode("utf-16", "surrogatepass").decode("utf-16")
+    except UnicodeDecodeError:
+        raise FastJsonError("lone surrogate in a string", at) from None

@@ -1,0 +1,134 @@
+"""Cuts a byte stream into commands, whatever pieces the network delivers.
+
+    offset size
+    0      4     bytes after this field = 4 + header size + body size
+    4      4     high byte: header encoding; low 24 bits: header size
+    8            header, then body
+
+Invariant: the reader holds at most one incomplete frame, in one buffer that grows with the bytes received, never with
+the bytes announced. After the first malformed frame `failure` is set and nothing more is read.
+"""
+
+from __future__ import annotations
+
+from remoting.command import Body, RemotingCommand
+from remoting.errors import FrameError
+from remoting.headercodec import decode_header, encode_header
+
+FRAME_BYTES_MAX = 16 * 1024 * 1024  # with the length field, as in Java's decoder
+HEADER_BYTES_MAX = 64 * 1024
+BUFFER_BYTES_MIN = 4 * 1024
+BUFFER_BYTES_KEPT = 256 * 1024  # a bigger one is let go as soon as it is empty
+
+
+def encode(command: RemotingCommand) -> list[Body]:
+    """The command's frame: one buffer with lengths and header, and the body, uncopied, when there is one."""
+    header = encode_header(command)
+    body = command.body
+    body_size = len(body) if body is not None else 0
+    head = (
+        (4 + len(header) + body_size).to_bytes(4, "big")
+        + (command.serialize_type << 24 | len(header)).to_bytes(4, "big")
+        + header
+    )
+    return [head, body] if body is not None and body_size else [head]
+
+
+class FrameReader:
+    """A receive buffer and the frames in it.
+
+    A connection lets its transport fill `buffer()` and then calls `filled(n)`; tests and tools call `receive(data)`.
+    """
+
+    def __init__(
+        self, frame_bytes_max: int = FRAME_BYTES_MAX, header_bytes_max: int = HEADER_BYTES_MAX
+    ) -> None:
+        self.failure: FrameError | None = None
+        self._frame_bytes_max = frame_bytes_max
+        self._header_bytes_max = header_bytes_max
+        self._view = memoryview(bytearray(BUFFER_BYTES_MIN))
+        self._begin = 0  # of the first byte not yet read as a frame
+        self._end = 0  # of the bytes received
+
+    @property
+    def has_partial_frame(self) -> bool:
+        return self._begin < self._end
+
+    def buffer(self) -> memoryview:
+        """Where the next bytes go; never empty. Moves bytes, so bodies handed out before are void from here on."""
+        if self._begin == self._end:
+            self._begin = self._end = 0
+            if len(self._view) > BUFFER_BYTES_KEPT:
+                self._view = memoryview(bytearray(BUFFER_BYTES_KEPT))
+        elif self._begin and len(self._view) - self._end < BUFFER_BYTES_MIN:
+            rest = bytes(self._view[self._begin : self._end])
+            self._view[: len(rest)] = rest
+            self._begin, self._end = 0, len(rest)
+        if self._end == len(self._view):
+            self._grow()
+        return self._view[self._end :]
+
+    def filled(self, count: int) -> list[RemotingCommand]:
+        """Takes `count` bytes written to `buffer()`; the commands whose frames they complete.
+
+        Bodies are memoryviews of the buffer, valid until the next `buffer()` call.
+        """
+        was_full = self._end + count == len(self._view)
+        self._end += count
+        commands = self._read_all()
+        if was_full and self._begin == self._end and len(self._view) < BUFFER_BYTES_KEPT:
+            self._view = memoryview(bytearray(2 * len(self._view)))  # more is waiting than we can take in one go
+            self._begin = self._end = 0
+        return commands
+
+    def receive(self, data: Body) -> list[RemotingCommand]:
+        """As filling the buffer with `data`, but the bodies are bytes and stay valid."""
+        commands: list[RemotingCommand] = []
+        rest = memoryview(data)
+        while rest and self.failure is None:
+            room = self.buffer()
+            count = min(len(room), len(rest))
+            room[:count] = rest[:count]
+            rest = rest[count:]
+            for command in self.filled(count):
+                if command.body is not None:
+                    command.body = bytes(command.body)
+                commands.append(command)
+        return commands
+
+    def _grow(self) -> None:
+        grown = memoryview(bytearray(min(2 * len(self._view), max(self._frame_bytes_max, len(self._view) + 1))))
+        grown[: self._end] = self._view
+        self._view = grown
+
+    def _read_all(self) -> list[RemotingCommand]:
+        commands: list[RemotingCommand] = []
+        view, at, end = self._view, self._begin, self._end
+        try:
+            while end - at >= 4:
+                frame_end = at + 4 + int.from_bytes(view[at : at + 4], "big")
+                frame_bytes = frame_end - at
+                if not 8 <= frame_bytes <= self._frame_bytes_max:
+                    raise FrameError(f"frame of {frame_bytes} bytes; 8 to {self._frame_bytes_max} are allowed")
+                if end - at < 8:
+                    break
+                word = int.from_bytes(view[at + 4 : at + 8], "big")
+                header_bytes = word & 0xFFFFFF
+                header_end = at + 8 + header_bytes
+                if header_end > frame_end:
+                    raise FrameError(f"header of {header_bytes} bytes in a frame of {frame_bytes}")
+                if header_bytes > self._header_bytes_max:
+                    raise FrameError(f"header of {header_bytes} bytes; {self._header_bytes_max} are allowed")
+                if frame_end > end:
+                    break
+                if header_bytes:  # a frame without header is dropped, as Java does
+                    command = decode_header(word >> 24, view[at + 8 : header_end])
+                    if header_end < frame_end:
+                        command.body = view[header_end:frame_end]
+                    commands.append(command)
+                at = frame_end
+        except FrameError as failure:
+            self.failure = failure
+            at = end
+        self._begin = at
+        return commands

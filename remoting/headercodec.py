@@ -1,0 +1,192 @@
+"""The two encodings of a command's header: JSON (type 0) and ROCKETMQ (type 1).
+
+Either may stand on any frame, in both directions; only the type byte of the frame tells. We write JSON unless the
+command asks otherwise. Invariant: a decoded header has string ext values and Java-sized integers, or FrameError.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import Any
+
+import orjson
+
+from remoting import fastjson
+from remoting.command import JSON, ROCKETMQ, RemotingCommand
+from remoting.errors import FrameError
+
+LANGUAGES = (
+    "JAVA", "CPP", "DOTNET", "PYTHON", "DELPHI", "ERLANG", "RUBY", "OTHER",
+    "HTTP", "GO", "PHP", "OMS", "RUST", "NODE_JS",
+)  # fmt: skip
+OTHER_LANGUAGE = LANGUAGES.index("OTHER")
+_LANGUAGE_NUMBERS = {name: number for number, name in enumerate(LANGUAGES)}
+
+FIXED = Struct(
+    ">"  # offset field
+    "h"  #  0 code       truncated to 16 bits, so codes above 32767 do not survive
+    "B"  #  2 language   index into LANGUAGES
+    "h"  #  3 version
+    "i"  #  5 opaque
+    "i"  #  9 flag
+    "i"  # 13 remark_size; the remark follows, then the ext size and the entries
+)
+SIZE = Struct(">i")  # of remark, ext section and ext values
+KEY_SIZE = Struct(">h")
+
+I32_MIN, I32_MAX = -(2**31), 2**31 - 1
+
+
+def encode_header(command: RemotingCommand) -> bytes:
+    """The header's bytes in the encoding that `command.serialize_type` names."""
+    if command.serialize_type == JSON:
+        return _encode_json(command)
+    assert command.serialize_type == ROCKETMQ, command.serialize_type
+    return _encode_rocketmq(command)
+
+
+def decode_header(serialize_type: int, header: memoryview) -> RemotingCommand:
+    """The command of `header`, without body. Raises FrameError."""
+    if serialize_type == JSON:
+        return _decode_json(header)
+    if serialize_type == ROCKETMQ:
+        return _decode_rocketmq(header)
+    raise FrameError(f"unknown header serialize type {serialize_type}")
+
+
+def _encode_json(command: RemotingCommand) -> bytes:
+    # the keys in the order Java writes them
+    fields: dict[str, Any] = {"code": command.code}
+    if command.ext:
+        fields["extFields"] = command.ext
+    fields["flag"] = command.flag
+    fields["language"] = command.language
+    fields["opaque"] = command.opaque
+    if command.remark is not None:
+        fields["remark"] = command.remark
+    fields["serializeTypeCurrentRPC"] = "JSON"
+    fields["version"] = command.version
+    return orjson.dumps(fields)
+
+
+def _decode_json(header: memoryview) -> RemotingCommand:
+    try:
+        fields = orjson.loads(header)
+    except orjson.JSONDecodeError:
+        try:
+            fields = fastjson.loads(header)
+        except fastjson.FastJsonError as error:
+            raise FrameError(f"header is not JSON: {error}") from None
+    if type(fields) is not dict:
+        raise FrameError("header is not a JSON object")
+    ext = fields.get("extFields")
+    if ext is None:
+        ext = {}
+    elif type(ext) is not dict:
+        raise FrameError("extFields is not a JSON object")
+    else:
+        for value in ext.values():
+            if type(value) is not str:
+                ext = {key: _ext_text(value) for key, value in ext.items() if value is not None}
+                break
+    remark = fields.get("remark")
+    if remark is not None and type(remark) is not str:
+        remark = _ext_text(remark)
+    return RemotingCommand(
+        _i32(fields, "code"),
+        _i32(fields, "opaque"),
+        _i32(fields, "flag"),
+        remark,
+        ext,
+        None,
+        _language(fields.get("language")),
+        _i32(fields, "version"),
+        JSON,
+    )
+
+
+def _i32(fields: dict[str, Any], name: str) -> int:
+    """An int as Java's fastjson reads it: absent or null is 0, a quoted decimal is fine."""
+    value = fields.get(name, 0)
+    if type(value) is not int:
+        if value is None:
+            return 0
+        if type(value) is not str or not value.isascii() or not value.removeprefix("-").isdigit():
+            raise FrameError(f"header member {name} is not an integer")
+        if len(value) > 11:
+            raise FrameError(f"header member {name} is outside 32 bits")
+        value = int(value)
+    if not I32_MIN <= value <= I32_MAX:
+        raise FrameError(f"header member {name} is outside 32 bits")
+    return value
+
+
+def _language(value: object) -> str:
+    """A name or, from old C++ clients, its ordinal; what Java does not know either is OTHER."""
+    if type(value) is str and value in _LANGUAGE_NUMBERS:
+        return value
+    if type(value) is int and 0 <= value < len(LANGUAGES):
+        return LANGUAGES[value]
+    return LANGUAGES[OTHER_LANGUAGE]
+
+
+def _ext_text(value: object) -> str:
+    """An ext value as Java turns it into a string: numbers and booleans in their JSON form."""
+    if type(value) is str:
+        return value
+    try:
+        return orjson.dumps(value).decode()
+    except orjson.JSONEncodeError:
+        return str(value) if type(value) is int else ""
+
+
+def _encode_rocketmq(command: RemotingCommand) -> bytes:
+    remark = command.remark.encode() if command.remark else b""
+    code = (command.code + 0x8000 & 0xFFFF) - 0x8000
+    version = (command.version + 0x8000 & 0xFFFF) - 0x8000
+    language = _LANGUAGE_NUMBERS.get(command.language, OTHER_LANGUAGE)
+    entries: list[bytes] = []
+    for key, value in command.ext.items():
+        key_bytes, value_bytes = key.encode(), value.encode()
+        entries += (KEY_SIZE.pack(len(key_bytes)), key_bytes, SIZE.pack(len(value_bytes)), value_bytes)
+    ext = b"".join(entries)
+    fixed = FIXED.pack(code, language, version, command.opaque, command.flag, len(remark))
+    return b"".join((fixed, remark, SIZE.pack(len(ext)), ext))
+
+
+def _decode_rocketmq(header: memoryview) -> RemotingCommand:
+    size = len(header)
+    if size < FIXED.size + SIZE.size:
+        raise FrameError(f"ROCKETMQ header of {size} bytes is too short")
+    code, language, version, opaque, flag, remark_size = FIXED.unpack_from(header)
+    remark_end = FIXED.size + remark_size
+    if remark_size < 0 or remark_end + SIZE.size > size:
+        raise FrameError(f"remark of {remark_size} bytes does not fit the header")
+    try:
+        remark = str(header[FIXED.size : remark_end], "utf-8") if remark_size else None
+        (ext_size,) = SIZE.unpack_from(header, remark_end)
+        at = remark_end + SIZE.size
+        if ext_size < 0 or at + ext_size != size:
+            raise FrameError(f"ext section of {ext_size} bytes does not end with the header")
+        ext: dict[str, str] = {}
+        while at < size:
+            key_end = _end(header, KEY_SIZE, at, size)
+            key = str(header[at + KEY_SIZE.size : key_end], "utf-8")
+            value_end = _end(header, SIZE, key_end, size)
+            ext[key] = str(header[key_end + SIZE.size : value_end], "utf-8")
+            at = value_end
+    except UnicodeDecodeError:
+        raise FrameError("header text is not UTF-8") from None
+    name = LANGUAGES[language if language < len(LANGUAGES) else OTHER_LANGUAGE]
+    return RemotingCommand(code, opaque, flag, remark, ext, None, name, version, ROCKETMQ)
+
+
+def _end(header: memoryview, size_field: Struct, at: int, limit: int) -> int:
+    """Where the sized text at `at` ends; always beyond `at`, so a reader always advances."""
+    begin = at + size_field.size
+    if begin > limit:
+        raise FrameError("ext entry is cut off")
+    (length,) = size_field.unpack_from(header, at)
+    if length < 0 or begin + length > limit:
+        raise FrameError(f"ext text of {length} bytes does not fit the header")
+    return int(begin + length)
