@@ -8,9 +8,8 @@ import os
 from pathlib import Path
 
 
-def make_folders(root: Path, folder: Path) -> None:
-    """Create `folder`, and what is missing of the path to it from `root` and above."""
-    assert folder == root or root in folder.parents, f"{folder} is not below {root}"
+def make_folders(folder: Path) -> None:
+    """Create `folder` and what is missing above it."""
     missing: list[Path] = []
     while not folder.is_dir():
         missing.append(folder)

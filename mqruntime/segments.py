@@ -1,11 +1,11 @@
 """Fixed-size files that are written through a mapping: commit log, consume queues, index units.
 
-Invariant: a file under its final name has its full size from the first moment; a byte that `sync` covered is on
-disk; after a failed sync every later sync of that file fails too, because the kernel forgets which pages it
-dropped. Reserved bytes have disk blocks, so writing them through the view cannot end in SIGBUS.
+Invariant: a file under its final name has its full size from the first moment; a byte that `sync` covered
+is on disk; after a failed sync every later sync of that file fails too, because the kernel forgets which
+pages it dropped. Reserved bytes have disk blocks, so writing them through the view cannot end in SIGBUS.
 
-Nothing here waits for the disk inside the event loop's thread but `create` and `reserve`: syncs and cold reads go
-to threads, because page faults and msync of a mapping hold the interpreter's lock."""
+Of what waits for the disk only `create` and `reserve` run in the event loop's thread. Syncs and cold reads
+go to other threads, and around the mapping: page faults and msync hold the interpreter's lock."""
 
 from __future__ import annotations
 
@@ -136,10 +136,7 @@ class RealSegmentFile:
     async def sync(self, start: int, end: int) -> None:
         assert 0 <= start <= end <= self.size_bytes, f"{self._path}: sync({start}, {end})"
         if self._sync_error is None:
-            try:
-                await self._in_thread(self._sync)
-            except OSError as error:
-                self._sync_error = self._sync_error or error
+            await self._in_thread(self._sync)
         if self._sync_error is not None:
             raise OSError(self._sync_error.errno, self._sync_error.strerror, str(self._path))
 
@@ -153,19 +150,20 @@ class RealSegmentFile:
         self._close_descriptor_when_idle()
 
     def _sync(self) -> None:
-        os.fdatasync(self._descriptor)
-        if not self._entry_synced:
-            sync_folder(self._path.parent)
-            self._entry_synced = True
+        try:
+            os.fdatasync(self._descriptor)
+            if not self._entry_synced:
+                sync_folder(self._path.parent)
+                self._entry_synced = True
+        except OSError as error:
+            self._sync_error = error  # kept here, in the thread: the caller may have been cancelled
 
     async def _in_thread(self, call: Callable[[], T]) -> T:
         assert not self._closing, f"{self._path} is closed"
         self._in_threads += 1
         future = asyncio.get_running_loop().run_in_executor(self._threads, call)
         future.add_done_callback(self._left_thread)
-        return await asyncio.shield(
-            future
-        )  # a cancelled caller must not free the descriptor under the thread
+        return await asyncio.shield(future)  # cancelling the caller does not stop the thread
 
     def _left_thread(self, future: asyncio.Future[T]) -> None:
         self._in_threads -= 1
@@ -206,7 +204,7 @@ class RealSegmentDirectory:
         path = self._path / check_component(name)
         if path.exists():
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path))
-        make_folders(self._path, self._path)
+        make_folders(self._path)
         unfinished = path.with_name(name + UNFINISHED_SUFFIX)
         descriptor = os.open(unfinished, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
         try:

@@ -1,8 +1,8 @@
 """Small files that are replaced as a whole: epoch file, identity, votes, topic and offset tables.
 
-Invariant: a reader finds the old content or the new one, never a mixture, and what `replace` or `remove` did is
-on disk when it returns. Operations of one root run one at a time in the order they were called, so a cancelled
-replace cannot overtake a later one."""
+Invariant: a reader finds the old content or the new one, never a mixture, and what `replace` or `remove`
+did is on disk when it returns. Operations of one root run one at a time in the order they were called, so
+a cancelled replace cannot overtake a later one."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class SmallFiles(Protocol):
         ...
 
     async def names(self, under: str) -> list[str]:
-        """Sorted names of the files at any depth below folder `under` ('' is the root), relative to the root."""
+        """Sorted names, relative to the root, of the files at any depth below folder `under` ('': the root)."""
         ...
 
 
@@ -66,7 +66,7 @@ class RealSmallFiles:
         return data
 
     async def replace(self, name: str, data: bytes) -> None:
-        await wrap(_replace)(self._root, self._root / check_name(name), data, executor=self._thread)
+        await wrap(_replace)(self._root / check_name(name), data, executor=self._thread)
 
     async def remove(self, name: str) -> None:
         await wrap(_remove)(self._root / check_name(name), executor=self._thread)
@@ -88,8 +88,8 @@ def _read(path: Path) -> bytes | None:
         return None
 
 
-def _replace(root: Path, path: Path, data: bytes) -> None:
-    make_folders(root, path.parent)
+def _replace(path: Path, data: bytes) -> None:
+    make_folders(path.parent)
     tmp = path.with_name(path.name + TMP_SUFFIX)
     try:
         with tmp.open("wb") as file:  # overwrites what a crash may have left under this name

@@ -1,7 +1,7 @@
 """The lock that keeps two processes out of one store root.
 
-Invariant: while it is held, no other process that follows the rule (a Java broker included) opens the same root;
-the operating system drops it when the process ends, however it ends."""
+Invariant: while it is held, no other process that follows the rule (a Java broker included) opens the same
+root; the operating system drops it when the process ends, however it ends."""
 
 from __future__ import annotations
 

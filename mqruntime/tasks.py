@@ -1,7 +1,7 @@
 """The background tasks of one owner.
 
-Invariant: every started task is referenced here until it ends, and a task that ends by an exception of its own
-reaches `on_fatal`; none is lost and none outlives `stop`."""
+Invariant: every started task is referenced here until it ends, and an exception that ends one reaches
+`on_fatal`; none is lost and none outlives `stop`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 
 class Tasks:
-    """Tasks in the order they were started; `on_fatal` gets the first and every later unexpected exception."""
+    """Tasks in the order they were started; `on_fatal` gets every exception that ended one."""
 
     def __init__(self, on_fatal: Callable[[BaseException], None]) -> None:
         self._on_fatal = on_fatal

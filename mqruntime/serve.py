@@ -1,0 +1,146 @@
+"""From a command line to a server that runs until it is told to stop.
+
+Invariant: the exit code says what happened: 0 stopped on request, 1 the server failed (one log line says why),
+2 the command line or the configuration cannot be used (one line on standard error, no traceback), 130 or 143 a
+second signal cut the stop short."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import logging
+import os
+import signal
+import sys
+from collections.abc import Callable, Sequence
+from importlib import metadata
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+from mqruntime import log
+from mqruntime.storelock import StoreLocked
+
+if TYPE_CHECKING:
+    from mqruntime.runtime import App, Runtime
+    from mqruntime.settings import Settings
+
+DISTRIBUTION = "autoswitch-mq"
+EXIT_FAILED = 1
+EXIT_USAGE = 2
+
+logger = logging.getLogger(__name__)
+
+S = TypeVar("S", bound="Settings")
+
+
+def main(
+    name: str,
+    settings_class: type[S],
+    make_app: Callable[[S, Runtime], App],
+    root_of: Callable[[S], Path],
+    arguments: Sequence[str] | None = None,
+) -> int:
+    """The whole of an `mq*` server command; returns the process' exit code."""
+    from mqruntime.settings import SettingsError
+
+    chosen = command_line(name).parse_args(arguments)
+    try:
+        settings = settings_class.load(chosen.config, chosen.overrides, strict=chosen.strict)
+    except SettingsError as error:
+        sys.stderr.write(f"{name}: {error}\n")
+        return EXIT_USAGE
+    if chosen.print:
+        sys.stdout.write(settings.effective())
+        return 0
+    log.configure(as_json=chosen.json_log)
+    for warning in settings.warnings:
+        logger.warning(warning)
+    return serve(name, lambda runtime: make_app(settings, runtime), root_of(settings))
+
+
+def command_line(name: str) -> argparse.ArgumentParser:
+    """The options that every server command shares; `-c` and `-p` are upstream's."""
+    parser = argparse.ArgumentParser(name, description=f"Run {name} until it is told to stop.")
+    parser.add_argument("-c", dest="config", metavar="FILE", type=Path, help="properties file to read")
+    parser.add_argument("-p", dest="print", action="store_true", help="print the settings in force and exit")
+    parser.add_argument("--strict", action="store_true", help="refuse settings that would only be warned of")
+    parser.add_argument("--json-log", action="store_true", help="log one JSON object a line")
+    parser.add_argument("--version", action="version", version=f"{name} {_version()}")
+    parser.add_argument("overrides", metavar="KEY=VALUE", nargs="*", help="settings that override the file's")
+    return parser
+
+
+def serve(name: str, make_app: Callable[[Runtime], App], root: Path) -> int:
+    """Take the store root, run the app on uvloop until a signal or a fatal error, return the exit code."""
+    import uvloop
+
+    from mqruntime.realruntime import real_runtime
+
+    runtime = real_runtime(root)
+    try:
+        runtime.lock.acquire()
+    except (StoreLocked, OSError) as error:
+        sys.stderr.write(f"{name}: {error}\n")
+        return EXIT_USAGE
+    try:
+        error = uvloop.run(run_app(lambda: make_app(runtime)))
+    finally:
+        runtime.lock.release()
+    return 0 if error is None else EXIT_FAILED
+
+
+async def run_app(make_app: Callable[[], App]) -> BaseException | None:
+    """Start the app and let it serve until SIGTERM, SIGINT or its own failure.
+
+    Returns None once it has stopped on request, else the error, logged. A failed app is not stopped gracefully:
+    its process ends as in a crash, so nothing on disk claims a clean end."""
+    told_to_stop = asyncio.Event()
+    _on_signals(told_to_stop)
+    app = make_app()
+    serving = asyncio.create_task(_serve_until_failed(app), name="serve")
+    signalled = asyncio.create_task(told_to_stop.wait(), name="wait-for-signal")
+    await asyncio.wait([serving, signalled], return_when=asyncio.FIRST_COMPLETED)
+    if not serving.done():
+        serving.cancel()
+        await asyncio.wait([serving])
+        await app.stop()
+        return None
+    signalled.cancel()
+    error = serving.exception() or serving.result()
+    logger.critical("fatal: %s", explain(error), exc_info=error if is_bug(error) else None)
+    return error
+
+
+async def _serve_until_failed(app: App) -> BaseException:
+    await app.start()
+    return await app.wait_failed()
+
+
+def explain(error: BaseException) -> str:
+    """What to tell people: the text of a typed error, with the type's name where the text alone says little."""
+    text = str(error)
+    return f"{type(error).__name__}: {text}" if is_bug(error) or not text else text
+
+
+def is_bug(error: BaseException) -> bool:
+    """Built-in errors other than the operating system's come from a bug: those are logged with a traceback."""
+    return type(error).__module__ == "builtins" and not isinstance(error, OSError)
+
+
+def _on_signals(told_to_stop: asyncio.Event) -> None:
+    def received(number: int) -> None:
+        if told_to_stop.is_set():
+            os._exit(128 + number)  # asked twice: leave now
+        logger.info("stopping on %s", signal.Signals(number).name)
+        told_to_stop.set()
+
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, received, number)
+
+
+def _version() -> str:
+    try:
+        return metadata.version(DISTRIBUTION)
+    except metadata.PackageNotFoundError:
+        return "not installed"

@@ -1,0 +1,135 @@
+"""Settings of one server, read from upstream's properties files.
+
+Invariant: a value that was accepted has its type and range; a key or value that was not understood is named
+in `warnings` or raised as SettingsError, never dropped without a word."""
+
+from __future__ import annotations
+
+import difflib
+from enum import Enum
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+from pydantic import BaseModel, ConfigDict, PrivateAttr, ValidationError
+from pydantic.fields import FieldInfo
+
+from mqruntime.properties import PropertiesError, Property, parse
+
+COMMAND_LINE = "command line"
+
+
+class SettingsError(ValueError):
+    """A setting that cannot be used; says which, where it stands and what would be accepted."""
+
+    def __init__(self, key: str, value: str, file: str, line: int | None, why: str) -> None:
+        place = f"{file}:{line}" if line is not None else file
+        super().__init__(f"{place}: {key}={value}: {why}" if key else f"{place}: {why}")
+        self.key = key
+        self.value = value
+        self.file = file
+        self.line = line
+        self.why = why
+
+
+class Settings(BaseModel):
+    """Base of each server's settings: one field per upstream key, the key being the field's alias.
+
+    A subclass lists upstream keys that it knows and does not use in `IGNORED`, so that a Java broker's file
+    loads without noise."""
+
+    model_config = ConfigDict(validate_assignment=True, populate_by_name=True, extra="forbid")
+    IGNORED: ClassVar[frozenset[str]] = frozenset()
+
+    _warnings: list[str] = PrivateAttr(default_factory=list)
+
+    @property
+    def warnings(self) -> list[str]:
+        """What `load` noticed, one line each, in file order."""
+        return self._warnings
+
+    @classmethod
+    def load(cls, path: Path | None, overrides: list[str] | None = None, *, strict: bool = False) -> Self:
+        """Defaults, then the file, then `KEY=VALUE` overrides; with `strict` a warning is a SettingsError."""
+        entries, warnings = _entries(path, overrides or [])
+        keys = cls.keys()
+        chosen: dict[str, tuple[Property, str]] = {}
+        for entry, file in entries:
+            if entry.key in keys:
+                chosen[entry.key] = (entry, file)
+            elif entry.key not in cls.IGNORED:
+                why = _unknown(entry.key, keys)
+                if strict:
+                    raise SettingsError(entry.key, entry.value, file, entry.line or None, why)
+                warnings.append(f"{file}{f':{entry.line}' if entry.line else ''}: {entry.key}: {why}")
+        if strict and warnings:
+            raise SettingsError("", "", str(path), None, warnings[0])
+        values = {key: _java_value(entry.value) for key, (entry, _) in chosen.items()}
+        try:
+            settings = cls.model_validate(values)
+        except ValidationError as error:
+            raise cls._explained(error, chosen) from None
+        settings._warnings.extend(warnings)
+        return settings
+
+    @classmethod
+    def keys(cls) -> dict[str, FieldInfo]:
+        """Upstream key -> field, in the order of declaration."""
+        return {field.alias or name: field for name, field in cls.model_fields.items()}
+
+    def effective(self) -> str:
+        """Every key with the value in force: sorted `key=value` lines."""
+        values = {field.alias or name: getattr(self, name) for name, field in type(self).model_fields.items()}
+        return "".join(f"{key}={_text(values[key])}\n" for key in sorted(values))
+
+    @classmethod
+    def _explained(cls, error: ValidationError, chosen: dict[str, tuple[Property, str]]) -> SettingsError:
+        first = error.errors(include_url=False)[0]
+        why = first["msg"].removeprefix("Value error, ").removeprefix("Assertion failed, ")
+        name = str(first["loc"][0]) if first["loc"] else ""
+        field = cls.model_fields.get(name)
+        key = (field.alias or name) if field else name
+        if key not in chosen:
+            file = next((file for _, file in chosen.values()), COMMAND_LINE)
+            return SettingsError(key, "", file, None, "must be set" if first["type"] == "missing" else why)
+        entry, file = chosen[key]
+        return SettingsError(key, entry.value, file, entry.line or None, why)
+
+
+def _entries(path: Path | None, overrides: list[str]) -> tuple[list[tuple[Property, str]], list[str]]:
+    """Settings in rising precedence, each with its file (line 0: the command line), and warnings."""
+    entries: list[tuple[Property, str]] = []
+    warnings: list[str] = []
+    if path is not None:
+        try:
+            parsed = parse(path.read_bytes())
+        except OSError as error:
+            raise SettingsError("", "", str(path), None, f"cannot be read: {error.strerror}") from None
+        except PropertiesError as error:
+            raise SettingsError("", "", str(path), error.line, error.why) from None
+        entries += [(entry, str(path)) for entry in parsed.entries]
+        warnings += [f"{path}: {warning}" for warning in parsed.warnings]
+    for override in overrides:
+        key, separator, value = override.partition("=")
+        if not separator or not key.strip():
+            raise SettingsError("", "", COMMAND_LINE, None, f"{override!r} is not KEY=VALUE")
+        entries.append((Property(key.strip(), value.strip(), 0), COMMAND_LINE))
+    return entries, warnings
+
+
+def _unknown(key: str, keys: dict[str, FieldInfo]) -> str:
+    folded = {known.lower(): known for known in keys}
+    near = difflib.get_close_matches(key.lower(), folded, n=1)
+    return f"unknown setting; did you mean {folded[near[0]]}?" if near else "unknown setting, ignored"
+
+
+def _java_value(text: str) -> str:
+    """Java's Boolean.parseBoolean takes any case; pydantic takes lower case and friends."""
+    return text.lower() if text.lower() in ("true", "false") else text
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, Enum):
+        return str(value.value)
+    return "" if value is None else str(value)
