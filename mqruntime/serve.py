@@ -1,8 +1,8 @@
 """From a command line to a server that runs until it is told to stop.
 
-Invariant: the exit code says what happened: 0 stopped on request, 1 the server failed (one log line says why),
-2 the command line or the configuration cannot be used (one line on standard error, no traceback), 130 or 143 a
-second signal cut the stop short."""
+Invariant: the exit code says what happened: 0 stopped on request, 1 the server failed (one log line says
+why), 2 the command line, the configuration or the store root cannot be used (one line on standard error, no
+traceback), 130 or 143 a second signal cut the stop short."""
 
 from __future__ import annotations
 
@@ -13,9 +13,8 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Sequence
-from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, NoReturn, TypeVar
 
 from mqruntime import log
 from mqruntime.storelock import StoreLocked
@@ -43,7 +42,10 @@ def main(
     """The whole of an `mq*` server command; returns the process' exit code."""
     from mqruntime.settings import SettingsError
 
-    chosen = command_line(name).parse_args(arguments)
+    chosen = command_line(name).parse_intermixed_args(arguments)
+    if chosen.version:
+        sys.stdout.write(f"{name} {_version()}\n")
+        return 0
     try:
         settings = settings_class.load(chosen.config, chosen.overrides, strict=chosen.strict)
     except SettingsError as error:
@@ -58,14 +60,21 @@ def main(
     return serve(name, lambda runtime: make_app(settings, runtime), root_of(settings))
 
 
-def command_line(name: str) -> argparse.ArgumentParser:
+class CommandLine(argparse.ArgumentParser):
+    """Says what is wrong in one line instead of a page of usage."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(EXIT_USAGE, f"{self.prog}: {message}; {self.prog} -h lists the options\n")
+
+
+def command_line(name: str) -> CommandLine:
     """The options that every server command shares; `-c` and `-p` are upstream's."""
-    parser = argparse.ArgumentParser(name, description=f"Run {name} until it is told to stop.")
+    parser = CommandLine(name, description=f"Run {name} until it is told to stop.")
     parser.add_argument("-c", dest="config", metavar="FILE", type=Path, help="properties file to read")
     parser.add_argument("-p", dest="print", action="store_true", help="print the settings in force and exit")
     parser.add_argument("--strict", action="store_true", help="refuse settings that would only be warned of")
     parser.add_argument("--json-log", action="store_true", help="log one JSON object a line")
-    parser.add_argument("--version", action="version", version=f"{name} {_version()}")
+    parser.add_argument("--version", action="store_true", help="print the version and exit")
     parser.add_argument("overrides", metavar="KEY=VALUE", nargs="*", help="settings that override the file's")
     return parser
 
@@ -83,17 +92,17 @@ def serve(name: str, make_app: Callable[[Runtime], App], root: Path) -> int:
         sys.stderr.write(f"{name}: {error}\n")
         return EXIT_USAGE
     try:
-        error = uvloop.run(run_app(lambda: make_app(runtime)))
+        failure = uvloop.run(run_app(lambda: make_app(runtime)))
     finally:
         runtime.lock.release()
-    return 0 if error is None else EXIT_FAILED
+    return 0 if failure is None else EXIT_FAILED
 
 
 async def run_app(make_app: Callable[[], App]) -> BaseException | None:
     """Start the app and let it serve until SIGTERM, SIGINT or its own failure.
 
-    Returns None once it has stopped on request, else the error, logged. A failed app is not stopped gracefully:
-    its process ends as in a crash, so nothing on disk claims a clean end."""
+    Returns None once it has stopped on request, else the error, logged. A failed app is not stopped
+    gracefully: its process ends as in a crash, so nothing on disk claims a clean end."""
     told_to_stop = asyncio.Event()
     _on_signals(told_to_stop)
     app = make_app()
@@ -117,13 +126,13 @@ async def _serve_until_failed(app: App) -> BaseException:
 
 
 def explain(error: BaseException) -> str:
-    """What to tell people: the text of a typed error, with the type's name where the text alone says little."""
+    """The text of a typed error, with the type's name where the text alone says little."""
     text = str(error)
     return f"{type(error).__name__}: {text}" if is_bug(error) or not text else text
 
 
 def is_bug(error: BaseException) -> bool:
-    """Built-in errors other than the operating system's come from a bug: those are logged with a traceback."""
+    """Built-in errors other than the operating system's come from a bug: their traceback is logged."""
     return type(error).__module__ == "builtins" and not isinstance(error, OSError)
 
 
@@ -140,6 +149,8 @@ def _on_signals(told_to_stop: asyncio.Event) -> None:
 
 
 def _version() -> str:
+    from importlib import metadata
+
     try:
         return metadata.version(DISTRIBUTION)
     except metadata.PackageNotFoundError:

@@ -34,7 +34,7 @@ class SmallFiles(Protocol):
         ...
 
     async def names(self, under: str) -> list[str]:
-        """Sorted names, relative to the root, of the files at any depth below folder `under` ('': the root)."""
+        """Sorted names, relative to the root, of the files at any depth below `under` ('': the root)."""
         ...
 
 
