@@ -1,1 +1,3 @@
-"""RocketMQ's remoting protocol: frames, commands, typed headers and bodies, and the asyncio ends of a connection."""
+"""RocketMQ's remoting protocol: frames, commands, typed headers and bodies, and the asyncio ends of a
+connection.
+"""

@@ -30,9 +30,10 @@ Body = bytes | bytearray | memoryview
 class RemotingCommand:
     """A command as it crosses the wire.
 
-    `code` is a RequestCode, or a ResponseCode when `is_response`. `opaque` pairs a response with its request on
-    one connection. `body` may be a memoryview into a receive buffer where the receiver's documentation says so.
-    `serialize_type` is the header encoding: as read, or to be written (0 JSON, 1 ROCKETMQ).
+    `code` is a RequestCode, or a ResponseCode when `is_response`. `opaque` pairs a response with its
+    request on one connection. `body` may be a memoryview into a receive buffer where the receiver's
+    documentation says so. `serialize_type` is the header encoding: as read, or to be written (0 JSON, 1
+    ROCKETMQ).
     """
 
     code: int

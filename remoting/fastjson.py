@@ -1,8 +1,9 @@
 """A reader for the JSON that Java peers write with fastjson 1.x, which is not always legal JSON.
 
-Beyond JSON it accepts bare integer keys `{0:"a"}`, object keys `{{"topic":"T"}:1}`, bare identifiers and single
-quotes as keys or strings, and trailing commas. Invariant: it ends, with a value or FastJsonError, in time linear
-in the text, and nests no deeper than DEPTH_MAX. We write strict JSON everywhere; every Java reader accepts that.
+Beyond JSON it accepts bare integer keys `{0:"a"}`, object keys `{{"topic":"T"}:1}`, bare identifiers and
+single quotes as keys or strings, and trailing commas. Invariant: it ends, with a value or FastJsonError, in
+time linear in the text, and nests no deeper than DEPTH_MAX. We write strict JSON everywhere; every Java
+reader accepts that.
 """
 
 from __future__ import annotations
@@ -40,8 +41,8 @@ class FastJsonError(ValueError):
 def loads(data: bytes | bytearray | memoryview | str) -> Any:
     """The value that `data` holds; strict JSON takes a fast path.
 
-    Keys are strings: integer keys in decimal, an object used as key as its JSON text with sorted keys, so that
-    both forms of a map keyed by MessageQueue read alike (`object_key`). Raises FastJsonError.
+    Keys are strings: integer keys in decimal, an object used as key as its JSON text with sorted keys, so
+    that both forms of a map keyed by MessageQueue read alike (`object_key`). Raises FastJsonError.
     """
     try:
         return orjson.loads(data)
@@ -184,7 +185,9 @@ class _Reader:
                 self.position = at + 1
                 return _joined(parts, at)
             if char != "\\":
-                raise FastJsonError("string does not end" if not char else "control character in a string", at)
+                raise FastJsonError(
+                    "string does not end" if not char else "control character in a string", at
+                )
             part, at = self.escape(at + 1)
             parts.append(part)
 

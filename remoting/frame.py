@@ -5,8 +5,8 @@
     4      4     high byte: header encoding; low 24 bits: header size
     8            header, then body
 
-Invariant: the reader holds at most one incomplete frame, in one buffer that grows with the bytes received, never with
-the bytes announced. After the first malformed frame `failure` is set and nothing more is read.
+Invariant: the reader holds at most one incomplete frame, in one buffer that grows with the bytes received,
+never with the bytes announced. After the first malformed frame `failure` is set and nothing more is read.
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ def encode(command: RemotingCommand) -> list[Body]:
 class FrameReader:
     """A receive buffer and the frames in it.
 
-    A connection lets its transport fill `buffer()` and then calls `filled(n)`; tests and tools call `receive(data)`.
+    A connection lets its transport fill `buffer()` and then calls `filled(n)`; tests and tools call
+    `receive(data)`.
     """
 
     def __init__(
@@ -55,7 +56,9 @@ class FrameReader:
         return self._begin < self._end
 
     def buffer(self) -> memoryview:
-        """Where the next bytes go; never empty. Moves bytes, so bodies handed out before are void from here on."""
+        """Where the next bytes go; never empty. Moves bytes, so bodies handed out before are void from here
+        on.
+        """
         if self._begin == self._end:
             self._begin = self._end = 0
             if len(self._view) > BUFFER_BYTES_KEPT:
@@ -77,7 +80,9 @@ class FrameReader:
         self._end += count
         commands = self._read_all()
         if was_full and self._begin == self._end and len(self._view) < BUFFER_BYTES_KEPT:
-            self._view = memoryview(bytearray(2 * len(self._view)))  # more is waiting than we can take in one go
+            self._view = memoryview(
+                bytearray(2 * len(self._view))
+            )  # more is waiting than we can take in one go
             self._begin = self._end = 0
         return commands
 
@@ -97,7 +102,9 @@ class FrameReader:
         return commands
 
     def _grow(self) -> None:
-        grown = memoryview(bytearray(min(2 * len(self._view), max(self._frame_bytes_max, len(self._view) + 1))))
+        grown = memoryview(
+            bytearray(min(2 * len(self._view), max(self._frame_bytes_max, len(self._view) + 1)))
+        )
         grown[: self._end] = self._view
         self._view = grown
 
@@ -109,7 +116,9 @@ class FrameReader:
                 frame_end = at + 4 + int.from_bytes(view[at : at + 4], "big")
                 frame_bytes = frame_end - at
                 if not 8 <= frame_bytes <= self._frame_bytes_max:
-                    raise FrameError(f"frame of {frame_bytes} bytes; 8 to {self._frame_bytes_max} are allowed")
+                    raise FrameError(
+                        f"frame of {frame_bytes} bytes; 8 to {self._frame_bytes_max} are allowed"
+                    )
                 if end - at < 8:
                     break
                 word = int.from_bytes(view[at + 4 : at + 8], "big")

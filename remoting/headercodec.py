@@ -1,7 +1,8 @@
 """The two encodings of a command's header: JSON (type 0) and ROCKETMQ (type 1).
 
-Either may stand on any frame, in both directions; only the type byte of the frame tells. We write JSON unless the
-command asks otherwise. Invariant: a decoded header has string ext values and Java-sized integers, or FrameError.
+Either may stand on any frame, in both directions; only the type byte of the frame tells. We write JSON
+unless the command asks otherwise. Invariant: a decoded header has string ext values and Java-sized
+integers, or FrameError.
 """
 
 from __future__ import annotations

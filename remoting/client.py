@@ -1,0 +1,147 @@
+"""Calls to other processes over one connection per address.
+
+Invariant: at most one connection, or one attempt to connect, exists per address; a call timeout does not
+close it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from mqruntime.clock import Clock
+from remoting.codes import ResponseCode
+from remoting.command import RemotingCommand
+from remoting.connections import Connections
+from remoting.errors import ConnectFailed, ConnectionLost
+from remoting.frame import FRAME_BYTES_MAX
+from remoting.limits import Limits
+from remoting.peer import Peer
+from remoting.router import Router
+
+CLIENT_LIMITS = Limits(
+    header_bytes_max=FRAME_BYTES_MAX - 8
+)  # a batch's reply names each message in its header
+
+
+class RemotingClient:
+    """Opens connections on demand; `router` answers what the servers ask on them.
+
+    `on_disconnect(address)` runs whenever a connection that was open is gone.
+    """
+
+    def __init__(
+        self,
+        *,
+        clock: Clock,
+        router: Router | None = None,
+        connect_timeout_ms: int = 3000,
+        limits: Limits = CLIENT_LIMITS,
+        on_disconnect: Callable[[str], None] | None = None,
+    ) -> None:
+        self.on_disconnect = on_disconnect
+        self._connect_timeout_ms = connect_timeout_ms
+        self._connections = Connections(router or Router(), clock, limits)
+        self._peers: dict[str, Peer] = {}
+        self._connecting: dict[str, asyncio.Task[Peer]] = {}
+        self._closed = False
+
+    async def call(self, address: str, command: RemotingCommand, timeout_ms: int = 3000) -> RemotingCommand:
+        """The reply of the process at `address` ("host:port") to `command`.
+
+        Raises ConnectFailed (certainly not sent), CallTimeout, ConnectionLost (both: perhaps carried out).
+        A server that answers GO_AWAY is stopping: the request was not carried out and is tried once on a
+        new connection.
+        """
+        peer = await self._peer(address, timeout_ms)
+        reply = await self._call(peer, address, command, timeout_ms)
+        if reply.code == ResponseCode.GO_AWAY:
+            self._forget(address, peer)
+            peer = await self._peer(address, timeout_ms)
+            reply = await self._call(peer, address, command, timeout_ms)
+        return reply
+
+    async def one_way(self, address: str, command: RemotingCommand) -> None:
+        """Sends `command` without asking for a reply. Raises ConnectFailed."""
+        peer = await self._peer(address, self._connect_timeout_ms)
+        peer.one_way(command)
+
+    def connected(self, address: str) -> bool:
+        """Whether a connection to `address` is open."""
+        peer = self._peers.get(address)
+        return peer is not None and not peer.closed
+
+    def disconnect(self, address: str) -> None:
+        """Closes the connection to `address`, if there is one; the next call opens another."""
+        peer = self._peers.pop(address, None)
+        if peer is not None:
+            peer.close()
+
+    async def close(self) -> None:
+        """Closes every connection; calls still waiting get ConnectionLost."""
+        self._closed = True
+        for task in list(self._connecting.values()):
+            task.cancel()
+        await asyncio.gather(*self._connecting.values(), return_exceptions=True)
+        await self._connections.stop()
+
+    async def _call(
+        self, peer: Peer, address: str, command: RemotingCommand, timeout_ms: int
+    ) -> RemotingCommand:
+        try:
+            return await peer.call(command, timeout_ms)
+        except ConnectionLost as lost:
+            raise ConnectionLost(address, lost.why) from None
+
+    async def _peer(self, address: str, timeout_ms: int) -> Peer:
+        """The open connection to `address`; callers that meet while it opens share one attempt."""
+        peer = self._peers.get(address)
+        if peer is not None and not peer.closed:
+            return peer
+        if self._closed:
+            raise ConnectFailed(address, "the client is closed")
+        task = self._connecting.get(address)
+        if task is None:
+            task = asyncio.get_running_loop().create_task(self._connect(address), name=f"connect {address}")
+            self._connecting[address] = task
+            task.add_done_callback(lambda _: self._connecting.pop(address, None))
+        try:
+            async with asyncio.timeout(timeout_ms / 1000):
+                return await asyncio.shield(task)
+        except TimeoutError:
+            raise ConnectFailed(address, f"not connected within {timeout_ms} ms") from None
+        except asyncio.CancelledError:
+            if task.cancelled() and self._closed:
+                raise ConnectFailed(address, "the client was closed") from None
+            raise
+
+    async def _connect(self, address: str) -> Peer:
+        host, colon, port = address.rpartition(":")
+        if not colon or not port.isascii() or not port.isdigit() or int(port) > 65535:
+            raise ConnectFailed(address, "not an address of the form host:port")
+        loop = asyncio.get_running_loop()
+        try:
+            async with asyncio.timeout(self._connect_timeout_ms / 1000):
+                _, peer = await loop.create_connection(
+                    self._connections.protocol, host.removeprefix("[").removesuffix("]"), int(port)
+                )
+        except TimeoutError:
+            raise ConnectFailed(address, f"not connected within {self._connect_timeout_ms} ms") from None
+        except OSError as error:
+            raise ConnectFailed(address, f"cannot connect: {error}") from error
+        self._peers[address] = peer
+        peer.on_close(lambda gone: self._lost(address, gone))
+        return peer
+
+    def _lost(self, address: str, peer: Peer) -> None:
+        if self._peers.get(address) is peer:
+            del self._peers[address]
+        if self.on_disconnect is not None:
+            self.on_disconnect(address)
+
+    def _forget(self, address: str, peer: Peer) -> None:
+        """Uses `peer` for no further call; it stays open for those it carries."""
+        if self._peers.get(address) is peer:
+            del self._peers[address]
+        if not peer.calls_pending:
+            peer.close()

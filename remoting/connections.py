@@ -1,0 +1,99 @@
+"""The open connections of one server or client, and the one timer that sweeps them.
+
+Invariant: a connection is in `peers` from connection_made to connection_lost, and in no other time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from mqruntime.clock import Clock
+from remoting.deadlines import Deadlines
+from remoting.dispatch import Dispatcher
+from remoting.limits import Limits
+from remoting.peer import Peer
+from remoting.router import Router
+
+SWEEP_MS = 5_000
+
+
+class Connections:
+    """What the connections of one owner share: router, clock, limits, deadlines, counters."""
+
+    def __init__(
+        self,
+        router: Router,
+        clock: Clock,
+        limits: Limits,
+        on_connect: Callable[[Peer], None] | None = None,
+        on_disconnect: Callable[[Peer], None] | None = None,
+    ) -> None:
+        self.clock = clock
+        self.limits = limits
+        self.peers: dict[Peer, None] = {}
+        self.deadlines = Deadlines(clock)
+        self.dispatcher = Dispatcher(router, limits.running_max)
+        self.frame_failures = 0
+        self.stalled_cuts = 0
+        self._on_connect = on_connect
+        self._on_disconnect = on_disconnect
+        self._sweep_timer: asyncio.TimerHandle | None = None
+        self._stopped: asyncio.Future[None] | None = None
+
+    def protocol(self) -> Peer:
+        """A new connection's protocol, for create_server and create_connection."""
+        return Peer(self)
+
+    def opened(self, peer: Peer) -> None:
+        """Called by a peer that is connected."""
+        self.peers[peer] = None
+        if self._stopped is not None or len(self.peers) > self.limits.connections_max:
+            peer.cut("too many connections" if self._stopped is None else "stopping")
+            return
+        if self._sweep_timer is None:
+            self._arm_sweep()
+        if self._on_connect is not None:
+            self._on_connect(peer)
+
+    def gone(self, peer: Peer) -> None:
+        """Called by a peer that is no longer connected."""
+        self.peers.pop(peer, None)
+        if self._on_disconnect is not None:
+            self._on_disconnect(peer)
+        if self._stopped is not None and not self.peers and not self._stopped.done():
+            self._stopped.set_result(None)
+
+    async def stop(self) -> None:
+        """Stops the handlers and closes every connection."""
+        await self.dispatcher.stop()
+        self._stopped = asyncio.get_running_loop().create_future()
+        if self._sweep_timer is not None:
+            self._sweep_timer.cancel()
+            self._sweep_timer = None
+        for peer in list(self.peers):
+            if peer.calls_pending or not peer.closed:
+                peer.close()
+        if self.peers:
+            asyncio.get_running_loop().call_later(1, self._abort_rest)
+            await self._stopped
+        self.deadlines.stop()
+
+    def _abort_rest(self) -> None:
+        for peer in list(self.peers):
+            peer.cut("it does not read what was sent to it before the end")
+
+    def _arm_sweep(self) -> None:
+        period_ms = min(SWEEP_MS, self.limits.idle_ms_max, self.limits.stall_ms_max)
+        self._sweep_timer = asyncio.get_running_loop().call_later(period_ms / 1000, self._sweep)
+
+    def _sweep(self) -> None:
+        self._sweep_timer = None
+        now_ms = self.clock.monotonic_ms()
+        for peer in list(self.peers):
+            why = peer.stalled(now_ms)
+            if why is not None:
+                self.stalled_cuts += 1
+                peer.cut(why)
+        if self.peers:
+            self._arm_sweep()

@@ -1,0 +1,57 @@
+"""Many deadlines on one timer of the event loop.
+
+Invariant: while any future is waiting, one timer is armed, for the earliest deadline or before it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from heapq import heappop, heappush
+
+from mqruntime.clock import Clock
+from remoting.command import RemotingCommand
+from remoting.errors import RemotingError
+
+Waiting = asyncio.Future[RemotingCommand]
+
+
+class Deadlines:
+    """Futures that fail with a given error at a given time unless they are done before."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._heap: list[tuple[int, int, Waiting, RemotingError]] = []
+        self._added = 0  # orders equal deadlines
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_at_ms = 0
+
+    def add(self, future: Waiting, timeout_ms: int, error: RemotingError) -> None:
+        """`future` gets `error` in `timeout_ms` from now."""
+        at_ms = self._clock.monotonic_ms() + timeout_ms
+        self._added += 1
+        heappush(self._heap, (at_ms, self._added, future, error))
+        if self._timer is None or at_ms < self._timer_at_ms:
+            self._arm(at_ms)
+
+    def stop(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._heap.clear()
+
+    def _arm(self, at_ms: int) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        delay_ms = max(1, at_ms - self._clock.monotonic_ms())
+        self._timer_at_ms = at_ms
+        self._timer = asyncio.get_running_loop().call_later(delay_ms / 1000, self._expire)
+
+    def _expire(self) -> None:
+        self._timer = None
+        now_ms = self._clock.monotonic_ms()
+        while self._heap and (self._heap[0][0] <= now_ms or self._heap[0][2].done()):
+            _, _, future, error = heappop(self._heap)
+            if not future.done():
+                future.set_exception(error)
+        if self._heap:
+            self._arm(self._heap[0][0])

@@ -1,0 +1,144 @@
+"""Hands received commands to handlers and their answers back to the peer.
+
+Invariant: a one-way request never gets a reply; every other request gets exactly one unless its handler
+chose to answer by itself. Only a handler that returns an awaitable costs a task, and the dispatcher owns it
+until it ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable
+
+from remoting.codes import ResponseCode
+from remoting.command import ONEWAY_BIT, RESPONSE_BIT, RemotingCommand
+from remoting.errors import BodyError, HeaderError
+from remoting.fastjson import FastJsonError
+from remoting.peer import Peer
+from remoting.router import BatchHandler, Handler, Router
+
+log = logging.getLogger(__name__)
+
+OVERLOADED = "[OVERLOAD]system busy, start flow control for a while"
+REFUSALS = (HeaderError, BodyError, FastJsonError)  # the sender's fault, so not worth a traceback
+
+
+class Dispatcher:
+    """The requests of one server or client, at most `running_max` of them waiting for their answers in
+    tasks.
+    """
+
+    def __init__(self, router: Router, running_max: int) -> None:
+        self._router = router
+        self._running: dict[asyncio.Task[None], None] = {}
+        self._running_max = running_max
+
+    def deliver(self, peer: Peer, commands: list[RemotingCommand]) -> None:
+        """Handles what one receive brought; immediate replies leave in one write."""
+        batch_handlers = self._router.batch_handlers
+        replies: list[RemotingCommand] = []
+        at, end = 0, len(commands)
+        while at < end and not peer.closed:
+            command = commands[at]
+            if command.flag & RESPONSE_BIT:
+                peer.resolve(_with_own_body(command))
+                at += 1
+                continue
+            batch_handler = batch_handlers.get(command.code)
+            if batch_handler is None:
+                self._handle(peer, _with_own_body(command), replies)
+                at += 1
+                continue
+            batch_end = at + 1
+            while batch_end < end and _belongs(commands[batch_end], batch_handlers, batch_handler):
+                batch_end += 1
+            self._handle_batch(peer, commands[at:batch_end], batch_handler, replies)
+            at = batch_end
+        if replies:
+            peer.send(replies)
+
+    async def stop(self) -> None:
+        """Cancels the handlers still running and waits for their ends."""
+        running = list(self._running)
+        for task in running:
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
+
+    def _handle(self, peer: Peer, request: RemotingCommand, replies: list[RemotingCommand]) -> None:
+        handler: Handler | None = self._router.handlers.get(request.code)
+        if handler is None:
+            reply: RemotingCommand | None = request.reply(
+                ResponseCode.REQUEST_CODE_NOT_SUPPORTED, f" request type {request.code} not supported"
+            )
+        else:
+            try:
+                result = handler(peer, request)
+            except Exception as error:  # noqa: BLE001 - whatever it is, the peer is told and the server lives
+                reply = failure_reply(request, error)
+            else:
+                if result is None or isinstance(result, RemotingCommand):
+                    reply = result
+                else:
+                    reply = self._run(peer, request, result)
+        if reply is not None and not request.flag & ONEWAY_BIT:
+            replies.append(reply)
+
+    def _handle_batch(
+        self,
+        peer: Peer,
+        requests: list[RemotingCommand],
+        handler: BatchHandler,
+        replies: list[RemotingCommand],
+    ) -> None:
+        try:
+            handler(peer, requests)
+        except Exception as error:  # noqa: BLE001 - as above
+            replies += [failure_reply(request, error) for request in requests if not request.is_oneway]
+
+    def _run(
+        self, peer: Peer, request: RemotingCommand, result: Awaitable[RemotingCommand | None]
+    ) -> RemotingCommand | None:
+        """Owns the task that waits for `result`; a reply only if there are too many of them already."""
+        if len(self._running) >= self._running_max:
+            if asyncio.iscoroutine(result):
+                result.close()
+            return request.reply(ResponseCode.SYSTEM_BUSY, OVERLOADED)
+        task = asyncio.get_running_loop().create_task(
+            _answer(peer, request, result), name=f"request {request.code} of {peer.remote_address}"
+        )
+        self._running[task] = None
+        task.add_done_callback(self._ended)
+        return None
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        del self._running[task]
+
+
+async def _answer(peer: Peer, request: RemotingCommand, result: Awaitable[RemotingCommand | None]) -> None:
+    try:
+        reply = await result
+    except Exception as error:  # noqa: BLE001 - as in Dispatcher._handle
+        reply = failure_reply(request, error)
+    if reply is not None and not request.is_oneway:
+        peer.send([reply])
+
+
+def failure_reply(request: RemotingCommand, error: Exception) -> RemotingCommand:
+    """Code 1 with the error's description; what is not the sender's fault is logged, once, here."""
+    if isinstance(error, REFUSALS):
+        return request.reply(ResponseCode.SYSTEM_ERROR, str(error))
+    log.error("handler failed code=%d opaque=%d", request.code, request.opaque, exc_info=error)
+    return request.reply(ResponseCode.SYSTEM_ERROR, f"{type(error).__name__}: {error}")
+
+
+def _belongs(
+    command: RemotingCommand, batch_handlers: dict[int, BatchHandler], handler: BatchHandler
+) -> bool:
+    return not command.flag & RESPONSE_BIT and batch_handlers.get(command.code) is handler
+
+
+def _with_own_body(command: RemotingCommand) -> RemotingCommand:
+    if command.body is not None:
+        command.body = bytes(command.body)
+    return command

@@ -1,0 +1,25 @@
+"""How much one connection, and all of a server's together, may hold before they are slowed down or cut."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from remoting.frame import FRAME_BYTES_MAX, HEADER_BYTES_MAX
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Limits of a server or client; the defaults suit a broker.
+
+    Beyond `unsent_bytes_high` unread replies a peer's requests wait unread; beyond `unsent_bytes_max` it is
+    cut.
+    """
+
+    frame_bytes_max: int = FRAME_BYTES_MAX
+    header_bytes_max: int = HEADER_BYTES_MAX
+    unsent_bytes_high: int = 1 << 20
+    unsent_bytes_max: int = 64 << 20
+    idle_ms_max: int = 120_000  # neither bytes read nor written
+    stall_ms_max: int = 120_000  # one frame begun and not ended, or replies waiting and none taken
+    connections_max: int = 20_000
+    running_max: int = 50_000  # handlers that answer later

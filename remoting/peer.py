@@ -1,0 +1,189 @@
+"""One open connection, as handlers and callers see it; also the protocol that the event loop feeds.
+
+Invariant: every call on it ends: with its reply, CallTimeout, or ConnectionLost when the connection goes.
+While the other end leaves more than `unsent_bytes_high` unread, nothing more is read from it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, cast
+
+from remoting.command import ONEWAY_BIT, Body, RemotingCommand
+from remoting.errors import CallTimeout, ConnectionLost
+from remoting.frame import FrameReader, encode
+
+if TYPE_CHECKING:
+    from remoting.connections import Connections
+
+log = logging.getLogger(__name__)
+
+OPAQUE_MAX = 2**31 - 1
+
+
+class Peer(asyncio.BufferedProtocol):
+    """The other end of a connection, accepted or opened by us.
+
+    `remote_address` is its "ip:port"; `closed` is true from the moment nothing more can be sent. Handlers
+    may keep their own facts about the connection in `attributes`.
+    """
+
+    def __init__(self, connections: Connections) -> None:
+        self.remote_address = ""
+        self.closed = False
+        self.attributes: dict[str, object] = {}
+        self.active_at_ms = 0
+        self._connections = connections
+        limits = connections.limits
+        self._reader = FrameReader(limits.frame_bytes_max, limits.header_bytes_max)
+        self._transport: asyncio.Transport | None = None
+        self._pending: dict[int, asyncio.Future[RemotingCommand]] = {}
+        self._last_opaque = 0
+        self._close_callbacks: list[Callable[[Peer], None]] = []
+        self._frame_begun_ms: int | None = None
+        self._writing_paused_ms: int | None = None
+
+    # what handlers and callers use
+
+    def send(self, commands: Sequence[RemotingCommand]) -> None:
+        """Sends the commands as they are in one write; does nothing when the connection is closed."""
+        buffers: list[Body] = []
+        for command in commands:
+            buffers += encode(command)
+        self.write(buffers)
+
+    def write(self, buffers: Sequence[Body]) -> None:
+        """Sends whole, already encoded frames. The buffers must not change until the transport has sent
+        them.
+        """
+        if self.closed or self._transport is None:
+            return
+        self._transport.writelines(buffers)
+        self.active_at_ms = self._connections.clock.monotonic_ms()
+        if self._transport.get_write_buffer_size() > self._connections.limits.unsent_bytes_max:
+            self.cut("it does not read what it asked for")
+
+    async def call(self, command: RemotingCommand, timeout_ms: int) -> RemotingCommand:
+        """The other end's reply to `command`, its opaque set here. Raises CallTimeout, ConnectionLost."""
+        if self.closed:
+            raise ConnectionLost(self.remote_address, f"request {command.code} on a closed connection")
+        command.opaque = self._next_opaque()
+        opaque = command.opaque
+        future: asyncio.Future[RemotingCommand] = asyncio.get_running_loop().create_future()
+        self._pending[opaque] = future
+        error = CallTimeout(self.remote_address, f"no reply to request {command.code} in {timeout_ms} ms")
+        self._connections.deadlines.add(future, timeout_ms, error)
+        self.send([command])
+        try:
+            return await future
+        finally:
+            self._pending.pop(opaque, None)
+
+    def one_way(self, command: RemotingCommand) -> None:
+        """Sends a request that gets no reply; its opaque and one-way bit are set here."""
+        command.opaque = self._next_opaque()
+        command.flag |= ONEWAY_BIT
+        self.send([command])
+
+    @property
+    def calls_pending(self) -> int:
+        return len(self._pending)
+
+    def on_close(self, callback: Callable[[Peer], None]) -> None:
+        """`callback(peer)` runs once when the connection is gone, at once if it already is."""
+        if self._transport is None and self.closed:
+            callback(self)
+        else:
+            self._close_callbacks.append(callback)
+
+    def close(self) -> None:
+        """Ends the connection after what was sent has left."""
+        self.closed = True
+        if self._transport is not None:
+            self._transport.close()
+
+    def cut(self, why: str) -> None:
+        """Ends the connection at once."""
+        if not self.closed:
+            log.warning("connection cut peer=%s why=%s", self.remote_address, why)
+        self.closed = True
+        if self._transport is not None:
+            self._transport.abort()
+
+    def resolve(self, response: RemotingCommand) -> None:
+        """A response arrived; one that nobody waits for (late, or never asked) is dropped."""
+        future = self._pending.pop(response.opaque, None)
+        if future is not None and not future.done():
+            future.set_result(response)
+
+    def stalled(self, now_ms: int) -> str | None:
+        """Why the connection should be cut now, if it should."""
+        limits = self._connections.limits
+        if now_ms - self.active_at_ms >= limits.idle_ms_max:
+            return "idle"
+        if self._frame_begun_ms is not None and now_ms - self._frame_begun_ms >= limits.stall_ms_max:
+            return "it began a frame and does not end it"
+        if self._writing_paused_ms is not None and now_ms - self._writing_paused_ms >= limits.stall_ms_max:
+            return "it does not read its replies"
+        return None
+
+    # what the event loop calls
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        self._transport.set_write_buffer_limits(high=self._connections.limits.unsent_bytes_high)
+        name = transport.get_extra_info("peername")
+        self.remote_address = f"{name[0]}:{name[1]}" if isinstance(name, tuple) else str(name or "")
+        self.active_at_ms = self._connections.clock.monotonic_ms()
+        self._connections.opened(self)
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._reader.buffer()
+
+    def buffer_updated(self, nbytes: int) -> None:
+        if self.closed:
+            return
+        self.active_at_ms = self._connections.clock.monotonic_ms()
+        commands = self._reader.filled(nbytes)
+        if not self._reader.has_partial_frame:
+            self._frame_begun_ms = None
+        elif commands or self._frame_begun_ms is None:
+            self._frame_begun_ms = self.active_at_ms
+        if commands:
+            self._connections.dispatcher.deliver(self, commands)
+        if self._reader.failure is not None:
+            self._connections.frame_failures += 1
+            self.cut(str(self._reader.failure))
+
+    def eof_received(self) -> bool:
+        return False  # half-open connections are of no use: close
+
+    def pause_writing(self) -> None:
+        self._writing_paused_ms = self._connections.clock.monotonic_ms()
+        if self._transport is not None and not self.closed:
+            self._transport.pause_reading()
+
+    def resume_writing(self) -> None:
+        self._writing_paused_ms = None
+        if self._transport is not None and not self.closed:
+            self._transport.resume_reading()
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        self.closed = True
+        self._transport = None
+        pending, self._pending = self._pending, {}
+        for future in pending.values():
+            if not future.done():
+                future.set_exception(
+                    ConnectionLost(self.remote_address, str(exc or "closed by the other end"))
+                )
+        callbacks, self._close_callbacks = self._close_callbacks, []
+        for callback in callbacks:
+            callback(self)
+        self._connections.gone(self)
+
+    def _next_opaque(self) -> int:
+        self._last_opaque = self._last_opaque % OPAQUE_MAX + 1
+        return self._last_opaque

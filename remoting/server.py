@@ -1,0 +1,63 @@
+"""A listening socket whose connections are served by one router.
+
+Invariant: between `start` and `stop` the port accepts; after `stop` no connection of it is left.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+from collections.abc import Callable
+
+from mqruntime.clock import Clock
+from remoting.connections import Connections
+from remoting.errors import AddressInUse
+from remoting.limits import Limits
+from remoting.peer import Peer
+from remoting.router import Handler, Router
+
+__all__ = ["Handler", "Limits", "Peer", "RemotingServer", "Router"]
+
+BACKLOG = 1024
+
+
+class RemotingServer:
+    """Serves `router` on `host:port`; port 0 takes a free one, `port` then says which."""
+
+    def __init__(
+        self,
+        router: Router,
+        *,
+        host: str,
+        port: int,
+        clock: Clock,
+        limits: Limits | None = None,
+        on_connect: Callable[[Peer], None] | None = None,
+        on_disconnect: Callable[[Peer], None] | None = None,
+    ) -> None:
+        self.host = host
+        self.port = port
+        self.connections = Connections(router, clock, limits or Limits(), on_connect, on_disconnect)
+        self._server: asyncio.AbstractServer | None = None
+
+    async def start(self) -> None:
+        """Listens. Raises AddressInUse, or OSError when the address is not ours to bind."""
+        loop = asyncio.get_running_loop()
+        try:
+            server = await loop.create_server(
+                self.connections.protocol, self.host, self.port, backlog=BACKLOG, reuse_address=True
+            )
+        except OSError as error:
+            if error.errno != errno.EADDRINUSE:
+                raise
+            raise AddressInUse(
+                f"{self.host}:{self.port}", "another process listens here; stop it or set another port"
+            ) from error
+        self._server = server
+        self.port = int(server.sockets[0].getsockname()[1])
+
+    async def stop(self) -> None:
+        """Stops accepting and closes what was accepted."""
+        if self._server is not None:
+            self._server.close()
+        await self.connections.stop()
