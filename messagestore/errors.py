@@ -1,0 +1,67 @@
+"""What can be wrong with a store on disk or stop it while it runs.
+
+Invariant: each error carries its facts and says what to do; none of them is raised for a caller's mistake. No event
+loop or settings here: readers outside a broker import this module too."""
+
+from __future__ import annotations
+
+
+class StoreError(Exception):
+    """Anything that keeps a store from starting or going on."""
+
+
+class BadSegments(StoreError):
+    """Files of a log or queue that do not form one sequence of equal sizes."""
+
+    def __init__(self, folder: str, name: str, why: str) -> None:
+        super().__init__(f"{folder}/{name}: {why}")
+        self.folder = folder
+        self.name = name
+        self.why = why
+
+
+class StoreCorrupted(StoreError):
+    """A record that was stored safely is no longer readable. Nothing is cut: that would lose acknowledged messages."""
+
+    def __init__(self, offset: int, limit: int, why: str) -> None:
+        super().__init__(
+            f"commit log at {offset}: {why}; everything below {limit} was confirmed, so this is damage and not a torn "
+            "end. Check the disk; then restore this store from a copy, or empty its directory (keeping brokerIdentity) "
+            "and let the broker fetch the log from its master"
+        )
+        self.offset = offset
+        self.limit = limit
+        self.why = why
+
+
+class QueueOffsetGap(StoreError):
+    """A record whose queue offset is beyond the end of its consume queue: an earlier record is missing."""
+
+    def __init__(self, topic: str, queue_id: int, physical_offset: int, queue_offset: int, expected: int) -> None:
+        super().__init__(
+            f"record at {physical_offset}: queue offset {queue_offset} of {topic}/{queue_id} follows {expected - 1}; "
+            "stop the broker and delete that queue's folder below consumequeue, it is rebuilt from the commit log"
+        )
+        self.topic = topic
+        self.queue_id = queue_id
+        self.physical_offset = physical_offset
+        self.queue_offset = queue_offset
+        self.expected = expected
+
+
+class StoreFailed(StoreError):
+    """The disk failed under a running store, which accepts nothing more."""
+
+    def __init__(self, cause: BaseException) -> None:
+        super().__init__(f"the store stopped: {cause}; replace the disk or free it, then restart the broker")
+        self.cause = cause
+
+
+class OffsetOutOfRange(StoreError):
+    """A position that this log does not hold."""
+
+    def __init__(self, offset: int, min_offset: int, max_offset: int) -> None:
+        super().__init__(f"offset {offset} is outside the log [{min_offset}, {max_offset})")
+        self.offset = offset
+        self.min_offset = min_offset
+        self.max_offset = max_offset

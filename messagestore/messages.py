@@ -1,0 +1,110 @@
+"""What goes into the store and what comes out of it.
+
+Invariant: bodies and records travel as views of the buffer or mapping that holds them; nothing here copies them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import Enum, auto
+from typing import NamedTuple
+
+TagFilter = Callable[[int], bool]
+
+
+class PutStatus(Enum):
+    """Why a message was not stored (upstream's PutMessageStatus; the broker turns it into a response code)."""
+
+    MESSAGE_ILLEGAL = auto()  # body, record, topic or batch outside the limits
+    PROPERTIES_SIZE_EXCEEDED = auto()
+    SERVICE_NOT_AVAILABLE = auto()  # not master, disk full, stopped or failed
+    CREATE_MAPPED_FILE_FAILED = auto()  # the next segment could not be made for another reason than a full disk
+
+
+@dataclass(slots=True)
+class MessageToStore:
+    """One send. `born_host` is raw IP and i32 port (record.pack_host); `properties` are in stored form.
+
+    With `batch` the body is a client batch (messagestore.batch): its members become records of their own with
+    consecutive queue offsets, each with its own properties followed by `properties`."""
+
+    topic: str
+    queue_id: int
+    body: bytes | memoryview
+    properties: bytes = b""
+    flag: int = 0
+    sys_flag: int = 0  # the IPv6 bits are set from the hosts
+    born_timestamp: int = 0
+    born_host: bytes = b"\x7f\0\0\1\0\0\0\0"
+    reconsume_times: int = 0
+    prepared_transaction_offset: int = 0
+    batch: bool = False
+
+
+class Appended(NamedTuple):
+    """Where a send stands in the log; with `error` it was not stored and the offsets are -1.
+
+    A batch is one Appended: `physical_offset` and `queue_offset` of its first member, `end_offset` of its last, and
+    `physical_offsets` of them all (empty for a single message)."""
+
+    physical_offset: int
+    end_offset: int
+    queue_offset: int
+    count: int
+    store_timestamp: int
+    error: PutStatus | None = None
+    physical_offsets: tuple[int, ...] = ()
+
+
+class GetStatus(Enum):
+    """Upstream's GetMessageStatus; the value is the remark of a pull reply."""
+
+    FOUND = "FOUND"
+    NO_MATCHED_MESSAGE = "NO_MATCHED_MESSAGE"
+    MESSAGE_WAS_REMOVING = "MESSAGE_WAS_REMOVING"
+    OFFSET_FOUND_NULL = "OFFSET_FOUND_NULL"
+    OFFSET_OVERFLOW_BADLY = "OFFSET_OVERFLOW_BADLY"
+    OFFSET_OVERFLOW_ONE = "OFFSET_OVERFLOW_ONE"
+    OFFSET_TOO_SMALL = "OFFSET_TOO_SMALL"
+    NO_MATCHED_LOGIC_QUEUE = "NO_MATCHED_LOGIC_QUEUE"
+    NO_MESSAGE_IN_QUEUE = "NO_MESSAGE_IN_QUEUE"
+
+
+@dataclass(slots=True)
+class GetResult:
+    """The answer to one read of a queue.
+
+    `ranges` are the (physical_offset, size) of the found bytes, neighbours joined. `buffers` are these bytes as views
+    of the mapping; when one of them is `cold`, buffers is empty and `await store.load(result)` fills it."""
+
+    status: GetStatus
+    next_begin_offset: int
+    min_offset: int
+    max_offset: int
+    count: int = 0
+    ranges: list[tuple[int, int]] = field(default_factory=list)
+    buffers: list[memoryview] = field(default_factory=list)
+    cold: bool = False
+
+
+class QueueGrew(NamedTuple):
+    """Dispatch moved the end of one queue: what a suspended pull waits for."""
+
+    topic: str
+    queue_id: int
+    next_queue_offset: int
+
+
+@dataclass(slots=True)
+class RecoveryReport:
+    """What start-up found and did, for the log and for tests. Offsets are physical."""
+
+    clean: bool  # the previous run stopped by itself
+    min_offset: int = 0
+    max_offset: int = 0
+    confirm_offset: int = 0
+    dispatched_offset: int = 0
+    walked_from: int = 0
+    walked_records: int = 0
+    cut_bytes: int = 0  # non-zero bytes found above max_offset and erased
+    removed_segments: int = 0

@@ -1,0 +1,78 @@
+"""Message properties as the log keeps them: `key 0x01 value 0x02` pairs, UTF-8, nothing escaped.
+
+Invariant: a pair with an empty key or an empty value does not exist, and of two pairs with one key the last counts.
+Bulk code never builds a dictionary: `last_value` finds one property in the raw bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+NAME_VALUE_SEPARATOR = b"\x01"
+PROPERTY_SEPARATOR = b"\x02"
+
+TAGS = "TAGS"
+KEYS = "KEYS"
+UNIQ_KEY = "UNIQ_KEY"
+WAIT = "WAIT"
+DELAY = "DELAY"
+RECORD_CRC = "__CRC32#"
+
+SHORTEST_PAIR = 3
+
+
+def parse_properties(raw: bytes | memoryview) -> dict[str, str]:
+    """The pairs of `raw` in order of first appearance; broken pairs are dropped, bad UTF-8 is replaced."""
+    pairs: dict[str, str] = {}
+    for part in bytes(raw).decode("utf-8", "replace").split("\x02"):
+        if len(part) < SHORTEST_PAIR:
+            continue
+        key, separator, value = part.partition("\x01")
+        if key and separator and value:
+            pairs[key] = value
+    return pairs
+
+
+def format_properties(pairs: Mapping[str, str]) -> bytes:
+    """The stored form of `pairs`, with the final separator that 5.x brokers write."""
+    return "".join(f"{key}\x01{value}\x02" for key, value in pairs.items() if key and value).encode()
+
+
+def join_properties(own: bytes, batch: bytes) -> bytes:
+    """A batch member's own properties followed by those of the whole batch, separated exactly once."""
+    if own and batch and not own.endswith(PROPERTY_SEPARATOR):
+        return own + PROPERTY_SEPARATOR + batch
+    return own + batch
+
+
+def last_value(raw: bytes, key: bytes) -> bytes:
+    """The value that counts for `key` (UTF-8), or b"" when there is none."""
+    wanted = key + NAME_VALUE_SEPARATOR
+    at = raw.rfind(wanted)
+    while at >= 0:
+        if at == 0 or raw[at - 1] == 2:
+            start = at + len(wanted)
+            end = raw.find(PROPERTY_SEPARATOR, start)
+            value = raw[start:] if end < 0 else raw[start:end]
+            if value:
+                return value
+        at = raw.rfind(wanted, 0, at)
+    return b""
+
+
+def java_string_hash(text: str) -> int:
+    """`String.hashCode`: 31*h + c over UTF-16 code units, wrapped to a signed 32-bit number."""
+    value = 0
+    if text.isascii():
+        for unit in text.encode("ascii"):
+            value = (31 * value + unit) & 0xFFFFFFFF
+    else:
+        units = text.encode("utf-16-be", "surrogatepass")
+        for at in range(0, len(units), 2):
+            value = (31 * value + (units[at] << 8 | units[at + 1])) & 0xFFFFFFFF
+    return value - 0x1_0000_0000 if value & 0x8000_0000 else value
+
+
+def tag_hash(tag: str) -> int:
+    """The tagsCode of a tag; 0 for no tag. The whole text is hashed, several tags in one included."""
+    return java_string_hash(tag) if tag else 0

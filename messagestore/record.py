@@ -1,0 +1,299 @@
+"""One stored message as bytes: the record of the commit log.
+
+Invariant: `FIXED_FIELDS` is the only place that knows the layout. A record is the fixed part (88 bytes, 12 more for
+each IPv6 host), the body, the topic with its length (one byte in V1, two in V2) and the properties with theirs, and
+its total size is the sum of these. All numbers are big-endian. No record spans two segments: a BLANK record, or fewer
+than eight bytes, ends a segment.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from ipaddress import ip_address
+from struct import Struct
+from typing import TypeAlias
+from zlib import crc32
+
+from messagestore.properties import RECORD_CRC, parse_properties
+
+Buffer: TypeAlias = bytes | bytearray | memoryview
+
+MAGIC_V1 = 0xDAA320A7
+MAGIC_V2 = 0xDAA320AB
+MAGIC_BLANK = 0xCBD43194
+
+COMPRESSED = 0x1
+MULTI_TAGS = 0x2
+TRANSACTION_MASK = 0xC
+TRANSACTION_PREPARED = 0x4
+TRANSACTION_COMMIT = 0x8
+TRANSACTION_ROLLBACK = 0xC
+BORN_HOST_IPV6 = 0x10
+STORE_HOST_IPV6 = 0x20
+COMPRESSION_TYPE_MASK = 0x700
+
+CRC_MASK = 0x7FFFFFFF
+TOPIC_BYTES_MAX_V1 = 127
+TOPIC_BYTES_MAX = 255
+PROPERTIES_BYTES_MAX = 32767
+RECORD_SIZE_MIN = 91
+
+FIXED_FIELDS = (
+    ("total_size", "i"),  # the whole record
+    ("magic", "I"),  # MAGIC_V1 or MAGIC_V2
+    ("body_crc", "I"),  # CRC-32 of the body as stored, 31 bits; 0 for an empty body
+    ("queue_id", "i"),
+    ("flag", "i"),  # the application's own
+    ("queue_offset", "q"),  # index in the consume queue; 0 for PREPARED and ROLLBACK
+    ("physical_offset", "q"),  # where this record stands
+    ("sys_flag", "i"),
+    ("born_timestamp", "q"),  # ms, clock of the client
+    ("born_host", "host"),  # raw IP and i32 port
+    ("store_timestamp", "q"),  # ms, clock of the master that stored it
+    ("store_host", "host"),
+    ("reconsume_times", "i"),
+    ("prepared_transaction_offset", "q"),
+    ("body_length", "i"),
+)
+
+
+def _fixed_part(born_ipv6: bool, store_ipv6: bool) -> Struct:
+    host = {"born_host": "20s" if born_ipv6 else "8s", "store_host": "20s" if store_ipv6 else "8s"}
+    return Struct(">" + "".join(host.get(name, kind) for name, kind in FIXED_FIELDS))
+
+
+FIXED_PARTS = tuple(_fixed_part(bool(bits & 1), bool(bits & 2)) for bits in range(4))  # by (sys_flag >> 4) & 3
+assert [part.size for part in FIXED_PARTS] == [88, 100, 100, 112]
+
+PREFIX = Struct(">iI")  # total_size, magic: all of a BLANK record that means anything
+TOPIC_LENGTHS = {MAGIC_V1: Struct(">B"), MAGIC_V2: Struct(">H")}
+PROPERTIES_LENGTH = Struct(">H")
+PORT = Struct(">i")
+MESSAGE_POSITION = Struct(">q")
+
+
+def _at(name: str) -> tuple[Struct, int]:
+    """A field in front of the hosts, for readers that want this one only."""
+    names = [field for field, _ in FIXED_FIELDS]
+    before = "".join(kind for _, kind in FIXED_FIELDS[: names.index(name)])
+    assert "host" not in before
+    return Struct(">" + dict(FIXED_FIELDS)[name]), Struct(">" + before).size
+
+
+SYS_FLAG, SYS_FLAG_AT = _at("sys_flag")
+
+END_OF_SEGMENT = 0
+INVALID = -1
+INCOMPLETE = -2
+RECORD_CRC_BYTES = 20  # `__CRC32#` 0x01, ten digits, 0x02: the end of the properties when a store writes record CRCs
+
+
+class RecordError(ValueError):
+    """Bytes that are not a whole record; says where and what is wrong."""
+
+    def __init__(self, physical_offset: int, why: str) -> None:
+        super().__init__(f"record at {physical_offset}: {why}")
+        self.physical_offset = physical_offset
+        self.why = why
+
+
+@dataclass(slots=True)
+class Message:
+    """One record, decoded. Hosts are raw IP (4 or 16 bytes) and i32 port; `properties` are the stored bytes."""
+
+    topic: str
+    queue_id: int
+    queue_offset: int
+    physical_offset: int
+    total_size: int
+    flag: int
+    sys_flag: int
+    body_crc: int
+    born_timestamp: int
+    born_host: bytes
+    store_timestamp: int
+    store_host: bytes
+    reconsume_times: int
+    prepared_transaction_offset: int
+    body: bytes
+    properties: bytes
+    magic: int = MAGIC_V1
+
+    @property
+    def property_map(self) -> dict[str, str]:
+        return parse_properties(self.properties)
+
+    @property
+    def message_id(self) -> str:
+        """The offset message id: it names the broker and the position, not the client's own id."""
+        return offset_message_id(self.store_host, self.physical_offset)
+
+
+def pack_host(ip: str, port: int) -> bytes:
+    """Raw address and port as a record holds them: 8 bytes, or 20 for IPv6. ValueError for a bad address."""
+    return ip_address(ip).packed + PORT.pack(port)
+
+
+def format_host(host: bytes) -> str:
+    """`10.0.0.1:10911`, `[::1]:10911`."""
+    ip, (port,) = ip_address(host[:-4]), PORT.unpack(host[-4:])
+    return f"[{ip}]:{port}" if ip.version == 6 else f"{ip}:{port}"
+
+
+def offset_message_id(store_host: bytes, physical_offset: int) -> str:
+    """Upper-case hex of the store host and the physical offset: 32 characters, 56 with IPv6."""
+    return (store_host + MESSAGE_POSITION.pack(physical_offset)).hex().upper()
+
+
+def parse_message_id(message_id: str) -> tuple[bytes, int]:
+    """(store host, physical offset) of an offset message id; ValueError for anything else."""
+    raw = bytes.fromhex(message_id)
+    if len(raw) not in (16, 28):
+        raise ValueError(f"{message_id!r} is not an offset message id: 32 or 56 hexadecimal digits")
+    return raw[:-8], MESSAGE_POSITION.unpack(raw[-8:])[0]
+
+
+def body_checksum(body: Buffer) -> int:
+    """The bodyCRC field of `body`."""
+    return crc32(body) & CRC_MASK
+
+
+def magic_for(topic_bytes: int) -> int:
+    """V2 only where V1 cannot hold the topic's length: old clients read V1 alone."""
+    return MAGIC_V1 if topic_bytes <= TOPIC_BYTES_MAX_V1 else MAGIC_V2
+
+
+def record_size(sys_flag: int, body_bytes: int, topic_bytes: int, properties_bytes: int) -> int:
+    """The total size of a record before it exists."""
+    topic_length_bytes = 1 if topic_bytes <= TOPIC_BYTES_MAX_V1 else 2
+    fixed = FIXED_PARTS[(sys_flag >> 4) & 3].size
+    return fixed + body_bytes + topic_length_bytes + topic_bytes + PROPERTIES_LENGTH.size + properties_bytes
+
+
+def encode_tail(topic: bytes, properties: bytes) -> bytes:
+    """What follows the body."""
+    topic_length = TOPIC_LENGTHS[magic_for(len(topic))]
+    return b"".join(
+        (topic_length.pack(len(topic)), topic, PROPERTIES_LENGTH.pack(len(properties)), properties)
+    )
+
+
+def encode(message: Message) -> bytes:
+    """The record of `message`; total size, magic and body checksum are computed, not taken from it."""
+    topic = message.topic.encode()
+    out = bytearray(record_size(message.sys_flag, len(message.body), len(topic), len(message.properties)))
+    fixed = FIXED_PARTS[(message.sys_flag >> 4) & 3]
+    fixed.pack_into(
+        out, 0, len(out), magic_for(len(topic)), body_checksum(message.body), message.queue_id, message.flag,
+        message.queue_offset, message.physical_offset, message.sys_flag, message.born_timestamp, message.born_host,
+        message.store_timestamp, message.store_host, message.reconsume_times, message.prepared_transaction_offset,
+        len(message.body),
+    )  # fmt: skip
+    out[fixed.size : fixed.size + len(message.body)] = message.body
+    out[fixed.size + len(message.body) :] = encode_tail(topic, message.properties)
+    return bytes(out)
+
+
+def encode_blank(bytes_left: int) -> bytes:
+    """The end of a segment that has `bytes_left` bytes to spare."""
+    return PREFIX.pack(bytes_left, MAGIC_BLANK)
+
+
+def check(buffer: Buffer, at: int, left: int, physical_offset: int, *, verify_body: bool = True) -> int:
+    """What stands at `buffer[at]`, `left` bytes before the end of the segment: the size of a whole valid record
+    (> 0), or END_OF_SEGMENT, INVALID, or INCOMPLETE when the buffer ends before the record does."""
+    if left < PREFIX.size:
+        return END_OF_SEGMENT
+    have = len(buffer) - at
+    if have < PREFIX.size:
+        return INCOMPLETE
+    size, magic = PREFIX.unpack_from(buffer, at)
+    if magic == MAGIC_BLANK:
+        return END_OF_SEGMENT if size == left else INVALID
+    topic_length_struct = TOPIC_LENGTHS.get(magic)
+    if topic_length_struct is None or size < RECORD_SIZE_MIN or size > left:
+        return INVALID
+    if have < size:
+        return INCOMPLETE
+    (sys_flag,) = SYS_FLAG.unpack_from(buffer, at + SYS_FLAG_AT)
+    fixed = FIXED_PARTS[(sys_flag >> 4) & 3]
+    if size < fixed.size + topic_length_struct.size + PROPERTIES_LENGTH.size:
+        return INVALID
+    fields = fixed.unpack_from(buffer, at)
+    body_length = fields[-1]
+    body_at = at + fixed.size
+    topic_at = body_at + body_length
+    end = at + size
+    if fields[6] != physical_offset or body_length < 0 or topic_at + topic_length_struct.size > end:
+        return INVALID
+    (topic_length,) = topic_length_struct.unpack_from(buffer, topic_at)
+    properties_at = topic_at + topic_length_struct.size + topic_length
+    if properties_at + PROPERTIES_LENGTH.size > end:
+        return INVALID
+    (properties_length,) = PROPERTIES_LENGTH.unpack_from(buffer, properties_at)
+    if properties_at + PROPERTIES_LENGTH.size + properties_length != end:
+        return INVALID
+    if verify_body and body_length and crc32(buffer[body_at:topic_at]) & CRC_MASK != fields[2]:
+        return INVALID
+    return int(size)
+
+
+def decode(buffer: Buffer, at: int = 0, *, verify_body: bool = True) -> Message:
+    """The record at `buffer[at]`, copied out; RecordError when it is not whole and valid."""
+    if len(buffer) - at < RECORD_SIZE_MIN:
+        raise RecordError(-1, f"{len(buffer) - at} bytes cannot hold a record")
+    view = memoryview(buffer)
+    (sys_flag,) = SYS_FLAG.unpack_from(view, at + SYS_FLAG_AT)
+    fixed = FIXED_PARTS[(sys_flag >> 4) & 3]
+    if len(view) - at < fixed.size:
+        raise RecordError(-1, f"{len(view) - at} bytes cannot hold a record")
+    (
+        size, magic, body_crc, queue_id, flag, queue_offset, physical_offset, sys_flag, born_timestamp, born_host,
+        store_timestamp, store_host, reconsume_times, prepared_transaction_offset, body_length,
+    ) = fixed.unpack_from(view, at)  # fmt: skip
+    if check(view, at, len(view) - at, physical_offset, verify_body=verify_body) <= 0:
+        raise RecordError(physical_offset, f"size {size}, magic {magic:#x}: not a whole valid record")
+    body_at = at + fixed.size
+    topic_at = body_at + body_length
+    topic, properties_at = _topic(view, topic_at, magic)
+    return Message(
+        topic=topic.decode("utf-8", "replace"), queue_id=queue_id, queue_offset=queue_offset,
+        physical_offset=physical_offset, total_size=size, flag=flag, sys_flag=sys_flag, body_crc=body_crc,
+        born_timestamp=born_timestamp, born_host=born_host, store_timestamp=store_timestamp, store_host=store_host,
+        reconsume_times=reconsume_times, prepared_transaction_offset=prepared_transaction_offset,
+        body=bytes(view[body_at:topic_at]), properties=bytes(view[properties_at : at + size]), magic=magic,
+    )  # fmt: skip
+
+
+def _topic(buffer: Buffer, topic_at: int, magic: int) -> tuple[bytes, int]:
+    """(topic, where the properties start) of a record that `check` accepted."""
+    length_struct = TOPIC_LENGTHS[magic]
+    start = topic_at + length_struct.size
+    end = start + length_struct.unpack_from(buffer, topic_at)[0]
+    return bytes(buffer[start:end]), end + PROPERTIES_LENGTH.size
+
+
+def queue_facts(buffer: Buffer, at: int) -> tuple[bytes, int, int, int, int, bytes]:
+    """(topic, queue_id, queue_offset, sys_flag, store_timestamp, properties) of a record that `check` accepted:
+    what a consume queue is built from, without the body."""
+    (sys_flag,) = SYS_FLAG.unpack_from(buffer, at + SYS_FLAG_AT)
+    fixed = FIXED_PARTS[(sys_flag >> 4) & 3]
+    fields = fixed.unpack_from(buffer, at)
+    topic, properties_at = _topic(buffer, at + fixed.size + fields[14], fields[1])
+    return topic, fields[3], fields[5], sys_flag, fields[10], bytes(buffer[properties_at : at + fields[0]])
+
+
+def counts_in_queue(sys_flag: int) -> bool:
+    """Whether a record has an entry, and so an offset, in its consume queue."""
+    return sys_flag & TRANSACTION_MASK in (0, TRANSACTION_COMMIT)
+
+
+def record_crc(record: Buffer) -> int:
+    """The checksum over a whole record without the property that holds it."""
+    return crc32(memoryview(record)[: len(record) - RECORD_CRC_BYTES]) & CRC_MASK
+
+
+def record_crc_property(checksum: int) -> bytes:
+    """The last 20 bytes of the properties: ten digits, least significant first."""
+    digits = f"{checksum:010d}"[::-1]
+    return f"{RECORD_CRC}\x01{digits}\x02".encode()

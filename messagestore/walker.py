@@ -1,0 +1,119 @@
+"""Walking stored records without a running store: for recovery's rules, tools and batch readers.
+
+Invariant: a walk starts at a record boundary, yields whole valid records in order and never one that ends beyond the
+limit. Stale records of a truncated tail look valid, so a limit is always an argument, never found by walking."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from enum import Enum
+from typing import NamedTuple
+
+from messagestore.errors import BadSegments, StoreCorrupted
+from messagestore.record import END_OF_SEGMENT, Buffer, check
+
+NAME_DIGITS = 20
+
+
+class Stop(Enum):
+    """Why a walk over one segment ended."""
+
+    LIMIT = "the limit is reached"
+    END_OF_SEGMENT = "the segment ends here; go on with the next one"
+    INVALID = "no whole valid record stands here"
+
+
+class Segment(NamedTuple):
+    """One file of a log."""
+
+    start_offset: int
+    name: str
+    size_bytes: int
+
+
+def segment_name(start_offset: int) -> str:
+    """`00000000001073741824`."""
+    return f"{start_offset:0{NAME_DIGITS}d}"
+
+
+def order_segments(folder: str, files: Iterable[tuple[str, int]], segment_size: int | None = None) -> list[Segment]:
+    """The files of one log by offset. BadSegments for a name that is no offset, a size that differs (from
+    `segment_size`, or from the first file's) or a gap between two files."""
+    segments: list[Segment] = []
+    for name, size in sorted(files):
+        if len(name) != NAME_DIGITS or not (name.isascii() and name.isdigit()):
+            raise BadSegments(folder, name, "not a segment: names are 20 digits; move this file elsewhere")
+        segment_size = segment_size or size
+        if size != segment_size:
+            raise BadSegments(folder, name, f"has {size} bytes instead of {segment_size}; restore it from a copy")
+        start = int(name)
+        if start % segment_size:
+            raise BadSegments(folder, name, f"does not start at a multiple of {segment_size}, the size of the files")
+        if segments and start != segments[-1].start_offset + segment_size:
+            expected = segment_name(segments[-1].start_offset + segment_size)
+            raise BadSegments(folder, name, f"follows {segments[-1].name}, {expected} is missing; restore it")
+        segments.append(Segment(start, name, size))
+    return segments
+
+
+class SegmentWalk:
+    """Iterates (physical_offset, total_size) over one segment from `position` up to `limit`, both physical offsets.
+
+    Afterwards `position` is the boundary where the walk ended and `stop` says why."""
+
+    def __init__(
+        self, buffer: Buffer, segment_start: int, position: int, limit: int, *, verify_body: bool = True
+    ) -> None:
+        assert segment_start <= position <= segment_start + len(buffer)
+        self._buffer = buffer
+        self._start = segment_start
+        self._limit = limit
+        self._verify_body = verify_body
+        self.position = position
+        self.stop: Stop | None = None
+
+    def __iter__(self) -> Iterator[tuple[int, int]]:
+        buffer, start, limit = self._buffer, self._start, self._limit
+        length = len(buffer)
+        while self.position < limit:
+            at = self.position - start
+            size = check(buffer, at, length - at, self.position, verify_body=self._verify_body)
+            if size <= 0:
+                self.stop = Stop.END_OF_SEGMENT if size == END_OF_SEGMENT else Stop.INVALID
+                return
+            if self.position + size > limit:
+                break
+            yield self.position, size
+            self.position += size
+        self.stop = Stop.LIMIT
+
+
+def walk(
+    segments: Iterable[Segment],
+    load: Callable[[Segment], Buffer],
+    position: int,
+    limit: int,
+    *,
+    verify_body: bool = True,
+) -> Iterator[tuple[Buffer, int, int, int]]:
+    """Yields (segment bytes, place in them, physical_offset, total_size) of every record in [position, limit).
+
+    `position` is a record boundary. StoreCorrupted when anything below the limit is not readable, a missing file
+    included."""
+    for segment in segments:
+        end = segment.start_offset + segment.size_bytes
+        if end <= position or segment.start_offset >= limit:
+            continue
+        if position < segment.start_offset:
+            break
+        buffer = load(segment)
+        steps = SegmentWalk(buffer, segment.start_offset, position, limit, verify_body=verify_body)
+        for offset, size in steps:
+            yield buffer, offset - segment.start_offset, offset, size
+        if steps.stop is Stop.LIMIT:
+            return
+        if steps.stop is Stop.INVALID:
+            raise StoreCorrupted(steps.position, limit, "no whole valid record stands here")
+        position = end
+    if position < limit:
+        raise StoreCorrupted(position, limit, "no segment holds this offset")
