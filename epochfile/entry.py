@@ -1,0 +1,14 @@
+"""One epoch of a log.
+
+Invariant: an entry says only where the epoch starts; it ends where the next one starts, or with the log."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class EpochEntry(NamedTuple):
+    """`epoch` is the master epoch (i32), `start_offset` the first byte written in it (i64)."""
+
+    epoch: int
+    start_offset: int

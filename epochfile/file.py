@@ -1,0 +1,71 @@
+"""The durable epoch file and its second copy.
+
+Invariant: when `store` returns, a crash of any kind leaves a file that reads back as the stored history. Both
+copies hold the same content but during a store, so a damaged main file costs nothing. An empty history is no
+file at all: an empty one would make other readers take an old second copy for current."""
+
+from __future__ import annotations
+
+import logging
+
+from epochfile.format import EpochFileDamaged, decode, encode
+from epochfile.history import EpochHistory
+from mqruntime.log import fields
+from mqruntime.smallfiles import SmallFiles
+
+log = logging.getLogger("epochfile")
+
+DEFAULT_NAME = "epochFileCheckpoint"
+BACKUP_SUFFIX = ".bak"
+
+
+class EpochFileUnreadable(Exception):
+    """Neither copy of an existing epoch file can be read; the log beside it must not be served."""
+
+    def __init__(self, name: str, why: str) -> None:
+        super().__init__(
+            f"{name}: {why}, and {name}{BACKUP_SUFFIX} is absent or damaged too; restore one of them, "
+            "or remove the whole store so that this broker joins as a new replica"
+        )
+        self.name = name
+        self.why = why
+
+
+class EpochFile:
+    """Loads and stores one history."""
+
+    def __init__(self, files: SmallFiles, name: str = DEFAULT_NAME) -> None:
+        self._files = files
+        self._name = name
+
+    async def load(self) -> EpochHistory:
+        """Empty when no copy exists. EpochFileUnreadable, OSError."""
+        why = "is absent"
+        main = await self._files.read(self._name)
+        if main is not None:
+            try:
+                return decode(main)
+            except EpochFileDamaged as error:
+                why = str(error)
+        backup = await self._files.read(self._name + BACKUP_SUFFIX)
+        if backup is None:
+            if main is None:
+                return EpochHistory()
+            raise EpochFileUnreadable(self._name, why)
+        try:
+            history = decode(backup)
+        except EpochFileDamaged as error:
+            raise EpochFileUnreadable(self._name, why) from error
+        log.warning("epoch file read from its second copy", extra=fields(file=self._name, why=why))
+        return history
+
+    async def store(self, history: EpochHistory) -> None:
+        """Durable on return; OSError leaves the old history or the new one."""
+        backup = self._name + BACKUP_SUFFIX
+        if len(history) == 0:
+            await self._files.remove(backup)  # first, or a crash would bring the old history back
+            await self._files.remove(self._name)
+            return
+        data = encode(history)
+        await self._files.replace(self._name, data)
+        await self._files.replace(backup, data)

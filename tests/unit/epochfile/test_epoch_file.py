@@ -1,0 +1,110 @@
+"""The durable epoch file: second copy, damage, emptiness, and a crash between any two steps."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from epochfile.file import EpochFile, EpochFileUnreadable
+from epochfile.history import EpochHistory
+
+MAIN, BACKUP = "epochFileCheckpoint", "epochFileCheckpoint.bak"
+OLD, NEW = EpochHistory([(1, 0)]), EpochHistory([(1, 0), (2, 1580)])
+
+
+class PowerCut(Exception):
+    pass
+
+
+class Files:
+    """Small files in memory; loses power before operation number `cut_before`."""
+
+    def __init__(self, files: dict[str, bytes] | None = None, cut_before: int | None = None) -> None:
+        self.files = dict(files or {})
+        self.left = cut_before
+
+    def _step(self) -> None:
+        if self.left is not None:
+            if self.left == 0:
+                raise PowerCut
+            self.left -= 1
+
+    async def read(self, name: str) -> bytes | None:
+        return self.files.get(name)
+
+    async def replace(self, name: str, data: bytes) -> None:
+        self._step()
+        self.files[name] = data
+
+    async def remove(self, name: str) -> None:
+        self._step()
+        self.files.pop(name, None)
+
+    async def names(self, under: str) -> list[str]:
+        return sorted(self.files)
+
+
+def stored(history: EpochHistory) -> dict[str, bytes]:
+    files = Files()
+    asyncio.run(EpochFile(files).store(history))
+    return files.files
+
+
+def load(files: dict[str, bytes]) -> EpochHistory:
+    return asyncio.run(EpochFile(Files(files)).load())
+
+
+def test_what_was_stored_is_loaded_from_either_copy() -> None:
+    files = stored(NEW)
+    assert load(files) == NEW
+    assert load({MAIN: files[MAIN]}) == NEW
+    assert load({BACKUP: files[BACKUP]}) == NEW
+
+
+def test_no_file_is_an_empty_history() -> None:
+    assert load({}) == EpochHistory()
+
+
+@pytest.mark.parametrize("damage", [b"", b"2\n13", b"\0" * 20, b"0\n0\n"])
+def test_a_damaged_main_file_is_replaced_by_the_second_copy_r32(damage: bytes) -> None:
+    assert load(stored(NEW) | {MAIN: damage}) == NEW
+
+
+@pytest.mark.parametrize("backup", [None, b"", b"garbage"])
+def test_both_copies_damaged_is_an_error_and_not_an_empty_history_f7(backup: bytes | None) -> None:
+    files = {MAIN: b""} | ({} if backup is None else {BACKUP: backup})
+    with pytest.raises(EpochFileUnreadable, match="restore one of them"):
+        load(files)
+
+
+def test_a_lost_main_file_beside_a_damaged_copy_is_an_error() -> None:
+    with pytest.raises(EpochFileUnreadable):
+        load({BACKUP: b"garbage"})
+
+
+def test_storing_an_empty_history_leaves_nothing_that_could_come_back_r32() -> None:
+    files = Files(stored(NEW))
+    asyncio.run(EpochFile(files).store(EpochHistory()))
+    assert files.files == {}
+    assert load(files.files) == EpochHistory()
+
+
+@pytest.mark.parametrize(
+    ("before", "after"), [(OLD, NEW), (NEW, OLD), (NEW, EpochHistory()), (EpochHistory(), NEW)]
+)
+@pytest.mark.parametrize("cut_before", [0, 1, 2])
+def test_a_power_cut_within_a_store_leaves_the_old_history_or_the_new(
+    before: EpochHistory, after: EpochHistory, cut_before: int
+) -> None:
+    files = Files(stored(before) if len(before) else None, cut_before=cut_before)
+
+    async def store() -> bool:
+        try:
+            await EpochFile(files).store(after)
+        except PowerCut:
+            return False
+        return True
+
+    returned = asyncio.run(store())
+    assert load(files.files) in ([after] if returned else [before, after])
