@@ -1,0 +1,126 @@
+"""Headers of a broker's administrative requests and of those that name one group, topic or client."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from remoting.headers.header import Header
+from remoting.wirefields import I32, wire
+
+
+@dataclass(slots=True)
+class TopicHeader(Header):
+    """105 aside, whatever names one topic: 202, 215, 300, 351; `lo` asks for the logical queue's own."""
+
+    topic: str
+    lo: bool | None = None
+
+
+@dataclass(slots=True)
+class CreateTopicHeader(Header):
+    """17; `attributes` reads `+key=value,-key2`; `perm` is made of 1 INHERIT, 2 WRITE, 4 READ."""
+
+    topic: str
+    default_topic: str
+    read_queue_nums: I32
+    write_queue_nums: I32
+    perm: I32
+    topic_filter_type: str = "SINGLE_TAG"
+    topic_sys_flag: I32 | None = None
+    order: bool = False
+    attributes: str | None = None
+    force: bool | None = None
+
+
+@dataclass(slots=True)
+class UnregisterClientHeader(Header):
+    """35"""
+
+    client_id: str = wire("clientID")
+    producer_group: str | None = None
+    consumer_group: str | None = None
+
+
+@dataclass(slots=True)
+class ConsumerGroupHeader(Header):
+    """38, 40 and 203"""
+
+    consumer_group: str
+
+
+@dataclass(slots=True)
+class ProducerGroupHeader(Header):
+    """204"""
+
+    producer_group: str
+
+
+@dataclass(slots=True)
+class GroupHeader(Header):
+    """352 and 343"""
+
+    group: str
+
+
+@dataclass(slots=True)
+class TopicGroupHeader(Header):
+    """303 and 221"""
+
+    topic: str
+    group: str
+
+
+@dataclass(slots=True)
+class DeleteSubscriptionGroupHeader(Header):
+    """207"""
+
+    group_name: str
+    clean_offset: bool = False
+
+
+@dataclass(slots=True)
+class GetConsumeStatsHeader(Header):
+    """208; `topic_list` separates names with `;`."""
+
+    consumer_group: str
+    topic: str | None = None
+    topic_list: str | None = None
+
+
+@dataclass(slots=True)
+class GetConsumerRunningInfoHeader(Header):
+    """307"""
+
+    consumer_group: str
+    client_id: str
+    jstack_enable: bool = False
+
+
+@dataclass(slots=True)
+class ViewBrokerStatsDataHeader(Header):
+    """315"""
+
+    stats_name: str
+    stats_key: str
+
+
+@dataclass(slots=True)
+class GetBrokerConsumeStatsHeader(Header):
+    """317"""
+
+    is_order: bool = False
+
+
+@dataclass(slots=True)
+class GetBrokerConfigResponseHeader(Header):
+    """Reply to 26; `version` is a DataVersion as JSON text."""
+
+    version: str
+
+
+@dataclass(slots=True)
+class HeartbeatResponseHeader(Header):
+    """Reply to 34; without them a client keeps to the first form of heartbeats."""
+
+    is_support_heart_beat_v2: bool | None = wire("IS_SUPPORT_HEART_BEAT_V2", default=None)
+    is_sub_change: bool | None = wire("IS_SUB_CHANGE", default=None)

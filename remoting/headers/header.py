@@ -1,0 +1,110 @@
+"""What every typed header can do: become ext strings and be read from them.
+
+Invariant: `from_ext` returns a header whose fields have their declared types and ranges, or raises HeaderError
+naming the wire field; fields that it does not declare are ignored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Self
+
+from remoting.errors import HeaderError
+from remoting.wirefields import I32_RANGE, I64_RANGE, integer_range, parse_integer, wire_fields
+
+_TRUE, _FALSE = ("true", "TRUE", "True", "1"), ("false", "FALSE", "False", "0")
+_REQUIRED = object()
+
+
+class Header:
+    """Base of the typed headers; a subclass is a slotted dataclass whose fields are its wire fields."""
+
+    __slots__ = ()
+
+    def to_ext(self) -> dict[str, str]:
+        """The header as ext strings; fields that are None are left out."""
+        ext: dict[str, str] = {}
+        for row in wire_fields(type(self)):
+            value = getattr(self, row.attribute)
+            if value is not None:
+                ext[row.wire_name] = _text(value)
+        return ext
+
+    @classmethod
+    def from_ext(cls, ext: Mapping[str, str]) -> Self:
+        """The header that `ext` holds. Raises HeaderError."""
+        return cls(*read_ext(cls, ext))
+
+
+def read_ext(cls: type[Header], ext: Mapping[str, str], *, short: bool = False) -> list[Any]:
+    """The constructor's arguments of a `cls` that `ext` holds under its wire names, or its short ones."""
+    values: list[Any] = []
+    for name, read, default, what in _readers(cls, short):
+        text = ext.get(name)
+        if text is None:
+            if default is _REQUIRED:
+                raise HeaderError(name, None, f"{what} is required")
+            values.append(default)
+            continue
+        value = text if read is None else read(text)
+        if value is None:
+            raise HeaderError(name, text, f"not {what}")
+        values.append(value)
+    return values
+
+
+Read = Callable[[str], int | bool | None]  # None: the text is not such a value
+Reader = tuple[
+    str, Read | None, Any, str
+]  # wire name, None to take the text as it is, default, what it reads
+_READERS: dict[tuple[type, bool], tuple[Reader, ...]] = {}
+
+
+def _readers(cls: type, short: bool) -> tuple[Reader, ...]:
+    readers = _READERS.get((cls, short))
+    if readers is None:
+        rows: list[Reader] = []
+        for row in wire_fields(cls):
+            read, what = _reader(row.kind)
+            name = row.short_name if short and row.short_name is not None else row.wire_name
+            rows.append((name, read, _REQUIRED if row.required else row.default(), what))
+        readers = _READERS[cls, short] = tuple(rows)
+    return readers
+
+
+def _reader(kind: Any) -> tuple[Read | None, str]:
+    allowed = integer_range(kind)
+    if allowed is I32_RANGE:
+        return _read_i32, "a 32-bit integer"
+    if allowed is I64_RANGE:
+        return _read_i64, "a 64-bit integer"
+    if kind is bool:
+        return _read_bool, "true or false"
+    assert kind is str, f"a header field is a str, bool, I32 or I64, not {kind}"
+    return None, "text"
+
+
+def _read_i32(text: str) -> int | None:
+    if len(text) < 10 and text.isdigit() and text.isascii():
+        return int(text)
+    return parse_integer(text, I32_RANGE)
+
+
+def _read_i64(text: str) -> int | None:
+    if len(text) < 19 and text.isdigit() and text.isascii():
+        return int(text)
+    return parse_integer(text, I64_RANGE)
+
+
+def _read_bool(text: str) -> bool | None:
+    if text in _TRUE:
+        return True
+    return False if text in _FALSE else None
+
+
+def _text(value: str | int | bool) -> str:
+    if value is True:
+        return "true"
+    if value is False:
+        return "false"
+    return value if isinstance(value, str) else str(value)

@@ -1,0 +1,98 @@
+"""Headers of requests about single stored messages: 12, 33, 36, 37, 39, 309, 321."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from remoting.headers.header import Header
+from remoting.wirefields import I32, I64, wire
+
+
+@dataclass(slots=True)
+class QueryMessageHeader(Header):
+    """12; `unique_key_query` asks for the id that the producer gave."""
+
+    topic: str
+    key: str
+    max_num: I32
+    begin_timestamp: I64
+    end_timestamp: I64
+    unique_key_query: bool | None = wire("_UNIQUE_KEY_QUERY", default=None)
+
+
+@dataclass(slots=True)
+class QueryMessageResponseHeader(Header):
+    """How far the index reached when it was asked."""
+
+    index_last_update_timestamp: I64
+    index_last_update_phyoffset: I64
+
+
+@dataclass(slots=True)
+class ViewMessageHeader(Header):
+    """33; `offset` is physical."""
+
+    offset: I64
+    topic: str | None = None
+
+
+@dataclass(slots=True)
+class ConsumerSendMsgBackHeader(Header):
+    """36: the message at physical `offset` was not consumed; a negative `delay_level` gives it up."""
+
+    offset: I64
+    group: str
+    delay_level: I32
+    origin_msg_id: str | None = None
+    origin_topic: str | None = None
+    unit_mode: bool | None = False
+    max_reconsume_times: I32 | None = None
+
+
+@dataclass(slots=True)
+class EndTransactionHeader(Header):
+    """37; `commit_or_rollback` is 0 (unknown), 8 (commit) or 12 (roll back)."""
+
+    producer_group: str
+    tran_state_table_offset: I64
+    commit_log_offset: I64
+    commit_or_rollback: I32
+    msg_id: str
+    topic: str | None = None
+    from_transaction_check: bool = False
+    transaction_id: str | None = None
+
+
+@dataclass(slots=True)
+class CheckTransactionStateHeader(Header):
+    """39, broker to producer."""
+
+    tran_state_table_offset: I64
+    commit_log_offset: I64
+    msg_id: str | None = None
+    transaction_id: str | None = None
+    offset_msg_id: str | None = None
+    topic: str | None = None
+    broker_name: str | None = wire("bname", default=None)
+
+
+@dataclass(slots=True)
+class ConsumeMessageDirectlyHeader(Header):
+    """309"""
+
+    consumer_group: str
+    client_id: str | None = None
+    msg_id: str | None = None
+    broker_name: str | None = None
+    topic: str | None = None
+
+
+@dataclass(slots=True)
+class QueryConsumeQueueHeader(Header):
+    """321; `index` counts entries."""
+
+    topic: str
+    queue_id: I32
+    index: I64
+    count: I32
+    consumer_group: str | None = None

@@ -1,0 +1,49 @@
+"""Headers of pull requests 11 and 361."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from remoting.headers.header import Header
+from remoting.wirefields import I32, I64, wire
+
+SYS_FLAG_COMMIT_OFFSET = 1
+SYS_FLAG_SUSPEND = 2
+SYS_FLAG_SUBSCRIPTION = 4
+SYS_FLAG_CLASS_FILTER = 8
+SYS_FLAG_LITE_PULL = 16
+
+
+@dataclass(slots=True)
+class PullMessageHeader(Header):
+    """Which messages of a queue are wanted; `sys_flag` is made of the SYS_FLAG_ bits."""
+
+    consumer_group: str
+    topic: str
+    queue_id: I32
+    queue_offset: I64
+    max_msg_nums: I32
+    sys_flag: I32
+    commit_offset: I64
+    suspend_timeout_millis: I64
+    sub_version: I64
+    subscription: str | None = None
+    expression_type: str | None = None
+    max_msg_bytes: I32 | None = None
+    request_source: I32 | None = None
+    proxy_forward_client_id: str | None = wire("proxyFrowardClientId", default=None)
+    broker_name: str | None = wire("bname", default=None)
+
+
+@dataclass(slots=True)
+class PullMessageResponseHeader(Header):
+    """Where to go on; sent with each of the codes 0, 19, 20 and 21."""
+
+    suggest_which_broker_id: I64
+    next_begin_offset: I64
+    min_offset: I64
+    max_offset: I64
+    offset_delta: I64 | None = None
+    topic_sys_flag: I32 | None = None
+    group_sys_flag: I32 | None = None
+    forbidden_type: I32 | None = None
