@@ -1,0 +1,223 @@
+"""The admin requests, one coroutine each, with the leading controller found on the way.
+
+Invariant: a method returns only what a server answered with success; everything else is an `AdminError` that
+says what was asked of whom, what came back, and what to do about it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+
+from mqadmin.errors import AdminError, NoLeader, ReplyMalformed, RequestRefused, ServerUnreachable
+from mqadmin.replies import (
+    BrokerEpochs,
+    ClusterInfo,
+    ControllerMetadata,
+    ElectedMaster,
+    HAStatus,
+    SyncState,
+    TopicSettings,
+)
+from mqruntime.clock import Clock
+from remoting import fastjson
+from remoting.client import RemotingClient
+from remoting.codes import RequestCode, ResponseCode
+from remoting.command import RemotingCommand
+from remoting.errors import RemotingError
+
+CALL_TIMEOUT_MS = 3000
+AUTO_CREATE_TOPIC = "TBW102"
+
+
+class AdminClient:
+    """Admin calls over connections of its own; close it when done. Each call waits at most 3 s."""
+
+    def __init__(self, clock: Clock) -> None:
+        self.clock = clock
+        self.remoting = RemotingClient(clock=clock)
+
+    async def close(self) -> None:
+        await self.remoting.close()
+
+    async def controller_metadata(self, controller: str) -> ControllerMetadata:
+        """What one controller says of its group (1005); any member answers, leader or not."""
+        reply = await self._ask(controller, RequestCode.CONTROLLER_GET_METADATA_INFO)
+        return ControllerMetadata.from_ext(reply.ext)
+
+    async def leader(self, controllers: str) -> str:
+        """Address of the leading controller, as the first of the `;` list says that answers and knows one."""
+        addresses = split_addresses(controllers)
+        reasons: list[str] = []
+        for address in addresses:
+            try:
+                metadata = await self.controller_metadata(address)
+            except AdminError as error:
+                reasons.append(str(error))
+                continue
+            if metadata.leader_address:
+                return metadata.leader_address
+            reasons.append(f"{address} knows no leader")
+        raise NoLeader(addresses, reasons)
+
+    async def sync_states(self, controllers: str, broker_names: list[str]) -> dict[str, SyncState]:
+        """Master, epochs and members of each named broker set (1006); unknown names are absent."""
+        leader = await self.leader(controllers)
+        reply = await self._ask(
+            leader, RequestCode.CONTROLLER_GET_SYNC_STATE_DATA, body=orjson.dumps(broker_names)
+        )
+        return SyncState.table_from_json(_json(leader, reply))
+
+    async def elect_master(
+        self, controllers: str, cluster: str, broker_name: str, broker_id: int
+    ) -> ElectedMaster:
+        """Makes `broker_id` the master of its set (1002, designated). Raises `RequestRefused` with the
+        controller's code: 2010 unknown set, 2011 it is the master already, 2012 it cannot be elected."""
+        unknown_set = f"no broker set {broker_name} is registered"
+        same = f"broker {broker_id} is the master already"
+        unfit = (
+            f"broker {broker_id} must be alive and in the SyncStateSet of {broker_name}; see getSyncStateSet"
+        )
+        leader = await self.leader(controllers)
+        reply = await self._ask(
+            leader,
+            RequestCode.CONTROLLER_ELECT_MASTER,
+            {
+                "clusterName": cluster,
+                "brokerName": broker_name,
+                "brokerId": str(broker_id),
+                "designateElect": "true",
+                "invokeTime": str(self.clock.now_ms()),
+            },
+            advice={
+                ResponseCode.CONTROLLER_BROKER_NEED_TO_BE_REGISTERED: unknown_set,
+                ResponseCode.CONTROLLER_MASTER_STILL_EXIST: same,
+                ResponseCode.CONTROLLER_ELECT_MASTER_FAILED: unfit,
+            },
+        )
+        return ElectedMaster.from_reply(reply.ext, _json(leader, reply))
+
+    async def broker_epochs(self, broker: str) -> BrokerEpochs:
+        """The epoch history of one broker (1007), the last epoch ending where its log ends."""
+        return BrokerEpochs.from_json(
+            _json(broker, await self._ask(broker, RequestCode.GET_BROKER_EPOCH_CACHE))
+        )
+
+    async def ha_status(self, broker: str) -> HAStatus:
+        """Replication as one broker sees it (907)."""
+        return HAStatus.from_json(_json(broker, await self._ask(broker, RequestCode.GET_BROKER_HA_STATUS)))
+
+    async def runtime_info(self, broker: str) -> dict[str, str]:
+        """The key-value table of 28."""
+        body = _json(broker, await self._ask(broker, RequestCode.GET_BROKER_RUNTIME_INFO))
+        return {str(key): str(value) for key, value in (body.get("table") or {}).items()}
+
+    async def cluster_info(self, namesrv: str) -> ClusterInfo:
+        """All registered brokers (106), from the first of the `;` list that answers."""
+        address, reply = await self._ask_any(namesrv, RequestCode.GET_BROKER_CLUSTER_INFO)
+        return ClusterInfo.from_json(_json(address, reply))
+
+    async def masters(self, namesrv: str, cluster: str) -> list[str]:
+        """Addresses of all masters of a cluster; at least one, else `AdminError`."""
+        sets = (await self.cluster_info(namesrv)).sets_of(cluster)
+        masters = [brokers.addresses[0] for brokers in sets if 0 in brokers.addresses]
+        if not masters:
+            raise AdminError(
+                f"{namesrv} knows no master of cluster {cluster}; clusterList shows what is there"
+            )
+        return masters
+
+    async def topic_route(self, namesrv: str, topic: str) -> dict[str, Any]:
+        """The route of a topic (105) as decoded JSON. Raises `RequestRefused` with 17 for an unknown
+        topic."""
+        address, reply = await self._ask_any(
+            namesrv,
+            RequestCode.GET_ROUTEINFO_BY_TOPIC,
+            {"topic": topic},
+            advice={ResponseCode.TOPIC_NOT_EXIST: "create the topic with updateTopic, or check its name"},
+        )
+        return _json(address, reply)
+
+    async def create_topic(self, broker: str, topic: TopicSettings) -> None:
+        """Creates or changes a topic on one broker (17), which registers it with its name servers."""
+        await self._ask(
+            broker,
+            RequestCode.UPDATE_AND_CREATE_TOPIC,
+            {
+                "topic": topic.name,
+                "defaultTopic": AUTO_CREATE_TOPIC,
+                "readQueueNums": str(topic.read_queues),
+                "writeQueueNums": str(topic.write_queues),
+                "perm": str(topic.perm),
+                "topicFilterType": "SINGLE_TAG",
+                "topicSysFlag": str(topic.sys_flag),
+                "order": "true" if topic.order else "false",
+                "attributes": ",".join(f"{key}={value}" for key, value in topic.attributes.items()),
+            },
+        )
+
+    async def _ask(
+        self,
+        address: str,
+        code: RequestCode,
+        ext: dict[str, str] | None = None,
+        *,
+        body: bytes | None = None,
+        advice: dict[ResponseCode, str] | None = None,
+    ) -> RemotingCommand:
+        check_address(address)
+        try:
+            reply = await self.remoting.call(
+                address, RemotingCommand.request(code, ext, body), CALL_TIMEOUT_MS
+            )
+        except RemotingError as error:
+            raise ServerUnreachable(address, code.name, error.why) from error
+        if reply.code != ResponseCode.SUCCESS:
+            hint = next((text for known, text in (advice or {}).items() if known == reply.code), "")
+            raise RequestRefused(address, code.name, reply.code, reply.remark, hint)
+        return reply
+
+    async def _ask_any(
+        self,
+        addresses: str,
+        code: RequestCode,
+        ext: dict[str, str] | None = None,
+        *,
+        advice: dict[ResponseCode, str] | None = None,
+    ) -> tuple[str, RemotingCommand]:
+        unreachable: list[ServerUnreachable] = []
+        for address in split_addresses(addresses):
+            try:
+                return address, await self._ask(address, code, ext, advice=advice)
+            except ServerUnreachable as error:
+                unreachable.append(error)
+        raise unreachable[-1]
+
+
+def split_addresses(text: str) -> list[str]:
+    """The `host:port` entries of a `;` list. Raises `AdminError` for an empty list or an entry without a
+    port."""
+    addresses = [part.strip() for part in text.split(";") if part.strip()]
+    if not addresses:
+        raise AdminError("an empty address list was given; addresses look like 127.0.0.1:9876;127.0.0.1:9877")
+    for address in addresses:
+        check_address(address)
+    return addresses
+
+
+def check_address(address: str) -> None:
+    """Raises `AdminError` unless it reads HOST:PORT."""
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdecimal() or not 0 < int(port) < 65536:
+        raise AdminError(f"{address!r} is no address; write HOST:PORT, several separated by ';'")
+
+
+def _json(address: str, reply: RemotingCommand) -> dict[str, Any]:
+    try:
+        body = fastjson.loads(reply.body or b"{}")
+    except fastjson.FastJsonError as error:
+        raise ReplyMalformed(f"{address} answered with a body that is no JSON: {error}") from error
+    if not isinstance(body, dict):
+        raise ReplyMalformed(f"{address} answered with JSON that is no object")
+    return body

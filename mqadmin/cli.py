@@ -1,0 +1,86 @@
+"""The table of commands, found by name in any case, each imported only when it runs.
+
+Invariant: listing the commands or asking for help imports no command, no event loop and no network code, so
+that `mqadmin --help` answers at once.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import NamedTuple
+
+import click
+
+
+class CommandEntry(NamedTuple):
+    """Where a command lives: `module` holds a click command named `command`."""
+
+    module: str
+    summary: str
+
+
+COMMANDS: dict[str, CommandEntry] = {
+    "updateTopic": CommandEntry("mqadmin.commands.update_topic", "Update or create topic."),
+    "topicRoute": CommandEntry("mqadmin.commands.topic_route", "Examine topic route info."),
+    "clusterList": CommandEntry("mqadmin.commands.cluster_list", "List cluster infos."),
+    "haStatus": CommandEntry("mqadmin.commands.ha_status", "Fetch ha runtime status data."),
+    "getBrokerEpoch": CommandEntry("mqadmin.commands.broker_epoch", "Fetch broker epoch entries."),
+    "getSyncStateSet": CommandEntry(
+        "mqadmin.commands.sync_state_set", "Fetch syncStateSet for target brokers."
+    ),
+    "getControllerMetaData": CommandEntry(
+        "mqadmin.commands.controller_metadata", "Get controller cluster's metadata."
+    ),
+    "electMaster": CommandEntry("mqadmin.commands.elect_master", "Re-elect the specified broker as master."),
+}
+"""Command name as upstream spells it -> where it is, in the order of upstream's list."""
+
+SPELLING = {name.lower(): name for name in COMMANDS}
+
+
+class AdminGroup(click.Group):
+    """`mqadmin COMMAND ARGS`, `mqadmin help COMMAND`; bare `mqadmin` lists the commands."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        name = SPELLING.get(cmd_name.lower())
+        if name is None:
+            return None
+        command: click.Command = import_module(COMMANDS[name].module).command
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args[0].lower() == "help" and len(args) > 1:
+            args = [args[1], "-h"]
+        command = self.get_command(ctx, args[0])
+        if command is None:
+            click.echo(f"The sub command {args[0]} not exist.")
+            ctx.exit(1)
+        return command.name, command, args[1:]
+
+    def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        formatter.write("The most commonly used mqadmin commands are:\n")
+        for name, entry in COMMANDS.items():
+            formatter.write(f"   {name:<25} {entry.summary}\n")
+        formatter.write("\nSee 'mqadmin help <command>' for more information on a specific command.\n")
+
+
+@click.group(
+    cls=AdminGroup,
+    invoke_without_command=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+@click.pass_context
+def admin(ctx: click.Context) -> None:
+    """Lists the commands when none is named."""
+    if ctx.invoked_subcommand is None:
+        click.echo(ctx.get_help())
+
+
+def main() -> None:
+    """Runs the tool on sys.argv and exits: 0 done, 1 not done (said on stderr), 130 interrupted."""
+    admin.main(prog_name="mqadmin")

@@ -1,0 +1,174 @@
+"""What all admin commands share: options in upstream's style, its usage text, and how errors leave.
+
+Invariant: a command that did not do what it was asked exits non-zero with one line on stderr, never with a
+traceback.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from textwrap import wrap
+from typing import Any
+
+import click
+
+from mqadmin.admin import AdminClient
+from mqadmin.errors import AdminError
+from mqruntime.clock import SystemClock
+
+USAGE_WIDTH = 110
+NAMESRV_HELP = "Name server address list, eg: '192.168.0.1:9876;192.168.0.2:9876'"
+
+
+@dataclass(frozen=True, slots=True)
+class Argument:
+    """One option: `-letter,--name <arg>`; a flag takes no value. `name` becomes the parameter's name."""
+
+    letter: str
+    name: str
+    help: str
+    required: bool = False
+    is_flag: bool = False
+
+    def click_option(self) -> click.Option:
+        """For the parser; whether a required one is missing is checked by the command, all at once."""
+        return click.Option(
+            [f"-{self.letter}", f"--{self.name}", self.name.lower()],
+            is_flag=self.is_flag,
+            envvar="NAMESRV_ADDR" if self.letter == "n" else None,
+        )
+
+    def usage(self) -> str:
+        text = f"-{self.letter}" if self.is_flag else f"-{self.letter} <arg>"
+        return text if self.required else f"[{text}]"
+
+    def left_column(self) -> str:
+        return f" -{self.letter},--{self.name}" + ("" if self.is_flag else " <arg>")
+
+
+COMMON = (
+    Argument("h", "help", "Print help", is_flag=True),
+    Argument("n", "namesrvAddr", NAMESRV_HELP),
+)
+
+
+class UsageWanted(click.UsageError):
+    """The options cannot be obeyed; says which, and shows the usage. Exit code 1, as upstream."""
+
+    exit_code = 1
+
+
+class AdminCommand(click.Command):
+    """A click command whose help, and whose complaints about options, read as upstream's tool does."""
+
+    def __init__(
+        self, name: str, arguments: tuple[Argument, ...], callback: Callable[..., None], summary: str
+    ) -> None:
+        self.arguments = tuple(sorted((*arguments, *COMMON), key=lambda argument: argument.letter.lower()))
+        self.declared = arguments
+        super().__init__(
+            name,
+            params=[argument.click_option() for argument in (*arguments, COMMON[1])],
+            callback=callback,
+            help=summary,
+            context_settings={"help_option_names": ["-h", "--help"]},
+        )
+
+    def usage_text(self) -> str:
+        """The usage block as upstream's option library lays it out, 110 columns wide."""
+        options = " ".join(argument.usage() for argument in self.arguments)
+        usage = wrap(
+            f"usage: mqadmin {self.name} {options}",
+            USAGE_WIDTH,
+            subsequent_indent=" " * len("usage: "),
+            break_on_hyphens=False,
+        )
+        column = max(len(argument.left_column()) for argument in self.arguments) + 3
+        rows: list[str] = []
+        for argument in self.arguments:
+            text = wrap(argument.help, USAGE_WIDTH - column, break_on_hyphens=False)
+            rows.append(f"{argument.left_column():<{column}}{text[0]}")
+            rows.extend(" " * column + more for more in text[1:])
+        return "\n".join([*usage, *rows]) + "\n"
+
+    def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        formatter.write(self.usage_text())
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        try:
+            rest = super().parse_args(ctx, args)
+            if rest:
+                raise UsageWanted(f"Unrecognized argument: {rest[0]}")
+            missing = [a.letter for a in self.declared if a.required and ctx.params[a.name.lower()] is None]
+            if missing:
+                raise UsageWanted(f"Missing required option{'s' * (len(missing) > 1)}: {', '.join(missing)}")
+        except click.NoSuchOption as error:
+            self.complain(ctx, f"Unrecognized option: {error.option_name}")
+        except click.UsageError as error:
+            self.complain(ctx, error.format_message())
+        return rest
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except UsageWanted as error:
+            self.complain(ctx, error.format_message())
+        except AdminError as error:
+            click.echo(f"mqadmin {self.name}: {error}", err=True)
+            ctx.exit(1)
+
+    def complain(self, ctx: click.Context, why: str) -> None:
+        """Says `why` on stderr, shows the usage on stdout and exits 1."""
+        if why:
+            click.echo(why, err=True)
+        click.echo(self.usage_text(), nl=False)
+        ctx.exit(1)
+
+
+def admin_command(
+    name: str, summary: str, *arguments: Argument
+) -> Callable[[Callable[..., None]], AdminCommand]:
+    """Decorates `function(namesrvaddr=..., <option name in lower case>=...)`; unset options are None."""
+    return lambda callback: AdminCommand(name, arguments, callback, summary)
+
+
+def run(calls: Callable[[AdminClient], Awaitable[None]], *, interval: str | None = None) -> None:
+    """Runs `calls` with a client of its own; again every `interval` seconds (text, empty means 3) until
+    Ctrl-C.
+
+    Raises `AdminError` as the calls do, and `UsageWanted` for an interval that is no number.
+    """
+    seconds = _interval_seconds(interval)
+
+    async def session() -> None:
+        client = AdminClient(SystemClock())
+        try:
+            await calls(client)
+            while seconds is not None:
+                await asyncio.sleep(seconds)
+                await calls(client)
+        finally:
+            await client.close()
+
+    asyncio.run(session())
+
+
+def _interval_seconds(text: str | None) -> float | None:
+    if text is None:
+        return None
+    try:
+        seconds = float(text.strip() or 3)
+    except ValueError:
+        raise UsageWanted(f"-i {text}: not a number of seconds") from None
+    if seconds <= 0:
+        raise UsageWanted(f"-i {text}: must be more than 0 seconds")
+    return seconds
+
+
+def required_namesrv(address: str | None) -> str:
+    """The name server list of -n or NAMESRV_ADDR. Raises `AdminError` where neither is set."""
+    if not address:
+        raise AdminError("no name server is known; give -n HOST:PORT or set NAMESRV_ADDR")
+    return address

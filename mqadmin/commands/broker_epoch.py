@@ -1,0 +1,49 @@
+"""getBrokerEpoch: the epoch history of each member of a broker set."""
+
+from __future__ import annotations
+
+import click
+
+from mqadmin.admin import AdminClient
+from mqadmin.command import Argument, UsageWanted, admin_command, required_namesrv, run
+from mqadmin.errors import AdminError
+from mqadmin.replies import BrokerEpochs
+
+
+def format_epochs(address: str, epochs: BrokerEpochs) -> str:
+    """One broker in upstream's layout; the broker id is the role's, 0 on the master."""
+    heading = (
+        f"\n#clusterName\t{epochs.cluster_name}\n#brokerName\t{epochs.broker_name}"
+        f"\n#brokerAddr\t{address}\n#brokerId\t{epochs.broker_id}"
+    )
+    return heading + "".join(f"\n#Epoch: {entry}" for entry in epochs.epochs) + "\n"
+
+
+@admin_command(
+    "getBrokerEpoch",
+    "Fetch broker epoch entries.",
+    Argument("b", "brokerName", "which broker to fetch"),
+    Argument("c", "clusterName", "which cluster"),
+    Argument("i", "interval", "the interval(second) of get info"),
+)
+def command(
+    namesrvaddr: str | None, brokername: str | None, clustername: str | None, interval: str | None
+) -> None:
+    if not brokername and not clustername:
+        raise UsageWanted("one of -b and -c is needed")
+    namesrv = required_namesrv(namesrvaddr)
+
+    async def calls(client: AdminClient) -> None:
+        sets = (await client.cluster_info(namesrv)).sets_of(clustername)
+        if brokername:
+            sets = [brokers for brokers in sets if brokers.broker_name == brokername]
+        if not sets:
+            raise AdminError(
+                f"{namesrv} knows no broker set {brokername or ''} {clustername or ''}".rstrip()
+                + "; clusterList shows what is registered"
+            )
+        for brokers in sets:
+            for address in brokers.addresses.values():
+                click.echo(format_epochs(address, await client.broker_epochs(address)), nl=False)
+
+    run(calls, interval=interval)

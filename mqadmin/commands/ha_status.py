@@ -1,0 +1,73 @@
+"""haStatus: how far replication has come, seen from a master or from one slave."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, tzinfo
+
+import click
+
+from mqadmin.admin import AdminClient
+from mqadmin.command import Argument, UsageWanted, admin_command, required_namesrv, run
+from mqadmin.replies import HAStatus
+
+
+def format_ha_status(address: str, status: HAStatus, zone: tzinfo | None = None) -> str:
+    """Upstream's layout of the answer of the broker at `address`; times in `zone`, None being the local
+    one."""
+    return _master(address, status) if status.is_master else _slave(status, zone)
+
+
+def _master(address: str, status: HAStatus) -> str:
+    heading = (
+        f"\n#MasterAddr\t{address}\n#MasterCommitLogMaxOffset\t{status.master_max_offset}"
+        f"\n#SlaveNum\t{len(status.links)}\n#InSyncSlaveNum\t{status.in_sync_slaves}\n"
+        f"{'#SlaveAddr':<32}  {'#SlaveAckOffset':<16} {'#Diff':>16} {'#TransferSpeed(KB/s)':>16} "
+        f"{'#Status':>16} {'#TransferFromWhere':>16}\n"
+    )
+    rows = (
+        f"{link.address:<32}  {link.ack_offset:<16d} {link.diff_bytes:>16d} "
+        f"{link.bytes_per_second / 1024:>16.2f} {'OK' if link.in_sync else 'Fall Behind':>16} "
+        f"{link.transfer_offset:>16d}\n"
+        for link in status.links
+    )
+    return heading + "".join(rows)
+
+
+def _slave(status: HAStatus, zone: tzinfo | None) -> str:
+    return (
+        f"\n#MasterAddr\t{status.master_ha_address or 'null'}\n#CommitLogMaxOffset\t{status.max_offset}\n"
+        f"#TransferSpeed(KB/s)\t{status.bytes_per_second / 1024:.2f}\n"
+        f"#LastReadTime\t{_time(status.last_read_ms, zone)}\n"
+        f"#LastWriteTime\t{_time(status.last_write_ms, zone)}\n"
+        f"#MasterFlushOffset\t{status.master_flush_offset}\n"
+    )
+
+
+def _time(epoch_ms: int, zone: tzinfo | None) -> str:
+    moment = datetime.fromtimestamp(epoch_ms // 1000, UTC).astimezone(zone)
+    return f"{moment:%Y-%m-%d %H:%M:%S},{epoch_ms % 1000:03d}"
+
+
+@admin_command(
+    "haStatus",
+    "Fetch ha runtime status data.",
+    Argument("b", "brokerAddr", "which broker to fetch"),
+    Argument("c", "clusterName", "which cluster"),
+    Argument("i", "interval", "the interval(second) of get info"),
+)
+def command(
+    namesrvaddr: str | None, brokeraddr: str | None, clustername: str | None, interval: str | None
+) -> None:
+    if not brokeraddr and not clustername:
+        raise UsageWanted("one of -b and -c is needed")
+
+    async def calls(client: AdminClient) -> None:
+        addresses = (
+            [brokeraddr]
+            if brokeraddr
+            else await client.masters(required_namesrv(namesrvaddr), clustername or "")
+        )
+        for address in addresses:
+            click.echo(format_ha_status(address, await client.ha_status(address)), nl=False)
+
+    run(calls, interval=interval)

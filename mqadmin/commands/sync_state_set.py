@@ -1,0 +1,58 @@
+"""getSyncStateSet: master, epochs and members of broker sets, as the leading controller has them."""
+
+from __future__ import annotations
+
+import click
+
+from mqadmin.admin import AdminClient
+from mqadmin.command import Argument, UsageWanted, admin_command, required_namesrv, run
+from mqadmin.errors import AdminError
+from mqadmin.replies import SyncState
+
+
+def format_sync_state(state: SyncState) -> str:
+    """One broker set in upstream's layout: heading, members of the SyncStateSet, then the others."""
+    master_id = "null" if state.master_id is None else state.master_id
+    master_address = "null" if state.master_address is None else state.master_address
+    heading = (
+        f"\n#brokerName\t{state.broker_name}\n#MasterBrokerId\t{master_id}\n#MasterAddr\t{master_address}"
+        f"\n#MasterEpoch\t{state.master_epoch}\n#SyncStateSetEpoch\t{state.sync_state_set_epoch}"
+        f"\n#SyncStateSetNums\t{len(state.in_sync)}\n"
+    )
+    inside = "".join(f"\nInSyncReplica:\t{replica}\n" for replica in state.in_sync)
+    outside = "".join(f"\nNotInSyncReplica:\t{replica}\n" for replica in state.not_in_sync)
+    return heading + inside + outside
+
+
+@admin_command(
+    "getSyncStateSet",
+    "Fetch syncStateSet for target brokers.",
+    Argument("a", "controllerAddress", "the address of controller", required=True),
+    Argument("b", "brokerName", "which broker to fetch"),
+    Argument("c", "clusterName", "which cluster"),
+    Argument("i", "interval", "the interval(second) of get info"),
+)
+def command(
+    namesrvaddr: str | None,
+    controlleraddress: str,
+    brokername: str | None,
+    clustername: str | None,
+    interval: str | None,
+) -> None:
+    if not brokername and not clustername:
+        raise UsageWanted("one of -b and -c is needed")
+
+    async def calls(client: AdminClient) -> None:
+        if clustername:
+            cluster = await client.cluster_info(required_namesrv(namesrvaddr))
+            names = [brokers.broker_name for brokers in cluster.sets_of(clustername)]
+        else:
+            names = [brokername or ""]
+        states = await client.sync_states(controlleraddress, names) if names else {}
+        if not states:
+            wanted = f"cluster {clustername}" if clustername else f"broker set {brokername}"
+            raise AdminError(f"{wanted} is unknown; clusterList shows what is registered")
+        for name in sorted(states):
+            click.echo(format_sync_state(states[name]), nl=False)
+
+    run(calls, interval=interval)

@@ -1,0 +1,144 @@
+"""updateTopic: creates or changes a topic on one broker or on every master of a cluster."""
+
+from __future__ import annotations
+
+import click
+
+from mqadmin.admin import AdminClient
+from mqadmin.command import Argument, UsageWanted, admin_command, required_namesrv, run
+from mqadmin.replies import TopicSettings
+
+
+def format_created(address: str) -> str:
+    """The line for one broker that has the topic now."""
+    return f"create topic to {address} success.\n"
+
+
+def format_topic(topic: TopicSettings) -> str:
+    """The topic as upstream's TopicConfig writes itself; the permission letters are R, W and X (inherit)."""
+    perm = "".join(letter if topic.perm & bit else "-" for letter, bit in (("R", 4), ("W", 2), ("X", 1)))
+    attributes = ", ".join(f"{key}={value}" for key, value in topic.attributes.items())
+    return (
+        f"TopicConfig [topicName={topic.name}, readQueueNums={topic.read_queues}, "
+        f"writeQueueNums={topic.write_queues}, perm={perm}, topicFilterType=SINGLE_TAG, "
+        f"topicSysFlag={topic.sys_flag}, order={_java(topic.order)}, attributes={{{attributes}}}]\n"
+    )
+
+
+def topic_settings(
+    name: str,
+    *,
+    read: str | None,
+    write: str | None,
+    perm: str | None,
+    order: str | None,
+    unit: str | None,
+    has_unit_sub: str | None,
+    attributes: str | None,
+) -> TopicSettings:
+    """The options as a topic; unset ones take upstream's defaults. Raises `UsageWanted` for unusable
+    values."""
+    return TopicSettings(
+        name=name.strip(),
+        read_queues=_count("-r", read, 8),
+        write_queues=_count("-w", write, 8),
+        perm=_perm(perm),
+        order=_boolean("-o", order),
+        sys_flag=_boolean("-u", unit) | _boolean("-s", has_unit_sub) << 1,
+        attributes=_attributes(attributes),
+    )
+
+
+def _java(value: bool) -> str:
+    return "true" if value else "false"
+
+
+def _count(option: str, text: str | None, default: int) -> int:
+    if text is None:
+        return default
+    if not text.strip().isdecimal() or not 0 < int(text) <= 65536:
+        raise UsageWanted(f"{option} {text}: must be a number of queues, 1 to 65536")
+    return int(text)
+
+
+def _perm(text: str | None) -> int:
+    if text is None:
+        return 6
+    if text.strip() not in ("2", "4", "6"):
+        raise UsageWanted(f"-p {text}: must be 2 (write), 4 (read) or 6 (both)")
+    return int(text)
+
+
+def _boolean(option: str, text: str | None) -> bool:
+    if text is None:
+        return False
+    if text.strip().lower() not in ("true", "false"):
+        raise UsageWanted(f"{option} {text}: must be true or false")
+    return text.strip().lower() == "true"
+
+
+def _attributes(text: str | None) -> dict[str, str]:
+    """`+a=b,-c` -> {"+a": "b", "-c": ""}: what to set and what to drop."""
+    changes: dict[str, str] = {}
+    for part in (text or "").split(","):
+        key, _, value = part.strip().partition("=")
+        if not key:
+            continue
+        if key[0] not in "+-" or (key[0] == "+") != bool(value):
+            raise UsageWanted(f"-a {text}: write +key=value to set and -key to drop, separated by commas")
+        changes[key] = value
+    return changes
+
+
+@admin_command(
+    "updateTopic",
+    "Update or create topic.",
+    Argument("b", "brokerAddr", "create topic to which broker"),
+    Argument("c", "clusterName", "create topic to which cluster"),
+    Argument("t", "topic", "topic name", required=True),
+    Argument("a", "attributes", "attribute(+a=b,+c=d,-e)"),
+    Argument("r", "readQueueNums", "set read queue nums"),
+    Argument("w", "writeQueueNums", "set write queue nums"),
+    Argument("p", "perm", "set topic's permission(2|4|6), intro[2:W 4:R; 6:RW]"),
+    Argument("o", "order", "set topic's order(true|false)"),
+    Argument("u", "unit", "is unit topic (true|false)"),
+    Argument("s", "hasUnitSub", "has unit sub (true|false)"),
+)
+def command(
+    namesrvaddr: str | None,
+    brokeraddr: str | None,
+    clustername: str | None,
+    topic: str,
+    attributes: str | None,
+    readqueuenums: str | None,
+    writequeuenums: str | None,
+    perm: str | None,
+    order: str | None,
+    unit: str | None,
+    hasunitsub: str | None,
+) -> None:
+    if not brokeraddr and not clustername:
+        raise UsageWanted("one of -b and -c is needed")
+    settings = topic_settings(
+        topic,
+        read=readqueuenums,
+        write=writequeuenums,
+        perm=perm,
+        order=order,
+        unit=unit,
+        has_unit_sub=hasunitsub,
+        attributes=attributes,
+    )
+
+    async def calls(client: AdminClient) -> None:
+        addresses = (
+            [brokeraddr]
+            if brokeraddr
+            else await client.masters(required_namesrv(namesrvaddr), clustername or "")
+        )
+        for address in addresses:
+            await client.create_topic(address, settings)
+            click.echo(format_created(address), nl=False)
+        click.echo(format_topic(settings), nl=False)
+
+    run(calls)

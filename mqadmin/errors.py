@@ -1,0 +1,50 @@
+"""Why an admin request was not done; each text is one line for a person: what, where, what to do.
+
+Invariant: an error is raised only where the command must exit non-zero.
+"""
+
+from __future__ import annotations
+
+from remoting.codes import ResponseCode
+
+
+class AdminError(Exception):
+    """What was asked did not happen; the text is one line for a person."""
+
+
+class ServerUnreachable(AdminError):
+    """No answer came from `address`; what was asked may or may not have happened."""
+
+    def __init__(self, address: str, request: str, why: str) -> None:
+        super().__init__(f"{request}: no answer from {address} ({why}); is it running, is the address right?")
+        self.address = address
+
+
+class RequestRefused(AdminError):
+    """`address` answered with `code`, and nothing was changed."""
+
+    def __init__(self, address: str, request: str, code: int, remark: str | None, advice: str = "") -> None:
+        name = next((known.name for known in ResponseCode if known == code), "UNKNOWN")
+        said = " ".join((remark or "").split())
+        super().__init__(
+            f"{request}: {address} answered {code} {name}"
+            + (f" ({said})" if said else "")
+            + (f"; {advice}" if advice else "")
+        )
+        self.address = address
+        self.code = code
+
+
+class NoLeader(AdminError):
+    """None of the controllers asked knows a leader at this moment."""
+
+    def __init__(self, addresses: list[str], reasons: list[str]) -> None:
+        super().__init__(
+            f"no controller of {';'.join(addresses)} knows a leader ({'; '.join(reasons)}); "
+            "a majority of controllers must run, an election takes a second or two"
+        )
+
+
+class ReplyMalformed(AdminError):
+    """An answer lacks what its request code promises: the server is no RocketMQ 5 server, or it has a
+    fault."""

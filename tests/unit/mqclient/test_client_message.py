@@ -1,0 +1,112 @@
+"""Message encodings of the client, against bytes of upstream's broker and producer."""
+
+from __future__ import annotations
+
+import zlib
+from pathlib import Path
+
+import pytest
+
+from mqclient.message import (
+    CompressionUnsupported,
+    OutgoingMessage,
+    RecordMalformed,
+    decode_messages,
+    decode_properties,
+    encode_batch,
+    encode_properties,
+)
+
+VECTORS = Path(__file__).parents[2] / "vectors" / "mqclient"
+PULLED = (VECTORS / "pull-body.bin").read_bytes()
+BATCH = (VECTORS / "batch-body.bin").read_bytes()
+WORKED_RECORD = bytes.fromhex(
+    "0000007adaa320a73610a686000000010000000000000000000000030000000000001000000000000000018bcfe56800"
+    "0a000009000013880000018bcfe568010a00000100002a9f0000000000000000000000000000000568656c6c6f"
+    "09546f70696354657374001154414753015461674102"
+    "4b455953016b31"
+)
+
+
+def test_a_stored_record_is_read_field_by_field() -> None:
+    [message] = decode_messages(WORKED_RECORD)
+    assert message.topic == "TopicTest"
+    assert (message.queue_id, message.queue_offset, message.physical_offset) == (1, 3, 4096)
+    assert (message.born_host, message.store_host) == ("10.0.0.9:5000", "10.0.0.1:10911")
+    assert (message.born_timestamp_ms, message.store_timestamp_ms) == (1700000000000, 1700000000001)
+    assert message.body == message.plain_body() == b"hello"
+    assert message.properties == {"TAGS": "TagA", "KEYS": "k1"}
+    assert message.size_bytes == len(WORKED_RECORD) == 122
+
+
+def test_what_a_java_broker_returned_is_read_to_its_end() -> None:
+    messages = decode_messages(PULLED)
+    assert sum(message.size_bytes for message in messages) == len(PULLED)
+    assert [message.queue_offset for message in messages] == [0, 6, 7, 8, 9, 10]  # a tag filter left the rest
+
+
+def test_no_bytes_are_no_messages() -> None:
+    assert decode_messages(b"") == []
+
+
+@pytest.mark.parametrize("cut", [1, 47, 60, 100, 121])
+def test_a_cut_record_is_refused_with_its_position(cut: int) -> None:
+    with pytest.raises(RecordMalformed) as caught:
+        decode_messages(WORKED_RECORD + WORKED_RECORD[:cut])
+    assert caught.value.position == len(WORKED_RECORD)
+
+
+@pytest.mark.parametrize("position", range(0, len(WORKED_RECORD)))
+def test_a_changed_byte_is_refused_or_read_never_a_crash(position: int) -> None:
+    changed = bytearray(WORKED_RECORD)
+    changed[position] ^= 0xFF
+    try:
+        decode_messages(bytes(changed))
+    except RecordMalformed as refused:
+        assert refused.position == 0
+
+
+def test_a_batch_is_encoded_as_the_java_producer_does() -> None:
+    entries = []
+    position = 0
+    while position < len(BATCH):
+        size = int.from_bytes(BATCH[position : position + 4])
+        entry = BATCH[position : position + size]
+        body_size = int.from_bytes(entry[16:20])
+        body, properties = entry[20 : 20 + body_size], entry[22 + body_size :].decode()
+        entries.append(OutgoingMessage(body, decode_properties(properties)))
+        position += size
+    assert len(entries) == 5
+    assert encode_batch(entries) == BATCH
+
+
+def test_properties_survive_the_wire_and_the_last_of_equal_names_counts() -> None:
+    properties = {"KEYS": "k1 k2", "TAGS": "é"}
+    assert decode_properties(encode_properties(properties)) == properties
+    assert decode_properties("A\x01first\x02A\x01second") == {"A": "second"}
+    assert decode_properties("novalue\x02\x01\x02K\x01") == {}
+
+
+@pytest.mark.parametrize("properties", [{"": "v"}, {"k": ""}, {"k": "a\x02b"}, {"k\x01": "v"}])
+def test_a_property_that_a_reader_would_misread_is_refused(properties: dict[str, str]) -> None:
+    with pytest.raises(ValueError, match="property"):
+        encode_properties(properties)
+
+
+def record(body: bytes, sys_flag: int) -> bytes:
+    crc = (zlib.crc32(body) & 0x7FFFFFFF).to_bytes(4)
+    changed = WORKED_RECORD[:84] + len(body).to_bytes(4) + body + WORKED_RECORD[93:]
+    size = (len(WORKED_RECORD) - 5 + len(body)).to_bytes(4)
+    return size + changed[4:8] + crc + changed[12:36] + sys_flag.to_bytes(4) + changed[40:]
+
+
+@pytest.mark.parametrize("sys_flag", [0x1, 0x301])
+def test_a_zlib_body_is_inflated_whether_or_not_its_type_is_named(sys_flag: int) -> None:
+    [message] = decode_messages(record(zlib.compress(b"long" * 100), sys_flag))
+    assert message.plain_body() == b"long" * 100
+
+
+def test_another_compression_is_named() -> None:
+    [message] = decode_messages(record(b"lz4 bytes", 0x101))
+    with pytest.raises(CompressionUnsupported, match="0x100"):
+        message.plain_body()
