@@ -1,0 +1,1 @@
+"""Reads the committed part of a RocketMQ commit log, with Spark or without it."""

@@ -1,0 +1,97 @@
+"""Cuts the committed part of a log into stretches that workers read on their own.
+
+Invariant: the stretches lie end to end from the start to the bound, each but the last ends where a record begins, and that
+is checked again by the worker that reads up to the seam."""
+
+from __future__ import annotations
+
+import os
+import struct
+
+from messagestore.record import MAGIC_BLANK, MAGIC_V1, MAGIC_V2, RECORD_SIZE_MIN
+from sparkreplay.errors import LogCorrupted
+from sparkreplay.store import Segment, StoreSnapshot
+from sparkreplay.walk import RECORD_SIZE_MAX, Stretch
+
+SPLIT_BYTES = 128 << 20
+MAGICS = tuple(struct.pack(">I", magic) for magic in (MAGIC_V1, MAGIC_V2))
+SIZE_AND_MAGIC = struct.Struct(">II")
+PHYSICAL_OFFSET = struct.Struct(">q")
+PHYSICAL_OFFSET_AT = 28
+
+
+def plan(store: StoreSnapshot, start: int, end: int, split_bytes: int = SPLIT_BYTES) -> list[Stretch]:
+    """Stretches of about `split_bytes` that cover [start, end); `start` must be a record's or a segment's beginning."""
+    stretches = []
+    for segment in store.segments:
+        first, last = max(start, segment.start_offset), min(end, segment.end_offset)
+        if first >= last:
+            continue
+        seams = [first]
+        for target in range(first + split_bytes, last, split_bytes):
+            seam = record_at_or_after(segment, max(target, seams[-1] + 1), last)
+            if seam is None:
+                break
+            if seam > seams[-1]:
+                seams.append(seam)
+        seams.append(last)
+        stretches += [
+            Stretch(segment, at, to, at_bound=to == end) for at, to in zip(seams, seams[1:], strict=False)
+        ]
+    return stretches
+
+
+def record_at_or_after(segment: Segment, offset: int, end: int) -> int | None:
+    """The first record boundary in [offset, end) that can be told without walking: its own physical offset and its
+    successor's magic must agree. A record forged inside a body may fool it: the worker's seam check finds that."""
+    window_bytes = 2 * RECORD_SIZE_MAX
+    with open(segment.path, "rb", buffering=0) as file:
+        at = offset
+        while at < end:
+            window = os.pread(
+                file.fileno(), min(window_bytes, segment.end_offset - at), at - segment.start_offset
+            )
+            found = first_record(window, at, segment, file.fileno(), end)
+            if found is not None:
+                return found
+            if len(window) < window_bytes:
+                return None
+            at += window_bytes - PHYSICAL_OFFSET_AT - PHYSICAL_OFFSET.size
+    return None
+
+
+def first_record(window: bytes, at: int, segment: Segment, descriptor: int, end: int) -> int | None:
+    candidates = []
+    for magic in MAGICS:
+        place = window.find(magic, 4)
+        while place != -1:
+            candidates.append(place - 4)
+            place = window.find(magic, place + 1)
+    for place in sorted(candidates):
+        if at + place >= end:
+            return None
+        if place + PHYSICAL_OFFSET_AT + PHYSICAL_OFFSET.size > len(window):
+            continue
+        size = SIZE_AND_MAGIC.unpack_from(window, place)[0]
+        if PHYSICAL_OFFSET.unpack_from(window, place + PHYSICAL_OFFSET_AT)[0] != at + place:
+            continue
+        if not RECORD_SIZE_MIN <= size <= RECORD_SIZE_MAX:
+            continue
+        after = os.pread(descriptor, SIZE_AND_MAGIC.size, at + place + size - segment.start_offset)
+        if len(after) < SIZE_AND_MAGIC.size or SIZE_AND_MAGIC.unpack(after)[1] in (
+            MAGIC_V1,
+            MAGIC_V2,
+            MAGIC_BLANK,
+            0,
+        ):
+            return at + place
+    return None
+
+
+def require_boundary(store: StoreSnapshot, offset: int) -> None:
+    """Raises LogCorrupted when no record, and no segment, begins at `offset`."""
+    for segment in store.segments:
+        if segment.start_offset <= offset < segment.end_offset:
+            if offset != segment.start_offset and record_at_or_after(segment, offset, offset + 1) != offset:
+                raise LogCorrupted(segment.path, offset, "no record begins here, so no read can start here")
+            return

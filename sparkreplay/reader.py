@@ -1,0 +1,68 @@
+"""One read of one store, with or without Spark: planned once on the driver, stretches read wherever workers are.
+
+Invariant: no row ends above the bound that the plan froze, and a stretch whose log was truncated meanwhile fails."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from sparkreplay.decode import Selection, decode_chunk
+from sparkreplay.errors import OptionError
+from sparkreplay.options import ReadOptions
+from sparkreplay.plan import plan, require_boundary
+from sparkreplay.store import StoreSnapshot, check_epochs, open_store
+from sparkreplay.walk import Stretch, chunks_of
+
+
+@dataclass(frozen=True)
+class ReadPlan:
+    """What every worker gets: the frozen view of the store, the rows wanted, and the stretches."""
+
+    store: StoreSnapshot
+    selection: Selection
+    start: int
+    end: int
+    stretches: tuple[Stretch, ...]
+
+
+def plan_read(options: ReadOptions) -> ReadPlan:
+    """Raises OptionError for a range outside the log, and what opening a store raises."""
+    store = open_store(options.path)
+    start = store.min_offset if options.start is None else options.start
+    end = max(store.bound, store.min_offset) if options.end is None else options.end
+    if end > store.bound and options.end is not None:
+        raise OptionError("endingOffsets", f"{end} lies above the committed bound {store.bound}")
+    if start < store.min_offset:
+        raise OptionError("startingOffsets", f"{start} was deleted; the log begins at {store.min_offset}")
+    if start > end:
+        raise OptionError("startingOffsets", f"{start} lies above the end of the read, {end}")
+    require_boundary(store, start)
+    selection = Selection(
+        columns=options.columns,
+        topics=options.topics,
+        queues=options.queues,
+        committed_only=options.committed_only,
+        system_topics=options.system_topics,
+        check_crc=options.check_crc,
+        broker_name=store.broker_name,
+        epochs=store.epochs,
+    )
+    return ReadPlan(store, selection, start, end, tuple(plan(store, start, end, options.split_bytes)))
+
+
+def read_stretch(read: ReadPlan, stretch: Stretch) -> Iterator[pa.RecordBatch]:
+    """Batches of a few MiB; raises LogCorrupted, or EpochChanged at its end."""
+    for chunk in chunks_of(stretch):
+        batch = decode_chunk(chunk, read.selection, stretch.segment.path)
+        if batch.num_rows:
+            yield batch
+    check_epochs(read.store)
+
+
+def read_all(read: ReadPlan) -> Iterator[pa.RecordBatch]:
+    """Every stretch, in the log's order, in this process."""
+    for stretch in read.stretches:
+        yield from read_stretch(read, stretch)

@@ -1,0 +1,15 @@
+"""Which topics belong to the brokers themselves, and so are not read unless asked for."""
+
+from __future__ import annotations
+
+SYSTEM_TOPICS = frozenset(
+    {
+        "SCHEDULE_TOPIC_XXXX", "RMQ_SYS_TRANS_HALF_TOPIC", "RMQ_SYS_TRANS_OP_HALF_TOPIC", "TRANS_CHECK_MAX_TIME_TOPIC",
+        "SELF_TEST_TOPIC", "OFFSET_MOVED_EVENT", "BenchmarkTest", "TBW102", "RMQ_SYS_TRACE_TOPIC",
+    }
+)  # fmt: skip
+
+
+def is_system_topic(topic: str) -> bool:
+    """Retry and dead letter topics are no system topics: they hold users' messages."""
+    return topic in SYSTEM_TOPICS or topic.startswith("rmq_sys_")

@@ -1,0 +1,78 @@
+"""A store folder written byte by byte, independently of the product's own encoder."""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from pathlib import Path
+
+V1, V2, BLANK = 0xDAA320A7, 0xDAA320AB, 0xCBD43194
+
+
+def record(
+    at: int,
+    *,
+    topic: str = "orders",
+    queue_id: int = 0,
+    queue_offset: int = 0,
+    body: bytes = b"hello",
+    properties: str = "",
+    sys_flag: int = 0,
+    crc: int | None = None,
+) -> bytes:
+    """One record that stands at `at`, stored at 1700000000001."""
+    name, text = topic.encode(), properties.encode()
+    magic = V2 if len(name) > 127 else V1
+    born = bytes(15) + b"\x01" if sys_flag & 0x10 else bytes([10, 0, 0, 9])
+    stored = bytes(15) + b"\x02" if sys_flag & 0x20 else bytes([10, 0, 0, 1])
+    tail = struct.pack(">H" if magic == V2 else ">B", len(name)) + name + struct.pack(">H", len(text)) + text
+    body_crc = zlib.crc32(body) & 0x7FFFFFFF if crc is None else crc
+    fixed = struct.pack(">IIiiqqi", magic, body_crc, queue_id, 7, queue_offset, at, sys_flag)
+    fixed += struct.pack(">q", 1700000000000) + born + struct.pack(">i", 5000)
+    fixed += struct.pack(">q", 1700000000001) + stored + struct.pack(">i", 10911)
+    fixed += struct.pack(">iqi", 0, 0, len(body)) + body + tail
+    return struct.pack(">i", len(fixed) + 4) + fixed
+
+
+class StoreFolder:
+    """Grows record by record; a record that does not fit is preceded by a BLANK, as a broker does."""
+
+    def __init__(self, root: Path, segment_bytes: int = 4096) -> None:
+        self.root = root
+        self.segment_bytes = segment_bytes
+        self.log = bytearray()
+        self.ends: list[int] = []
+        self.next_queue_offset: dict[tuple[str, int], int] = {}
+
+    def add(self, *, topic: str = "orders", queue_id: int = 0, **fields: object) -> int:
+        """Appends a record; returns its physical offset."""
+        offset = self.next_queue_offset.get((topic, queue_id), 0)
+        made = record(len(self.log), topic=topic, queue_id=queue_id, queue_offset=offset, **fields)  # type: ignore[arg-type]
+        left = self.segment_bytes - len(self.log) % self.segment_bytes
+        if len(made) + 8 > left:
+            self.log += struct.pack(">iI", left, BLANK) + bytes(left - 8)
+            made = record(len(self.log), topic=topic, queue_id=queue_id, queue_offset=offset, **fields)  # type: ignore[arg-type]
+        self.next_queue_offset[topic, queue_id] = offset + 1
+        at = len(self.log)
+        self.log += made
+        self.ends.append(len(self.log))
+        return at
+
+    def write(self, *, confirm: int | None = None, epochs: tuple[tuple[int, int], ...] = ((1, 0),)) -> str:
+        """Writes segments with zero tails, epoch file, checkpoint and identity; returns the folder."""
+        folder = self.root / "commitlog"
+        folder.mkdir(parents=True, exist_ok=True)
+        size = self.segment_bytes
+        for start in range(0, max(len(self.log), 1), size):
+            part = bytes(self.log[start : start + size])
+            (folder / f"{start:020d}").write_bytes(part.ljust(size, b"\0"))
+        self.write_epochs(epochs)
+        bound = len(self.log) if confirm is None else confirm
+        (self.root / "checkpoint").write_bytes(struct.pack(">5q", 0, 0, 0, 0, bound).ljust(4096, b"\0"))
+        (self.root / "brokerIdentity").write_text("DefaultCluster#broker-a#1")
+        return str(self.root)
+
+    def write_epochs(self, epochs: tuple[tuple[int, int], ...]) -> None:
+        lines = "".join(f"{epoch}-{start}\n" for epoch, start in epochs)
+        text = f"{len(epochs)}\n{zlib.crc32(lines.encode()) & 0x7FFFFFFF}\n{lines}"
+        (self.root / "epochFileCheckpoint").write_text(text)
