@@ -1,0 +1,276 @@
+"""Registration, SyncStateSet changes, reads and cleaning: what each command comes to, given state and
+liveness.
+
+Invariant: nothing here changes anything; what is decided is safe to apply to exactly the state it was
+decided on. A SyncStateSet that is decided holds its master, holds only registered brokers, and is never
+empty. Checks stand in upstream's order, so the code of a refusal is upstream's. Elections:
+`controller.mastership`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from controller import bodies
+from controller.decision import Decision
+from controller.events import (
+    AlterSyncStateSet,
+    ApplyBrokerId,
+    CleanBrokerData,
+    ElectMaster,
+    Event,
+    UpdateBrokerAddress,
+)
+from controller.heartbeats import Liveness
+from controller.state import FIRST_BROKER_ID, Replicas, ReplicasState
+from remoting.codes import ResponseCode
+from remoting.headers.controller import (
+    AlterSyncStateSetResponseHeader,
+    ApplyBrokerIdResponseHeader,
+    GetNextBrokerIdResponseHeader,
+    GetReplicaInfoResponseHeader,
+    RegisterBrokerToControllerResponseHeader,
+)
+
+NAME_CHARS_MAX = 255
+BROKER_ID_MAX = 2**63 - 1
+
+
+def alter_sync_state_set(
+    state: ReplicasState,
+    live: Liveness,
+    *,
+    broker_name: str,
+    master_id: int,
+    master_epoch: int,
+    members: frozenset[int],
+    set_epoch: int,
+) -> Decision:
+    """1001: the master wants `members` instead of the set with `set_epoch`."""
+
+    def refused(code: ResponseCode, remark: str) -> Decision:
+        return Decision(code, remark, AlterSyncStateSetResponseHeader(0))
+
+    failed = ResponseCode.CONTROLLER_ALTER_SYNC_STATE_SET_FAILED
+    known = state.known(broker_name)
+    if known is None:
+        return refused(failed, "Broker metadata is not existed")
+    replicas, sync_state = known
+    if members == sync_state.members:
+        return refused(
+            failed, "The newSyncStateSet is equal with oldSyncStateSet, no needed to update syncStateSet"
+        )
+    rejecting = "Rejecting alter syncStateSet request because the"
+    if sync_state.master_id is None or sync_state.master_id != master_id:
+        was = "null" if sync_state.master_id is None else sync_state.master_id
+        return refused(
+            ResponseCode.CONTROLLER_INVALID_MASTER,
+            f"{rejecting} current leader is:{{{was}}}, not {{{master_id}}}",
+        )
+    if master_epoch != sync_state.master_epoch:
+        return refused(
+            ResponseCode.CONTROLLER_FENCED_MASTER_EPOCH,
+            f"{rejecting} current master epoch is:{{{sync_state.master_epoch}}}, not {{{master_epoch}}}",
+        )
+    if set_epoch != sync_state.set_epoch:
+        return refused(
+            ResponseCode.CONTROLLER_FENCED_SYNC_STATE_SET_EPOCH,
+            f"{rejecting} current syncStateSet epoch is:{{{sync_state.set_epoch}}}, not {{{set_epoch}}}",
+        )
+    for broker_id in sorted(members):
+        if broker_id not in replicas.by_id:
+            return refused(
+                ResponseCode.CONTROLLER_INVALID_REPLICAS, f"{rejecting} replicas {{{broker_id}}} don't exist"
+            )
+        if not live.is_alive((replicas.cluster_name, broker_name, broker_id)):
+            return refused(
+                ResponseCode.CONTROLLER_BROKER_NOT_ALIVE, f"{rejecting} replicas {{{broker_id}}} don't alive"
+            )
+    if master_id not in members:
+        return refused(failed, f"{rejecting} newSyncStateSet don't contains origin leader {{{master_id}}}")
+    return Decision(
+        header=AlterSyncStateSetResponseHeader(set_epoch + 1),
+        body=bodies.sync_state_set(members, set_epoch + 1),
+        events=(AlterSyncStateSet(broker_name, members),),
+    )
+
+
+def next_broker_id(state: ReplicasState, *, cluster_name: str, broker_name: str) -> Decision:
+    """1012: an id that is free now; nothing is reserved. Upstream's counter may name an id that is taken."""
+    replicas = state.replicas.get(broker_name)
+    broker_id = FIRST_BROKER_ID if replicas is None else replicas.next_broker_id
+    while replicas is not None and broker_id in replicas.by_id:
+        broker_id += 1
+    return Decision(header=GetNextBrokerIdResponseHeader(cluster_name, broker_name, broker_id))
+
+
+def apply_broker_id(
+    state: ReplicasState, *, cluster_name: str, broker_name: str, broker_id: int, check_code: str
+) -> Decision:
+    """1013: the broker that made up `check_code` ("address;time") takes `broker_id`; repeating it is
+    harmless."""
+    header = ApplyBrokerIdResponseHeader(cluster_name, broker_name)
+    invalid = ResponseCode.CONTROLLER_BROKER_ID_INVALID
+    for name in (cluster_name, broker_name):
+        if not name or len(name) > NAME_CHARS_MAX or not name.isprintable():
+            return Decision(
+                ResponseCode.SYSTEM_ERROR, f"not a usable name: {name[:NAME_CHARS_MAX]!r}", header
+            )
+    known = state.known(broker_name)
+    if known is None:
+        if broker_id != FIRST_BROKER_ID:
+            why = f"Broker-set: {broker_name} hasn't been registered in controller"
+            return Decision(invalid, f"{why}, but broker try to apply brokerId: {broker_id}", header)
+    else:
+        replicas, _ = known
+        held = replicas.by_id.get(broker_id)
+        if held is not None and held.check_code == check_code:
+            return Decision(header=header)
+        used = any(replica.check_code == check_code for replica in replicas.by_id.values())
+        if held is not None or used or not FIRST_BROKER_ID <= broker_id <= BROKER_ID_MAX:
+            return Decision(
+                invalid, f"Fail to apply brokerId: {broker_id} in broker-set: {broker_name}", header
+            )
+    address = check_code.split(";", 1)[0]
+    event = ApplyBrokerId(cluster_name, broker_name, broker_id, address, check_code)
+    return Decision(header=header, events=(event,))
+
+
+def register_broker(
+    state: ReplicasState,
+    live: Liveness,
+    *,
+    cluster_name: str,
+    broker_name: str,
+    broker_id: int,
+    address: str,
+) -> Decision:
+    """1003: a broker that has just started says where it listens, and learns who is master.
+
+    A master that registers has been restarted, perhaps with a shorter log than it had: it must not go on
+    under its old epoch, whose bytes others may hold beyond its end. So it is deposed, and an election (it
+    may win) follows."""
+    header = RegisterBrokerToControllerResponseHeader(cluster_name, broker_name)
+    unregistered = ResponseCode.CONTROLLER_BROKER_NEED_TO_BE_REGISTERED
+    known = state.known(broker_name)
+    if known is None:
+        return Decision(
+            unregistered, f"Broker-set: {broker_name} hasn't been registered in controller", header
+        )
+    replicas, sync_state = known
+    if broker_id not in replicas.by_id:
+        why = f"BrokerId: {broker_id} hasn't been registered in broker-set: {broker_name}"
+        return Decision(unregistered, why, header)
+    events: list[Event] = []
+    if replicas.by_id[broker_id].address != address:
+        events.append(UpdateBrokerAddress(replicas.cluster_name, broker_name, broker_id, address))
+    master_id = sync_state.master_id
+    if broker_id == master_id:
+        events.append(ElectMaster(broker_name, None))
+    elif master_id is not None and not live.is_dead((replicas.cluster_name, broker_name, master_id)):
+        header.master_broker_id = master_id
+        header.master_address = address_of(replicas, master_id)
+        header.master_epoch = sync_state.master_epoch
+        header.sync_state_set_epoch = sync_state.set_epoch
+    body = bodies.sync_state_set(sync_state.members, sync_state.set_epoch)
+    return Decision(header=header, body=body, events=tuple(events))
+
+
+def replica_info(state: ReplicasState, *, broker_name: str) -> Decision:
+    """1004: master and SyncStateSet as recorded, whoever lives."""
+    known = state.known(broker_name)
+    if known is None:
+        return Decision(ResponseCode.CONTROLLER_BROKER_METADATA_NOT_EXIST, "Broker metadata is not existed")
+    replicas, sync_state = known
+    master_id = sync_state.master_id
+    header = GetReplicaInfoResponseHeader(master_id, address_of(replicas, master_id), sync_state.master_epoch)
+    return Decision(header=header, body=bodies.sync_state_set(sync_state.members, sync_state.set_epoch))
+
+
+def sync_state_data(state: ReplicasState, live: Liveness, *, broker_names: Sequence[str]) -> Decision:
+    """1006: every replica of the named sets, in the set or not, alive or not; unknown names are left out."""
+    if not broker_names:
+        return Decision(ResponseCode.SYSTEM_ERROR, "not set any response code")
+    table: dict[str, dict[str, Any]] = {}
+    for broker_name in broker_names:
+        known = state.known(broker_name)
+        if known is None:
+            continue
+        replicas, sync_state = known
+        rows = {
+            broker_id: {
+                "alive": live.is_alive((replicas.cluster_name, broker_name, broker_id)),
+                "brokerAddress": replica.address,
+                "brokerId": broker_id,
+                "brokerName": broker_name,
+            }
+            for broker_id, replica in sorted(replicas.by_id.items())
+        }
+        info = {
+            "masterAddress": address_of(replicas, sync_state.master_id),
+            "masterBrokerId": sync_state.master_id,
+            "masterEpoch": sync_state.master_epoch,
+            "syncStateSetEpoch": sync_state.set_epoch,
+            "inSyncReplicas": [row for broker_id, row in rows.items() if broker_id in sync_state.members],
+            "notInSyncReplicas": [
+                row for broker_id, row in rows.items() if broker_id not in sync_state.members
+            ],
+        }
+        table[broker_name] = {key: value for key, value in info.items() if value is not None}
+    return Decision(body=bodies.replicas_info(table))
+
+
+def clean_broker_data(
+    state: ReplicasState, live: Liveness, *, broker_name: str, ids_to_clean: str | None, living_too: bool
+) -> Decision:
+    """1011: forget the brokers `ids_to_clean` ("1;2"), or without ids the whole set.
+
+    Liveness is asked under the stored cluster name, whatever the request says, and ids are heeded with
+    `living_too` also. Refused besides: what would leave replicas without a SyncStateSet or a SyncStateSet
+    without its master."""
+
+    def refused(remark: str) -> Decision:
+        return Decision(ResponseCode.CONTROLLER_INVALID_CLEAN_BROKER_METADATA, remark)
+
+    ids: frozenset[int] | None = None
+    if ids_to_clean is not None and ids_to_clean.strip():
+        words = [word.strip() for word in ids_to_clean.split(";") if word.strip()]
+        if not words or not all(word.isascii() and word.isdigit() and len(word) < 20 for word in words):
+            return refused(
+                "Please set the option <brokerControllerIdsToClean> according to the format, "
+                f'exception: For input string: "{ids_to_clean}"'
+            )
+        ids = frozenset(map(int, words))
+    known = state.known(broker_name)
+    if known is None:
+        return refused(f"Broker {broker_name} is not existed,clean broker data failure.")
+    replicas, sync_state = known
+    if ids is None:
+        if not living_too and sync_state.master_id is not None:
+            return refused(f"Broker {broker_name} has a master, clean up failure")
+        return Decision(events=(CleanBrokerData(broker_name, None),))
+    if not living_too:
+        for broker_id in sorted(ids):
+            if live.is_alive((replicas.cluster_name, broker_name, broker_id)):
+                return refused(f"Broker [{broker_name},  {broker_id}] is still alive, clean up failure")
+    ids &= replicas.by_id.keys()
+    if not ids:
+        return Decision()
+    if ids == replicas.by_id.keys():
+        return Decision(events=(CleanBrokerData(broker_name, None),))
+    if sync_state.master_id in ids:
+        return refused(
+            f"Broker {sync_state.master_id} is the master: elect another one first, clean up failure"
+        )
+    if not sync_state.members - ids:
+        return refused(
+            f"The syncStateSet of {broker_name} would be left empty: elect a master outside of it first "
+            "(enableElectUncleanMaster), clean up failure"
+        )
+    return Decision(events=(CleanBrokerData(broker_name, ids),))
+
+
+def address_of(replicas: Replicas, broker_id: int | None) -> str | None:
+    """Where a registered broker listens; None for one that is not (any more)."""
+    replica = replicas.by_id.get(broker_id) if broker_id is not None else None
+    return replica.address if replica else None

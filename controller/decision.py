@@ -1,0 +1,23 @@
+"""What a command comes to: a reply, and the events that make it true.
+
+Invariant: a decision changes nothing; its reply may be sent only after its events, if any, have been
+applied."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from controller.events import Event
+from remoting.codes import ResponseCode
+from remoting.headers.header import Header
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What to reply, and the events that must be applied before."""
+
+    code: int = ResponseCode.SUCCESS
+    remark: str | None = None
+    header: Header | None = None
+    body: bytes | None = None
+    events: tuple[Event, ...] = ()

@@ -1,0 +1,43 @@
+"""Who becomes master: the rules of upstream's DefaultElectPolicy.
+
+Invariant: the choice is one of the candidates and alive; nobody is better than an old master that lives."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class LiveReport:
+    """What a live broker last said of itself: the last epoch of its epoch file, the end of its log in
+    bytes, and its configured priority (lower is preferred)."""
+
+    epoch: int
+    max_offset: int
+    election_priority: int
+
+
+def elect(
+    candidates: Iterable[int],
+    reports: dict[int, LiveReport],
+    *,
+    old_master: int | None,
+    designated: int | None = None,
+) -> int | None:
+    """The new master among `candidates`, or None. `reports` holds exactly the brokers that are alive.
+
+    A designated broker is taken or nobody is. Without one a live old master stays, and else the highest
+    epoch wins, then the longest log, then the lowest priority number, then the lowest id. Upstream
+    subtracts offsets in 32 bits, so there a gap of 2 GiB turns the order round; here the longer log always
+    wins."""
+    alive = [broker_id for broker_id in candidates if broker_id in reports]
+    if designated is not None:
+        return designated if designated in alive else None
+    if old_master in alive:
+        return old_master
+    return min(alive, key=lambda broker_id: _rank(broker_id, reports[broker_id]), default=None)
+
+
+def _rank(broker_id: int, report: LiveReport) -> tuple[int, int, int, int]:
+    return (-report.epoch, -report.max_offset, report.election_priority, broker_id)

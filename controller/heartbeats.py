@@ -1,0 +1,123 @@
+"""Which brokers live, as far as this controller knows.
+
+Every controller keeps its own table, from the heartbeats that each broker sends to all of them; it is never
+replicated. Invariant: an entry belongs to the newest connection that a heartbeat of its broker came over,
+so only the end of that connection ends the broker; the end of an older one, however late it is noticed,
+does not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from controller.election import LiveReport
+
+UNHEARD_TIMEOUT_MS = 10_000
+"""How long a new leader waits for a broker it never heard of: the lifetime that brokers announce by
+default."""
+FORGET_AFTER_MS = 600_000
+ENTRIES_MAX = 10_000
+
+BrokerKey = tuple[str, str, int]
+"""(cluster name, broker name, broker id)"""
+
+
+@dataclass(frozen=True, slots=True)
+class Heartbeat:
+    """What one request 904 says."""
+
+    address: str
+    timeout_ms: int
+    report: LiveReport
+
+
+@dataclass(slots=True)
+class _Entry:
+    connection: int
+    open: bool
+    last_seen_ms: int
+    heartbeat: Heartbeat
+
+    def alive_at(self, now_ms: int) -> bool:
+        return self.open and self.last_seen_ms + self.heartbeat.timeout_ms >= now_ms
+
+
+class Heartbeats:
+    """Last heartbeat of each broker. A connection is known by its number; later connections have higher
+    ones."""
+
+    def __init__(self) -> None:
+        self._entries: dict[BrokerKey, _Entry] = {}
+
+    def heard(self, key: BrokerKey, connection: int, heartbeat: Heartbeat, now_ms: int) -> bool:
+        """Take in a heartbeat; True when it brings a broker (back) to life.
+
+        The newest report counts, also when it is lower than the one before: one connection keeps its order,
+        and after a truncation the log really is shorter. (Upstream keeps the highest ever seen.) A
+        heartbeat that arrives over an older connection while the newer one is open proves life and nothing
+        else."""
+        entry = self._entries.get(key)
+        if entry is None:
+            if len(self._entries) >= ENTRIES_MAX:
+                self.forget_silent(now_ms, 0)
+            if len(self._entries) >= ENTRIES_MAX:
+                return False
+            self._entries[key] = _Entry(connection, True, now_ms, heartbeat)
+            return self._entries[key].alive_at(now_ms)
+        was_alive = entry.alive_at(now_ms)
+        if connection >= entry.connection or not entry.open:
+            entry.connection, entry.open, entry.heartbeat = connection, True, heartbeat
+        entry.last_seen_ms = now_ms
+        return entry.alive_at(now_ms) and not was_alive
+
+    def connection_closed(self, connection: int) -> list[BrokerKey]:
+        """End the brokers whose connection this was."""
+        ended = [key for key, entry in self._entries.items() if entry.open and entry.connection == connection]
+        for key in ended:
+            self._entries[key].open = False
+        return ended
+
+    def forget_silent(self, now_ms: int, after_ms: int = FORGET_AFTER_MS) -> None:
+        """Drop the entries that have not been heard of for `after_ms` and are dead."""
+        self._entries = {
+            key: entry
+            for key, entry in self._entries.items()
+            if entry.alive_at(now_ms) or entry.last_seen_ms + after_ms >= now_ms
+        }
+
+    def at(self, now_ms: int, judging_since_ms: int) -> Liveness:
+        """The table as one instant sees it; silence counts from `judging_since_ms` on."""
+        return Liveness(self._entries, now_ms, judging_since_ms)
+
+
+@dataclass(frozen=True, slots=True)
+class Liveness:
+    """Who lives at one instant.
+
+    To be elected or to enter a SyncStateSet a broker must have been heard (`is_alive`). To be deposed it
+    must be known to be gone (`is_dead`): its connection ended, or it stayed silent for its whole lifetime
+    while this controller was judging. In between, shortly after a change of leader, it is neither."""
+
+    entries: dict[BrokerKey, _Entry]
+    now_ms: int
+    judging_since_ms: int
+
+    def is_alive(self, key: BrokerKey) -> bool:
+        entry = self.entries.get(key)
+        return entry is not None and entry.alive_at(self.now_ms)
+
+    def is_dead(self, key: BrokerKey) -> bool:
+        entry = self.entries.get(key)
+        if entry is None:
+            return self.judging_since_ms + UNHEARD_TIMEOUT_MS < self.now_ms
+        if not entry.open:
+            return True
+        return max(entry.last_seen_ms, self.judging_since_ms) + entry.heartbeat.timeout_ms < self.now_ms
+
+    def reports(self, cluster_name: str, broker_name: str, ids: Iterable[int]) -> dict[int, LiveReport]:
+        """What the living among `ids` last said."""
+        return {
+            broker_id: self.entries[key].heartbeat.report
+            for broker_id in ids
+            if self.is_alive(key := (cluster_name, broker_name, broker_id))
+        }

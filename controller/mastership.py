@@ -1,0 +1,126 @@
+"""Elections: who is asked for, who is chosen, and what is decided when nobody can be.
+
+Invariant: a master is deposed only for a designated successor, or because it is known to be gone; a request
+alone never leaves a set without a master. The elected broker is registered, alive, and stood in the
+SyncStateSet, unless unclean election is on. A set without a master spends no epoch until one can be
+elected."""
+
+from __future__ import annotations
+
+from controller import bodies
+from controller.commands import address_of
+from controller.decision import Decision
+from controller.election import elect
+from controller.events import ElectMaster
+from controller.heartbeats import Liveness
+from controller.state import Replicas, ReplicasState, SyncState
+from remoting.codes import ResponseCode
+from remoting.headers.controller import ElectMasterResponseHeader
+
+NOBODY = -1
+"""The broker id of a request that asks for no one in particular."""
+
+
+def elect_master(
+    state: ReplicasState, live: Liveness, *, broker_name: str, broker_id: int, designate: bool, unclean: bool
+) -> Decision:
+    """1002: a broker asks for any master, or an operator designates one.
+
+    The very first election takes the broker that asks, if it is registered and alive. Later ones keep a
+    master that is not known to be gone (2011, which tells who it is)."""
+    known = state.known(broker_name)
+    if known is None:
+        return Decision(
+            ResponseCode.CONTROLLER_BROKER_NEED_TO_BE_REGISTERED,
+            "Broker hasn't been registered",
+        )
+    replicas, sync_state = known
+    chosen: int | None
+    if sync_state.master_epoch == 0:
+        reports = live.reports(replicas.cluster_name, broker_name, replicas.by_id)
+        chosen = elect(replicas.by_id, reports, old_master=None, designated=broker_id)
+    elif not designate and _stays(broker_name, replicas, sync_state, live):
+        chosen = sync_state.master_id
+    else:
+        chosen = _choose(broker_name, replicas, sync_state, live, broker_id if designate else None, unclean)
+    if chosen is not None:
+        return _elected(broker_name, replicas, sync_state, chosen)
+    if broker_id == NOBODY and not designate:
+        return Decision(
+            ResponseCode.CONTROLLER_MASTER_NOT_AVAILABLE,
+            "Old master has down and failed to elect a new broker master",
+        )
+    return Decision(ResponseCode.CONTROLLER_ELECT_MASTER_FAILED, "Failed to elect a new master")
+
+
+def replace_lost_master(
+    state: ReplicasState, live: Liveness, *, broker_name: str, unclean: bool
+) -> Decision | None:
+    """The controller's own election: of a set that has no master any more, or whose master is gone. None:
+    not due.
+
+    When nobody can be elected the master is struck off, once, so that it must be elected again, with a new
+    epoch, before it leads again; the SyncStateSet stays, for whichever member comes back first."""
+    known = state.known(broker_name)
+    if known is None:
+        return None
+    replicas, sync_state = known
+    if sync_state.master_epoch == 0 or _stays(broker_name, replicas, sync_state, live):
+        return None
+    chosen = _choose(broker_name, replicas, sync_state, live, None, unclean)
+    if chosen is not None:
+        return _elected(broker_name, replicas, sync_state, chosen)
+    if sync_state.master_id is None:
+        return None
+    return Decision(ResponseCode.CONTROLLER_MASTER_NOT_AVAILABLE, events=(ElectMaster(broker_name, None),))
+
+
+def _stays(broker_name: str, replicas: Replicas, sync_state: SyncState, live: Liveness) -> bool:
+    """Whether there is a master that is not known to be gone."""
+    master_id = sync_state.master_id
+    if master_id is None or master_id not in replicas.by_id or master_id not in sync_state.members:
+        return False
+    return not live.is_dead((replicas.cluster_name, broker_name, master_id))
+
+
+def _choose(
+    broker_name: str,
+    replicas: Replicas,
+    sync_state: SyncState,
+    live: Liveness,
+    designated: int | None,
+    unclean: bool,
+) -> int | None:
+    """The best of the SyncStateSet, and only then, if unclean election is on, of all."""
+    reports = live.reports(replicas.cluster_name, broker_name, replicas.by_id)
+    for candidates in (sync_state.members, replicas.by_id.keys()) if unclean else (sync_state.members,):
+        chosen = elect(candidates, reports, old_master=sync_state.master_id, designated=designated)
+        if chosen is not None:
+            return chosen
+    return None
+
+
+def _elected(broker_name: str, replicas: Replicas, sync_state: SyncState, chosen: int) -> Decision:
+    if chosen == sync_state.master_id:
+        return Decision(
+            ResponseCode.CONTROLLER_MASTER_STILL_EXIST,
+            f"The old master {chosen} is still alive, not need to elect new master for broker {broker_name}",
+            _header(replicas, sync_state),
+            bodies.not_elected(sync_state.members),
+        )
+    after = SyncState(chosen, sync_state.master_epoch + 1, frozenset({chosen}), sync_state.set_epoch + 1)
+    addresses = {broker_id: replica.address for broker_id, replica in replicas.by_id.items()}
+    return Decision(
+        header=_header(replicas, after),
+        body=bodies.elected(replicas.cluster_name, broker_name, addresses, after.members),
+        events=(ElectMaster(broker_name, chosen),),
+    )
+
+
+def _header(replicas: Replicas, sync_state: SyncState) -> ElectMasterResponseHeader:
+    return ElectMasterResponseHeader(
+        sync_state.master_id,
+        address_of(replicas, sync_state.master_id),
+        sync_state.master_epoch,
+        sync_state.set_epoch,
+    )

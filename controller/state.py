@@ -1,0 +1,118 @@
+"""The replicated state: the brokers of every broker set, its master, its SyncStateSet and their epochs.
+
+Invariant: only `apply` changes it, and `apply` is total and deterministic, so controllers that applied the
+same events are equal. Epochs are not in the events; they count events, so each is applied exactly once. The
+two tables and the rules are those of upstream's ReplicasInfoManager, oddities included, so that a log that
+Java controllers wrote replays to what they had; what must never happen is refused earlier, by the
+commands."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from controller.events import (
+    AlterSyncStateSet,
+    ApplyBrokerId,
+    CleanBrokerData,
+    ElectMaster,
+    Event,
+    UpdateBrokerAddress,
+)
+
+FIRST_BROKER_ID = 1
+
+
+@dataclass(slots=True)
+class Replica:
+    """One registered broker; `check_code` proves who applied for the id."""
+
+    address: str
+    check_code: str
+
+
+@dataclass(slots=True)
+class Replicas:
+    """All registered brokers of one set, by broker id. `next_broker_id` counts the ids ever added, plus
+    one."""
+
+    cluster_name: str
+    by_id: dict[int, Replica] = field(default_factory=dict)
+    next_broker_id: int = FIRST_BROKER_ID
+
+    def add(self, broker_id: int, replica: Replica) -> None:
+        if broker_id not in self.by_id:
+            self.by_id[broker_id] = replica
+            self.next_broker_id += 1
+
+
+@dataclass(slots=True)
+class SyncState:
+    """Master and SyncStateSet of one set. `master_epoch` 0 means that no election was ever held."""
+
+    master_id: int | None = None
+    master_epoch: int = 0
+    members: frozenset[int] = frozenset()
+    set_epoch: int = 0
+
+
+@dataclass(slots=True)
+class ReplicasState:
+    """Both tables, by broker name; a set is known when it stands in both."""
+
+    replicas: dict[str, Replicas] = field(default_factory=dict)
+    sync_states: dict[str, SyncState] = field(default_factory=dict)
+
+    def known(self, broker_name: str) -> tuple[Replicas, SyncState] | None:
+        replicas = self.replicas.get(broker_name)
+        sync_state = self.sync_states.get(broker_name)
+        return None if replicas is None or sync_state is None else (replicas, sync_state)
+
+    def apply(self, event: Event) -> None:
+        """Change the state by one committed event; an event about an unknown set changes nothing."""
+        if isinstance(event, CleanBrokerData) and event.broker_ids is None:
+            self.replicas.pop(event.broker_name, None)
+            self.sync_states.pop(event.broker_name, None)
+            return
+        known = self.known(event.broker_name)
+        if known is None:
+            if isinstance(event, ApplyBrokerId):
+                self._create(event)
+            return
+        replicas, sync_state = known
+        match event:
+            case AlterSyncStateSet():
+                sync_state.members = event.members
+                sync_state.set_epoch += 1
+            case ApplyBrokerId():
+                replicas.add(event.broker_id, Replica(event.address, event.check_code))
+            case ElectMaster(master_id=None):
+                sync_state.master_id = None
+                sync_state.master_epoch += 1
+            case ElectMaster(master_id=int(master_id)):
+                sync_state.master_id = master_id
+                sync_state.master_epoch += 1
+                sync_state.members = frozenset({master_id})
+                sync_state.set_epoch += 1
+            case CleanBrokerData():
+                self._clean(event, replicas, sync_state)
+            case UpdateBrokerAddress():
+                if event.broker_id in replicas.by_id:
+                    replicas.by_id[event.broker_id].address = event.address
+
+    def _create(self, event: ApplyBrokerId) -> None:
+        """Both entries anew, even where one of them was left over."""
+        replicas = Replicas(event.cluster_name)
+        replicas.add(event.broker_id, Replica(event.address, event.check_code))
+        self.replicas[event.broker_name] = replicas
+        self.sync_states[event.broker_name] = SyncState()
+
+    def _clean(self, event: CleanBrokerData, replicas: Replicas, sync_state: SyncState) -> None:
+        """Each entry that is left empty goes, independently of the other."""
+        ids = event.broker_ids or frozenset()
+        for broker_id in ids:
+            replicas.by_id.pop(broker_id, None)
+        sync_state.members -= ids
+        if not replicas.by_id:
+            del self.replicas[event.broker_name]
+        if not sync_state.members:
+            del self.sync_states[event.broker_name]
