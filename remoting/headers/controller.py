@@ -17,8 +17,8 @@ ELECTION_PRIORITY_LOWEST = 2**31 - 1
 class BrokerHeartbeatHeader(Header):
     """904, one-way to every controller.
 
-    `epoch` is the last one in the sender's epoch file, offsets are of its log; `broker_id` is the controller-given
-    id; a lower `election_priority` is preferred.
+    `epoch` is the last one in the sender's epoch file, offsets are of its log; `broker_id` is the
+    controller-given id; a lower `election_priority` is preferred.
     """
 
     cluster_name: str

@@ -1,7 +1,7 @@
 """What every typed header can do: become ext strings and be read from them.
 
-Invariant: `from_ext` returns a header whose fields have their declared types and ranges, or raises HeaderError
-naming the wire field; fields that it does not declare are ignored.
+Invariant: `from_ext` returns a header whose fields have their declared types and ranges, or raises
+HeaderError naming the wire field; fields that it does not declare are ignored.
 """
 
 from __future__ import annotations

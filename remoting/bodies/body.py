@@ -1,0 +1,158 @@
+"""What every JSON body can do: become strict JSON and be read from what Java peers write.
+
+Written: keys in alphabetical order, no nulls, no spaces, map keys always strings. Read: any order, unknown
+members ignored, numbers also as strings, enums also as ordinals, absent or null members at their defaults.
+Invariant: a body that was read has the declared types, or BodyError named the member.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Self, get_args, get_origin
+
+import orjson
+
+from remoting import fastjson
+from remoting.errors import BodyError
+from remoting.wirefields import I64_RANGE, WireField, integer_range, parse_integer, wire_fields
+
+Json = Any
+
+
+class Body:
+    """Base of the bodies; a subclass is a slotted dataclass whose fields are its JSON members."""
+
+    __slots__ = ()
+
+    def to_json(self) -> dict[str, Json]:
+        """The body as what a JSON writer takes."""
+        return {
+            row.wire_name: _to_json(value)
+            for row in _sorted_fields(type(self))
+            if (value := getattr(self, row.attribute)) is not None
+        }
+
+    def encode(self) -> bytes:
+        """The body as strict JSON."""
+        return orjson.dumps(self.to_json())
+
+    @classmethod
+    def from_json(cls, value: Json, where: str = "") -> Self:
+        """The body that a JSON reader's value holds. Raises BodyError naming the member under `where`."""
+        if not isinstance(value, dict):
+            raise BodyError(f"{where or cls.__name__} is not a JSON object")
+        found: dict[str, Any] = {}
+        for row in wire_fields(cls):
+            member = value.get(row.wire_name)
+            if member is not None:
+                found[row.attribute] = _from_json(
+                    row.kind, member, f"{where}.{row.wire_name}" if where else row.wire_name, row
+                )
+            elif row.required:
+                raise BodyError(f"{where or cls.__name__} lacks {row.wire_name}")
+        return cls(**found)
+
+    @classmethod
+    def decode(cls, data: bytes | bytearray | memoryview | None) -> Self:
+        """The body that `data` holds. Raises BodyError, also when there are no data."""
+        if not data:
+            raise BodyError(f"{cls.__name__} expected, but there is no body")
+        try:
+            value = fastjson.loads(data)
+        except fastjson.FastJsonError as error:
+            raise BodyError(f"{cls.__name__} expected, but the body is not JSON: {error}") from None
+        return cls.from_json(value)
+
+
+_SORTED: dict[type, tuple[WireField, ...]] = {}
+
+
+def _sorted_fields(cls: type) -> tuple[WireField, ...]:
+    table = _SORTED.get(cls)
+    if table is None:
+        table = _SORTED[cls] = tuple(sorted(wire_fields(cls), key=lambda row: row.wire_name))
+    return table
+
+
+def _to_json(value: Any) -> Json:
+    if isinstance(value, Body):
+        return value.to_json()
+    if isinstance(value, dict):
+        return {_key_to_json(key): _to_json(member) for key, member in value.items()}
+    if isinstance(value, frozenset):
+        return sorted(value)
+    if isinstance(value, list | tuple):
+        return [_to_json(member) for member in value]
+    return value
+
+
+def _key_to_json(key: Any) -> str:
+    return fastjson.key_of(key.to_json()) if isinstance(key, Body) else str(key)
+
+
+def _from_json(kind: Any, value: Json, where: str, row: WireField | None = None) -> Any:
+    origin = get_origin(kind)
+    if origin is list or origin is frozenset:
+        if not isinstance(value, list):
+            raise BodyError(f"{where} is not a JSON array")
+        (member_kind,) = get_args(kind)
+        return origin(
+            _from_json(member_kind, member, f"{where}[{index}]") for index, member in enumerate(value)
+        )
+    if origin is dict:
+        if not isinstance(value, dict):
+            raise BodyError(f"{where} is not a JSON object")
+        key_kind, member_kind = get_args(kind)
+        return {
+            _key_from_json(key_kind, key, where): _from_json(member_kind, member, f"{where}.{key}")
+            for key, member in value.items()
+            if member is not None
+        }
+    if isinstance(kind, type) and issubclass(kind, Body):
+        return kind.from_json(value, where)
+    return _scalar(kind, value, where, row)
+
+
+def _key_from_json(kind: Any, key: str, where: str) -> Any:
+    if isinstance(kind, type) and issubclass(kind, Body):
+        try:
+            return kind.from_json(fastjson.object_key(key), where)
+        except fastjson.FastJsonError as error:
+            raise BodyError(f"{where} has a key that is not an object: {error}") from None
+    return key if kind is str else _scalar(kind, key, where, None)
+
+
+def _scalar(kind: Any, value: Json, where: str, row: WireField | None) -> Any:
+    allowed = integer_range(kind)
+    if allowed is not None or kind is int:
+        allowed = allowed or I64_RANGE
+        number = parse_integer(value, allowed) if isinstance(value, str) else value
+        if type(number) is not int or not allowed.low <= number <= allowed.high:
+            raise BodyError(f"{where} is not an integer of its width")
+        return number
+    if kind is bool:
+        if value in (True, "true", "1"):
+            return True
+        if value in (False, "false", "0"):
+            return False
+        raise BodyError(f"{where} is not true or false")
+    if kind is float:
+        return _float(value, where)
+    if kind is str:
+        if row is not None and row.names is not None and type(value) is int:
+            if not 0 <= value < len(row.names):
+                raise BodyError(f"{where} has no constant {value}")
+            return row.names[value]
+        if isinstance(value, str):
+            return value
+        if type(value) is int or type(value) is float:
+            return str(value)
+        raise BodyError(f"{where} is not a string")
+    assert kind is Any, f"{where}: no reader for {kind}"
+    return value
+
+
+def _float(value: Json, where: str) -> float:
+    try:
+        return float(value)
+    except (TypeError, ValueError, OverflowError):
+        raise BodyError(f"{where} is not a number") from None

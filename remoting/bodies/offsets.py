@@ -1,0 +1,26 @@
+"""Offset tables that a slave copies from its master."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from remoting.bodies.body import Body
+from remoting.bodies.dataversion import DataVersion
+from remoting.wirefields import I32, I64
+
+
+@dataclass(slots=True)
+class ConsumerOffsetWrapper(Body):
+    """Reply to 43: `topic@group` -> queue id -> next offset to consume."""
+
+    offset_table: dict[str, dict[I32, I64]] = field(default_factory=dict)
+    data_version: DataVersion = field(default_factory=DataVersion)
+    group_topic_map: dict[str, list[str]] | None = None
+
+
+@dataclass(slots=True)
+class DelayOffsetWrapper(Body):
+    """Reply to 45: delay level -> next consume queue index."""
+
+    offset_table: dict[I32, I64] = field(default_factory=dict)
+    data_version: DataVersion = field(default_factory=DataVersion)

@@ -1,0 +1,85 @@
+"""Bodies about message queues: locks, statistics, resets. Java writes maps keyed by a queue as objects
+keyed by objects.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from remoting.bodies.body import Body
+from remoting.wirefields import I32, I64, wire
+
+
+@dataclass(frozen=True, slots=True)
+class MessageQueue(Body):
+    """One queue of one topic on one broker group; usable as a key."""
+
+    topic: str
+    broker_name: str
+    queue_id: I32
+
+
+@dataclass(slots=True)
+class LockBatchBody(Body):
+    """Body of 41 and 42."""
+
+    consumer_group: str
+    client_id: str
+    mq_set: list[MessageQueue] = field(default_factory=list)
+    only_this_broker: bool = False
+
+
+@dataclass(slots=True)
+class LockBatchResponseBody(Body):
+    """Reply to 41: the queues that are locked for the asker."""
+
+    lock_ok_mq_set: list[MessageQueue] = wire("lockOKMQSet", default_factory=list)
+
+
+@dataclass(slots=True)
+class TopicOffset(Body):
+    """The span of one queue; `last_update_timestamp` is the store time of its last message in ms, or 0."""
+
+    min_offset: I64 = 0
+    max_offset: I64 = 0
+    last_update_timestamp: I64 = 0
+
+
+@dataclass(slots=True)
+class TopicStatsTable(Body):
+    """Reply to 202."""
+
+    offset_table: dict[MessageQueue, TopicOffset] = field(default_factory=dict)
+    topic_put_tps: float = 0.0
+
+
+@dataclass(slots=True)
+class OffsetWrapper(Body):
+    """How far a group is in one queue."""
+
+    broker_offset: I64 = 0
+    consumer_offset: I64 = 0
+    pull_offset: I64 = 0
+    last_timestamp: I64 = 0
+
+
+@dataclass(slots=True)
+class ConsumeStats(Body):
+    """Reply to 208."""
+
+    offset_table: dict[MessageQueue, OffsetWrapper] = field(default_factory=dict)
+    consume_tps: float = 0.0
+
+
+@dataclass(slots=True)
+class ResetOffsetBody(Body):
+    """Reply to 222, body of 220."""
+
+    offset_table: dict[MessageQueue, I64] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class ConsumerStatusBody(Body):
+    """Reply to 221 of a client."""
+
+    message_queue_table: dict[MessageQueue, I64] = field(default_factory=dict)

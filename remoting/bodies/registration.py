@@ -1,0 +1,126 @@
+"""The body of REGISTER_BROKER (103), plain and compressed.
+
+We write it plain: a 5.3.3 broker that compresses forgets to say so and a 5.3.3 name server then refuses it.
+Read are both, whatever the header says. Invariant: a compressed body is inflated to INFLATED_BYTES_MAX at
+most.
+"""
+
+from __future__ import annotations
+
+import zlib
+from dataclasses import dataclass, field
+
+from remoting import fastjson
+from remoting.bodies.body import Body
+from remoting.bodies.dataversion import DataVersion
+from remoting.bodies.topics import TopicConfig, TopicConfigWrapper
+from remoting.errors import BodyError
+
+INFLATED_BYTES_MAX = 64 << 20
+CRC_MASK = 0x7FFFFFFF
+
+
+@dataclass(slots=True)
+class RegisterBrokerBody(Body):
+    """All topics of a broker and its filter servers."""
+
+    topic_config_serialize_wrapper: TopicConfigWrapper = field(default_factory=TopicConfigWrapper)
+    filter_server_list: list[str] = field(default_factory=list)
+
+
+def body_crc32(body: bytes) -> int:
+    """The header's `bodyCrc32` for a body as it is sent."""
+    return zlib.crc32(body) & CRC_MASK
+
+
+def read_register_body(body: bytes | None, *, compressed: bool) -> RegisterBrokerBody:
+    """The registration that `body` holds; no body stands for no topics. Raises BodyError."""
+    if not body:
+        return RegisterBrokerBody()
+    if compressed:
+        return _read_compressed(body)
+    try:
+        return RegisterBrokerBody.decode(body)
+    except BodyError as plain_error:
+        try:
+            return _read_compressed(body)
+        except BodyError:
+            raise plain_error from None
+
+
+def _read_compressed(body: bytes) -> RegisterBrokerBody:
+    inflater = zlib.decompressobj()
+    try:
+        data = inflater.decompress(body, INFLATED_BYTES_MAX)
+    except zlib.error as error:
+        raise BodyError(f"registration is not a zlib stream: {error}") from None
+    if not inflater.eof:
+        raise BodyError(f"registration inflates to more than {INFLATED_BYTES_MAX} bytes or is cut off")
+    parts = _Parts(data)
+    wrapper = TopicConfigWrapper(data_version=DataVersion.decode(parts.block()))
+    for _ in range(parts.count()):
+        topic = _topic(parts.text())
+        wrapper.topic_config_table[topic.topic_name] = topic
+    servers = _json(parts.block())
+    if not isinstance(servers, list):
+        raise BodyError("registration: the filter servers are not a JSON array")
+    return RegisterBrokerBody(wrapper, [str(server) for server in servers])
+
+
+class _Parts:
+    """The inflated stream: big-endian counts, and blocks led by their sizes."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self._at = 0
+
+    def count(self) -> int:
+        end = self._at + 4
+        if end > len(self._data):
+            raise BodyError("registration is cut off")
+        value = int.from_bytes(self._data[self._at : end], "big", signed=True)
+        if value < 0:
+            raise BodyError(f"registration: negative size {value}")
+        self._at = end
+        return value
+
+    def block(self) -> bytes:
+        size = self.count()
+        end = self._at + size
+        if end > len(self._data):
+            raise BodyError("registration is cut off")
+        block = self._data[self._at : end]
+        self._at = end
+        return block
+
+    def text(self) -> str:
+        try:
+            return self.block().decode()
+        except UnicodeDecodeError:
+            raise BodyError("registration: a topic is not UTF-8") from None
+
+
+def _topic(line: str) -> TopicConfig:
+    """`name readQueueNums writeQueueNums perm filterType attributesJson`; order and topicSysFlag are not
+    carried.
+    """
+    words = line.split(" ", 5)
+    if len(words) < 5:
+        raise BodyError(f"registration: topic line {line[:100]!r} has too few words")
+    attributes = _json(words[5].encode()) if len(words) > 5 and words[5] else {}
+    members = {
+        "topicName": words[0],
+        "readQueueNums": words[1],
+        "writeQueueNums": words[2],
+        "perm": words[3],
+        "topicFilterType": words[4],
+        "attributes": attributes,
+    }
+    return TopicConfig.from_json(members, "topic")
+
+
+def _json(data: bytes) -> object:
+    try:
+        return fastjson.loads(data) if data else []
+    except fastjson.FastJsonError as error:
+        raise BodyError(f"registration: {error}") from None

@@ -1,0 +1,88 @@
+"""What the name server tells: routes, clusters, member groups, topic lists, key-value tables."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from remoting.bodies.body import Body
+from remoting.wirefields import I32, I64
+
+
+@dataclass(slots=True)
+class BrokerData(Body):
+    """The addresses of one broker group by role id; 0 is the master."""
+
+    cluster: str
+    broker_name: str
+    broker_addrs: dict[I64, str] = field(default_factory=dict)
+    enable_acting_master: bool = False
+    zone_name: str | None = None
+
+
+@dataclass(slots=True)
+class QueueData(Body):
+    """The queues of one topic on one broker group; `perm` is made of 1 INHERIT, 2 WRITE, 4 READ."""
+
+    broker_name: str
+    read_queue_nums: I32 = 0
+    write_queue_nums: I32 = 0
+    perm: I32 = 0
+    topic_sys_flag: I32 = 0
+
+
+@dataclass(slots=True)
+class TopicRouteData(Body):
+    """Reply to 105 and body of 217."""
+
+    queue_datas: list[QueueData] = field(default_factory=list)
+    broker_datas: list[BrokerData] = field(default_factory=list)
+    filter_server_table: dict[str, list[str]] = field(default_factory=dict)
+    order_topic_conf: str | None = None
+    topic_queue_mapping_by_broker: dict[str, Any] | None = None
+
+
+@dataclass(slots=True)
+class ClusterInfo(Body):
+    """Reply to 106."""
+
+    broker_addr_table: dict[str, BrokerData] = field(default_factory=dict)
+    cluster_addr_table: dict[str, list[str]] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class BrokerMemberGroup(Body):
+    """The members of one broker group by id."""
+
+    cluster: str
+    broker_name: str
+    broker_addrs: dict[I64, str] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class GetBrokerMemberGroupBody(Body):
+    """Reply to 901."""
+
+    broker_member_group: BrokerMemberGroup
+
+
+@dataclass(slots=True)
+class TopicList(Body):
+    """Reply to 206, 224, 304, 305, 311-313, 343."""
+
+    topic_list: list[str] = field(default_factory=list)
+    broker_addr: str | None = None
+
+
+@dataclass(slots=True)
+class GroupList(Body):
+    """Reply to 300."""
+
+    group_list: list[str] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class KVTable(Body):
+    """Reply to 28, 103 and 219."""
+
+    table: dict[str, str] = field(default_factory=dict)

@@ -1,0 +1,46 @@
+"""Topic configurations, alone and as the table that a broker registers or hands to its slaves."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from remoting.bodies.body import Body
+from remoting.bodies.dataversion import DataVersion
+from remoting.wirefields import I32
+
+PERM_INHERIT = 1
+PERM_WRITE = 2
+PERM_READ = 4
+
+
+@dataclass(slots=True)
+class TopicConfig(Body):
+    """One topic on one broker; also the reply to 351."""
+
+    topic_name: str
+    read_queue_nums: I32 = 16
+    write_queue_nums: I32 = 16
+    perm: I32 = PERM_READ | PERM_WRITE
+    topic_filter_type: str = "SINGLE_TAG"
+    topic_sys_flag: I32 = 0
+    order: bool = False
+    attributes: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class TopicConfigList(Body):
+    """Body of 18."""
+
+    topic_config_list: list[TopicConfig] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class TopicConfigWrapper(Body):
+    """All topics of a broker: reply to 21, and part of 103. The mapping members belong to static topics."""
+
+    topic_config_table: dict[str, TopicConfig] = field(default_factory=dict)
+    data_version: DataVersion = field(default_factory=DataVersion)
+    mapping_data_version: DataVersion = field(default_factory=DataVersion)
+    topic_queue_mapping_detail_map: dict[str, Any] = field(default_factory=dict)
+    topic_queue_mapping_info_map: dict[str, Any] = field(default_factory=dict)
