@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ipaddress
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from struct import Struct
 
@@ -249,13 +249,3 @@ class _FieldReader:
         address = ipaddress.ip_address(self.take(16 if v6 else 4))
         (port,) = self.fields(PORT)
         return f"[{address}]:{port}" if v6 else f"{address}:{port}"
-
-
-def with_ids(messages: Iterable[OutgoingMessage], ids: Iterable[str]) -> list[OutgoingMessage]:
-    """The same messages, each with a client id (UNIQ_KEY) and WAIT=true unless it already carries one."""
-    return [
-        OutgoingMessage(
-            message.body, {"UNIQ_KEY": message_id, "WAIT": "true", **message.properties}, message.flag
-        )
-        for message, message_id in zip(messages, ids, strict=True)
-    ]

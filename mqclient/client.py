@@ -1,0 +1,46 @@
+"""One client process' connections and routes, which its producers and consumers share.
+
+Invariant: `close` ends every connection and task that any of them started.
+"""
+
+from __future__ import annotations
+
+import random
+from types import TracebackType
+from typing import Self
+
+from mqclient.consumer import PullConsumer
+from mqclient.producer import Producer
+from mqclient.routetable import RouteTable
+from mqruntime.clock import Clock
+from remoting.client import RemotingClient
+
+
+class Client:
+    """`async with Client("127.0.0.1:9876", clock=..., random=...) as client: client.producer("group")`."""
+
+    def __init__(self, namesrv: str, *, clock: Clock, random: random.Random) -> None:
+        self.clock = clock
+        self.random = random
+        self.remoting = RemotingClient(clock=clock)
+        self.routes = RouteTable(namesrv, self.remoting, clock)
+
+    def producer(self, group: str) -> Producer:
+        """A producer that sends as `group`; it needs no start and no close of its own."""
+        return Producer(group, routes=self.routes, client=self.remoting, clock=self.clock, random=self.random)
+
+    def consumer(self, group: str) -> PullConsumer:
+        """A consumer that reads as `group`."""
+        return PullConsumer(group, routes=self.routes, client=self.remoting, clock=self.clock)
+
+    async def close(self) -> None:
+        await self.routes.close()
+        await self.remoting.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()

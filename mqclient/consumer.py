@@ -1,0 +1,219 @@
+"""Reads queues by pulling from their masters; it keeps no position of its own.
+
+Invariant: every call is a read or an idempotent write, so it may be repeated; messages of one pull are in
+queue order and their offsets are at or above the offset asked for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from enum import IntEnum
+
+from mqclient.errors import PullFailed, RouteUnknown
+from mqclient.message import RecordMalformed, StoredMessage, decode_messages
+from mqclient.route import MessageQueue
+from mqclient.routetable import RouteTable
+from mqruntime.clock import Clock
+from remoting.client import RemotingClient
+from remoting.codes import RequestCode, ResponseCode
+from remoting.command import RemotingCommand
+from remoting.errors import HeaderError, RemotingError
+from remoting.headers.header import Header
+from remoting.headers.offsets import (
+    GetMaxOffsetHeader,
+    OffsetResponseHeader,
+    QueryConsumerOffsetHeader,
+    QueueHeader,
+    UpdateConsumerOffsetHeader,
+)
+from remoting.headers.pull import (
+    SYS_FLAG_SUBSCRIPTION,
+    SYS_FLAG_SUSPEND,
+    PullMessageHeader,
+    PullMessageResponseHeader,
+)
+
+CALL_TIMEOUT_MS = 3000
+RETRY_MS = 50
+MESSAGES_MAX = 32
+
+
+class PullStatus(IntEnum):
+    """Why a pull has messages or has none."""
+
+    FOUND = ResponseCode.SUCCESS
+    NO_NEW_MESSAGE = ResponseCode.PULL_NOT_FOUND
+    NO_MATCHED_MESSAGE = ResponseCode.PULL_RETRY_IMMEDIATELY
+    OFFSET_ILLEGAL = ResponseCode.PULL_OFFSET_MOVED
+
+
+PULL_CODES = frozenset(PullStatus)
+
+
+@dataclass(frozen=True, slots=True)
+class PullResult:
+    """What a pull gave; go on at `next_offset`. `max_offset` is one beyond the last readable message."""
+
+    status: PullStatus
+    next_offset: int
+    min_offset: int
+    max_offset: int
+    messages: list[StoredMessage]
+
+
+class PullConsumer:
+    """Reads as `group`; queues are chosen by the caller."""
+
+    def __init__(self, group: str, *, routes: RouteTable, client: RemotingClient, clock: Clock) -> None:
+        self.group = group
+        self._routes = routes
+        self._client = client
+        self._clock = clock
+
+    async def queues(self, topic: str) -> list[MessageQueue]:
+        """All readable queues of the topic, in order. Raises `RouteUnknown`."""
+        return list((await self._routes.get(topic)).read_queues)
+
+    async def pull(
+        self,
+        queue: MessageQueue,
+        offset: int,
+        *,
+        tags: str = "*",
+        max_messages: int = MESSAGES_MAX,
+        suspend_ms: int = 0,
+    ) -> PullResult:
+        """Messages of `queue` from `offset` on; with `suspend_ms` the broker waits that long for the first
+        one.
+
+        `tags` is `*` or `A||B`; the broker compares hashes, so a stranger with an equal hash is dropped here.
+        Raises `PullFailed`.
+        """
+        header = PullMessageHeader(
+            consumer_group=self.group,
+            topic=queue.topic,
+            queue_id=queue.queue_id,
+            queue_offset=offset,
+            max_msg_nums=max_messages,
+            sys_flag=SYS_FLAG_SUBSCRIPTION | (SYS_FLAG_SUSPEND if suspend_ms else 0),
+            commit_offset=0,
+            suspend_timeout_millis=suspend_ms,
+            sub_version=0,
+            subscription=tags,
+            expression_type="TAG",
+            broker_name=queue.broker_name,
+        )
+        reply = await self._ask(queue, RequestCode.PULL_MESSAGE, header, CALL_TIMEOUT_MS + suspend_ms)
+        if reply.code not in PULL_CODES:
+            raise _refused(queue, reply)
+        try:
+            where = PullMessageResponseHeader.from_ext(reply.ext)
+            messages = decode_messages(reply.body or b"") if reply.code == PullStatus.FOUND else []
+        except (HeaderError, RecordMalformed) as error:
+            raise PullFailed(str(queue), f"unreadable answer: {error}") from error
+        if tags != "*":
+            wanted = {tag.strip() for tag in tags.split("||")}
+            messages = [message for message in messages if message.properties.get("TAGS", "") in wanted]
+        return PullResult(
+            PullStatus(reply.code), where.next_begin_offset, where.min_offset, where.max_offset, messages
+        )
+
+    async def read(
+        self, queue: MessageQueue, start: int, end: int, *, patience_ms: int = 10_000
+    ) -> AsyncIterator[StoredMessage]:
+        """Every message with `start` <= queue offset < `end`, in order, through changes of the master.
+
+        Raises `PullFailed` after `patience_ms` in which no pull moved on, and at once where the broker says
+        that the offset is outside the queue (messages below its minimum were removed).
+        """
+        progress_ms = self._clock.monotonic_ms()
+        while start < end:
+            try:
+                result = await self.pull(queue, start, suspend_ms=1000)
+            except PullFailed:
+                if self._clock.monotonic_ms() - progress_ms > patience_ms:
+                    raise
+                await asyncio.sleep(RETRY_MS / 1000)
+                continue
+            for message in result.messages:
+                if message.queue_offset < end:
+                    yield message
+            if result.status is PullStatus.OFFSET_ILLEGAL:
+                raise PullFailed(
+                    str(queue),
+                    f"offset {start} is outside [{result.min_offset}, {result.max_offset})",
+                    int(result.status),
+                )
+            if result.next_offset > start:
+                start, progress_ms = result.next_offset, self._clock.monotonic_ms()
+            elif self._clock.monotonic_ms() - progress_ms > patience_ms:
+                raise PullFailed(str(queue), f"nothing to read at {start} for {patience_ms} ms, wanted {end}")
+
+    async def max_offset(self, queue: MessageQueue) -> int:
+        """One beyond the last readable message. Raises `PullFailed`."""
+        return await self._offset(
+            queue, RequestCode.GET_MAX_OFFSET, GetMaxOffsetHeader(queue.topic, queue.queue_id)
+        )
+
+    async def min_offset(self, queue: MessageQueue) -> int:
+        """The first message that is still there. Raises `PullFailed`."""
+        return await self._offset(queue, RequestCode.GET_MIN_OFFSET, QueueHeader(queue.topic, queue.queue_id))
+
+    async def committed(self, queue: MessageQueue) -> int | None:
+        """Where the group is said to go on; None if nothing was committed. Raises `PullFailed`."""
+        header = QueryConsumerOffsetHeader(
+            self.group, queue.topic, queue.queue_id, set_zero_if_not_found=False
+        )
+        try:
+            return await self._offset(queue, RequestCode.QUERY_CONSUMER_OFFSET, header)
+        except PullFailed as error:
+            if error.code == ResponseCode.QUERY_NOT_FOUND:
+                return None
+            raise
+
+    async def commit(self, queue: MessageQueue, offset: int) -> None:
+        """Stores where the group goes on. Raises `PullFailed`."""
+        header = UpdateConsumerOffsetHeader(self.group, queue.topic, queue.queue_id, offset)
+        reply = await self._ask(queue, RequestCode.UPDATE_CONSUMER_OFFSET, header, CALL_TIMEOUT_MS)
+        if reply.code != ResponseCode.SUCCESS:
+            raise _refused(queue, reply)
+
+    async def _offset(self, queue: MessageQueue, code: RequestCode, header: Header) -> int:
+        reply = await self._ask(queue, code, header, CALL_TIMEOUT_MS)
+        if reply.code != ResponseCode.SUCCESS:
+            raise _refused(queue, reply)
+        try:
+            return OffsetResponseHeader.from_ext(reply.ext).offset
+        except HeaderError as error:
+            raise PullFailed(str(queue), f"unreadable answer: {error}") from error
+
+    async def _ask(
+        self, queue: MessageQueue, code: RequestCode, header: Header, timeout_ms: int
+    ) -> RemotingCommand:
+        try:
+            route = await self._routes.get(queue.topic)
+        except RouteUnknown as error:
+            raise PullFailed(str(queue), str(error)) from error
+        address = route.master(queue.broker_name)
+        if address is None:
+            self._routes.renew(queue.topic)
+            raise PullFailed(str(queue), "the broker set has no master at the moment")
+        try:
+            reply = await self._client.call(address, RemotingCommand.request(code, header), timeout_ms)
+        except RemotingError as error:
+            self._routes.renew(queue.topic)
+            raise PullFailed(str(queue), str(error)) from error
+        if reply.code in (
+            ResponseCode.SYSTEM_BUSY,
+            ResponseCode.SYSTEM_ERROR,
+            ResponseCode.SERVICE_NOT_AVAILABLE,
+        ):
+            self._routes.renew(queue.topic)  # perhaps no master any more
+        return reply
+
+
+def _refused(queue: MessageQueue, reply: RemotingCommand) -> PullFailed:
+    said = " ".join((reply.remark or "").split())
+    return PullFailed(str(queue), f"the broker answered {reply.code} {said}", reply.code)

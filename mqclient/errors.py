@@ -1,0 +1,48 @@
+"""What a client call can end in besides its result; the type says what is known of the message.
+
+Invariant: `SendRefused` is raised only where the message certainly was not stored; every other failure of a
+send is `SendOutcomeUnknown`, for a message that may be there once or not at all.
+"""
+
+from __future__ import annotations
+
+
+class ClientError(Exception):
+    """Base of the client's errors; the text is one line for a person."""
+
+
+class RouteUnknown(ClientError):
+    """No name server told where the topic is. `topic` and the reason of each that was asked."""
+
+    def __init__(self, topic: str, why: str) -> None:
+        super().__init__(f"no route for topic {topic}: {why}")
+        self.topic = topic
+        self.why = why
+
+
+class SendRefused(ClientError):
+    """The message was not stored, now or later. `code` is the broker's answer, None where none was asked."""
+
+    def __init__(self, topic: str, why: str, code: int | None = None) -> None:
+        super().__init__(f"message to {topic} refused: {why}")
+        self.topic = topic
+        self.code = code
+
+
+class SendOutcomeUnknown(ClientError):
+    """The message may have been stored, once at most; only reading the queue tells. `address` got the
+    request."""
+
+    def __init__(self, topic: str, address: str, why: str) -> None:
+        super().__init__(f"outcome of a message to {topic} at {address} is unknown: {why}")
+        self.topic = topic
+        self.address = address
+
+
+class PullFailed(ClientError):
+    """A read gave nothing; it can be repeated without harm. `code` is the broker's answer, if there was
+    one."""
+
+    def __init__(self, where: str, why: str, code: int | None = None) -> None:
+        super().__init__(f"{where}: {why}")
+        self.code = code

@@ -1,0 +1,222 @@
+"""Sends messages to the masters of a topic, each at most once.
+
+Invariant: a call makes at most one attempt that can store its message, so a message is never there twice; the
+way a call ends says what is known: a `SendResult`, `SendRefused` (certainly not stored) or
+`SendOutcomeUnknown`.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+
+from mqclient.errors import RouteUnknown, SendOutcomeUnknown, SendRefused
+from mqclient.message import OutgoingMessage, encode_batch, encode_properties
+from mqclient.route import MessageQueue, TopicRoute
+from mqclient.routetable import RouteTable
+from mqruntime.clock import Clock
+from remoting.client import RemotingClient
+from remoting.codes import RequestCode, ResponseCode
+from remoting.command import RemotingCommand
+from remoting.errors import ConnectFailed, HeaderError, RemotingError
+from remoting.headers.send import SendMessageHeader, SendMessageResponseHeader
+
+AUTO_CREATE_TOPIC = "TBW102"
+AUTO_CREATE_QUEUES = 4
+SEND_TIMEOUT_MS = 3000
+IN_SYNC_REPLICAS_NOT_ENOUGH = "in-sync replicas not enough"
+
+
+class SendStatus(IntEnum):
+    """How the broker answered a message that it stored; only SEND_OK promises that it stays."""
+
+    SEND_OK = ResponseCode.SUCCESS
+    FLUSH_DISK_TIMEOUT = ResponseCode.FLUSH_DISK_TIMEOUT
+    SLAVE_NOT_AVAILABLE = ResponseCode.SLAVE_NOT_AVAILABLE
+    FLUSH_SLAVE_TIMEOUT = ResponseCode.FLUSH_SLAVE_TIMEOUT
+
+
+STORED = frozenset(SendStatus)
+NEVER_STORED = frozenset(
+    {
+        ResponseCode.SYSTEM_BUSY,
+        ResponseCode.REQUEST_CODE_NOT_SUPPORTED,
+        ResponseCode.MESSAGE_ILLEGAL,
+        ResponseCode.SERVICE_NOT_AVAILABLE,
+        ResponseCode.NO_PERMISSION,
+        ResponseCode.TOPIC_NOT_EXIST,
+        ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
+        ResponseCode.INVALID_PARAMETER,
+        ResponseCode.FLOW_CONTROL,
+        ResponseCode.GO_AWAY,
+    }
+)
+"""Codes that a broker answers before it writes anything; any other failure may come after the write."""
+
+
+@dataclass(frozen=True, slots=True)
+class SendResult:
+    """Where a stored message is. Of a batch, `queue_offset` is its first message's and the ids are all of
+    them."""
+
+    status: SendStatus
+    queue: MessageQueue
+    queue_offset: int
+    message_ids: tuple[str, ...]  # the client's (UNIQ_KEY), in order
+    offset_message_id: str  # the broker's, which names host and physical offset
+
+    @property
+    def acknowledged(self) -> bool:
+        return self.status is SendStatus.SEND_OK
+
+
+class Producer:
+    """Any number of sends may be under way at once, over one connection per broker."""
+
+    def __init__(
+        self, group: str, *, routes: RouteTable, client: RemotingClient, clock: Clock, random: random.Random
+    ) -> None:
+        self.group = group
+        self._routes = routes
+        self._client = client
+        self._clock = clock
+        self._id_prefix = f"{random.getrandbits(64):016X}"
+        self._ids = 0
+        self._turn = random.randrange(1 << 16)
+
+    async def send(
+        self,
+        topic: str,
+        body: bytes,
+        *,
+        keys: str = "",
+        tags: str = "",
+        properties: Mapping[str, str] | None = None,
+        queue_id: int | None = None,
+        timeout_ms: int = SEND_TIMEOUT_MS,
+    ) -> SendResult:
+        """Sends one message, to `queue_id` or the next queue in turn; one attempt, at most `timeout_ms` once
+        sent.
+
+        `keys` are index keys separated by blanks. Raises `SendRefused` and `SendOutcomeUnknown`.
+        """
+        own = {name: text for name, text in (("KEYS", keys), ("TAGS", tags)) if text}
+        message = self._identified(OutgoingMessage(body, {**own, **(properties or {})}))
+        return await self._send(
+            RequestCode.SEND_MESSAGE_V2, topic, body, message, (message,), queue_id, timeout_ms
+        )
+
+    async def send_batch(
+        self,
+        topic: str,
+        messages: Sequence[OutgoingMessage],
+        *,
+        queue_id: int | None = None,
+        timeout_ms: int = SEND_TIMEOUT_MS,
+    ) -> SendResult:
+        """Sends several messages as one: all go to one queue at consecutive offsets, or none is stored."""
+        if not messages:
+            raise ValueError("a batch holds at least one message")
+        named = [self._identified(message) for message in messages]
+        body = encode_batch(named)
+        return await self._send(
+            RequestCode.SEND_BATCH_MESSAGE,
+            topic,
+            body,
+            self._identified(OutgoingMessage(body)),
+            named,
+            queue_id,
+            timeout_ms,
+        )
+
+    async def _send(
+        self,
+        code: RequestCode,
+        topic: str,
+        body: bytes,
+        envelope: OutgoingMessage,
+        messages: Sequence[OutgoingMessage],
+        queue_id: int | None,
+        timeout_ms: int,
+    ) -> SendResult:
+        try:
+            route = await self._routes.get(topic)
+        except RouteUnknown as error:
+            self._routes.renew(topic)
+            raise SendRefused(topic, str(error)) from error
+        queue, address = self._target(route, queue_id)
+        header = SendMessageHeader(
+            producer_group=self.group,
+            topic=topic,
+            default_topic=AUTO_CREATE_TOPIC,
+            default_topic_queue_nums=AUTO_CREATE_QUEUES,
+            queue_id=queue.queue_id,
+            sys_flag=0,
+            born_timestamp=self._clock.now_ms(),
+            flag=envelope.flag,
+            properties=encode_properties(envelope.properties),
+            reconsume_times=0,
+            unit_mode=False,
+            batch=code == RequestCode.SEND_BATCH_MESSAGE,
+            broker_name=queue.broker_name,
+        )
+        request = RemotingCommand.request(code, header.to_short_ext(), body)
+        try:
+            reply = await self._client.call(address, request, timeout_ms)
+        except ConnectFailed as error:
+            self._routes.renew(topic)
+            raise SendRefused(topic, str(error)) from error
+        except RemotingError as error:
+            self._routes.renew(topic)
+            raise SendOutcomeUnknown(topic, address, error.why) from error
+        return self._result(queue, address, messages, reply)
+
+    def _target(self, route: TopicRoute, queue_id: int | None) -> tuple[MessageQueue, str]:
+        """The queue that comes next (or is asked for) and its master's address. Raises `SendRefused`."""
+        queues = [queue for queue in route.write_queues if queue_id is None or queue.queue_id == queue_id]
+        if not queues:
+            what = "it has no queue to write" if queue_id is None else f"it has no queue {queue_id} to write"
+            self._routes.renew(route.topic)
+            raise SendRefused(route.topic, what)
+        served = [queue for queue in queues if route.master(queue.broker_name)]
+        self._turn += 1
+        queue = (served or queues)[self._turn % len(served or queues)]
+        address = route.master(queue.broker_name)
+        if address is None:
+            self._routes.renew(route.topic)
+            raise SendRefused(route.topic, f"broker set {queue.broker_name} has no master at the moment")
+        return queue, address
+
+    def _result(
+        self, queue: MessageQueue, address: str, messages: Sequence[OutgoingMessage], reply: RemotingCommand
+    ) -> SendResult:
+        topic = queue.topic
+        if reply.code not in STORED:
+            self._routes.renew(topic)
+            said = " ".join((reply.remark or "").split())
+            refused = reply.code in NEVER_STORED or said.startswith(IN_SYNC_REPLICAS_NOT_ENOUGH)
+            if refused:
+                raise SendRefused(topic, f"{address} answered {reply.code} {said}", reply.code)
+            raise SendOutcomeUnknown(topic, address, f"it answered {reply.code} {said}")
+        try:
+            header = SendMessageResponseHeader.from_ext(reply.ext)
+        except HeaderError as error:
+            raise SendOutcomeUnknown(topic, address, f"its answer is incomplete: {error}") from error
+        return SendResult(
+            SendStatus(reply.code),
+            MessageQueue(topic, queue.broker_name, header.queue_id),
+            header.queue_offset,
+            tuple(message.properties["UNIQ_KEY"] for message in messages),
+            header.msg_id,
+        )
+
+    def _identified(self, message: OutgoingMessage) -> OutgoingMessage:
+        """The message with an id of 32 hexadecimal digits, unless it has one: prefix, time and count."""
+        self._ids += 1
+        time_ms = self._clock.now_ms() & 0xFFFFFFFF
+        own_id = f"{self._id_prefix}{time_ms:08X}{self._ids & 0xFFFFFFFF:08X}"
+        return OutgoingMessage(
+            message.body, {"UNIQ_KEY": own_id, "WAIT": "true", **message.properties}, message.flag
+        )

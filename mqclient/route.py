@@ -1,0 +1,59 @@
+"""Where a topic is: its queues, and the master of each broker set that has some.
+
+Invariant: pure values. A queue of a set without master stays in the route: the set is between two masters.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+PERM_WRITE = 2
+PERM_READ = 4
+MASTER_ID = 0
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class MessageQueue:
+    """One queue of a topic on one broker set."""
+
+    topic: str
+    broker_name: str
+    queue_id: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}/{self.broker_name}/{self.queue_id}"
+
+
+@dataclass(frozen=True, slots=True)
+class TopicRoute:
+    """Queues that may be written and read, in order, and broker addresses by set name and role id."""
+
+    topic: str
+    write_queues: tuple[MessageQueue, ...]
+    read_queues: tuple[MessageQueue, ...]
+    addresses: dict[str, dict[int, str]]
+
+    def master(self, broker_name: str) -> str | None:
+        """Address of the set's master; None while it has none."""
+        return self.addresses.get(broker_name, {}).get(MASTER_ID)
+
+    @staticmethod
+    def from_json(topic: str, body: dict[str, Any]) -> TopicRoute:
+        """The route of a name server's answer (105). Raises KeyError, TypeError or ValueError for another
+        shape."""
+        writable: list[MessageQueue] = []
+        readable: list[MessageQueue] = []
+        for row in sorted(body.get("queueDatas") or (), key=lambda row: str(row["brokerName"])):
+            perm, name = int(row["perm"]), row["brokerName"]
+            if perm & PERM_WRITE:
+                writable += [
+                    MessageQueue(topic, name, number) for number in range(int(row["writeQueueNums"]))
+                ]
+            if perm & PERM_READ:
+                readable += [MessageQueue(topic, name, number) for number in range(int(row["readQueueNums"]))]
+        addresses = {
+            row["brokerName"]: {int(key): address for key, address in (row.get("brokerAddrs") or {}).items()}
+            for row in body.get("brokerDatas") or ()
+        }
+        return TopicRoute(topic, tuple(writable), tuple(readable), addresses)

@@ -1,0 +1,133 @@
+"""The routes that a client knows, renewed at once when one of them failed.
+
+Invariant: per topic at most one question to the name servers is open, and renewals begin at least RETRY_MS
+apart, however many sends fail; a failure reported to `renew` is followed by a question asked after it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+
+from mqclient.errors import RouteUnknown
+from mqclient.route import TopicRoute
+from mqruntime.clock import Clock
+from remoting import fastjson
+from remoting.client import RemotingClient
+from remoting.codes import RequestCode, ResponseCode
+from remoting.command import RemotingCommand
+from remoting.errors import RemotingError
+from remoting.headers.nameserver import GetRouteInfoHeader
+
+RETRY_MS = 40
+AGE_MS_MAX = 30_000
+NAMESRV_TIMEOUT_MS = 1000
+
+
+@dataclass(slots=True)
+class _Entry:
+    """What is known of one topic; `asked_ms` is when the newest question began."""
+
+    route: TopicRoute | None = None
+    asked_ms: int | None = None
+    asking: asyncio.Task[TopicRoute] | None = None
+    stale: bool = False  # a failure was reported while a question was open, which may predate it
+    again: asyncio.TimerHandle | None = None
+    answered: list[asyncio.Future[None]] = field(default_factory=list)
+
+
+class RouteTable:
+    """Topic -> route, from the name servers of a `host:port;host:port` list, asked in turn until one
+    answers."""
+
+    def __init__(self, namesrv: str, client: RemotingClient, clock: Clock) -> None:
+        self._namesrv = [address.strip() for address in namesrv.split(";") if address.strip()]
+        self._client = client
+        self._clock = clock
+        self._entries: dict[str, _Entry] = {}
+        self._closed = False
+
+    async def get(self, topic: str) -> TopicRoute:
+        """The route as last known, asked for if none is known. Raises `RouteUnknown`."""
+        entry = self._entries.setdefault(topic, _Entry())
+        if entry.route is None:
+            return await asyncio.shield(self._ask(topic, entry))
+        if self._clock.monotonic_ms() - (entry.asked_ms or 0) > AGE_MS_MAX:
+            self.renew(topic)
+        return entry.route
+
+    def renew(self, topic: str) -> None:
+        """The route failed or is old: ask again, now or RETRY_MS after the last question."""
+        entry = self._entries.setdefault(topic, _Entry())
+        if self._closed or entry.again is not None:
+            return
+        if entry.asking is not None:
+            entry.stale = True
+            return
+        asked_ms = entry.asked_ms
+        wait_ms = 0 if asked_ms is None else asked_ms + RETRY_MS - self._clock.monotonic_ms()
+        if wait_ms <= 0:
+            self._ask(topic, entry)
+        else:
+            entry.again = asyncio.get_running_loop().call_later(wait_ms / 1000, self._again, topic, entry)
+
+    async def renewed(self, topic: str, timeout_ms: int) -> None:
+        """Waits until the next answer for `topic` is in, at most `timeout_ms`; asks for it."""
+        entry = self._entries.setdefault(topic, _Entry())
+        answered: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        entry.answered.append(answered)
+        self.renew(topic)
+        await asyncio.wait([answered], timeout=timeout_ms / 1000)
+
+    async def close(self) -> None:
+        """No question is asked any more; open ones are given up."""
+        self._closed = True
+        asking = [entry.asking for entry in self._entries.values() if entry.asking is not None]
+        for entry in self._entries.values():
+            if entry.again is not None:
+                entry.again.cancel()
+        for task in asking:
+            task.cancel()
+        await asyncio.gather(*asking, return_exceptions=True)
+
+    def _again(self, topic: str, entry: _Entry) -> None:
+        entry.again = None
+        self._ask(topic, entry)
+
+    def _ask(self, topic: str, entry: _Entry) -> asyncio.Task[TopicRoute]:
+        if entry.asking is None:
+            entry.asked_ms = self._clock.monotonic_ms()
+            loop = asyncio.get_running_loop()
+            entry.asking = loop.create_task(self._fetch(topic), name=f"route of {topic}")
+            entry.asking.add_done_callback(lambda task: self._answered(topic, entry, task))
+        return entry.asking
+
+    def _answered(self, topic: str, entry: _Entry, task: asyncio.Task[TopicRoute]) -> None:
+        entry.asking = None
+        if not task.cancelled() and task.exception() is None:
+            entry.route = task.result()
+        waiting, entry.answered = entry.answered, []
+        for future in waiting:
+            if not future.done():
+                future.set_result(None)
+        if entry.stale:
+            entry.stale = False
+            self.renew(topic)
+
+    async def _fetch(self, topic: str) -> TopicRoute:
+        reasons: list[str] = []
+        for address in self._namesrv:
+            request = RemotingCommand.request(
+                RequestCode.GET_ROUTEINFO_BY_TOPIC, GetRouteInfoHeader(topic, accept_standard_json_only=True)
+            )
+            try:
+                reply = await self._client.call(address, request, NAMESRV_TIMEOUT_MS)
+                if reply.code == ResponseCode.SUCCESS:
+                    return TopicRoute.from_json(topic, fastjson.loads(reply.body or b"{}"))
+            except RemotingError as error:
+                reasons.append(str(error))
+            except (fastjson.FastJsonError, KeyError, TypeError, ValueError) as error:
+                reasons.append(f"{address} answered no route: {error!r}")
+            else:
+                reasons.append(f"{address} answered {reply.code} {' '.join((reply.remark or '').split())}")
+        raise RouteUnknown(topic, "; ".join(reasons) or "no name server is configured")

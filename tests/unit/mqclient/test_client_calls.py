@@ -1,0 +1,317 @@
+"""Producer, consumer and routes against a name server and a broker that answer as told, over loopback."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import orjson
+import pytest
+
+from mqclient.client import Client
+from mqclient.consumer import PullStatus
+from mqclient.errors import PullFailed, SendOutcomeUnknown, SendRefused
+from mqclient.message import OutgoingMessage, decode_properties
+from mqclient.producer import SendStatus
+from mqclient.route import MessageQueue
+from mqruntime.clock import SystemClock
+from remoting.codes import RequestCode, ResponseCode
+from remoting.command import RemotingCommand
+from remoting.headers.pull import PullMessageHeader, PullMessageResponseHeader
+from remoting.headers.send import SendMessageHeader, SendMessageResponseHeader
+from remoting.peer import Peer
+from remoting.router import Router
+from remoting.server import RemotingServer
+
+BODY = (Path(__file__).parents[2] / "vectors" / "mqclient" / "pull-body.bin").read_bytes()
+Answer = Callable[[RemotingCommand], RemotingCommand | None]
+
+
+class Server:
+    """One listener whose answers a test may change while it runs."""
+
+    def __init__(self, **answers: Answer) -> None:
+        self.answers = answers
+        self.asked: list[RemotingCommand] = []
+        router = Router()
+        for name in answers:
+            router.add(RequestCode[name], self._answer)
+        self.server = RemotingServer(router, host="127.0.0.1", port=0, clock=SystemClock())
+
+    def _answer(self, peer: Peer, request: RemotingCommand) -> RemotingCommand | None:
+        self.asked.append(request)
+        return self.answers[RequestCode(request.code).name](request)
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self.server.port}"
+
+
+def route_to(addresses: dict[int, str], queues: int = 4, perm: int = 6) -> Answer:
+    body = orjson.dumps(
+        {
+            "brokerDatas": [
+                {
+                    "brokerAddrs": {str(key): value for key, value in addresses.items()},
+                    "brokerName": "broker-a",
+                    "cluster": "DefaultCluster",
+                }
+            ],
+            "queueDatas": [
+                {"brokerName": "broker-a", "perm": perm, "readQueueNums": queues, "writeQueueNums": queues}
+            ],
+        }
+    )
+    return lambda request: request.reply(body=body)
+
+
+def stored_as(code: int = 0, remark: str | None = None, offset: int = 7) -> Answer:
+    def answer(request: RemotingCommand) -> RemotingCommand:
+        queue_id = SendMessageHeader.of(request).queue_id
+        return request.reply(code, remark, SendMessageResponseHeader("0A", queue_id, offset))
+
+    return answer
+
+
+def with_servers(namesrv: Server, *brokers: Server) -> Callable[[Callable[[Client], Awaitable[None]]], None]:
+    """Runs a scenario with a client of these servers, all closed afterwards."""
+
+    def run(scenario: Callable[[Client], Awaitable[None]]) -> None:
+        async def session() -> None:
+            for server in (namesrv, *brokers):
+                await server.server.start()
+            async with Client(namesrv.address, clock=SystemClock(), random=random.Random(1)) as client:
+                await scenario(client)
+            for server in (namesrv, *brokers):
+                await server.server.stop()
+
+        asyncio.run(session())
+
+    return run
+
+
+def cluster(send: Answer, **more: Answer) -> tuple[Server, Server]:
+    broker = Server(SEND_MESSAGE_V2=send, SEND_BATCH_MESSAGE=send, **more)
+    namesrv = Server(GET_ROUTEINFO_BY_TOPIC=lambda request: route_to({0: broker.address})(request))
+    return namesrv, broker
+
+
+def test_sends_take_the_queues_in_turn_and_name_the_message() -> None:
+    namesrv, broker = cluster(stored_as())
+
+    async def scenario(client: Client) -> None:
+        producer = client.producer("PG")
+        results = [await producer.send("T", b"hi", keys="k1 k2", tags="A") for _ in range(8)]
+        assert all(result.acknowledged for result in results)
+        assert sorted(result.queue.queue_id for result in results) == [0, 0, 1, 1, 2, 2, 3, 3]
+        assert len({result.message_ids for result in results}) == 8
+        header = SendMessageHeader.of(broker.asked[0])
+        properties = decode_properties(header.properties or "")
+        assert properties["KEYS"] == "k1 k2"
+        assert properties["TAGS"] == "A"
+        assert (properties["UNIQ_KEY"],) == results[0].message_ids
+        assert len(namesrv.asked) == 1
+
+    with_servers(namesrv, broker)(scenario)
+
+
+def test_many_sends_share_one_connection_and_are_answered_out_of_order() -> None:
+    namesrv, broker = cluster(stored_as())
+
+    async def scenario(client: Client) -> None:
+        producer = client.producer("PG")
+        results = await asyncio.gather(*(producer.send("T", b"x", queue_id=2) for _ in range(200)))
+        assert {result.queue.queue_id for result in results} == {2}
+
+    with_servers(namesrv, broker)(scenario)
+
+
+@pytest.mark.parametrize("status", [10, 11, 12])
+def test_a_message_that_is_stored_but_not_safe_is_no_acknowledgement(status: int) -> None:
+    namesrv, broker = cluster(stored_as(status))
+
+    async def scenario(client: Client) -> None:
+        result = await client.producer("PG").send("T", b"x")
+        assert result.status is SendStatus(status)
+        assert not result.acknowledged
+        assert result.queue_offset == 7
+
+    with_servers(namesrv, broker)(scenario)
+
+
+@pytest.mark.parametrize(
+    ("code", "remark"),
+    [
+        (2, "[REJECTREQUEST]system busy"),
+        (14, "slave"),
+        (16, "not writable"),
+        (17, "no topic"),
+        (1, "in-sync replicas not enough"),
+    ],
+)
+def test_a_refusal_before_the_write_is_definite_and_renews_the_route(code: int, remark: str) -> None:
+    namesrv, broker = cluster(stored_as(code, remark))
+
+    async def scenario(client: Client) -> None:
+        with pytest.raises(SendRefused) as caught:
+            await client.producer("PG").send("T", b"x")
+        assert caught.value.code == code
+        await client.routes.renewed("T", 1000)
+        assert len(namesrv.asked) >= 2
+
+    with_servers(namesrv, broker)(scenario)
+
+
+def test_an_error_inside_the_broker_leaves_the_outcome_unknown() -> None:
+    namesrv, broker = cluster(stored_as(1, "disk went away"))
+
+    async def scenario(client: Client) -> None:
+        with pytest.raises(SendOutcomeUnknown, match="disk went away"):
+            await client.producer("PG").send("T", b"x")
+
+    with_servers(namesrv, broker)(scenario)
+
+
+def test_no_answer_in_time_leaves_the_outcome_unknown() -> None:
+    namesrv, broker = cluster(lambda request: None)
+
+    async def scenario(client: Client) -> None:
+        with pytest.raises(SendOutcomeUnknown, match="is unknown"):
+            await client.producer("PG").send("T", b"x", timeout_ms=30)
+
+    with_servers(namesrv, broker)(scenario)
+
+
+def test_an_unknown_topic_and_an_unreachable_name_server_refuse_definitely() -> None:
+    namesrv = Server(GET_ROUTEINFO_BY_TOPIC=lambda request: request.reply(17, "No topic route"))
+
+    async def scenario(client: Client) -> None:
+        with pytest.raises(SendRefused, match="No topic route"):
+            await client.producer("PG").send("T", b"x")
+        await namesrv.server.stop()
+        with pytest.raises(SendRefused, match="no route"):
+            await client.producer("PG").send("T", b"x")
+
+    with_servers(namesrv)(scenario)
+
+
+def test_after_a_failover_the_new_master_is_found_at_once() -> None:
+    namesrv, old = cluster(stored_as(offset=1))
+    new = Server(SEND_MESSAGE_V2=stored_as(offset=2))
+
+    async def scenario(client: Client) -> None:
+        producer = client.producer("PG")
+        await producer.send("T", b"x")
+        await old.server.stop()
+        namesrv.answers["GET_ROUTEINFO_BY_TOPIC"] = route_to({2: old.address})
+        with pytest.raises((SendRefused, SendOutcomeUnknown)):
+            await producer.send("T", b"x")
+        await client.routes.renewed("T", 1000)
+        with pytest.raises(SendRefused, match="no master"):
+            await producer.send("T", b"x")
+        namesrv.answers["GET_ROUTEINFO_BY_TOPIC"] = route_to({0: new.address})
+        await client.routes.renewed("T", 1000)
+        assert (await producer.send("T", b"x")).queue_offset == 2
+
+    with_servers(namesrv, old, new)(scenario)
+
+
+def test_failing_sends_ask_the_name_server_at_a_bounded_rate() -> None:
+    namesrv, broker = cluster(stored_as(14, "no"))
+
+    async def scenario(client: Client) -> None:
+        producer = client.producer("PG")
+        sends = (producer.send("T", b"x") for _ in range(300))
+        refused = await asyncio.gather(*sends, return_exceptions=True)
+        assert all(isinstance(error, SendRefused) for error in refused)
+        await client.routes.renewed("T", 1000)
+        assert len(namesrv.asked) <= 10
+
+    with_servers(namesrv, broker)(scenario)
+
+
+def test_a_batch_goes_to_one_queue_and_keeps_an_id_for_each_message() -> None:
+    namesrv, broker = cluster(stored_as(offset=40))
+
+    async def scenario(client: Client) -> None:
+        messages = [OutgoingMessage(b"a"), OutgoingMessage(b"b", {"KEYS": "k"})]
+        result = await client.producer("PG").send_batch("T", messages, queue_id=1)
+        assert result.queue == MessageQueue("T", "broker-a", 1)
+        assert result.queue_offset == 40
+        assert len(set(result.message_ids)) == 2
+        assert SendMessageHeader.of(broker.asked[0]).batch
+
+    with_servers(namesrv, broker)(scenario)
+
+
+def pulls(request: RemotingCommand) -> RemotingCommand:
+    """A queue that holds the six pulled records, the last at offset 10."""
+    offset = PullMessageHeader.from_ext(request.ext).queue_offset
+    if offset > 11:
+        return request.reply(ResponseCode.PULL_OFFSET_MOVED, None, PullMessageResponseHeader(0, 11, 0, 11))
+    if offset == 11:
+        return request.reply(ResponseCode.PULL_NOT_FOUND, None, PullMessageResponseHeader(0, 11, 0, 11))
+    return request.reply(0, "FOUND", PullMessageResponseHeader(0, 11, 0, 11), BODY)
+
+
+def test_a_pull_returns_messages_and_where_to_go_on() -> None:
+    namesrv, broker = cluster(stored_as(), PULL_MESSAGE=pulls)
+    queue = MessageQueue("T", "broker-a", 0)
+
+    async def scenario(client: Client) -> None:
+        consumer = client.consumer("CG")
+        assert await consumer.queues("T") == [MessageQueue("T", "broker-a", number) for number in range(4)]
+        found = await consumer.pull(queue, 0)
+        assert (found.status, found.next_offset, len(found.messages)) == (PullStatus.FOUND, 11, 6)
+        nothing = await consumer.pull(queue, 11, suspend_ms=10)
+        assert (nothing.status, nothing.messages) == (PullStatus.NO_NEW_MESSAGE, [])
+
+    with_servers(namesrv, broker)(scenario)
+
+
+def test_reading_a_range_ends_at_its_end_and_refuses_an_offset_outside() -> None:
+    namesrv, broker = cluster(stored_as(), PULL_MESSAGE=pulls)
+    queue = MessageQueue("T", "broker-a", 0)
+
+    async def scenario(client: Client) -> None:
+        consumer = client.consumer("CG")
+        assert [message.queue_offset async for message in consumer.read(queue, 0, 8)] == [0, 6, 7]
+        with pytest.raises(PullFailed, match="outside"):
+            _ = [message async for message in consumer.read(queue, 12, 13)]
+        with pytest.raises(PullFailed, match="nothing to read"):
+            _ = [message async for message in consumer.read(queue, 11, 12, patience_ms=1)]
+
+    with_servers(namesrv, broker)(scenario)
+
+
+def test_offsets_are_read_and_committed() -> None:
+    committed: list[str] = []
+
+    def commits(request: RemotingCommand) -> RemotingCommand:
+        committed.append(request.ext["commitOffset"])
+        return request.reply()
+
+    def query(request: RemotingCommand) -> RemotingCommand:
+        return request.reply(0, None, {"offset": committed[-1]}) if committed else request.reply(22, "none")
+
+    namesrv, broker = cluster(
+        stored_as(),
+        GET_MAX_OFFSET=lambda request: request.reply(0, None, {"offset": "11"}),
+        GET_MIN_OFFSET=lambda request: request.reply(0, None, {"offset": "x"}),
+        UPDATE_CONSUMER_OFFSET=commits,
+        QUERY_CONSUMER_OFFSET=query,
+    )
+    queue = MessageQueue("T", "broker-a", 0)
+
+    async def scenario(client: Client) -> None:
+        consumer = client.consumer("CG")
+        assert await consumer.max_offset(queue) == 11
+        with pytest.raises(PullFailed, match="unreadable"):
+            await consumer.min_offset(queue)
+        assert await consumer.committed(queue) is None
+        await consumer.commit(queue, 5)
+        assert await consumer.committed(queue) == 5
+
+    with_servers(namesrv, broker)(scenario)
