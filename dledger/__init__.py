@@ -1,0 +1,1 @@
+"""Raft under RocketMQ's names: elections, a replicated log on disk, and the node that drives them."""

@@ -1,0 +1,47 @@
+"""How far the log is known to be decided: DLedger 0.3's `checkpoint` file, and in it our mark of a cut under way.
+
+Invariant: entries up to `committed_index` were durable here when the file was written, so a log that ends below it is damaged.
+While `cut_from` is set, nothing from that index on belongs to the log, whatever the data files hold."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dledger.entry import NO_INDEX
+from dledger.keyvalues import parse_key_values, whole_number
+from mqruntime.smallfiles import SmallFiles
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    end_index: int = NO_INDEX
+    committed_index: int = NO_INDEX
+    cut_from: int | None = None
+    """A key of ours, `cutFrom`; Java ignores it."""
+
+
+class CheckpointFile:
+    """`name` is relative to the root of `files`, for example 'dledger-n0/checkpoint'."""
+
+    def __init__(self, files: SmallFiles, name: str) -> None:
+        self.files = files
+        self.name = name
+
+    async def load(self) -> Checkpoint:
+        """All -1 when there is no such file. Raises BadKeyValues."""
+        data = await self.files.read(self.name)
+        if data is None:
+            return Checkpoint()
+        values = parse_key_values(self.name, data)
+        return Checkpoint(
+            whole_number(self.name, values, "endIndex", least=NO_INDEX),
+            whole_number(self.name, values, "committedIndex", least=NO_INDEX),
+            whole_number(self.name, values, "cutFrom", least=0) if "cutFrom" in values else None,
+        )
+
+    async def store(self, checkpoint: Checkpoint) -> None:
+        """Durable on return; raises OSError."""
+        lines = [f"endIndex={checkpoint.end_index}", f"committedIndex={checkpoint.committed_index}"]
+        if checkpoint.cut_from is not None:
+            lines.append(f"cutFrom={checkpoint.cut_from}")
+        await self.files.replace(self.name, ("\n".join(lines) + "\n").encode())

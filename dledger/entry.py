@@ -1,0 +1,99 @@
+"""An entry of the replicated log, and its two forms on disk: DLedger 0.3.1's data entry and index unit.
+
+Invariant: (index, term) names one entry in the whole group. Indexes count from 0; an empty log ends at index -1, term -1."""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from zlib import crc32
+
+NO_INDEX = -1
+NO_TERM = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    index: int
+    term: int
+    body: bytes
+    """Empty for the no-op that opens a leader's term."""
+
+
+ENTRY_HEADER = struct.Struct(
+    ">"  # offset field
+    "i"  #  0 magic           1
+    "i"  #  4 size            48 + body
+    "q"  #  8 index           from 0
+    "q"  # 16 term
+    "q"  # 24 pos             where this entry stands in this node's data stream
+    "i"  # 32 channel         0
+    "I"  # 36 chain_crc       upstream 0, unchecked; ours: CRC-32 of bytes 0..35, 40..47 and body, from the last entry's on; never 0
+    "I"  # 40 body_crc        upstream 0, unchecked; ours: how many entries precede this one in the same sync
+    "i"  # 44 body_size
+)
+INDEX_UNIT = struct.Struct(
+    ">"  # offset field
+    "i"  #  0 magic   1
+    "q"  #  4 pos     where the entry stands in this node's data stream
+    "i"  # 12 size
+    "q"  # 16 index
+    "q"  # 24 term
+)
+BLANK = struct.Struct(">ii")  # magic -1, bytes that remain in the file from here; then zeros
+ENTRY_HEADER_BYTES = ENTRY_HEADER.size
+CHECK_START, CHECK_END = 36, 40
+MAGIC = 1
+BLANK_MAGIC = -1
+
+
+@dataclass(frozen=True, slots=True)
+class StoredEntry:
+    """One entry as it stands in a data file."""
+
+    entry: Entry
+    size: int
+    check: int
+    """Its chain_crc: 0 in stores that Java wrote."""
+    batch_position: int
+    """Its body_crc field: entries before it in the same sync."""
+
+
+def encode_entry(entry: Entry, pos: int, batch_position: int, previous_check: int) -> tuple[bytes, int]:
+    """The bytes of an entry that stands at `pos` of the data stream, and their check value."""
+    size = ENTRY_HEADER_BYTES + len(entry.body)
+    header = ENTRY_HEADER.pack(
+        MAGIC, size, entry.index, entry.term, pos, 0, 0, batch_position, len(entry.body)
+    )
+    data = header + entry.body
+    check = check_of(data, previous_check)
+    return data[:CHECK_START] + check.to_bytes(4, "big") + data[CHECK_END:], check
+
+
+def decode_entry(view: memoryview, pos: int, previous_check: int) -> StoredEntry | None:
+    """The entry at the start of `view`, at `pos` of the data stream; None when no whole, intact one stands there.
+
+    A check value of 0 means that Java wrote the entry, and is not compared."""
+    if len(view) < ENTRY_HEADER_BYTES:
+        return None
+    magic, size, index, term, stored_pos, _, check, batch_position, body_size = ENTRY_HEADER.unpack_from(view)
+    if magic != MAGIC or stored_pos != pos or index < 0 or term < 0:
+        return None
+    if body_size < 0 or size != ENTRY_HEADER_BYTES + body_size or size > len(view):
+        return None
+    if check and check != check_of(view[:size], previous_check):
+        return None
+    return StoredEntry(Entry(index, term, bytes(view[ENTRY_HEADER_BYTES:size])), size, check, batch_position)
+
+
+def check_of(data: bytes | memoryview, previous_check: int) -> int:
+    return crc32(data[CHECK_END:], crc32(data[:CHECK_START], previous_check)) or 0xFFFFFFFF
+
+
+def stored_check(view: memoryview) -> int:
+    """The check value that the entry at the start of `view` carries."""
+    return int.from_bytes(view[CHECK_START:CHECK_END], "big")
+
+
+def encode_index_unit(entry: Entry, pos: int) -> bytes:
+    return INDEX_UNIT.pack(MAGIC, pos, ENTRY_HEADER_BYTES + len(entry.body), entry.index, entry.term)

@@ -1,0 +1,34 @@
+"""Why a proposal or a read did not succeed, and why a member does not start.
+
+Invariant: OutcomeUnknown is the only one after which a proposal may still take effect."""
+
+from __future__ import annotations
+
+
+class NotLeader(Exception):
+    """This member does not lead, does not serve yet, or could not prove in time that it leads; nothing was appended.
+
+    `leader_id` and `leader_address` are its newest guess of who does, or None."""
+
+    def __init__(self, leader_id: str | None, leader_address: str | None) -> None:
+        super().__init__(f"the leader is {leader_id or 'unknown'} {leader_address or ''}".rstrip())
+        self.leader_id = leader_id
+        self.leader_address = leader_address
+
+
+class TooManyProposals(Exception):
+    """`pending_proposals_max` entries wait already; nothing was appended, try again later."""
+
+
+class OutcomeUnknown(Exception):
+    """The entries were appended here, and then leadership, the disk or the time ran out: they may be decided or vanish."""
+
+
+class LogDamaged(Exception):
+    """The data files contradict what was durable. Not repaired by itself: remove this member's folder only after making sure
+    that a majority of the others is healthy, then start it empty."""
+
+    def __init__(self, where: str, why: str) -> None:
+        super().__init__(f"{where}: {why}")
+        self.where = where
+        self.why = why

@@ -1,0 +1,160 @@
+"""The log on disk: entries and index units in DLedger 0.3's formats.
+
+Invariant: an entry that `sync` covered is found again after any crash, and one that `cut` removed is not. Entries are chained: each
+check value starts from the one before, so what an earlier life of a position left behind is never taken for the next entry.
+The index files are derived: rewritten from the data where they disagree, and synced only at a clean stop."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Sequence
+
+from dledger.entry import (
+    BLANK,
+    BLANK_MAGIC,
+    ENTRY_HEADER_BYTES,
+    INDEX_UNIT,
+    MAGIC,
+    NO_INDEX,
+    Entry,
+    decode_entry,
+    encode_entry,
+    encode_index_unit,
+    stored_check,
+)
+from dledger.errors import LogDamaged
+from dledger.filelist import FileList
+from dledger.settings import DLedgerSettings
+from mqruntime.segments import SegmentDirectory
+
+
+class EntryLog:
+    """Files below `directory`: data/ and index/. Use `recover` once, first."""
+
+    def __init__(self, directory: SegmentDirectory, settings: DLedgerSettings, where: str) -> None:
+        self.where = where
+        self.data = FileList(directory.subdirectory("data"), settings.data_file_bytes, f"{where}/data")
+        self.index = FileList(directory.subdirectory("index"), settings.index_file_bytes, f"{where}/index")
+        self.positions = array("q")
+        """Where each entry stands, by its index."""
+        self.end = 0
+        self.check = 0
+        """The last entry's check value."""
+        self.batch_count = 0
+        """Entries written since the last sync."""
+
+    @property
+    def end_index(self) -> int:
+        return len(self.positions) - 1
+
+    def recover(self, committed_index: int, cut_from: int | None) -> list[Entry]:
+        """The entries that the data files hold, whole and in order, but none from `cut_from` on.
+
+        What a crash may have torn is left out; raises LogDamaged when that cannot explain what is missing."""
+        entries: list[Entry] = []
+        position, check = 0, 0
+        while len(entries) != cut_from:
+            position = self.skip_blank(position)
+            stored = decode_entry(self.data.rest_of_file(position), position, check)
+            if stored is None or not follows(stored.entry, entries):
+                break
+            entries.append(stored.entry)
+            self.positions.append(position)
+            position += stored.size
+            check = stored.check
+        self.end, self.check = position, check
+        self.refuse_damage(committed_index, cut_from)
+        for entry in entries:
+            self.write_index_unit(entry)
+        return entries
+
+    def refuse_damage(self, committed_index: int, cut_from: int | None) -> None:
+        """A crash tears only entries of the last sync. So an intact entry of a later one proves that the missing one was
+        durable, and so does the checkpoint: then the disk lost it, and cutting here could lose what was decided."""
+        missing = self.end_index + 1
+        if committed_index >= missing:
+            raise LogDamaged(
+                self.where, f"entry {missing} is unreadable, but entries up to {committed_index} are decided"
+            )
+        if missing == cut_from:
+            return
+        index = missing + 1
+        before = self.unit_position(missing)
+        while before is not None and (position := self.unit_position(index)) is not None:
+            check = stored_check(self.data.rest_of_file(before))
+            stored = decode_entry(self.data.rest_of_file(position), position, check)
+            if stored is not None and stored.entry.index == index and index - stored.batch_position > missing:
+                raise LogDamaged(
+                    self.where, f"entry {missing} is unreadable, but entry {index}, written later, is intact"
+                )
+            index, before = index + 1, position
+
+    def skip_blank(self, position: int) -> int:
+        """The next file's start when a blank closes this one at `position`."""
+        rest = self.data.rest_of_file(position)
+        closed = len(rest) < BLANK.size or BLANK.unpack_from(rest) == (BLANK_MAGIC, len(rest))
+        return position + len(rest) if closed else position
+
+    def append(self, entries: Sequence[Entry]) -> None:
+        """Durable at the next `sync`. Raises OSError when the disk is full."""
+        for entry in entries:
+            assert entry.index == self.end_index + 1, f"entry {entry.index} cannot follow {self.end_index}"
+            self.close_file_before(ENTRY_HEADER_BYTES + len(entry.body))
+            data, self.check = encode_entry(entry, self.end, self.batch_count, self.check)
+            self.data.write(self.end, data)
+            self.positions.append(self.end)
+            self.write_index_unit(entry)
+            self.end += len(data)
+            self.batch_count += 1
+
+    def close_file_before(self, size: int) -> None:
+        remaining = self.data.file_bytes - self.end % self.data.file_bytes
+        if size + BLANK.size > remaining:
+            self.data.write(self.end, BLANK.pack(BLANK_MAGIC, remaining))
+            self.end += remaining
+
+    async def sync(self) -> None:
+        """What was appended is durable on return. Raises OSError."""
+        await self.data.sync()
+        self.batch_count = 0
+
+    async def cut(self, index: int) -> None:
+        """Removes the entries from `index` on; durable at the next `sync`."""
+        end = self.end
+        self.end = self.positions[index]
+        await self.data.erase(self.end, end)
+        await self.index.erase(index * INDEX_UNIT.size, len(self.positions) * INDEX_UNIT.size)
+        del self.positions[index:]
+        self.check = stored_check(self.data.rest_of_file(self.positions[-1])) if self.positions else 0
+
+    async def erase_beyond_end(self) -> None:
+        """Removes what recovery left out of files beyond the last entry's, and the bytes of a cut that a crash interrupted."""
+        await self.data.erase(self.end, min(self.data.end, self.end + ENTRY_HEADER_BYTES))
+        beyond = len(self.positions) * INDEX_UNIT.size
+        await self.index.erase(beyond, min(self.index.end, beyond + INDEX_UNIT.size))
+
+    def write_index_unit(self, entry: Entry) -> None:
+        unit = encode_index_unit(entry, self.positions[entry.index])
+        at = entry.index * INDEX_UNIT.size
+        if self.index.rest_of_file(at)[: len(unit)] != unit:
+            self.index.write(at, unit)
+
+    def unit_position(self, index: int) -> int | None:
+        """Where the index file says that entry `index` stands."""
+        rest = self.index.rest_of_file(index * INDEX_UNIT.size)
+        if len(rest) < INDEX_UNIT.size:
+            return None
+        magic, position, _, stored_index, _ = INDEX_UNIT.unpack_from(rest)
+        return (
+            position if magic == MAGIC and stored_index == index and 0 <= position < self.data.end else None
+        )
+
+    async def close(self) -> None:
+        await self.index.sync()
+        self.data.close()
+        self.index.close()
+
+
+def follows(entry: Entry, entries: Sequence[Entry]) -> bool:
+    last = entries[-1] if entries else Entry(NO_INDEX, 0, b"")
+    return entry.index == last.index + 1 and entry.term >= last.term

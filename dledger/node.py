@@ -1,0 +1,461 @@
+"""One member of a group: the shell around the Raft core.
+
+Invariant: it performs the core's actions one after the other in their order, and none while an earlier one waits for the disk. So a
+message never overtakes what it depends on, and a member whose disk hangs falls silent and is replaced. After the first failed
+write it sends, answers and applies nothing any more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from dledger.entry import NO_INDEX
+from dledger.errors import NotLeader, OutcomeUnknown, TooManyProposals
+from dledger.messages import (
+    CODE_OF,
+    Envelope,
+    MessageCode,
+    MessageError,
+    Request,
+    Response,
+    ResultCode,
+    decode_envelope,
+    decode_request,
+    decode_response,
+    encode_refusal,
+    encode_request,
+    encode_response,
+)
+from dledger.raft import Action, BecomeRole, Commit, PersistThenSend, Raft, ReadReady, Reply, Role, Send
+from dledger.settings import DLedgerSettings
+from dledger.store import Store
+from mqruntime.runtime import Runtime
+from mqruntime.tasks import Tasks
+from remoting.client import RemotingClient
+from remoting.command import RemotingCommand
+from remoting.errors import RemotingError
+from remoting.peer import Peer
+from remoting.router import Router
+
+logger = logging.getLogger(__name__)
+
+HEADER_CODE = 200
+CALLS_PER_PEER_MAX = 32
+"""Requests to one peer that wait for an answer; more are dropped, and the core sends what matters again."""
+
+
+class StateMachine(Protocol):
+    def apply(self, index: int, body: bytes) -> object:
+        """Called once for each decided entry in order, again from the first one at each start of the process; never with an
+        empty body. Total: an exception ends the process. What it returns goes to the proposer, if that is here."""
+        ...
+
+
+@dataclass(slots=True)
+class Proposal:
+    """Entries first_index..last_index wait to be decided and applied."""
+
+    first_index: int
+    last_index: int
+    done: asyncio.Future[list[object]]
+    results: list[object] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class SaveCheckpoint:
+    """An action of the shell's own: note in the checkpoint file how far the log is decided."""
+
+
+class DLedgerNode:
+    """`peers` maps each member's id, this one's too, to its "host:port".
+
+    `on_role_change(role, term)` hears of LEADER only once this member is active. `on_fatal` hears of the first failed write."""
+
+    core_class: type[Raft] = Raft
+
+    def __init__(
+        self,
+        *,
+        self_id: str,
+        peers: Mapping[str, str],
+        group: str,
+        runtime: Runtime,
+        state_machine: StateMachine,
+        client: RemotingClient,
+        settings: DLedgerSettings,
+        on_role_change: Callable[[Role, int], None],
+        on_fatal: Callable[[BaseException], None],
+    ) -> None:
+        if self_id not in peers:
+            raise ValueError(f"{self_id} is not among the members {sorted(peers)} of group {group}")
+        self.self_id = self_id
+        self.peers = dict(peers)
+        self.group = group
+        self.settings = settings
+        self.clock = runtime.clock
+        self.random = runtime.random
+        self.store = Store(runtime.files, runtime.segments, f"dledger-{self_id}", settings)
+        self.state_machine = state_machine
+        self.client = client
+        self.on_role_change = on_role_change
+        self.on_fatal = on_fatal
+        self.core: Raft | None = None
+        self.applied_index = NO_INDEX
+        self._tasks = Tasks(self._fail)
+        self._queue: deque[Action | SaveCheckpoint] = deque()
+        self._busy = False
+        self._closed = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_due_ms = 0
+        self._checkpoint_timer: asyncio.TimerHandle | None = None
+        self._announced: tuple[Role, int] = (Role.FOLLOWER, 0)
+        self._proposals: deque[Proposal] = deque()
+        self._reads: dict[int, asyncio.Future[bool]] = {}
+        self._replies: dict[int, asyncio.Future[Response | None]] = {}
+        self._number = 0
+        self._calls: dict[str, int] = dict.fromkeys(self.peers, 0)
+
+    # What others may ask
+
+    @property
+    def role(self) -> Role:
+        return self.core.role if self.core else Role.FOLLOWER
+
+    @property
+    def term(self) -> int:
+        return self.core.term if self.core else 0
+
+    @property
+    def leader_id(self) -> str | None:
+        return self.core.leader_id if self.core else None
+
+    @property
+    def leader_address(self) -> str | None:
+        return self.peers.get(self.leader_id) if self.leader_id else None
+
+    @property
+    def committed_index(self) -> int:
+        return self.core.committed_index if self.core else NO_INDEX
+
+    @property
+    def is_active(self) -> bool:
+        """Leads, and has applied the no-op of its term: its state holds all that any earlier leader decided."""
+        core = self.core
+        return (
+            core is not None
+            and not self._closed
+            and core.may_serve
+            and self.applied_index >= core.term_start_index
+        )
+
+    def register(self, router: Router) -> None:
+        """The members' requests arrive at the server that `router` belongs to."""
+        for code in MessageCode:
+            router.add(code, self._answer)
+
+    async def start(self) -> None:
+        """Recovers the log, applies what is known to be decided, and takes part from then on.
+
+        Raises LogDamaged, BadKeyValues, OSError."""
+        recovered = await self.store.open()
+        self.core = self.core_class(
+            self_id=self.self_id,
+            members=self.peers,
+            settings=self.settings,
+            draw=self.random.randint,
+            now_ms=self.clock.monotonic_ms(),
+            vote=recovered.vote,
+            log=recovered.entries,
+            committed_index=recovered.committed_index,
+        )
+        self._apply_up_to(recovered.committed_index)
+        self._arm_timer()
+
+    async def stop(self) -> None:
+        """Leaves the group's conversation; proposals that wait get OutcomeUnknown."""
+        if not self._closed:
+            self._close()
+        await self._tasks.stop()
+        await self.store.close(self.applied_index)
+
+    async def propose(self, bodies: Sequence[bytes], timeout_ms: int = 3000) -> list[object]:
+        """Appends `bodies` in one go and returns what `apply` returned for each, once all are decided.
+
+        Raises NotLeader, TooManyProposals, ValueError (empty or oversized body): nothing was appended; OutcomeUnknown."""
+        core = self._serving_core()
+        for body in bodies:
+            if not 0 < len(body) <= self.settings.entry_bytes_max:
+                raise ValueError(
+                    f"an entry's body has 1 to {self.settings.entry_bytes_max} bytes, not {len(body)}"
+                )
+        if not bodies:
+            return []
+        waiting = core.end_index - self.applied_index
+        if waiting + len(bodies) > self.settings.pending_proposals_max:
+            raise TooManyProposals(f"{waiting} entries wait to be decided")
+        first = core.end_index + 1
+        done: asyncio.Future[list[object]] = asyncio.get_running_loop().create_future()
+        self._proposals.append(Proposal(first, first + len(bodies) - 1, done))
+        self._take(core.propose(bodies, self.clock.monotonic_ms()))
+        try:
+            async with asyncio.timeout(timeout_ms / 1000):
+                return await done
+        except TimeoutError:
+            raise OutcomeUnknown(f"not decided within {timeout_ms} ms") from None
+
+    async def read_barrier(self, timeout_ms: int = 3000) -> None:
+        """Returns once the state machine holds everything that was decided before the call. Raises NotLeader."""
+        core = self._serving_core()
+        self._number += 1
+        number = self._number
+        proven: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        self._reads[number] = proven
+        self._take(core.read(number, self.clock.monotonic_ms()))
+        try:
+            async with asyncio.timeout(timeout_ms / 1000):
+                if await proven:
+                    return
+        except TimeoutError:
+            pass
+        finally:
+            self._reads.pop(number, None)
+        raise NotLeader(self.leader_id, self.leader_address)
+
+    def _serving_core(self) -> Raft:
+        if self.core is None or not self.is_active:
+            raise NotLeader(self.leader_id, self.leader_address)
+        return self.core
+
+    # Time
+
+    def _arm_timer(self) -> None:
+        assert self.core is not None
+        due_ms = self.core.next_tick_ms
+        if self._timer is not None:
+            if self._timer_due_ms <= due_ms:
+                return
+            self._timer.cancel()
+        delay_ms = (
+            max(0, due_ms - self.clock.monotonic_ms()) + 1
+        )  # readings are cut to whole ms: not a hair too early
+        self._timer = asyncio.get_running_loop().call_later(delay_ms / 1000, self._tick)
+        self._timer_due_ms = due_ms
+
+    def _tick(self) -> None:
+        assert self.core is not None
+        self._timer = None
+        self._take(self.core.tick(self.clock.monotonic_ms()))
+
+    # Actions, in order
+
+    def _take(self, actions: Sequence[Action | SaveCheckpoint]) -> None:
+        if self._closed:
+            return
+        self._queue.extend(actions)
+        self._arm_timer()
+        if not self._busy:
+            self._busy = True
+            self._perform_queued()
+
+    def _perform_queued(self) -> None:
+        """Performs up to the next action that waits for the disk; that one and all queued behind it share one sync."""
+        while self._queue:
+            if isinstance(self._queue[0], PersistThenSend | SaveCheckpoint):
+                batch = list(self._queue)
+                self._queue.clear()
+                self._tasks.start(self._persist(batch), name=f"dledger-disk {self.self_id}")
+                return
+            self._perform(self._queue.popleft())
+        self._busy = False
+
+    async def _persist(self, batch: list[Action | SaveCheckpoint]) -> None:
+        await self.store.persist([action for action in batch if isinstance(action, PersistThenSend)])
+        if any(isinstance(action, SaveCheckpoint) for action in batch):
+            await self.store.save_checkpoint(self.applied_index)
+        for action in batch:
+            self._perform(action)
+        self._perform_queued()
+
+    def _perform(self, action: Action | SaveCheckpoint) -> None:
+        assert self.core is not None
+        if self._closed:
+            return
+        match action:
+            case PersistThenSend():
+                for message in action.messages:
+                    self._perform(message)
+                self._queue.extend(self.core.persisted(self.clock.monotonic_ms()))
+                self._arm_timer()
+            case Send():
+                self._send(action.to, action.request)
+            case Reply():
+                reply = self._replies.get(action.ticket)
+                if reply is not None and not reply.done():
+                    reply.set_result(action.response)
+            case Commit():
+                self._apply_up_to(action.index)
+                self._note_checkpoint()
+            case BecomeRole():
+                self._change_role(action)
+            case ReadReady():
+                self._finish_read(action)
+            case SaveCheckpoint():
+                pass
+
+    def _apply_up_to(self, index: int) -> None:
+        assert self.core is not None
+        while self.applied_index < index:
+            entry = self.core.log[self.applied_index + 1]
+            result = self.state_machine.apply(entry.index, entry.body) if entry.body else None
+            self.applied_index = entry.index
+            if self._proposals and self._proposals[0].first_index <= entry.index:
+                proposal = self._proposals[0]
+                proposal.results.append(result)
+                if entry.index == proposal.last_index:
+                    self._proposals.popleft()
+                    if not proposal.done.done():
+                        proposal.done.set_result(proposal.results)
+        if self.is_active:
+            self._announce(Role.LEADER, self.core.term)
+
+    def _change_role(self, change: BecomeRole) -> None:
+        logger.info(
+            "role=%s term=%d leader=%s self=%s",
+            change.role.value,
+            change.term,
+            change.leader_id,
+            self.self_id,
+        )
+        if change.role is not Role.LEADER:
+            self._forget_proposals(f"leadership was lost in term {change.term}")
+            self._announce(change.role, change.term)
+
+    def _announce(self, role: Role, term: int) -> None:
+        if self._announced != (role, term):
+            self._announced = (role, term)
+            self.on_role_change(role, term)
+
+    def _forget_proposals(self, why: str) -> None:
+        while self._proposals:
+            done = self._proposals.popleft().done
+            if not done.done():
+                done.set_exception(OutcomeUnknown(why))
+
+    def _finish_read(self, ready: ReadReady) -> None:
+        proven = self._reads.get(ready.read_id)
+        assert ready.index is None or ready.index <= self.applied_index, (
+            "a read-index is committed, and commits come first"
+        )
+        if proven is not None and not proven.done():
+            proven.set_result(ready.index is not None)
+
+    # The checkpoint file follows the commits, at most once an interval
+
+    def _note_checkpoint(self) -> None:
+        if self._checkpoint_timer is None:
+            delay = self.settings.checkpoint_interval_ms / 1000
+            self._checkpoint_timer = asyncio.get_running_loop().call_later(delay, self._checkpoint_due)
+
+    def _checkpoint_due(self) -> None:
+        self._checkpoint_timer = None
+        self._take([SaveCheckpoint()])
+
+    # Messages
+
+    def _send(self, to: str, request: Request) -> None:
+        if self._calls[to] < CALLS_PER_PEER_MAX:
+            self._calls[to] += 1
+            self._tasks.start(
+                self._ask(to, request), name=f"dledger-{CODE_OF[type(request)].name} {self.self_id}->{to}"
+            )
+
+    async def _ask(self, to: str, request: Request) -> None:
+        assert self.core is not None
+        code = CODE_OF[type(request)]
+        envelope = Envelope(self.group, self.self_id, to)
+        command = RemotingCommand.request(code, body=encode_request(envelope, request))
+        try:
+            reply = await self.client.call(self.peers[to], command, self.settings.election_timeout_min_ms)
+            answered, fields = decode_envelope(reply.body)
+            response = decode_response(code, fields)
+        except RemotingError as error:
+            logger.debug("peer=%s request=%s unanswered: %s", to, code.name, error)
+            return
+        except MessageError as error:
+            logger.warning("peer=%s request=%s bad answer: %s", to, code.name, error)
+            return
+        finally:
+            self._calls[to] -= 1
+        if response is None or answered != envelope:
+            logger.warning(
+                "peer=%s request=%s refused with %s: is it a member of %s?",
+                to,
+                code.name,
+                fields["code"],
+                self.group,
+            )
+        else:
+            self._receive(to, response)
+
+    def _receive(self, sender: str, response: Response) -> None:
+        if self.core is not None and not self._closed:
+            self._take(self.core.receive(sender, response, self.clock.monotonic_ms()))
+
+    async def _answer(self, peer: Peer, command: RemotingCommand) -> RemotingCommand | None:
+        """A member's request. Whatever it is, the answer has a JSON body; without one a Java caller would wait for ever."""
+        envelope = Envelope(self.group, "", self.self_id)
+        try:
+            envelope, fields = decode_envelope(command.body)
+            if envelope.receiver != self.self_id:
+                return refusal(command, envelope, ResultCode.UNKNOWN_MEMBER)
+            if envelope.group != self.group:
+                return refusal(command, envelope, ResultCode.UNKNOWN_GROUP)
+            request = decode_request(command.code, envelope, fields)
+        except MessageError as error:
+            logger.warning("peer=%s request=%d refused: %s", peer.remote_address, command.code, error)
+            return refusal(command, envelope, ResultCode.UNEXPECTED_ARGUMENT)
+        if self.core is None or self._closed:
+            return None
+        self._number += 1
+        number = self._number
+        reply: asyncio.Future[Response | None] = asyncio.get_running_loop().create_future()
+        self._replies[number] = reply
+        self._take(self.core.receive(envelope.sender, request, self.clock.monotonic_ms(), number))
+        try:
+            response = await reply
+        finally:
+            del self._replies[number]
+        if response is None:
+            return None
+        return command.reply(HEADER_CODE, body=encode_response(envelope, self.leader_id, response))
+
+    # The end
+
+    def _fail(self, error: BaseException) -> None:
+        if not self._closed:
+            logger.error("self=%s gives up: %s", self.self_id, error)
+            self._close()
+            self.on_fatal(error)
+
+    def _close(self) -> None:
+        self._closed = True
+        self._queue.clear()
+        for timer in (self._timer, self._checkpoint_timer):
+            if timer is not None:
+                timer.cancel()
+        self._forget_proposals("this member stopped")
+        for reply in self._replies.values():
+            if not reply.done():
+                reply.set_result(None)
+        for proven in self._reads.values():
+            if not proven.done():
+                proven.set_result(False)
+
+
+def refusal(command: RemotingCommand, envelope: Envelope, code: ResultCode) -> RemotingCommand:
+    return command.reply(HEADER_CODE, body=encode_refusal(envelope, code))

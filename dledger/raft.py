@@ -1,0 +1,605 @@
+"""The whole of Raft, without clock, disk or network: ticks, messages and proposals go in, actions come out.
+
+After Ongaro, "Consensus: Bridging Theory and Practice" (2014); the section that a rule comes from stands in square brackets.
+
+The caller keeps three promises, and the safety of the group rests on them:
+1. it performs the actions in the order given, across calls, and starts none while an earlier PersistThenSend is not yet durable;
+2. it calls `persisted` once for each PersistThenSend, in order, when the disk has it;
+3. after a failed write it performs nothing any more.
+
+Invariants:
+- `term` never falls, and `voted_for` is set at most once in a term; both are durable before a message that depends on them leaves;
+- committed_index <= end_index, and no entry at or below committed_index is ever cut;
+- a leader never cuts its own log; it counts itself only for what `persisted` confirmed;
+- each request handed to `receive` is answered by exactly one Reply with its ticket.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+
+from dledger.entry import NO_INDEX, NO_TERM, Entry
+from dledger.messages import (
+    HeartBeatRequest,
+    HeartBeatResponse,
+    Message,
+    PushRequest,
+    PushResponse,
+    PushType,
+    Request,
+    Response,
+    ResultCode,
+    VoteRequest,
+    VoteResponse,
+    VoteResult,
+)
+from dledger.settings import DLedgerSettings
+
+
+class Role(Enum):
+    FOLLOWER = "FOLLOWER"
+    CANDIDATE = "CANDIDATE"
+    LEADER = "LEADER"
+
+
+@dataclass(frozen=True, slots=True)
+class Vote:
+    """What must survive a crash besides the log [3.8]."""
+
+    term: int = 0
+    voted_for: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    to: str
+    request: Request
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    ticket: int
+    response: Response
+
+
+@dataclass(frozen=True, slots=True)
+class PersistThenSend:
+    """Make durable, in this order: `vote`, a cut of all entries from `cut_from` on, `entries`. Only then let `messages` out."""
+
+    vote: Vote | None
+    cut_from: int | None
+    entries: tuple[Entry, ...]
+    messages: tuple[Send | Reply, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class BecomeRole:
+    """The role, the term or the known leader changed."""
+
+    role: Role
+    term: int
+    leader_id: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """Every entry up to `index` is decided: apply those not yet applied."""
+
+    index: int
+
+
+@dataclass(frozen=True, slots=True)
+class ReadReady:
+    """The read may be served from a state that has `index` applied; index None: leadership is gone or not proven."""
+
+    read_id: int
+    index: int | None
+
+
+Action = Send | Reply | PersistThenSend | BecomeRole | Commit | ReadReady
+
+
+class NotLeading(Exception):
+    """A proposal was handed to a member that does not lead; nothing was appended."""
+
+
+@dataclass(slots=True)
+class Progress:
+    """What a leader knows of one follower."""
+
+    next_index: int
+    match_index: int = NO_INDEX
+    """The follower's log is durable and equal to the leader's up to here."""
+    commit_index_sent: int = NO_INDEX
+    probing: bool = False
+    """The logs are known to differ at next_index - 1: look for the last common entry before sending bodies."""
+    in_flight: bool = False
+    sent_ms: int = 0
+    heard_ms: int = 0
+    read_round: int = 0
+
+
+@dataclass(slots=True)
+class PendingRead:
+    read_id: int
+    index: int = NO_INDEX
+    read_round: int = 0
+    """0: not asked yet, because no entry of this term is committed."""
+
+
+@dataclass(slots=True)
+class Turn:
+    """What one input made necessary; `Raft.actions` puts it in order."""
+
+    messages: list[Send | Reply] = field(default_factory=list)
+    cut_from: int | None = None
+    entries: list[Entry] = field(default_factory=list)
+    reads: list[ReadReady] = field(default_factory=list)
+
+
+class Raft:
+    """One member. Times are monotonic milliseconds; `draw(low, high)` gives a random whole number, both ends included."""
+
+    def __init__(
+        self,
+        *,
+        self_id: str,
+        members: Iterable[str],
+        settings: DLedgerSettings,
+        draw: Callable[[int, int], int],
+        now_ms: int,
+        vote: Vote = Vote(),  # noqa: B008 (frozen)
+        log: Sequence[Entry] = (),
+        committed_index: int = NO_INDEX,
+    ) -> None:
+        """`vote`, `log` and `committed_index` are what the disk holds; the log must contain every committed entry."""
+        self.self_id = self_id
+        self.peers = tuple(sorted(set(members) - {self_id}))
+        self.settings = settings
+        self.draw = draw
+        self.now_ms = now_ms
+        self.log = list(log)
+        assert all(entry.index == index for index, entry in enumerate(self.log)), (
+            "the log starts at 0 and has no gaps"
+        )
+        assert committed_index <= self.end_index, "committed entries are missing"
+        self.term = max(vote.term, self.end_term, 0)
+        self.voted_for = vote.voted_for if self.term == vote.term else None
+        self.role = Role.FOLLOWER
+        self.leader_id: str | None = None
+        self.committed_index = committed_index
+        self.durable_index = self.end_index
+
+        self.pending_ends: deque[int] = deque()
+        """End of the log at each PersistThenSend that is not confirmed yet."""
+        self.leader_heard_ms: int | None = None
+        self.election_due_ms = now_ms if not self.peers else self.draw_election_due()
+        self.votes: set[str] = set()
+        self.pre_voting = False
+        self.progress: dict[str, Progress] = {}
+        self.heartbeat_due_ms = 0
+        self.term_start_index = NO_INDEX
+        self.read_round = 0
+        self.reads: list[PendingRead] = []
+        self.turn = Turn()
+        self.told_vote = vote
+        self.told_role = BecomeRole(self.role, self.term, None)
+        self.told_commit = committed_index
+
+    # What stands in the log
+
+    @property
+    def end_index(self) -> int:
+        return len(self.log) - 1
+
+    @property
+    def end_term(self) -> int:
+        """The term of the last entry, which is not `term`."""
+        return self.log[-1].term if self.log else NO_TERM
+
+    def term_at(self, index: int) -> int:
+        return NO_TERM if index == NO_INDEX else self.log[index].term
+
+    @property
+    def quorum(self) -> int:
+        return (len(self.peers) + 1) // 2 + 1
+
+    @property
+    def next_tick_ms(self) -> int:
+        """When `tick` is wanted next."""
+        return self.heartbeat_due_ms if self.role is Role.LEADER else self.election_due_ms
+
+    @property
+    def may_serve(self) -> bool:
+        """Leads, and an entry of its own term is committed, so its committed index covers all that any earlier leader
+        committed [6.4]."""
+        return self.role is Role.LEADER and self.committed_index >= self.term_start_index
+
+    # Inputs
+
+    def tick(self, now_ms: int) -> list[Action]:
+        """Time passed. A leader beats, resends and checks its quorum; others start an election when their leader fell silent."""
+        self.now_ms = now_ms
+        if self.role is Role.LEADER:
+            if now_ms >= self.heartbeat_due_ms:
+                self.heartbeat_due_ms = now_ms + self.settings.heartbeat_interval_ms
+                if self.hears_quorum():
+                    self.beat()
+                else:
+                    self.become_follower(self.term, None)
+        elif now_ms >= self.election_due_ms:
+            self.start_pre_vote()
+        return self.actions()
+
+    def propose(self, bodies: Sequence[bytes], now_ms: int) -> list[Action]:
+        """Appends one entry for each body at the end of the leader's log; they are decided when a Commit covers them.
+
+        Raises NotLeading unless this member leads and may serve."""
+        self.now_ms = now_ms
+        if not self.may_serve:
+            raise NotLeading(self.leader_id)
+        self.append_as_leader(bodies)
+        return self.actions()
+
+    def read(self, read_id: int, now_ms: int) -> list[Action]:
+        """Asks for a read-index [6.4]; one ReadReady answers, at once or later."""
+        self.now_ms = now_ms
+        if self.role is Role.LEADER:
+            self.reads.append(PendingRead(read_id))
+            self.ask_for_reads()
+        else:
+            self.turn.reads.append(ReadReady(read_id, None))
+        return self.actions()
+
+    def persisted(self, now_ms: int) -> list[Action]:
+        """The oldest unconfirmed PersistThenSend is durable."""
+        self.now_ms = now_ms
+        self.durable_index = max(self.durable_index, self.pending_ends.popleft())
+        if self.role is Role.LEADER:
+            self.advance_commit()
+        return self.actions()
+
+    def receive(self, sender: str, message: Message, now_ms: int, ticket: int = 0) -> list[Action]:
+        """A message from `sender`. A request's answer will carry `ticket`. Strangers are answered, and change nothing."""
+        self.now_ms = now_ms
+        known = sender in self.peers
+        match message:
+            case VoteRequest():
+                result = self.on_vote_request(sender, message) if known else VoteResult.REJECT_UNKNOWN_LEADER
+                self.reply(ticket, VoteResponse(self.term, message.term, result, message.pre_vote))
+            case HeartBeatRequest():
+                code = self.follow(sender, message.term) if known else ResultCode.UNKNOWN_MEMBER
+                self.reply(ticket, HeartBeatResponse(self.term, code, message.read_round))
+            case PushRequest():
+                self.reply(ticket, self.on_push(sender, message, known))
+            case _ if known and message.term > self.term:
+                self.become_follower(message.term, None)
+            case VoteResponse() if known:
+                self.on_vote_response(sender, message)
+            case HeartBeatResponse() if known and self.role is Role.LEADER and message.term == self.term:
+                self.on_heartbeat_response(sender, message)
+            case PushResponse() if known and self.role is Role.LEADER and message.term == self.term:
+                self.on_push_response(sender, message)
+        return self.actions()
+
+    # Elections
+
+    def draw_election_due(self) -> int:
+        """Randomised, so that candidates seldom meet [3.4]."""
+        settings = self.settings
+        return self.now_ms + self.draw(settings.election_timeout_min_ms, settings.election_timeout_max_ms)
+
+    def leader_is_alive(self) -> bool:
+        """Disruptive servers are not listened to while a leader is heard [4.2.3]."""
+        if self.role is Role.LEADER:
+            return True
+        heard = self.leader_heard_ms
+        return heard is not None and self.now_ms - heard < self.settings.election_timeout_min_ms
+
+    def start_pre_vote(self) -> None:
+        """Asks whether an election could be won, without opening a term [9.6]: an isolated member inflates no terms."""
+        self.role = Role.CANDIDATE
+        self.leader_id = None
+        self.election_due_ms = self.draw_election_due()
+        self.ask_for_votes(pre_vote=True)
+
+    def start_election(self) -> None:
+        """Opens a term and votes for itself [3.4]."""
+        self.adopt(self.term + 1)
+        self.voted_for = self.self_id
+        self.election_due_ms = self.draw_election_due()
+        self.ask_for_votes(pre_vote=False)
+
+    def ask_for_votes(self, *, pre_vote: bool) -> None:
+        self.pre_voting = pre_vote
+        self.votes = {self.self_id}
+        ballot = self.term + 1 if pre_vote else self.term
+        for peer in self.peers:
+            self.send(peer, VoteRequest(ballot, self.end_index, self.end_term, pre_vote))
+        self.count_votes()
+
+    def count_votes(self) -> None:
+        if len(self.votes) >= self.quorum:
+            if self.pre_voting:
+                self.start_election()
+            else:
+                self.become_leader()
+
+    def on_vote_request(self, candidate: str, request: VoteRequest) -> VoteResult:
+        """One vote a term, first come first served [3.4], for a log at least as complete as the voter's [3.6.1]."""
+        if request.term < self.term or (request.pre_vote and request.term == self.term):
+            return VoteResult.REJECT_EXPIRED_VOTE_TERM
+        if self.leader_is_alive() and self.leader_id != candidate:
+            return VoteResult.REJECT_ALREADY_HAS_LEADER
+        if request.term > self.term and not request.pre_vote:
+            self.become_follower(request.term, None)
+        if request.ledger_end_term < self.end_term:
+            return VoteResult.REJECT_EXPIRED_LEDGER_TERM
+        if request.ledger_end_term == self.end_term and request.ledger_end_index < self.end_index:
+            return VoteResult.REJECT_SMALL_LEDGER_END_INDEX
+        if not request.pre_vote:
+            if self.voted_for not in (None, candidate) or self.leader_id is not None:
+                return VoteResult.REJECT_ALREADY_VOTED
+            self.voted_for = candidate
+            self.election_due_ms = self.draw_election_due()
+        return VoteResult.ACCEPT
+
+    def on_vote_response(self, voter: str, response: VoteResponse) -> None:
+        ballot = self.term + 1 if self.pre_voting else self.term
+        asked = self.role is Role.CANDIDATE and (response.ballot_term, response.pre_vote) == (
+            ballot,
+            self.pre_voting,
+        )
+        if asked and response.result is VoteResult.ACCEPT:
+            self.votes.add(voter)
+            self.count_votes()
+
+    def adopt(self, term: int) -> None:
+        assert term > self.term, "terms only rise"
+        self.term = term
+        self.voted_for = None
+
+    def become_follower(self, term: int, leader_id: str | None) -> None:
+        """Follows `leader_id` in `term`, or waits for a leader to show itself."""
+        if term > self.term:
+            self.adopt(term)
+        if self.role is Role.LEADER:
+            self.turn.reads.extend(ReadReady(read.read_id, None) for read in self.reads)
+            self.reads.clear()
+            self.progress.clear()
+        if self.role is not Role.FOLLOWER:
+            self.election_due_ms = self.draw_election_due()
+        self.role = Role.FOLLOWER
+        self.leader_id = leader_id
+
+    def become_leader(self) -> None:
+        """Opens its term with a no-op: only an entry of its own term can carry earlier ones over the commit line [3.6.2, 6.4]."""
+        self.role = Role.LEADER
+        self.leader_id = self.self_id
+        self.progress = {peer: Progress(self.end_index + 1, heard_ms=self.now_ms) for peer in self.peers}
+        self.term_start_index = self.end_index + 1
+        self.heartbeat_due_ms = self.now_ms + self.settings.heartbeat_interval_ms
+        self.append_as_leader([b""])
+        self.beat()
+
+    # Leading
+
+    def append_as_leader(self, bodies: Sequence[bytes]) -> None:
+        """The leader writes its own disk while the followers write theirs [10.2.1]."""
+        for body in bodies:
+            self.turn.entries.append(Entry(self.end_index + 1, self.term, body))
+            self.log.append(self.turn.entries[-1])
+        for peer in self.peers:
+            self.push(peer)
+
+    def hears_quorum(self) -> bool:
+        """A leader that a quorum has not answered for the longest election timeout steps down [6.2]."""
+        since = self.now_ms - self.settings.election_timeout_max_ms
+        return 1 + sum(progress.heard_ms >= since for progress in self.progress.values()) >= self.quorum
+
+    def beat(self) -> None:
+        for peer, progress in self.progress.items():
+            self.send(peer, HeartBeatRequest(self.term, self.read_round))
+            if progress.in_flight and self.now_ms - progress.sent_ms >= self.settings.push_timeout_ms:
+                progress.in_flight = False
+                progress.commit_index_sent = NO_INDEX
+            self.push(peer)
+
+    def push(self, peer: str) -> None:
+        """Sends what the follower lacks, one PUSH at a time; while probing, the pair to compare only."""
+        progress = self.progress[peer]
+        nothing_new = (
+            progress.next_index > self.end_index and progress.commit_index_sent >= self.committed_index
+        )
+        if progress.in_flight or (nothing_new and not progress.probing):
+            return
+        entries = () if progress.probing else self.batch_from(progress.next_index)
+        kind = PushType.APPEND if entries else PushType.COMPARE if progress.probing else PushType.COMMIT
+        prev_index = progress.next_index - 1
+        self.send(
+            peer,
+            PushRequest(self.term, kind, prev_index, self.term_at(prev_index), self.committed_index, entries),
+        )
+        progress.in_flight = True
+        progress.sent_ms = self.now_ms
+        progress.commit_index_sent = self.committed_index
+
+    def batch_from(self, index: int) -> tuple[Entry, ...]:
+        entries: list[Entry] = []
+        size = 0
+        for entry in self.log[index : index + self.settings.push_entries_max]:
+            size += len(entry.body)
+            if entries and size > self.settings.push_bytes_max:
+                break
+            entries.append(entry)
+        return tuple(entries)
+
+    def on_push_response(self, peer: str, response: PushResponse) -> None:
+        """Success moves the follower's match index; a mismatch moves the place to compare back [3.5]."""
+        progress = self.progress[peer]
+        progress.heard_ms = self.now_ms
+        match_index = response.index + response.count - 1
+        if response.code is ResultCode.SUCCESS and match_index <= self.end_index:
+            progress.in_flight = False
+            progress.probing = False
+            progress.match_index = max(progress.match_index, match_index)
+            progress.next_index = progress.match_index + 1
+            self.advance_commit()
+            self.push(peer)
+        elif response.code is ResultCode.INCONSISTENT_STATE and response.index == progress.next_index > 0:
+            progress.in_flight = False
+            progress.probing = True
+            progress.next_index = max(progress.match_index + 1, self.back_up(response))
+            self.push(peer)
+
+    def back_up(self, response: PushResponse) -> int:
+        """Where the logs may meet: after the follower's end, after our last entry of its conflicting term, or before that term."""
+        compared = response.index - 1
+        if response.end_index < compared:
+            return response.end_index + 1
+        for index in range(compared - 1, response.x_index - 1, -1):
+            if self.term_at(index) == response.x_term:
+                return index + 1
+            if self.term_at(index) < response.x_term:
+                break
+        return min(max(response.x_index, 0), compared)
+
+    def advance_commit(self) -> None:
+        """Commits what a quorum holds, but counts replicas only for an entry of the current term [3.6.2]."""
+        held = sorted([self.durable_index, *(progress.match_index for progress in self.progress.values())])
+        index = held[-self.quorum]
+        if index > self.committed_index and self.may_count(index):
+            self.committed_index = index
+            self.ask_for_reads()
+            for peer in self.peers:
+                self.push(peer)
+
+    def may_count(self, index: int) -> bool:
+        return self.term_at(index) == self.term
+
+    # Read-index
+
+    def ask_for_reads(self) -> None:
+        """Notes the committed index of each new read and opens a round of heartbeats; a quorum's echo proves that no later
+        leader had committed anything when the read came [6.4]."""
+        waiting = [read for read in self.reads if not read.read_round]
+        if waiting and self.may_serve:
+            self.read_round += 1
+            for read in waiting:
+                read.index, read.read_round = self.committed_index, self.read_round
+            self.beat()
+            self.finish_reads()
+
+    def on_heartbeat_response(self, peer: str, response: HeartBeatResponse) -> None:
+        progress = self.progress[peer]
+        progress.heard_ms = self.now_ms
+        if response.code is ResultCode.SUCCESS and response.read_round <= self.read_round:
+            progress.read_round = max(progress.read_round, response.read_round)
+            self.finish_reads()
+
+    def finish_reads(self) -> None:
+        rounds = sorted([self.read_round, *(progress.read_round for progress in self.progress.values())])
+        proven = rounds[-self.quorum]
+        self.turn.reads.extend(
+            ReadReady(read.read_id, read.index) for read in self.reads if 0 < read.read_round <= proven
+        )
+        self.reads = [read for read in self.reads if not 0 < read.read_round <= proven]
+
+    # Following
+
+    def follow(self, sender: str, term: int) -> ResultCode:
+        """Accepts `sender` as the leader of `term`, unless the term is over or has another leader (then the sender lies)."""
+        if term < self.term:
+            return ResultCode.EXPIRED_TERM
+        if term == self.term and self.leader_id not in (None, sender):
+            return ResultCode.INCONSISTENT_LEADER
+        self.become_follower(term, sender)
+        self.leader_heard_ms = self.now_ms
+        self.election_due_ms = self.draw_election_due()
+        return ResultCode.SUCCESS
+
+    def on_push(self, leader: str, request: PushRequest, known: bool) -> PushResponse:
+        """Accepts entries that follow a common one; cuts only at a proven conflict, never a committed entry [3.5]."""
+        code = self.follow(leader, request.term) if known else ResultCode.UNKNOWN_MEMBER
+        x_term, x_index = NO_TERM, NO_INDEX
+        if code is ResultCode.SUCCESS:
+            prev = request.prev_index
+            if prev > self.end_index:
+                code = ResultCode.INCONSISTENT_STATE
+            elif self.term_at(prev) != request.prev_term:
+                code = ResultCode.INCONSISTENT_STATE
+                x_term, x_index = self.term_at(prev), self.first_index_of_term_at(prev)
+            else:
+                code = self.accept_entries(request)
+            if code is ResultCode.INCONSISTENT_STATE and prev <= self.committed_index:
+                code, x_term, x_index = ResultCode.INCONSISTENT_INDEX, NO_TERM, NO_INDEX
+        index, count = request.prev_index + 1, len(request.entries)
+        return PushResponse(self.term, code, index, count, self.end_index, x_term, x_index)
+
+    def accept_entries(self, request: PushRequest) -> ResultCode:
+        fresh = [
+            entry
+            for entry in request.entries
+            if entry.index > self.end_index or self.term_at(entry.index) != entry.term
+        ]
+        if fresh:
+            first = fresh[0].index
+            if first <= self.committed_index:
+                return ResultCode.INCONSISTENT_INDEX
+            if first <= self.end_index:
+                self.cut(first)
+            fresh = list(request.entries[first - request.prev_index - 1 :])
+            self.log.extend(fresh)
+            self.turn.entries.extend(fresh)
+        proven_end = request.prev_index + len(request.entries)
+        self.committed_index = max(self.committed_index, min(request.commit_index, proven_end))
+        return ResultCode.SUCCESS
+
+    def cut(self, index: int) -> None:
+        del self.log[index:]
+        self.durable_index = min(self.durable_index, index - 1)
+        self.pending_ends = deque(min(end, index - 1) for end in self.pending_ends)
+        self.turn.cut_from = index
+
+    def first_index_of_term_at(self, index: int) -> int:
+        term = self.term_at(index)
+        while index > 0 and self.term_at(index - 1) == term:
+            index -= 1
+        return index
+
+    # What goes out
+
+    def send(self, to: str, request: Request) -> None:
+        self.turn.messages.append(Send(to, request))
+
+    def reply(self, ticket: int, response: Response) -> None:
+        self.turn.messages.append(Reply(ticket, response))
+
+    def actions(self) -> list[Action]:
+        """Ends a turn: what is to be durable first stands before, or inside, what makes it visible."""
+        turn, self.turn = self.turn, Turn()
+        actions: list[Action] = []
+        vote = Vote(self.term, self.voted_for)
+        new_vote = vote if vote != self.told_vote else None
+        if new_vote is None and turn.cut_from is None and not turn.entries:
+            actions.extend(turn.messages)
+        else:
+            messages = tuple(turn.messages)
+            if self.role is Role.LEADER and new_vote is None:
+                actions.extend(messages)
+                messages = ()
+            actions.append(PersistThenSend(new_vote, turn.cut_from, tuple(turn.entries), messages))
+            self.pending_ends.append(self.end_index)
+            self.told_vote = vote
+        role = BecomeRole(self.role, self.term, self.leader_id)
+        if role != self.told_role:
+            actions.append(role)
+            self.told_role = role
+        if self.committed_index != self.told_commit:
+            actions.append(Commit(self.committed_index))
+            self.told_commit = self.committed_index
+        actions.extend(turn.reads)
+        return actions

@@ -1,0 +1,51 @@
+"""What a group member may be told: its timing and the sizes of its files.
+
+Invariant: a heartbeat interval fits at least twice into the shortest election timeout, so one lost beat deposes nobody."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+INDEX_UNIT_BYTES = 32
+
+
+@dataclass(frozen=True, slots=True)
+class DLedgerSettings:
+    """Defaults elect within about a second where upstream takes 6 s (heartbeat 2000 ms, fixed timeout of three beats)."""
+
+    heartbeat_interval_ms: int = 150
+    election_timeout_min_ms: int = 600
+    election_timeout_max_ms: int = 1200
+    push_timeout_ms: int = 400
+    """An unanswered PUSH is sent again after this long."""
+    push_entries_max: int = 512
+    push_bytes_max: int = 1 << 20
+    """Bodies in one PUSH; a single larger entry still travels, alone."""
+    pending_proposals_max: int = 10_000
+    entry_bytes_max: int = 4 << 20
+    """Largest body of one entry; upstream's encoder ends at 4 MiB too."""
+    data_file_bytes: int = 1 << 30
+    index_file_bytes: int = 5 * 1024 * 1024 * INDEX_UNIT_BYTES
+    checkpoint_interval_ms: int = 3000
+
+    def __post_init__(self) -> None:
+        if (
+            not 0
+            < 2 * self.heartbeat_interval_ms
+            <= self.election_timeout_min_ms
+            < self.election_timeout_max_ms
+        ):
+            raise ValueError(
+                f"election timeouts {self.election_timeout_min_ms}..{self.election_timeout_max_ms} ms do not leave room for "
+                f"two heartbeats of {self.heartbeat_interval_ms} ms: raise the timeouts or lower the heartbeat interval"
+            )
+        if self.index_file_bytes % INDEX_UNIT_BYTES or self.index_file_bytes <= 0:
+            raise ValueError(
+                f"index_file_bytes {self.index_file_bytes} is not a multiple of {INDEX_UNIT_BYTES}"
+            )
+        if self.entry_bytes_max + 64 > self.data_file_bytes:
+            raise ValueError(
+                f"an entry of {self.entry_bytes_max} bytes does not fit into a data file of {self.data_file_bytes}"
+            )
+        if self.push_entries_max < 1 or self.push_bytes_max < 1:
+            raise ValueError("a PUSH must have room for one entry")

@@ -1,0 +1,92 @@
+"""Everything that a member must not forget: its vote, its log, and how far the log is decided.
+
+Invariant: when `persist` returns, all of its steps survive a power cut; when it raises, the member must fall silent. A cut is
+announced in the checkpoint file first, so that a crash inside it cannot bring back half of the old tail."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from dledger.checkpoint import Checkpoint, CheckpointFile
+from dledger.entry import NO_INDEX, Entry
+from dledger.errors import LogDamaged
+from dledger.log import EntryLog
+from dledger.raft import PersistThenSend, Vote
+from dledger.settings import DLedgerSettings
+from dledger.termfile import TermFile
+from mqruntime.segments import SegmentDirectory
+from mqruntime.smallfiles import SmallFiles
+
+
+@dataclass(frozen=True, slots=True)
+class Recovered:
+    vote: Vote
+    entries: list[Entry]
+    committed_index: int
+
+
+class Store:
+    """The folder `name` below the roots of `files` and `segments`, which are one."""
+
+    def __init__(
+        self, files: SmallFiles, segments: SegmentDirectory, name: str, settings: DLedgerSettings
+    ) -> None:
+        self.name = name
+        self.settings = settings
+        self.directory = segments.subdirectory(name)
+        self.term_file = TermFile(files, f"{name}/currterm")
+        self.checkpoint_file = CheckpointFile(files, f"{name}/checkpoint")
+        self.committed_index = NO_INDEX
+        self.cutting = False
+        self.log: EntryLog | None = None
+
+    async def open(self) -> Recovered:
+        """Raises LogDamaged, BadKeyValues, OSError; nothing was changed then."""
+        vote = await self.term_file.load()
+        checkpoint = await self.checkpoint_file.load()
+        log = EntryLog(self.directory, self.settings, self.name)
+        entries = log.recover(checkpoint.committed_index, checkpoint.cut_from)
+        if vote is None and entries:
+            raise LogDamaged(
+                self.term_file.name, "is missing beside a log; without it this member could vote twice"
+            )
+        await log.erase_beyond_end()
+        await log.sync()
+        self.log = log
+        self.committed_index = checkpoint.committed_index
+        if checkpoint.cut_from is not None:
+            await self.save_checkpoint(self.committed_index)
+        return Recovered(vote or Vote(), entries, self.committed_index)
+
+    async def persist(self, steps: Sequence[PersistThenSend]) -> None:
+        """Makes the steps durable, in an order that a crash cannot turn into a state that never was. Raises OSError."""
+        assert self.log is not None
+        votes = [step.vote for step in steps if step.vote is not None]
+        if votes:
+            await self.term_file.store(votes[-1])
+        for step in steps:
+            if step.cut_from is not None:
+                await self.cut(self.log, step.cut_from)
+            self.log.append(step.entries)
+        await self.log.sync()
+
+    async def cut(self, log: EntryLog, index: int) -> None:
+        self.cutting = True
+        await self.checkpoint_file.store(Checkpoint(index - 1, self.committed_index, index))
+        await log.cut(index)
+        await log.sync()
+        self.cutting = False
+        await self.save_checkpoint(self.committed_index)
+
+    async def save_checkpoint(self, committed_index: int) -> None:
+        """`committed_index` is decided, and durable here. Raises OSError."""
+        assert self.log is not None and not self.cutting
+        self.committed_index = committed_index
+        await self.checkpoint_file.store(Checkpoint(self.log.end_index, committed_index))
+
+    async def close(self, committed_index: int) -> None:
+        if self.log is not None:
+            if not self.cutting and committed_index > self.committed_index:
+                await self.save_checkpoint(committed_index)
+            await self.log.close()

@@ -1,0 +1,31 @@
+"""The term and the vote on disk: `currterm`, in DLedger's own format.
+
+Invariant: what `store` was given is durable when it returns, so a vote that was told cannot be forgotten."""
+
+from __future__ import annotations
+
+from dledger.keyvalues import parse_key_values, whole_number
+from dledger.raft import Vote
+from mqruntime.smallfiles import SmallFiles
+
+
+class TermFile:
+    """`name` is relative to the root of `files`, for example 'dledger-n0/currterm'."""
+
+    def __init__(self, files: SmallFiles, name: str) -> None:
+        self.files = files
+        self.name = name
+
+    async def load(self) -> Vote | None:
+        """None when there is no such file. Raises BadKeyValues when there is one that cannot be read."""
+        data = await self.files.read(self.name)
+        if data is None:
+            return None
+        values = parse_key_values(self.name, data)
+        return Vote(whole_number(self.name, values, "currTerm", least=0), values.get("voteLeader") or None)
+
+    async def store(self, vote: Vote) -> None:
+        """Raises OSError; then the vote must not be told."""
+        await self.files.replace(
+            self.name, f"voteLeader={vote.voted_for or ''}\ncurrTerm={vote.term}\n".encode()
+        )
