@@ -1,0 +1,163 @@
+"""The name server's answers to administrators: key-value store, lists, permissions, settings.
+
+Invariant: a change of settings is taken as a whole or not at all, and never moves a file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from pydantic import ValidationError
+
+from mqruntime.properties import PropertiesError, parse
+from namesrv import views
+from namesrv.kvconfig import KVConfig
+from namesrv.routes import RouteTable
+from namesrv.settings import NamesrvSettings
+from remoting.bodies.body import Body
+from remoting.bodies.routes import KVTable, TopicRouteData
+from remoting.codes import RequestCode, ResponseCode
+from remoting.command import RemotingCommand
+from remoting.headers.admin import TopicHeader
+from remoting.headers.nameserver import (
+    AddWritePermResponseHeader,
+    BrokerMemberGroupHeader,
+    BrokerNameHeader,
+    ClusterHeader,
+    DeleteTopicInNamesrvHeader,
+    GetKVConfigResponseHeader,
+    KVConfigHeader,
+    NamespaceHeader,
+    PutKVConfigHeader,
+    WipeWritePermResponseHeader,
+)
+from remoting.peer import Peer
+from remoting.router import Handler, Router
+
+FIXED_KEYS = frozenset(
+    {"bindAddress", "configBlackList", "configStorePath", "kvConfigPath", "listenPort", "rocketmqHome"}
+)
+
+
+def add_handlers(router: Router, settings: NamesrvSettings, table: RouteTable, kv: KVConfig) -> None:
+    """Routes every administrative code."""
+    handlers = AdminHandlers(settings, table, kv)
+    lists: dict[RequestCode, Callable[[RouteTable], Body]] = {
+        RequestCode.GET_BROKER_CLUSTER_INFO: views.cluster_info,
+        RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_NS: views.system_topics,
+        RequestCode.GET_UNIT_TOPIC_LIST: views.unit_topics,
+        RequestCode.GET_HAS_UNIT_SUB_TOPIC_LIST: views.unit_sub_topics,
+        RequestCode.GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST: views.unit_sub_ununit_topics,
+    }
+    for code, view in lists.items():
+        router.add(code, _shown(table, view))
+    router.add(RequestCode.PUT_KV_CONFIG, handlers.put_kv)
+    router.add(RequestCode.GET_KV_CONFIG, handlers.get_kv)
+    router.add(RequestCode.DELETE_KV_CONFIG, handlers.delete_kv)
+    router.add(RequestCode.GET_KVLIST_BY_NAMESPACE, handlers.list_kv)
+    router.add(RequestCode.GET_BROKER_MEMBER_GROUP, handlers.member_group)
+    router.add(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER, handlers.all_topics)
+    router.add(RequestCode.GET_TOPICS_BY_CLUSTER, handlers.topics_of_cluster)
+    router.add(RequestCode.WIPE_WRITE_PERM_OF_BROKER, handlers.wipe_write_permission)
+    router.add(RequestCode.ADD_WRITE_PERM_OF_BROKER, handlers.add_write_permission)
+    router.add(RequestCode.DELETE_TOPIC_IN_NAMESRV, handlers.delete_topic)
+    router.add(RequestCode.REGISTER_TOPIC_IN_NAMESRV, handlers.register_topic)
+    router.add(RequestCode.UPDATE_NAMESRV_CONFIG, handlers.update_settings)
+    router.add(RequestCode.GET_NAMESRV_CONFIG, handlers.show_settings)
+
+
+def _shown(table: RouteTable, view: Callable[[RouteTable], Body]) -> Handler:
+    return lambda peer, request: request.reply(body=view(table).encode())
+
+
+class AdminHandlers:
+    """The handlers that take arguments or change something."""
+
+    def __init__(self, settings: NamesrvSettings, table: RouteTable, kv: KVConfig) -> None:
+        self._settings = settings
+        self._table = table
+        self._kv = kv
+
+    async def put_kv(self, peer: Peer, request: RemotingCommand) -> RemotingCommand:
+        header = PutKVConfigHeader.from_ext(request.ext)
+        await self._kv.put(header.namespace, header.key, header.value)
+        return request.reply()
+
+    async def delete_kv(self, peer: Peer, request: RemotingCommand) -> RemotingCommand:
+        header = KVConfigHeader.from_ext(request.ext)
+        await self._kv.delete(header.namespace, header.key)
+        return request.reply()
+
+    def get_kv(self, peer: Peer, request: RemotingCommand) -> RemotingCommand:
+        header = KVConfigHeader.from_ext(request.ext)
+        value = self._kv.get(header.namespace, header.key)
+        if value is None:
+            remark = f"No config item, Namespace: {header.namespace} Key: {header.key}"
+            return request.reply(ResponseCode.QUERY_NOT_FOUND, remark)
+        return request.reply(header=GetKVConfigResponseHeader(value))
+
+    def list_kv(self, peer: Peer, request: RemotingCommand) -> RemotingCommand:
+        namespace = NamespaceHeader.from_ext(request.ext).namespace
+        values = self._kv.namespace(namespace)
+        if not values:
+            return request.reply(ResponseCode.QUERY_NOT_FOUND, f"No config item, Namespace: {namespace}")
+        return request.reply(body=KVTable(values).encode())
+
+    def member_group(self, peer: Peer, request: RemotingCommand) -> RemotingCommand:
+        header = BrokerMemberGroupHeader.from_ext(request.ext)
+        return request.reply(
+            body=views.member_group(self._table, header.cluster_name, header.broker_name).encode()
+        )
+
+    def all_topics(self, peer: Peer, request: RemotingCommand) -> RemotingCommand:
+        if not self._settings.enable_all_topic_list:
+            return request.reply(ResponseCode.SYSTEM_ERROR, "disable")
+        return request.reply(body=views.all_topics(self._table).encode())
+
+    def topics_of_cluster(self, peer: Peer, request: RemotingCommand) -> RemotingCommand:
+        cluster = ClusterHeader.from_ext(request.ext).cluster
+        return request.reply(body=views.topics_of_cluster(self._table, cluster).encode())
+
+    def wipe_write_permission(self, peer: Peer, request: RemotingCommand) -> RemotingCommand:
+        name = BrokerNameHeader.from_ext(request.ext).broker_name
+        count = self._table.set_write_permission(name, allowed=False)
+        return request.reply(header=WipeWritePermResponseHeader(count))
+
+    def add_write_permission(self, peer: Peer, request: RemotingCommand) -> RemotingCommand:
+        name = BrokerNameHeader.from_ext(request.ext).broker_name
+        count = self._table.set_write_permission(name, allowed=True)
+        return request.reply(header=AddWritePermResponseHeader(count))
+
+    def delete_topic(self, peer: Peer, request: RemotingCommand) -> RemotingCommand:
+        header = DeleteTopicInNamesrvHeader.from_ext(request.ext)
+        self._table.delete_topic(header.topic, header.cluster_name or None)
+        return request.reply()
+
+    def register_topic(self, peer: Peer, request: RemotingCommand) -> RemotingCommand:
+        topic = TopicHeader.from_ext(request.ext).topic
+        if request.body:
+            self._table.add_topic(topic, TopicRouteData.decode(request.body).queue_datas)
+        return request.reply()
+
+    def show_settings(self, peer: Peer, request: RemotingCommand) -> RemotingCommand:
+        return request.reply(body=self._settings.effective().encode())
+
+    def update_settings(self, peer: Peer, request: RemotingCommand) -> RemotingCommand:
+        """318: takes known keys, for the life of the process; unknown ones are ignored, as upstream does."""
+        try:
+            values = {entry.key: entry.value for entry in parse(bytes(request.body or b"")).entries}
+        except PropertiesError as error:
+            return request.reply(ResponseCode.SYSTEM_ERROR, str(error))
+        if not FIXED_KEYS.isdisjoint(values):
+            return request.reply(ResponseCode.NO_PERMISSION, "Can not update config in black list.")
+        names = {row.alias: name for name, row in type(self._settings).model_fields.items()}
+        changes = {key: value for key, value in values.items() if key in names}
+        kept = self._settings.model_dump(by_alias=True)
+        try:
+            checked = type(self._settings).model_validate(kept | changes)
+        except ValidationError as error:
+            return request.reply(ResponseCode.SYSTEM_ERROR, error.errors(include_url=False)[0]["msg"])
+        for key in changes:
+            setattr(self._settings, str(names[key]), getattr(checked, str(names[key])))
+        self._table.delete_topics_with_registration = self._settings.delete_topic_with_broker_registration
+        return request.reply()

@@ -1,0 +1,66 @@
+"""The name server's key-value store: namespaces of text, kept in one small file.
+
+Invariant: what `get` shows is on disk; changes run one after the other. The file is upstream's kvConfig.json.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+
+from mqruntime.smallfiles import SmallFiles
+from remoting.bodies.body import Body
+
+ORDER_TOPIC_CONFIG = "ORDER_TOPIC_CONFIG"
+
+
+@dataclass(slots=True)
+class KVConfigFile(Body):
+    """The file's content: namespace -> key -> value."""
+
+    config_table: dict[str, dict[str, str]] = field(default_factory=dict)
+
+
+class KVConfig:
+    """The store in file `name`."""
+
+    def __init__(self, files: SmallFiles, name: str) -> None:
+        self._files = files
+        self._name = name
+        self._table: dict[str, dict[str, str]] = {}
+        self._changing = asyncio.Lock()
+
+    async def load(self) -> None:
+        """Reads the file, if there is one. Raises BodyError or OSError."""
+        data = await self._files.read(self._name)
+        if data:
+            self._table = KVConfigFile.decode(data).config_table
+
+    def get(self, namespace: str, key: str) -> str | None:
+        """One value."""
+        return self._table.get(namespace, {}).get(key)
+
+    def namespace(self, namespace: str) -> dict[str, str]:
+        """All keys and values of a namespace."""
+        return dict(self._table.get(namespace, {}))
+
+    async def put(self, namespace: str, key: str, value: str) -> None:
+        """Sets one value; durable on return. Raises OSError and then changes nothing."""
+        await self._change(namespace, key, value)
+
+    async def delete(self, namespace: str, key: str) -> None:
+        """Removes one value, if it is there; durable on return. Raises OSError and then changes nothing."""
+        await self._change(namespace, key, None)
+
+    async def _change(self, namespace: str, key: str, value: str | None) -> None:
+        async with self._changing:
+            changed = {name: dict(values) for name, values in self._table.items()}
+            values = changed.setdefault(namespace, {})
+            if value is None:
+                values.pop(key, None)
+            else:
+                values[key] = value
+            if not values:
+                del changed[namespace]
+            await self._files.replace(self._name, KVConfigFile(changed).encode())
+            self._table = changed

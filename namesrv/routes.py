@@ -1,0 +1,237 @@
+"""The route table: broker groups, their live members and their topics, as brokers register them.
+
+Invariant: a topic is listed only for a group that has an address; an address is under one id of its group;
+id 0 of a group is never taken by an address whose state version (the master epoch) is lower than the live
+holder's.
+
+Times are monotonic milliseconds, given by the caller. `channel` is any token for the connection that a
+registration came over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from remoting.bodies.dataversion import DataVersion
+from remoting.bodies.routes import BrokerData, QueueData
+from remoting.bodies.topics import PERM_READ, PERM_WRITE, TopicConfig
+
+MASTER_ID = 0
+LIVE_MS_DEFAULT = 120_000  # of a registration that does not say how long it is good for
+
+
+@dataclass(frozen=True, slots=True)
+class Registration:
+    """What one broker says of itself. `acting_master` is None when it did not say."""
+
+    cluster: str
+    broker_name: str
+    broker_addr: str
+    broker_id: int
+    ha_server_addr: str
+    topics: dict[str, TopicConfig]
+    data_version: DataVersion
+    channel: object
+    live_ms: int = LIVE_MS_DEFAULT
+    acting_master: bool | None = None
+    zone_name: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Registered:
+    """The answer to an accepted, or silently ignored, registration: where a slave's master is."""
+
+    master_addr: str | None = None
+    ha_server_addr: str | None = None
+
+
+class OneTopicRefused(Exception):
+    """A first registration with exactly one topic: upstream takes it for an update of an unknown broker."""
+
+
+@dataclass(slots=True)
+class LiveBroker:
+    """The newest registration of one address."""
+
+    broker_name: str
+    updated_ms: int
+    live_ms: int
+    data_version: DataVersion
+    ha_server_addr: str
+    channel: object
+
+
+@dataclass(slots=True)
+class RouteTable:
+    """All that a name server knows; every method is one atomic change or question."""
+
+    delete_topics_with_registration: bool = False
+    groups: dict[str, BrokerData] = field(default_factory=dict)
+    clusters: dict[str, dict[str, None]] = field(default_factory=dict)  # cluster -> group names, ordered
+    topics: dict[str, dict[str, QueueData]] = field(default_factory=dict)  # topic -> group name -> queues
+    live: dict[tuple[str, str], LiveBroker] = field(default_factory=dict)  # by (cluster, address)
+
+    def register(self, new: Registration, now_ms: int) -> Registered:
+        """Takes over what a broker says. Raises OneTopicRefused."""
+        group = self.groups.get(new.broker_name)
+        if self._is_stale(group, new):
+            self._forget_address(new.broker_name, new.broker_addr, except_id=None)
+            self.live.pop((new.cluster, new.broker_addr), None)
+            return Registered()
+        holder = group.broker_addrs.get(new.broker_id) if group is not None else None
+        if holder is None and len(new.topics) == 1:
+            raise OneTopicRefused
+        group = self._joined(new)
+        self._forget_address(new.broker_name, new.broker_addr, except_id=new.broker_id)
+        group.broker_addrs[new.broker_id] = new.broker_addr
+        self._take_topics(group, new, first=holder is None)
+        self.live[new.cluster, new.broker_addr] = LiveBroker(
+            new.broker_name, now_ms, new.live_ms, new.data_version, new.ha_server_addr, new.channel
+        )
+        return self._answer(group, new)
+
+    def unregister(self, cluster: str, broker_name: str, broker_addr: str) -> None:
+        """Forgets an address; with the last one of a group, the group and its topics."""
+        self.live.pop((cluster, broker_addr), None)
+        group = self.groups.get(broker_name)
+        if group is None:
+            return
+        had_master = MASTER_ID in group.broker_addrs
+        self._forget_address(broker_name, broker_addr, except_id=None)
+        if not group.broker_addrs:
+            self._forget_group(broker_name)
+        elif had_master and MASTER_ID not in group.broker_addrs and group.enable_acting_master:
+            self.set_write_permission(broker_name, allowed=False)
+
+    def refresh(self, cluster: str, broker_addr: str, now_ms: int) -> None:
+        """A heartbeat: extends the life of a known address, and means nothing for an unknown one."""
+        live = self.live.get((cluster, broker_addr))
+        if live is not None:
+            live.updated_ms = now_ms
+
+    def version_of(self, cluster: str, broker_addr: str) -> DataVersion | None:
+        """The version of the topics last registered by an address."""
+        live = self.live.get((cluster, broker_addr))
+        return live.data_version if live is not None else None
+
+    def close_channel(self, channel: object) -> list[str]:
+        """The connection is gone: its brokers are unregistered at once. Returns their addresses."""
+        return self._drop(key for key, live in self.live.items() if live.channel is channel)
+
+    def expire(self, now_ms: int) -> list[object]:
+        """Unregisters the brokers not heard of for too long. Returns their channels, which are to be
+        closed.
+        """
+        silent = [key for key, live in self.live.items() if now_ms - live.updated_ms > live.live_ms]
+        channels = [self.live[key].channel for key in silent]
+        self._drop(silent)
+        return channels
+
+    def set_write_permission(self, broker_name: str, *, allowed: bool) -> int:
+        """Gives or takes the write permission of every topic of a group; how many topics it has."""
+        count = 0
+        for queues in self.topics.values():
+            data = queues.get(broker_name)
+            if data is not None:
+                data.perm = data.perm | PERM_READ | PERM_WRITE if allowed else data.perm & ~PERM_WRITE
+                count += 1
+        return count
+
+    def delete_topic(self, topic: str, cluster: str | None) -> None:
+        """Forgets a topic, everywhere or on the groups of one cluster; their next registration may restore
+        it.
+        """
+        queues = self.topics.get(topic, {})
+        for name in list(queues):
+            if cluster is None or name in self.clusters.get(cluster, {}):
+                del queues[name]
+        if not queues:
+            self.topics.pop(topic, None)
+
+    def add_topic(self, topic: str, queue_datas: Iterable[QueueData]) -> None:
+        """Adds a topic's queues on those groups that are known."""
+        for data in queue_datas:
+            if data.broker_name in self.groups:
+                self.topics.setdefault(topic, {})[data.broker_name] = data
+
+    def _is_stale(self, group: BrokerData | None, new: Registration) -> bool:
+        """Whether another live address holds the id under a higher master epoch."""
+        holder = group.broker_addrs.get(new.broker_id) if group is not None else None
+        if holder is None or holder == new.broker_addr:
+            return False
+        live = self.live.get((new.cluster, holder))
+        return live is not None and live.data_version.state_version > new.data_version.state_version
+
+    def _joined(self, new: Registration) -> BrokerData:
+        """The group of a registration, in its cluster."""
+        group = self.groups.get(new.broker_name)
+        if group is None:
+            group = self.groups[new.broker_name] = BrokerData(new.cluster, new.broker_name)
+        group.enable_acting_master = bool(new.acting_master)
+        if new.zone_name is not None:
+            group.zone_name = new.zone_name
+        self.clusters.setdefault(new.cluster, {})[new.broker_name] = None
+        return group
+
+    def _take_topics(self, group: BrokerData, new: Registration, *, first: bool) -> None:
+        """Topics count from the master, or without one from the member of least id if its kind can act for
+        it.
+        """
+        is_prime_slave = (
+            new.broker_id != MASTER_ID
+            and new.acting_master is not None
+            and new.broker_id == min(group.broker_addrs)
+        )
+        if new.broker_id != MASTER_ID and not is_prime_slave:
+            return
+        if self.delete_topics_with_registration:
+            for topic in [name for name, queues in self.topics.items() if new.broker_name in queues]:
+                if topic not in new.topics:
+                    self._remove_queues(topic, new.broker_name)
+        changed = first or self.version_of(new.cluster, new.broker_addr) != new.data_version
+        read_only = is_prime_slave and group.enable_acting_master
+        for name, config in new.topics.items():
+            queues = self.topics.setdefault(name, {})
+            if changed or new.broker_name not in queues:
+                queues[new.broker_name] = QueueData(
+                    new.broker_name,
+                    config.read_queue_nums,
+                    config.write_queue_nums,
+                    config.perm & ~PERM_WRITE if read_only else config.perm,
+                    config.topic_sys_flag,
+                )
+
+    def _answer(self, group: BrokerData, new: Registration) -> Registered:
+        if new.broker_id == MASTER_ID:
+            return Registered()
+        master_addr = group.broker_addrs.get(MASTER_ID)
+        master = self.live.get((new.cluster, master_addr)) if master_addr is not None else None
+        return Registered(master_addr, master.ha_server_addr) if master is not None else Registered()
+
+    def _drop(self, keys: Iterable[tuple[str, str]]) -> list[str]:
+        dropped: list[str] = []
+        for cluster, address in list(keys):
+            self.unregister(cluster, self.live[cluster, address].broker_name, address)
+            dropped.append(address)
+        return dropped
+
+    def _forget_address(self, broker_name: str, broker_addr: str, *, except_id: int | None) -> None:
+        addresses = self.groups[broker_name].broker_addrs
+        for broker_id in [known for known, address in addresses.items() if address == broker_addr]:
+            if broker_id != except_id:
+                del addresses[broker_id]
+
+    def _forget_group(self, broker_name: str) -> None:
+        del self.groups[broker_name]
+        for cluster in list(self.clusters):
+            self.clusters[cluster].pop(broker_name, None)
+            if not self.clusters[cluster]:
+                del self.clusters[cluster]
+        for topic in list(self.topics):
+            self._remove_queues(topic, broker_name)
+
+    def _remove_queues(self, topic: str, broker_name: str) -> None:
+        self.topics[topic].pop(broker_name, None)
+        if not self.topics[topic]:
+            del self.topics[topic]

@@ -1,0 +1,166 @@
+"""A name server process: the route table behind a port.
+
+Invariant: a broker is registered only as long as the connection it registered over is open and it is heard
+of in time; each request is answered from one state of the table.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from mqruntime.log import fields
+from mqruntime.runtime import Runtime
+from namesrv import admin
+from namesrv.kvconfig import ORDER_TOPIC_CONFIG, KVConfig
+from namesrv.routes import LIVE_MS_DEFAULT, OneTopicRefused, Registration, RouteTable
+from namesrv.settings import NamesrvSettings
+from namesrv.views import route_of
+from remoting.bodies.dataversion import DataVersion
+from remoting.bodies.registration import body_crc32, read_register_body
+from remoting.bodies.routes import KVTable
+from remoting.codes import RequestCode, ResponseCode
+from remoting.command import RemotingCommand
+from remoting.headers.controller import BrokerHeartbeatHeader
+from remoting.headers.nameserver import (
+    GetRouteInfoHeader,
+    QueryDataVersionResponseHeader,
+    RegisterBrokerHeader,
+    RegisterBrokerResponseHeader,
+    UnregisterBrokerHeader,
+)
+from remoting.limits import Limits
+from remoting.peer import Peer
+from remoting.router import Router
+from remoting.server import RemotingServer
+
+log = logging.getLogger(__name__)
+
+FAQ = "See https://rocketmq.apache.org/docs/bestPractice/06FAQ for further details."
+
+
+class NamesrvApp:
+    """One name server; `port` is the one it listens on once it has started."""
+
+    def __init__(self, settings: NamesrvSettings, runtime: Runtime) -> None:
+        self.settings = settings
+        self.table = RouteTable(settings.delete_topic_with_broker_registration)
+        self._clock = runtime.clock
+        self._kv = KVConfig(runtime.files, settings.kv_config_path.name)
+        self._scan_timer: asyncio.TimerHandle | None = None
+        self._server = RemotingServer(
+            self._router(),
+            host=settings.bind_address,
+            port=settings.listen_port,
+            clock=runtime.clock,
+            limits=Limits(idle_ms_max=settings.server_channel_max_idle_time_seconds * 1000),
+            on_disconnect=self._disconnected,
+        )
+
+    @property
+    def port(self) -> int:
+        return self._server.port
+
+    async def start(self) -> None:
+        """Serves. Raises AddressInUse, OSError, or BodyError for an unreadable kvConfig file."""
+        await self._kv.load()
+        await self._server.start()
+        self._arm_scan()
+        log.info("name server started", extra=fields(address=self.settings.bind_address, port=self.port))
+
+    async def stop(self) -> None:
+        """Closes every connection."""
+        if self._scan_timer is not None:
+            self._scan_timer.cancel()
+        await self._server.stop()
+
+    async def wait_failed(self) -> BaseException:
+        """Never resolves: nothing that a name server meets is fatal to it."""
+        never: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
+        return await never
+
+    def _router(self) -> Router:
+        router = Router()
+        router.add(RequestCode.REGISTER_BROKER, self._register)
+        router.add(RequestCode.UNREGISTER_BROKER, self._unregister)
+        router.add(RequestCode.BROKER_HEARTBEAT, self._heartbeat)
+        router.add(RequestCode.QUERY_DATA_VERSION, self._query_data_version)
+        router.add(RequestCode.GET_ROUTEINFO_BY_TOPIC, self._route)
+        admin.add_handlers(router, self.settings, self.table, self._kv)
+        return router
+
+    def _register(self, peer: Peer, request: RemotingCommand) -> RemotingCommand:
+        header = RegisterBrokerHeader.from_ext(request.ext)
+        body = bytes(request.body or b"")
+        if header.body_crc32 and header.body_crc32 != body_crc32(body):
+            return request.reply(ResponseCode.SYSTEM_ERROR, "crc32 not match")
+        wrapper = read_register_body(body, compressed=header.compressed).topic_config_serialize_wrapper
+        registration = Registration(
+            header.cluster_name,
+            header.broker_name,
+            header.broker_addr,
+            header.broker_id,
+            header.ha_server_addr,
+            wrapper.topic_config_table,
+            wrapper.data_version,
+            peer,
+            LIVE_MS_DEFAULT if header.heartbeat_timeout_millis is None else header.heartbeat_timeout_millis,
+            header.enable_acting_master,
+            header.zone_name,
+        )
+        try:
+            result = self.table.register(registration, self._clock.monotonic_ms())
+        except OneTopicRefused:
+            return request.reply(ResponseCode.SYSTEM_ERROR, "register broker failed")
+        order = self._kv.namespace(ORDER_TOPIC_CONFIG)
+        return request.reply(
+            header=RegisterBrokerResponseHeader(result.ha_server_addr, result.master_addr),
+            body=KVTable(order).encode()
+            if order and self.settings.return_order_topic_config_to_broker
+            else None,
+        )
+
+    def _unregister(self, peer: Peer, request: RemotingCommand) -> RemotingCommand:
+        header = UnregisterBrokerHeader.from_ext(request.ext)
+        self.table.unregister(header.cluster_name, header.broker_name, header.broker_addr)
+        return request.reply()
+
+    def _heartbeat(self, peer: Peer, request: RemotingCommand) -> RemotingCommand:
+        header = BrokerHeartbeatHeader.from_ext(request.ext)
+        self.table.refresh(header.cluster_name, header.broker_addr, self._clock.monotonic_ms())
+        return request.reply()
+
+    def _query_data_version(self, peer: Peer, request: RemotingCommand) -> RemotingCommand:
+        header = UnregisterBrokerHeader.from_ext(request.ext)
+        asked = DataVersion.decode(request.body)
+        self.table.refresh(header.cluster_name, header.broker_addr, self._clock.monotonic_ms())
+        held = self.table.version_of(header.cluster_name, header.broker_addr)
+        return request.reply(
+            header=QueryDataVersionResponseHeader(held != asked), body=held.encode() if held else None
+        )
+
+    def _route(self, peer: Peer, request: RemotingCommand) -> RemotingCommand:
+        topic = GetRouteInfoHeader.from_ext(request.ext).topic
+        order = self._kv.get(ORDER_TOPIC_CONFIG, topic) if self.settings.order_message_enable else None
+        route = route_of(self.table, topic, order)
+        if route is None:
+            return request.reply(
+                ResponseCode.TOPIC_NOT_EXIST,
+                f"No topic route info in name server for the topic: {topic}\n{FAQ}",
+            )
+        return request.reply(body=route.encode())
+
+    def _disconnected(self, peer: Peer) -> None:
+        for address in self.table.close_channel(peer):
+            log.info("broker unregistered", extra=fields(broker=address, why="its connection closed"))
+
+    def _arm_scan(self) -> None:
+        period_ms = self.settings.scan_not_active_broker_interval_ms
+        self._scan_timer = asyncio.get_running_loop().call_later(period_ms / 1000, self._scan)
+
+    def _scan(self) -> None:
+        for channel in self.table.expire(self._clock.monotonic_ms()):
+            assert isinstance(channel, Peer)
+            log.info("broker unregistered", extra=fields(connection=channel.remote_address, why="silent"))
+            channel.close()
+        self._arm_scan()
