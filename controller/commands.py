@@ -9,9 +9,7 @@ empty. Checks stand in upstream's order, so the code of a refusal is upstream's.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
-from controller import bodies
 from controller.decision import Decision
 from controller.events import (
     AlterSyncStateSet,
@@ -23,6 +21,7 @@ from controller.events import (
 )
 from controller.heartbeats import Liveness
 from controller.state import FIRST_BROKER_ID, Replicas, ReplicasState
+from remoting.bodies.replicas import BrokerReplicasInfo, ReplicaIdentity, ReplicasInfo, SyncStateSet
 from remoting.codes import ResponseCode
 from remoting.headers.controller import (
     AlterSyncStateSetResponseHeader,
@@ -90,7 +89,7 @@ def alter_sync_state_set(
         return refused(failed, f"{rejecting} newSyncStateSet don't contains origin leader {{{master_id}}}")
     return Decision(
         header=AlterSyncStateSetResponseHeader(set_epoch + 1),
-        body=bodies.sync_state_set(members, set_epoch + 1),
+        body=SyncStateSet(members, set_epoch + 1).encode(),
         events=(AlterSyncStateSet(broker_name, members),),
     )
 
@@ -172,7 +171,7 @@ def register_broker(
         header.master_address = address_of(replicas, master_id)
         header.master_epoch = sync_state.master_epoch
         header.sync_state_set_epoch = sync_state.set_epoch
-    body = bodies.sync_state_set(sync_state.members, sync_state.set_epoch)
+    body = SyncStateSet(sync_state.members, sync_state.set_epoch).encode()
     return Decision(header=header, body=body, events=tuple(events))
 
 
@@ -184,40 +183,31 @@ def replica_info(state: ReplicasState, *, broker_name: str) -> Decision:
     replicas, sync_state = known
     master_id = sync_state.master_id
     header = GetReplicaInfoResponseHeader(master_id, address_of(replicas, master_id), sync_state.master_epoch)
-    return Decision(header=header, body=bodies.sync_state_set(sync_state.members, sync_state.set_epoch))
+    return Decision(header=header, body=SyncStateSet(sync_state.members, sync_state.set_epoch).encode())
 
 
 def sync_state_data(state: ReplicasState, live: Liveness, *, broker_names: Sequence[str]) -> Decision:
     """1006: every replica of the named sets, in the set or not, alive or not; unknown names are left out."""
     if not broker_names:
         return Decision(ResponseCode.SYSTEM_ERROR, "not set any response code")
-    table: dict[str, dict[str, Any]] = {}
+    table: dict[str, ReplicasInfo] = {}
     for broker_name in broker_names:
         known = state.known(broker_name)
         if known is None:
             continue
         replicas, sync_state = known
-        rows = {
-            broker_id: {
-                "alive": live.is_alive((replicas.cluster_name, broker_name, broker_id)),
-                "brokerAddress": replica.address,
-                "brokerId": broker_id,
-                "brokerName": broker_name,
-            }
-            for broker_id, replica in sorted(replicas.by_id.items())
-        }
-        info = {
-            "masterAddress": address_of(replicas, sync_state.master_id),
-            "masterBrokerId": sync_state.master_id,
-            "masterEpoch": sync_state.master_epoch,
-            "syncStateSetEpoch": sync_state.set_epoch,
-            "inSyncReplicas": [row for broker_id, row in rows.items() if broker_id in sync_state.members],
-            "notInSyncReplicas": [
-                row for broker_id, row in rows.items() if broker_id not in sync_state.members
-            ],
-        }
-        table[broker_name] = {key: value for key, value in info.items() if value is not None}
-    return Decision(body=bodies.replicas_info(table))
+        info = table[broker_name] = ReplicasInfo(
+            sync_state.master_id,
+            address_of(replicas, sync_state.master_id),
+            sync_state.master_epoch,
+            sync_state.set_epoch,
+        )
+        for broker_id, replica in sorted(replicas.by_id.items()):
+            alive = live.is_alive((replicas.cluster_name, broker_name, broker_id))
+            row = ReplicaIdentity(broker_name, broker_id, replica.address, alive)
+            in_sync = broker_id in sync_state.members
+            (info.in_sync_replicas if in_sync else info.not_in_sync_replicas).append(row)
+    return Decision(body=BrokerReplicasInfo(table).encode())
 
 
 def clean_broker_data(

@@ -7,13 +7,14 @@ elected."""
 
 from __future__ import annotations
 
-from controller import bodies
 from controller.commands import address_of
 from controller.decision import Decision
 from controller.election import elect
 from controller.events import ElectMaster
 from controller.heartbeats import Liveness
 from controller.state import Replicas, ReplicasState, SyncState
+from remoting.bodies.replicas import ElectMasterBody
+from remoting.bodies.routes import BrokerMemberGroup
 from remoting.codes import ResponseCode
 from remoting.headers.controller import ElectMasterResponseHeader
 
@@ -106,13 +107,14 @@ def _elected(broker_name: str, replicas: Replicas, sync_state: SyncState, chosen
             ResponseCode.CONTROLLER_MASTER_STILL_EXIST,
             f"The old master {chosen} is still alive, not need to elect new master for broker {broker_name}",
             _header(replicas, sync_state),
-            bodies.not_elected(sync_state.members),
+            ElectMasterBody(sync_state.members).encode(),
         )
     after = SyncState(chosen, sync_state.master_epoch + 1, frozenset({chosen}), sync_state.set_epoch + 1)
-    addresses = {broker_id: replica.address for broker_id, replica in replicas.by_id.items()}
+    addresses = {broker_id: replica.address for broker_id, replica in sorted(replicas.by_id.items())}
+    group = BrokerMemberGroup(replicas.cluster_name, broker_name, addresses)
     return Decision(
         header=_header(replicas, after),
-        body=bodies.elected(replicas.cluster_name, broker_name, addresses, after.members),
+        body=ElectMasterBody(after.members, group).encode(),
         events=(ElectMaster(broker_name, chosen),),
     )
 

@@ -1,0 +1,127 @@
+"""Which command a request stands for.
+
+Invariant: a request is read completely, its header and body checked, before anything is decided; what
+cannot be read raises HeaderError or BodyError, which are answered with code 1."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from controller import commands, mastership
+from controller.decision import Decision
+from controller.heartbeats import Liveness
+from controller.state import ReplicasState
+from remoting.bodies.replicas import SyncStateSet
+from remoting.codes import RequestCode
+from remoting.command import RemotingCommand
+from remoting.errors import BodyError
+from remoting.fastjson import FastJsonError, loads
+from remoting.headers.controller import (
+    AlterSyncStateSetHeader,
+    ApplyBrokerIdHeader,
+    CleanBrokerDataHeader,
+    ElectMasterHeader,
+    GetNextBrokerIdHeader,
+    GetReplicaInfoHeader,
+    RegisterBrokerToControllerHeader,
+)
+
+Decide = Callable[[ReplicasState, Liveness], Decision]
+"""A command that was read, waiting for the state and the moment that it is decided on."""
+
+
+def alter_sync_state_set(request: RemotingCommand) -> Decide:
+    header = AlterSyncStateSetHeader.from_ext(request.ext)
+    body = SyncStateSet.decode(request.body)
+    return lambda state, live: commands.alter_sync_state_set(
+        state,
+        live,
+        broker_name=header.broker_name,
+        master_id=header.master_broker_id,
+        master_epoch=header.master_epoch,
+        members=body.sync_state_set,
+        set_epoch=body.sync_state_set_epoch,
+    )
+
+
+def elect_master(request: RemotingCommand, unclean: Callable[[], bool]) -> Decide:
+    """`unclean` is asked when the election is held: it can be switched on and off."""
+    header = ElectMasterHeader.from_ext(request.ext)
+    return lambda state, live: mastership.elect_master(
+        state,
+        live,
+        broker_name=header.broker_name,
+        broker_id=header.broker_id,
+        designate=header.designate_elect,
+        unclean=unclean(),
+    )
+
+
+def register_broker(request: RemotingCommand) -> Decide:
+    header = RegisterBrokerToControllerHeader.from_ext(request.ext)
+    return lambda state, live: commands.register_broker(
+        state,
+        live,
+        cluster_name=header.cluster_name,
+        broker_name=header.broker_name,
+        broker_id=header.broker_id,
+        address=header.broker_address,
+    )
+
+
+def replica_info(request: RemotingCommand) -> Decide:
+    header = GetReplicaInfoHeader.from_ext(request.ext)
+    return lambda state, live: commands.replica_info(state, broker_name=header.broker_name)
+
+
+def sync_state_data(request: RemotingCommand) -> Decide:
+    try:
+        names = loads(request.body) if request.body else []
+    except FastJsonError as error:
+        raise BodyError(f"broker names expected, but the body is not JSON: {error}") from None
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise BodyError("the body is not a JSON array of broker names")
+    return lambda state, live: commands.sync_state_data(state, live, broker_names=names)
+
+
+def clean_broker_data(request: RemotingCommand) -> Decide:
+    header = CleanBrokerDataHeader.from_ext(request.ext)
+    return lambda state, live: commands.clean_broker_data(
+        state,
+        live,
+        broker_name=header.broker_name,
+        ids_to_clean=header.broker_controller_ids_to_clean,
+        living_too=header.is_clean_living_broker,
+    )
+
+
+def next_broker_id(request: RemotingCommand) -> Decide:
+    header = GetNextBrokerIdHeader.from_ext(request.ext)
+    return lambda state, live: commands.next_broker_id(
+        state, cluster_name=header.cluster_name, broker_name=header.broker_name
+    )
+
+
+def apply_broker_id(request: RemotingCommand) -> Decide:
+    header = ApplyBrokerIdHeader.from_ext(request.ext)
+    return lambda state, live: commands.apply_broker_id(
+        state,
+        cluster_name=header.cluster_name,
+        broker_name=header.broker_name,
+        broker_id=header.applied_broker_id,
+        check_code=header.register_check_code,
+    )
+
+
+WRITES: dict[int, Callable[[RemotingCommand], Decide]] = {
+    RequestCode.CONTROLLER_ALTER_SYNC_STATE_SET: alter_sync_state_set,
+    RequestCode.CONTROLLER_REGISTER_BROKER: register_broker,
+    RequestCode.CLEAN_BROKER_DATA: clean_broker_data,
+    RequestCode.CONTROLLER_APPLY_BROKER_ID: apply_broker_id,
+}
+"""Beside CONTROLLER_ELECT_MASTER."""
+READS: dict[int, Callable[[RemotingCommand], Decide]] = {
+    RequestCode.CONTROLLER_GET_REPLICA_INFO: replica_info,
+    RequestCode.CONTROLLER_GET_SYNC_STATE_DATA: sync_state_data,
+    RequestCode.CONTROLLER_GET_NEXT_BROKER_ID: next_broker_id,
+}

@@ -1,0 +1,272 @@
+"""Registration, SyncStateSet changes, reads and cleaning; one test a rule."""
+
+from __future__ import annotations
+
+import pytest
+
+from controller.commands import (
+    alter_sync_state_set,
+    apply_broker_id,
+    clean_broker_data,
+    next_broker_id,
+    register_broker,
+    replica_info,
+    sync_state_data,
+)
+from controller.decision import Decision
+from controller.election import LiveReport
+from controller.events import (
+    AlterSyncStateSet,
+    ApplyBrokerId,
+    CleanBrokerData,
+    ElectMaster,
+    Event,
+    UpdateBrokerAddress,
+)
+from controller.heartbeats import Heartbeat, Heartbeats, Liveness
+from controller.state import ReplicasState
+
+NOW = 1_000_000
+
+
+def applied(broker_id: int) -> ApplyBrokerId:
+    return ApplyBrokerId("c", "a", broker_id, f"h{broker_id}:1", f"h{broker_id}:1;7")
+
+
+def state_of(*events: Event) -> ReplicasState:
+    state = ReplicasState()
+    for event in events:
+        state.apply(event)
+    return state
+
+
+def alive(*broker_ids: int) -> Liveness:
+    """These live; all others have ended their connection."""
+    table = Heartbeats()
+    for broker_id in range(1, 10):
+        beat = Heartbeat(f"h{broker_id}:1", 10_000, LiveReport(1, 0, 0))
+        table.heard(("c", "a", broker_id), broker_id, beat, NOW)
+        if broker_id not in broker_ids:
+            table.connection_closed(broker_id)
+    return table.at(NOW, 0)
+
+
+def three_brokers(members: frozenset[int] = frozenset({1, 2, 3})) -> ReplicasState:
+    """Master 1 in epoch 1, set epoch 2."""
+    events = [applied(1), applied(2), applied(3), ElectMaster("a", 1), AlterSyncStateSet("a", members)]
+    return state_of(*events)
+
+
+def alter(
+    state: ReplicasState,
+    live: Liveness,
+    members: set[int],
+    *,
+    name: str = "a",
+    master_id: int = 1,
+    master_epoch: int = 1,
+    set_epoch: int = 2,
+) -> Decision:
+    return alter_sync_state_set(
+        state,
+        live,
+        broker_name=name,
+        master_id=master_id,
+        master_epoch=master_epoch,
+        members=frozenset(members),
+        set_epoch=set_epoch,
+    )
+
+
+def test_the_master_of_the_current_epochs_changes_the_set() -> None:
+    decision = alter(three_brokers(frozenset({1, 2})), alive(1, 2, 3), {1, 2, 3})
+    assert decision.code == 0
+    assert decision.events == (AlterSyncStateSet("a", frozenset({1, 2, 3})),)
+    assert decision.header is not None
+    assert decision.header.to_ext() == {"newSyncStateSetEpoch": "3"}
+    assert decision.body == b'{"syncStateSet":[1,2,3],"syncStateSetEpoch":3}'
+
+
+@pytest.mark.parametrize(
+    ("code", "arguments"),
+    [
+        (2013, {"members": {1}, "name": "nope", "master_id": 9}),
+        (2013, {"members": {1, 2, 3}, "master_id": 2, "master_epoch": 9, "set_epoch": 9}),
+        (2002, {"members": {1, 2}, "master_id": 2, "master_epoch": 9, "set_epoch": 9}),
+        (2000, {"members": {1, 2}, "master_epoch": 9, "set_epoch": 9}),
+        (2001, {"members": {1, 9}, "set_epoch": 9}),
+        (2003, {"members": {1, 2, 9}}),
+        (2006, {"members": {1, 3, 9}}),
+        (2013, {"members": {2}}),
+        (2013, {"members": set()}),
+    ],
+)
+def test_a_refused_change_has_the_code_of_the_first_check_that_fails(
+    code: int, arguments: dict[str, object]
+) -> None:
+    decision = alter(three_brokers(), alive(1, 2), **arguments)  # type: ignore[arg-type]
+    assert decision.code == code
+    assert decision.events == ()
+    assert decision.header is not None
+    assert decision.header.to_ext() == {"newSyncStateSetEpoch": "0"}
+
+
+def test_a_struck_off_master_changes_nothing() -> None:
+    state = state_of(applied(1), applied(2), ElectMaster("a", 1), ElectMaster("a", None))
+    assert alter(state, alive(1, 2), {1, 2}, master_epoch=2, set_epoch=1).code == 2002
+
+
+def test_the_next_id_is_only_shown_and_is_always_free() -> None:
+    def shown(state: ReplicasState) -> str:
+        decision = next_broker_id(state, cluster_name="c", broker_name="a")
+        assert decision.events == () and decision.header is not None
+        return decision.header.to_ext()["nextBrokerId"]
+
+    assert shown(state_of()) == "1"
+    assert shown(state_of(applied(1), applied(2))) == "3"
+    assert shown(state_of(applied(1), applied(3))) == "4", "upstream's counter would name 3, which is taken"
+
+
+def apply(
+    state: ReplicasState, broker_id: int, check_code: str = "h9:1;9", *, cluster: str = "c", name: str = "a"
+) -> Decision:
+    return apply_broker_id(
+        state, cluster_name=cluster, broker_name=name, broker_id=broker_id, check_code=check_code
+    )
+
+
+def test_an_id_is_granted_to_the_first_who_applies_and_again_to_the_same_one() -> None:
+    state = state_of(applied(1))
+    assert apply(state, 2).events == (ApplyBrokerId("c", "a", 2, "h9:1", "h9:1;9"),)
+    assert apply(state, 1).code == 2014
+    again = apply(state, 1, "h1:1;7")
+    assert (again.code, again.events) == (0, ())
+
+
+def test_a_new_set_begins_with_id_one() -> None:
+    assert apply(state_of(), 2).code == 2014
+    assert apply(state_of(), 1).code == 0
+
+
+def test_one_check_code_gets_one_id_only() -> None:
+    assert apply(state_of(applied(1)), 2, "h1:1;7").code == 2014
+
+
+@pytest.mark.parametrize("broker_id", [0, -1])
+def test_ids_that_mean_something_else_are_not_granted(broker_id: int) -> None:
+    assert apply(state_of(applied(1)), broker_id).code == 2014
+
+
+@pytest.mark.parametrize("name", ["", "a\x00b", "a\nb", "n" * 256])
+def test_names_that_nobody_can_use_are_refused(name: str) -> None:
+    assert apply(state_of(), 1, name=name).code == 1
+    assert apply(state_of(), 1, cluster=name).code == 1
+
+
+def register(
+    state: ReplicasState, live: Liveness, broker_id: int, address: str, cluster: str = "c"
+) -> Decision:
+    return register_broker(
+        state, live, cluster_name=cluster, broker_name="a", broker_id=broker_id, address=address
+    )
+
+
+def test_a_registering_slave_learns_the_living_master_whatever_cluster_it_names() -> None:
+    decision = register(three_brokers(), alive(1), 2, "h2:1", cluster="wrong")
+    assert decision.events == ()
+    assert decision.header is not None
+    assert decision.header.to_ext() == {
+        "clusterName": "wrong",
+        "brokerName": "a",
+        "masterBrokerId": "1",
+        "masterAddress": "h1:1",
+        "masterEpoch": "1",
+        "syncStateSetEpoch": "2",
+    }
+    assert decision.body == b'{"syncStateSet":[1,2,3],"syncStateSetEpoch":2}'
+
+
+def test_a_dead_master_is_not_named_to_one_that_registers() -> None:
+    decision = register(three_brokers(), alive(2), 2, "h2:1")
+    assert decision.header is not None
+    assert decision.header.to_ext() == {"clusterName": "c", "brokerName": "a"}
+
+
+def test_a_broker_may_come_back_with_another_address() -> None:
+    assert register(three_brokers(), alive(1), 2, "new:1").events == (
+        UpdateBrokerAddress("c", "a", 2, "new:1"),
+    )
+
+
+def test_a_master_that_registers_has_restarted_and_must_be_elected_again() -> None:
+    decision = register(three_brokers(), alive(1, 2), 1, "h1:1")
+    assert decision.code == 0
+    assert decision.events == (ElectMaster("a", None),)
+    assert decision.header is not None
+    assert "masterBrokerId" not in decision.header.to_ext()
+
+
+def test_only_a_granted_id_can_be_registered() -> None:
+    assert register(three_brokers(), alive(), 4, "h4:1").code == 2010
+    assert register(state_of(), alive(), 1, "h1:1").code == 2010
+
+
+def test_replica_info_tells_what_is_recorded_whoever_lives() -> None:
+    decision = replica_info(three_brokers(), broker_name="a")
+    assert decision.header is not None
+    assert decision.header.to_ext() == {"masterBrokerId": "1", "masterAddress": "h1:1", "masterEpoch": "1"}
+    assert decision.body == b'{"syncStateSet":[1,2,3],"syncStateSetEpoch":2}'
+    nobody = replica_info(state_of(applied(1), ElectMaster("a", 1), ElectMaster("a", None)), broker_name="a")
+    assert nobody.header is not None
+    assert nobody.header.to_ext() == {"masterEpoch": "2"}
+    assert replica_info(state_of(), broker_name="a").code == 2008
+
+
+def test_sync_state_data_shows_every_replica_and_leaves_unknown_sets_out() -> None:
+    decision = sync_state_data(three_brokers(frozenset({1})), alive(1), broker_names=["a", "nope"])
+    assert decision.body is not None
+    assert decision.body == (
+        b'{"replicasInfoTable":{"a":{"inSyncReplicas":'
+        b'[{"alive":true,"brokerAddress":"h1:1","brokerId":1,"brokerName":"a"}],'
+        b'"masterAddress":"h1:1","masterBrokerId":1,"masterEpoch":1,"notInSyncReplicas":'
+        b'[{"alive":false,"brokerAddress":"h2:1","brokerId":2,"brokerName":"a"},'
+        b'{"alive":false,"brokerAddress":"h3:1","brokerId":3,"brokerName":"a"}],"syncStateSetEpoch":2}}}'
+    )
+    assert sync_state_data(three_brokers(), alive(), broker_names=[]).code == 1
+
+
+def clean(state: ReplicasState, live: Liveness, ids: str | None, *, living: bool = False) -> Decision:
+    return clean_broker_data(state, live, broker_name="a", ids_to_clean=ids, living_too=living)
+
+
+def test_dead_brokers_are_cleaned_and_living_ones_only_on_demand() -> None:
+    assert clean(three_brokers(), alive(1), "2;3").events == (CleanBrokerData("a", frozenset({2, 3})),)
+    assert clean(three_brokers(), alive(1, 3), "2;3").code == 2009
+    forced = clean(three_brokers(), alive(1, 2, 3), "2;3", living=True)
+    assert forced.events == (CleanBrokerData("a", frozenset({2, 3})),), "upstream drops the whole set here"
+
+
+def test_the_whole_set_goes_without_a_master_or_on_demand() -> None:
+    assert clean(three_brokers(), alive(), None).code == 2009
+    assert clean(three_brokers(), alive(), None, living=True).events == (CleanBrokerData("a", None),)
+    assert clean(state_of(applied(1)), alive(), "").events == (CleanBrokerData("a", None),)
+    assert clean(three_brokers(), alive(), "1;2;3").events == (CleanBrokerData("a", None),)
+
+
+def test_cleaning_never_leaves_a_set_without_its_master_or_members() -> None:
+    assert clean(three_brokers(), alive(2), "1").code == 2009
+    assert clean(three_brokers(), alive(2), "1", living=True).code == 2009
+    masterless = state_of(applied(1), applied(2), ElectMaster("a", 1), ElectMaster("a", None))
+    assert clean(masterless, alive(2), "1").code == 2009
+    never_elected = state_of(applied(1), applied(2))
+    assert clean(never_elected, alive(1), "2").code == 2009
+
+
+@pytest.mark.parametrize("ids", ["x", "1;x", "1.0", "-1", ";", "\u0661", "1" * 20])
+def test_ids_that_are_no_numbers_are_refused(ids: str) -> None:
+    assert clean(three_brokers(), alive(), ids).code == 2009
+
+
+def test_ids_that_are_not_registered_are_already_clean() -> None:
+    assert clean(three_brokers(), alive(), "9") == Decision()
+    assert clean(state_of(), alive(), "9").code == 2009

@@ -1,0 +1,96 @@
+from __future__ import annotations
+
+from controller.election import LiveReport
+from controller.heartbeats import ENTRIES_MAX, FORGET_AFTER_MS, UNHEARD_TIMEOUT_MS, Heartbeat, Heartbeats
+
+KEY = ("c", "a", 1)
+
+
+def beat(max_offset: int = 0, timeout_ms: int = 10_000) -> Heartbeat:
+    return Heartbeat("10.0.0.1:10911", timeout_ms, LiveReport(1, max_offset, 2**31 - 1))
+
+
+def test_a_broker_lives_until_it_has_been_silent_for_longer_than_it_announced() -> None:
+    table = Heartbeats()
+    assert table.heard(KEY, 1, beat(timeout_ms=10), 100)
+    assert table.at(110, 0).is_alive(KEY)
+    assert not table.at(111, 0).is_alive(KEY)
+    assert not table.heard(KEY, 1, beat(timeout_ms=10), 105)
+    assert table.heard(KEY, 1, beat(timeout_ms=10), 200), "back to life"
+
+
+def test_the_end_of_its_connection_ends_a_broker_at_once() -> None:
+    table = Heartbeats()
+    table.heard(KEY, 1, beat(), 0)
+    assert table.connection_closed(1) == [KEY]
+    assert not table.at(1, 0).is_alive(KEY)
+    assert table.at(1, 1).is_dead(KEY)
+    assert table.connection_closed(1) == []
+
+
+def test_the_late_end_of_an_older_connection_changes_nothing() -> None:
+    table = Heartbeats()
+    table.heard(KEY, 1, beat(), 0)
+    table.heard(KEY, 2, beat(), 5)
+    assert table.connection_closed(1) == []
+    assert table.at(6, 0).is_alive(KEY)
+    assert table.connection_closed(2) == [KEY]
+
+
+def test_a_heartbeat_that_comes_late_over_the_older_connection_does_not_make_it_the_brokers_own() -> None:
+    table = Heartbeats()
+    table.heard(KEY, 2, beat(max_offset=7), 0)
+    table.heard(KEY, 1, beat(max_offset=3), 1)
+    assert table.at(1, 0).reports("c", "a", [1])[1].max_offset == 7
+    assert table.connection_closed(1) == []
+    assert table.at(2, 0).is_alive(KEY)
+
+
+def test_a_broker_whose_newer_connection_ended_goes_on_over_the_older_one() -> None:
+    table = Heartbeats()
+    table.heard(KEY, 2, beat(), 0)
+    table.connection_closed(2)
+    assert table.heard(KEY, 1, beat(), 1)
+    assert table.connection_closed(1) == [KEY]
+
+
+def test_the_newest_report_counts_also_when_the_log_got_shorter() -> None:
+    table = Heartbeats()
+    table.heard(KEY, 1, beat(max_offset=100), 0)
+    table.heard(KEY, 1, beat(max_offset=60), 1)
+    assert table.at(1, 0).reports("c", "a", [1, 2]) == {1: LiveReport(1, 60, 2**31 - 1)}
+
+
+def test_liveness_belongs_to_cluster_set_and_id_together() -> None:
+    table = Heartbeats()
+    table.heard(KEY, 1, beat(), 0)
+    live = table.at(0, 0)
+    assert live.is_alive(KEY)
+    assert not any(live.is_alive(key) for key in [("x", "a", 1), ("c", "x", 1), ("c", "a", 2)])
+
+
+def test_a_broker_never_heard_is_not_dead_before_it_had_time_to_speak() -> None:
+    table = Heartbeats()
+    since = 50_000
+    assert not table.at(since + UNHEARD_TIMEOUT_MS, since).is_dead(KEY)
+    assert table.at(since + UNHEARD_TIMEOUT_MS + 1, since).is_dead(KEY)
+
+
+def test_silence_counts_only_from_when_this_controller_began_to_judge() -> None:
+    table = Heartbeats()
+    table.heard(KEY, 1, beat(timeout_ms=10), 0)
+    live = table.at(1_005, 1_000)
+    assert not live.is_alive(KEY)
+    assert not live.is_dead(KEY)
+    assert table.at(1_011, 1_000).is_dead(KEY)
+
+
+def test_the_table_is_bounded_and_forgets_what_has_long_been_silent() -> None:
+    table = Heartbeats()
+    for broker_id in range(ENTRIES_MAX):
+        assert table.heard(("c", "a", broker_id), 1, beat(timeout_ms=10), 0)
+    assert not table.heard(("c", "b", 1), 1, beat(), 5)
+    assert table.heard(("c", "b", 1), 1, beat(), 11), "the dead make room"
+    table.connection_closed(1)
+    table.forget_silent(12 + FORGET_AFTER_MS)
+    assert not table.at(12 + FORGET_AFTER_MS, 12 + FORGET_AFTER_MS).is_dead(("c", "b", 1))

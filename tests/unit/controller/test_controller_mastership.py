@@ -1,0 +1,168 @@
+from __future__ import annotations
+
+from controller.decision import Decision
+from controller.election import LiveReport
+from controller.events import AlterSyncStateSet, ApplyBrokerId, ElectMaster, Event
+from controller.heartbeats import Heartbeat, Heartbeats, Liveness
+from controller.mastership import NOBODY, elect_master, replace_lost_master
+from controller.state import ReplicasState
+
+NOW = 1_000_000
+GONE, UNHEARD = "gone", "unheard"
+
+
+def applied(broker_id: int) -> ApplyBrokerId:
+    return ApplyBrokerId("c", "a", broker_id, f"h{broker_id}:1", f"h{broker_id}:1;7")
+
+
+def state_of(*events: Event) -> ReplicasState:
+    state = ReplicasState()
+    for event in events:
+        state.apply(event)
+    return state
+
+
+def three_brokers(*members: int) -> ReplicasState:
+    """Master 1 in epoch 1, set epoch 2."""
+    alter = AlterSyncStateSet("a", frozenset(members))
+    return state_of(applied(1), applied(2), applied(3), ElectMaster("a", 1), alter)
+
+
+def brokers(**lives: int | str) -> Liveness:
+    """b1=100: broker 1 lives and its log ends at 100; "gone": its connection ended; "unheard": never
+    spoke."""
+    table = Heartbeats()
+    for name, life in lives.items():
+        broker_id = int(name[1:])
+        if life == UNHEARD:
+            continue
+        beat = Heartbeat("", 10_000, LiveReport(1, life if isinstance(life, int) else 0, 0))
+        table.heard(("c", "a", broker_id), broker_id, beat, NOW)
+        if life == GONE:
+            table.connection_closed(broker_id)
+    return table.at(NOW, NOW)
+
+
+def elect(
+    state: ReplicasState, live: Liveness, broker_id: int, *, designate: bool = False, unclean: bool = False
+) -> Decision:
+    return elect_master(
+        state, live, broker_name="a", broker_id=broker_id, designate=designate, unclean=unclean
+    )
+
+
+def replace(state: ReplicasState, live: Liveness, *, unclean: bool = False) -> Decision | None:
+    return replace_lost_master(state, live, broker_name="a", unclean=unclean)
+
+
+def ext(decision: Decision) -> dict[str, str]:
+    assert decision.header is not None
+    return decision.header.to_ext()
+
+
+def test_an_unknown_set_elects_nobody() -> None:
+    assert elect(state_of(), brokers(b1=0), 1).code == 2010
+    assert replace(state_of(), brokers(b1=0)) is None
+
+
+def test_the_first_election_takes_the_broker_that_asks() -> None:
+    decision = elect(state_of(applied(1), applied(2)), brokers(b1=100, b2=0), 2)
+    assert decision.code == 0
+    assert decision.events == (ElectMaster("a", 2),)
+    assert ext(decision) == {
+        "masterBrokerId": "2",
+        "masterAddress": "h2:1",
+        "masterEpoch": "1",
+        "syncStateSetEpoch": "1",
+    }
+    assert decision.body == (
+        b'{"brokerMemberGroup":{"brokerAddrs":{"1":"h1:1","2":"h2:1"},"brokerName":"a","cluster":"c"},'
+        b'"syncStateSet":[2]}'
+    )
+
+
+def test_the_first_election_takes_nobody_who_is_unknown_or_dead() -> None:
+    state = state_of(applied(1))
+    for asked in (NOBODY, 1, 9):
+        for designate in (False, True):
+            decision = elect(state, brokers(b1=GONE, b9=0), asked, designate=designate, unclean=True)
+            assert decision.code in (2004, 2012) and decision.events == ()
+
+
+def test_a_living_master_stays_and_is_told() -> None:
+    decision = elect(three_brokers(1, 2, 3), brokers(b1=0, b2=900), 2)
+    assert (decision.code, decision.events) == (2011, ())
+    assert ext(decision) == {
+        "masterBrokerId": "1",
+        "masterAddress": "h1:1",
+        "masterEpoch": "1",
+        "syncStateSetEpoch": "2",
+    }
+    assert decision.body == b'{"syncStateSet":[1,2,3]}'
+    assert replace(three_brokers(1, 2, 3), brokers(b1=0, b2=900)) is None
+
+
+def test_a_master_not_heard_yet_by_a_new_leader_is_not_deposed() -> None:
+    live = brokers(b1=UNHEARD, b2=0)
+    assert elect(three_brokers(1, 2), live, 2).code == 2011
+    assert elect(three_brokers(1, 2), live, NOBODY).code == 2011
+    assert replace(three_brokers(1, 2), live) is None
+
+
+def test_an_operator_hands_mastership_to_a_living_member() -> None:
+    decision = elect(three_brokers(1, 2, 3), brokers(b1=0, b2=0), 2, designate=True)
+    assert decision.events == (ElectMaster("a", 2),)
+    assert ext(decision)["masterEpoch"] == "2"
+    assert elect(three_brokers(1, 2), brokers(b1=0, b2=0), 1, designate=True).code == 2011
+
+
+def test_an_operator_cannot_designate_the_dead_the_unknown_outsiders_or_nobody() -> None:
+    for asked in (2, 3, 9, NOBODY):
+        decision = elect(three_brokers(1, 2), brokers(b1=0, b2=GONE, b3=0), asked, designate=True)
+        assert (decision.code, decision.events) == (2012, ())
+
+
+def test_the_best_member_follows_a_lost_master() -> None:
+    decision = replace(three_brokers(1, 2, 3), brokers(b1=GONE, b2=50, b3=60))
+    assert decision is not None
+    assert decision.events == (ElectMaster("a", 3),)
+    asked = elect(three_brokers(1, 2, 3), brokers(b1=GONE, b2=50, b3=60), 2)
+    assert asked.events == (ElectMaster("a", 3),), "asking is no claim"
+
+
+def test_brokers_outside_the_set_follow_only_in_unclean_elections_and_only_then() -> None:
+    live = brokers(b1=GONE, b2=50, b3=900)
+    clean = replace(three_brokers(1, 2), live, unclean=True)
+    assert clean is not None and clean.events == (ElectMaster("a", 2),), "a member goes first"
+    unclean = replace(three_brokers(1), live, unclean=True)
+    assert unclean is not None and unclean.events == (ElectMaster("a", 3),)
+    designated = elect(three_brokers(1), live, 2, designate=True, unclean=True)
+    assert designated.events == (ElectMaster("a", 2),)
+
+
+def test_a_lost_master_without_successor_is_struck_off_once_and_the_set_is_kept() -> None:
+    state = three_brokers(1, 2)
+    live = brokers(b1=GONE, b2=GONE, b3=0)
+    decision = replace(state, live)
+    assert decision is not None
+    assert (decision.code, decision.events) == (2004, (ElectMaster("a", None),))
+    state.apply(decision.events[0])
+    assert state.sync_states["a"].members == {1, 2}
+    assert replace(state, live) is None
+    assert state.sync_states["a"].master_epoch == 2
+
+
+def test_a_request_never_strikes_off_a_lost_master() -> None:
+    for asked, code in ((NOBODY, 2004), (3, 2012)):
+        decision = elect(three_brokers(1, 2), brokers(b1=GONE, b2=GONE, b3=0), asked)
+        assert (decision.code, decision.events) == (code, ())
+
+
+def test_a_master_struck_off_leads_again_with_a_new_epoch_once_it_is_back() -> None:
+    state = three_brokers(1)
+    state.apply(ElectMaster("a", None))
+    decision = replace(state, brokers(b1=70, b2=900))
+    assert decision is not None
+    assert decision.events == (ElectMaster("a", 1),)
+    assert ext(decision)["masterEpoch"] == "3"
+    assert elect(state, brokers(b1=70, b2=900), 2).events == (ElectMaster("a", 1),)
