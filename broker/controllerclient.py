@@ -1,0 +1,91 @@
+"""Calls to the controllers: to their leader, wherever it is, and heartbeats to all of them.
+
+Invariant: `leader` is an address that some controller named and that has not failed since; after any failure, and
+after an answer "not leader", the next call asks around again first."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from mqruntime.log import fields
+from remoting.client import RemotingClient
+from remoting.codes import RequestCode, ResponseCode
+from remoting.command import RemotingCommand
+from remoting.errors import ConnectFailed, HeaderError, RemotingError
+from remoting.headers.controller import BrokerHeartbeatHeader, GetMetadataResponseHeader
+
+log = logging.getLogger("broker.controllerclient")
+
+DISCOVERY_TIMEOUT_MS = 1000
+CALL_TIMEOUT_MS = 3000
+
+
+class ControllerClient:
+    """`addresses` are those of controllerAddr. One connection to each carries everything."""
+
+    def __init__(self, client: RemotingClient, addresses: list[str]) -> None:
+        self._client = client
+        self.addresses = addresses
+        self.leader: str | None = None
+        self._first = 0  # whom to believe first, if several name a leader
+
+    async def call(self, command: RemotingCommand) -> RemotingCommand:
+        """The leader's answer. Raises ConnectFailed when the request was certainly not sent, another
+        RemotingError when it may have been carried out."""
+        for _ in range(2):
+            leader = await self._leader()
+            try:
+                reply = await self._client.call(leader, command, CALL_TIMEOUT_MS)
+            except RemotingError:
+                self._distrust()
+                raise
+            if reply.code != ResponseCode.CONTROLLER_NOT_LEADER:
+                return reply
+            self._distrust()
+        return reply
+
+    async def discover(self) -> None:
+        """Ask who leads, without a reason to doubt the present one."""
+        found = await self._ask_around()
+        if found is not None and found != self.leader:
+            log.info("controller leader found", extra=fields(leader=found))
+            self.leader = found
+
+    async def heartbeat_to_leader(self, header: BrokerHeartbeatHeader) -> None:
+        """Sent on the connection that the next call uses, so the leader has it first. Raises RemotingError."""
+        await self.heartbeat(await self._leader(), header)
+
+    async def heartbeat(self, address: str, header: BrokerHeartbeatHeader) -> None:
+        """Raises ConnectFailed."""
+        await self._client.one_way(address, RemotingCommand.request(RequestCode.BROKER_HEARTBEAT, header))
+
+    async def _leader(self) -> str:
+        if self.leader is None:
+            self.leader = await self._ask_around()
+            if self.leader is None:
+                raise ConnectFailed(";".join(self.addresses), "no controller names a leader")
+            log.info("controller leader found", extra=fields(leader=self.leader))
+        return self.leader
+
+    def _distrust(self) -> None:
+        self.leader = None
+        self._first += 1
+
+    async def _ask_around(self) -> str | None:
+        """The leader that a controller names; one that calls itself leader is believed before all others."""
+        count = len(self.addresses)
+        order = [self.addresses[(self._first + at) % count] for at in range(count)]
+        answers = await asyncio.gather(*(self._ask(address) for address in order))
+        known = [answer for answer in answers if answer is not None and answer.controller_leader_address]
+        own = [answer for answer in known if answer.is_leader]
+        return (own or known)[0].controller_leader_address if known else None
+
+    async def _ask(self, address: str) -> GetMetadataResponseHeader | None:
+        request = RemotingCommand.request(RequestCode.CONTROLLER_GET_METADATA_INFO)
+        try:
+            reply = await self._client.call(address, request, DISCOVERY_TIMEOUT_MS)
+            return GetMetadataResponseHeader.from_ext(reply.ext) if reply.code == ResponseCode.SUCCESS else None
+        except (RemotingError, HeaderError) as error:
+            log.debug("controller does not answer", extra=fields(address=address, why=error))
+            return None

@@ -1,0 +1,76 @@
+"""The two files that say which replica of its set a broker is.
+
+Invariant: the temporary file is durable before its id is applied for, and the identity file before anybody is told the
+id; so whatever a crash interrupts, the same id and check code are asked for again and no ghost replica remains.
+
+    brokerIdentity        cluster#brokerName#id
+    brokerIdentity-temp   cluster#brokerName#id#registerCheckCode"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+IDENTITY_FILE = "brokerIdentity"
+TEMPORARY_SUFFIX = "-temp"
+SEPARATOR = "#"
+
+
+class IdentityInvalid(Exception):
+    """An identity file that cannot be this broker's; an operator has to look at it."""
+
+    def __init__(self, name: str, why: str) -> None:
+        super().__init__(f"{name}: {why}; restore the file or, for a new empty replica, remove the whole store")
+        self.name = name
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """A granted replica id, 1 or above, kept for the life of the store."""
+
+    cluster_name: str
+    broker_name: str
+    broker_id: int
+
+    def encode(self) -> bytes:
+        return SEPARATOR.join((self.cluster_name, self.broker_name, str(self.broker_id))).encode()
+
+
+@dataclass(frozen=True, slots=True)
+class TemporaryIdentity:
+    """An id that is being applied for. The check code, `address;milliseconds`, proves a repeated application ours."""
+
+    cluster_name: str
+    broker_name: str
+    broker_id: int
+    check_code: str
+
+    def encode(self) -> bytes:
+        return SEPARATOR.join(
+            (self.cluster_name, self.broker_name, str(self.broker_id), self.check_code)
+        ).encode()
+
+
+def decode_identity(name: str, data: bytes, cluster_name: str, broker_name: str) -> Identity:
+    """The identity in file `name`. Raises IdentityInvalid when it is damaged or another broker's."""
+    broker_id = _checked(name, data, 3, cluster_name, broker_name)[2]
+    return Identity(cluster_name, broker_name, int(broker_id))
+
+
+def decode_temporary(name: str, data: bytes, cluster_name: str, broker_name: str) -> TemporaryIdentity:
+    """The application in file `name`. Raises IdentityInvalid."""
+    fields = _checked(name, data, 4, cluster_name, broker_name)
+    return TemporaryIdentity(cluster_name, broker_name, int(fields[2]), fields[3])
+
+
+def _checked(name: str, data: bytes, count: int, cluster_name: str, broker_name: str) -> list[str]:
+    try:
+        fields = data.decode().strip().split(SEPARATOR)
+    except UnicodeDecodeError:
+        raise IdentityInvalid(name, "is not text") from None
+    if len(fields) != count or not fields[2].isascii() or not fields[2].isdigit() or int(fields[2]) < 1:
+        raise IdentityInvalid(name, f"{data!r} does not have {count} fields separated by {SEPARATOR}")
+    if (fields[0], fields[1]) != (cluster_name, broker_name):
+        raise IdentityInvalid(
+            name, f"belongs to {fields[0]}/{fields[1]}, this broker is {cluster_name}/{broker_name}"
+        )
+    return fields

@@ -1,0 +1,87 @@
+"""Sends that are stored and wait for the other members of the SyncStateSet.
+
+Invariant: they stand in one deque in the order of their end offsets, which is also that of their deadlines; each is
+answered exactly once: OK when the acknowledged end covers it, else FLUSH_SLAVE_TIMEOUT, which tells a client that the
+message is stored and its fate unknown. Replies that go to one connection leave in one write."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+
+from remoting.codes import ResponseCode
+from remoting.command import RemotingCommand
+from remoting.peer import Peer
+
+UNKNOWN_REMARK = "flush data to slave timeout"
+DEMOTED_REMARK = "this broker stopped being master before all replicas had the message; whether it stays is unknown"
+
+
+@dataclass(slots=True)
+class PendingSend:
+    """A stored send and the reply for when all hold it (code 0); offsets exclusive, times monotonic ms."""
+
+    end_offset: int
+    deadline_ms: int
+    peer: Peer
+    reply: RemotingCommand
+
+
+class PendingSends:
+    """The waiting sends of a broker, `count_max` at most; more are refused before they are stored."""
+
+    def __init__(self, count_max: int) -> None:
+        self._sends: deque[PendingSend] = deque()
+        self._count_max = count_max
+
+    def __len__(self) -> int:
+        return len(self._sends)
+
+    @property
+    def full(self) -> bool:
+        return len(self._sends) >= self._count_max
+
+    @property
+    def first_deadline_ms(self) -> int | None:
+        return self._sends[0].deadline_ms if self._sends else None
+
+    def add(self, send: PendingSend) -> None:
+        assert not self._sends or send.end_offset >= self._sends[-1].end_offset
+        self._sends.append(send)
+
+    def acknowledged(self, end: int) -> None:
+        """All that was stored below `end` is held by every member: answer it."""
+        sends = self._sends
+        answered: list[PendingSend] = []
+        while sends and sends[0].end_offset <= end:
+            answered.append(sends.popleft())
+        _answer(answered)
+
+    def expire(self, now_ms: int) -> None:
+        """Answer those whose time is over."""
+        sends = self._sends
+        expired: list[PendingSend] = []
+        while sends and sends[0].deadline_ms <= now_ms:
+            expired.append(sends.popleft())
+        _answer_unknown(expired, UNKNOWN_REMARK)
+
+    def give_up(self) -> None:
+        """The broker is master no more: nobody will ever know here."""
+        given_up = list(self._sends)
+        self._sends.clear()
+        _answer_unknown(given_up, DEMOTED_REMARK)
+
+
+def _answer_unknown(sends: list[PendingSend], remark: str) -> None:
+    for send in sends:
+        send.reply.code = ResponseCode.FLUSH_SLAVE_TIMEOUT
+        send.reply.remark = remark
+    _answer(sends)
+
+
+def _answer(sends: list[PendingSend]) -> None:
+    by_peer: dict[Peer, list[RemotingCommand]] = {}
+    for send in sends:
+        by_peer.setdefault(send.peer, []).append(send.reply)
+    for peer, replies in by_peer.items():
+        peer.send(replies)

@@ -1,0 +1,269 @@
+"""Pulls: read a queue below the confirm offset, or hold the request until a message comes.
+
+Invariant: every reply of code 0, 19, 20 or 21 says where to go on and what the queue holds; bodies are the stored
+records, handed to the socket as views of the log. Only a master answers unless slaveReadEnable is set."""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine
+from typing import Any, Protocol
+
+from broker.consumergroups import ConsumerGroups
+from broker.consumeroffsets import ConsumerOffsets
+from broker.longpolling import HeldPull, HeldPulls
+from broker.pullrequest import PullRequest
+from broker.subscription import TAG, tag_filter
+from broker.subscriptiongroups import SubscriptionGroups
+from broker.topics import Topics
+from messagestore.messages import GetResult, GetStatus, QueueGrew, TagFilter
+from mqruntime.clock import Clock
+from mqruntime.tasks import Tasks
+from remoting.bodies.topics import PERM_READ
+from remoting.codes import RequestCode, ResponseCode
+from remoting.command import Body, RemotingCommand
+from remoting.errors import HeaderError
+from remoting.headercodec import encode_header
+from remoting.headers.pull import (
+    SYS_FLAG_COMMIT_OFFSET,
+    SYS_FLAG_SUBSCRIPTION,
+    SYS_FLAG_SUSPEND,
+    PullMessageHeader,
+    PullMessageResponseHeader,
+)
+from remoting.peer import Peer
+
+REJECTED = "[REJECTREQUEST]system busy, start flow control for a while"
+MASTER_ID = 0  # the broker that pulls are suggested to go to
+
+CODES = {
+    GetStatus.FOUND: ResponseCode.SUCCESS,
+    GetStatus.NO_MATCHED_MESSAGE: ResponseCode.PULL_RETRY_IMMEDIATELY,
+    GetStatus.MESSAGE_WAS_REMOVING: ResponseCode.PULL_RETRY_IMMEDIATELY,
+    GetStatus.OFFSET_OVERFLOW_ONE: ResponseCode.PULL_NOT_FOUND,
+    GetStatus.OFFSET_FOUND_NULL: ResponseCode.PULL_NOT_FOUND,
+    GetStatus.OFFSET_TOO_SMALL: ResponseCode.PULL_OFFSET_MOVED,
+    GetStatus.OFFSET_OVERFLOW_BADLY: ResponseCode.PULL_OFFSET_MOVED,
+}
+"""The two statuses of an empty queue are 19 for offset 0 and 21 for any other."""
+
+
+class Refused(Exception):
+    """This pull gets `code`."""
+
+    def __init__(self, code: ResponseCode, remark: str) -> None:
+        super().__init__(remark)
+        self.code = code
+        self.remark = remark
+
+
+class Queues(Protocol):
+    """The part of the message store that pulls read."""
+
+    def get(
+        self,
+        topic: str,
+        queue_id: int,
+        queue_offset: int,
+        max_count: int,
+        max_bytes: int,
+        tag_filter: TagFilter | None = None,
+    ) -> GetResult: ...
+
+    async def load(self, result: GetResult) -> None: ...
+
+
+class PullLimits(Protocol):
+    """The settings that bound a pull."""
+
+    long_polling_enable: bool
+    short_polling_time_mills: int
+    lite_pull_message_enable: bool
+    max_transfer_bytes: int
+    max_transfer_count: int
+
+
+class Reading(Protocol):
+    """Whether this broker may answer readers now."""
+
+    @property
+    def serves_reads(self) -> bool: ...
+
+
+class PullProcessor:
+    """Serves codes 11 and 361 of all connections."""
+
+    def __init__(
+        self,
+        *,
+        store: Queues,
+        role: Reading,
+        topics: Topics,
+        groups: SubscriptionGroups,
+        consumers: ConsumerGroups,
+        offsets: ConsumerOffsets,
+        held: HeldPulls,
+        clock: Clock,
+        limits: PullLimits,
+        tasks: Tasks,
+    ) -> None:
+        self._store = store
+        self._role = role
+        self._topics = topics
+        self._groups = groups
+        self._consumers = consumers
+        self._offsets = offsets
+        self._held = held
+        self._clock = clock
+        self._limits = limits
+        self._tasks = tasks
+        self.found = 0
+
+    def handle(self, peer: Peer, command: RemotingCommand) -> RemotingCommand | Coroutine[Any, Any, None] | None:
+        """Answers a pull, or holds it when the queue has nothing yet and the client waits."""
+        try:
+            header = PullMessageHeader.from_ext(command.ext)
+            request = self._request(command, header)
+        except Refused as refused:
+            return command.reply(refused.code, refused.remark)
+        if header.sys_flag & SYS_FLAG_COMMIT_OFFSET:
+            self._offsets.commit(header.consumer_group, header.topic, header.queue_id, header.commit_offset)
+        result = self._read(request)
+        waits = header.sys_flag & SYS_FLAG_SUSPEND and header.suspend_timeout_millis > 0
+        if waits and not self._held.full and _code(result, request) == ResponseCode.PULL_NOT_FOUND:
+            limits = self._limits
+            wait_ms = header.suspend_timeout_millis if limits.long_polling_enable else limits.short_polling_time_mills
+            if not peer.attributes.get("holds_pulls"):
+                peer.attributes["holds_pulls"] = True
+                peer.on_close(self._held.release_of)
+            self._held.hold(HeldPull(peer, request, self._clock.monotonic_ms() + wait_ms))
+            return None
+        return self._answer(peer, request, result)
+
+    def arrived(self, grown: list[QueueGrew]) -> None:
+        """Queues grew: answer the pulls that waited for it."""
+        for topic, queue_id, next_offset in grown:
+            for pull in self._held.waiting((topic, queue_id), next_offset):
+                result = self._read(pull.request)
+                if result.status is GetStatus.NO_MATCHED_MESSAGE:
+                    pull.request.offset = result.next_begin_offset
+                    pull.request.moved = True
+                elif self._held.release(pull):
+                    self._answer_held(pull, result)
+
+    def expire(self, now_ms: int) -> None:
+        """Answer the held pulls whose time is over."""
+        for pull in self._held.release_expired(now_ms):
+            self._answer_held(pull, self._read(pull.request))
+
+    def release_all(self) -> None:
+        """The broker may not answer readers any more: send them to look elsewhere."""
+        for pull in self._held.release_all():
+            pull.peer.send([pull.request.command.reply(ResponseCode.SYSTEM_BUSY, REJECTED)])
+
+    def _request(self, command: RemotingCommand, header: PullMessageHeader) -> PullRequest:
+        if not self._role.serves_reads:
+            raise Refused(ResponseCode.SYSTEM_BUSY, REJECTED)
+        limits = self._limits
+        if command.code == RequestCode.LITE_PULL_MESSAGE and not limits.lite_pull_message_enable:
+            raise Refused(ResponseCode.NO_PERMISSION, "lite pull is disabled on this broker")
+        group = self._groups.find_or_create(header.consumer_group)
+        if group is None:
+            raise Refused(
+                ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
+                f"subscription group [{header.consumer_group}] does not exist",
+            )
+        if not group.consume_enable:
+            raise Refused(
+                ResponseCode.NO_PERMISSION, f"subscription group no permission, {header.consumer_group}"
+            )
+        topic = self._topics.find(header.topic)
+        if topic is None:
+            raise Refused(
+                ResponseCode.TOPIC_NOT_EXIST, f"topic[{header.topic}] not exist, apply first please!"
+            )
+        if not topic.perm & PERM_READ:
+            raise Refused(ResponseCode.NO_PERMISSION, f"the topic[{header.topic}] pulling message is forbidden")
+        if not 0 <= header.queue_id < topic.read_queue_nums:
+            raise Refused(
+                ResponseCode.INVALID_PARAMETER,
+                f"queueId[{header.queue_id}] is illegal, topic:[{header.topic}] "
+                f"topicConfig.readQueueNums:[{topic.read_queue_nums}]",
+            )
+        count = min(max(header.max_msg_nums, 1), limits.max_transfer_count)
+        size = limits.max_transfer_bytes
+        if header.max_msg_bytes is not None and header.max_msg_bytes > 0:
+            size = min(size, header.max_msg_bytes)
+        return PullRequest(
+            command, header.topic, header.queue_id, header.queue_offset, count, size, self._filter(header)
+        )
+
+    def _filter(self, header: PullMessageHeader) -> TagFilter | None:
+        if header.sys_flag & SYS_FLAG_SUBSCRIPTION:
+            try:
+                return tag_filter(header.subscription, header.expression_type)
+            except HeaderError as error:
+                raise Refused(ResponseCode.SUBSCRIPTION_PARSE_FAILED, str(error)) from None
+        if (header.expression_type or "") not in TAG:
+            raise Refused(
+                ResponseCode.SYSTEM_ERROR, f"The broker does not support {header.expression_type} filters"
+            )
+        subscription = self._consumers.subscription(header.consumer_group, header.topic)
+        if subscription is None:
+            raise Refused(ResponseCode.SUBSCRIPTION_NOT_EXIST, "the consumer's group info not exist")
+        if subscription.version < header.sub_version:
+            raise Refused(ResponseCode.SUBSCRIPTION_NOT_LATEST, "the consumer's subscription not latest")
+        return subscription.filter
+
+    def _read(self, request: PullRequest) -> GetResult:
+        return self._store.get(
+            request.topic,
+            request.queue_id,
+            request.offset,
+            request.count_max,
+            request.bytes_max,
+            request.filter,
+        )
+
+    def _answer_held(self, pull: HeldPull, result: GetResult) -> None:
+        answer = self._answer(pull.peer, pull.request, result)
+        if isinstance(answer, RemotingCommand):
+            pull.peer.send([answer])
+        elif answer is not None:
+            self._tasks.start(answer, name=f"cold pull of {pull.peer.remote_address}")
+
+    def _answer(
+        self, peer: Peer, request: PullRequest, result: GetResult
+    ) -> RemotingCommand | Coroutine[Any, Any, None] | None:
+        reply = _reply(request, result)
+        if result.status is not GetStatus.FOUND:
+            return reply
+        self.found += result.count
+        if result.cold:
+            return self._load_and_write(peer, reply, result)
+        peer.write(frame_with(reply, result.buffers))
+        return None
+
+    async def _load_and_write(self, peer: Peer, reply: RemotingCommand, result: GetResult) -> None:
+        await self._store.load(result)
+        peer.write(frame_with(reply, result.buffers))
+
+
+def _code(result: GetResult, request: PullRequest) -> ResponseCode:
+    code = CODES.get(result.status)
+    if code is None:
+        return ResponseCode.PULL_NOT_FOUND if request.offset == 0 else ResponseCode.PULL_OFFSET_MOVED
+    if code == ResponseCode.PULL_NOT_FOUND and request.moved:
+        return ResponseCode.PULL_RETRY_IMMEDIATELY
+    return code
+
+
+def _reply(request: PullRequest, result: GetResult) -> RemotingCommand:
+    header = PullMessageResponseHeader(MASTER_ID, result.next_begin_offset, result.min_offset, result.max_offset)
+    return request.command.reply(_code(result, request), result.status.value, header)
+
+
+def frame_with(reply: RemotingCommand, buffers: list[memoryview]) -> list[Body]:
+    """The frame of `reply` with a body that lies in several buffers, none of them copied."""
+    header = encode_header(reply)
+    size = 4 + len(header) + sum(map(len, buffers))
+    return [size.to_bytes(4, "big") + len(header).to_bytes(4, "big") + header, *buffers]

@@ -1,0 +1,26 @@
+"""What a pull asks for: header of codes 11 and 361 and the filter of its subscription, as long as it may be held."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from messagestore.messages import TagFilter
+from remoting.command import RemotingCommand
+
+
+@dataclass(slots=True)
+class PullRequest:
+    """`offset` is the queue offset to read from; it moves on while a held pull skips what it does not want."""
+
+    command: RemotingCommand
+    topic: str
+    queue_id: int
+    offset: int
+    count_max: int
+    bytes_max: int
+    filter: TagFilter | None
+    moved: bool = False  # past messages that the filter does not want
+
+    @property
+    def queue(self) -> tuple[str, int]:
+        return self.topic, self.queue_id

@@ -1,0 +1,282 @@
+"""Carries out what `broker.replicas` decides: files, controller calls, heartbeats and role changes.
+
+Invariant: one controller call and one role change run at a time, each in a task of its own, so an announced role is
+taken at once however long a call waits. Heartbeats go to each controller by its own task; none waits for another."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from broker.controllercalls import ControllerCalls, announced_grant
+from broker.controllerclient import ControllerClient
+from broker.identity import (
+    IDENTITY_FILE,
+    TEMPORARY_SUFFIX,
+    decode_identity,
+    decode_temporary,
+)
+from broker.replicas import (
+    AlterCall,
+    Applied,
+    Call,
+    Effect,
+    ElectCall,
+    Grant,
+    MasterMoved,
+    ProposalFailed,
+    Replicas,
+    Role,
+    SaveIdentity,
+    SaveTemporary,
+)
+from mqruntime.clock import Clock
+from mqruntime.log import fields
+from mqruntime.smallfiles import SmallFiles
+from mqruntime.tasks import Tasks
+from remoting.codes import ResponseCode
+from remoting.command import RemotingCommand
+from remoting.errors import BodyError, ConnectFailed, HeaderError, RemotingError
+from remoting.headers.controller import BrokerHeartbeatHeader
+from remoting.peer import Peer
+
+log = logging.getLogger("broker.replicasmanager")
+
+
+class RoleRefused(Exception):
+    """The log knows a newer epoch than the granted one: this broker does not take the role."""
+
+
+class RoleChanges(Protocol):
+    """What a role means for the rest of the broker."""
+
+    async def become_master(self, grant: Grant) -> None:
+        """Raises RoleRefused (nothing changed) or whatever broke the change off."""
+        ...
+
+    async def become_slave(self, grant: Grant) -> None: ...
+
+    def role_taken(self) -> None:
+        """`replicas.role` and `replicas.taken` are new."""
+        ...
+
+    def propose(self, members: frozenset[int]) -> None: ...
+
+    def applied(self, members: frozenset[int], sync_state_set_epoch: int) -> None: ...
+
+    def proposal_failed(self, definite: bool) -> None: ...
+
+    def master_moved(self, address: str) -> None: ...
+
+
+class Timers(Protocol):
+    """The settings that pace it; ms."""
+
+    sync_broker_metadata_period: int
+    sync_controller_metadata_period: int
+    broker_heartbeat_interval: int
+
+
+class ReplicasManager:
+    """One broker's side of the controller protocol."""
+
+    def __init__(
+        self,
+        *,
+        cluster_name: str,
+        broker_name: str,
+        address: str,
+        identity_file: str = IDENTITY_FILE,
+        timers: Timers,
+        controllers: ControllerClient,
+        files: SmallFiles,
+        clock: Clock,
+        heartbeat: Callable[[], BrokerHeartbeatHeader],
+        on_fatal: Callable[[BaseException], None],
+    ) -> None:
+        self._cluster_name = cluster_name
+        self._broker_name = broker_name
+        self._address = address
+        self._identity_file = identity_file
+        self._timers = timers
+        self._controllers = controllers
+        self._calls = ControllerCalls(cluster_name, broker_name, address)
+        self._files = files
+        self._clock = clock
+        self._heartbeat = heartbeat
+        self._tasks = Tasks(on_fatal)
+        self._call_wake = asyncio.Event()
+        self._role_wake = asyncio.Event()
+        self.replicas = self._new_replicas()
+
+    def _new_replicas(self, **identities: object) -> Replicas:
+        return Replicas(
+            cluster_name=self._cluster_name,
+            broker_name=self._broker_name,
+            address=self._address,
+            poll_ms=self._timers.sync_broker_metadata_period,
+            **identities,  # type: ignore[arg-type]
+        )
+
+    async def load(self) -> None:
+        """Read who we are. Raises IdentityInvalid, OSError."""
+        name, temporary_name = self._identity_file, self._identity_file + TEMPORARY_SUFFIX
+        data = await self._files.read(name)
+        if data is not None:
+            identity = decode_identity(name, data, self._cluster_name, self._broker_name)
+            self.replicas = self._new_replicas(identity=identity)
+            return
+        data = await self._files.read(temporary_name)
+        if data is not None:
+            temporary = decode_temporary(temporary_name, data, self._cluster_name, self._broker_name)
+            self.replicas = self._new_replicas(temporary=temporary)
+
+    def start(self, roles: RoleChanges) -> None:
+        """Begin to talk to the controllers; `load` came before."""
+        self._roles = roles
+        self._tasks.start(self._run_calls(), name="controller calls")
+        self._tasks.start(self._run_roles(), name="role changes")
+        self._tasks.start(self._run_discovery(), name="controller discovery")
+        for address in self._controllers.addresses:
+            self._tasks.start(self._run_heartbeats(address), name=f"heartbeats to {address}")
+
+    async def stop(self) -> None:
+        await self._tasks.stop()
+
+    # -- what others tell
+
+    def sync_state_set_wanted(self, members: frozenset[int], why: str) -> None:
+        """The log's replicas justify this set; the controllers are asked at once."""
+        log.info("another SyncStateSet wanted", extra=fields(members=sorted(members), why=why))
+        self.replicas.report.want(members)
+        self._wake()
+
+    def poll_soon(self) -> None:
+        """Something suggests that the controllers know more than we do."""
+        self.replicas.poll_soon()
+        self._wake()
+
+    def notified(self, peer: Peer, command: RemotingCommand) -> RemotingCommand:
+        """1008: a controller announces an election."""
+        grant = announced_grant(command)
+        if grant is not None:
+            self._apply(self.replicas.announced(grant, self._clock.monotonic_ms()))
+        return command.reply(ResponseCode.SUCCESS)
+
+    # -- controller calls
+
+    async def _run_calls(self) -> None:
+        while True:
+            step = self.replicas.next_step(self._clock.monotonic_ms())
+            if step is None:
+                await self._wait(self._call_wake, self.replicas.call_due_ms())
+            elif isinstance(step, SaveTemporary):
+                await self._files.replace(self._identity_file + TEMPORARY_SUFFIX, step.identity.encode())
+                self.replicas.saved()
+            elif isinstance(step, SaveIdentity):
+                await self._files.replace(self._identity_file, step.identity.encode())
+                await self._files.remove(self._identity_file + TEMPORARY_SUFFIX)
+                self.replicas.saved()
+                log.info("broker id granted", extra=fields(broker_id=step.identity.broker_id))
+            else:
+                await self._call(step)
+
+    async def _call(self, call: Call) -> None:
+        replicas, clock = self.replicas, self._clock
+        if isinstance(call, AlterCall) and not call.again:
+            self._roles.propose(call.proposal.members)
+        request = self._calls.request(call, replicas.broker_id, clock.now_ms())
+        try:
+            if isinstance(call, ElectCall):
+                await self._controllers.heartbeat_to_leader(self._heartbeat())
+            command = await self._controllers.call(request)
+            reply = self._calls.reply(call, command)
+        except (RemotingError, HeaderError, BodyError) as error:
+            log.warning("controller call failed", extra=fields(call=type(call).__name__, why=error))
+            sent = not isinstance(error, ConnectFailed)
+            self._apply(replicas.not_replied(call, clock.monotonic_ms(), sent=sent))
+            return
+        if reply.code not in (ResponseCode.SUCCESS, ResponseCode.CONTROLLER_MASTER_STILL_EXIST):
+            log.warning(
+                "controller refused",
+                extra=fields(call=type(call).__name__, code=reply.code, remark=command.remark or ""),
+            )
+        self._apply(replicas.replied(call, reply, clock.monotonic_ms(), clock.now_ms()))
+
+    def _apply(self, effects: Sequence[Effect]) -> None:
+        for effect in effects:
+            match effect:
+                case Applied(members, epoch):
+                    log.info("SyncStateSet", extra=fields(members=sorted(members), epoch=epoch))
+                    self._roles.applied(members, epoch)
+                case ProposalFailed(definite):
+                    self._roles.proposal_failed(definite)
+                case MasterMoved(address):
+                    self._roles.master_moved(address)
+        self._wake()
+
+    async def _run_discovery(self) -> None:
+        while True:
+            await asyncio.sleep(self._timers.sync_controller_metadata_period / 1000)
+            await self._controllers.discover()
+
+    async def _run_heartbeats(self, address: str) -> None:
+        while True:
+            if self.replicas.registered:
+                try:
+                    await self._controllers.heartbeat(address, self._heartbeat())
+                except RemotingError as error:
+                    log.debug("no heartbeat", extra=fields(address=address, why=error))
+            await asyncio.sleep(self._timers.broker_heartbeat_interval / 1000)
+
+    # -- roles
+
+    async def _run_roles(self) -> None:
+        while True:
+            grant = self.replicas.next_role(self._clock.monotonic_ms())
+            if grant is None:
+                await self._wait(self._role_wake, self.replicas.role_due_ms())
+                continue
+            await self._change_role(grant)
+            self._wake()
+
+    async def _change_role(self, grant: Grant) -> None:
+        replicas = self.replicas
+        leads = grant.master_id == replicas.broker_id
+        said = fields(
+            role=(Role.MASTER if leads else Role.SLAVE).value, epoch=grant.master_epoch, master=grant.master_address
+        )
+        try:
+            if leads:
+                await self._roles.become_master(grant)
+            else:
+                await self._roles.become_slave(grant)
+        except RoleRefused as refused:
+            log.error("role refused: %s", refused, extra=said)
+            replicas.role_refused(grant)
+        except Exception:
+            log.exception("role change failed and will be repeated", extra=said)
+            replicas.role_failed(self._clock.monotonic_ms())
+        else:
+            replicas.role_taken(grant)
+            log.info("role taken", extra=said)
+            self._roles.role_taken()
+
+    # -- waiting
+
+    def _wake(self) -> None:
+        self._call_wake.set()
+        self._role_wake.set()
+
+    async def _wait(self, wake: asyncio.Event, due_ms: int) -> None:
+        """Until something was reported or it is `due_ms`."""
+        wait_ms = due_ms - self._clock.monotonic_ms() + 1
+        try:
+            async with asyncio.timeout(min(wait_ms, 3_600_000) / 1000):
+                await wake.wait()
+        except TimeoutError:
+            return
+        finally:
+            wake.clear()

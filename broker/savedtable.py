@@ -1,0 +1,71 @@
+"""A table kept in one small file, as upstream's ConfigManager keeps its own.
+
+Invariant: what `save` was called after is on disk when it returns; saves of one table run one after the other and
+several requests during one write become one more write. A broken file is answered by its `.bak`, if a Java broker
+left one, and otherwise stops the start: an emptied table would forget what clients rely on."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from mqruntime.smallfiles import SmallFiles
+from remoting.errors import BodyError
+
+BACKUP_SUFFIX = ".bak"
+
+
+class TableUnreadable(Exception):
+    """A configuration file that does not parse, and no readable backup beside it."""
+
+    def __init__(self, name: str, why: str) -> None:
+        super().__init__(f"{name}: {why}; restore it from another replica of this broker, or remove it to start empty")
+        self.name = name
+
+
+class SavedTable:
+    """`encode` gives the file's content, `adopt` takes it in (raising BodyError)."""
+
+    def __init__(
+        self, files: SmallFiles, name: str, encode: Callable[[], bytes], adopt: Callable[[bytes], None]
+    ) -> None:
+        self._files = files
+        self._name = name
+        self._encode = encode
+        self._adopt = adopt
+        self._lock = asyncio.Lock()
+        self._version = 0
+        self._saved_version = 0
+
+    def changed(self) -> None:
+        """The table differs from the file now."""
+        self._version += 1
+
+    @property
+    def dirty(self) -> bool:
+        return self._version != self._saved_version
+
+    async def load(self) -> bool:
+        """Take in the file; False when there is none. Raises TableUnreadable, OSError."""
+        failure: BodyError | None = None
+        for name in (self._name, self._name + BACKUP_SUFFIX):
+            data = await self._files.read(name)
+            if not data:
+                continue
+            try:
+                self._adopt(data)
+            except BodyError as error:
+                failure = failure or error
+            else:
+                return True
+        if failure is not None:
+            raise TableUnreadable(self._name, str(failure))
+        return False
+
+    async def save(self) -> None:
+        """Write the table if it changed since the last write. OSError leaves it changed."""
+        async with self._lock:
+            if self.dirty:
+                version, data = self._version, self._encode()
+                await self._files.replace(self._name, data)
+                self._saved_version = version

@@ -1,0 +1,65 @@
+"""The consumer groups that this broker knows, whether or not they have consumers now."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from mqruntime.clock import Clock
+from remoting.bodies.dataversion import DataVersion
+from remoting.bodies.groups import SubscriptionGroupConfig, SubscriptionGroupWrapper
+
+SUBSCRIPTION_GROUPS_FILE = "config/subscriptionGroup.json"
+NAME_LENGTH_MAX = 255
+
+
+class SubscriptionGroups:
+    """Group configurations by name. `on_change` runs after each change made here."""
+
+    def __init__(self, clock: Clock, *, auto_create: bool, on_change: Callable[[], None]) -> None:
+        self._clock = clock
+        self._auto_create = auto_create
+        self._on_change = on_change
+        self._wrapper = SubscriptionGroupWrapper()
+
+    def find(self, name: str) -> SubscriptionGroupConfig | None:
+        return self._wrapper.subscription_group_table.get(name)
+
+    def find_or_create(self, name: str) -> SubscriptionGroupConfig | None:
+        """The group, made with upstream's defaults if that is allowed; None otherwise."""
+        group = self.find(name)
+        if group is None and self._auto_create and name.strip() and len(name) <= NAME_LENGTH_MAX:
+            group = SubscriptionGroupConfig(name)
+            self.put(group)
+        return group
+
+    def put(self, group: SubscriptionGroupConfig) -> None:
+        self._wrapper.subscription_group_table[group.group_name] = group
+        self._changed()
+
+    def remove(self, name: str) -> None:
+        if self._wrapper.subscription_group_table.pop(name, None) is not None:
+            self._changed()
+
+    @property
+    def wrapper(self) -> SubscriptionGroupWrapper:
+        """The table as it is handed to slaves."""
+        return self._wrapper
+
+    def adopt(self, wrapper: SubscriptionGroupWrapper) -> bool:
+        """Take over the master's table; False when it is the one we have."""
+        if wrapper.data_version == self._wrapper.data_version:
+            return False
+        self._wrapper = wrapper
+        return True
+
+    def encode(self) -> bytes:
+        return self._wrapper.encode()
+
+    def decode(self, data: bytes) -> None:
+        """Take in subscriptionGroup.json. Raises BodyError."""
+        self._wrapper = SubscriptionGroupWrapper.decode(data)
+
+    def _changed(self) -> None:
+        version: DataVersion = self._wrapper.data_version
+        self._wrapper.data_version = version.next_version(self._clock.now_ms())
+        self._on_change()

@@ -1,0 +1,118 @@
+"""The topics of this broker.
+
+Invariant: the data version changes with every change of a topic, and its state version is the masterEpoch under which
+the change was made, so that a newer master's table wins at name servers and slaves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+import orjson
+
+from mqruntime.clock import Clock
+from remoting.bodies.dataversion import DataVersion
+from remoting.bodies.topics import PERM_INHERIT, PERM_READ, PERM_WRITE, TopicConfig, TopicConfigWrapper
+
+TOPICS_FILE = "config/topics.json"
+RETRY_PREFIX = "%RETRY%"
+AUTO_CREATE_TOPIC = "TBW102"
+PERM_ALL = PERM_READ | PERM_WRITE | PERM_INHERIT
+PERM_READ_WRITE = PERM_READ | PERM_WRITE
+
+
+def system_topics(cluster_name: str, broker_name: str, *, auto_create: bool, queue_nums: int) -> list[TopicConfig]:
+    """What a 5.3 broker creates for itself; name servers also refuse a broker whose first table has one topic."""
+    table = [
+        ("SELF_TEST_TOPIC", 1, PERM_READ_WRITE),
+        ("BenchmarkTest", 1024, PERM_READ_WRITE),
+        (cluster_name, 16, PERM_ALL),
+        (broker_name, 1, PERM_ALL),
+        ("OFFSET_MOVED_EVENT", 1, PERM_READ_WRITE),
+        ("SCHEDULE_TOPIC_XXXX", 18, PERM_READ_WRITE),
+        (f"{cluster_name}_REPLY_TOPIC", 1, PERM_READ_WRITE),
+        ("RMQ_SYS_TRANS_HALF_TOPIC", 1, PERM_READ_WRITE),
+        ("RMQ_SYS_TRANS_OP_HALF_TOPIC", 1, PERM_READ_WRITE),
+    ]
+    if auto_create:
+        table.append((AUTO_CREATE_TOPIC, queue_nums, PERM_ALL))
+    return [TopicConfig(name, queues, queues, perm) for name, queues, perm in table]
+
+
+class Topics:
+    """Topic configurations by name. `on_change` runs after each change made here (not for `adopt`)."""
+
+    def __init__(self, clock: Clock, system: Iterable[TopicConfig], on_change: Callable[[], None]) -> None:
+        self._clock = clock
+        self._on_change = on_change
+        self._table = {topic.topic_name: topic for topic in system}
+        self.system_names = frozenset(self._table)
+        self._system = list(self._table.values())
+        self._epoch = 0
+        self.data_version = DataVersion(timestamp=clock.now_ms())
+
+    def find(self, name: str) -> TopicConfig | None:
+        return self._table.get(name)
+
+    def names(self) -> list[str]:
+        return list(self._table)
+
+    def put(self, topic: TopicConfig) -> None:
+        """Create the topic or replace its configuration."""
+        self._table[topic.topic_name] = topic
+        self._changed()
+
+    def remove(self, name: str) -> None:
+        if self._table.pop(name, None) is not None:
+            self._changed()
+
+    def create_for_send(self, name: str, default_topic: str, queue_nums: int) -> TopicConfig | None:
+        """The topic of a first send, made after `default_topic` if that may be inherited from; None otherwise."""
+        if name.startswith(RETRY_PREFIX):
+            return self.ensure(name, 1)
+        model = self._table.get(default_topic)
+        if model is None or not model.perm & PERM_INHERIT:
+            return None
+        queues = max(min(queue_nums, model.write_queue_nums), 1)
+        topic = TopicConfig(
+            name, queues, queues, model.perm & ~PERM_INHERIT, model.topic_filter_type, model.topic_sys_flag
+        )
+        self.put(topic)
+        return topic
+
+    def ensure(self, name: str, queue_nums: int) -> TopicConfig:
+        """The topic, made with `queue_nums` queues if it is new."""
+        topic = self._table.get(name)
+        if topic is None:
+            topic = TopicConfig(name, queue_nums, queue_nums)
+            self.put(topic)
+        return topic
+
+    def led_under(self, master_epoch: int) -> None:
+        """A role was taken under this epoch: the table counts as its statement."""
+        self._epoch = master_epoch
+        self._changed()
+
+    def wrapper(self) -> TopicConfigWrapper:
+        """The table as it is registered and handed to slaves."""
+        return TopicConfigWrapper(dict(self._table), self.data_version)
+
+    def adopt(self, wrapper: TopicConfigWrapper) -> bool:
+        """Take over the master's table (on a slave); False when it is the one we have."""
+        if wrapper.data_version == self.data_version:
+            return False
+        self._table = {topic.topic_name: topic for topic in self._system} | wrapper.topic_config_table
+        self.data_version = wrapper.data_version
+        return True
+
+    def encode(self) -> bytes:
+        """The content of topics.json."""
+        wrapper = self.wrapper().to_json()
+        return orjson.dumps({key: wrapper[key] for key in ("dataVersion", "topicConfigTable")})
+
+    def decode(self, data: bytes) -> None:
+        """Take in topics.json. Raises BodyError."""
+        self.adopt(TopicConfigWrapper.decode(data))
+
+    def _changed(self) -> None:
+        self.data_version = self.data_version.next_version(self._clock.now_ms(), self._epoch)
+        self._on_change()
