@@ -104,7 +104,7 @@ class RemotingClient:
         if task is None:
             task = asyncio.get_running_loop().create_task(self._connect(address), name=f"connect {address}")
             self._connecting[address] = task
-            task.add_done_callback(lambda _: self._connecting.pop(address, None))
+            task.add_done_callback(lambda ended: self._connect_ended(address, ended))
         try:
             async with asyncio.timeout(timeout_ms / 1000):
                 return await asyncio.shield(task)
@@ -114,6 +114,11 @@ class RemotingClient:
             if task.cancelled() and self._closed:
                 raise ConnectFailed(address, "the client was closed") from None
             raise
+
+    def _connect_ended(self, address: str, task: asyncio.Task[Peer]) -> None:
+        del self._connecting[address]
+        if not task.cancelled():
+            task.exception()  # retrieved here too: every caller may have given up by now
 
     async def _connect(self, address: str) -> Peer:
         host, colon, port = address.rpartition(":")

@@ -16,6 +16,7 @@ from remoting.peer import Peer
 from remoting.router import Router
 
 SWEEP_MS = 5_000
+STOP_MS = 1_000  # how long closing waits for peers to read what was sent to them
 
 
 class Connections:
@@ -72,11 +73,11 @@ class Connections:
             self._sweep_timer.cancel()
             self._sweep_timer = None
         for peer in list(self.peers):
-            if peer.calls_pending or not peer.closed:
-                peer.close()
+            peer.close()
         if self.peers:
-            asyncio.get_running_loop().call_later(1, self._abort_rest)
+            patience = asyncio.get_running_loop().call_later(STOP_MS / 1000, self._abort_rest)
             await self._stopped
+            patience.cancel()
         self.deadlines.stop()
 
     def _abort_rest(self) -> None:

@@ -11,6 +11,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable
 
+from mqruntime.log import fields
 from remoting.codes import ResponseCode
 from remoting.command import ONEWAY_BIT, RESPONSE_BIT, RemotingCommand
 from remoting.errors import BodyError, HeaderError
@@ -128,7 +129,7 @@ def failure_reply(request: RemotingCommand, error: Exception) -> RemotingCommand
     """Code 1 with the error's description; what is not the sender's fault is logged, once, here."""
     if isinstance(error, REFUSALS):
         return request.reply(ResponseCode.SYSTEM_ERROR, str(error))
-    log.error("handler failed code=%d opaque=%d", request.code, request.opaque, exc_info=error)
+    log.error("handler failed", extra=fields(code=request.code, opaque=request.opaque), exc_info=error)
     return request.reply(ResponseCode.SYSTEM_ERROR, f"{type(error).__name__}: {error}")
 
 

@@ -102,9 +102,9 @@ class FrameReader:
         return commands
 
     def _grow(self) -> None:
-        grown = memoryview(
-            bytearray(min(2 * len(self._view), max(self._frame_bytes_max, len(self._view) + 1)))
-        )
+        size = min(2 * len(self._view), self._frame_bytes_max)
+        assert size > len(self._view), "a buffer of the greatest frame's size holds a whole frame"
+        grown = memoryview(bytearray(size))
         grown[: self._end] = self._view
         self._view = grown
 

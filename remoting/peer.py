@@ -11,6 +11,7 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, cast
 
+from mqruntime.log import fields
 from remoting.command import ONEWAY_BIT, Body, RemotingCommand
 from remoting.errors import CallTimeout, ConnectionLost
 from remoting.frame import FrameReader, encode
@@ -62,7 +63,7 @@ class Peer(asyncio.BufferedProtocol):
             return
         self._transport.writelines(buffers)
         self.active_at_ms = self._connections.clock.monotonic_ms()
-        if self._transport.get_write_buffer_size() > self._connections.limits.unsent_bytes_max:
+        if self.unsent_bytes > self._connections.limits.unsent_bytes_max:
             self.cut("it does not read what it asked for")
 
     async def call(self, command: RemotingCommand, timeout_ms: int) -> RemotingCommand:
@@ -88,7 +89,13 @@ class Peer(asyncio.BufferedProtocol):
         self.send([command])
 
     @property
+    def unsent_bytes(self) -> int:
+        """What was sent and waits in this process for the other end to read."""
+        return self._transport.get_write_buffer_size() if self._transport is not None else 0
+
+    @property
     def calls_pending(self) -> int:
+        """How many calls wait for their replies."""
         return len(self._pending)
 
     def on_close(self, callback: Callable[[Peer], None]) -> None:
@@ -107,7 +114,7 @@ class Peer(asyncio.BufferedProtocol):
     def cut(self, why: str) -> None:
         """Ends the connection at once."""
         if not self.closed:
-            log.warning("connection cut peer=%s why=%s", self.remote_address, why)
+            log.warning("connection cut", extra=fields(peer=self.remote_address, why=why))
         self.closed = True
         if self._transport is not None:
             self._transport.abort()

@@ -15,9 +15,13 @@ BatchHandler = Callable[["Peer", list[RemotingCommand]], None]
 
 
 class Router:
-    """Request code -> handler. One router may serve several servers and clients."""
+    """Request code -> handler. One router may serve several servers and clients.
 
-    def __init__(self) -> None:
+    `on_fatal` gets the failed assertion of a handler: a bug, which should end the process.
+    """
+
+    def __init__(self, on_fatal: Callable[[BaseException], None] | None = None) -> None:
+        self.on_fatal = on_fatal
         self.handlers: dict[int, Handler] = {}
         self.batch_handlers: dict[int, BatchHandler] = {}
 
