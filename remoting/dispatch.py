@@ -76,7 +76,7 @@ class Dispatcher:
             try:
                 result = handler(peer, request)
             except Exception as error:  # noqa: BLE001 - whatever it is, the peer is told and the server lives
-                reply = failure_reply(request, error)
+                reply = self._failure(request, error)
             else:
                 if result is None or isinstance(result, RemotingCommand):
                     reply = result
@@ -95,7 +95,7 @@ class Dispatcher:
         try:
             handler(peer, requests)
         except Exception as error:  # noqa: BLE001 - as above
-            replies += [failure_reply(request, error) for request in requests if not request.is_oneway]
+            replies += [self._failure(request, error) for request in requests if not request.is_oneway]
 
     def _run(
         self, peer: Peer, request: RemotingCommand, result: Awaitable[RemotingCommand | None]
@@ -106,31 +106,33 @@ class Dispatcher:
                 result.close()
             return request.reply(ResponseCode.SYSTEM_BUSY, OVERLOADED)
         task = asyncio.get_running_loop().create_task(
-            _answer(peer, request, result), name=f"request {request.code} of {peer.remote_address}"
+            self._answer(peer, request, result), name=f"request {request.code} of {peer.remote_address}"
         )
         self._running[task] = None
         task.add_done_callback(self._ended)
         return None
 
+    async def _answer(
+        self, peer: Peer, request: RemotingCommand, result: Awaitable[RemotingCommand | None]
+    ) -> None:
+        try:
+            reply = await result
+        except Exception as error:  # noqa: BLE001 - as in _handle
+            reply = self._failure(request, error)
+        if reply is not None and not request.is_oneway:
+            peer.send([reply])
+
+    def _failure(self, request: RemotingCommand, error: Exception) -> RemotingCommand:
+        """Code 1 with the error's description; what is not the sender's fault is logged, once, here."""
+        if isinstance(error, REFUSALS):
+            return request.reply(ResponseCode.SYSTEM_ERROR, str(error))
+        log.error("handler failed", extra=fields(code=request.code, opaque=request.opaque), exc_info=error)
+        if isinstance(error, AssertionError) and self._router.on_fatal is not None:
+            self._router.on_fatal(error)
+        return request.reply(ResponseCode.SYSTEM_ERROR, f"{type(error).__name__}: {error}")
+
     def _ended(self, task: asyncio.Task[None]) -> None:
         del self._running[task]
-
-
-async def _answer(peer: Peer, request: RemotingCommand, result: Awaitable[RemotingCommand | None]) -> None:
-    try:
-        reply = await result
-    except Exception as error:  # noqa: BLE001 - as in Dispatcher._handle
-        reply = failure_reply(request, error)
-    if reply is not None and not request.is_oneway:
-        peer.send([reply])
-
-
-def failure_reply(request: RemotingCommand, error: Exception) -> RemotingCommand:
-    """Code 1 with the error's description; what is not the sender's fault is logged, once, here."""
-    if isinstance(error, REFUSALS):
-        return request.reply(ResponseCode.SYSTEM_ERROR, str(error))
-    log.error("handler failed", extra=fields(code=request.code, opaque=request.opaque), exc_info=error)
-    return request.reply(ResponseCode.SYSTEM_ERROR, f"{type(error).__name__}: {error}")
 
 
 def _belongs(
