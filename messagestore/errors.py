@@ -5,6 +5,10 @@ loop or settings here: readers outside a broker import this module too."""
 
 from __future__ import annotations
 
+import errno
+
+DISK_FULL = (errno.ENOSPC, errno.EDQUOT)  # of an OSError that may pass; every other one is a failed disk
+
 
 class StoreError(Exception):
     """Anything that keeps a store from starting or going on."""
@@ -40,7 +44,7 @@ class QueueOffsetGap(StoreError):
     def __init__(self, topic: str, queue_id: int, physical_offset: int, queue_offset: int, expected: int) -> None:
         super().__init__(
             f"record at {physical_offset}: queue offset {queue_offset} of {topic}/{queue_id} follows {expected - 1}; "
-            "stop the broker and delete that queue's folder below consumequeue, it is rebuilt from the commit log"
+            "delete the folder consumequeue and start again, it is rebuilt from the commit log"
         )
         self.topic = topic
         self.queue_id = queue_id

@@ -41,7 +41,8 @@ class MessageToStore:
     batch: bool = False
 
 
-class Appended(NamedTuple):
+@dataclass(slots=True)
+class Appended:
     """Where a send stands in the log; with `error` it was not stored and the offsets are -1.
 
     A batch is one Appended: `physical_offset` and `queue_offset` of its first member, `end_offset` of its last, and

@@ -283,6 +283,18 @@ def queue_facts(buffer: Buffer, at: int) -> tuple[bytes, int, int, int, int, byt
     return topic, fields[3], fields[5], sys_flag, fields[10], bytes(buffer[properties_at : at + fields[0]])
 
 
+def declared_end(buffer: Buffer, at: int, physical_offset: int) -> int:
+    """Where the prefix at `buffer[at]` says that its record ends; what is no prefix ends where it starts."""
+    size, magic = PREFIX.unpack_from(buffer, at)
+    return physical_offset + (max(int(size), 0) if magic in TOPIC_LENGTHS else 0)
+
+
+def store_timestamp(buffer: Buffer, at: int) -> int:
+    """When the record at `buffer[at]` was stored, ms."""
+    (sys_flag,) = SYS_FLAG.unpack_from(buffer, at + SYS_FLAG_AT)
+    return int(FIXED_PARTS[(sys_flag >> 4) & 3].unpack_from(buffer, at)[10])
+
+
 def counts_in_queue(sys_flag: int) -> bool:
     """Whether a record has an entry, and so an offset, in its consume queue."""
     return sys_flag & TRANSACTION_MASK in (0, TRANSACTION_COMMIT)

@@ -1,0 +1,50 @@
+"""The checkpoint file: what a restart may rely on.
+
+Invariant: no value in the file is ahead of the disk. `confirm_phy_offset` is at most the flushed end of the log, so a
+power cut cannot make a confirmed record look lost when it was only never written."""
+
+from __future__ import annotations
+
+from dataclasses import astuple, dataclass
+from struct import Struct
+
+FILE = "checkpoint"
+FILE_BYTES = 4096
+
+CHECKPOINT = Struct(
+    ">"  # offset field
+    "q"  #  0 physic_msg_timestamp    storeTimestamp of the last flushed record, ms
+    "q"  #  8 logics_msg_timestamp    storeTimestamp of the last record whose consume queue entry is flushed
+    "q"  # 16 index_msg_timestamp     the same for index files
+    "q"  # 24 master_flushed_offset   acting-master mode only
+    "q"  # 32 confirm_phy_offset      every SyncStateSet member holds the log up to here
+)
+TIMESTAMP_MARGIN_MS = 3000
+
+
+@dataclass(slots=True)
+class Checkpoint:
+    """Files of older versions hold only the first three values; missing ones are 0."""
+
+    physic_msg_timestamp: int = 0
+    logics_msg_timestamp: int = 0
+    index_msg_timestamp: int = 0
+    master_flushed_offset: int = 0
+    confirm_phy_offset: int = 0
+
+    @property
+    def min_timestamp(self) -> int:
+        """Records stored up to here, and their queue entries, are on disk."""
+        oldest = min(self.physic_msg_timestamp, self.logics_msg_timestamp)
+        return max(0, oldest - TIMESTAMP_MARGIN_MS)
+
+    def encode(self) -> bytes:
+        return CHECKPOINT.pack(*astuple(self)).ljust(FILE_BYTES, b"\0")
+
+
+def decode_checkpoint(data: bytes | None) -> Checkpoint:
+    """An absent or short file counts as zeros, a negative confirm offset (upstream's "never set") as 0."""
+    values = CHECKPOINT.unpack((data or b"")[: CHECKPOINT.size].ljust(CHECKPOINT.size, b"\0"))
+    checkpoint = Checkpoint(*values)
+    checkpoint.confirm_phy_offset = max(0, checkpoint.confirm_phy_offset)
+    return checkpoint

@@ -1,0 +1,113 @@
+"""Start-up: where the log ends, what of it was confirmed, and queues that agree with both.
+
+Invariant: the log is cut only above the last whole record that ends at or below the confirm offset. An unreadable record
+below it stops the start (StoreCorrupted); above it, it is the torn end of what nobody was promised. The log between the
+confirm offset and its end is kept, without queue entries."""
+
+from __future__ import annotations
+
+from messagestore import record
+from messagestore.checkpoint import Checkpoint
+from messagestore.commitlog import CommitLog
+from messagestore.dispatch import Dispatcher
+from messagestore.errors import StoreCorrupted
+from messagestore.messages import RecoveryReport
+from messagestore.queuetable import QueueTable
+
+READ_STEP_BYTES = 4 << 20
+
+
+class Recovery:
+    """One run over one store. The parts are those of the store that starts."""
+
+    def __init__(
+        self, log: CommitLog, queues: QueueTable, dispatcher: Dispatcher, checkpoint: Checkpoint, *, verify_body: bool
+    ) -> None:
+        self._log = log
+        self._queues = queues
+        self._dispatcher = dispatcher
+        self._checkpoint = checkpoint
+        self._verify_body = verify_body
+        self._confirm = 0
+        self._records = 0
+
+    async def run(self, *, clean: bool) -> RecoveryReport:
+        """Opens log and queues and brings them to one state. `clean`: the last run stopped by itself, so everything it
+        wrote is on disk; otherwise only what the checkpoint vouches for is."""
+        log = self._log
+        await log.load()
+        self._confirm = max(self._checkpoint.confirm_phy_offset, log.min_offset)
+        if clean:
+            await self._queues.load(log.min_offset, self._confirm, trusted=True)
+            dispatched = max(self._queues.phy_end(), log.min_offset)
+        else:
+            dispatched = await self._vouched_start()
+            await self._queues.load(log.min_offset, dispatched, trusted=False)
+            if self._queues.phy_end() <= log.min_offset:  # the folder was emptied: build all of them anew
+                dispatched = log.min_offset
+        self._dispatcher.position = dispatched
+        self._dispatcher.log_min = log.min_offset
+        walked_from = log.segment_start(dispatched)
+        end = await self._walk(walked_from)
+        cut_bytes, removed_segments = await log.found_end(end)
+        confirm = min(self._confirm, end)
+        return RecoveryReport(
+            clean=clean, min_offset=log.min_offset, max_offset=end, confirm_offset=confirm,
+            dispatched_offset=self._dispatcher.position, walked_from=walked_from, walked_records=self._records,
+            cut_bytes=cut_bytes, removed_segments=removed_segments,
+        )  # fmt: skip
+
+    async def _vouched_start(self) -> int:
+        """The start of a segment in front of which every queue entry is on disk: its first record is not younger than
+        the checkpoint's oldest timestamp, and it is not behind the confirm offset."""
+        log = self._log
+        start = log.segment_start(min(self._confirm, log.loaded_end))
+        while start > log.min_offset:
+            if start < log.loaded_end:
+                head = await log.read_file(start, min(start + record.FIXED_PARTS[3].size, log.loaded_end))
+                timestamp = record.store_timestamp(head, 0)
+                if 0 < timestamp <= self._checkpoint.min_timestamp:
+                    break
+            start -= log.segment_size_bytes
+        return start
+
+    async def _walk(self, position: int) -> int:
+        """Goes through the records from `position`, dispatches the confirmed ones and returns where the log ends."""
+        log = self._log
+        buffer, start, wanted = b"", position, READ_STEP_BYTES
+        while position < log.loaded_end:
+            segment_end = log.segment_start(position) + log.segment_size_bytes
+            at = position - start
+            size = record.check(buffer, at, segment_end - position, position, verify_body=self._verify_body)
+            if size > 0:
+                self._found(buffer, at, position, size)
+                position += size
+            elif size == record.END_OF_SEGMENT:
+                position = segment_end
+                buffer, start = b"", position
+            elif size == record.INCOMPLETE:
+                if at == 0 and buffer:  # this record is larger than one step
+                    wanted = max(READ_STEP_BYTES, record.PREFIX.unpack_from(buffer)[0])
+                buffer, start = await log.read_file(position, min(position + wanted, segment_end)), position
+                wanted = READ_STEP_BYTES
+            else:
+                self._check_torn(buffer, at, position)
+                return position
+        if position < self._confirm:
+            raise StoreCorrupted(position, self._confirm, "no segment holds this offset")
+        return position
+
+    def _found(self, buffer: bytes, at: int, position: int, size: int) -> None:
+        self._records += 1
+        if position < self._dispatcher.position:
+            self._dispatcher.store_timestamp = record.store_timestamp(buffer, at)
+        elif position + size <= self._confirm:
+            self._dispatcher.put(buffer, at, position, size)
+
+    def _check_torn(self, buffer: bytes, at: int, position: int) -> None:
+        """What stands at `position` is no record. The confirm offset may lie inside a record; so this is damage only if
+        a whole record, or the head of one, was confirmed."""
+        if self._confirm - position < record.PREFIX.size:
+            return
+        if record.declared_end(buffer, at, position) <= self._confirm:
+            raise StoreCorrupted(position, self._confirm, "no whole valid record stands here")

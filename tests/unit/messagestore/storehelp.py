@@ -1,0 +1,82 @@
+"""Shared by the store's tests: a small store on a real directory, messages, and the golden stores of Java brokers."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+from messagestore.messages import MessageToStore
+from messagestore.settings import StoreSettings
+from messagestore.store import MessageStore
+from mqruntime.realruntime import real_runtime
+
+GOLDEN = Path(__file__).parents[2] / "vectors" / "store"
+SEGMENT_SIZES = {"clean-shutdown": 262144, "after-kill-9": 262144, "non-controller-record-crc": 65536}
+NOW_MS = 1_700_000_000_000
+
+
+def small_settings(**values: Any) -> StoreSettings:
+    chosen = {"mapped_file_size_commit_log": 4096, "mapped_file_size_consume_queue": 400, **values}
+    return StoreSettings(**chosen)
+
+
+def not_expected(error: BaseException) -> None:
+    raise AssertionError("the store failed") from error
+
+
+def open_store(root: Path, settings: StoreSettings | None = None, on_fatal: Any = not_expected) -> MessageStore:
+    return MessageStore(real_runtime(root), settings or small_settings(), on_fatal=on_fatal)
+
+
+def message(body: bytes = b"hello", topic: str = "TopicTest", queue_id: int = 0, **values: Any) -> MessageToStore:
+    return MessageToStore(topic=topic, queue_id=queue_id, body=body, born_timestamp=NOW_MS, **values)
+
+
+def golden_lines(name: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (GOLDEN / name / "messages.jsonl").read_text().splitlines()]
+
+
+def golden_segments(name: str) -> dict[str, bytes]:
+    """Segment name -> its bytes, at full size."""
+    segments = {}
+    for path in sorted((GOLDEN / name / "commitlog").iterdir()):
+        content = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+        segments[path.name.removesuffix(".gz")] = content.ljust(SEGMENT_SIZES[name], b"\0")
+    return segments
+
+
+def golden_queues(name: str) -> dict[tuple[str, int], list[tuple[int, int, int]]]:
+    queues: dict[tuple[str, int], list[tuple[int, int, int]]] = {}
+    for path, entries in json.loads((GOLDEN / name / "consumequeue.json").read_text()).items():
+        _, topic, queue_id, _ = path.split("/")
+        queues.setdefault((topic, int(queue_id)), []).extend(tuple(entry) for entry in entries)
+    return queues
+
+
+def lay_out(name: str, root: Path, *, queues: bool) -> StoreSettings:
+    """Puts a golden store into `root` as the broker left it and returns settings that open it."""
+    (root / "commitlog").mkdir(parents=True)
+    for segment, content in golden_segments(name).items():
+        (root / "commitlog" / segment).write_bytes(content)
+    (root / "checkpoint").write_bytes((GOLDEN / name / "checkpoint").read_bytes().ljust(4096, b"\0"))
+    if queues:
+        for path in (GOLDEN / name / "consumequeue").rglob("0*"):
+            if path.is_file():
+                target = root / path.relative_to(GOLDEN / name)
+                target.parent.mkdir(parents=True)
+                target.write_bytes(path.read_bytes().ljust(6_000_000, b"\0"))
+    return StoreSettings(mapped_file_size_commit_log=SEGMENT_SIZES[name])
+
+
+def queue_entries(store: MessageStore) -> dict[tuple[str, int], list[tuple[int, int, int]]]:
+    """Every entry of every queue of a running store."""
+    found = {}
+    for topic, queue_id in store.queues():
+        queue = store._queues.find(topic, queue_id)
+        assert queue is not None
+        count = queue.max_queue_offset - queue.min_queue_offset
+        if entries := list(queue.entries(queue.min_queue_offset, count)):
+            found[topic, queue_id] = entries
+    return found
