@@ -1,0 +1,1 @@
+"""Replication of the commit log between the brokers of one set."""

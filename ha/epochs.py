@@ -1,0 +1,47 @@
+"""The epoch history of this broker's log: the file's content, in memory.
+
+Invariant: `history` is what the file holds; it changes when the file has, and one change is under way at a time."""
+
+from __future__ import annotations
+
+import asyncio
+
+from epochfile.file import EpochFile
+from epochfile.history import EpochHistory
+from ha.errors import EpochHistoryMissing
+from ha.log import ReplicatedLog
+
+
+class KeptEpochs:
+    def __init__(self, file: EpochFile) -> None:
+        self._file = file
+        self._lock = asyncio.Lock()
+        self.history = EpochHistory()
+
+    async def load(self) -> None:
+        """EpochFileUnreadable, OSError."""
+        self.history = await self._file.load()
+
+    async def store(self, history: EpochHistory) -> None:
+        """Durable on return; no write when nothing changes. OSError."""
+        async with self._lock:
+            await self._store(history)
+
+    async def truncate_prefix(self, offset: int) -> None:
+        """Forget the epochs that ended at or before `offset`, the log's start after retention. OSError."""
+        async with self._lock:
+            await self._store(self.history.truncate_prefix(offset))
+
+    async def _store(self, history: EpochHistory) -> None:
+        if history != self.history:
+            await self._file.store(history)
+            self.history = history
+
+    def within(self, log: ReplicatedLog) -> EpochHistory:
+        """The epochs that begin within the log: a file may be ahead of a log that lost its tail.
+        EpochHistoryMissing if the log has data and no epoch."""
+        log_end = log.max_offset()
+        history = EpochHistory(entry for entry in self.history if entry.start_offset <= log_end)
+        if len(history) == 0 and log_end > log.min_offset():
+            raise EpochHistoryMissing(log_end)
+        return history

@@ -1,0 +1,42 @@
+"""What the replication service refuses, each with its facts.
+
+Invariant: none of these leaves a role change half done; the caller may try again or go offline."""
+
+from __future__ import annotations
+
+
+class HAError(Exception):
+    """Base of all below."""
+
+
+class EpochFenced(HAError):
+    """A role change that carries an older epoch than one already accepted."""
+
+    def __init__(self, epoch: int, newest: int) -> None:
+        super().__init__(f"epoch {epoch} is older than epoch {newest}, which this broker already knows")
+        self.epoch = epoch
+        self.newest = newest
+
+
+class EpochHistoryMissing(HAError):
+    """A log with data whose epochs are unknown: nobody can tell which of its bytes others share."""
+
+    def __init__(self, log_end: int) -> None:
+        super().__init__(
+            f"the log ends at {log_end} but no epoch is known for it; restore the epoch file, "
+            "or remove the whole store so that this broker joins as a new replica"
+        )
+        self.log_end = log_end
+
+
+class AlterInFlight(HAError):
+    """A second SyncStateSet proposal while the fate of the first is open."""
+
+
+class HAAddressInUse(HAError):
+    """Another process listens on the HA port."""
+
+    def __init__(self, host: str, port: int) -> None:
+        super().__init__(f"{host}:{port} is in use; stop the other process or set another haListenPort")
+        self.host = host
+        self.port = port

@@ -1,0 +1,171 @@
+"""The four frames of the AutoSwitch link, big-endian, declared once.
+
+Invariant: every size and field position of the link's wire format is in this file and nowhere else."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from struct import Struct
+from typing import NamedTuple
+
+from epochfile.history import EpochHistory, EpochOutOfOrder
+
+Readable = bytes | bytearray | memoryview
+
+
+class HAConnectionState(IntEnum):
+    """First field of every frame."""
+
+    READY = 0
+    HANDSHAKE = 1
+    TRANSFER = 2
+    SUSPEND = 3
+    SHUTDOWN = 4
+
+
+HANDSHAKE = Struct(
+    ">"  # offset field
+    "i"  #  0 state                   HANDSHAKE
+    "h"  #  4 is_sync_from_last_file  1: an empty slave starts at the master's last file
+    "h"  #  6 is_async_learner        1: never a member of the SyncStateSet
+    "q"  #  8 slave_broker_id         as the controller granted it, >= 1
+)
+HANDSHAKE_REPLY = Struct(
+    ">"  # offset field
+    "i"  #  0 state       HANDSHAKE
+    "i"  #  4 body_size   12 bytes an epoch entry
+    "q"  #  8 max_offset  end of the master's log
+    "i"  # 16 last_epoch  of the master, -1 without any; readers take it from the entries
+)
+EPOCH_ENTRY = Struct(
+    ">"  # offset field
+    "i"  #  0 epoch
+    "q"  #  4 start_offset
+)
+TRANSFER = Struct(
+    ">"  # offset field
+    "i"  #  0 state               TRANSFER
+    "i"  #  4 body_size           bytes of log that follow; 0 in a heartbeat or the notice of an epoch
+    "q"  #  8 offset              of the first of them
+    "i"  # 16 epoch               they were written in
+    "q"  # 20 epoch_start_offset
+    "q"  # 28 confirm_offset      every SyncStateSet member holds the log up to here
+)
+ACK = Struct(
+    ">"  # offset field
+    "i"  #  0 state       TRANSFER
+    "q"  #  4 max_offset  end of the slave's log; the first one is the request where to start
+)
+assert (HANDSHAKE.size, HANDSHAKE_REPLY.size, EPOCH_ENTRY.size, TRANSFER.size, ACK.size) == (16, 20, 12, 36, 12)
+
+BODY_SIZE_MAX = 4 * 1024 * 1024 - TRANSFER.size
+"""A Java slave has a buffer of 4 MiB for one frame."""
+EPOCH_ENTRIES_MAX = 100_000
+
+
+class FrameError(ValueError):
+    """Bytes that a peer which follows the protocol does not send."""
+
+
+class Handshake(NamedTuple):
+    """Slave to master, the first bytes of a connection."""
+
+    slave_broker_id: int
+    is_sync_from_last_file: bool = False
+    is_async_learner: bool = False
+
+    def encode(self) -> bytes:
+        return HANDSHAKE.pack(
+            HAConnectionState.HANDSHAKE, self.is_sync_from_last_file, self.is_async_learner, self.slave_broker_id
+        )
+
+    @staticmethod
+    def decode(data: Readable) -> Handshake:
+        state, last_file, learner, broker_id = HANDSHAKE.unpack(data)
+        expect_state(state, HAConnectionState.HANDSHAKE)
+        return Handshake(broker_id, last_file == 1, learner == 1)
+
+
+class HandshakeReply(NamedTuple):
+    """Master to slave: the epochs of its log and where it ends."""
+
+    max_offset: int
+    epochs: EpochHistory
+
+    def encode(self) -> bytes:
+        """Header and entries in one piece: a Java slave that reads only the header asks a second time."""
+        header = HANDSHAKE_REPLY.pack(
+            HAConnectionState.HANDSHAKE,
+            EPOCH_ENTRY.size * len(self.epochs),
+            self.max_offset,
+            self.epochs.last_epoch(),
+        )
+        return header + b"".join(EPOCH_ENTRY.pack(*entry) for entry in self.epochs)
+
+    @staticmethod
+    def body_size(header: Readable) -> int:
+        """Bytes of entries that follow this header; FrameError unless it is a possible reply."""
+        state, body_size, max_offset, _last_epoch = HANDSHAKE_REPLY.unpack(header)
+        expect_state(state, HAConnectionState.HANDSHAKE)
+        if body_size % EPOCH_ENTRY.size or not 0 < body_size <= EPOCH_ENTRIES_MAX * EPOCH_ENTRY.size:
+            raise FrameError(f"a handshake reply with {body_size} bytes of epochs")
+        if max_offset < 0:
+            raise FrameError(f"a handshake reply with max offset {max_offset}")
+        return int(body_size)
+
+    @staticmethod
+    def decode(header: Readable, body: Readable) -> HandshakeReply:
+        """FrameError unless the epochs are in order and begin within the log."""
+        max_offset = HANDSHAKE_REPLY.unpack(header)[2]
+        try:
+            epochs = EpochHistory(EPOCH_ENTRY.iter_unpack(body))
+        except EpochOutOfOrder as error:
+            raise FrameError(f"a handshake reply with {error}") from error
+        last = epochs.last()
+        if last is not None and last.start_offset > max_offset:
+            raise FrameError(f"a handshake reply with {epochs!r} beyond its max offset {max_offset}")
+        return HandshakeReply(max_offset, epochs)
+
+
+class TransferHeader(NamedTuple):
+    """Master to slave, followed by `body_size` bytes of log."""
+
+    body_size: int
+    offset: int
+    epoch: int
+    epoch_start_offset: int
+    confirm_offset: int
+
+    def encode(self) -> bytes:
+        return TRANSFER.pack(HAConnectionState.TRANSFER, *self)
+
+    @staticmethod
+    def decode(data: Readable) -> TransferHeader:
+        """FrameError on another state or a body size that no frame can have."""
+        state, *values = TRANSFER.unpack(data)
+        expect_state(state, HAConnectionState.TRANSFER)
+        header = TransferHeader(*values)
+        if not 0 <= header.body_size <= BODY_SIZE_MAX:
+            raise FrameError(f"a transfer frame with a body of {header.body_size} bytes")
+        return header
+
+
+def encode_ack(max_offset: int) -> bytes:
+    return ACK.pack(HAConnectionState.TRANSFER, max_offset)
+
+
+def decode_ack(data: Readable) -> int:
+    """The slave's end; FrameError on another state."""
+    state, max_offset = ACK.unpack(data)
+    expect_state(state, HAConnectionState.TRANSFER)
+    return int(max_offset)
+
+
+def state_of(data: Readable) -> int:
+    """First field of the frame that begins `data` (4 bytes at least)."""
+    return int.from_bytes(data[:4], "big", signed=True)
+
+
+def expect_state(state: int, wanted: HAConnectionState) -> None:
+    if state != wanted:
+        raise FrameError(f"a frame of state {state} where {wanted.name} is due")

@@ -1,0 +1,58 @@
+"""The commit log as replication sees it.
+
+Invariant: `min_offset() <= confirm_offset() <= max_offset()`, and bytes below `max_offset()` change only through
+`truncate`. All offsets are bytes of the log."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+
+class ReplicatedLog(Protocol):
+    segment_size_bytes: int
+
+    def min_offset(self) -> int:
+        """Start of the first segment that is kept."""
+        ...
+
+    def max_offset(self) -> int:
+        """End of the appended data."""
+        ...
+
+    def read(self, offset: int, size_max: int) -> memoryview:
+        """Bytes of the mapping, within one segment; empty at the end of the log."""
+        ...
+
+    async def read_cold(self, offset: int, size_max: int) -> bytes:
+        """The same for a range that `is_cold`, read outside the mapping. OSError."""
+        ...
+
+    def is_cold(self, offset: int) -> bool:
+        """Reading the mapping at `offset` may wait for the disk."""
+        ...
+
+    def write_view(self, offset: int, size_max: int) -> memoryview:
+        """Where the bytes at `offset` of a slave's log go, at least one and within one segment. `offset` is
+        `max_offset()`; in an empty log it may be the start of any segment. OSError when the disk is full."""
+        ...
+
+    def advance(self, end: int) -> None:
+        """The bytes up to `end` have been filled in; the log ends there now."""
+        ...
+
+    async def truncate(self, offset: int) -> None:
+        """The log ends at `offset`, a record boundary, and its old tail cannot come back. OSError."""
+        ...
+
+    def boundary_at_or_below(self, offset: int) -> int:
+        """The greatest end of a whole record that is not above `offset`."""
+        ...
+
+    def confirm_offset(self) -> int: ...
+
+    def set_confirm_offset(self, offset: int) -> None: ...
+
+    def on_append(self, callback: Callable[[], None]) -> None:
+        """`callback` is called once for every batch appended on a master."""
+        ...

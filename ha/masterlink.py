@@ -1,0 +1,270 @@
+"""The master's end of one link, from the slave's handshake to the end of the connection.
+
+Invariant: what is sent is one gapless range of the log, each frame within one segment and one epoch and labelled
+with that epoch; an ack is never above what was sent, never below an earlier one, and nothing else of a slave is
+believed. One handshake is answered, in one piece.
+
+    WAITING --handshake--> GREETED --first ack--> SENDING          any --error--> CLOSED"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from enum import Enum
+from typing import Protocol
+
+from epochfile.history import NO_EPOCH, EpochHistory
+from ha.frames import (
+    ACK,
+    HANDSHAKE,
+    FrameError,
+    HAConnectionState,
+    Handshake,
+    HandshakeReply,
+    TransferHeader,
+    decode_ack,
+    state_of,
+)
+
+UNKNOWN = -1
+_STATE_SIZE = 4
+_MARKS_MAX = 4096  # a slave that reads but never acks costs no more; fewer marks only make it look later
+
+
+class MasterView(Protocol):
+    """What a link reads of its master, fresh at every call. All offsets are bytes of the log."""
+
+    @property
+    def broker_id(self) -> int: ...
+    @property
+    def segment_size_bytes(self) -> int: ...
+    @property
+    def log_min(self) -> int: ...
+    @property
+    def log_end(self) -> int: ...
+    @property
+    def history(self) -> EpochHistory: ...
+    @property
+    def confirm_offset(self) -> int: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Greeted:
+    """The slave has said who it is; write `reply`. The link counts for this broker id from now on."""
+
+    handshake: Handshake
+    reply: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Acked:
+    """The slave holds the log up to `offset`."""
+
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Close:
+    """Close the connection. The last action of a link."""
+
+    reason: str
+
+
+Action = Greeted | Acked | Close
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """The next frame: write `header`, then `size` bytes of the log at `offset` (none in a notice)."""
+
+    header: bytes
+    offset: int
+    size: int
+
+
+class MasterState(Enum):
+    WAITING = "waiting for the handshake"
+    GREETED = "waiting for the first ack"
+    SENDING = "sending"
+    CLOSED = "closed"
+
+
+class MasterLink:
+    """Feed it the stream (`receive`), ask what to send (`next_batch`, again after every append), and `tick` it."""
+
+    def __init__(
+        self,
+        master: MasterView,
+        *,
+        transfer_batch_size: int,
+        heartbeat_interval_ms: int,
+        housekeeping_interval_ms: int,
+        handshake_timeout_ms: int,
+        now_ms: int,
+    ) -> None:
+        self._master = master
+        self._transfer_batch_size = transfer_batch_size
+        self._heartbeat_interval_ms = heartbeat_interval_ms
+        self._housekeeping_interval_ms = housekeeping_interval_ms
+        self._handshake_timeout_ms = handshake_timeout_ms
+        self._opened_ms = self._read_ms = self._written_ms = now_ms
+        self._received = bytearray()
+        self._labelled_epoch = NO_EPOCH  # of the newest frame
+        self._labelled_start = UNKNOWN
+        self._confirm_sent = UNKNOWN
+        self._sent_marks: deque[tuple[int, int]] = deque()  # (log end, ms) when a frame was made, both rising
+        self.state = MasterState.WAITING
+        self.handshake: Handshake | None = None
+        self.ack_offset = UNKNOWN
+        self.next_offset = UNKNOWN  # of the next frame
+        self.caught_up_ms: int | None = None  # the newest time at whose log end the slave is known to have been
+
+    # -- from the slave
+
+    def receive(self, data: bytes, now_ms: int) -> list[Action]:
+        """The next bytes of the stream, however they are cut."""
+        if self.state is MasterState.CLOSED:
+            return []
+        self._read_ms = now_ms
+        self._received += data
+        actions: list[Action] = []
+        try:
+            while (frame := self._take_frame()) is not None:
+                actions += self._frame(frame, now_ms)
+        except FrameError as error:
+            self.state = MasterState.CLOSED
+            actions.append(Close(str(error)))
+        return actions
+
+    def _take_frame(self) -> bytes | None:
+        if len(self._received) < _STATE_SIZE:
+            return None
+        state = state_of(self._received)
+        if state not in (HAConnectionState.HANDSHAKE, HAConnectionState.TRANSFER):
+            raise FrameError(f"a frame of state {state}")
+        size = HANDSHAKE.size if state == HAConnectionState.HANDSHAKE else ACK.size
+        if len(self._received) < size:
+            return None
+        frame = bytes(self._received[:size])
+        del self._received[:size]
+        return frame
+
+    def _frame(self, frame: bytes, now_ms: int) -> list[Action]:
+        if state_of(frame) == HAConnectionState.HANDSHAKE:
+            return self._handshake_frame(Handshake.decode(frame))
+        return self._ack_frame(decode_ack(frame), now_ms)
+
+    def _handshake_frame(self, handshake: Handshake) -> list[Action]:
+        if self.state is MasterState.GREETED and handshake == self.handshake:
+            return []  # a Java slave asks again when the reply reached it in two pieces
+        if self.state is not MasterState.WAITING:
+            raise FrameError(f"a second handshake, of broker {handshake.slave_broker_id}")
+        if handshake.slave_broker_id < 1 or handshake.slave_broker_id == self._master.broker_id:
+            raise FrameError(f"a handshake of broker {handshake.slave_broker_id}")
+        self.state = MasterState.GREETED
+        self.handshake = handshake
+        return [Greeted(handshake, HandshakeReply(self._master.log_end, self._master.history).encode())]
+
+    def _ack_frame(self, offset: int, now_ms: int) -> list[Action]:
+        if self.state is MasterState.WAITING:
+            raise FrameError("an ack before the handshake")
+        if self.state is MasterState.GREETED:
+            self.next_offset = self._start_at(offset)
+            self.state = MasterState.SENDING
+        elif not self.ack_offset <= offset <= self.next_offset:
+            raise FrameError(f"an ack of {offset} after {self.ack_offset}, sent up to {self.next_offset}")
+        self.ack_offset = offset
+        self._note_caught_up(offset, now_ms)
+        return [Acked(offset)]
+
+    def _start_at(self, requested: int) -> int:
+        """Where to send from when the first ack is `requested`."""
+        assert self.handshake is not None
+        if requested == 0 and self.handshake.is_sync_from_last_file:
+            return self._master.log_end - self._master.log_end % self._master.segment_size_bytes
+        if requested == 0:
+            return self._master.log_min
+        if not self._master.log_min <= requested <= self._master.log_end:
+            raise FrameError(
+                f"a request for {requested}, the log is {self._master.log_min}..{self._master.log_end}; "
+                "if the slave is behind its start, wipe the slave's store"
+            )
+        return requested
+
+    def _note_caught_up(self, offset: int, now_ms: int) -> None:
+        if offset == self._master.log_end:
+            self._sent_marks.clear()
+            self.caught_up_ms = now_ms
+        while self._sent_marks and self._sent_marks[0][0] <= offset:
+            self.caught_up_ms = self._sent_marks.popleft()[1]
+
+    # -- to the slave
+
+    def next_batch(self, now_ms: int) -> Batch | Close | None:
+        """The next frame with a body, or the notice of an epoch that has no bytes yet; None when all is sent."""
+        if self.state is not MasterState.SENDING:
+            return None
+        entry = self._master.history.entry_at(self.next_offset)
+        if entry is None or self.next_offset < self._master.log_min:
+            self.state = MasterState.CLOSED
+            return Close(
+                f"{self.next_offset} is due, the log begins at {self._master.log_min} and its epochs are "
+                f"{self._master.history!r}; wipe the slave's store"
+            )
+        size = self._size_next(entry.epoch)
+        if size == 0 and (entry.epoch, entry.start_offset) == (self._labelled_epoch, self._labelled_start):
+            return None
+        return self._frame_of(size, now_ms)
+
+    def _size_next(self, epoch: int) -> int:
+        begins, segment = self.next_offset, self._master.segment_size_bytes
+        return min(
+            self._master.history.epoch_end(epoch, self._master.log_end) - begins,
+            self._transfer_batch_size,
+            segment - begins % segment,
+        )
+
+    def confirm_notice(self, now_ms: int) -> Batch | None:
+        """A frame without a body when the slave does not know the confirm offset yet."""
+        if self.state is not MasterState.SENDING or self._master.confirm_offset == self._confirm_sent:
+            return None
+        return self._frame_of(0, now_ms)
+
+    def _frame_of(self, size: int, now_ms: int) -> Batch:
+        offset = self.next_offset
+        entry = self._master.history.entry_at(offset) or self._master.history.entries[0]
+        self._labelled_epoch, self._labelled_start = entry
+        self._confirm_sent = self._master.confirm_offset
+        self._written_ms = now_ms
+        self.next_offset += size
+        marks = self._sent_marks
+        if size and len(marks) < _MARKS_MAX and (not marks or marks[-1][0] < self._master.log_end):
+            self._sent_marks.append((self._master.log_end, now_ms))
+        header = TransferHeader(size, offset, entry.epoch, entry.start_offset, self._confirm_sent)
+        return Batch(header.encode(), offset, size)
+
+    # -- time
+
+    def tick(self, now_ms: int) -> Close | Batch | None:
+        """Call at `next_tick_ms` or later: a reason to close, or a heartbeat to write."""
+        if self.state is MasterState.CLOSED:
+            return None
+        reason = None
+        if self.state is MasterState.WAITING and now_ms - self._opened_ms >= self._handshake_timeout_ms:
+            reason = f"no handshake within {self._handshake_timeout_ms} ms"
+        elif now_ms - self._read_ms >= self._housekeeping_interval_ms:
+            reason = f"nothing heard for {now_ms - self._read_ms} ms"
+        if reason is not None:
+            self.state = MasterState.CLOSED
+            return Close(reason)
+        if self.state is MasterState.SENDING and now_ms - self._written_ms >= self._heartbeat_interval_ms:
+            return self._frame_of(0, now_ms)
+        return None
+
+    def next_tick_ms(self) -> int:
+        idle = self._read_ms + self._housekeeping_interval_ms
+        if self.state is MasterState.WAITING:
+            return min(idle, self._opened_ms + self._handshake_timeout_ms)
+        if self.state is MasterState.SENDING:
+            return min(idle, self._written_ms + self._heartbeat_interval_ms)
+        return idle

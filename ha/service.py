@@ -1,0 +1,235 @@
+"""Replication of one broker's log: listens on the HA port, and is a master, a slave or neither.
+
+Invariant: at most one role at a time, and its epoch never goes down. A change of role ends the former one first:
+when `become_master` or `become_slave` returns, no link of the former role touches the log, and the epoch that
+the new role stands on is durable."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+from collections.abc import Callable
+from typing import Any, cast
+
+from epochfile.file import EpochFile
+from epochfile.history import NO_EPOCH, EpochHistory
+from ha.epochs import KeptEpochs
+from ha.errors import EpochFenced, HAAddressInUse
+from ha.log import ReplicatedLog
+from ha.masterconnection import MasterConnection
+from ha.mastership import Mastership
+from ha.settings import HASettings
+from ha.slaveclient import SlaveClient, cut_partial_record
+from ha.status import runtime_info
+from mqruntime.clock import Clock
+from mqruntime.log import fields
+from mqruntime.tasks import Tasks
+
+logger = logging.getLogger("ha")
+
+
+class _Refused(asyncio.Protocol):
+    """A connection to a broker that is not master, or that has too many."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        cast(asyncio.Transport, transport).abort()
+
+
+class HAService:
+    def __init__(
+        self,
+        log: ReplicatedLog,
+        epochs: EpochFile,
+        *,
+        settings: HASettings,
+        clock: Clock,
+        host: str,
+        port: int,
+        on_sync_state_set_wanted: Callable[[frozenset[int], str], None],
+        on_confirm: Callable[[int], None],
+        on_fatal: Callable[[BaseException], None],
+    ) -> None:
+        """`on_sync_state_set_wanted(members, reason)`: ask the controller for this set, after `propose`; repeated
+        while it is wanted. `on_confirm(offset)`: the confirm offset or `acked_end` may have moved, on a master and
+        on a slave. `on_fatal`: the disk failed; stop the process."""
+        self._log = log
+        self._epochs = KeptEpochs(epochs)
+        self._settings = settings
+        self._clock = clock
+        self._host = host
+        self._port = port
+        self._on_wanted = on_sync_state_set_wanted
+        self._on_confirm = on_confirm
+        self._tasks = Tasks(on_fatal)
+        self._server: asyncio.Server | None = None
+        self._change_of_role = asyncio.Lock()
+        self._role: Mastership | SlaveClient | None = None
+        self._broker_id = -1
+        self._epoch = NO_EPOCH
+        self._master_id = -1
+        self.refused_connections = 0
+        self.protocol_errors = 0
+
+    async def start(self) -> None:
+        """Read the epoch file and listen. EpochFileUnreadable, HAAddressInUse, OSError."""
+        await self._epochs.load()
+        self._epoch = self._epochs.history.last_epoch()
+        self._log.on_append(self._log_grew)
+        try:
+            self._server = await asyncio.get_running_loop().create_server(self._accept, self._host, self._port)
+        except OSError as error:
+            if error.errno == errno.EADDRINUSE:
+                raise HAAddressInUse(self._host, self._port) from error
+            raise
+        self._port = self._server.sockets[0].getsockname()[1]
+
+    async def stop(self) -> None:
+        if self._server is not None:
+            self._server.close()
+        async with self._change_of_role:
+            await self._end_role("shutdown")
+        await self._tasks.stop()
+
+    @property
+    def port(self) -> int:
+        """The one listened on; 0 in the configuration lets the system choose."""
+        return self._port
+
+    @property
+    def epoch(self) -> int:
+        """The newest known: accepted in a change of role, or found in the epoch file. -1 if none."""
+        return self._epoch
+
+    @property
+    def history(self) -> EpochHistory:
+        return self._epochs.history
+
+    def set_broker_id(self, broker_id: int) -> None:
+        """As the controller granted it; before the first role."""
+        self._broker_id = broker_id
+
+    # -- roles
+
+    async def become_master(self, epoch: int, sync_state_set: frozenset[int], sync_state_set_epoch: int) -> None:
+        """Lead `epoch`. The log ends with a whole record and the epoch's entry is durable on return; the same epoch
+        again keeps its entry. EpochFenced, EpochHistoryMissing, OSError."""
+        async with self._change_of_role:
+            self._fence(epoch)
+            if isinstance(self._role, Mastership):
+                if epoch > self._epoch:
+                    await self._role.new_epoch(epoch, sync_state_set, sync_state_set_epoch)
+                    self._epoch = epoch
+                return
+            await self._end_role("this broker becomes master")
+            history = self._epochs.within(self._log)
+            await cut_partial_record(self._log)
+            if history.last_epoch() != epoch:
+                history = history.append((epoch, self._log.max_offset()))
+            await self._epochs.store(history)
+            self._epoch = epoch
+            self._master_id = self._broker_id
+            self._role = Mastership(
+                self._log,
+                self._epochs,
+                broker_id=self._broker_id,
+                sync_state_set=sync_state_set,
+                sync_state_set_epoch=sync_state_set_epoch,
+                settings=self._settings,
+                clock=self._clock,
+                tasks=self._tasks,
+                on_sync_state_set_wanted=self._on_wanted,
+                on_confirm=self._on_confirm,
+            )
+            logger.info("master", extra=fields(epoch=epoch, log_end=self._log.max_offset(), epochs=history))
+
+    async def become_slave(self, epoch: int, master_id: int, master_ha_address: str | None) -> None:
+        """Follow `master_id`, at once if its address ("host:port") is known. A link to the same master stays; of
+        any other nothing is acked any more on return. EpochFenced, EpochHistoryMissing, OSError."""
+        async with self._change_of_role:
+            self._fence(epoch)
+            if not (isinstance(self._role, SlaveClient) and master_id == self._master_id):
+                self._epochs.within(self._log)
+                await self._end_role("this broker becomes slave")
+                self._role = SlaveClient(
+                    self._log,
+                    self._epochs,
+                    broker_id=self._broker_id,
+                    settings=self._settings,
+                    clock=self._clock,
+                    tasks=self._tasks,
+                    on_confirm=self._on_confirm,
+                )
+                self._master_id = master_id
+                logger.info("slave", extra=fields(epoch=epoch, master=master_id, log_end=self._log.max_offset()))
+            self._epoch = epoch
+            if master_ha_address is not None:
+                self._role.set_address(master_ha_address)
+
+    def set_master_ha_address(self, address: str, epoch: int) -> None:
+        """Where the master of `epoch` serves its log; of no effect unless that is the master followed now."""
+        if isinstance(self._role, SlaveClient) and epoch == self._epoch:
+            self._role.set_address(address)
+
+    def _fence(self, epoch: int) -> None:
+        newest = max(self._epoch, self._epochs.history.last_epoch())
+        if epoch < newest:
+            raise EpochFenced(epoch, newest)
+
+    async def _end_role(self, reason: str) -> None:
+        role, self._role = self._role, None
+        if isinstance(role, Mastership):
+            await role.end(reason)
+            self.protocol_errors += role.protocol_errors
+        elif isinstance(role, SlaveClient):
+            await role.stop()
+
+    # -- the SyncStateSet, on a master; elsewhere without effect
+
+    def propose(self, proposal: frozenset[int]) -> bool:
+        """Call before the controller is asked, and ask only if True: the proposed members are waited for from now
+        on. Then report its fate by `applied` or `proposal_failed` before the next proposal. AlterInFlight."""
+        return isinstance(self._role, Mastership) and self._role.propose(proposal)
+
+    def applied(self, members: frozenset[int], set_epoch: int) -> bool:
+        """The controller's set, from any source; False if it is not newer than the one in force."""
+        return isinstance(self._role, Mastership) and self._role.applied(members, set_epoch)
+
+    def proposal_failed(self, definite: bool) -> None:
+        """`definite`: refused by the controller. Otherwise its fate is open and its members go on being waited for
+        until a newer set is applied."""
+        if isinstance(self._role, Mastership):
+            self._role.proposal_failed(definite=definite)
+
+    def in_sync_count(self) -> int:
+        """Members of the applied set; 0 unless master."""
+        return len(self._role.sync_state_set.applied_members) if isinstance(self._role, Mastership) else 0
+
+    def confirm_offset(self) -> int:
+        return self._log.confirm_offset()
+
+    def acked_end(self, members_min: int) -> int:
+        """Sends that end at or below this may be answered OK under minInSyncReplicas `members_min`: see
+        ha/confirm.py. 0 unless master."""
+        return self._role.sync_state_set.acked_end(members_min) if isinstance(self._role, Mastership) else 0
+
+    # -- the rest
+
+    async def truncate_epoch_prefix(self, log_min: int) -> None:
+        """Retention has removed the log below `log_min`. OSError."""
+        await self._epochs.truncate_prefix(log_min)
+
+    def status(self) -> dict[str, Any]:
+        """HARuntimeInfo, see ha/status.py."""
+        return runtime_info(self._log, self._role, self._clock.monotonic_ms())
+
+    def _log_grew(self) -> None:
+        if isinstance(self._role, Mastership):
+            self._role.log_grew()
+
+    def _accept(self) -> asyncio.BaseProtocol:
+        role = self._role
+        if isinstance(role, Mastership) and len(role.connections) < self._settings.connections_max:
+            return MasterConnection(role)
+        self.refused_connections += 1
+        return _Refused()

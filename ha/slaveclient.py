@@ -1,0 +1,156 @@
+"""A slave's side of replication: follow one master, connect again when the connection ends.
+
+Invariant: one connection at a time, and a durable step once begun is waited for, never cancelled; when `stop`
+returns, neither socket nor step touches log or epoch file any more."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine
+
+from ha.epochs import KeptEpochs
+from ha.frames import Handshake
+from ha.log import ReplicatedLog
+from ha.settings import HASettings
+from ha.slaveconnection import SlaveConnection
+from ha.slavelink import Cut, PersistEpochs, SlaveLink
+from mqruntime.clock import Clock
+from mqruntime.log import fields
+from mqruntime.tasks import Tasks
+
+logger = logging.getLogger("ha.slave")
+
+
+async def cut_partial_record(log: ReplicatedLog) -> None:
+    """End the log with its last whole record, durably: what a broken connection or a crash left is cut. OSError."""
+    log_end = log.max_offset()
+    boundary = log.boundary_at_or_below(log_end)
+    if boundary < log_end:
+        logger.info(
+            "log truncated",
+            extra=fields(log_end=log_end, to=boundary, bytes=log_end - boundary, why="partial record"),
+        )
+        await log.truncate(boundary)
+
+
+class SlaveClient:
+    def __init__(
+        self,
+        log: ReplicatedLog,
+        epochs: KeptEpochs,
+        *,
+        broker_id: int,
+        settings: HASettings,
+        clock: Clock,
+        tasks: Tasks,
+        on_confirm: Callable[[int], None],
+    ) -> None:
+        self._log = log
+        self._epochs = epochs
+        self._broker_id = broker_id
+        self._settings = settings
+        self._clock = clock
+        self._on_confirm = on_confirm
+        self._address: str | None = None
+        self._address_changed = asyncio.Event()
+        self._step: asyncio.Task[None] | None = None
+        self.connection: SlaveConnection | None = None
+        self._task = tasks.start(self._follow(), name=f"ha-slave id={broker_id}")
+
+    @property
+    def master_ha_address(self) -> str | None:
+        return self._address
+
+    def set_address(self, address: str) -> None:
+        """Follow the master at `address` ("host:port"); a connection to another address ends."""
+        if address == self._address:
+            return
+        self._address = address
+        self._address_changed.set()
+        if self.connection is not None:
+            self.connection.close("the master's HA address has changed")
+
+    async def stop(self) -> None:
+        """OSError of a step that was under way."""
+        self._task.cancel()
+        await asyncio.wait([self._task])
+        if self.connection is not None:
+            self.connection.close("change of role")
+            await self.connection.wait_closed()
+        if self._step is not None:
+            await self._step
+
+    async def _follow(self) -> None:
+        wait_ms = self._settings.reconnect_ms_min
+        while True:
+            self._address_changed.clear()
+            if self._address is not None and await self._connected_to(self._address):
+                wait_ms = self._settings.reconnect_ms_min
+            wait_s = None if self._address is None else wait_ms / 1000
+            try:
+                async with asyncio.timeout(wait_s):
+                    await self._address_changed.wait()
+                wait_ms = self._settings.reconnect_ms_min
+            except TimeoutError:
+                wait_ms = min(2 * wait_ms, self._settings.reconnect_ms_max)
+
+    async def _connected_to(self, address: str) -> bool:
+        """One connection from its beginning to its end; True if the master sent of its log."""
+        await self._durably(cut_partial_record(self._log))
+        host, _, port = address.rpartition(":")
+        try:
+            async with asyncio.timeout(self._settings.connect_timeout_ms / 1000):
+                _transport, connection = await asyncio.get_running_loop().create_connection(
+                    self._new_connection, host.strip("[]"), int(port)
+                )
+        except (OSError, TimeoutError, ValueError) as error:
+            logger.info("master not reached", extra=fields(address=address, why=str(error) or "timeout"))
+            return False
+        logger.info("connected to master", extra=fields(address=address, log_end=self._log.max_offset()))
+        while (step := await connection.next_durable_step()) is not None:
+            await self._durably(self._perform(step, connection))
+        logger.info("connection to master ended", extra=fields(address=address, reason=connection.close_reason))
+        return connection.link.frames > 0
+
+    def _new_connection(self) -> SlaveConnection:
+        link = SlaveLink(
+            handshake=Handshake(self._broker_id, self._settings.sync_from_last_file, self._settings.async_learner),
+            history=self._epochs.history,
+            log_min=self._log.min_offset(),
+            log_end=self._log.max_offset(),
+            confirm_offset=self._log.confirm_offset(),
+            segment_size_bytes=self._log.segment_size_bytes,
+            heartbeat_interval_ms=self._settings.heartbeat_interval_ms,
+            housekeeping_interval_ms=self._settings.housekeeping_interval_ms,
+            handshake_timeout_ms=self._settings.handshake_timeout_ms,
+            now_ms=self._clock.monotonic_ms(),
+        )
+        self.connection = SlaveConnection(link, self._log, self._clock, self._on_confirm)
+        return self.connection
+
+    async def _perform(self, step: Cut | PersistEpochs, connection: SlaveConnection) -> None:
+        if isinstance(step, PersistEpochs):
+            await self._epochs.store(step.history)
+            connection.step_done(connection.link.persisted(self._clock.monotonic_ms()))
+            return
+        boundary = self._log.boundary_at_or_below(step.offset)
+        logger.warning(
+            "log truncated",
+            extra=fields(
+                log_end=step.log_end,
+                to=boundary,
+                bytes=step.log_end - boundary,
+                own_epochs=step.own,
+                master_epochs=step.master,
+                why="the master's log differs from here",
+            ),
+        )
+        await self._log.truncate(boundary)
+        connection.step_done(connection.link.cut_done(boundary, self._clock.monotonic_ms()))
+
+    async def _durably(self, step: Coroutine[None, None, None]) -> None:
+        """Run a step that goes on to its end even if this task is cancelled."""
+        self._step = asyncio.get_running_loop().create_task(step, name="ha-slave-step")
+        await asyncio.shield(self._step)
+        self._step = None

@@ -1,0 +1,350 @@
+"""The slave's end of one link, from handshake to the master's log.
+
+Invariant: the slave's log is a prefix of the master's from the first ack on. Bytes are taken only at the own end,
+in no more than one epoch a frame, and an epoch's entry is durable before the first byte of that epoch has a
+place in the log; while a cut or an entry is being made durable, nothing is read and nothing is acked.
+
+    CONNECTED --reply--> [CUTTING --cut done-->] [PERSISTING --persisted-->] TRANSFER
+    TRANSFER --frame of a new epoch--> PERSISTING --> TRANSFER          any --error--> CLOSED"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from epochfile.history import NO_CONSISTENT_POINT, EpochHistory, EpochOutOfOrder
+from ha.frames import (
+    HANDSHAKE_REPLY,
+    TRANSFER,
+    FrameError,
+    Handshake,
+    HandshakeReply,
+    TransferHeader,
+    encode_ack,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    """Write these bytes to the peer."""
+
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """Truncate the log from `log_end` to `offset`, durably, then call `cut_done`."""
+
+    offset: int
+    log_end: int
+    own: EpochHistory
+    master: EpochHistory
+
+
+@dataclass(frozen=True, slots=True)
+class PersistEpochs:
+    """Store this history, durably, then call `persisted`."""
+
+    history: EpochHistory
+
+
+@dataclass(frozen=True, slots=True)
+class Advance:
+    """The log ends at `end` now; an ack is due."""
+
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class Confirm:
+    """Everything below `offset` is on every member of the SyncStateSet, and in this log."""
+
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Close:
+    """Close the connection. The last action of a link."""
+
+    reason: str
+
+
+Action = Send | Cut | PersistEpochs | Advance | Confirm | Close
+
+
+@dataclass(frozen=True, slots=True)
+class LogRange:
+    """The next bytes of the stream belong into the log, `size` of them at `offset`."""
+
+    offset: int
+    size: int
+
+
+class SlaveState(Enum):
+    CONNECTED = "waiting for the handshake reply"
+    CUTTING = "waiting for the log to be cut"
+    PERSISTING = "waiting for the epoch file"
+    TRANSFER = "receiving"
+    CLOSED = "closed"
+
+
+class SlaveLink:
+    """Feed it the stream (`next_read`, `filled`), what became durable (`cut_done`, `persisted`) and the time
+    (`tick`); perform the actions in order."""
+
+    def __init__(
+        self,
+        *,
+        handshake: Handshake,
+        history: EpochHistory,
+        log_min: int,
+        log_end: int,
+        confirm_offset: int,
+        segment_size_bytes: int,
+        heartbeat_interval_ms: int,
+        housekeeping_interval_ms: int,
+        handshake_timeout_ms: int,
+        now_ms: int,
+    ) -> None:
+        """`log_end` is a record boundary. An empty log has `log_min == log_end`; a log with data has epochs
+        (the caller's check), of which those beyond its end are dropped here."""
+        self._handshake = handshake
+        self._epoch_min = history.last_epoch()  # a master that does not know this epoch is an old one
+        self._stored = history
+        self._own = EpochHistory(entry for entry in history if entry.start_offset <= log_end)
+        self._master = EpochHistory()
+        self._log_min = log_min
+        self._log_end = log_end
+        self._empty = log_min == log_end
+        self._confirm = confirm_offset
+        self._segment_size_bytes = segment_size_bytes
+        self._heartbeat_interval_ms = heartbeat_interval_ms
+        self._housekeeping_interval_ms = housekeeping_interval_ms
+        self._handshake_timeout_ms = handshake_timeout_ms
+        self._opened_ms = self._read_ms = self._written_ms = now_ms
+        self._acked = -1
+        self._header = bytearray(HANDSHAKE_REPLY.size)
+        self._header_filled = 0
+        self._frame: TransferHeader | None = None  # the frame whose body is being received
+        self._body_left = 0
+        self.frames = 0  # transfer frames begun, notices included
+        self.state = SlaveState.CONNECTED
+
+    @property
+    def log_end(self) -> int:
+        return self._log_end
+
+    def start(self) -> list[Action]:
+        return [Send(self._handshake.encode())]
+
+    # -- the stream
+
+    def next_read(self) -> memoryview | LogRange | None:
+        """Where the next bytes of the stream go: a view to fill from its start, or a range of the log.
+        None while nothing may be read."""
+        if self.state not in (SlaveState.CONNECTED, SlaveState.TRANSFER):
+            return None
+        if self._frame is not None:
+            return LogRange(self._log_end, self._body_left)
+        return memoryview(self._header)[self._header_filled :]
+
+    def filled(self, size: int, now_ms: int) -> list[Action]:
+        """`size` bytes, 1 at least, have arrived where the last `next_read` said."""
+        self._read_ms = now_ms
+        try:
+            if self._frame is not None:
+                return self._body_filled(self._frame, size)
+            self._header_filled += size
+            if self._header_filled < len(self._header):
+                return []
+            if self.state is SlaveState.CONNECTED:
+                return self._reply_filled(now_ms)
+            self._header_filled = 0
+            return self._frame_begins(TransferHeader.decode(self._header))
+        except FrameError as error:
+            return self._close(str(error))
+
+    def _body_filled(self, frame: TransferHeader, size: int) -> list[Action]:
+        assert size <= self._body_left
+        self._log_end += size
+        self._body_left -= size
+        self._empty = False
+        if self._body_left == 0:
+            self._frame = None
+        return [Advance(self._log_end), *self._confirmed(frame)]
+
+    def _frame_begins(self, frame: TransferHeader) -> list[Action]:
+        """Check the frame against the own end and the master's epochs; the body follows when all is durable."""
+        self.frames += 1
+        if self._empty:
+            if frame.body_size and (frame.offset < 0 or frame.offset % self._segment_size_bytes):
+                raise FrameError(f"the first bytes of an empty log at {frame.offset}, within a segment")
+        elif frame.offset != self._log_end:
+            raise FrameError(f"a frame at {frame.offset}, the own log ends at {self._log_end}")
+        self._learn_epoch(frame)
+        history = self._history_with(frame.offset, frame.body_size)
+        if frame.body_size:
+            self._frame = frame
+            self._body_left = frame.body_size
+            self._log_end = frame.offset
+        self._own = history
+        if history == self._stored:
+            return self._confirmed(frame)
+        return [*self._confirmed(frame), *self._persist(history)]
+
+    def _learn_epoch(self, frame: TransferHeader) -> None:
+        """Accept the frame's epoch label. It is the epoch of the body; a Java master labels a body that it has
+        cut at an epoch's end with the *next* epoch, and announces an epoch in a frame without a body."""
+        begins, ends = frame.offset, frame.offset + frame.body_size
+        label = (frame.epoch, frame.epoch_start_offset)
+        if label == self._master.last() and begins >= frame.epoch_start_offset:
+            return
+        known = self._master.entry_of(frame.epoch)
+        if known is None:
+            if not begins <= frame.epoch_start_offset <= ends:
+                raise FrameError(f"epoch {frame.epoch} at {frame.epoch_start_offset} in a frame at {begins}..{ends}")
+            try:
+                self._master = self._master.append(label)
+            except EpochOutOfOrder as error:
+                raise FrameError(f"a frame of a lower epoch: {error}") from error
+        elif known.start_offset != frame.epoch_start_offset:
+            raise FrameError(f"epoch {frame.epoch} at {frame.epoch_start_offset} was at {known.start_offset} before")
+        if not frame.body_size:
+            return
+        written_in = self._master.entry_at(begins)
+        if written_in is None or self._master.epoch_end(written_in.epoch, ends) < ends:
+            raise FrameError(f"a body at {begins}..{ends} is not within one epoch of {self._master!r}")
+        if frame.epoch != written_in.epoch and frame.epoch_start_offset != ends:
+            raise FrameError(f"a body at {begins} of epoch {written_in.epoch} is labelled with epoch {frame.epoch}")
+
+    def _history_with(self, offset: int, body_size: int) -> EpochHistory:
+        """The own epochs and those of the master that begin at or before `offset`; a log that begins at `offset`
+        takes none that ended before."""
+        history = self._own
+        if history.last_epoch() == self._master.last_epoch():
+            return history
+        for entry in self._master:
+            if entry.start_offset > offset:
+                break
+            ended = self._master.epoch_end(entry.epoch, offset + 1) <= offset
+            if entry.epoch > history.last_epoch() and not (ended and self._empty):
+                history = history.append(entry)
+        return history
+
+    def _confirmed(self, frame: TransferHeader) -> list[Action]:
+        offset = min(frame.confirm_offset, self._log_end)
+        if offset <= self._confirm or self._empty:
+            return []
+        self._confirm = offset
+        return [Confirm(offset)]
+
+    # -- the handshake reply
+
+    def _reply_filled(self, now_ms: int) -> list[Action]:
+        header_size = HANDSHAKE_REPLY.size
+        if len(self._header) == header_size:
+            body_size = HandshakeReply.body_size(self._header)
+            self._header = self._header + bytes(body_size)  # a new one: the old one may still be exported
+            return []
+        reply = HandshakeReply.decode(self._header[:header_size], self._header[header_size:])
+        self._header = bytearray(TRANSFER.size)
+        self._header_filled = 0
+        self._master = reply.epochs
+        if reply.epochs.last_epoch() < self._epoch_min:
+            raise FrameError(f"an old master: it knows epoch {reply.epochs.last_epoch()}, this log {self._epoch_min}")
+        point = self._own.find_consistent_point(reply.epochs, self._log_end, reply.max_offset)
+        if self._empty:
+            self._own = EpochHistory()
+            return self._enter_transfer(now_ms)
+        if point == NO_CONSISTENT_POINT:
+            raise FrameError(f"no epoch in common: own {self._own!r}, master {reply.epochs!r}; wipe this store")
+        if point < self._log_min:
+            raise FrameError(f"the logs part at {point}, the own log begins at {self._log_min}; wipe this store")
+        if point == self._log_end:
+            return self._enter_transfer(now_ms)
+        self.state = SlaveState.CUTTING
+        return [Cut(point, self._log_end, self._own, reply.epochs)]
+
+    def cut_done(self, log_end: int, now_ms: int) -> list[Action]:
+        """The log has been cut and ends at `log_end`, durably."""
+        if self.state is SlaveState.CLOSED:
+            return []
+        assert self.state is SlaveState.CUTTING and log_end <= self._log_end
+        self._log_end = log_end
+        self._empty = log_end <= self._log_min
+        self._confirm = min(self._confirm, log_end)
+        self._read_ms = now_ms
+        return self._enter_transfer(now_ms)
+
+    def _enter_transfer(self, now_ms: int) -> list[Action]:
+        self._own = self._own.truncate_suffix(self._log_end)
+        if not self._empty:
+            self._own = self._history_with(self._log_end, 0)
+        if self._own != self._stored:
+            return self._persist(self._own)
+        self.state = SlaveState.TRANSFER
+        return self._ack_if_due(now_ms)
+
+    def _ack_if_due(self, now_ms: int) -> list[Action]:
+        ack = self.take_ack(now_ms)
+        return [] if ack is None else [Send(ack)]
+
+    # -- epochs
+
+    def _persist(self, history: EpochHistory) -> list[Action]:
+        self.state = SlaveState.PERSISTING
+        self._stored = history
+        return [PersistEpochs(history)]
+
+    def persisted(self, now_ms: int) -> list[Action]:
+        """The history of the last PersistEpochs is durable."""
+        if self.state is SlaveState.CLOSED:
+            return []
+        assert self.state is SlaveState.PERSISTING
+        self.state = SlaveState.TRANSFER
+        self._read_ms = now_ms
+        return self._ack_if_due(now_ms)
+
+    # -- acks and time
+
+    def take_ack(self, now_ms: int) -> bytes | None:
+        """One ack for everything received since the last; None when there is nothing to tell or nothing may be."""
+        if self.state is not SlaveState.TRANSFER or self._ack_offset() == self._acked:
+            return None
+        return self._ack(now_ms)
+
+    def tick(self, now_ms: int) -> list[Action]:
+        """Call at `next_tick_ms` or later."""
+        if self.state not in (SlaveState.CONNECTED, SlaveState.TRANSFER):
+            return []
+        if self.state is SlaveState.CONNECTED and now_ms - self._opened_ms >= self._handshake_timeout_ms:
+            return self._close(f"no handshake reply within {self._handshake_timeout_ms} ms")
+        if now_ms - self._read_ms >= self._housekeeping_interval_ms:
+            return self._close(f"nothing heard for {now_ms - self._read_ms} ms")
+        if self.state is SlaveState.TRANSFER and now_ms - self._written_ms >= self._heartbeat_interval_ms:
+            return [Send(self._ack(now_ms))]
+        return []
+
+    def next_tick_ms(self, now_ms: int) -> int:
+        idle = self._read_ms + self._housekeeping_interval_ms
+        if self.state is SlaveState.CONNECTED:
+            return min(idle, self._opened_ms + self._handshake_timeout_ms)
+        if self.state is SlaveState.TRANSFER:
+            return min(idle, self._written_ms + self._heartbeat_interval_ms)
+        return now_ms + self._heartbeat_interval_ms  # nothing is read now, so nothing can be late
+
+    def _ack_offset(self) -> int:
+        return 0 if self._empty else self._log_end
+
+    def _ack(self, now_ms: int) -> bytes:
+        self._written_ms = now_ms
+        self._acked = self._ack_offset()
+        return encode_ack(self._acked)
+
+    def connection_lost(self) -> None:
+        """Nothing more will be read or sent; what is still being made durable is of no use to this link."""
+        self.state = SlaveState.CLOSED
+
+    def _close(self, reason: str) -> list[Action]:
+        self.state = SlaveState.CLOSED
+        return [Close(reason)]
