@@ -1,0 +1,73 @@
+"""Traps for hidden inputs.
+
+Invariant: while a world runs, code of a simulated process that reads the machine's clock, the shared random
+generator or the operating system's randomness raises HiddenInput; the test around it is left alone. Logging may
+read the time: it gets the virtual one."""
+
+from __future__ import annotations
+
+import os
+import random
+import sys
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from simulation.process import PROCESS
+
+CLOCKS = ("time", "time_ns", "monotonic", "monotonic_ns", "perf_counter", "perf_counter_ns", "sleep")
+RANDOM_FUNCTIONS = (
+    "random",
+    "randint",
+    "randrange",
+    "choice",
+    "choices",
+    "shuffle",
+    "sample",
+    "uniform",
+    "getrandbits",
+    "randbytes",
+    "expovariate",
+    "seed",
+)
+TRAPS: tuple[tuple[Any, str], ...] = (
+    *((time, name) for name in CLOCKS),
+    *((random, name) for name in RANDOM_FUNCTIONS),
+    (uuid, "uuid1"),
+    (uuid, "uuid4"),
+    (os, "urandom"),
+)
+
+
+class HiddenInput(AssertionError):
+    """Simulated code used an input that the seed does not decide."""
+
+    def __init__(self, name: str, process: str) -> None:
+        super().__init__(f"{process} used {name}; take clock and randomness from the Runtime")
+
+
+@contextmanager
+def hidden_inputs_trapped(now_s: Callable[[], float]) -> Iterator[None]:
+    """Set the traps, and take them away however the block ends. `now_s` is the virtual time in seconds."""
+    originals = [(module, name, getattr(module, name)) for module, name in TRAPS]
+    for module, name, original in originals:
+        setattr(module, name, _trap(f"{module.__name__}.{name}", original, now_s))
+    try:
+        yield
+    finally:
+        for module, name, original in originals:
+            setattr(module, name, original)
+
+
+def _trap(name: str, original: Callable[..., Any], now_s: Callable[[], float]) -> Callable[..., Any]:
+    def trapped(*args: Any, **options: Any) -> Any:
+        process = PROCESS.get()
+        if process is None:
+            return original(*args, **options)
+        if sys._getframe(1).f_globals.get("__name__") == "logging":
+            return now_s() if name == "time.time" else int(now_s() * 1_000_000_000)
+        raise HiddenInput(name, process.name)
+
+    return trapped

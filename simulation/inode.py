@@ -1,0 +1,92 @@
+"""The content of one simulated file: what its process sees, and what a power cut would leave.
+
+Invariant: bytes of a synced page survive every crash; a page that was written and not synced survives a power
+cut or not, as the seed says, and now and then only in part; a process kill alone loses nothing."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+
+PAGE_BYTES = 4096
+SECTOR_BYTES = 512
+TORN_SHARE = 0.1  # of the surviving pages: only some of their sectors do
+
+
+class Inode:
+    """`data` is the page cache. The copy on disk is made with the first sync (None: all zero)."""
+
+    def __init__(self, size_bytes: int) -> None:
+        self.data = bytearray(size_bytes)
+        self.allocated_end = 0  # disk blocks exist up to here
+        self._disk: bytearray | None = None
+        self._dropped: dict[
+            int, bytes
+        ] = {}  # page number -> content that the kernel wrongly takes for written
+
+    @staticmethod
+    def durable(content: bytes) -> Inode:
+        """A file whose content was synced before it got its name."""
+        inode = Inode(0)
+        inode.data = bytearray(content)
+        inode._disk = bytearray(content)
+        return inode
+
+    def pages(self, start: int, end: int) -> tuple[int, int]:
+        """The bytes of all pages that [start, end) touches."""
+        return start // PAGE_BYTES * PAGE_BYTES, min(-(-end // PAGE_BYTES) * PAGE_BYTES, len(self.data))
+
+    def persist(self, start: int, content: bytes) -> None:
+        """Whole pages from `start` reach the disk, those excepted that the kernel thinks it has written."""
+        disk = self._on_disk()
+        if not self._dropped:
+            disk[start : start + len(content)] = content
+            return
+        for at in range(0, len(content), PAGE_BYTES):
+            page = content[at : at + PAGE_BYTES]
+            number = (start + at) // PAGE_BYTES
+            if self._dropped.get(number) != page:
+                self._dropped.pop(number, None)
+                disk[start + at : start + at + len(page)] = page
+
+    def drop(self, start: int, content: bytes) -> None:
+        """A sync failed: the kernel marks the pages clean although the disk does not have them."""
+        disk = self._on_disk()
+        for at in range(0, len(content), PAGE_BYTES):
+            page = content[at : at + PAGE_BYTES]
+            if disk[start + at : start + at + len(page)] != page:
+                self._dropped[(start + at) // PAGE_BYTES] = page
+
+    def survive_kill(self) -> None:
+        """The next process gets the same pages, out of reach of the dead one's views."""
+        self.data = bytearray(self.data)
+
+    def survive_power_cut(self, keeps: Callable[[], bool], chance: random.Random) -> None:
+        """Synced pages, and of the others those that `keeps` lets through."""
+        disk = self._on_disk()
+        image = bytearray(disk)
+        if self.data != disk:
+            for start in range(0, len(image), PAGE_BYTES):
+                page = self.data[start : start + PAGE_BYTES]
+                if page != disk[start : start + PAGE_BYTES] and keeps():
+                    image[start : start + PAGE_BYTES] = page
+                    if chance.random() < TORN_SHARE:
+                        self._tear(image, start, chance)
+        self._dropped.clear()
+        self.data = image
+        self._disk = bytearray(image)
+
+    def flip_bit(self, offset: int, bit: int) -> None:
+        """Media decay: both copies change."""
+        self.data[offset] ^= 1 << bit
+        self._on_disk()[offset] ^= 1 << bit
+
+    def _tear(self, image: bytearray, start: int, chance: random.Random) -> None:
+        for sector in range(start, min(start + PAGE_BYTES, len(image)), SECTOR_BYTES):
+            if chance.random() < 0.5:
+                image[sector : sector + SECTOR_BYTES] = self._on_disk()[sector : sector + SECTOR_BYTES]
+
+    def _on_disk(self) -> bytearray:
+        if self._disk is None:
+            self._disk = bytearray(len(self.data))
+        return self._disk

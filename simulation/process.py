@@ -1,0 +1,66 @@
+"""One incarnation of a node: what dies at once when it is killed.
+
+Invariant: a callback whose process is dead never runs, and one whose process is paused runs after the pause, in
+the order it was due; a killed process therefore executes nothing more, not even its `finally` blocks."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+PROCESS: contextvars.ContextVar[Process | None] = contextvars.ContextVar("simulated process", default=None)
+
+SWEEP_EVERY = 64
+CLOSE_ATTEMPTS_MAX = 100  # awaits that finally blocks of one coroutine may still stop at
+
+
+class Process:
+    """Its tasks and callbacks carry it in their context; `host` is where its sockets live."""
+
+    def __init__(self, name: str, host: str) -> None:
+        self.name = name
+        self.host = host
+        self.alive = True
+        self.paused = False
+        self.held: list[asyncio.Handle] = []
+        self.tasks: list[asyncio.Task[Any]] = []
+        self._sweep_at = SWEEP_EVERY
+        self.context = contextvars.copy_context()
+        self.context.run(PROCESS.set, self)
+
+    def adopt(self, task: asyncio.Task[Any]) -> None:
+        """Keep a strong reference: the collector must never decide when a task ends."""
+        if len(self.tasks) >= self._sweep_at:
+            self.tasks = self.pending()
+            self._sweep_at = 2 * len(self.tasks) + SWEEP_EVERY
+        self.tasks.append(task)
+
+    def pending(self) -> list[asyncio.Task[Any]]:
+        """Tasks that have not ended, oldest first."""
+        return [task for task in self.tasks if not task.done()]
+
+    def bury(self) -> None:
+        """Close what is left of the coroutines. Only for the end of the world: their `finally` blocks run now,
+        on a loop, network and disk that no longer do anything."""
+        self.alive = False
+        for task in self.pending():
+            task._log_destroy_pending = False  # type: ignore[attr-defined]
+            close_quietly(task.get_coro(), self.context)
+        self.tasks.clear()
+        self.held.clear()
+
+
+def close_quietly(coroutine: Any, context: contextvars.Context) -> None:
+    """Close a coroutine whatever its `finally` blocks raise or wait for: it belongs to a dead process."""
+    close: Callable[[], None] = coroutine.close
+    for _ in range(CLOSE_ATTEMPTS_MAX):
+        try:
+            context.copy().run(close)
+        except BaseException as error:  # noqa: BLE001 - nobody is left to handle it
+            if isinstance(error, KeyboardInterrupt):
+                raise
+        if not inspect.iscoroutine(coroutine) or inspect.getcoroutinestate(coroutine) == inspect.CORO_CLOSED:
+            return
