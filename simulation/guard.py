@@ -1,11 +1,12 @@
 """Traps for hidden inputs.
 
 Invariant: while a world runs, code of a simulated process that reads the machine's clock, the shared random
-generator or the operating system's randomness raises HiddenInput; the test around it is left alone. Logging may
-read the time: it gets the virtual one."""
+generator or the operating system's randomness raises HiddenInput, and the world fails even where that is
+caught; the test around it is left alone. Logging may read the time: it gets the virtual one."""
 
 from __future__ import annotations
 
+import asyncio
 import os
 import random
 import sys
@@ -49,11 +50,11 @@ class HiddenInput(AssertionError):
 
 
 @contextmanager
-def hidden_inputs_trapped(now_s: Callable[[], float]) -> Iterator[None]:
-    """Set the traps, and take them away however the block ends. `now_s` is the virtual time in seconds."""
+def hidden_inputs_trapped(loop: asyncio.AbstractEventLoop) -> Iterator[None]:
+    """Set the traps while `loop` runs, and take them away however the block ends."""
     originals = [(module, name, getattr(module, name)) for module, name in TRAPS]
     for module, name, original in originals:
-        setattr(module, name, _trap(f"{module.__name__}.{name}", original, now_s))
+        setattr(module, name, _trap(f"{module.__name__}.{name}", original, loop))
     try:
         yield
     finally:
@@ -61,13 +62,15 @@ def hidden_inputs_trapped(now_s: Callable[[], float]) -> Iterator[None]:
             setattr(module, name, original)
 
 
-def _trap(name: str, original: Callable[..., Any], now_s: Callable[[], float]) -> Callable[..., Any]:
+def _trap(name: str, original: Callable[..., Any], loop: asyncio.AbstractEventLoop) -> Callable[..., Any]:
     def trapped(*args: Any, **options: Any) -> Any:
         process = PROCESS.get()
         if process is None:
             return original(*args, **options)
         if sys._getframe(1).f_globals.get("__name__") == "logging":
-            return now_s() if name == "time.time" else int(now_s() * 1_000_000_000)
-        raise HiddenInput(name, process.name)
+            return loop.time() if name == "time.time" else int(loop.time() * 1_000_000_000)
+        error = HiddenInput(name, process.name)
+        loop.call_exception_handler({"message": "hidden input", "exception": error})
+        raise error
 
     return trapped

@@ -311,6 +311,15 @@ def _is_task_step(handle: asyncio.Handle) -> bool:
     return isinstance(getattr(handle._callback, "__self__", None), asyncio.Task)  # type: ignore[attr-defined]
 
 
+def _where(coroutine: Any) -> str:
+    """The lines that a suspended coroutine stands at, from the outermost to the one that waits."""
+    lines = []
+    while (frame := getattr(coroutine, "cr_frame", None)) is not None:
+        lines.append(f"{frame.f_code.co_filename.rsplit('/', 1)[-1]}:{frame.f_lineno}")
+        coroutine = coroutine.cr_await
+    return " > ".join(lines)
+
+
 def _settle(setter: Callable[[Any], None], future: asyncio.Future[Any], outcome: Any) -> None:
     if not future.done():
         setter(outcome)

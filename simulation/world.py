@@ -118,5 +118,5 @@ class World:
             raise NotReached(f"not within {limit_ms} ms (seed {self.seed})\n{stacks}") from None
 
     def _run(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        with hidden_inputs_trapped(self.loop.time):
+        with hidden_inputs_trapped(self.loop):
             return self.loop.run_until_complete(coroutine)
