@@ -70,7 +70,7 @@ class FileList:
             self.files.pop().close()
             await self.directory.delete(self.name_of(number))
         end = min(end, self.end)
-        if start < end:
+        if start < end and any(self.rest_of_file(start)[: end - start]):
             self.write(start, bytes(end - start))
 
     def close(self) -> None:

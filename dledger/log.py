@@ -47,46 +47,31 @@ class EntryLog:
     def end_index(self) -> int:
         return len(self.positions) - 1
 
-    def recover(self, committed_index: int, cut_from: int | None) -> list[Entry]:
-        """The entries that the data files hold, whole and in order, but none from `cut_from` on.
-
-        What a crash may have torn is left out; raises LogDamaged when that cannot explain what is missing."""
+    def recover(self) -> list[Entry]:
+        """The entries that the data files hold, whole and in order; what stands behind the last of them a crash may have torn."""
         entries: list[Entry] = []
-        position, check = 0, 0
-        while len(entries) != cut_from:
-            position = self.skip_blank(position)
-            stored = decode_entry(self.data.rest_of_file(position), position, check)
+        while True:
+            position = self.skip_blank(self.end)
+            stored = decode_entry(self.data.rest_of_file(position), position, self.check)
             if stored is None or not follows(stored.entry, entries):
                 break
             entries.append(stored.entry)
             self.positions.append(position)
-            position += stored.size
-            check = stored.check
-        self.end, self.check = position, check
-        self.refuse_damage(committed_index, cut_from)
-        for entry in entries:
-            self.write_index_unit(entry)
+            self.write_index_unit(stored.entry)
+            self.end = position + stored.size
+            self.check = stored.check
         return entries
 
-    def refuse_damage(self, committed_index: int, cut_from: int | None) -> None:
-        """A crash tears only entries of the last sync. So an intact entry of a later one proves that the missing one was
-        durable, and so does the checkpoint: then the disk lost it, and cutting here could lose what was decided."""
+    def refuse_later_entries(self) -> None:
+        """A crash tears only entries of the last sync. So an intact entry of a later one proves that what is missing was
+        durable once: the disk lost it, and going on without it could lose what was decided. Raises LogDamaged."""
         missing = self.end_index + 1
-        if committed_index >= missing:
-            raise LogDamaged(
-                self.where, f"entry {missing} is unreadable, but entries up to {committed_index} are decided"
-            )
-        if missing == cut_from:
-            return
-        index = missing + 1
-        before = self.unit_position(missing)
+        index, before = missing + 1, self.unit_position(missing)
         while before is not None and (position := self.unit_position(index)) is not None:
             check = stored_check(self.data.rest_of_file(before))
             stored = decode_entry(self.data.rest_of_file(position), position, check)
             if stored is not None and stored.entry.index == index and index - stored.batch_position > missing:
-                raise LogDamaged(
-                    self.where, f"entry {missing} is unreadable, but entry {index}, written later, is intact"
-                )
+                raise LogDamaged(self.where, f"entry {missing} is unreadable, but entry {index}, written later, is intact")
             index, before = index + 1, position
 
     def skip_blank(self, position: int) -> int:
@@ -118,20 +103,16 @@ class EntryLog:
         await self.data.sync()
         self.batch_count = 0
 
-    async def cut(self, index: int) -> None:
-        """Removes the entries from `index` on; durable at the next `sync`."""
+    async def cut(self, count: int) -> None:
+        """Keeps `count` entries, and erases all that is known to stand behind them; durable at the next `sync`."""
         end = self.end
-        self.end = self.positions[index]
-        await self.data.erase(self.end, end)
-        await self.index.erase(index * INDEX_UNIT.size, len(self.positions) * INDEX_UNIT.size)
-        del self.positions[index:]
-        self.check = stored_check(self.data.rest_of_file(self.positions[-1])) if self.positions else 0
-
-    async def erase_beyond_end(self) -> None:
-        """Removes what recovery left out of files beyond the last entry's, and the bytes of a cut that a crash interrupted."""
-        await self.data.erase(self.end, min(self.data.end, self.end + ENTRY_HEADER_BYTES))
-        beyond = len(self.positions) * INDEX_UNIT.size
-        await self.index.erase(beyond, min(self.index.end, beyond + INDEX_UNIT.size))
+        if count < len(self.positions):
+            self.end = self.positions[count]
+            self.check = stored_check(self.data.rest_of_file(self.positions[count - 1])) if count else 0
+        await self.data.erase(self.end, end + ENTRY_HEADER_BYTES)
+        units_end = (len(self.positions) + 1) * INDEX_UNIT.size
+        await self.index.erase(count * INDEX_UNIT.size, units_end)
+        del self.positions[count:]
 
     def write_index_unit(self, entry: Entry) -> None:
         unit = encode_index_unit(entry, self.positions[entry.index])
@@ -149,8 +130,11 @@ class EntryLog:
             position if magic == MAGIC and stored_index == index and 0 <= position < self.data.end else None
         )
 
-    async def close(self) -> None:
+    async def sync_index(self) -> None:
+        """The index files are durable too. Raises OSError."""
         await self.index.sync()
+
+    def close(self) -> None:
         self.data.close()
         self.index.close()
 

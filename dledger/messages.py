@@ -209,7 +209,7 @@ def dump(envelope: Envelope, fields: dict[str, Any]) -> bytes:
     return orjson.dumps(base | fields, option=orjson.OPT_SORT_KEYS)
 
 
-def decode_envelope(body: bytes | memoryview | None) -> tuple[Envelope, dict[str, Any]]:
+def decode_envelope(body: bytes | bytearray | memoryview | None) -> tuple[Envelope, dict[str, Any]]:
     """Reads the base fields; the rest is for `decode_request` or `decode_response`, once group and receiver are known to be right."""
     if body is None:
         raise MessageError("body", None, "a JSON object is wanted")

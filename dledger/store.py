@@ -38,7 +38,8 @@ class Store:
         self.term_file = TermFile(files, f"{name}/currterm")
         self.checkpoint_file = CheckpointFile(files, f"{name}/checkpoint")
         self.committed_index = NO_INDEX
-        self.cutting = False
+        self.unsettled = False
+        """A write was begun and has not ended well: the files are left as they are."""
         self.log: EntryLog | None = None
 
     async def open(self) -> Recovered:
@@ -46,15 +47,20 @@ class Store:
         vote = await self.term_file.load()
         checkpoint = await self.checkpoint_file.load()
         log = EntryLog(self.directory, self.settings, self.name)
-        entries = log.recover(checkpoint.committed_index, checkpoint.cut_from)
+        entries = log.recover()
+        if checkpoint.cut_from is None:
+            log.refuse_later_entries()
+        else:
+            del entries[checkpoint.cut_from :]
+        if checkpoint.committed_index >= len(entries):
+            why = f"ends before entry {len(entries)}, but entries up to {checkpoint.committed_index} are decided"
+            raise LogDamaged(self.name, why)
         if vote is None and entries:
-            raise LogDamaged(
-                self.term_file.name, "is missing beside a log; without it this member could vote twice"
-            )
-        await log.erase_beyond_end()
-        await log.sync()
+            raise LogDamaged(self.term_file.name, "is missing beside a log; without it this member could vote twice")
         self.log = log
         self.committed_index = checkpoint.committed_index
+        await log.cut(len(entries))
+        await log.sync()
         if checkpoint.cut_from is not None:
             await self.save_checkpoint(self.committed_index)
         return Recovered(vote or Vote(), entries, self.committed_index)
@@ -62,6 +68,7 @@ class Store:
     async def persist(self, steps: Sequence[PersistThenSend]) -> None:
         """Makes the steps durable, in an order that a crash cannot turn into a state that never was. Raises OSError."""
         assert self.log is not None
+        self.unsettled = True
         votes = [step.vote for step in steps if step.vote is not None]
         if votes:
             await self.term_file.store(votes[-1])
@@ -70,23 +77,26 @@ class Store:
                 await self.cut(self.log, step.cut_from)
             self.log.append(step.entries)
         await self.log.sync()
+        self.unsettled = False
 
     async def cut(self, log: EntryLog, index: int) -> None:
-        self.cutting = True
         await self.checkpoint_file.store(Checkpoint(index - 1, self.committed_index, index))
         await log.cut(index)
         await log.sync()
-        self.cutting = False
-        await self.save_checkpoint(self.committed_index)
+        await self.checkpoint_file.store(Checkpoint(index - 1, self.committed_index))
 
     async def save_checkpoint(self, committed_index: int) -> None:
         """`committed_index` is decided, and durable here. Raises OSError."""
-        assert self.log is not None and not self.cutting
+        assert self.log is not None
         self.committed_index = committed_index
         await self.checkpoint_file.store(Checkpoint(self.log.end_index, committed_index))
 
     async def close(self, committed_index: int) -> None:
-        if self.log is not None:
-            if not self.cutting and committed_index > self.committed_index:
+        """Leaves a complete index and checkpoint behind, unless a write failed or was given up before."""
+        if self.log is None:
+            return
+        if not self.unsettled:
+            await self.log.sync_index()
+            if committed_index > self.committed_index:
                 await self.save_checkpoint(committed_index)
-            await self.log.close()
+        self.log.close()

@@ -1,0 +1,246 @@
+"""A Raft group of real nodes in a simulated world: load, faults, and every invariant checked after each step.
+
+Invariant: a run follows from its seed alone. Faults never destroy a disk for good, so after the last one is healed the group must
+elect a leader and agree.
+
+    python -m simulation.raftworld --seeds 100 --first 1
+    python -m simulation.raftworld --seeds 300 --bug vote-not-persisted   (succeeds when a seed finds it)
+"""
+
+from __future__ import annotations
+
+import argparse
+import errno
+import random
+import sys
+from collections import Counter
+from dataclasses import dataclass, field
+
+from dledger.errors import LogDamaged, NotLeader, OutcomeUnknown, TooManyProposals
+from dledger.node import DLedgerNode
+from dledger.raft import Raft
+from dledger.settings import DLedgerSettings
+from simulation.node import Node
+from simulation.raftcheck import RaftCheck, Violation
+from simulation.raftmember import BUGS, NO_BUG, PORT, Bug, MemberApp, watched
+from simulation.world import World
+
+FAULTS = ("kill", "power", "kill-leader", "power-all", "cut", "cut-one-way", "isolate", "delay", "reset", "pause", "stall", "disk-error")
+RUN_MS = 15_000
+HEAL_LIMIT_MS = 15_000
+
+
+@dataclass
+class Totals:
+    """What runs did; adds up over seeds."""
+
+    counts: Counter[str] = field(default_factory=Counter)
+
+    def line(self) -> str:
+        return " ".join(f"{name}={count}" for name, count in sorted(self.counts.items()))
+
+
+class RaftWorld:
+    """One seed: its size, its settings, the kinds of fault it uses and how often, all drawn from it."""
+
+    def __init__(self, seed: int, bug: Bug = NO_BUG, totals: Totals | None = None) -> None:
+        self.world = World(seed)
+        self.random = random.Random(f"{seed}/raft")
+        self.totals = totals or Totals()
+        self.check = RaftCheck()
+        self.base_core, self.make_runtime = bug
+        self.settings = DLedgerSettings(
+            push_entries_max=self.random.choice((1, 2, 64)),
+            data_file_bytes=self.random.choice((4096, 65536)),
+            entry_bytes_max=1024,
+            index_file_bytes=32 * 64,
+            checkpoint_interval_ms=self.random.choice((200, 3000)),
+        )
+        size = self.random.choice((3, 3, 5))
+        self.peers = {f"n{number}": f"10.0.0.{number + 1}:{PORT}" for number in range(size)}
+        self.nodes = [self.world.node(name, address.partition(":")[0]) for name, address in self.peers.items()]
+        self.kinds = [kind for kind in FAULTS if self.random.random() < 0.5] or ["kill"]
+        self.pause_ms = self.random.choice((100, 400, 1500))
+        self.body_number = 0
+        self.world.after_each_step(self.look)
+        self.healed_at_ms: dict[str, int] = {}
+
+    def run(self, run_ms: int = RUN_MS) -> None:
+        """Load and faults for `run_ms`, then healing and agreement. Raises Violation or what a broken member raised."""
+        with self.world as world:
+            for node in self.nodes:
+                self.start(node)
+            end_ms = world.now_ms + run_ms
+            next_fault_ms = world.now_ms + 1500
+            while world.now_ms < end_ms:
+                world.run_for_ms(self.random.randint(5, 60))
+                self.restart_some()
+                self.propose()
+                if world.now_ms >= next_fault_ms:
+                    self.fault(self.random.choice(self.kinds))
+                    next_fault_ms = world.now_ms + self.random.randint(20, 2 * self.pause_ms)
+            self.check.logs_match(self.running_cores())
+            self.heal()
+        self.check.at_the_end()
+        self.totals.counts.update(
+            seeds=1, elections=len(self.check.leaders), commits=len(self.check.decided), answered=len(self.check.answered)
+        )
+
+    # Members
+
+    def start(self, node: Node) -> None:
+        def make_app(runtime: object) -> MemberApp:
+            core_class = watched(self.base_core, self.check)
+            return MemberApp(self.make_runtime(runtime), node.name, self.peers, self.settings, core_class, self.check)  # type: ignore[arg-type]
+
+        if isinstance(node.failure, LogDamaged):
+            raise Violation("R8", f"{node.name} lost what was durable: {node.failure}")
+        node.start(make_app)
+
+    def member(self, node: Node) -> DLedgerNode | None:
+        app = node.app
+        return app.node if isinstance(app, MemberApp) and app.core_number is not None else None
+
+    def members(self) -> list[DLedgerNode]:
+        return [member for node in self.nodes if (member := self.member(node)) is not None]
+
+    def running_cores(self) -> list[Raft]:
+        return [member.core for member in self.members() if member.core is not None]
+
+    def leader(self) -> Node | None:
+        active = [node for node in self.nodes if (member := self.member(node)) is not None and member.is_active]
+        return self.random.choice(active) if active else None
+
+    def look(self) -> None:
+        for node in self.nodes:
+            app = node.app
+            if isinstance(app, MemberApp) and app.core_number is not None:
+                self.check.look(app.core_number, app.node)
+
+    # Load
+
+    def propose(self) -> None:
+        node = self.leader()
+        if node is None:
+            return
+        member = self.member(node)
+        assert member is not None
+        if self.random.random() < 0.2:
+            node.spawn(self.read(member))
+            return
+        bodies = []
+        for _ in range(self.random.choice((1, 1, 1, 2, 5))):
+            self.body_number += 1
+            bodies.append(f"{self.body_number:08d}".encode() + b"x" * self.random.choice((0, 0, 30, 700)))
+        node.spawn(self.write(member, bodies))
+
+    async def write(self, member: DLedgerNode, bodies: list[bytes]) -> None:
+        try:
+            indexes = await member.propose(bodies, timeout_ms=2000)
+        except (NotLeader, TooManyProposals):
+            self.check.refused.update(bodies)
+        except OutcomeUnknown:
+            self.totals.counts["unknown"] += len(bodies)
+        else:
+            for body, index in zip(bodies, indexes, strict=True):
+                assert isinstance(index, int)
+                self.check.answer(body, index)
+
+    async def read(self, member: DLedgerNode) -> None:
+        wanted = max(self.check.answered.values(), default=-1)
+        try:
+            await member.read_barrier(2000)
+        except NotLeader:
+            return
+        self.totals.counts["reads"] += 1
+        if member.applied_index < wanted:
+            raise Violation("R10", f"{member.self_id} served a read from {member.applied_index}, but {wanted} was answered before")
+
+    # Faults
+
+    def fault(self, kind: str) -> None:
+        self.totals.counts[kind] += 1
+        world, node, other = self.world, *self.random.sample(self.nodes, 2)
+        match kind:
+            case "kill" | "power":
+                self.crash(node, power_cut=kind == "power")
+            case "kill-leader":
+                self.crash(self.leader() or node, power_cut=self.random.random() < 0.5)
+            case "power-all":
+                for each in self.nodes:
+                    self.crash(each, power_cut=True)
+            case "cut" | "cut-one-way":
+                world.network.cut(node.host, other.host, both=kind == "cut")
+            case "isolate":
+                for each in self.nodes:
+                    if each is not node:
+                        world.network.cut(node.host, each.host)
+            case "delay":
+                world.network.delay(node.host, other.host, 1, self.random.choice((20, 300)))
+            case "reset":
+                world.network.reset(node.host, other.host)
+            case "pause" if node.running:
+                node.pause(self.random.choice((50, 700, 2500)))
+            case "stall":
+                node.disk.stall(self.random.choice((100, 900, 3000)))
+            case "disk-error":
+                node.disk.fail_next("sync", OSError(errno.EIO, "Input/output error"))
+        if self.random.random() < 0.3:
+            world.network.heal()
+
+    def crash(self, node: Node, *, power_cut: bool) -> None:
+        node.kill(power_cut=power_cut)
+        self.healed_at_ms[node.name] = self.world.now_ms + self.random.choice((1, 50, 500, 3000))
+
+    def restart_some(self) -> None:
+        for node in self.nodes:
+            if not node.running and self.world.now_ms >= self.healed_at_ms.get(node.name, 0):
+                self.start(node)
+
+    def heal(self) -> None:
+        """No faults any more: a leader within a few election timeouts, and all members at one point (V1)."""
+        self.world.network.heal()
+        for node in self.nodes:
+            for other in self.nodes:
+                if node is not other:
+                    self.world.network.delay(node.host, other.host, 0.1, 0.5)
+        self.healed_at_ms.clear()
+
+        def agreed() -> bool:
+            self.restart_some()
+            members = self.members()
+            ends = {(member.applied_index, member.core.end_index if member.core else None) for member in members}
+            return len(members) == len(self.nodes) and len(ends) == 1 and any(member.is_active for member in members)
+
+        self.world.run_until(agreed, HEAL_LIMIT_MS)
+        self.check.logs_match(self.running_cores())
+
+
+def run_seeds(first: int, count: int, bug: Bug = NO_BUG) -> tuple[Totals, int | None, Exception | None]:
+    """Runs seeds until one fails. Returns the totals, and the failing seed with its error."""
+    totals = Totals()
+    for seed in range(first, first + count):
+        try:
+            RaftWorld(seed, bug, totals).run()
+        except (AssertionError, Exception) as error:  # noqa: BLE001 - reported with its seed
+            return totals, seed, error
+    return totals, None, None
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seeds", type=int, default=50, help="how many")
+    parser.add_argument("--first", type=int, default=1, help="the first of them")
+    parser.add_argument("--bug", choices=sorted(BUGS), help="plant this bug; the command succeeds when a seed finds it")
+    arguments = parser.parse_args()
+    totals, seed, error = run_seeds(arguments.first, arguments.seeds, BUGS[arguments.bug] if arguments.bug else NO_BUG)
+    print(totals.line())
+    if seed is not None:
+        print(f"seed {seed}: {type(error).__name__}: {error}", file=sys.stderr)
+        if arguments.bug is None and error is not None:
+            raise error
+    return int((seed is None) != (arguments.bug is None))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
