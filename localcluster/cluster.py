@@ -1,0 +1,341 @@
+"""A local cluster: its directory, its processes by name, and what it takes to wait for it.
+
+Invariant: only processes that a cluster of this directory started are ever signalled; everything it keeps,
+data, logs and books, is below its directory.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shutil
+import signal
+from collections.abc import Iterable
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from localcluster import ports
+from localcluster.layout import BROKER_SET, SEGMENT_BYTES, Layout, LayoutError, ports_needed
+from localcluster.processes import ProcessIdentity, ProcessTable, spawn
+from localcluster.waiting import NotYet, wait_for
+from mqadmin.admin import AdminClient
+from mqadmin.errors import AdminError
+from mqadmin.replies import SyncState, TopicSettings
+from mqruntime.clock import SystemClock
+
+ENVIRONMENT = "env.json"
+STOP_TIMEOUT_S = 10.0
+WHOLE_TIMEOUT_MS = 30_000
+LOG_TAIL_LINES = 8
+
+
+class ClusterError(Exception):
+    """What was asked of the cluster cannot be done; the text says why and what to do."""
+
+
+class ProcessDied(ClusterError):
+    """A process ended although nobody told it to; carries the end of its log."""
+
+
+class Cluster:
+    """The cluster in `layout.directory`. As a context manager it stops every process of it at the end."""
+
+    def __init__(self, layout: Layout, lease: ports.PortLease | None) -> None:
+        self.layout = layout
+        self.directory = layout.directory
+        self._lease = lease
+        self._table = ProcessTable(self.directory)
+        self._stopped_on_purpose: dict[str, None] = {}
+
+    @staticmethod
+    def create(
+        directory: Path,
+        *,
+        controllers: int = 3,
+        brokers: int = 3,
+        base_port: int | None = None,
+        segment_bytes: int = SEGMENT_BYTES,
+        broker_settings: dict[str, str] | None = None,
+        controller_settings: dict[str, str] | None = None,
+    ) -> Cluster:
+        """Reserves ports and writes the files of a new cluster; starts nothing.
+
+        Raises `ClusterError` where the directory holds a cluster or other files, `ports.PortsTaken`,
+        `LayoutError`.
+        """
+        directory = directory.expanduser().resolve()
+        if (directory / ENVIRONMENT).exists():
+            raise ClusterError(
+                f"{directory} holds a cluster already; use `start`, or `down --remove` it first"
+            )
+        if directory.is_dir() and any(directory.iterdir()):
+            raise ClusterError(f"{directory} is not empty; name a new or an empty directory")
+        count = ports_needed(controllers, brokers)
+        if base_port is None:
+            lease = ports.lease_any(directory, count)
+        else:
+            lease = ports.lease(directory, range(base_port, base_port + count))
+        try:
+            layout = Layout(
+                directory,
+                lease.ports.start,
+                controllers,
+                brokers,
+                segment_bytes,
+                dict(broker_settings or {}),
+                dict(controller_settings or {}),
+            )
+            directory.mkdir(parents=True, exist_ok=True)
+            for name in layout.names:
+                (directory / f"{name}.conf").write_text(layout.file(name))
+            (directory / ENVIRONMENT).write_text(json.dumps(layout.environment(), indent=1) + "\n")
+        except (LayoutError, OSError):
+            lease.release()
+            raise
+        return Cluster(layout, lease)
+
+    @staticmethod
+    def open(directory: Path) -> Cluster:
+        """The cluster that was created in `directory`. Raises `ClusterError` where there is none."""
+        directory = directory.expanduser().resolve()
+        try:
+            text = (directory / ENVIRONMENT).read_text()
+        except (FileNotFoundError, NotADirectoryError):
+            raise ClusterError(
+                f"no cluster in {directory}; `scripts/cluster up --dir ...` makes one"
+            ) from None
+        return Cluster(Layout.from_environment(directory, text), None)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.down()
+
+    # Processes by name
+
+    def start(self, names: Iterable[str] = ()) -> list[str]:
+        """Starts the named processes (all, for none named) that do not run; returns those it started."""
+        wanted = self._checked(names)
+        started: list[str] = []
+        with self._table.changing() as table:
+            running = {name for name, identity in table.items() if identity.state() is not None}
+            if self._lease is None:
+                in_use = frozenset(
+                    port for port in self.layout.ports if running and self._owner_of(port) in running
+                )
+                self._lease = ports.lease(self.directory, self.layout.ports, in_use=in_use)
+            for name in wanted:
+                if name not in running:
+                    table[name] = spawn(
+                        self.layout.module(name),
+                        ["-c", str(self.directory / f"{name}.conf")],
+                        self.log_file(name),
+                    )
+                    self._stopped_on_purpose.pop(name, None)
+                    started.append(name)
+        return started
+
+    def kill(self, names: Iterable[str], number: signal.Signals = signal.SIGKILL) -> list[str]:
+        """Sends a signal to the named processes; returns those that were still there. SIGKILL is waited
+        for."""
+        hit: list[str] = []
+        with self._table.changing() as table:
+            for name in self._checked(names):
+                identity = table.get(name)
+                if identity is not None and identity.send(number):
+                    hit.append(name)
+                    if number in (signal.SIGKILL, signal.SIGTERM, signal.SIGINT):
+                        self._stopped_on_purpose[name] = None
+                    if number == signal.SIGKILL:
+                        identity.wait_gone(STOP_TIMEOUT_S)
+        return hit
+
+    def stop(self, names: Iterable[str] = ()) -> list[str]:
+        """Ends the named processes (all, for none named) gracefully, brokers first, by force after 10 s."""
+        ended: list[str] = []
+        with self._table.changing() as table:
+            order = [name for name in reversed(self._checked(names)) if name in table]
+            for name in order:
+                self._stopped_on_purpose[name] = None
+                table[name].send(signal.SIGCONT)  # a paused process cannot hear SIGTERM
+                if table[name].send(signal.SIGTERM):
+                    ended.append(name)
+            for name in order:
+                if not table[name].wait_gone(STOP_TIMEOUT_S):
+                    table[name].send(signal.SIGKILL)
+                    table[name].wait_gone(STOP_TIMEOUT_S)
+        return ended
+
+    def restart(self, names: Iterable[str]) -> list[str]:
+        """Stops the named processes that run and starts them all."""
+        wanted = self._checked(names)
+        self.stop(wanted)
+        return self.start(wanted)
+
+    def pause(self, name: str) -> None:
+        """Freezes a process with SIGSTOP until `resume`."""
+        if not self.kill([name], signal.SIGSTOP):
+            raise ClusterError(f"{name} does not run")
+
+    def resume(self, name: str) -> None:
+        self.kill([name], signal.SIGCONT)
+
+    def down(self, *, remove: bool = False) -> None:
+        """Ends every process, gives up the ports and, with `remove`, deletes the directory."""
+        if self.directory.exists():
+            self.stop()
+        if self._lease is not None:
+            self._lease.release()
+            self._lease = None
+        if remove:
+            shutil.rmtree(self.directory, ignore_errors=True)
+
+    def states(self) -> dict[str, ProcessIdentity | None]:
+        """Name -> identity of each process of the cluster, None for one that does not run."""
+        table = self._table.read()
+        return {
+            name: identity if (identity := table.get(name)) is not None and identity.state() else None
+            for name in self.layout.names
+        }
+
+    def check_alive(self) -> None:
+        """Raises `ProcessDied` for the first process that was started and ended by itself."""
+        for name, identity in self._table.read().items():
+            if identity.state() is None and name not in self._stopped_on_purpose:
+                raise ProcessDied(f"{name} has ended; its log ends with:\n{self.log_tail(name)}")
+
+    # Files
+
+    def log_file(self, name: str) -> Path:
+        return self.directory / "logs" / f"{name}.log"
+
+    def log_tail(self, name: str, lines: int = LOG_TAIL_LINES) -> str:
+        """The last lines of a process' log."""
+        try:
+            text = self.log_file(name).read_text(errors="replace")
+        except FileNotFoundError:
+            return "(no log)"
+        return "\n".join(text.splitlines()[-lines:])
+
+    # Conditions
+
+    async def sync_state(self, admin: AdminClient) -> SyncState:
+        """The broker set as the leading controller has it. Raises `NotYet` while there is no leader or
+        set."""
+        self.check_alive()
+        try:
+            states = await admin.sync_states(self.layout.controller_list, [BROKER_SET])
+        except AdminError as error:
+            raise NotYet(str(error)) from error
+        if BROKER_SET not in states:
+            raise NotYet(f"no broker of {BROKER_SET} is registered")
+        return states[BROKER_SET]
+
+    async def wait_whole(self, *, timeout_ms: int = WHOLE_TIMEOUT_MS) -> SyncState:
+        """Waits until a master stands, every broker is alive and in the SyncStateSet, and clients find the
+        master.
+
+        Raises `ProcessDied` at once when a process ends by itself, `WaitExpired` otherwise.
+        """
+        return await self.wait_in_sync(self.layout.brokers, timeout_ms=timeout_ms)
+
+    async def wait_in_sync(self, members: int, *, timeout_ms: int = WHOLE_TIMEOUT_MS) -> SyncState:
+        """As `wait_whole`, for at least `members` living members of the SyncStateSet, the master among
+        them."""
+        admin = AdminClient(SystemClock())
+
+        async def probe() -> SyncState:
+            state = await self.sync_state(admin)
+            alive = [replica for replica in state.in_sync if replica.alive]
+            if state.master_address is None or len(alive) < members:
+                raise NotYet(_shown(state))
+            if state.master_address not in [replica.address for replica in alive]:
+                raise NotYet(f"the master is not alive; {_shown(state)}")
+            await self._registered(admin, state.master_address)
+            return state
+
+        try:
+            return await wait_for(f"{members} brokers in the SyncStateSet", probe, timeout_ms)
+        finally:
+            await admin.close()
+
+    async def wait_leader(self, *, timeout_ms: int = WHOLE_TIMEOUT_MS) -> str:
+        """Waits until a controller leads; returns its address."""
+        admin = AdminClient(SystemClock())
+
+        async def probe() -> str:
+            self.check_alive()
+            try:
+                return await admin.leader(self.layout.controller_list)
+            except AdminError as error:
+                raise NotYet(str(error)) from error
+
+        try:
+            return await wait_for("a leading controller", probe, timeout_ms)
+        finally:
+            await admin.close()
+
+    async def create_topic(self, topic: str, queues: int = 4) -> None:
+        """Creates a topic on the master and waits until the name server routes it there."""
+        state = await self.wait_in_sync(1)
+        admin = AdminClient(SystemClock())
+
+        async def probe() -> None:
+            try:
+                await admin.topic_route(self.layout.namesrv, topic)
+            except AdminError as error:
+                raise NotYet(str(error)) from error
+
+        try:
+            assert state.master_address is not None
+            await admin.create_topic(
+                state.master_address, TopicSettings(topic, read_queues=queues, write_queues=queues)
+            )
+            await wait_for(f"a route to topic {topic}", probe, WHOLE_TIMEOUT_MS)
+        finally:
+            await admin.close()
+
+    async def _registered(self, admin: AdminClient, master_address: str) -> None:
+        """Raises `NotYet` unless the name server shows `master_address` as the set's master."""
+        try:
+            sets = (await admin.cluster_info(self.layout.namesrv)).broker_sets
+        except AdminError as error:
+            raise NotYet(str(error)) from error
+        known = sets[BROKER_SET].addresses.get(0) if BROKER_SET in sets else None
+        if known != master_address:
+            raise NotYet(f"the name server has {known} as master, the controllers {master_address}")
+
+    def _checked(self, names: Iterable[str]) -> list[str]:
+        wanted = list(names) or self.layout.names
+        for name in wanted:
+            self.layout.address(name)  # raises for a stranger
+        return [name for name in self.layout.names if name in wanted]
+
+    def _owner_of(self, port: int) -> str | None:
+        for name in self.layout.names:
+            listen = int(self.layout.address(name).rpartition(":")[2])
+            if port == listen or (name in self.layout.broker_names and port in (listen - 2, listen + 1)):
+                return name
+        return None
+
+
+def run(cluster: Cluster) -> SyncState:
+    """Starts every process and waits until the cluster is whole; stops them all where that fails or Ctrl-C
+    comes."""
+    try:
+        cluster.start()
+        return asyncio.run(cluster.wait_whole())
+    except BaseException:
+        cluster.stop()
+        raise
+
+
+def _shown(state: SyncState) -> str:
+    members = ", ".join(
+        f"{replica.broker_id}{'' if replica.alive else ' (dead)'}" for replica in state.in_sync
+    )
+    return f"master {state.master_id} of epoch {state.master_epoch}, SyncStateSet {{{members}}}"

@@ -1,0 +1,195 @@
+"""What a drill's client was told, against what can be read afterwards.
+
+Invariant: pure. Each attempt has an id of its own and was made once, so whatever the verdict calls lost,
+changed, moved, duplicated or refused-yet-present is a fault of the cluster; an attempt of unknown outcome may
+be there once or not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import NamedTuple
+
+
+class Outcome(Enum):
+    """What the client knows of one attempt."""
+
+    ACKNOWLEDGED = "acknowledged"
+    REFUSED = "refused"
+    UNKNOWN = "unknown"
+
+
+class Place(NamedTuple):
+    """Where a message is: the queue's name and the offset in it."""
+
+    queue: str
+    offset: int
+
+    def __str__(self) -> str:
+        return f"{self.queue}@{self.offset}"
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One send. Times are ms of one clock; `place` is where an acknowledgement said that the message is."""
+
+    message_id: str
+    body_hash: str
+    outcome: Outcome
+    began_ms: int
+    ended_ms: int
+    place: Place | None = None
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """One message that was read back."""
+
+    message_id: str
+    body_hash: str
+    place: Place
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Counts of attempts, and every fault as a line for a person."""
+
+    acknowledged: int
+    refused: int
+    unknown: int
+    unknown_present: int
+    read: int
+    lost: list[str] = field(default_factory=list)
+    changed: list[str] = field(default_factory=list)
+    moved: list[str] = field(default_factory=list)
+    duplicated: list[str] = field(default_factory=list)
+    refused_present: list[str] = field(default_factory=list)
+    strangers: list[str] = field(default_factory=list)
+    gaps: list[str] = field(default_factory=list)
+
+    @property
+    def faults(self) -> list[str]:
+        return [
+            *self.lost,
+            *self.changed,
+            *self.moved,
+            *self.duplicated,
+            *self.refused_present,
+            *self.strangers,
+            *self.gaps,
+        ]
+
+    @property
+    def holds(self) -> bool:
+        """Whether every promise was kept."""
+        return not self.faults
+
+
+def judge(attempts: Iterable[Attempt], found: Iterable[Found]) -> Verdict:
+    """Compares what was promised with what is there; both in any order.
+
+    `moved` and `changed` are acknowledged messages that are there, but not where or not as promised; a
+    message of any outcome that is there twice is `duplicated`; a queue whose offsets are not 0, 1, 2, ... has
+    `gaps`.
+    """
+    by_id: dict[str, list[Found]] = {}
+    offsets: dict[str, list[int]] = {}
+    read = 0
+    for message in found:
+        read += 1
+        by_id.setdefault(message.message_id, []).append(message)
+        offsets.setdefault(message.place.queue, []).append(message.place.offset)
+    counts = dict.fromkeys(Outcome, 0)
+    verdict = Verdict(0, 0, 0, 0, read)
+    unknown_present = 0
+    sent: set[str] = set()
+    for attempt in attempts:
+        assert attempt.message_id not in sent, f"message id {attempt.message_id} was used twice"
+        sent.add(attempt.message_id)
+        counts[attempt.outcome] += 1
+        copies = by_id.get(attempt.message_id, [])
+        if len(copies) > 1:
+            places = ", ".join(str(copy.place) for copy in copies)
+            verdict.duplicated.append(f"{attempt.message_id} is there {len(copies)} times: {places}")
+        if attempt.outcome is Outcome.ACKNOWLEDGED:
+            _judge_acknowledged(attempt, copies, verdict)
+        elif attempt.outcome is Outcome.REFUSED and copies:
+            verdict.refused_present.append(
+                f"{attempt.message_id} was refused ({attempt.why}) and is at {copies[0].place}"
+            )
+        elif attempt.outcome is Outcome.UNKNOWN:
+            unknown_present += bool(copies)
+            if any(copy.body_hash != attempt.body_hash for copy in copies):
+                verdict.changed.append(f"{attempt.message_id} at {copies[0].place} has another body")
+    verdict.strangers.extend(
+        f"{message_id} was never sent and is at {copies[0].place}"
+        for message_id, copies in by_id.items()
+        if message_id not in sent
+    )
+    verdict.gaps.extend(_gaps(offsets))
+    return Verdict(
+        counts[Outcome.ACKNOWLEDGED],
+        counts[Outcome.REFUSED],
+        counts[Outcome.UNKNOWN],
+        unknown_present,
+        read,
+        verdict.lost,
+        verdict.changed,
+        verdict.moved,
+        verdict.duplicated,
+        verdict.refused_present,
+        verdict.strangers,
+        verdict.gaps,
+    )
+
+
+def _judge_acknowledged(attempt: Attempt, copies: list[Found], verdict: Verdict) -> None:
+    assert attempt.place is not None, "an acknowledgement names a place"
+    if not copies:
+        verdict.lost.append(f"{attempt.message_id} was acknowledged at {attempt.place} and is nowhere")
+        return
+    at_place = [copy for copy in copies if copy.place == attempt.place]
+    if not at_place:
+        verdict.moved.append(
+            f"{attempt.message_id} was acknowledged at {attempt.place} and is at {copies[0].place}"
+        )
+    if any(copy.body_hash != attempt.body_hash for copy in copies):
+        verdict.changed.append(f"{attempt.message_id} at {copies[0].place} has another body")
+
+
+def _gaps(offsets: dict[str, list[int]]) -> list[str]:
+    lines: list[str] = []
+    for queue, present in sorted(offsets.items()):
+        expected = 0
+        for offset in sorted(present):
+            if offset != expected:
+                lines.append(f"{queue} goes from offset {expected - 1} to {offset}")
+            expected = offset + 1
+    return lines
+
+
+def outage_ms(attempts: Iterable[Attempt], fault_ms: int, until_ms: int) -> int | None:
+    """The longest time without an acknowledgement among those that `fault_ms`..`until_ms` touches.
+
+    An acknowledgement counts at its arrival. None when none came after the fault.
+    """
+    moments = sorted(attempt.ended_ms for attempt in attempts if attempt.outcome is Outcome.ACKNOWLEDGED)
+    spans = [
+        after - before
+        for before, after in zip(moments, moments[1:], strict=False)
+        if after >= fault_ms and before <= until_ms
+    ]
+    return max(spans, default=None)
+
+
+def first_acknowledgement_ms(attempts: Iterable[Attempt], after_ms: int) -> int | None:
+    """Arrival of the first acknowledgement of an attempt that began at or after `after_ms`."""
+    arrivals = [
+        attempt.ended_ms
+        for attempt in attempts
+        if attempt.outcome is Outcome.ACKNOWLEDGED and attempt.began_ms >= after_ms
+    ]
+    return min(arrivals, default=None)

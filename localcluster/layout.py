@@ -1,0 +1,181 @@
+"""Which processes a local cluster has, where they listen, and their properties files.
+
+Invariant: pure; two layouts of different base ports share no port as long as their spans do not overlap. File
+names, `env.json` and the keys in the files are those that tools written for Java clusters look for.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+HOST = "127.0.0.1"
+CLUSTER_NAME = "DefaultCluster"
+BROKER_SET = "broker-a"
+CONTROLLER_GROUP = "group1"
+SEGMENT_BYTES = 64 * 1024 * 1024
+MIN_IN_SYNC_REPLICAS = 2
+PORTS_PER_BROKER = 4  # fast (listen - 2), one unused, listen, replication (listen + 1)
+
+
+class LayoutError(ValueError):
+    """A cluster that cannot be laid out as asked; the text says what to change."""
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """One name server, `controllers` controllers and `brokers` replicas of one broker set.
+
+    `broker_settings` and `controller_settings` are properties added to the files of all of their kind.
+    """
+
+    directory: Path
+    base_port: int
+    controllers: int = 3
+    brokers: int = 3
+    segment_bytes: int = SEGMENT_BYTES
+    broker_settings: dict[str, str] = field(default_factory=dict)
+    controller_settings: dict[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.controllers < 1 or self.brokers < 1:
+            raise LayoutError("a cluster has at least one controller and one broker")
+        if not 1024 <= self.base_port <= 65536 - ports_needed(self.controllers, self.brokers):
+            raise LayoutError(
+                f"base port {self.base_port}: {ports_needed(self.controllers, self.brokers)} ports from there "
+                "must lie between 1024 and 65535"
+            )
+
+    @property
+    def names(self) -> list[str]:
+        """All processes, in the order in which they are started."""
+        return ["namesrv", *self.controller_names, *self.broker_names]
+
+    @property
+    def controller_names(self) -> list[str]:
+        return [f"controller-{number}" for number in range(self.controllers)]
+
+    @property
+    def broker_names(self) -> list[str]:
+        return [f"broker-{number}" for number in range(self.brokers)]
+
+    @property
+    def ports(self) -> range:
+        """Every port that the cluster may listen on."""
+        return range(self.base_port, self.base_port + ports_needed(self.controllers, self.brokers))
+
+    @property
+    def namesrv(self) -> str:
+        return f"{HOST}:{self.base_port}"
+
+    @property
+    def controller_list(self) -> str:
+        """Addresses of all controllers, separated by `;` as options and settings want them."""
+        return ";".join(self.address(name) for name in self.controller_names)
+
+    def address(self, name: str) -> str:
+        """Where clients and admin tools reach the process `name`. Raises `LayoutError` for an unknown
+        name."""
+        kind, _, number = name.partition("-")
+        if name == "namesrv":
+            return self.namesrv
+        if name in self.controller_names:
+            return f"{HOST}:{self.base_port + 1 + int(number)}"
+        if name in self.broker_names:
+            return f"{HOST}:{self.base_port + 1 + self.controllers + PORTS_PER_BROKER * int(number) + 2}"
+        raise LayoutError(f"no process {name!r}; this cluster has {', '.join(self.names)}")
+
+    def name_of(self, address: str) -> str | None:
+        """The process that listens at `address`; None for a stranger's."""
+        return next((name for name in self.names if self.address(name) == address), None)
+
+    def module(self, name: str) -> str:
+        """What `python -m` runs for `name`."""
+        return name.partition("-")[0]
+
+    def properties(self, name: str) -> dict[str, str]:
+        """Settings of `name` in upstream's keys."""
+        data = str(self.directory / name)
+        port = self.address(name).rpartition(":")[2]
+        if name == "namesrv":
+            return {"bindAddress": HOST, "listenPort": port, "kvConfigPath": f"{data}/kvConfig.json"}
+        if name in self.controller_names:
+            peers = ";".join(
+                f"n{number}-{self.address(peer)}" for number, peer in enumerate(self.controller_names)
+            )
+            return {
+                "controllerDLegerGroup": CONTROLLER_GROUP,
+                "controllerDLegerPeers": peers,
+                "controllerDLegerSelfId": f"n{name.partition('-')[2]}",
+                "controllerStorePath": data,
+                "mappedFileSize": str(10 * 1024 * 1024),
+                **self.controller_settings,
+            }
+        return {
+            "brokerClusterName": CLUSTER_NAME,
+            "brokerName": BROKER_SET,
+            "brokerId": "-1",
+            "brokerRole": "SLAVE",
+            "enableControllerMode": "true",
+            "controllerAddr": self.controller_list,
+            "namesrvAddr": self.namesrv,
+            "brokerIP1": HOST,
+            "brokerIP2": HOST,
+            "bindAddress": HOST,
+            "listenPort": port,
+            "haListenPort": str(int(port) + 1),
+            "storePathRootDir": data,
+            "mappedFileSizeCommitLog": str(self.segment_bytes),
+            "allAckInSyncStateSet": "true",
+            "minInSyncReplicas": str(min(MIN_IN_SYNC_REPLICAS, self.brokers)),
+            "autoCreateTopicEnable": "true",
+            **self.broker_settings,
+        }
+
+    def file(self, name: str) -> str:
+        """The properties file of `name`: what it is, how to run it by hand, then `key=value` lines."""
+        heading = (
+            f"# {name} of the local cluster in {self.directory}\n"
+            f"# run it by hand: python -m {self.module(name)} -c {name}.conf\n"
+        )
+        lines = (f"{key}={escaped(value)}\n" for key, value in self.properties(name).items())
+        return heading + "".join(lines)
+
+    def environment(self) -> dict[str, Any]:
+        """The content of `env.json`: addresses for tools, and what `from_environment` needs."""
+        return {
+            "namesrv": self.namesrv,
+            "controllers": self.controller_list,
+            "brokerName": BROKER_SET,
+            "clusterName": CLUSTER_NAME,
+            "brokers": {name: self.address(name) for name in self.broker_names},
+            "layout": {
+                "base_port": self.base_port,
+                "controllers": self.controllers,
+                "brokers": self.brokers,
+                "segment_bytes": self.segment_bytes,
+                "broker_settings": self.broker_settings,
+                "controller_settings": self.controller_settings,
+            },
+        }
+
+    @staticmethod
+    def from_environment(directory: Path, text: str) -> Layout:
+        """The layout whose `env.json` reads `text`. Raises `LayoutError` where it is not ours."""
+        try:
+            return Layout(directory, **json.loads(text)["layout"])
+        except (ValueError, KeyError, TypeError) as error:
+            raise LayoutError(f"{directory / 'env.json'} is not of a local cluster: {error!r}") from None
+
+
+def ports_needed(controllers: int, brokers: int) -> int:
+    """How many ports in a row a cluster takes."""
+    return 1 + controllers + PORTS_PER_BROKER * brokers
+
+
+def escaped(value: str) -> str:
+    """A value as a properties file holds it; only a backslash and a leading blank need care."""
+    value = value.replace("\\", "\\\\")
+    return "\\" + value if value.startswith(" ") else value

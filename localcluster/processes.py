@@ -1,0 +1,152 @@
+"""The processes of a cluster: started, recorded in its directory, and signalled only while they are the same
+ones.
+
+Invariant: a signal goes only to a process whose pid, start time and boot are those recorded when it was
+started here, through a pidfd, so a reused pid is never hit.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import select
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+SOURCE_ROOT = Path(__file__).resolve().parent.parent
+START_TICKS_FIELD = 19  # of /proc/PID/stat, counted after the command's name
+STATE_FIELD = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessIdentity:
+    """What tells one process from every other: the pid alone is reused."""
+
+    pid: int
+    start_ticks: int  # since boot, in clock ticks
+    boot_id: str
+
+    def state(self) -> str | None:
+        """The kernel's letter (R, S, T stopped, ...); None once it is gone, which a zombie is too."""
+        fields = _stat_fields(self.pid)
+        if fields is None or int(fields[START_TICKS_FIELD]) != self.start_ticks or _boot_id() != self.boot_id:
+            return None
+        state = fields[STATE_FIELD]
+        return None if state in "ZX" else state
+
+    def send(self, number: signal.Signals) -> bool:
+        """Delivers the signal; False when the process is gone already."""
+        try:
+            handle = os.pidfd_open(self.pid)
+        except ProcessLookupError:
+            return False
+        try:
+            if self.state() is None:
+                return False
+            signal.pidfd_send_signal(handle, number)
+        except ProcessLookupError:
+            return False
+        finally:
+            os.close(handle)
+        return True
+
+    def wait_gone(self, timeout_s: float) -> bool:
+        """Waits until it has ended, and reaps it if it is our child; False when it still runs."""
+        try:
+            handle = os.pidfd_open(self.pid)
+        except ProcessLookupError:
+            return True
+        try:
+            if self.state() is not None:
+                waiter = select.poll()
+                waiter.register(handle, select.POLLIN)
+                if not waiter.poll(timeout_s * 1000):
+                    return False
+        finally:
+            os.close(handle)
+        with suppress(ChildProcessError):  # somebody else's child
+            os.waitpid(self.pid, os.WNOHANG)
+        return True
+
+
+def spawn(module: str, arguments: list[str], log: Path) -> ProcessIdentity:
+    """Starts `python -m module arguments` in a session of its own, its output appended to `log`.
+
+    Inheritable file descriptors (the port lease) go with it. The process outlives this one.
+    """
+    command = [sys.executable, "-P", "-m", module, *arguments]
+    paths = [str(SOURCE_ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "PYTHONUNBUFFERED": "1"}
+    log.parent.mkdir(parents=True, exist_ok=True)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+    pid = os.posix_spawn(
+        sys.executable,
+        command,
+        environment,
+        file_actions=[
+            (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+            (os.POSIX_SPAWN_OPEN, 1, str(log), flags, 0o600),
+            (os.POSIX_SPAWN_DUP2, 1, 2),
+        ],
+        setsid=True,
+    )
+    fields = _stat_fields(pid)
+    assert fields is not None, "a child of ours stays in /proc until it is waited for"
+    return ProcessIdentity(pid, int(fields[START_TICKS_FIELD]), _boot_id())
+
+
+class ProcessTable:
+    """Name -> identity of a cluster's processes, in `processes.json`; `pids.json` lists the living for
+    tools."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._file = directory / "processes.json"
+
+    def read(self) -> dict[str, ProcessIdentity]:
+        """All that were started and not yet forgotten, living or not."""
+        try:
+            rows = json.loads(self._file.read_text())
+        except FileNotFoundError:
+            return {}
+        return {name: ProcessIdentity(**row) for name, row in rows.items()}
+
+    @contextmanager
+    def changing(self) -> Iterator[dict[str, ProcessIdentity]]:
+        """The table to change, written back at the end; one process at a time does so."""
+        with (self._directory / "processes.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            table = self.read()
+            try:
+                yield table
+            finally:
+                self._write(table)
+
+    def _write(self, table: dict[str, ProcessIdentity]) -> None:
+        _replace(self._file, {name: asdict(identity) for name, identity in table.items()})
+        living = {name: identity.pid for name, identity in table.items() if identity.state() is not None}
+        _replace(self._directory / "pids.json", living)
+
+
+def _replace(path: Path, value: object) -> None:
+    temporary = path.with_suffix(".tmp")
+    temporary.write_text(json.dumps(value, indent=1) + "\n")
+    temporary.replace(path)
+
+
+def _stat_fields(pid: int) -> list[str] | None:
+    """Fields of /proc/PID/stat from the state on; None where there is no such process."""
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    return text.rpartition(")")[2].split()
+
+
+def _boot_id() -> str:
+    return Path("/proc/sys/kernel/random/boot_id").read_text().strip()

@@ -1,0 +1,129 @@
+"""Ports and processes of a local cluster, with stand-ins for the servers."""
+
+from __future__ import annotations
+
+import json
+import signal
+import socket
+from pathlib import Path
+
+import pytest
+
+from localcluster import ports
+from localcluster.cluster import Cluster, ClusterError, ProcessDied
+from localcluster.processes import ProcessIdentity, ProcessTable, spawn
+
+
+@pytest.fixture(autouse=True)
+def own_lock_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+
+
+def test_a_process_is_started_watched_and_reaped(tmp_path: Path) -> None:
+    identity = spawn("this", [], tmp_path / "logs" / "zen.log")
+    assert identity.wait_gone(20)
+    assert identity.state() is None
+    assert not identity.send(signal.SIGTERM)
+    assert "Namespaces" in (tmp_path / "logs" / "zen.log").read_text()
+
+
+def test_a_process_is_stopped_continued_and_killed(tmp_path: Path) -> None:
+    identity = spawn("http.server", ["0", "--bind", "127.0.0.1"], tmp_path / "logs" / "http.log")
+    try:
+        assert identity.state() is not None
+        assert not identity.wait_gone(0.01)
+        assert identity.send(signal.SIGSTOP)
+        assert identity.send(signal.SIGCONT)
+    finally:
+        assert identity.send(signal.SIGKILL)
+    assert identity.wait_gone(20)
+
+
+def test_a_reused_pid_is_never_signalled(tmp_path: Path) -> None:
+    identity = spawn("http.server", ["0", "--bind", "127.0.0.1"], tmp_path / "logs" / "http.log")
+    try:
+        another = ProcessIdentity(identity.pid, identity.start_ticks + 1, identity.boot_id)
+        earlier_boot = ProcessIdentity(identity.pid, identity.start_ticks, "another boot")
+        assert not another.send(signal.SIGKILL)
+        assert not earlier_boot.send(signal.SIGKILL)
+        assert identity.state() is not None
+    finally:
+        identity.send(signal.SIGKILL)
+        identity.wait_gone(20)
+
+
+def test_the_books_list_the_living_for_tools_and_all_for_us(tmp_path: Path) -> None:
+    table = ProcessTable(tmp_path)
+    assert table.read() == {}
+    gone = spawn("this", [], tmp_path / "logs" / "zen.log")
+    gone.wait_gone(20)
+    with table.changing() as rows:
+        rows["broker-0"] = gone
+    assert table.read() == {"broker-0": gone}
+    assert json.loads((tmp_path / "pids.json").read_text()) == {}
+
+
+def test_two_clusters_get_ports_apart_and_a_lease_outlives_nobody(tmp_path: Path) -> None:
+    one = ports.lease_any(tmp_path / "one", 16)
+    two = ports.lease_any(tmp_path / "two", 16)
+    assert not set(one.ports) & set(two.ports)
+    with pytest.raises(ports.PortsTaken, match="one"):
+        ports.lease(tmp_path / "two", one.ports)
+    one.release()
+    again = ports.lease(tmp_path / "two", one.ports)
+    again.release()
+    two.release()
+
+
+def test_a_cluster_may_lease_its_own_ports_again(tmp_path: Path) -> None:
+    first = ports.lease_any(tmp_path, 90)
+    second = ports.lease(tmp_path, first.ports)
+    first.release()
+    with pytest.raises(ports.PortsTaken):
+        ports.lease(tmp_path / "other", second.ports)
+    second.release()
+
+
+def test_a_port_that_somebody_listens_on_is_not_leased(tmp_path: Path) -> None:
+    lease = ports.lease_any(tmp_path, 16)
+    with socket.create_server(("127.0.0.1", lease.ports.start + 3)):
+        with pytest.raises(ports.PortsTaken, match=f"port {lease.ports.start + 3}"):
+            ports.lease(tmp_path, lease.ports)
+        ports.lease(tmp_path, lease.ports, in_use=frozenset({lease.ports.start + 3})).release()
+    lease.release()
+
+
+def test_a_cluster_is_created_once_in_an_empty_directory(tmp_path: Path) -> None:
+    home = tmp_path / "a cluster"
+    with Cluster.create(home, controllers=1, brokers=2) as cluster:
+        assert sorted(path.name for path in home.glob("*.conf")) == [
+            "broker-0.conf",
+            "broker-1.conf",
+            "controller-0.conf",
+            "namesrv.conf",
+        ]
+        assert Cluster.open(home).layout == cluster.layout
+        assert cluster.states() == dict.fromkeys(cluster.layout.names)
+        with pytest.raises(ClusterError, match="holds a cluster already"):
+            Cluster.create(home)
+    with pytest.raises(ClusterError, match="no cluster"):
+        Cluster.open(tmp_path / "elsewhere")
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "file").touch()
+    with pytest.raises(ClusterError, match="not empty"):
+        Cluster.create(tmp_path / "full")
+
+
+def test_a_process_that_ends_by_itself_is_reported_with_the_end_of_its_log(tmp_path: Path) -> None:
+    with Cluster.create(tmp_path / "c", controllers=1, brokers=1) as cluster:
+        (cluster.directory / "namesrv.conf").write_text("listenPort=none\n")
+        assert cluster.start(["namesrv"]) == ["namesrv"]
+        assert ProcessTable(cluster.directory).read()["namesrv"].wait_gone(30)
+        with pytest.raises(ProcessDied, match=r"namesrv has ended.*\n.*listenPort"):
+            cluster.check_alive()
+
+
+def test_removing_a_cluster_removes_its_directory(tmp_path: Path) -> None:
+    cluster = Cluster.create(tmp_path / "c", controllers=1, brokers=1)
+    cluster.down(remove=True)
+    assert not (tmp_path / "c").exists()

@@ -1,0 +1,105 @@
+"""The checker of drills: what was promised to the client against what is there."""
+
+from __future__ import annotations
+
+from localcluster.history import (
+    Attempt,
+    Found,
+    Outcome,
+    Place,
+    first_acknowledgement_ms,
+    judge,
+    outage_ms,
+)
+
+
+def acked(name: str, offset: int, ended_ms: int = 0, *, body: str = "h") -> Attempt:
+    return Attempt(name, body, Outcome.ACKNOWLEDGED, ended_ms - 1, ended_ms, Place("q0", offset))
+
+
+def failed(name: str, outcome: Outcome) -> Attempt:
+    return Attempt(name, "h", outcome, 0, 1, why="timeout")
+
+
+def there(name: str, offset: int, *, body: str = "h", queue: str = "q0") -> Found:
+    return Found(name, body, Place(queue, offset))
+
+
+def test_every_acknowledged_message_in_its_place_is_a_kept_promise() -> None:
+    verdict = judge([acked("a", 0), acked("b", 1)], [there("b", 1), there("a", 0)])
+    assert verdict.holds
+    assert (verdict.acknowledged, verdict.read) == (2, 2)
+
+
+def test_an_acknowledged_message_that_is_nowhere_is_lost() -> None:
+    verdict = judge([acked("a", 0), acked("b", 1)], [there("a", 0)])
+    assert not verdict.holds
+    assert verdict.lost == ["b was acknowledged at q0@1 and is nowhere"]
+
+
+def test_another_body_at_the_promised_place_is_a_change() -> None:
+    verdict = judge([acked("a", 0)], [there("a", 0, body="other")])
+    assert verdict.changed == ["a at q0@0 has another body"]
+    assert not verdict.moved
+
+
+def test_an_acknowledged_message_elsewhere_has_moved() -> None:
+    attempts = [acked("a", 0), acked("b", 1)]
+    verdict = judge(attempts, [there("b", 0), there("a", 1)])
+    assert verdict.moved == [
+        "a was acknowledged at q0@0 and is at q0@1",
+        "b was acknowledged at q0@1 and is at q0@0",
+    ]
+    assert not verdict.lost
+
+
+def test_a_message_that_is_there_twice_is_duplicated_whatever_its_outcome() -> None:
+    attempts = [acked("a", 0), failed("u", Outcome.UNKNOWN)]
+    verdict = judge(attempts, [there("a", 0), there("a", 1), there("u", 2), there("u", 3)])
+    assert verdict.duplicated == ["a is there 2 times: q0@0, q0@1", "u is there 2 times: q0@2, q0@3"]
+
+
+def test_an_attempt_of_unknown_outcome_may_be_there_or_not() -> None:
+    attempts = [failed("u", Outcome.UNKNOWN), failed("v", Outcome.UNKNOWN)]
+    verdict = judge(attempts, [there("u", 0)])
+    assert verdict.holds
+    assert (verdict.unknown, verdict.unknown_present) == (2, 1)
+
+
+def test_a_refused_message_must_never_appear() -> None:
+    verdict = judge([failed("r", Outcome.REFUSED)], [there("r", 0)])
+    assert verdict.refused_present == ["r was refused (timeout) and is at q0@0"]
+    assert judge([failed("r", Outcome.REFUSED)], []).holds
+
+
+def test_a_message_that_nobody_sent_is_a_fault() -> None:
+    assert judge([], [there("x", 0)]).strangers == ["x was never sent and is at q0@0"]
+
+
+def test_a_hole_in_a_queue_is_a_fault() -> None:
+    attempts = [acked("a", 0), acked("b", 2)]
+    verdict = judge(attempts, [there("a", 0), there("b", 2)])
+    assert verdict.gaps == ["q0 goes from offset 0 to 2"]
+    assert judge([acked("b", 1)], [there("b", 1)]).gaps == ["q0 goes from offset -1 to 1"]
+
+
+def test_queues_count_their_offsets_apart() -> None:
+    attempts = [
+        acked("a", 0),
+        Attempt("b", "h", Outcome.ACKNOWLEDGED, 0, 1, Place("q1", 0)),
+    ]
+    assert judge(attempts, [there("a", 0), there("b", 0, queue="q1")]).holds
+
+
+def test_an_outage_is_the_longest_silence_that_the_fault_touches() -> None:
+    attempts = [acked(str(moment), 0, moment) for moment in (0, 50, 100, 900, 905, 910, 3000)]
+    assert outage_ms(attempts, fault_ms=102, until_ms=905) == 800
+    assert outage_ms(attempts, fault_ms=2000, until_ms=2500) == 2090
+    assert outage_ms(attempts, fault_ms=4000, until_ms=5000) is None
+    assert outage_ms([], 0, 1) is None
+
+
+def test_the_first_acknowledgement_counts_only_attempts_begun_after_the_fault() -> None:
+    attempts = [acked("old", 0, 100), acked("new", 1, 200)]
+    assert first_acknowledgement_ms(attempts, 100) == 200
+    assert first_acknowledgement_ms(attempts, 201) is None
