@@ -32,15 +32,28 @@ class CommitLog:
         self._disk = asyncio.Lock()  # a flush and a truncation exclude each other
         self._cutting = False
 
-    async def load(self) -> None:
-        """Opens the segments found on disk. The end stays unknown until `found_end`."""
+    async def load(self, confirm_offset: int, *, never_saved: bool) -> None:
+        """Opens the segments found on disk. The end stays unknown until `found_end`.
+
+        A power cut may take a new file's name and leave that of the next one: what follows a gap above the confirm
+        offset is deleted, and so is a log without its beginning if its store never saved a checkpoint. A gap below is
+        BadSegments."""
         found = self._directory.names()
         if found and found[-1][1] == 0:  # upstream creates a file before it gives it a size
             await self._directory.delete(found.pop()[0])
-        segments = order_segments(FOLDER, found, self.segment_size_bytes)
+        names = [name for name, _ in found]
+        kept = 0 if never_saved and names and names[0] != segment_name(0) else 1
+        while 0 < kept < len(names):
+            expected = segment_name(int(names[kept - 1]) + self.segment_size_bytes)
+            if names[kept] > expected > segment_name(confirm_offset):
+                break
+            kept += 1
+        for name in reversed(names[kept:]):
+            await self._directory.delete(name)
+        segments = order_segments(FOLDER, found[:kept], self.segment_size_bytes)
         self._files = [self._directory.open(segment.name) for segment in segments]
         self._first = segments[0].start_offset if segments else 0
-        self._end = self._written_end = self._first + len(segments) * self.segment_size_bytes
+        self._end = self._written_end = self.loaded_end
 
     async def found_end(self, end: int) -> tuple[int, int]:
         """Recovery says where the log ends: what stands above is erased and later segments are removed, durably.

@@ -35,8 +35,10 @@ class Recovery:
         """Opens log and queues and brings them to one state. `clean`: the last run stopped by itself, so everything it
         wrote is on disk; otherwise only what the checkpoint vouches for is."""
         log = self._log
-        await log.load()
-        self._confirm = max(self._checkpoint.confirm_phy_offset, log.min_offset)
+        checkpoint = self._checkpoint
+        never_saved = not clean and checkpoint.physic_msg_timestamp == checkpoint.confirm_phy_offset == 0
+        await log.load(checkpoint.confirm_phy_offset, never_saved=never_saved)
+        self._confirm = max(checkpoint.confirm_phy_offset, log.min_offset)
         if clean:
             await self._queues.load(log.min_offset, self._confirm, trusted=True)
             dispatched = max(self._queues.phy_end(), log.min_offset)

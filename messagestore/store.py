@@ -54,7 +54,6 @@ class MessageStore:
         self.segment_size_bytes = settings.mapped_file_size_commit_log
         self._clock = runtime.clock
         self._files = runtime.files
-        self._lock = runtime.lock
         self._settings = settings
         self._on_fatal = on_fatal
         self._tasks = Tasks(self._fail)
@@ -85,9 +84,8 @@ class MessageStore:
     # Life
 
     async def start(self) -> RecoveryReport:
-        """Recovers and begins to serve. StoreLocked, StoreCorrupted, BadSegments, QueueOffsetGap or OSError when it
-        cannot; nothing of the log was cut then."""
-        self._lock.acquire()
+        """Recovers and begins to serve. StoreCorrupted, BadSegments, QueueOffsetGap or OSError when it cannot. Whoever
+        runs the process holds the store's lock."""
         try:
             clean = await self._files.read(ABORT_FILE) is None
             if clean:
@@ -129,7 +127,6 @@ class MessageStore:
     def _close(self) -> None:
         self._queues.close()
         self._log.close()
-        self._lock.release()
 
     def _fail(self, error: BaseException) -> None:
         if self._failure is None:
@@ -234,7 +231,10 @@ class MessageStore:
         assert not self._master, "a master's log is not written by a slave's link"
         if self._failure is not None:
             raise StoreFailed(self._failure)
-        return self._log.write_view(offset, size_max)
+        view = self._log.write_view(offset, size_max)
+        if self._dispatcher.position < self._log.min_offset:  # an empty log has just got its beginning
+            self._dispatcher.position = self._dispatcher.log_min = self._confirm = self._log.min_offset
+        return view
 
     def advance(self, end: int) -> None:
         self._log.advance(end)
