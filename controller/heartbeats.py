@@ -114,6 +114,18 @@ class Liveness:
             return True
         return max(entry.last_seen_ms, self.judging_since_ms) + entry.heartbeat.timeout_ms < self.now_ms
 
+    def is_reachable(self, key: BrokerKey) -> bool:
+        """Whether nothing speaks against sending it something: its connection is not known to have ended."""
+        entry = self.entries.get(key)
+        return entry is None or entry.open
+
+    def last_words(self, key: BrokerKey) -> str:
+        """What there is to say of a broker's end, for the log."""
+        entry = self.entries.get(key)
+        if entry is None:
+            return "never heard"
+        return f"silent for {self.now_ms - entry.last_seen_ms} ms" if entry.open else "connection ended"
+
     def reports(self, cluster_name: str, broker_name: str, ids: Iterable[int]) -> dict[int, LiveReport]:
         """What the living among `ids` last said."""
         return {

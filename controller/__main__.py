@@ -1,0 +1,18 @@
+"""The command `mqcontroller`: `mqcontroller [-c FILE] [-p] [KEY=VALUE ...]`."""
+
+from __future__ import annotations
+
+import sys
+
+from controller.server import ControllerApp
+from controller.settings import ControllerSettings
+from mqruntime import serve
+
+
+def main() -> int:
+    """Run a controller until a signal; returns the exit code."""
+    return serve.main("mqcontroller", ControllerSettings, ControllerApp, lambda settings: settings.store_root)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

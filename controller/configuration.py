@@ -1,0 +1,54 @@
+"""Settings that requests read (1010) and change (1009), on this controller alone.
+
+Invariant: a change is taken whole or not at all, and a black-listed key never changes. What is in force
+after a change is written to `controller.properties` in the store root, for an operator to see; start-up
+does not read it."""
+
+from __future__ import annotations
+
+from pydantic import ValidationError
+
+from controller.decision import Decision
+from controller.settings import ControllerSettings
+from mqruntime.properties import PropertiesError, parse
+from mqruntime.smallfiles import SmallFiles
+from remoting.codes import ResponseCode
+
+FILE = "controller.properties"
+
+
+class Configuration:
+    """The one object that changes `settings` while the controller runs."""
+
+    def __init__(self, settings: ControllerSettings, files: SmallFiles) -> None:
+        self._settings = settings
+        self._files = files
+
+    def show(self) -> Decision:
+        """All keys with their values, `key=value` lines."""
+        return Decision(body=self._settings.effective().encode())
+
+    async def update(self, body: bytes | bytearray | memoryview | None) -> Decision:
+        """Take the properties in `body`. Keys that the controller does not use are passed over, as upstream
+        does; a value that does not fit is refused, where upstream passes it over too."""
+        if not body:
+            return Decision()
+        try:
+            changes = {entry.key: entry.value for entry in parse(bytes(body)).entries}
+        except PropertiesError as error:
+            return Decision(ResponseCode.SYSTEM_ERROR, f"not in the format of properties: {error}")
+        if changes.keys() & self._settings.black_list:
+            return Decision(ResponseCode.NO_PERMISSION, "Can not update config in black list.")
+        known = {key: field for key, field in self._settings.by_key().items() if key in changes}
+        now = {key: getattr(self._settings, name) for key, name in self._settings.by_key().items()}
+        try:
+            wanted = ControllerSettings.model_validate(now | {key: changes[key] for key in known})
+        except ValidationError as error:
+            first = error.errors(include_url=False)[0]
+            return Decision(
+                ResponseCode.SYSTEM_ERROR, f"{first['loc'][0] if first['loc'] else ''}: {first['msg']}"
+            )
+        for name in known.values():
+            setattr(self._settings, name, getattr(wanted, name))
+        await self._files.replace(FILE, self._settings.effective().encode())
+        return Decision()

@@ -1,0 +1,199 @@
+"""Watches over the masters: hears heartbeats, notices lost masters, has them replaced, announces the
+elected.
+
+Invariant: a master is replaced only by the controller that leads, and only when `Liveness.is_dead`; judging
+starts anew with each leadership, so the silence before it is held against nobody. Ended connections are not
+forgotten."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from functools import partial
+
+from controller.decision import Decision
+from controller.election import LiveReport
+from controller.events import ElectMaster, Event
+from controller.heartbeats import BrokerKey, Heartbeat, Heartbeats, Liveness
+from controller.mastership import replace_lost_master
+from controller.notify import Notifier
+from controller.runner import Busy, CommandRunner
+from controller.settings import ControllerSettings
+from controller.state import ReplicasState
+from dledger.errors import NotLeader, OutcomeUnknown, TooManyProposals
+from dledger.raft import Role
+from mqruntime.clock import Clock
+from mqruntime.log import fields
+from remoting.headers.controller import BrokerHeartbeatHeader, NotifyBrokerRoleChangedHeader
+
+log = logging.getLogger(__name__)
+
+LOOK_EVERY_MS = 100
+FORGET_EVERY_MS = 60_000
+
+
+class MasterGuard:
+    """`state` is read, never changed; elections go through `runner` like any command."""
+
+    def __init__(
+        self,
+        state: ReplicasState,
+        runner: CommandRunner,
+        notifier: Notifier,
+        settings: ControllerSettings,
+        clock: Clock,
+    ) -> None:
+        self._state = state
+        self._runner = runner
+        self._notifier = notifier
+        self._settings = settings
+        self._clock = clock
+        self._heartbeats = Heartbeats()
+        self._judging_since_ms = 0
+        self._active = False
+        self._look = asyncio.Event()
+        self._someone_came = asyncio.Event()
+
+    def liveness(self) -> Liveness:
+        """Who lives now."""
+        return self._heartbeats.at(self._clock.monotonic_ms(), self._judging_since_ms)
+
+    def heard(self, header: BrokerHeartbeatHeader, connection: int) -> None:
+        """Request 904 came over `connection`; the header names a broker id."""
+        assert header.broker_id is not None
+        report = LiveReport(header.epoch, header.max_offset, header.election_priority)
+        heartbeat = Heartbeat(header.broker_addr, header.heartbeat_timeout_mills, report)
+        key = (header.cluster_name, header.broker_name, header.broker_id)
+        if self._heartbeats.heard(key, connection, heartbeat, self._clock.monotonic_ms()):
+            log.info("broker alive", extra=fields(cluster=key[0], broker=key[1], id=key[2]))
+            self._someone_came.set()
+            self._someone_came = asyncio.Event()
+            self._look.set()
+
+    def connection_closed(self, connection: int) -> None:
+        """A broker whose connection this was is gone."""
+        for cluster, broker, broker_id in self._heartbeats.connection_closed(connection):
+            log.info("broker connection ended", extra=fields(cluster=cluster, broker=broker, id=broker_id))
+            self._look.set()
+
+    def role_changed(self, role: Role, term: int) -> None:
+        """This controller begins (LEADER, state complete) or ceases to lead."""
+        self._active = role is Role.LEADER
+        if self._active:
+            self._judging_since_ms = self._clock.monotonic_ms()
+            log.info("controller leads", extra=fields(term=term, sets=len(self._state.sync_states)))
+            for broker_name in self._state.sync_states:
+                self._announce(broker_name)
+            self._look.set()
+
+    def applied(self, event: Event) -> None:
+        """`event` has just changed the state."""
+        if self._active and isinstance(event, ElectMaster):
+            self._announce(event.broker_name)
+            if event.master_id is None:
+                self._look.set()
+
+    async def wait_alive(self, broker_name: str, broker_id: int, timeout_ms: int) -> None:
+        """Returns once a registered broker has been heard, or the time is over."""
+        try:
+            async with asyncio.timeout(timeout_ms / 1000):
+                while (key := self._key(broker_name, broker_id)) and not self.liveness().is_alive(key):
+                    await self._someone_came.wait()
+        except TimeoutError:
+            return
+
+    def decide(self, decide: Callable[[ReplicasState, Liveness], Decision]) -> Decision:
+        """What a command comes to now."""
+        return decide(self._state, self.liveness())
+
+    async def watch(self) -> None:
+        """Replace lost masters until cancelled: at once when something happened, else each period."""
+        period_ms = min(
+            LOOK_EVERY_MS,
+            self._settings.scan_inactive_master_interval_ms,
+            self._settings.scan_not_active_broker_interval_ms,
+        )
+        forget_at_ms = 0
+        while True:
+            try:
+                async with asyncio.timeout(period_ms / 1000):
+                    await self._look.wait()
+            except TimeoutError:
+                pass
+            self._look.clear()
+            now_ms = self._clock.monotonic_ms()
+            if now_ms >= forget_at_ms:
+                self._heartbeats.forget_silent(now_ms)
+                forget_at_ms = now_ms + FORGET_EVERY_MS
+            if self._active:
+                await self._replace_lost_masters()
+
+    async def _replace_lost_masters(self) -> None:
+        for broker_name in list(self._state.sync_states):
+            due = self._replacement(broker_name)
+            if due is None or not due.events:
+                continue
+            reason = self._reason(broker_name)
+            old = self._state.sync_states[broker_name].master_id
+            try:
+                decision = await self._runner.run(partial(self._replacement, broker_name))
+            except (NotLeader, Busy, TooManyProposals, OutcomeUnknown) as error:
+                log.warning("election not held", extra=fields(broker=broker_name, reason=reason, why=error))
+                continue
+            if decision is not None:
+                self.log_election(broker_name, decision, old, reason)
+
+    def _replacement(self, broker_name: str) -> Decision | None:
+        unclean = self._settings.enable_elect_unclean_master
+        return replace_lost_master(self._state, self.liveness(), broker_name=broker_name, unclean=unclean)
+
+    def _reason(self, broker_name: str) -> str:
+        master_id = self._state.sync_states[broker_name].master_id
+        key = self._key(broker_name, master_id) if master_id is not None else None
+        return f"master lost: {self.liveness().last_words(key)}" if key else "no master"
+
+    def log_election(self, broker_name: str, decision: Decision, old: int | None, reason: str) -> None:
+        """One line for each election that changed something."""
+        elected = next((event for event in decision.events if isinstance(event, ElectMaster)), None)
+        sync_state = self._state.sync_states.get(broker_name)
+        if elected is None or sync_state is None:
+            return
+        log.info(
+            "elected" if elected.master_id is not None else "struck off",
+            extra=fields(
+                broker=broker_name,
+                reason=reason,
+                old=old,
+                new=elected.master_id,
+                epoch=sync_state.master_epoch,
+                sync_state_set=sorted(sync_state.members),
+                set_epoch=sync_state.set_epoch,
+            ),
+        )
+
+    def _announce(self, broker_name: str) -> None:
+        known = self._state.known(broker_name)
+        if known is None or not self._settings.notify_broker_role_changed:
+            return
+        replicas, sync_state = known
+        master = replicas.by_id.get(sync_state.master_id or 0)
+        if master is None:
+            return
+        live = self.liveness()
+        header = NotifyBrokerRoleChangedHeader(
+            master.address, sync_state.master_epoch, sync_state.set_epoch, sync_state.master_id
+        )
+        addresses = [
+            replica.address
+            for broker_id, replica in replicas.by_id.items()
+            if live.is_reachable((replicas.cluster_name, broker_name, broker_id))
+        ]
+        self._notifier.announce(addresses, header, sync_state.members)
+
+    def _key(self, broker_name: str, broker_id: int) -> BrokerKey | None:
+        """Under the stored cluster name; None for a broker that is not registered."""
+        replicas = self._state.replicas.get(broker_name)
+        if replicas is None or broker_id not in replicas.by_id:
+            return None
+        return (replicas.cluster_name, broker_name, broker_id)

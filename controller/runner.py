@@ -1,0 +1,107 @@
+"""Carries out commands, one at a time, on the controller that leads.
+
+Invariant: what is decided is decided on a state to which nothing can be added before its own events: every
+earlier event of this leader has been applied, and no other can lead while the proposal succeeds. A decision
+without events is told only after a quorum confirmed that this controller still led when it was made."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import TypeVar
+
+from controller.decision import Decision
+from controller.events import encode
+from dledger.entry import NO_INDEX
+from dledger.errors import NotLeader, OutcomeUnknown
+from dledger.node import DLedgerNode
+
+WAITING_MAX = 1024
+TIMEOUT_MS = 3000
+
+D = TypeVar("D", Decision, Decision | None)
+
+
+class Busy(Exception):
+    """The command was not tried: too many wait, or those before it took too long."""
+
+
+class CommandRunner:
+    """The one place where events are proposed."""
+
+    def __init__(self, node: DLedgerNode) -> None:
+        self._node = node
+        self._turn = asyncio.Lock()
+        self._waiting = 0
+        self._unsettled: tuple[int, int] | None = None
+        self._progress = asyncio.Event()
+
+    def progressed(self) -> None:
+        """An event is being applied, or the role has changed."""
+        self._progress.set()
+
+    async def run(self, decide: Callable[[], D]) -> D:
+        """What `decide` says, once it holds. A `decide` that returns None wants nothing.
+
+        Raises NotLeader, Busy, TooManyProposals: nothing was done; OutcomeUnknown: perhaps it was, or will
+        be."""
+        if not self._node.is_active:
+            raise NotLeader(self._node.leader_id, self._node.leader_address)
+        if self._waiting >= WAITING_MAX:
+            raise Busy(f"{WAITING_MAX} commands wait")
+        self._waiting += 1
+        try:
+            async with asyncio.timeout(TIMEOUT_MS / 1000):
+                await self._turn.acquire()
+        except TimeoutError:
+            raise Busy(f"its turn did not come within {TIMEOUT_MS} ms") from None
+        finally:
+            self._waiting -= 1
+        try:
+            return await self._run(decide)
+        finally:
+            self._turn.release()
+
+    async def read(self, decide: Callable[[], Decision]) -> Decision:
+        """What `decide` says of a state that holds all that was told before. Raises NotLeader."""
+        await self._node.read_barrier(TIMEOUT_MS)
+        return decide()
+
+    async def _run(self, decide: Callable[[], D]) -> D:
+        await self._settle()
+        decision = decide()
+        if decision is not None and not decision.events:
+            await self._node.read_barrier(TIMEOUT_MS)
+            decision = decide()
+        if decision is not None and decision.events:
+            await self._propose([encode(event) for event in decision.events])
+        return decision
+
+    async def _propose(self, bodies: list[bytes]) -> None:
+        term = self._node.term
+        try:
+            await self._node.propose(bodies, TIMEOUT_MS)
+        except OutcomeUnknown:
+            end_index = self._node.core.end_index if self._node.core else NO_INDEX
+            self._unsettled = (term, end_index)
+            raise
+
+    async def _settle(self) -> None:
+        """Wait until an earlier proposal of unknown fate is applied, or out of the world with its term."""
+        if self._unsettled is None:
+            return
+        term, end_index = self._unsettled
+        try:
+            async with asyncio.timeout(TIMEOUT_MS / 1000):
+                while self._undecided(term, end_index):
+                    self._progress.clear()
+                    await self._progress.wait()
+        except TimeoutError:
+            raise Busy("an earlier command is still undecided") from None
+        if not self._node.is_active:
+            raise NotLeader(self._node.leader_id, self._node.leader_address)
+        self._unsettled = None
+
+    def _undecided(self, term: int, end_index: int) -> bool:
+        node = self._node
+        return node.is_active and node.term == term and node.applied_index < end_index

@@ -1,0 +1,31 @@
+"""The replicated state as the consensus log drives it.
+
+Invariant: applying is total: an entry that is no event of ours is logged and changes nothing."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from controller.events import Event, decode
+from controller.state import ReplicasState
+from mqruntime.log import fields
+
+log = logging.getLogger(__name__)
+
+
+class ReplicasStateMachine:
+    """`on_applied(event)` runs after each event, on every controller, also when the log is replayed at
+    start."""
+
+    def __init__(self, on_applied: Callable[[Event], None]) -> None:
+        self.state = ReplicasState()
+        self._on_applied = on_applied
+
+    def apply(self, index: int, body: bytes) -> None:
+        event = decode(body)
+        if event is None:
+            log.warning("entry is no event", extra=fields(index=index, size=len(body)))
+            return
+        self.state.apply(event)
+        self._on_applied(event)
