@@ -56,7 +56,13 @@ ACK = Struct(
     "i"  #  0 state       TRANSFER
     "q"  #  4 max_offset  end of the slave's log; the first one is the request where to start
 )
-assert (HANDSHAKE.size, HANDSHAKE_REPLY.size, EPOCH_ENTRY.size, TRANSFER.size, ACK.size) == (16, 20, 12, 36, 12)
+assert (HANDSHAKE.size, HANDSHAKE_REPLY.size, EPOCH_ENTRY.size, TRANSFER.size, ACK.size) == (
+    16,
+    20,
+    12,
+    36,
+    12,
+)
 
 BODY_SIZE_MAX = 4 * 1024 * 1024 - TRANSFER.size
 """A Java slave has a buffer of 4 MiB for one frame."""
@@ -76,7 +82,10 @@ class Handshake(NamedTuple):
 
     def encode(self) -> bytes:
         return HANDSHAKE.pack(
-            HAConnectionState.HANDSHAKE, self.is_sync_from_last_file, self.is_async_learner, self.slave_broker_id
+            HAConnectionState.HANDSHAKE,
+            self.is_sync_from_last_file,
+            self.is_async_learner,
+            self.slave_broker_id,
         )
 
     @staticmethod

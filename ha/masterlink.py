@@ -117,7 +117,9 @@ class MasterLink:
         self.handshake: Handshake | None = None
         self.ack_offset = UNKNOWN
         self.next_offset = UNKNOWN  # of the next frame
-        self.caught_up_ms: int | None = None  # the newest time at whose log end the slave is known to have been
+        self.caught_up_ms: int | None = (
+            None  # the newest time at whose log end the slave is known to have been
+        )
 
     # -- from the slave
 

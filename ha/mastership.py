@@ -47,6 +47,7 @@ class Mastership:
         self.broker_id = broker_id
         self.sending_held = False
         self.protocol_errors = 0
+        self._ended = False
         self._epochs = epochs
         self._loop = asyncio.get_running_loop()
         self._on_wanted = on_sync_state_set_wanted
@@ -74,7 +75,9 @@ class Mastership:
             now_ms=clock.monotonic_ms(),
         )
         self._settle(always_tell=True)
-        self._check_timer = self._loop.call_later(settings.sync_state_set_check_ms / 1000, self._check_regularly)
+        self._check_timer = self._loop.call_later(
+            settings.sync_state_set_check_ms / 1000, self._check_regularly
+        )
 
     # -- what the links read
 
@@ -106,6 +109,8 @@ class Mastership:
 
     def opened(self, connection: MasterConnection) -> None:
         self._connections[connection] = None
+        if self._ended:
+            connection.close("change of role")
 
     def greeted(self, connection: MasterConnection, handshake: Handshake) -> None:
         broker_id = handshake.slave_broker_id
@@ -173,7 +178,8 @@ class Mastership:
             return False
         if members != before:
             logger.info(
-                "sync state set", extra=fields(members=sorted(members), before=sorted(before), set_epoch=set_epoch)
+                "sync state set",
+                extra=fields(members=sorted(members), before=sorted(before), set_epoch=set_epoch),
             )
         self._settle(always_tell=True)
         return True
@@ -227,6 +233,7 @@ class Mastership:
 
     async def end(self, reason: str) -> None:
         """Drop all links; on return no view of the log is held by any of them."""
+        self._ended = True
         self._check_timer.cancel()
         if self._confirm_timer is not None:
             self._confirm_timer.cancel()

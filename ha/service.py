@@ -77,7 +77,9 @@ class HAService:
         self._epoch = self._epochs.history.last_epoch()
         self._log.on_append(self._log_grew)
         try:
-            self._server = await asyncio.get_running_loop().create_server(self._accept, self._host, self._port)
+            self._server = await asyncio.get_running_loop().create_server(
+                self._accept, self._host, self._port
+            )
         except OSError as error:
             if error.errno == errno.EADDRINUSE:
                 raise HAAddressInUse(self._host, self._port) from error
@@ -111,7 +113,9 @@ class HAService:
 
     # -- roles
 
-    async def become_master(self, epoch: int, sync_state_set: frozenset[int], sync_state_set_epoch: int) -> None:
+    async def become_master(
+        self, epoch: int, sync_state_set: frozenset[int], sync_state_set_epoch: int
+    ) -> None:
         """Lead `epoch`. The log ends with a whole record and the epoch's entry is durable on return; the same epoch
         again keeps its entry. EpochFenced, EpochHistoryMissing, OSError."""
         async with self._change_of_role:
@@ -122,8 +126,8 @@ class HAService:
                     self._epoch = epoch
                 return
             await self._end_role("this broker becomes master")
-            history = self._epochs.within(self._log)
             await cut_partial_record(self._log)
+            history = self._epochs.within(self._log)
             if history.last_epoch() != epoch:
                 history = history.append((epoch, self._log.max_offset()))
             await self._epochs.store(history)
@@ -161,7 +165,9 @@ class HAService:
                     on_confirm=self._on_confirm,
                 )
                 self._master_id = master_id
-                logger.info("slave", extra=fields(epoch=epoch, master=master_id, log_end=self._log.max_offset()))
+                logger.info(
+                    "slave", extra=fields(epoch=epoch, master=master_id, log_end=self._log.max_offset())
+                )
             self._epoch = epoch
             if master_ha_address is not None:
                 self._role.set_address(master_ha_address)

@@ -31,4 +31,6 @@ class HASettings:
 
     def __post_init__(self) -> None:
         if not 0 < self.transfer_batch_size <= BODY_SIZE_MAX:
-            raise ValueError(f"haTransferBatchSize {self.transfer_batch_size} is not within 1..{BODY_SIZE_MAX}")
+            raise ValueError(
+                f"haTransferBatchSize {self.transfer_batch_size} is not within 1..{BODY_SIZE_MAX}"
+            )

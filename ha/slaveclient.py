@@ -110,12 +110,16 @@ class SlaveClient:
         logger.info("connected to master", extra=fields(address=address, log_end=self._log.max_offset()))
         while (step := await connection.next_durable_step()) is not None:
             await self._durably(self._perform(step, connection))
-        logger.info("connection to master ended", extra=fields(address=address, reason=connection.close_reason))
+        logger.info(
+            "connection to master ended", extra=fields(address=address, reason=connection.close_reason)
+        )
         return connection.link.frames > 0
 
     def _new_connection(self) -> SlaveConnection:
         link = SlaveLink(
-            handshake=Handshake(self._broker_id, self._settings.sync_from_last_file, self._settings.async_learner),
+            handshake=Handshake(
+                self._broker_id, self._settings.sync_from_last_file, self._settings.async_learner
+            ),
             history=self._epochs.history,
             log_min=self._log.min_offset(),
             log_end=self._log.max_offset(),

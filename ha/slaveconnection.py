@@ -11,12 +11,25 @@ from typing import cast
 
 from ha.log import ReplicatedLog
 from ha.rate import ByteRate
-from ha.slavelink import Action, Advance, Close, Confirm, Cut, LogRange, PersistEpochs, Send, SlaveLink, SlaveState
+from ha.slavelink import (
+    Action,
+    Advance,
+    Close,
+    Confirm,
+    Cut,
+    LogRange,
+    PersistEpochs,
+    Send,
+    SlaveLink,
+    SlaveState,
+)
 from mqruntime.clock import Clock
 
 
 class SlaveConnection(asyncio.BufferedProtocol):
-    def __init__(self, link: SlaveLink, log: ReplicatedLog, clock: Clock, on_confirm: Callable[[int], None]) -> None:
+    def __init__(
+        self, link: SlaveLink, log: ReplicatedLog, clock: Clock, on_confirm: Callable[[int], None]
+    ) -> None:
         self.link = link
         self.rate = ByteRate()
         self.read_wall_ms = 0
@@ -121,7 +134,9 @@ class SlaveConnection(asyncio.BufferedProtocol):
 
     def _arm_timer(self) -> None:
         now_ms = self._clock.monotonic_ms()
-        self._timer = self._loop.call_later(max(1, self.link.next_tick_ms(now_ms) - now_ms) / 1000, self._tick)
+        self._timer = self._loop.call_later(
+            max(1, self.link.next_tick_ms(now_ms) - now_ms) / 1000, self._tick
+        )
 
     def _tick(self) -> None:
         self._perform(self.link.tick(self._clock.monotonic_ms()))

@@ -202,20 +202,26 @@ class SlaveLink:
         known = self._master.entry_of(frame.epoch)
         if known is None:
             if not begins <= frame.epoch_start_offset <= ends:
-                raise FrameError(f"epoch {frame.epoch} at {frame.epoch_start_offset} in a frame at {begins}..{ends}")
+                raise FrameError(
+                    f"epoch {frame.epoch} at {frame.epoch_start_offset} in a frame at {begins}..{ends}"
+                )
             try:
                 self._master = self._master.append(label)
             except EpochOutOfOrder as error:
                 raise FrameError(f"a frame of a lower epoch: {error}") from error
         elif known.start_offset != frame.epoch_start_offset:
-            raise FrameError(f"epoch {frame.epoch} at {frame.epoch_start_offset} was at {known.start_offset} before")
+            raise FrameError(
+                f"epoch {frame.epoch} at {frame.epoch_start_offset} was at {known.start_offset} before"
+            )
         if not frame.body_size:
             return
         written_in = self._master.entry_at(begins)
         if written_in is None or self._master.epoch_end(written_in.epoch, ends) < ends:
             raise FrameError(f"a body at {begins}..{ends} is not within one epoch of {self._master!r}")
         if frame.epoch != written_in.epoch and frame.epoch_start_offset != ends:
-            raise FrameError(f"a body at {begins} of epoch {written_in.epoch} is labelled with epoch {frame.epoch}")
+            raise FrameError(
+                f"a body at {begins} of epoch {written_in.epoch} is labelled with epoch {frame.epoch}"
+            )
 
     def _history_with(self, offset: int, body_size: int) -> EpochHistory:
         """The own epochs and those of the master that begin at or before `offset`; a log that begins at `offset`
@@ -251,15 +257,21 @@ class SlaveLink:
         self._header_filled = 0
         self._master = reply.epochs
         if reply.epochs.last_epoch() < self._epoch_min:
-            raise FrameError(f"an old master: it knows epoch {reply.epochs.last_epoch()}, this log {self._epoch_min}")
+            raise FrameError(
+                f"an old master: it knows epoch {reply.epochs.last_epoch()}, this log {self._epoch_min}"
+            )
         point = self._own.find_consistent_point(reply.epochs, self._log_end, reply.max_offset)
         if self._empty:
             self._own = EpochHistory()
             return self._enter_transfer(now_ms)
         if point == NO_CONSISTENT_POINT:
-            raise FrameError(f"no epoch in common: own {self._own!r}, master {reply.epochs!r}; wipe this store")
+            raise FrameError(
+                f"no epoch in common: own {self._own!r}, master {reply.epochs!r}; wipe this store"
+            )
         if point < self._log_min:
-            raise FrameError(f"the logs part at {point}, the own log begins at {self._log_min}; wipe this store")
+            raise FrameError(
+                f"the logs part at {point}, the own log begins at {self._log_min}; wipe this store"
+            )
         if point == self._log_end:
             return self._enter_transfer(now_ms)
         self.state = SlaveState.CUTTING

@@ -20,7 +20,9 @@ def runtime_info(log: ReplicatedLog, role: Mastership | SlaveClient | None, now_
         "haConnectionInfo": [_connection_info(log, role, link, now_ms) for link in role.connections]
         if isinstance(role, Mastership)
         else [],
-        "inSyncSlaveNums": len(role.sync_state_set.applied_members) - 1 if isinstance(role, Mastership) else 0,
+        "inSyncSlaveNums": len(role.sync_state_set.applied_members) - 1
+        if isinstance(role, Mastership)
+        else 0,
         "master": is_master,
         "masterCommitLogMaxOffset": log.max_offset() if is_master else 0,
     }

@@ -93,7 +93,9 @@ class SyncStateSet:
         return self._set_epoch
 
     def union(self) -> frozenset[int]:
-        joining = (broker_id for broker_id, replica in self._replicas.items() if replica.joining_ms is not None)
+        joining = (
+            broker_id for broker_id, replica in self._replicas.items() if replica.joining_ms is not None
+        )
         return self._applied.union(joining, *(proposal.members for proposal in self._proposals))
 
     def acked_end(self, members_min: int) -> int:
@@ -175,7 +177,9 @@ class SyncStateSet:
         if not leaving and not entering:
             return None
         reasons = [f"shrink {broker_id}: {why}" for broker_id, why in leaving.items()]
-        reasons += [f"expand {broker_id}: holds {self._replicas[broker_id].ack_offset}" for broker_id in entering]
+        reasons += [
+            f"expand {broker_id}: holds {self._replicas[broker_id].ack_offset}" for broker_id in entering
+        ]
         return Wanted(self._applied.difference(leaving).union(entering), "; ".join(reasons))
 
     def _why_out(self, broker_id: int, now_ms: int) -> str | None:

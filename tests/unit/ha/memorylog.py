@@ -1,0 +1,105 @@
+"""A ReplicatedLog in memory. A record is its size in 4 bytes and then anything, as in a commit log."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+BLANK_SIZE_MIN = 8
+
+
+def record(text: str, size: int = 0) -> bytes:
+    body = text.encode()
+    body += bytes(max(0, size - 4 - len(body)))
+    return (4 + len(body)).to_bytes(4, "big") + body
+
+
+class MemoryLog:
+    def __init__(self, segment_size_bytes: int = 16384, data: bytes = b"", begins: int = 0) -> None:
+        self.segment_size_bytes = segment_size_bytes
+        self._begins = begins
+        self._data = bytearray(data)
+        self._end = begins + len(data)
+        self._confirm = begins
+        self._callbacks: list[Callable[[], None]] = []
+        self.truncated: list[tuple[int, int]] = []
+        self.cold_below = 0
+        self.full = False
+
+    def content(self) -> bytes:
+        return bytes(self._data[: self._end - self._begins])
+
+    def append(self, *records: bytes) -> int:
+        for data in records:
+            room = self.segment_size_bytes - self._end % self.segment_size_bytes
+            if len(data) + BLANK_SIZE_MIN > room:
+                self._put(room.to_bytes(4, "big") + bytes(room - 4))
+            self._put(data)
+        for callback in self._callbacks:
+            callback()
+        return self._end
+
+    def _put(self, data: bytes) -> None:
+        at = self._end - self._begins
+        self._data = self._data[:at] + data
+        self._end += len(data)
+
+    def min_offset(self) -> int:
+        return self._begins
+
+    def max_offset(self) -> int:
+        return self._end
+
+    def read(self, offset: int, size_max: int) -> memoryview:
+        room = self.segment_size_bytes - offset % self.segment_size_bytes
+        end = min(offset + min(size_max, room), self._end)
+        return memoryview(bytes(self._data[offset - self._begins : end - self._begins]))
+
+    async def read_cold(self, offset: int, size_max: int) -> bytes:
+        assert self.is_cold(offset)
+        return bytes(self.read(offset, size_max))
+
+    def is_cold(self, offset: int) -> bool:
+        return offset < self.cold_below
+
+    def write_view(self, offset: int, size_max: int) -> memoryview:
+        if self.full:
+            raise OSError(28, "No space left on device")
+        if self._begins == self._end and offset != self._end:
+            assert offset % self.segment_size_bytes == 0
+            self._begins = self._end = self._confirm = offset
+        assert offset == self._end, (offset, self._end)
+        size = min(size_max, self.segment_size_bytes - offset % self.segment_size_bytes)
+        at = offset - self._begins
+        self._data = self._data[:at] + bytes(size)
+        return memoryview(self._data)[at:]
+
+    def advance(self, end: int) -> None:
+        assert self._end < end <= self._begins + len(self._data)
+        self._end = end
+
+    async def truncate(self, offset: int) -> None:
+        assert self._begins <= offset < self._end
+        assert self.boundary_at_or_below(offset) == offset
+        self.truncated.append((self._end, offset))
+        self._end = offset
+        self._confirm = min(self._confirm, offset)
+
+    def boundary_at_or_below(self, offset: int) -> int:
+        position = self._begins
+        while position + 4 <= offset:
+            at = position - self._begins
+            size = int.from_bytes(self._data[at : at + 4], "big")
+            if size < 4 or position + size > offset:
+                break
+            position += size
+        return position
+
+    def confirm_offset(self) -> int:
+        return self._confirm
+
+    def set_confirm_offset(self, offset: int) -> None:
+        assert self._begins <= offset <= self._end
+        self._confirm = offset
+
+    def on_append(self, callback: Callable[[], None]) -> None:
+        self._callbacks.append(callback)

@@ -1,0 +1,80 @@
+"""Drives a SlaveLink with a master's bytes over a MemoryLog, doing at once what must be durable."""
+
+from __future__ import annotations
+
+import asyncio
+
+from epochfile.history import EpochHistory
+from ha.frames import Handshake
+from ha.slavelink import Action, Advance, Close, Confirm, Cut, LogRange, PersistEpochs, Send, SlaveLink
+from tests.unit.ha.memorylog import MemoryLog
+
+
+class SlaveDriver:
+    def __init__(self, log: MemoryLog, history: EpochHistory, handshake: Handshake | None = None) -> None:
+        self.log = log
+        self.stored = history
+        self.sent: list[bytes] = []
+        self.confirmed: list[int] = []
+        self.cuts: list[Cut] = []
+        self.stores: list[tuple[EpochHistory, int]] = []  # with the log's end at that time
+        self.closed: str | None = None
+        self.now_ms = 0
+        self.link = SlaveLink(
+            handshake=handshake or Handshake(2),
+            history=history,
+            log_min=log.min_offset(),
+            log_end=log.max_offset(),
+            confirm_offset=log.confirm_offset(),
+            segment_size_bytes=log.segment_size_bytes,
+            heartbeat_interval_ms=5000,
+            housekeeping_interval_ms=20000,
+            handshake_timeout_ms=5000,
+            now_ms=0,
+        )
+        self.perform(self.link.start())
+
+    def perform(self, actions: list[Action]) -> None:
+        for action in actions:
+            assert self.closed is None
+            match action:
+                case Send(data):
+                    self.sent.append(data)
+                case Advance(end):
+                    self.log.advance(end)
+                case Confirm(offset):
+                    assert offset <= self.log.max_offset()
+                    self.log.set_confirm_offset(offset)
+                    self.confirmed.append(offset)
+                case Cut(offset):
+                    assert self.link.next_read() is None
+                    self.cuts.append(action)
+                    boundary = self.log.boundary_at_or_below(offset)
+                    asyncio.run(self.log.truncate(boundary))
+                    self.perform(self.link.cut_done(boundary, self.now_ms))
+                case PersistEpochs(history):
+                    assert self.link.next_read() is None
+                    self.stored = history
+                    self.stores.append((history, self.log.max_offset()))
+                    self.perform(self.link.persisted(self.now_ms))
+                case Close(reason):
+                    self.closed = reason
+
+    def feed(self, data: bytes, step: int = 1 << 30) -> SlaveDriver:
+        """All of `data` in receives of at most `step` bytes, with an ack after each; stops at a close."""
+        position = 0
+        while position < len(data) and self.closed is None:
+            chunk_end = min(position + step, len(data))
+            while position < chunk_end and self.closed is None:
+                place = self.link.next_read()
+                assert place is not None
+                if isinstance(place, LogRange):
+                    place = self.log.write_view(place.offset, place.size)
+                size = min(len(place), chunk_end - position)
+                place[:size] = data[position : position + size]
+                del place
+                position += size
+                self.perform(self.link.filled(size, self.now_ms))
+            if (ack := self.link.take_ack(self.now_ms)) is not None:
+                self.sent.append(ack)
+        return self
