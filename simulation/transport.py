@@ -224,9 +224,9 @@ class SimulatedTransport(_FlowControlMixin, asyncio.Transport):  # type: ignore[
         self._send(list_of_data)
 
     def _send(self, buffers: Any) -> None:
-        if self._ending:
+        if self._ending and not self._closing:
             raise RuntimeError("Cannot call write() after write_eof()")
-        if self._gone or not self.process.alive:
+        if self._closing or not self.process.alive:
             return
         if not self._unsent:
             data = buffers[0] if len(buffers) == 1 else b"".join(buffers)
