@@ -56,13 +56,21 @@ class ConsumeQueue:
         A trusted queue was synced at a clean stop: its end is searched for. Otherwise entries up to `phy_limit` are on
         disk but what follows may be torn: the file is read entry by entry up to the first that is not below it."""
         found = [(name, size) for name, size in self._directory.names() if size]
+        if found and found[0][0].isdigit() and not trusted:  # a power cut may take a new file's name and leave that of the next one
+            names = [name for name, _ in found]
+            whole = [i for i, name in enumerate(names) if name == segment_name(int(names[0]) + i * self._file_size)]
+            for name in reversed(names[len(whole) :]):
+                await self._directory.delete(name)
+            found = found[: len(whole)]
         segments = order_segments(f"consumequeue/{self.topic}/{self.queue_id}", found, self._file_size)
         self._names = [segment.name for segment in segments]
         self._files = [None] * len(segments)
         self._first = segments[0].start_offset // ENTRY.size if segments else 0
         end = self._find_end(phy_limit, trusted=trusted)
         await self._cut(end, self._written_end(end) if trusted else end + self._per_file)
-        self._synced = end
+        if not self._names:  # nothing is left: the queue starts where its next message says
+            self._first = self.max_queue_offset = 0
+        self._synced = self.max_queue_offset
         self.min_queue_offset = self._first
         self.raise_min(log_min)
 
