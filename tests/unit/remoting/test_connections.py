@@ -1,0 +1,418 @@
+"""Server and client over real loopback, on the standard loop and on uvloop."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+import uvloop
+
+from mqruntime.clock import SystemClock
+from remoting.client import RemotingClient
+from remoting.codes import RequestCode, ResponseCode
+from remoting.command import RemotingCommand
+from remoting.errors import AddressInUse, CallTimeout, ConnectFailed, ConnectionLost
+from remoting.frame import FrameReader, encode
+from remoting.headers.controller import GetReplicaInfoHeader
+from remoting.limits import Limits
+from remoting.peer import Peer
+from remoting.router import Router
+from remoting.server import RemotingServer
+
+ECHO, SILENT, BROKEN, STRICT, LATER, BUG, BATCH_A, BATCH_B = range(60_001, 60_009)
+request = RemotingCommand.request
+
+Run = Callable[[Coroutine[Any, Any, None]], None]
+
+
+@pytest.fixture(params=["asyncio", "uvloop"])
+def run(request: pytest.FixtureRequest) -> Run:
+    return asyncio.run if request.param == "asyncio" else uvloop.run
+
+
+class Scene:
+    """A server with a handler of each kind, a client, and what they saw."""
+
+    def __init__(self, server_limits: Limits, client_limits: Limits) -> None:
+        self.fatal: list[BaseException] = []
+        self.batches: list[list[bytes]] = []
+        self.release = asyncio.Event()
+        self.connected: list[Peer] = []
+        self.disconnected: asyncio.Queue[Peer] = asyncio.Queue()
+        router = Router(on_fatal=self.fatal.append)
+        router.add(ECHO, lambda peer, command: command.reply(body=command.body))
+        router.add(SILENT, lambda peer, command: None)
+        router.add(BROKEN, self._broken)
+        router.add(
+            STRICT, lambda peer, command: command.reply(header=GetReplicaInfoHeader.from_ext(command.ext))
+        )
+        router.add(LATER, self._later)
+        router.add(BUG, self._bug)
+        router.add_batch({BATCH_A, BATCH_B}, self._batch)
+        clock = SystemClock()
+        self.server = RemotingServer(
+            router,
+            host="127.0.0.1",
+            port=0,
+            clock=clock,
+            limits=server_limits,
+            on_connect=self.connected.append,
+            on_disconnect=self.disconnected.put_nowait,
+        )
+        client_router = Router()
+        client_router.add(ECHO, lambda peer, command: command.reply(body=b"client"))
+        self.client = RemotingClient(clock=clock, router=client_router, limits=client_limits)
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self.server.port}"
+
+    async def call(self, code: int, body: bytes | None = None, timeout_ms: int = 5000) -> RemotingCommand:
+        return await self.client.call(self.address, request(code, body=body), timeout_ms)
+
+    def _broken(self, peer: Peer, command: RemotingCommand) -> RemotingCommand:
+        raise KeyError("no such thing")
+
+    def _bug(self, peer: Peer, command: RemotingCommand) -> RemotingCommand:
+        raise AssertionError("epochs went backwards")
+
+    async def _later(self, peer: Peer, command: RemotingCommand) -> RemotingCommand:
+        await self.release.wait()
+        return command.reply(body=command.body)
+
+    def _batch(self, peer: Peer, commands: list[RemotingCommand]) -> None:
+        self.batches.append([bytes(command.body or b"") for command in commands])
+        if commands[0].body == b"fail":
+            raise OSError("disk")
+        peer.write([buffer for command in commands for buffer in encode(command.reply())])
+
+
+@asynccontextmanager
+async def scene(
+    server_limits: Limits | None = None, client_limits: Limits | None = None
+) -> AsyncIterator[Scene]:
+    made = Scene(server_limits or Limits(), client_limits or Limits())
+    await made.server.start()
+    try:
+        yield made
+    finally:
+        await made.client.close()
+        await made.server.stop()
+
+
+async def raw(made: Scene, data: bytes) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    reader, writer = await asyncio.open_connection("127.0.0.1", made.server.port, limit=1 << 24)
+    writer.write(data)
+    return reader, writer
+
+
+async def replies(stream: asyncio.StreamReader, count: int) -> list[RemotingCommand]:
+    reader, got = FrameReader(), list[RemotingCommand]()
+    while len(got) < count:
+        data = await stream.read(1 << 20)
+        assert data, f"closed after {len(got)} of {count} replies"
+        got += reader.receive(data)
+    return got
+
+
+def frames(*commands: RemotingCommand) -> bytes:
+    for opaque, command in enumerate(commands, start=1):
+        command.opaque = opaque
+    return b"".join(bytes(buffer) for command in commands for buffer in encode(command))
+
+
+def test_calls_are_answered_also_with_bodies_of_four_mebibytes(run: Run) -> None:
+    async def story() -> None:
+        async with scene() as made:
+            body = bytes(range(256)) * (4 << 12)
+            answers = await asyncio.gather(*(made.call(ECHO, body[i:]) for i in range(3)))
+            assert [answer.body for answer in answers] == [body[i:] for i in range(3)]
+            assert len(made.connected) == 1  # three calls that met shared one connection
+
+    run(story())
+
+
+def test_an_unknown_code_is_answered_as_java_answers_it(run: Run) -> None:
+    async def story() -> None:
+        async with scene() as made:
+            answer = await made.call(9999)
+            assert (answer.code, answer.remark) == (3, " request type 9999 not supported")
+            assert answer.is_response
+
+    run(story())
+
+
+def test_what_a_handler_raises_becomes_code_1(run: Run, caplog: pytest.LogCaptureFixture) -> None:
+    async def story() -> None:
+        async with scene() as made:
+            broken = await made.call(BROKEN)
+            assert (broken.code, broken.remark) == (1, "KeyError: 'no such thing'")
+            strict = await made.call(STRICT)
+            assert (strict.code, strict.remark) == (1, "header field brokerName is absent: text is required")
+            assert made.fatal == []
+            assert (await made.call(BUG)).code == 1
+            assert [str(error) for error in made.fatal] == ["epochs went backwards"]
+
+    with caplog.at_level(logging.ERROR):
+        run(story())
+    assert [record.message for record in caplog.records] == ["handler failed"] * 2
+
+
+def test_a_one_way_request_is_never_answered(run: Run) -> None:
+    async def story() -> None:
+        async with scene() as made:
+            made.release.set()
+            oneways = [RemotingCommand(code, flag=2) for code in (ECHO, BROKEN, STRICT, LATER, 9999)]
+            stream, writer = await raw(made, frames(*oneways, request(ECHO, body=b"end")))
+            (only,) = await replies(stream, 1)
+            assert (only.opaque, only.body) == (6, b"end")
+            writer.close()
+            assert await stream.read() == b""
+
+    run(story())
+
+
+def test_handlers_that_wait_answer_out_of_order(run: Run) -> None:
+    async def story() -> None:
+        async with scene() as made:
+            stream, writer = await raw(
+                made, frames(request(LATER, body=b"late"), request(ECHO, body=b"early"))
+            )
+            (first,) = await replies(stream, 1)
+            assert first.body == b"early"
+            made.release.set()
+            (second,) = await replies(stream, 1)
+            assert second.body == b"late"
+            writer.close()
+
+    run(story())
+
+
+def test_too_many_waiting_handlers_are_answered_busy(run: Run) -> None:
+    async def story() -> None:
+        async with scene(Limits(running_max=2)) as made:
+            stream, writer = await raw(made, frames(*(request(LATER) for _ in range(3))))
+            (busy,) = await replies(stream, 1)
+            assert (busy.code, busy.opaque) == (ResponseCode.SYSTEM_BUSY, 3)
+            made.release.set()
+            assert [answer.code for answer in await replies(stream, 2)] == [0, 0]
+            writer.close()
+
+    run(story())
+
+
+def test_consecutive_requests_of_a_batch_reach_one_callback(run: Run) -> None:
+    async def story() -> None:
+        async with scene() as made:
+            sends = [
+                request(BATCH_A, body=b"1"),
+                request(BATCH_B, body=b"2"),
+                request(ECHO),
+                request(BATCH_A),
+            ]
+            stream, writer = await raw(made, frames(*sends))
+            assert sorted(answer.opaque for answer in await replies(stream, 4)) == [1, 2, 3, 4]
+            assert made.batches == [[b"1", b"2"], [b""]]
+            writer.write(frames(request(BATCH_A, body=b"fail"), RemotingCommand(BATCH_B, flag=2)))
+            (failed,) = await replies(stream, 1)
+            assert (failed.code, failed.remark) == (1, "OSError: disk")
+            writer.close()
+
+    run(story())
+
+
+def test_the_server_calls_the_client_on_the_client_s_connection(run: Run) -> None:
+    async def story() -> None:
+        async with scene() as made:
+            await made.call(ECHO)
+            (peer,) = made.connected
+            answer = await peer.call(request(ECHO), 5000)
+            assert answer.body == b"client"
+            assert (await peer.call(request(7), 5000)).code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED
+
+    run(story())
+
+
+def test_a_call_that_is_not_answered_times_out_and_keeps_the_connection(run: Run) -> None:
+    async def story() -> None:
+        async with scene() as made:
+            await made.call(ECHO)
+            slow = asyncio.ensure_future(made.call(LATER, b"x", timeout_ms=60_000))
+            with pytest.raises(CallTimeout, match=rf"{made.address}: no reply to request {SILENT} in 1 ms"):
+                await made.call(SILENT, timeout_ms=1)
+            made.release.set()
+            assert (await slow).body == b"x"
+            assert len(made.connected) == 1
+
+    run(story())
+
+
+def test_calls_end_with_connection_lost_when_the_server_goes(run: Run) -> None:
+    async def story() -> None:
+        async with scene() as made:
+            lost: list[str] = []
+            made.client.on_disconnect = lost.append
+            calls = [asyncio.ensure_future(made.call(SILENT, timeout_ms=60_000)) for _ in range(3)]
+            await made.call(ECHO)
+            assert made.client.connected(made.address)
+            address = made.address
+            made.connected[0].close()
+            for call in calls:
+                with pytest.raises(ConnectionLost) as raised:
+                    await call
+                assert raised.value.address == address
+            assert not made.client.connected(address)
+            assert lost == [address]
+            assert (await made.call(ECHO, b"again")).body == b"again"
+
+    run(story())
+
+
+def test_a_refused_connection_is_a_definite_failure(run: Run) -> None:
+    async def story() -> None:
+        async with scene() as made:
+            address = made.address
+            await made.server.stop()
+            for wrong in (address, "nonsense", "127.0.0.1:99999", "127.0.0.1:x"):
+                with pytest.raises(ConnectFailed) as raised:
+                    await made.client.call(wrong, request(ECHO), 5000)
+                assert raised.value.address == wrong
+            with pytest.raises(ConnectFailed):
+                await made.client.one_way(address, request(ECHO))
+            await made.client.close()
+            with pytest.raises(ConnectFailed, match="the client is closed"):
+                await made.client.call(address, request(ECHO))
+
+    run(story())
+
+
+def test_a_stopping_java_server_is_asked_again_on_a_new_connection(run: Run) -> None:
+    async def story() -> None:
+        going = [True]
+
+        def handler(peer: Peer, command: RemotingCommand) -> RemotingCommand:
+            return command.reply(ResponseCode.GO_AWAY if going.pop() else 0)
+
+        router = Router()
+        router.add(RequestCode.GET_MAX_OFFSET, handler)
+        going.insert(0, False)
+        peers: list[Peer] = []
+        server = RemotingServer(
+            router, host="127.0.0.1", port=0, clock=SystemClock(), on_connect=peers.append
+        )
+        await server.start()
+        client = RemotingClient(clock=SystemClock())
+        answer = await client.call(f"127.0.0.1:{server.port}", request(RequestCode.GET_MAX_OFFSET))
+        assert answer.code == 0
+        assert len(peers) == 2
+        await client.close()
+        await server.stop()
+
+    run(story())
+
+
+def test_a_taken_port_is_reported_as_such(run: Run) -> None:
+    async def story() -> None:
+        async with scene() as made:
+            second = RemotingServer(Router(), host="127.0.0.1", port=made.server.port, clock=SystemClock())
+            with pytest.raises(AddressInUse, match="another process listens here"):
+                await second.start()
+
+    run(story())
+
+
+def test_malformed_bytes_close_that_connection_and_no_other(run: Run) -> None:
+    async def story() -> None:
+        async with scene() as made:
+            stream, writer = await raw(made, frames(request(ECHO, body=b"ok")) + b"GET / HTTP/1.1\r\n\r\n")
+            got = FrameReader().receive(await stream.read())
+            assert [answer.body for answer in got] == [b"ok"]
+            writer.close()
+            assert (await made.call(ECHO, b"alive")).body == b"alive"
+            assert made.server.connections.frame_failures == 1
+
+    run(story())
+
+
+def test_a_reader_that_never_reads_is_cut_at_the_limit(run: Run) -> None:
+    async def story() -> None:
+        limits = Limits(unsent_bytes_high=1 << 30, unsent_bytes_max=8 << 20)
+        async with scene(limits) as made:
+            body = bytes(1 << 20)
+            with socket.create_connection(("127.0.0.1", made.server.port)) as quiet:
+                quiet.setblocking(False)
+                while not made.connected or not made.connected[0].closed:
+                    try:
+                        await asyncio.get_running_loop().sock_sendall(quiet, frames(request(ECHO, body=body)))
+                    except OSError:
+                        break
+                await made.disconnected.get()
+
+    run(story())
+
+
+def test_a_slow_reader_s_requests_wait_and_all_are_answered(run: Run) -> None:
+    async def story() -> None:
+        high, body, count = 1 << 16, bytes(1 << 18), 100
+        async with scene(Limits(unsent_bytes_high=high)) as made:
+            stream, writer = await raw(made, b"")
+            for _ in range(count):
+                writer.write(frames(request(ECHO, body=body)))
+            unsent_max, got, reader = 0, 0, FrameReader()
+            while got < count:
+                got += len(reader.receive(await stream.read(1 << 14)))
+                unsent_max = max(unsent_max, *(peer.unsent_bytes for peer in made.connected), 0)
+            assert unsent_max <= high + 3 * len(body)  # never more than what one receive may bring on top
+            writer.close()
+
+    run(story())
+
+
+def test_idle_connections_and_unfinished_frames_are_closed(run: Run) -> None:
+    async def story() -> None:
+        async with scene(Limits(idle_ms_max=1)) as made:
+            stream, writer = await raw(made, b"")
+            assert await stream.read() == b""
+            assert made.server.connections.stalled_cuts == 1
+            writer.close()
+        async with scene(Limits(stall_ms_max=1)) as made:
+            stream, writer = await raw(made, frames(request(ECHO, body=b"never whole"))[:-1])
+            assert await stream.read() == b""
+            writer.close()
+
+    run(story())
+
+
+def test_more_connections_than_allowed_are_turned_away(run: Run) -> None:
+    async def story() -> None:
+        async with scene(Limits(connections_max=1)) as made:
+            await made.call(ECHO)
+            stream, writer = await raw(made, b"")
+            assert await stream.read() == b""
+            writer.close()
+            assert (await made.call(ECHO, b"mine")).body == b"mine"
+
+    run(story())
+
+
+def test_close_callbacks_run_once_even_when_added_late(run: Run) -> None:
+    async def story() -> None:
+        async with scene() as made:
+            await made.call(ECHO)
+            (peer,) = made.connected
+            seen: list[str] = []
+            peer.on_close(lambda gone: seen.append("first"))
+            made.client.disconnect(made.address)
+            assert await made.disconnected.get() is peer
+            peer.on_close(lambda gone: seen.append("late"))
+            peer.send([request(ECHO)])  # to nobody, without effect
+            with pytest.raises(ConnectionLost):
+                await peer.call(request(ECHO), 1000)
+            assert seen == ["first", "late"]
+
+    run(story())

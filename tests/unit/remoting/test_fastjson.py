@@ -1,0 +1,95 @@
+"""The reader of Java's almost-JSON."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Any
+
+import orjson
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from remoting import fastjson
+from remoting.fastjson import FastJsonError, loads, object_key
+
+VALUES = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**53), 2**53)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(),
+    lambda children: st.lists(children, max_size=4) | st.dictionaries(st.text(), children, max_size=4),
+    max_leaves=20,
+)
+
+
+@given(VALUES)
+def test_plain_json_reads_as_a_strict_reader_reads_it(value: Any) -> None:
+    text = orjson.dumps(value)
+    assert loads(text) == orjson.loads(text)
+    assert loads(b"{x:%s,}" % text) == {"x": orjson.loads(text)}  # and so through the tolerant path
+
+
+@given(st.binary(max_size=60) | st.text(max_size=60))
+def test_whatever_the_text_the_reader_ends_with_a_value_or_its_own_error(data: bytes | str) -> None:
+    with suppress(FastJsonError):
+        loads(data)
+
+
+DIALECT = [
+    ('{0:"10.0.0.1:10911",2:"b"}', {"0": "10.0.0.1:10911", "2": "b"}),
+    ("{-1:2}", {"-1": 2}),
+    ("{'a':'it\\'s'}", {"a": "it's"}),
+    ("{name:true,other_1:null}", {"name": True, "other_1": None}),
+    ("[1,2,]", [1, 2]),
+    ('{"a":1,}', {"a": 1}),
+    ('"TopicTest@CG":1', None),
+    ('{"TopicTest@CG":{0:12,1:7\n\t\t}}', {"TopicTest@CG": {"0": 12, "1": 7}}),
+    ("{a:'\\u00e4\\ud83d\\ude00\\x41'}", {"a": "ä\U0001f600A"}),
+    ("{a:-1.5e3}", {"a": -1500.0}),
+]
+
+
+@pytest.mark.parametrize(("text", "value"), DIALECT)
+def test_the_dialect_is_read(text: str, value: Any) -> None:
+    if value is None:
+        with pytest.raises(FastJsonError):
+            loads(text)
+    else:
+        assert loads(text) == value
+
+
+def test_an_object_as_key_reads_like_its_text_as_key() -> None:
+    as_object = loads('{{"topic":"T","brokerName":"b","queueId":0}:{"maxOffset":9}}')
+    as_text = loads('{"{\\"brokerName\\":\\"b\\",\\"queueId\\":0,\\"topic\\":\\"T\\"}":{"maxOffset":9}}')
+    assert as_object == as_text
+    assert [object_key(key) for key in as_object] == [{"brokerName": "b", "queueId": 0, "topic": "T"}]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "", "{", "[", '{"a"', '{"a":', '{"a":1', "{a:b}", "{1.5:2}", '{"a":1}}', "'", "'\\", "'\\u12", "{a:NaN}",
+        "{a:'\n'}", "{a:'\\ud800'}", "{a:01}", "{a:+1}", "{:1}", "{a:'\\q'}",
+    ],
+)  # fmt: skip
+def test_broken_text_is_an_error_of_the_reader_s_own(text: str) -> None:
+    with pytest.raises(FastJsonError):
+        loads(text)
+
+
+def test_depth_and_numbers_have_limits() -> None:
+    for text in ("[" * 100_000, "{a:" * 100_000, "{{" * 100_000, f"{{a:{'9' * 1000}}}"):
+        with pytest.raises(FastJsonError):
+            loads(text)
+
+
+def test_a_long_text_of_escapes_is_read_in_linear_time() -> None:
+    text = "{a:'" + "\\n" * 200_000 + "'}"
+    assert loads(text) == {"a": "\n" * 200_000}
+
+
+def test_a_key_that_is_no_object_is_refused_where_one_is_due() -> None:
+    with pytest.raises(FastJsonError):
+        fastjson.object_key("[1]")

@@ -1,0 +1,191 @@
+"""The frame reader against good frames of all sizes and against bytes that mean harm."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from remoting.command import JSON, ROCKETMQ, RemotingCommand
+from remoting.frame import BUFFER_BYTES_KEPT, FRAME_BYTES_MAX, FrameReader, encode
+
+JSON_HEADER = b'{"code":105,"opaque":7}'
+
+
+def frame(header: bytes, body: bytes = b"", serialize_type: int = JSON) -> bytes:
+    length = 4 + len(header) + len(body)
+    word = serialize_type << 24 | len(header)
+    return length.to_bytes(4, "big") + word.to_bytes(4, "big") + header + body
+
+
+def rocketmq_header(remark: bytes = b"", ext: bytes = b"", remark_size: int | None = None) -> bytes:
+    size = len(remark) if remark_size is None else remark_size
+    return (
+        bytes.fromhex("0069 00 01df 00000007 00000000")
+        + size.to_bytes(4, "big", signed=True)
+        + remark
+        + len(ext).to_bytes(4, "big")
+        + ext
+    )
+
+
+def entry(key: bytes, value: bytes) -> bytes:
+    return len(key).to_bytes(2, "big") + key + len(value).to_bytes(4, "big") + value
+
+
+@pytest.mark.parametrize("serialize_type", [JSON, ROCKETMQ])
+@given(
+    opaque=st.integers(-(2**31), 2**31 - 1),
+    remark=st.none() | st.text(min_size=1, max_size=50),
+    ext=st.dictionaries(st.text(max_size=20), st.text(max_size=50), max_size=5),
+    body=st.none() | st.binary(min_size=1, max_size=300),
+    step=st.integers(1, 400),
+)
+def test_what_is_written_is_read(
+    serialize_type: int,
+    opaque: int,
+    remark: str | None,
+    ext: dict[str, str],
+    body: bytes | None,
+    step: int,
+) -> None:
+    command = RemotingCommand(310, opaque, 0, remark, ext, body, "JAVA", 479, serialize_type)
+    data = b"".join(encode(command)) * 2
+    reader = FrameReader()
+    got = [c for at in range(0, len(data), step) for c in reader.receive(data[at : at + step])]
+    assert got == [command, command]
+
+
+def test_a_body_of_four_mebibytes_is_read_and_its_buffer_let_go() -> None:
+    body = bytes(range(256)) * (4 << 12)
+    data = frame(JSON_HEADER, body) + frame(JSON_HEADER)
+    reader = FrameReader()
+    got = [c for at in range(0, len(data), 65536) for c in reader.receive(data[at : at + 65536])]
+    assert [command.body for command in got] == [body, None]
+    assert len(reader.buffer()) <= BUFFER_BYTES_KEPT
+
+
+def test_the_greatest_frame_is_read_and_one_byte_more_refused() -> None:
+    body = bytes(FRAME_BYTES_MAX - 8 - len(JSON_HEADER))
+    reader = FrameReader()
+    (command,) = reader.receive(frame(JSON_HEADER, body))
+    assert len(command.body or b"") == len(body)
+    assert reader.receive(frame(JSON_HEADER, body + b"x")[:64]) == []
+    assert reader.failure is not None
+
+
+def test_memory_follows_the_bytes_received_not_the_bytes_announced() -> None:
+    reader = FrameReader()
+    reader.receive((FRAME_BYTES_MAX - 4).to_bytes(4, "big") + (20).to_bytes(4, "big"))
+    assert reader.failure is None
+    assert len(reader.buffer()) <= 8192
+
+
+def test_frames_before_a_bad_one_are_delivered_and_nothing_after_it() -> None:
+    reader = FrameReader()
+    got = reader.receive(frame(JSON_HEADER) + frame(b"no json") + frame(JSON_HEADER))
+    assert len(got) == 1
+    assert reader.failure is not None
+    assert reader.receive(frame(JSON_HEADER)) == []
+
+
+def test_a_frame_without_header_is_dropped_silently() -> None:
+    reader = FrameReader()
+    got = reader.receive(frame(b"") + frame(b"", b"body") + frame(JSON_HEADER))
+    assert [command.opaque for command in got] == [7]
+    assert reader.failure is None
+
+
+HOSTILE = {
+    "length 0": bytes(8),
+    "length 1": (1).to_bytes(4, "big") + bytes(8),
+    "length 3": (3).to_bytes(4, "big") + bytes(8),
+    "length negative": b"\xff\xff\xff\xff" + bytes(8),
+    "length over the limit": (FRAME_BYTES_MAX - 3).to_bytes(4, "big") + bytes(8),
+    "length 2^31-1": (2**31 - 1).to_bytes(4, "big"),
+    "header beyond the frame": frame(JSON_HEADER)[:4] + (100).to_bytes(4, "big") + JSON_HEADER,
+    "header of 65 KiB": frame(b'{"code":1,"remark":"' + b"x" * 66_000 + b'"}'),
+    "serialize type 2": frame(JSON_HEADER, serialize_type=2),
+    "serialize type 255": frame(JSON_HEADER, serialize_type=255),
+    "TLS hello": bytes.fromhex("16030100c8010000c40303") + bytes(50),
+    "HTTP": b"GET / HTTP/1.1\r\nHost: x\r\n\r\n",
+    "gRPC preface": b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+    "depth": frame(b'{"code":' + b"[" * 30_000 + b"]" * 30_000 + b"}"),
+    "depth in ext": frame(b'{"extFields":{"a":' + b'{"a":' * 10_000),
+    "10^4 digits": frame(b'{"code":' + b"9" * 10_000 + b"}"),
+    "code 2^40": frame(b'{"code":1099511627776}'),
+    "code as float": frame(b'{"code":1.5}'),
+    "code as word": frame(b'{"code":"ten"}'),
+    "code in Arabic digits": frame('{"code":"١"}'.encode()),
+    "code with underscore": frame(b'{"code":"1_0"}'),
+    "code true": frame(b'{"code":true}'),
+    "NaN": frame(b'{"code":NaN}'),
+    "lone surrogate": frame(b'{"code":1,"remark":"\\ud800"}'),
+    "invalid UTF-8": frame(b'{"code":1,"remark":"\xff"}'),
+    "array": frame(b"[1,2]"),
+    "ext is an array": frame(b'{"code":1,"extFields":["a"]}'),
+    "cut": frame(b'{"code":1'),
+    "remark negative": frame(rocketmq_header(remark_size=-1), serialize_type=ROCKETMQ),
+    "remark too long": frame(rocketmq_header(remark_size=2**31 - 1), serialize_type=ROCKETMQ),
+    "remark not UTF-8": frame(rocketmq_header(b"\xff"), serialize_type=ROCKETMQ),
+    "key negative": frame(rocketmq_header(ext=b"\xff\xff" + bytes(20)), serialize_type=ROCKETMQ),
+    "key too long": frame(rocketmq_header(ext=b"\x7f\xffabc"), serialize_type=ROCKETMQ),
+    "value negative": frame(rocketmq_header(ext=b"\x00\x01a\xff\xff\xff\xff"), serialize_type=ROCKETMQ),
+    "value too long": frame(rocketmq_header(ext=b"\x00\x01a\x7f\xff\xff\xff"), serialize_type=ROCKETMQ),
+    "odd trailing byte in ext": frame(rocketmq_header(ext=entry(b"a", b"b") + b"x"), serialize_type=ROCKETMQ),
+    "bytes after ext": frame(rocketmq_header(ext=entry(b"a", b"b")) + b"x", serialize_type=ROCKETMQ),
+    "ROCKETMQ header cut": frame(rocketmq_header()[:-1], serialize_type=ROCKETMQ),
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+@pytest.mark.parametrize("step", [1, 7, 1 << 20])
+def test_malformed_bytes_are_a_typed_failure_and_yield_no_command(name: str, step: int) -> None:
+    reader = FrameReader()
+    data = HOSTILE[name]
+    for at in range(0, len(data), step):
+        assert reader.receive(data[at : at + step]) == []
+    assert reader.failure is not None
+
+
+@given(st.binary(max_size=400))
+def test_arbitrary_bytes_never_break_the_reader(data: bytes) -> None:
+    reader = FrameReader()
+    reader.receive(data)
+    for serialize_type in (JSON, ROCKETMQ):
+        FrameReader().receive(frame(data, serialize_type=serialize_type))
+
+
+def test_unusual_but_sound_headers_are_read() -> None:
+    headers = {
+        b'{"opaque":"5","flag":null}\n': (0, 5, {}),
+        b'{"code":105,"extFields":{"topic":"T","n":3,"yes":true,"none":null,"f":1.5}}': (
+            105,
+            0,
+            {"topic": "T", "n": "3", "yes": "true", "f": "1.5"},
+        ),
+        b'{code:105,"extFields":{1:"a",},}': (105, 0, {"1": "a"}),
+        b'{"code":1,"code":2,"@type":"java.lang.Object"}': (2, 0, {}),
+    }
+    for header, (code, opaque, ext) in headers.items():
+        (command,) = FrameReader().receive(frame(header))
+        assert (command.code, command.opaque, command.ext) == (code, opaque, ext)
+
+
+def test_a_language_may_be_a_name_an_ordinal_or_unknown() -> None:
+    for written, read in {"GO": "GO", 3: "PYTHON", "KLINGON": "OTHER", 99: "OTHER"}.items():
+        (command,) = FrameReader().receive(frame(json.dumps({"code": 1, "language": written}).encode()))
+        assert command.language == read
+
+
+def test_a_code_beyond_16_bits_arrives_truncated_in_the_binary_encoding() -> None:
+    (command,) = FrameReader().receive(b"".join(encode(RemotingCommand(51001, serialize_type=ROCKETMQ))))
+    assert command.code == -14535
+
+
+def test_an_empty_key_and_an_empty_value_are_legal_in_the_binary_encoding() -> None:
+    data = frame(rocketmq_header(ext=entry(b"", b"") + entry(b"k", b"")), serialize_type=ROCKETMQ)
+    (command,) = FrameReader().receive(data)
+    assert command.ext == {"": "", "k": ""}
