@@ -238,12 +238,8 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         lines = []
         for process in self.processes:
             for task in process.pending():
-                frames = task.get_stack()
-                at = " > ".join(
-                    f"{f.f_code.co_filename.rsplit('/', 1)[-1]}:{f.f_lineno}" for f in frames[-3:]
-                )
                 state = "" if process.alive else " (killed)"
-                lines.append(f"  {process.name}{state}: {task.get_name()} at {at or 'its start'}")
+                lines.append(f"  {process.name}{state}: {task.get_name()} at {_where(task.get_coro())}")
         return "\n".join(lines) or "  no task is pending"
 
     # -- network

@@ -1,0 +1,244 @@
+"""The simulated disk forgets what was not synced, and only that."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+from collections.abc import Coroutine
+from typing import Any
+
+import pytest
+
+from mqruntime.runtime import Runtime
+from mqruntime.segments import SegmentFile
+from mqruntime.smallfiles import BadFileName
+from mqruntime.storelock import StoreLocked
+from simulation.inode import PAGE_BYTES
+from simulation.node import Node
+from simulation.world import World
+
+SEEDS = range(12)
+
+
+def run(node: Node, coroutine: Coroutine[Any, Any, Any]) -> Any:
+    task = node.spawn(coroutine)
+    node.world.run_until(task.done, 60_000)
+    return task.result()
+
+
+def crashed(node: Node, *, power_cut: bool) -> Runtime:
+    node.kill(power_cut=power_cut)
+    return node.runtime()
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_power_cut_keeps_synced_pages_and_some_of_the_others(seed: int) -> None:
+    with World(seed) as world:
+        node = world.node("n", "10.0.0.1")
+        file = node.runtime().segments.create("log", 8 * PAGE_BYTES)
+        file.view()[:] = b"1" * file.size_bytes
+        run(node, file.sync(0, 4 * PAGE_BYTES))
+        file.view()[:] = b"2" * file.size_bytes
+        run(node, file.sync(0, 1))
+        kept = bytes(crashed(node, power_cut=True).segments.open("log").view())
+        assert kept[:PAGE_BYTES] == b"2" * PAGE_BYTES
+        assert set(kept[PAGE_BYTES : 4 * PAGE_BYTES]) <= {*b"12"}
+        assert set(kept[4 * PAGE_BYTES :]) <= {0, *b"2"}
+
+
+def test_over_many_seeds_unsynced_pages_are_kept_lost_and_torn() -> None:
+    seen = set()
+    for seed in range(40):
+        with World(seed) as world:
+            node = world.node("n", "10.0.0.1")
+            file = node.runtime().segments.create("log", 8 * PAGE_BYTES)
+            run(node, file.sync(0, file.size_bytes))
+            file.view()[:] = b"2" * file.size_bytes
+            kept = bytes(crashed(node, power_cut=True).segments.open("log").view())
+            for start in range(0, len(kept), PAGE_BYTES):
+                page = set(kept[start : start + PAGE_BYTES])
+                seen.add("torn" if len(page) == 2 else "kept" if page == {*b"2"} else "lost")
+    assert seen == {"kept", "lost", "torn"}
+
+
+def test_a_kill_keeps_the_page_cache_and_cuts_off_old_views() -> None:
+    with World(1) as world:
+        node = world.node("n", "10.0.0.1")
+        view = node.runtime().segments.create("log", 100).view()
+        view[:5] = b"hello"
+        runtime = crashed(node, power_cut=False)
+        view[:5] = b"ghost"
+        assert bytes(runtime.segments.open("log").view()[:5]) == b"hello"
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_new_file_is_sure_after_its_first_sync(seed: int) -> None:
+    with World(seed) as world:
+        node = world.node("n", "10.0.0.1")
+        folder = node.runtime().segments.subdirectory("queue").subdirectory("0")
+        run(node, folder.create("synced", 10).sync(0, 10))
+        folder.create("unsynced", 10)
+        runtime = crashed(node, power_cut=True)
+        names = [name for name, _ in runtime.segments.subdirectory("queue").subdirectory("0").names()]
+        assert names in (["synced"], ["synced", "unsynced"])
+        assert runtime.segments.subdirectories() == ["queue"]
+        assert runtime.segments.names() == []
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_replace_is_old_or_new_in_the_middle_and_new_on_return(seed: int) -> None:
+    with World(seed) as world:
+        node = world.node("n", "10.0.0.1")
+        files = node.runtime().files
+        run(node, files.replace("config/vote", b"old"))
+        node.spawn(files.replace("config/vote", b"new"))
+        world.loop.run_until_complete(asyncio.sleep(seed / 3_000))
+        files = crashed(node, power_cut=seed % 2 == 0).files
+        assert run(node, files.read("config/vote")) in (b"old", b"new")
+        run(node, files.replace("config/vote", b"last"))
+        files = crashed(node, power_cut=True).files
+        assert run(node, files.read("config/vote")) == b"last"
+        assert run(node, files.names("config")) == ["config/vote"]
+        assert run(node, files.read("absent")) is None
+
+
+def test_replaces_take_turns_even_when_the_first_caller_gives_up() -> None:
+    with World(2) as world:
+        node = world.node("n", "10.0.0.1")
+        files = node.runtime().files
+        first = node.spawn(files.replace("f", b"1"))
+        world.loop.run_until_complete(asyncio.sleep(0))
+        first.cancel()
+        run(node, files.replace("f", b"2"))
+        assert node.disk.content("f") == b"2"
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_removals_and_deletions_are_durable_on_return(seed: int) -> None:
+    with World(seed) as world:
+        node = world.node("n", "10.0.0.1")
+        runtime = node.runtime()
+        run(node, runtime.files.replace("small", b"x"))
+        run(node, runtime.segments.create("segment", 10).sync(0, 10))
+        run(node, runtime.files.remove("small"))
+        run(node, runtime.files.remove("absent"))
+        run(node, runtime.segments.delete("segment"))
+        with pytest.raises(FileNotFoundError):
+            run(node, runtime.segments.delete("segment"))
+        runtime = crashed(node, power_cut=True)
+        assert run(node, runtime.files.names("")) == []
+
+
+def test_a_directory_sync_makes_creations_durable() -> None:
+    for seed in SEEDS:
+        with World(seed) as world:
+            node = world.node("n", "10.0.0.1")
+            folder = node.runtime().segments.subdirectory("q")
+            folder.create("a", 10)
+            run(node, folder.sync_directory())
+            assert crashed(node, power_cut=True).segments.subdirectory("q").names() == [("a", 10)]
+
+
+def test_after_a_failed_sync_the_file_stays_failed_and_a_later_yes_is_a_lie() -> None:
+    left = set()
+    for seed in SEEDS:
+        with World(seed) as world:
+            node = world.node("n", "10.0.0.1")
+            file: SegmentFile = node.runtime().segments.create("log", PAGE_BYTES)
+            run(node, file.sync(0, 1))
+            file.view()[:4] = b"gone"
+            node.disk.fail_next("sync", OSError(errno.EIO, "Input/output error"))
+            for _ in range(2):
+                with pytest.raises(OSError, match="Input/output error"):
+                    run(node, file.sync(0, 4))
+            file = crashed(node, power_cut=False).segments.open("log")
+            assert bytes(file.view()[:4]) == b"gone"
+            run(node, file.sync(0, 4))  # the kernel takes the page for written
+            file = crashed(node, power_cut=True).segments.open("log")
+            left.add(bytes(file.view()[:4]))
+    assert left == {b"gone", bytes(4)}
+
+
+def test_a_full_disk_refuses_and_leaves_nothing_behind() -> None:
+    with World(4) as world:
+        node = world.node("n", "10.0.0.1")
+        runtime = node.runtime()
+        node.disk.capacity_bytes = 100
+        runtime.segments.create("first", 60)
+        with pytest.raises(OSError, match="No space left"):
+            runtime.segments.create("second", 60)
+        sparse = runtime.segments.create("sparse", 60, reserve=False)
+        sparse.reserve(40)
+        with pytest.raises(OSError, match="No space left"):
+            sparse.reserve(41)
+        with pytest.raises(OSError, match="No space left"):
+            run(node, runtime.files.replace("small", b"x"))
+        assert runtime.segments.names() == [("first", 60), ("sparse", 60)]
+
+
+def test_faults_hit_the_named_operation_and_path_once() -> None:
+    with World(5) as world:
+        node = world.node("n", "10.0.0.1")
+        files = node.runtime().files
+        node.disk.fail_next("replace", OSError(errno.EIO, "Input/output error"), where="vote")
+        run(node, files.replace("other", b"x"))
+        with pytest.raises(OSError, match="Input/output error"):
+            run(node, files.replace("vote", b"x"))
+        run(node, files.replace("vote", b"y"))
+        assert node.disk.content("vote") == b"y"
+
+
+def test_a_slow_or_stalled_disk_takes_its_time() -> None:
+    with World(6) as world:
+        node = world.node("n", "10.0.0.1")
+        file = node.runtime().segments.create("log", 10)
+        node.disk.slow_down(200, 300)
+        run(node, file.sync(0, 10))
+        assert 200 <= world.now_ms <= 300
+        node.disk.stall(5_000)
+        assert run(node, file.read_cold(2, 6)) == bytes(4)
+        assert world.now_ms >= 5_200
+
+
+def test_a_sync_keeps_what_the_view_held_at_the_call() -> None:
+    with World(7) as world:
+        node = world.node("n", "10.0.0.1")
+        file = node.runtime().segments.create("log", 10)
+        file.view()[:3] = b"one"
+        syncing = node.spawn(file.sync(0, 3))
+        world.run(asyncio.sleep(0))
+        file.view()[:3] = b"two"
+        world.run_until(syncing.done, 100)
+        assert bytes(crashed(node, power_cut=True).segments.open("log").view()[:3]) in (b"one", b"two")
+
+
+def test_a_store_has_one_living_holder() -> None:
+    with World(8) as world:
+        node = world.node("n", "10.0.0.1")
+        first = node.runtime()
+        first.lock.acquire()
+        with pytest.raises(AssertionError, match="already holds"):
+            first.lock.acquire()
+        other = node.disk
+        with pytest.raises(StoreLocked):
+            other.lock(world.loop.outside)
+        crashed(node, power_cut=False).lock.acquire()
+
+
+def test_bad_names_are_refused() -> None:
+    with World(9) as world:
+        node = world.node("n", "10.0.0.1")
+        with pytest.raises(BadFileName):
+            run(node, node.runtime().files.read("../other"))
+
+
+def test_wiping_and_bit_flips_are_durable() -> None:
+    with World(10) as world:
+        node = world.node("n", "10.0.0.1")
+        runtime = node.runtime()
+        run(node, runtime.files.replace("a/x", b"x"))
+        run(node, runtime.files.replace("b/x", b"x"))
+        node.disk.wipe("a/")
+        node.disk.flip_bit("b/x", 0)
+        crashed(node, power_cut=True)
+        assert node.disk.content("a/x") is None and node.disk.content("b/x") == b"y"

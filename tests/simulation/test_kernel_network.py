@@ -1,0 +1,317 @@
+"""The simulated network keeps TCP's promises and no others."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from simulation.node import Node
+from simulation.transport import WINDOW_BYTES
+from simulation.world import World
+
+PORT = 9000
+SERVER, CLIENT = "10.0.0.1", "10.0.0.2"
+
+
+class Recorder(asyncio.Protocol):
+    """Keeps what it is called with."""
+
+    def __init__(self) -> None:
+        self.data = bytearray()
+        self.chunks = 0
+        self.events: list[str] = []
+        self.error: Exception | None = None
+        self.transport: Any = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = transport
+        self.events.append("made")
+
+    def data_received(self, data: bytes) -> None:
+        self.data += data
+        self.chunks += 1
+
+    def eof_received(self) -> bool:
+        self.events.append("eof")
+        return False
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.events.append("lost")
+        self.error = exc
+
+    def pause_writing(self) -> None:
+        self.events.append("pause")
+
+    def resume_writing(self) -> None:
+        self.events.append("resume")
+
+
+class BufferedRecorder(asyncio.BufferedProtocol):
+    """Takes at most 7 bytes at a time."""
+
+    def __init__(self) -> None:
+        self.data = bytearray()
+        self._buffer = bytearray(7)
+
+    def get_buffer(self, sizehint: int) -> bytearray:
+        return self._buffer
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self.data += self._buffer[:nbytes]
+
+
+class Link:
+    """A world with a server and one connected client; `far` is the server's end."""
+
+    def __init__(self, seed: int, make_far: Callable[[], Any] = Recorder) -> None:
+        self.world = World(seed)
+        self.server = self.world.node("server", SERVER)
+        self.client = self.world.node("client", CLIENT)
+        self.accepted: list[Any] = []
+        self.make_far = make_far
+        self.in_node(self.server, self._listen())
+        _, self.near = self.in_node(self.client, self.connect())
+        self.world.run_until(lambda: len(self.accepted) == 1, 1_000)
+        self.far = self.accepted[0]
+
+    def __enter__(self) -> Link:
+        self.world.__enter__()
+        return self
+
+    def __exit__(self, *raised: Any) -> None:
+        self.world.__exit__(*raised)
+
+    def in_node(self, node: Node, coroutine: Any) -> Any:
+        task = node.spawn(coroutine)
+        self.world.run_until(task.done, 200_000)
+        return task.result()
+
+    async def connect(self, host: str = SERVER, port: int = PORT) -> Any:
+        return await asyncio.get_running_loop().create_connection(Recorder, host, port)
+
+    def _accept(self) -> Any:
+        self.accepted.append(self.make_far())
+        return self.accepted[-1]
+
+    async def _listen(self) -> Any:
+        return await asyncio.get_running_loop().create_server(self._accept, SERVER, PORT)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_bytes_arrive_whole_and_in_order_however_they_are_cut(seed: int) -> None:
+    sent = bytes(range(256)) * 40
+    with Link(seed) as link:
+        for start in range(0, len(sent), 97):
+            link.near.transport.write(sent[start : start + 97])
+        link.world.run_for_ms(50)
+        assert link.far.data == sent
+        assert link.far.chunks > 1
+        link.near.transport.close()
+        link.world.run_for_ms(10)
+        assert link.far.events == ["made", "eof", "lost"] and link.far.error is None
+        assert link.near.events == ["made", "lost"] and link.near.error is None
+
+
+def test_a_buffered_protocol_gets_the_same_bytes() -> None:
+    with Link(1, BufferedRecorder) as link:
+        link.near.transport.writelines([b"one", memoryview(b"-two-"), bytearray(b"three" * 9)])
+        link.world.run_for_ms(50)
+        assert link.far.data == b"one-two-" + b"three" * 9
+
+
+def test_a_reader_that_pauses_holds_the_writer_back_and_bounds_what_is_in_flight() -> None:
+    block = b"b" * 32_768
+    with Link(2) as link:
+        link.far.transport.pause_reading()
+        written = 0
+        while "pause" not in link.near.events:
+            link.near.transport.write(block)
+            written += len(block)
+        link.world.run_for_ms(100)
+        assert link.far.data == b""
+        assert WINDOW_BYTES < written <= WINDOW_BYTES + 64 * 1024 + 2 * len(block)
+        link.far.transport.resume_reading()
+        link.world.run_for_ms(100)
+        assert len(link.far.data) == written
+        assert link.near.events == ["made", "pause", "resume"]
+        assert link.near.transport.get_write_buffer_size() == 0
+
+
+def test_a_close_flushes_what_the_pipe_had_no_room_for() -> None:
+    with Link(3) as link:
+        link.far.transport.pause_reading()
+        link.near.transport.write(b"z" * (WINDOW_BYTES + 10_000))
+        link.near.transport.close()
+        link.world.run_for_ms(100)
+        assert link.near.events == ["made"]
+        link.far.transport.resume_reading()
+        link.world.run_for_ms(100)
+        assert len(link.far.data) == WINDOW_BYTES + 10_000
+        assert link.far.events[-1] == "lost" and link.near.events[-1] == "lost"
+
+
+def test_a_cut_holds_bytes_and_a_heal_lets_them_go_on_in_order() -> None:
+    with Link(4) as link:
+        with link.world.partitioned(SERVER, CLIENT):
+            for number in range(20):
+                link.near.transport.write(b"%d," % number)
+            link.world.run_for_ms(30_000)
+            assert link.far.data == b""
+        link.world.run_for_ms(2_000)
+        assert link.far.data == b"".join(b"%d," % number for number in range(20))
+
+
+def test_a_one_way_cut_passes_bytes_the_other_way_until_the_window_is_full() -> None:
+    with Link(5) as link:
+        link.world.network.cut(CLIENT, SERVER, both=False)
+        link.near.transport.write(b"held")
+        link.far.transport.write(b"s" * (2 * WINDOW_BYTES))
+        link.world.run_for_ms(10_000)
+        assert link.far.data == b""
+        assert len(link.near.data) == WINDOW_BYTES  # no acknowledgement comes back
+        link.world.network.heal()
+        link.world.run_for_ms(3_000)
+        assert link.far.data == b"held" and len(link.near.data) == 2 * WINDOW_BYTES
+
+
+def test_a_connection_is_refused_where_nobody_listens_and_waits_where_the_way_is_cut() -> None:
+    with Link(6) as link:
+        with pytest.raises(ConnectionRefusedError):
+            link.in_node(link.client, link.connect(port=1))
+        with link.world.partitioned(SERVER, CLIENT, both=False):
+            connecting = link.client.spawn(link.connect())
+            link.world.run_for_ms(2_500)
+            assert not connecting.done()
+        link.world.run_until(connecting.done, 2_000)
+        link.world.network.cut(SERVER, CLIENT)
+        with pytest.raises(TimeoutError):
+            link.in_node(link.client, link.connect())
+
+
+def test_a_connection_attempt_that_is_given_up_leaves_nothing_open() -> None:
+    async def impatient(link: Link) -> None:
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.000_9):
+                await link.connect()
+
+    with Link(7) as link:
+        link.world.network.delay(SERVER, CLIENT, 0.5, 0.6)
+        link.in_node(link.client, impatient(link))
+        link.world.run_for_ms(100)
+        assert link.world.network.connections(SERVER, CLIENT) == 1
+
+
+def test_a_reset_is_seen_by_both_ends() -> None:
+    with Link(8) as link:
+        link.world.network.reset(SERVER, CLIENT)
+        link.world.run_for_ms(1)
+        assert isinstance(link.near.error, ConnectionResetError)
+        assert isinstance(link.far.error, ConnectionResetError)
+
+
+def test_a_half_open_connection_is_found_out_by_the_next_write() -> None:
+    with Link(9) as link:
+        link.world.network.half_open(SERVER, CLIENT)
+        link.world.run_for_ms(60_000)
+        assert link.far.events[-1] == "lost" and link.near.events == ["made"]
+        link.near.transport.write(b"hello?")
+        link.world.run_for_ms(10)
+        assert isinstance(link.near.error, ConnectionResetError)
+
+
+def test_an_abort_resets_the_peer() -> None:
+    with Link(10) as link:
+        link.near.transport.abort()
+        link.world.run_for_ms(10)
+        assert link.near.error is None and link.near.events[-1] == "lost"
+        assert isinstance(link.far.error, ConnectionResetError)
+
+
+def test_bytes_for_a_closed_end_are_answered_with_a_reset() -> None:
+    with Link(11, HalfCloser) as link:
+        link.near.transport.close()
+        link.world.run_for_ms(10)
+        link.far.transport.write(b"too late")
+        link.world.run_for_ms(10)
+        assert isinstance(link.far.error, ConnectionResetError)
+
+
+class HalfCloser(Recorder):
+    """Keeps its own direction open when the peer's ends."""
+
+    def eof_received(self) -> bool:
+        return True
+
+
+def test_a_half_closed_connection_still_carries_the_other_direction() -> None:
+    with Link(12, HalfCloser) as link:
+        link.near.transport.write_eof()
+        link.world.run_for_ms(10)
+        link.far.transport.write(b"answer")
+        link.far.transport.close()
+        link.world.run_for_ms(10)
+        assert link.near.data == b"answer" and link.near.events == ["made", "eof", "lost"]
+
+
+def test_addresses_are_those_of_the_nodes_and_port_0_takes_a_free_one() -> None:
+    async def two_servers() -> list[tuple[str, int]]:
+        loop = asyncio.get_running_loop()
+        servers = [await loop.create_server(Recorder, host, 0) for host in ("0.0.0.0", SERVER)]
+        with pytest.raises(OSError, match="address already in use"):
+            await loop.create_server(Recorder, SERVER, servers[0].sockets[0].getsockname()[1])
+        with pytest.raises(OSError, match=r"10\.9\.9\.9 is not an address"):
+            await loop.create_server(Recorder, "10.9.9.9", 0)
+        return [server.sockets[0].getsockname() for server in servers]
+
+    with Link(13) as link:
+        far, near = link.far.transport, link.near.transport
+        assert near.get_extra_info("peername") == (SERVER, PORT)
+        assert near.get_extra_info("sockname")[0] == CLIENT
+        assert far.get_extra_info("peername") == near.get_extra_info("sockname")
+        first, second = link.in_node(link.server, two_servers())
+        assert first[1] != second[1] and (first[0], second[0]) == ("0.0.0.0", SERVER)
+
+
+def test_loopback_means_the_nodes_own_host() -> None:
+    async def listen() -> None:
+        await asyncio.get_running_loop().create_server(Recorder, "127.0.0.1", 80)
+
+    with Link(14) as link:
+        link.in_node(link.server, listen())
+        transport, _ = link.in_node(link.server, link.connect("127.0.0.1", 80))
+        assert transport.get_extra_info("sockname")[0] == "127.0.0.1"
+        with pytest.raises(ConnectionRefusedError):
+            link.in_node(link.client, link.connect("127.0.0.1", 80))
+        with pytest.raises(ConnectionRefusedError):
+            link.in_node(link.client, link.connect(SERVER, 80))
+
+
+def test_a_write_to_a_mapping_after_the_pipe_was_full_shows_what_was_sent_late() -> None:
+    """As with uvloop, what the socket had no room for is read from the caller's buffer later."""
+    with Link(15) as link:
+        link.far.transport.pause_reading()
+        mapping = bytearray(b"a" * (WINDOW_BYTES + 100))
+        link.near.transport.write(memoryview(mapping))
+        mapping[:] = b"b" * len(mapping)
+        link.far.transport.resume_reading()
+        link.world.run_for_ms(50)
+        assert link.far.data == b"a" * WINDOW_BYTES + b"b" * 100
+
+
+def test_a_closed_server_refuses_and_its_open_connections_go_on() -> None:
+    async def listen_and_close() -> None:
+        server = await asyncio.get_running_loop().create_server(Recorder, SERVER, 81)
+        server.close()
+        await server.wait_closed()
+        assert not server.is_serving() and server.sockets == ()
+
+    with Link(16) as link:
+        link.in_node(link.server, listen_and_close())
+        with pytest.raises(ConnectionRefusedError):
+            link.in_node(link.client, link.connect(port=81))
+        link.near.transport.write(b"on")
+        link.world.run_for_ms(5)
+        assert link.far.data == b"on"
