@@ -15,19 +15,30 @@ RESERVE_STEP_BYTES = 1 << 20
 class FileList:
     """The files of `directory`; all have `file_bytes` bytes."""
 
-    def __init__(self, directory: SegmentDirectory, file_bytes: int, what: str) -> None:
-        """Opens what exists. Raises LogDamaged when a file is missing or has another size."""
+    def __init__(self, directory: SegmentDirectory, file_bytes: int, where: str) -> None:
         self.directory = directory
         self.file_bytes = file_bytes
+        self.where = where
         self.files: list[SegmentFile] = []
         self.dirty: dict[int, tuple[int, int]] = {}
-        for position, (name, size) in enumerate(directory.names()):
-            if name != self.name_of(position) or size != file_bytes:
-                raise LogDamaged(
-                    f"{what}/{name}",
-                    f"{self.name_of(position)} with {file_bytes} bytes should stand here, this one has {size}",
-                )
-            self.files.append(directory.open(name))
+
+    def open(self) -> None:
+        """Opens what exists. Raises LogDamaged when a file is missing or has another size."""
+        for position, (name, size) in enumerate(self.directory.names()):
+            if name != self.name_of(position) or size != self.file_bytes:
+                wanted = f"{self.name_of(position)} with {self.file_bytes} bytes"
+                raise LogDamaged(f"{self.where}/{name}", f"{wanted} should stand here, this file has {size}")
+            self.files.append(self.directory.open(name))
+
+    async def open_derived(self) -> None:
+        """Opens what can be used of files that their owner can write anew, and deletes the rest. Raises OSError."""
+        usable = True
+        for position, (name, size) in enumerate(self.directory.names()):
+            usable = usable and (name, size) == (self.name_of(position), self.file_bytes)
+            if usable:
+                self.files.append(self.directory.open(name))
+            else:
+                await self.directory.delete(name)
 
     def name_of(self, number: int) -> str:
         return f"{number * self.file_bytes:020d}"

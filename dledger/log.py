@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dledger.entry import (
     BLANK,
     BLANK_MAGIC,
+    ENTRY_HEADER,
     ENTRY_HEADER_BYTES,
     INDEX_UNIT,
     MAGIC,
@@ -29,7 +30,7 @@ from mqruntime.segments import SegmentDirectory
 
 
 class EntryLog:
-    """Files below `directory`: data/ and index/. Use `recover` once, first."""
+    """Files below `directory`: data/ and index/. Use `open`, then `recover`, once, first."""
 
     def __init__(self, directory: SegmentDirectory, settings: DLedgerSettings, where: str) -> None:
         self.where = where
@@ -47,6 +48,16 @@ class EntryLog:
     def end_index(self) -> int:
         return len(self.positions) - 1
 
+    @property
+    def unsynced_from(self) -> int:
+        """The first index that no sync has covered."""
+        return len(self.positions) - self.batch_count
+
+    async def open(self) -> None:
+        """Raises LogDamaged, OSError."""
+        self.data.open()
+        await self.index.open_derived()
+
     def recover(self) -> list[Entry]:
         """The entries that the data files hold, whole and in order; what stands behind the last of them a crash may have torn."""
         entries: list[Entry] = []
@@ -60,7 +71,16 @@ class EntryLog:
             self.write_index_unit(stored.entry)
             self.end = position + stored.size
             self.check = stored.check
+            self.batch_count = stored.batch_position + 1
         return entries
+
+    def rewrite_last_batch(self) -> None:
+        """What recovery read may stand in the page cache alone: a killed process had not synced it, or a sync failed and the
+        kernel forgot which pages it dropped. Only the last batch can be meant; written again, the next `sync` covers it."""
+        first = max(0, len(self.positions) - self.batch_count)
+        for position in self.positions[first:]:
+            stored_size = ENTRY_HEADER.unpack_from(self.data.rest_of_file(position))[1]
+            self.data.write(position, bytes(self.data.rest_of_file(position)[:stored_size]))
 
     def refuse_later_entries(self) -> None:
         """A crash tears only entries of the last sync. So an intact entry of a later one proves that what is missing was
@@ -80,11 +100,11 @@ class EntryLog:
         closed = len(rest) < BLANK.size or BLANK.unpack_from(rest) == (BLANK_MAGIC, len(rest))
         return position + len(rest) if closed else position
 
-    def append(self, entries: Sequence[Entry]) -> None:
-        """Durable at the next `sync`. Raises OSError when the disk is full."""
+    async def append(self, entries: Sequence[Entry]) -> None:
+        """Durable at the next `sync`. Raises OSError when the disk fails or is full."""
         for entry in entries:
             assert entry.index == self.end_index + 1, f"entry {entry.index} cannot follow {self.end_index}"
-            self.close_file_before(ENTRY_HEADER_BYTES + len(entry.body))
+            await self.close_file_before(ENTRY_HEADER_BYTES + len(entry.body))
             data, self.check = encode_entry(entry, self.end, self.batch_count, self.check)
             self.data.write(self.end, data)
             self.positions.append(self.end)
@@ -92,10 +112,13 @@ class EntryLog:
             self.end += len(data)
             self.batch_count += 1
 
-    def close_file_before(self, size: int) -> None:
+    async def close_file_before(self, size: int) -> None:
+        """Goes on in a new file when `size` bytes do not fit. A file is durable before the next one exists, so one that is
+        missing in the middle was lost by the disk."""
         remaining = self.data.file_bytes - self.end % self.data.file_bytes
         if size + BLANK.size > remaining:
             self.data.write(self.end, BLANK.pack(BLANK_MAGIC, remaining))
+            await self.sync()
             self.end += remaining
 
     async def sync(self) -> None:
@@ -109,6 +132,7 @@ class EntryLog:
         if count < len(self.positions):
             self.end = self.positions[count]
             self.check = stored_check(self.data.rest_of_file(self.positions[count - 1])) if count else 0
+            self.batch_count = max(0, self.batch_count - (len(self.positions) - count))
         await self.data.erase(self.end, end + ENTRY_HEADER_BYTES)
         units_end = (len(self.positions) + 1) * INDEX_UNIT.size
         await self.index.erase(count * INDEX_UNIT.size, units_end)

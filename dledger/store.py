@@ -6,6 +6,7 @@ announced in the checkpoint file first, so that a crash inside it cannot bring b
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from dledger.checkpoint import Checkpoint, CheckpointFile
@@ -38,6 +39,8 @@ class Store:
         self.term_file = TermFile(files, f"{name}/currterm")
         self.checkpoint_file = CheckpointFile(files, f"{name}/checkpoint")
         self.committed_index = NO_INDEX
+        self.cut_from: int | None = None
+        """A cut is under way."""
         self.unsettled = False
         """A write was begun and has not ended well: the files are left as they are."""
         self.log: EntryLog | None = None
@@ -47,6 +50,7 @@ class Store:
         vote = await self.term_file.load()
         checkpoint = await self.checkpoint_file.load()
         log = EntryLog(self.directory, self.settings, self.name)
+        await log.open()
         entries = log.recover()
         if checkpoint.cut_from is None:
             log.refuse_later_entries()
@@ -60,6 +64,7 @@ class Store:
         self.log = log
         self.committed_index = checkpoint.committed_index
         await log.cut(len(entries))
+        log.rewrite_last_batch()
         await log.sync()
         if checkpoint.cut_from is not None:
             await self.save_checkpoint(self.committed_index)
@@ -69,21 +74,37 @@ class Store:
         """Makes the steps durable, in an order that a crash cannot turn into a state that never was. Raises OSError."""
         assert self.log is not None
         self.unsettled = True
+        try:
+            await self.write(self.log, steps)
+        except OSError:
+            await self.disown_unsynced(self.log)
+            raise
+        self.unsettled = False
+
+    async def write(self, log: EntryLog, steps: Sequence[PersistThenSend]) -> None:
         votes = [step.vote for step in steps if step.vote is not None]
         if votes:
             await self.term_file.store(votes[-1])
         for step in steps:
             if step.cut_from is not None:
-                await self.cut(self.log, step.cut_from)
-            self.log.append(step.entries)
-        await self.log.sync()
-        self.unsettled = False
+                await self.cut(log, step.cut_from)
+            await log.append(step.entries)
+        await log.sync()
 
     async def cut(self, log: EntryLog, index: int) -> None:
+        self.cut_from = index
         await self.checkpoint_file.store(Checkpoint(index - 1, self.committed_index, index))
         await log.cut(index)
         await log.sync()
         await self.checkpoint_file.store(Checkpoint(index - 1, self.committed_index))
+        self.cut_from = None
+
+    async def disown_unsynced(self, log: EntryLog) -> None:
+        """After a failed sync the page cache may show the next process what the disk does not have. Nobody was told of those
+        entries: the next start cuts them. On a disk that refuses this too, rewriting them at the start has to do."""
+        index = log.unsynced_from if self.cut_from is None else self.cut_from
+        with suppress(OSError):
+            await self.checkpoint_file.store(Checkpoint(index - 1, self.committed_index, index))
 
     async def save_checkpoint(self, committed_index: int) -> None:
         """`committed_index` is decided, and durable here. Raises OSError."""

@@ -60,9 +60,13 @@ class RaftCheck:
         """After each step, at each running member: cheap unless something moved."""
         core = self.cores[number]
         if core.term < self.terms.get(core.self_id, 0):
-            raise Violation("R2", f"{core.self_id} went back to term {core.term} from {self.terms[core.self_id]}")
+            raise Violation(
+                "R2", f"{core.self_id} went back to term {core.term} from {self.terms[core.self_id]}"
+            )
         if core.durable_index > core.end_index or core.committed_index > core.end_index:
-            raise Violation("R6", f"{core.self_id} committed {core.committed_index} beyond its end {core.end_index}")
+            raise Violation(
+                "R6", f"{core.self_id} committed {core.committed_index} beyond its end {core.end_index}"
+            )
         if core.role is Role.LEADER:
             self.look_at_leader(core)
         seen = self.committed.get(number, NO_INDEX)
@@ -78,7 +82,9 @@ class RaftCheck:
             self.leaders[core.term] = core.self_id
             for entry in self.decided:
                 if entry.index > core.end_index or core.log[entry.index] != entry:
-                    raise Violation("R4", f"leader {core.self_id} of term {core.term} lacks decided entry {entry.index}")
+                    raise Violation(
+                        "R4", f"leader {core.self_id} of term {core.term} lacks decided entry {entry.index}"
+                    )
         elif known != core.self_id:
             raise Violation("R1", f"{known} and {core.self_id} both lead in term {core.term}")
 
@@ -87,7 +93,9 @@ class RaftCheck:
         if index < seen:
             raise Violation("R6", f"{core.self_id} took its committed index back from {seen} to {index}")
         if core.role is Role.LEADER and seen != NO_INDEX and core.term_at(index) != core.term:
-            raise Violation("R6", f"{core.self_id} in term {core.term} committed {index} of term {core.term_at(index)}")
+            raise Violation(
+                "R6", f"{core.self_id} in term {core.term} committed {index} of term {core.term_at(index)}"
+            )
         for entry in core.log[seen + 1 : index + 1]:
             if entry.index == len(self.decided):
                 self.decided.append(entry)
@@ -122,7 +130,9 @@ class RaftCheck:
                 while common and one[common - 1].term != other[common - 1].term:
                     common -= 1
                 if one[:common] != other[:common]:
-                    raise Violation("R3", f"two logs agree on the term of entry {common - 1} but not on what is before")
+                    raise Violation(
+                        "R3", f"two logs agree on the term of entry {common - 1} but not on what is before"
+                    )
 
     def at_the_end(self) -> None:
         """What was answered is decided still, and what was refused never appeared (R8)."""

@@ -42,7 +42,13 @@ class MemberApp:
     """`peers` maps member ids to addresses."""
 
     def __init__(
-        self, runtime: Runtime, self_id: str, peers: Mapping[str, str], settings: DLedgerSettings, core_class: type[Raft], check: RaftCheck
+        self,
+        runtime: Runtime,
+        self_id: str,
+        peers: Mapping[str, str],
+        settings: DLedgerSettings,
+        core_class: type[Raft],
+        check: RaftCheck,
     ) -> None:
         self.check = check
         self.failed: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
@@ -104,7 +110,11 @@ def watched(base: type[Raft], check: RaftCheck) -> type[Raft]:
 
 def check_term(message: Message) -> int:
     """The term that the sender of `message` certainly lives in."""
-    return message.term - 1 if getattr(message, "pre_vote", False) and not hasattr(message, "ballot_term") else message.term
+    return (
+        message.term - 1
+        if getattr(message, "pre_vote", False) and not hasattr(message, "ballot_term")
+        else message.term
+    )
 
 
 # Planted bugs

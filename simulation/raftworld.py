@@ -25,7 +25,20 @@ from simulation.raftcheck import RaftCheck, Violation
 from simulation.raftmember import BUGS, NO_BUG, PORT, Bug, MemberApp, watched
 from simulation.world import World
 
-FAULTS = ("kill", "power", "kill-leader", "power-all", "cut", "cut-one-way", "isolate", "delay", "reset", "pause", "stall", "disk-error")
+FAULTS = (
+    "kill",
+    "power",
+    "kill-leader",
+    "power-all",
+    "cut",
+    "cut-one-way",
+    "isolate",
+    "delay",
+    "reset",
+    "pause",
+    "stall",
+    "disk-error",
+)
 RUN_MS = 15_000
 HEAL_LIMIT_MS = 15_000
 
@@ -58,7 +71,9 @@ class RaftWorld:
         )
         size = self.random.choice((3, 3, 5))
         self.peers = {f"n{number}": f"10.0.0.{number + 1}:{PORT}" for number in range(size)}
-        self.nodes = [self.world.node(name, address.partition(":")[0]) for name, address in self.peers.items()]
+        self.nodes = [
+            self.world.node(name, address.partition(":")[0]) for name, address in self.peers.items()
+        ]
         self.kinds = [kind for kind in FAULTS if self.random.random() < 0.5] or ["kill"]
         self.pause_ms = self.random.choice((100, 400, 1500))
         self.body_number = 0
@@ -83,7 +98,10 @@ class RaftWorld:
             self.heal()
         self.check.at_the_end()
         self.totals.counts.update(
-            seeds=1, elections=len(self.check.leaders), commits=len(self.check.decided), answered=len(self.check.answered)
+            seeds=1,
+            elections=len(self.check.leaders),
+            commits=len(self.check.decided),
+            answered=len(self.check.answered),
         )
 
     # Members
@@ -91,7 +109,9 @@ class RaftWorld:
     def start(self, node: Node) -> None:
         def make_app(runtime: object) -> MemberApp:
             core_class = watched(self.base_core, self.check)
-            return MemberApp(self.make_runtime(runtime), node.name, self.peers, self.settings, core_class, self.check)  # type: ignore[arg-type]
+            return MemberApp(
+                self.make_runtime(runtime), node.name, self.peers, self.settings, core_class, self.check
+            )  # type: ignore[arg-type]
 
         if isinstance(node.failure, LogDamaged):
             raise Violation("R8", f"{node.name} lost what was durable: {node.failure}")
@@ -108,7 +128,9 @@ class RaftWorld:
         return [member.core for member in self.members() if member.core is not None]
 
     def leader(self) -> Node | None:
-        active = [node for node in self.nodes if (member := self.member(node)) is not None and member.is_active]
+        active = [
+            node for node in self.nodes if (member := self.member(node)) is not None and member.is_active
+        ]
         return self.random.choice(active) if active else None
 
     def look(self) -> None:
@@ -154,7 +176,10 @@ class RaftWorld:
             return
         self.totals.counts["reads"] += 1
         if member.applied_index < wanted:
-            raise Violation("R10", f"{member.self_id} served a read from {member.applied_index}, but {wanted} was answered before")
+            raise Violation(
+                "R10",
+                f"{member.self_id} served a read from {member.applied_index}, but {wanted} was answered before",
+            )
 
     # Faults
 
@@ -209,8 +234,14 @@ class RaftWorld:
         def agreed() -> bool:
             self.restart_some()
             members = self.members()
-            ends = {(member.applied_index, member.core.end_index if member.core else None) for member in members}
-            return len(members) == len(self.nodes) and len(ends) == 1 and any(member.is_active for member in members)
+            ends = {
+                (member.applied_index, member.core.end_index if member.core else None) for member in members
+            }
+            return (
+                len(members) == len(self.nodes)
+                and len(ends) == 1
+                and any(member.is_active for member in members)
+            )
 
         self.world.run_until(agreed, HEAL_LIMIT_MS)
         self.check.logs_match(self.running_cores())
@@ -228,12 +259,18 @@ def run_seeds(first: int, count: int, bug: Bug = NO_BUG) -> tuple[Totals, int | 
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--seeds", type=int, default=50, help="how many")
     parser.add_argument("--first", type=int, default=1, help="the first of them")
-    parser.add_argument("--bug", choices=sorted(BUGS), help="plant this bug; the command succeeds when a seed finds it")
+    parser.add_argument(
+        "--bug", choices=sorted(BUGS), help="plant this bug; the command succeeds when a seed finds it"
+    )
     arguments = parser.parse_args()
-    totals, seed, error = run_seeds(arguments.first, arguments.seeds, BUGS[arguments.bug] if arguments.bug else NO_BUG)
+    totals, seed, error = run_seeds(
+        arguments.first, arguments.seeds, BUGS[arguments.bug] if arguments.bug else NO_BUG
+    )
     print(totals.line())
     if seed is not None:
         print(f"seed {seed}: {type(error).__name__}: {error}", file=sys.stderr)
