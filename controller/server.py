@@ -21,10 +21,11 @@ from controller.requests import Decide
 from controller.runner import Busy, CommandRunner
 from controller.settings import ControllerSettings
 from controller.statemachine import ReplicasStateMachine
+from dledger.entry import ENTRY_HEADER_BYTES
 from dledger.errors import NotLeader, OutcomeUnknown, TooManyProposals
 from dledger.node import DLedgerNode
 from dledger.raft import Role
-from dledger.settings import DLedgerSettings
+from dledger.settings import INDEX_UNIT_BYTES, DLedgerSettings
 from mqruntime.log import fields
 from mqruntime.runtime import Runtime
 from mqruntime.tasks import Tasks
@@ -45,6 +46,7 @@ log = logging.getLogger(__name__)
 
 CONNECT_TIMEOUT_MS = 1000
 FIRST_HEARTBEAT_WAIT_MS = 1000
+ENTRY_BYTES_MAX = 128 << 10
 CONNECTION = "controller connection number"
 NOT_LEADER = "The controller is not in leader state"
 
@@ -66,7 +68,7 @@ class ControllerApp:
             runtime=runtime,
             state_machine=self._machine,
             client=self._client,
-            settings=DLedgerSettings(data_file_bytes=settings.mapped_file_size_bytes),
+            settings=dledger_settings(settings.mapped_file_size_bytes),
             on_role_change=self._role_changed,
             on_fatal=self._fail,
         )
@@ -235,3 +237,13 @@ class ControllerApp:
 def replied(request: RemotingCommand, decision: Decision) -> RemotingCommand:
     """The reply that tells `decision`."""
     return request.reply(decision.code, decision.remark, decision.header, decision.body)
+
+
+def dledger_settings(data_file_bytes: int) -> DLedgerSettings:
+    """Small data files get index files that are no larger than their entries can fill."""
+    units = data_file_bytes // ENTRY_HEADER_BYTES
+    return DLedgerSettings(
+        data_file_bytes=data_file_bytes,
+        index_file_bytes=min(DLedgerSettings().index_file_bytes, units * INDEX_UNIT_BYTES),
+        entry_bytes_max=ENTRY_BYTES_MAX,
+    )
