@@ -1,0 +1,205 @@
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mqruntime import segments as module
+from mqruntime.segments import BadSegmentName, RealSegmentDirectory
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Iterator[RealSegmentDirectory]:
+    made = RealSegmentDirectory(tmp_path / "commitlog")
+    yield made
+    made.close()
+
+
+def mappings(path: Path) -> int:
+    return Path("/proc/self/maps").read_text().count(str(path))
+
+
+def run(make: Callable[[], Awaitable[Any]]) -> Any:
+    async def main() -> Any:
+        return await make()
+
+    return asyncio.run(main())
+
+
+def test_a_created_file_has_its_size_its_blocks_and_zeros(
+    directory: RealSegmentDirectory, tmp_path: Path
+) -> None:
+    file = directory.create("0", 65_536)
+    status = (tmp_path / "commitlog" / "0").stat()
+    assert status.st_size == 65_536 and status.st_blocks * 512 >= 65_536
+    assert bytes(file.view()) == bytes(65_536)
+    assert directory.names() == [("0", 65_536)]
+    file.close()
+
+
+def test_a_sparse_file_gets_its_blocks_in_steps(directory: RealSegmentDirectory, tmp_path: Path) -> None:
+    file = directory.create("0", 1 << 20, reserve=False)
+    path = tmp_path / "commitlog" / "0"
+    assert path.stat().st_blocks == 0
+    file.view()[10:13] = b"abc"
+    file.reserve(65_536)
+    assert 65_536 <= path.stat().st_blocks * 512 < 1 << 20
+    assert bytes(file.view()[10:13]) == b"abc"
+    file.close()
+
+
+def test_without_fallocate_blocks_are_made_by_writing_what_is_there(
+    directory: RealSegmentDirectory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unsupported(*_: int) -> None:
+        raise OSError(errno.EOPNOTSUPP, "Operation not supported")
+
+    monkeypatch.setattr(os, "posix_fallocate", unsupported)
+    file = directory.create("0", 3 << 20, reserve=False)
+    file.view()[5:8] = b"abc"
+    file.reserve(3 << 20)
+    assert (tmp_path / "commitlog" / "0").stat().st_blocks * 512 >= 3 << 20
+    assert bytes(file.view()[:9]) == bytes(5) + b"abc" + bytes(1)
+    file.close()
+
+
+def test_a_full_disk_leaves_no_file_behind(
+    directory: RealSegmentDirectory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "posix_fallocate", full)
+    with pytest.raises(OSError, match="No space left"):
+        directory.create("0", 4096)
+    assert list((tmp_path / "commitlog").iterdir()) == []
+
+
+def test_what_is_written_through_the_view_is_synced_and_read_back(directory: RealSegmentDirectory) -> None:
+    async def scenario() -> None:
+        file = directory.create("0", 8192)
+        file.view()[100:105] = b"hello"
+        await file.sync(100, 105)
+        assert await file.read_cold(98, 106) == b"\0\0hello\0"
+        file.close()
+        again = directory.open("0")
+        assert bytes(again.view()[100:105]) == b"hello"
+        again.close()
+
+    asyncio.run(scenario())
+
+
+def test_a_view_outlives_close_and_delete_and_the_mapping_goes_with_it(
+    directory: RealSegmentDirectory, tmp_path: Path
+) -> None:
+    file = directory.create("0", 8192)
+    path = tmp_path / "commitlog" / "0"
+    view = file.view()[:5]
+    view[:] = b"hello"
+    run(lambda: directory.delete("0"))
+    file.close()
+    assert not path.exists() and directory.names() == []
+    assert bytes(view) == b"hello"
+    assert mappings(path) == 1
+    del view
+    assert mappings(path) == 0
+
+
+def test_a_failed_sync_fails_every_later_one(
+    directory: RealSegmentDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(_: int) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    async def scenario() -> None:
+        file = directory.create("0", 4096)
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "fdatasync", broken)
+            with pytest.raises(OSError, match="Input/output error"):
+                await file.sync(0, 10)
+        with pytest.raises(OSError, match="Input/output error"):
+            await file.sync(0, 10)
+        file.close()
+
+    asyncio.run(scenario())
+
+
+def test_closing_waits_for_the_threads_that_use_the_file(
+    directory: RealSegmentDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    descriptors: list[int] = []
+
+    def slow(descriptor: int) -> None:
+        os.fstat(descriptor)
+        descriptors.append(descriptor)
+
+    async def scenario() -> None:
+        monkeypatch.setattr(module.os, "fdatasync", slow)
+        file = directory.create("0", 4096)
+        syncing = asyncio.ensure_future(file.sync(0, 10))
+        await asyncio.sleep(0)
+        file.close()
+        await syncing
+        with pytest.raises(OSError, match="Bad file descriptor"):
+            os.fstat(descriptors[0])
+
+    asyncio.run(scenario())
+
+
+def test_folders_appear_when_they_are_written_to(directory: RealSegmentDirectory, tmp_path: Path) -> None:
+    queue = directory.subdirectory("topic").subdirectory("0")
+    assert queue.names() == [] and directory.subdirectories() == []
+    run(queue.sync_directory)
+    queue.create("b", 20).close()
+    queue.create("a", 20).close()
+    run(queue.sync_directory)
+    assert queue.names() == [("a", 20), ("b", 20)]
+    assert directory.subdirectories() == ["topic"]
+    queue.close()
+
+
+def test_an_unfinished_file_is_not_listed_and_is_written_over(
+    directory: RealSegmentDirectory, tmp_path: Path
+) -> None:
+    (tmp_path / "commitlog").mkdir()
+    (tmp_path / "commitlog" / f"0{module.UNFINISHED_SUFFIX}").write_bytes(b"left by a crash")
+    assert directory.names() == []
+    file = directory.create("0", 20)
+    assert bytes(file.view()) == bytes(20)
+    file.close()
+
+
+def test_an_empty_file_opens_with_an_empty_view(directory: RealSegmentDirectory, tmp_path: Path) -> None:
+    (tmp_path / "commitlog").mkdir()
+    (tmp_path / "commitlog" / "0").touch()
+    file = directory.open("0")
+    assert (file.size_bytes, len(file.view())) == (0, 0)
+    file.close()
+
+
+def test_names_are_plain_and_taken_names_are_refused(directory: RealSegmentDirectory) -> None:
+    for bad in ("", "..", "a/b", "a\0", f"x{module.UNFINISHED_SUFFIX}"):
+        with pytest.raises(BadSegmentName):
+            directory.create(bad, 1)
+    directory.create("0", 1).close()
+    with pytest.raises(FileExistsError):
+        directory.create("0", 1)
+    with pytest.raises(FileNotFoundError):
+        directory.open("1")
+    with pytest.raises(FileNotFoundError):
+        run(lambda: directory.delete("1"))
+
+
+def test_a_file_that_shrank_is_an_error_and_not_short_data(
+    directory: RealSegmentDirectory, tmp_path: Path
+) -> None:
+    file = directory.create("0", 8192)
+    os.truncate(tmp_path / "commitlog" / "0", 100)
+    with pytest.raises(OSError, match="file ends early"):
+        run(lambda: file.read_cold(0, 200))
+    file.close()

@@ -1,0 +1,142 @@
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from mqruntime.storelock import RealStoreLock
+
+HERE = Path(__file__).parent
+COMMAND = [sys.executable, str(HERE / "demoserver.py")]
+ENVIRONMENT = {**os.environ, "PYTHONPATH": str(HERE.parents[2])}
+
+
+def demo(tmp_path: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*COMMAND, *arguments], cwd=tmp_path, env=ENVIRONMENT, capture_output=True, text=True, timeout=30
+    )
+
+
+def running(tmp_path: Path, *arguments: str) -> subprocess.Popen[str]:
+    process = subprocess.Popen(
+        [*COMMAND, *arguments],
+        cwd=tmp_path,
+        env=ENVIRONMENT,
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    assert process.stdout is not None and process.stdout.readline() == "started\n"
+    return process
+
+
+def test_it_serves_until_it_is_told_to_stop(tmp_path: Path) -> None:
+    process = running(tmp_path)
+    process.send_signal(signal.SIGTERM)
+    _, said = process.communicate(timeout=30)
+    assert process.returncode == 0
+    assert "INFO mqruntime.serve stopping on SIGTERM" in said
+    assert (tmp_path / "store" / "stopped").read_bytes() == b"yes"
+
+
+def test_a_second_signal_ends_a_stop_that_hangs(tmp_path: Path) -> None:
+    process = running(tmp_path, "mode=stuck")
+    process.send_signal(signal.SIGINT)
+    assert process.stdout is not None and process.stdout.readline() == "stopping\n"
+    process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=30)
+    assert process.returncode == 128 + signal.SIGTERM
+
+
+def test_one_store_has_one_process(tmp_path: Path) -> None:
+    lock = RealStoreLock(tmp_path / "store")
+    lock.acquire()
+    try:
+        refused = demo(tmp_path)
+        assert refused.returncode == 2
+        assert "store/lock: another process holds this store; stop it" in refused.stderr
+        assert refused.stderr.count("\n") == 1
+    finally:
+        lock.release()
+        lock.release()
+
+
+@pytest.mark.parametrize(
+    ("mode", "line"),
+    [
+        ("typed", "fatal: port 1 is taken; choose another listenPort\n"),
+        ("fatal", "fatal: [Errno 5] Input/output error: 'commitlog/0'\n"),
+    ],
+)
+def test_a_fatal_error_is_one_line_and_an_exit_code(tmp_path: Path, mode: str, line: str) -> None:
+    failed = demo(tmp_path, f"mode={mode}")
+    assert failed.returncode == 1
+    assert failed.stderr.endswith(line) and failed.stderr.count("\n") == 1
+    assert not (tmp_path / "store" / "stopped").exists()
+
+
+def test_a_bug_shows_its_traceback_on_its_one_line(tmp_path: Path) -> None:
+    failed = demo(tmp_path, "mode=bug")
+    assert failed.returncode == 1
+    assert "fatal: KeyError: 'bug'" in failed.stderr and "Traceback" in failed.stderr
+    assert failed.stderr.count("\n") == 1
+
+
+def test_p_prints_the_settings_in_force(tmp_path: Path) -> None:
+    (tmp_path / "demo.conf").write_text("mode = a\nstorePathRootDir=/data\n")
+    printed = demo(tmp_path, "-c", "demo.conf", "mode=b", "-p")
+    assert (printed.returncode, printed.stdout) == (0, "mode=b\nstorePathRootDir=/data\n")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        (["-c", "absent.conf"], "mqdemo: absent.conf: cannot be read: No such file or directory\n"),
+        (["mode"], "mqdemo: command line: 'mode' is not KEY=VALUE\n"),
+        (
+            ["mood=x", "--strict"],
+            "mqdemo: command line: mood=x: unknown setting; did you mean mode?\n",
+        ),
+        (["--wrong"], "mqdemo: unrecognized arguments: --wrong; mqdemo -h lists the options\n"),
+    ],
+)
+def test_a_users_mistake_is_one_line_and_exit_code_2(tmp_path: Path, arguments: list[str], line: str) -> None:
+    refused = demo(tmp_path, *arguments)
+    assert (refused.returncode, refused.stderr) == (2, line)
+
+
+def test_an_unknown_setting_is_a_warning_in_the_log(tmp_path: Path) -> None:
+    process = running(tmp_path, "mood=x")
+    process.send_signal(signal.SIGTERM)
+    _, said = process.communicate(timeout=30)
+    assert "WARNING mqruntime.serve command line: mood: unknown setting; did you mean mode?" in said
+
+
+def test_help_and_version_are_printed(tmp_path: Path) -> None:
+    assert "KEY=VALUE" in demo(tmp_path, "-h").stdout
+    assert demo(tmp_path, "--version").stdout.startswith("mqdemo ")
+
+
+def test_importing_a_module_loads_no_other_heavy_one() -> None:
+    code = (
+        "import sys, importlib\n"
+        "importlib.import_module(sys.argv[1])\n"
+        "print(*sorted({'pydantic', 'uvloop', 'aiofiles', 'asyncio', 'mmap', 'orjson'} & set(sys.modules)))"
+    )
+    loaded = {
+        name: subprocess.run(
+            [sys.executable, "-c", code, f"mqruntime.{name}"],
+            env=ENVIRONMENT,
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout.split()
+        for name in ("clock", "runtime", "properties", "settings", "serve")
+    }
+    assert loaded["clock"] == loaded["runtime"] == loaded["properties"] == []
+    assert "asyncio" not in loaded["settings"] and "uvloop" not in loaded["settings"]
+    assert loaded["serve"] == ["asyncio"]

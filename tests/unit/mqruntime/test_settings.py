@@ -1,0 +1,109 @@
+from __future__ import annotations
+
+import enum
+from pathlib import Path
+
+import pytest
+from pydantic import Field
+
+from mqruntime.settings import Settings, SettingsError
+
+
+class Flush(enum.Enum):
+    ASYNC_FLUSH = "ASYNC_FLUSH"
+    SYNC_FLUSH = "SYNC_FLUSH"
+
+
+class DemoSettings(Settings):
+    IGNORED = frozenset({"rocketmqHome"})
+
+    broker_name: str = Field("broker-a", alias="brokerName")
+    listen_port: int = Field(10911, alias="listenPort", ge=0, le=65535)
+    flush: Flush = Field(Flush.ASYNC_FLUSH, alias="flushDiskType")
+    all_ack: bool = Field(True, alias="allAckInSyncStateSet")
+    directory: Path | None = Field(None, alias="storePathRootDir")
+
+
+@pytest.fixture
+def conf(tmp_path: Path) -> Path:
+    return tmp_path / "broker.conf"
+
+
+def test_defaults_then_file_then_overrides(conf: Path) -> None:
+    conf.write_text("brokerName = one\nlistenPort=1\nallAckInSyncStateSet=FALSE\nstorePathRootDir=/data\n")
+    settings = DemoSettings.load(conf, ["listenPort=2"])
+    assert (settings.broker_name, settings.listen_port, settings.all_ack) == ("one", 2, False)
+    assert settings.flush is Flush.ASYNC_FLUSH and settings.directory == Path("/data")
+    assert settings.warnings == []
+
+
+def test_no_file_is_all_defaults() -> None:
+    assert DemoSettings.load(None).listen_port == 10911
+
+
+def test_an_unknown_key_is_warned_of_with_the_nearest_name(conf: Path) -> None:
+    conf.write_text("# x\nlistenprot=1\nrocketmqHome=/opt\nqwertz=1\n")
+    settings = DemoSettings.load(conf)
+    assert settings.warnings == [
+        f"{conf}:2: listenprot: unknown setting; did you mean listenPort?",
+        f"{conf}:4: qwertz: unknown setting, ignored",
+    ]
+
+
+@pytest.mark.parametrize("text", ["listenprot=1", "listenPort=1 "])
+def test_strict_refuses_what_would_be_warned_of(conf: Path, text: str) -> None:
+    conf.write_text(text)
+    with pytest.raises(SettingsError):
+        DemoSettings.load(conf, strict=True)
+
+
+@pytest.mark.parametrize(
+    "text", ["listenPort=many", "listenPort=70000", "flushDiskType=LATER", "allAckInSyncStateSet=7"]
+)
+def test_a_bad_value_names_key_value_file_and_line(conf: Path, text: str) -> None:
+    conf.write_text(f"brokerName=x\n{text}\n")
+    with pytest.raises(SettingsError) as caught:
+        DemoSettings.load(conf)
+    error = caught.value
+    assert f"{error.key}={error.value}" == text
+    assert (error.file, error.line) == (str(conf), 2)
+    assert str(error).startswith(f"{conf}:2: {text}: ")
+    assert "\n" not in str(error)
+
+
+def test_a_bad_override_points_at_the_command_line() -> None:
+    with pytest.raises(SettingsError, match="^command line: listenPort=x: "):
+        DemoSettings.load(None, ["listenPort=x"])
+    with pytest.raises(SettingsError, match="'listenPort' is not KEY=VALUE"):
+        DemoSettings.load(None, ["listenPort"])
+
+
+def test_a_file_that_cannot_be_read_is_a_settings_error(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match="cannot be read: No such file"):
+        DemoSettings.load(tmp_path / "absent.conf")
+    (tmp_path / "bad.conf").write_text("a=\\uXYZ0")
+    with pytest.raises(SettingsError, match="bad.conf:1: "):
+        DemoSettings.load(tmp_path / "bad.conf")
+
+
+def test_a_missing_required_key_is_named(conf: Path) -> None:
+    class Strict(Settings):
+        peers: str = Field(alias="controllerDLegerPeers")
+
+    conf.write_text("")
+    with pytest.raises(SettingsError, match="controllerDLegerPeers=: must be set"):
+        Strict.load(conf)
+
+
+def test_effective_lists_every_key_sorted() -> None:
+    assert DemoSettings.load(None, ["brokerName=b"]).effective() == (
+        "allAckInSyncStateSet=true\nbrokerName=b\nflushDiskType=ASYNC_FLUSH\nlistenPort=10911\nstorePathRootDir=\n"
+    )
+
+
+def test_settings_are_made_by_field_name_too_and_checked_when_changed() -> None:
+    settings = DemoSettings(listen_port=5)
+    settings.listen_port = 6
+    with pytest.raises(ValueError, match="65535"):
+        settings.listen_port = 65536
+    assert settings.listen_port == 6

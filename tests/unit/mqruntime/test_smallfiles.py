@@ -1,0 +1,106 @@
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from mqruntime.smallfiles import BadFileName, RealSmallFiles
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Iterator[RealSmallFiles]:
+    made = RealSmallFiles(tmp_path / "store")
+    yield made
+    made.close()
+
+
+def test_a_file_is_replaced_read_listed_and_removed(files: RealSmallFiles) -> None:
+    async def scenario() -> None:
+        assert await files.read("config/topics.json") is None
+        assert await files.names("") == []
+        await files.replace("config/topics.json", b"{}")
+        await files.replace("config/topics.json", b'{"a":1}')
+        await files.replace("brokerIdentity", b"x")
+        assert await files.read("config/topics.json") == b'{"a":1}'
+        assert await files.names("") == ["brokerIdentity", "config/topics.json"]
+        assert await files.names("config") == ["config/topics.json"]
+        await files.remove("brokerIdentity")
+        await files.remove("brokerIdentity")
+        assert await files.read("brokerIdentity") is None
+
+    asyncio.run(scenario())
+
+
+def test_content_and_folder_are_synced_around_the_rename(
+    files: RealSmallFiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps: list[str] = []
+    fsync, replace = os.fsync, Path.replace
+
+    def seen_fsync(descriptor: int) -> None:
+        steps.append(f"sync {os.readlink(f'/proc/self/fd/{descriptor}')}")
+        fsync(descriptor)
+
+    def seen_replace(path: Path, target: Path) -> Path:
+        steps.append(f"rename {path} {target}")
+        return replace(path, target)
+
+    asyncio.run(files.replace("vote", b"1"))
+    monkeypatch.setattr(os, "fsync", seen_fsync)
+    monkeypatch.setattr(Path, "replace", seen_replace)
+    asyncio.run(files.replace("vote", b"2"))
+    vote = tmp_path / "store" / "vote"
+    assert steps == [f"sync {vote}.tmp", f"rename {vote}.tmp {vote}", f"sync {vote.parent}"]
+
+
+def test_a_failure_keeps_the_old_content_and_cleans_up(
+    files: RealSmallFiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(_: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    async def scenario() -> None:
+        await files.replace("vote", b"old")
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "fsync", full)
+            with pytest.raises(OSError, match="No space left"):
+                await files.replace("vote", b"new")
+        assert await files.read("vote") == b"old"
+        assert [path.name for path in (tmp_path / "store").iterdir()] == ["vote"]
+
+    asyncio.run(scenario())
+
+
+def test_half_written_files_are_neither_listed_nor_in_the_way(files: RealSmallFiles, tmp_path: Path) -> None:
+    (tmp_path / "store").mkdir()
+    (tmp_path / "store" / "vote.tmp").write_bytes(b"left by a crash")
+
+    async def scenario() -> None:
+        assert await files.names("") == []
+        await files.replace("vote", b"1")
+        assert await files.read("vote") == b"1"
+
+    asyncio.run(scenario())
+    assert not (tmp_path / "store" / "vote.tmp").exists()
+
+
+def test_a_cancelled_replace_does_not_overtake_a_later_one(files: RealSmallFiles) -> None:
+    async def scenario() -> None:
+        for _ in range(20):
+            first = asyncio.ensure_future(files.replace("vote", b"1"))
+            await asyncio.sleep(0)
+            first.cancel()
+            await files.replace("vote", b"2")
+            assert await files.read("vote") == b"2"
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("name", ["", "/etc/passwd", "../x", "a/../b", "a//b", "./a", "a\0b", "a.tmp"])
+def test_names_stay_below_the_root(files: RealSmallFiles, name: str) -> None:
+    with pytest.raises(BadFileName):
+        asyncio.run(files.read(name))
