@@ -1,0 +1,306 @@
+"""A name server over real loopback, asked as brokers, clients and administrators ask it."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mqruntime.clock import SystemClock
+from mqruntime.runtime import Runtime
+from mqruntime.segments import RealSegmentDirectory
+from mqruntime.settings import SettingsError
+from mqruntime.smallfiles import RealSmallFiles
+from mqruntime.storelock import RealStoreLock
+from namesrv.server import NamesrvApp
+from namesrv.settings import NamesrvSettings
+from remoting.bodies.dataversion import DataVersion
+from remoting.bodies.registration import RegisterBrokerBody, body_crc32
+from remoting.bodies.routes import ClusterInfo, KVTable, QueueData, TopicList, TopicRouteData
+from remoting.bodies.topics import TopicConfig, TopicConfigWrapper
+from remoting.client import RemotingClient
+from remoting.codes import RequestCode as Code
+from remoting.command import Body, RemotingCommand
+from remoting.frame import FrameReader
+from remoting.headers.nameserver import RegisterBrokerHeader
+from tests.unit.remoting.goldenframes import golden_frames
+
+Story = Callable[["Scene"], Coroutine[Any, Any, None]]
+
+
+class ManualClock(SystemClock):
+    """The machine's clock, plus what a test lets pass."""
+
+    def __init__(self) -> None:
+        self.passed_ms = 0
+
+    def monotonic_ms(self) -> int:
+        return super().monotonic_ms() + self.passed_ms
+
+
+class Scene:
+    """One running name server and a client of it."""
+
+    def __init__(self, root: Path, overrides: list[str]) -> None:
+        self.clock = ManualClock()
+        runtime = Runtime(
+            self.clock,
+            random.Random(1),
+            RealSmallFiles(root),
+            RealSegmentDirectory(root),
+            RealStoreLock(root),
+        )
+        settings = NamesrvSettings.load(None, ["listenPort=0", "bindAddress=127.0.0.1", *overrides])
+        self.app = NamesrvApp(settings, runtime)
+        self.client = RemotingClient(clock=SystemClock())
+
+    async def ask(
+        self, code: int, body: Body | None = None, client: RemotingClient | None = None, **ext: str
+    ) -> RemotingCommand:
+        command = RemotingCommand.request(code, ext, body)
+        return await (client or self.client).call(f"127.0.0.1:{self.app.port}", command)
+
+    async def register(
+        self,
+        broker_id: int = 0,
+        address: str = "10.0.0.1:10911",
+        *,
+        client: RemotingClient | None = None,
+        crc: int | None = None,
+        **ext: str,
+    ) -> RemotingCommand:
+        table = {name: TopicConfig(name, 8, 8, 7) for name in ("TBW102", "T")}
+        body = RegisterBrokerBody(TopicConfigWrapper(table, DataVersion(1, 5, 1))).encode()
+        header = RegisterBrokerHeader(
+            "broker-a", address, "DefaultCluster", f"{address}-ha", broker_id, enable_acting_master=False
+        )
+        header.body_crc32 = body_crc32(body) if crc is None else crc
+        return await self.ask(Code.REGISTER_BROKER, body, client, **header.to_ext(), **ext)
+
+
+@asynccontextmanager
+async def scene(root: Path, *overrides: str) -> AsyncIterator[Scene]:
+    made = Scene(root, list(overrides))
+    await made.app.start()
+    try:
+        yield made
+    finally:
+        await made.client.close()
+        await made.app.stop()
+
+
+def play(root: Path, story: Story, *overrides: str) -> None:
+    async def whole() -> None:
+        async with scene(root, *overrides) as made:
+            await story(made)
+
+    asyncio.run(whole())
+
+
+def test_a_registered_broker_s_topics_are_routed(tmp_path: Path) -> None:
+    async def story(made: Scene) -> None:
+        assert (await made.register()).ext == {}
+        slave = await made.register(2, "10.0.0.2:10911")
+        assert slave.ext == {"haServerAddr": "10.0.0.1:10911-ha", "masterAddr": "10.0.0.1:10911"}
+        answer = await made.ask(Code.GET_ROUTEINFO_BY_TOPIC, topic="TBW102")
+        route = TopicRouteData.decode(answer.body)
+        assert route.broker_datas[0].broker_addrs == {0: "10.0.0.1:10911", 2: "10.0.0.2:10911"}
+        assert route.queue_datas == [QueueData("broker-a", 8, 8, 7)]
+        info = ClusterInfo.decode((await made.ask(Code.GET_BROKER_CLUSTER_INFO)).body)
+        assert info.cluster_addr_table == {"DefaultCluster": ["broker-a"]}
+
+    play(tmp_path, story)
+
+
+def test_a_topic_without_route_is_answered_as_java_answers_it(tmp_path: Path) -> None:
+    async def story(made: Scene) -> None:
+        answer = await made.ask(Code.GET_ROUTEINFO_BY_TOPIC, topic="TBW102")
+        assert answer.code == 17
+        assert answer.remark == (
+            "No topic route info in name server for the topic: TBW102\n"
+            "See https://rocketmq.apache.org/docs/bestPractice/06FAQ for further details."
+        )
+        unnamed = await made.ask(Code.GET_ROUTEINFO_BY_TOPIC)
+        assert (unnamed.code, unnamed.remark) == (1, "header field topic is absent: text is required")
+
+    play(tmp_path, story)
+
+
+def test_bad_registrations_are_refused(tmp_path: Path) -> None:
+    async def story(made: Scene) -> None:
+        wrong = await made.register(crc=1)
+        assert (wrong.code, wrong.remark) == (1, "crc32 not match")
+        assert (await made.register(crc=0)).code == 0
+        header = RegisterBrokerHeader("new", "10.0.0.9:1", "DefaultCluster", "", 0)
+        one = RegisterBrokerBody(TopicConfigWrapper({"T": TopicConfig("T")})).encode()
+        refused = await made.ask(Code.REGISTER_BROKER, one, **header.to_ext())
+        assert (refused.code, refused.remark) == (1, "register broker failed")
+        broken = await made.ask(Code.REGISTER_BROKER, b"{not json", **header.to_ext())
+        assert broken.code == 1
+        assert list(made.app.table.groups) == ["broker-a"]
+
+    play(tmp_path, story)
+
+
+def test_captured_java_registrations_are_accepted(tmp_path: Path) -> None:
+    async def story(made: Scene) -> None:
+        accepted = 0
+        for golden in golden_frames():
+            if (
+                golden.is_request
+                and golden.request_code == Code.REGISTER_BROKER
+                and golden.row["bodyLength"] > 2000
+            ):
+                (command,) = FrameReader().receive(golden.data)
+                assert (await made.ask(103, command.body, **command.ext)).code == 0
+                accepted += 1
+        assert accepted > 1
+        assert "TBW102" in TopicList.decode((await made.ask(206)).body).topic_list
+
+    play(tmp_path, story)
+
+
+def test_a_broker_is_unregistered_when_its_connection_closes(tmp_path: Path) -> None:
+    async def story(made: Scene) -> None:
+        broker = RemotingClient(clock=SystemClock())
+        await made.register(client=broker)
+        await made.register(2, "10.0.0.2:10911")
+        await broker.close()
+        while "10.0.0.1:10911" in made.app.table.groups["broker-a"].broker_addrs.values():
+            await made.ask(Code.GET_BROKER_CLUSTER_INFO)  # each answer gives the server a turn
+        assert made.app.table.groups["broker-a"].broker_addrs == {2: "10.0.0.2:10911"}
+
+    play(tmp_path, story)
+
+
+def test_a_broker_that_says_goodbye_is_forgotten_at_once(tmp_path: Path) -> None:
+    async def story(made: Scene) -> None:
+        await made.register()
+        who = {"brokerName": "broker-a", "brokerAddr": "10.0.0.1:10911", "clusterName": "DefaultCluster"}
+        assert (await made.ask(Code.UNREGISTER_BROKER, brokerId="0", **who)).code == 0
+        assert made.app.table.groups == {}
+
+    play(tmp_path, story)
+
+
+def test_a_silent_broker_is_dropped_and_its_connection_closed(tmp_path: Path) -> None:
+    async def story(made: Scene) -> None:
+        await made.register(heartbeatTimeoutMillis="1000")
+        gone = asyncio.Event()
+        made.client.on_disconnect = lambda address: gone.set()
+        made.clock.passed_ms = 2_000
+        await gone.wait()
+        assert made.app.table.groups == {}
+
+    play(tmp_path, story, "scanNotActiveBrokerInterval=100")
+
+
+def test_heartbeats_keep_a_broker_and_versions_are_compared(tmp_path: Path) -> None:
+    async def story(made: Scene) -> None:
+        await made.register(heartbeatTimeoutMillis="1000")
+        who = {"brokerName": "broker-a", "brokerAddr": "10.0.0.1:10911", "clusterName": "DefaultCluster"}
+        made.clock.passed_ms = 900
+        assert (await made.ask(Code.BROKER_HEARTBEAT, **who)).code == 0
+        made.clock.passed_ms = 1_700
+        same = await made.ask(Code.QUERY_DATA_VERSION, DataVersion(1, 5, 1).encode(), brokerId="0", **who)
+        assert (same.ext, DataVersion.decode(same.body)) == ({"changed": "false"}, DataVersion(1, 5, 1))
+        made.clock.passed_ms = 2_500
+        assert made.app.table.expire(made.clock.monotonic_ms()) == []
+        who["brokerAddr"] = "10.9.9.9:1"
+        other = await made.ask(Code.QUERY_DATA_VERSION, DataVersion(1, 5, 1).encode(), brokerId="0", **who)
+        assert (other.ext, other.body) == ({"changed": "true"}, None)
+
+    play(tmp_path, story)
+
+
+def test_key_values_survive_a_restart(tmp_path: Path) -> None:
+    async def first(made: Scene) -> None:
+        none = await made.ask(Code.GET_KV_CONFIG, namespace="NS", key="k")
+        assert (none.code, none.remark) == (22, "No config item, Namespace: NS Key: k")
+        both = [made.ask(Code.PUT_KV_CONFIG, namespace="NS", key=key, value=f"{key} v") for key in "kl"]
+        assert [answer.code for answer in await asyncio.gather(*both)] == [0, 0]
+        assert (await made.ask(Code.GET_KV_CONFIG, namespace="NS", key="k")).ext == {"value": "k v"}
+
+    async def second(made: Scene) -> None:
+        answer = await made.ask(Code.GET_KVLIST_BY_NAMESPACE, namespace="NS")
+        assert KVTable.decode(answer.body).table == {"k": "k v", "l": "l v"}
+        for key in ("k", "l", "never"):
+            assert (await made.ask(Code.DELETE_KV_CONFIG, namespace="NS", key=key)).code == 0
+        empty = await made.ask(Code.GET_KVLIST_BY_NAMESPACE, namespace="NS")
+        assert (empty.code, empty.remark) == (22, "No config item, Namespace: NS")
+
+    play(tmp_path, first)
+    assert (tmp_path / "kvConfig.json").read_bytes() == b'{"configTable":{"NS":{"k":"k v","l":"l v"}}}'
+    play(tmp_path, second)
+
+
+def test_order_configuration_goes_to_brokers_and_clients(tmp_path: Path) -> None:
+    async def story(made: Scene) -> None:
+        await made.ask(Code.PUT_KV_CONFIG, namespace="ORDER_TOPIC_CONFIG", key="T", value="broker-a:4")
+        assert KVTable.decode((await made.register()).body).table == {"T": "broker-a:4"}
+        route = TopicRouteData.decode((await made.ask(Code.GET_ROUTEINFO_BY_TOPIC, topic="T")).body)
+        assert route.order_topic_conf == "broker-a:4"
+
+    play(tmp_path, story, "orderMessageEnable=true")
+
+
+def test_administrators_change_permissions_and_topics(tmp_path: Path) -> None:
+    async def story(made: Scene) -> None:
+        await made.register()
+        assert (await made.ask(Code.WIPE_WRITE_PERM_OF_BROKER, brokerName="broker-a")).ext == {
+            "wipeTopicCount": "2"
+        }
+        assert made.app.table.topics["T"]["broker-a"].perm == 5
+        assert (await made.ask(Code.ADD_WRITE_PERM_OF_BROKER, brokerName="broker-a")).ext == {
+            "addTopicCount": "2"
+        }
+        assert (await made.ask(Code.WIPE_WRITE_PERM_OF_BROKER, brokerName="ghost")).ext == {
+            "wipeTopicCount": "0"
+        }
+        body = TopicRouteData([QueueData("broker-a", 1, 1, 6), QueueData("ghost", 1, 1, 6)]).encode()
+        assert (await made.ask(Code.REGISTER_TOPIC_IN_NAMESRV, body, topic="New")).code == 0
+        names = TopicList.decode((await made.ask(Code.GET_TOPICS_BY_CLUSTER, cluster="DefaultCluster")).body)
+        assert names.topic_list == ["TBW102", "T", "New"]
+        assert (await made.ask(Code.DELETE_TOPIC_IN_NAMESRV, topic="New")).code == 0
+        assert (await made.ask(Code.GET_ROUTEINFO_BY_TOPIC, topic="New")).code == 17
+        members = await made.ask(Code.GET_BROKER_MEMBER_GROUP, clusterName="x", brokerName="broker-a")
+        assert members.body == (
+            b'{"brokerMemberGroup":{"brokerAddrs":{"0":"10.0.0.1:10911"},"brokerName":"broker-a",'
+            b'"cluster":"DefaultCluster"}}'
+        )
+        for code in (311, 312, 313):
+            assert (await made.ask(code)).body == b'{"topicList":[]}'
+
+    play(tmp_path, story)
+
+
+def test_settings_are_shown_and_changed_but_not_the_fixed_ones(tmp_path: Path) -> None:
+    async def story(made: Scene) -> None:
+        assert (
+            await made.ask(Code.UPDATE_NAMESRV_CONFIG, b"enableAllTopicList=false\nunknown=1\n")
+        ).code == 0
+        assert (await made.ask(Code.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)).code == 1
+        shown = bytes((await made.ask(Code.GET_NAMESRV_CONFIG)).body or b"").decode()
+        assert "enableAllTopicList=false\n" in shown
+        fixed = await made.ask(Code.UPDATE_NAMESRV_CONFIG, b"orderMessageEnable=true\nkvConfigPath=/x\n")
+        assert (fixed.code, fixed.remark) == (16, "Can not update config in black list.")
+        bad = await made.ask(
+            Code.UPDATE_NAMESRV_CONFIG, b"orderMessageEnable=true\nsupportActingMaster=true\n"
+        )
+        assert bad.code == 1
+        broken = await made.ask(Code.UPDATE_NAMESRV_CONFIG, b"orderMessageEnable=\\u12\n")
+        assert broken.code == 1
+        assert not made.app.settings.order_message_enable
+        assert (await made.ask(Code.UPDATE_NAMESRV_CONFIG)).code == 0
+
+    play(tmp_path, story)
+
+
+def test_acting_master_is_refused_with_a_reason() -> None:
+    with pytest.raises(SettingsError, match="supportActingMaster=true: must be false"):
+        NamesrvSettings.load(None, ["supportActingMaster=true"])

@@ -1,0 +1,265 @@
+"""The route table through registrations, elections, deaths and administrators."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from namesrv import views
+from namesrv.routes import OneTopicRefused, Registered, Registration, RouteTable
+from remoting.bodies.dataversion import DataVersion
+from remoting.bodies.routes import QueueData
+from remoting.bodies.topics import TopicConfig
+
+A, B, C = "10.0.0.1:10911", "10.0.0.2:10911", "10.0.0.3:10911"
+
+
+def topics(**perms: int) -> dict[str, TopicConfig]:
+    return {name: TopicConfig(name, 4, 4, perm) for name, perm in perms.items()}
+
+
+TWO = topics(T=6, TBW102=7)
+
+
+def says(
+    broker_id: int,
+    address: str,
+    *,
+    epoch: int = 1,
+    counter: int = 1,
+    table: dict[str, TopicConfig] | None = None,
+    name: str = "broker-a",
+    acting_master: bool | None = False,
+) -> Registration:
+    return Registration(
+        "DefaultCluster",
+        name,
+        address,
+        broker_id,
+        f"ha-of-{address}",
+        TWO if table is None else table,
+        DataVersion(epoch, 0, counter),
+        channel=f"channel-of-{address}",
+        acting_master=acting_master,
+    )
+
+
+def table_with(*registrations: Registration) -> RouteTable:
+    table = RouteTable()
+    for registration in registrations:
+        table.register(registration, now_ms=0)
+    return table
+
+
+def addresses(table: RouteTable, name: str = "broker-a") -> dict[int, str]:
+    return table.groups[name].broker_addrs
+
+
+def test_a_slave_is_told_its_master_and_the_master_is_told_nothing() -> None:
+    table = RouteTable()
+    assert table.register(says(2, B, acting_master=None), 0) == Registered()
+    assert table.register(says(0, A), 0) == Registered()
+    assert table.register(says(2, B), 0) == Registered(A, f"ha-of-{A}")
+
+
+def test_a_slave_is_not_told_a_master_that_is_no_longer_live() -> None:
+    table = table_with(says(0, A), says(2, B))
+    del table.live["DefaultCluster", A]
+    assert table.register(says(2, B), 0) == Registered()
+
+
+def test_a_promoted_slave_takes_id_0_and_leaves_its_own() -> None:
+    table = table_with(says(0, A), says(2, B))
+    table.register(says(0, B, epoch=2), 0)
+    assert addresses(table) == {0: B}
+
+
+def test_a_deposed_master_cannot_take_id_0_back_and_leaves_the_table() -> None:
+    table = table_with(says(0, A, epoch=1), says(0, B, epoch=2))
+    assert addresses(table) == {0: B}
+    assert table.register(says(0, A, epoch=1), 0) == Registered()
+    assert addresses(table) == {0: B}
+    assert ("DefaultCluster", A) not in table.live
+    table.register(says(1, A, epoch=2), 0)
+    assert addresses(table) == {0: B, 1: A}
+
+
+def test_a_higher_epoch_wins_id_0_at_once_while_the_old_master_still_lives() -> None:
+    table = table_with(says(0, A, epoch=4), says(2, B, epoch=4))
+    table.register(says(0, B, epoch=5), 1)
+    route = views.route_of(table, "T", None)
+    assert route is not None
+    assert route.broker_datas[0].broker_addrs == {0: B}
+    assert table.register(says(2, C, epoch=5), 2) == Registered(B, f"ha-of-{B}")
+
+
+def test_a_deposed_master_that_registers_as_id_0_while_listed_as_slave_is_dropped() -> None:
+    table = table_with(says(0, B, epoch=2), says(1, A, epoch=2))
+    table.register(says(0, A, epoch=1), 0)
+    assert addresses(table) == {0: B}
+
+
+def test_an_equal_or_dead_holder_s_epoch_does_not_protect_its_id() -> None:
+    table = table_with(says(0, A, epoch=2))
+    table.register(says(0, B, epoch=2), 0)
+    assert addresses(table) == {0: B}
+    table = table_with(says(0, A, epoch=9))
+    del table.live["DefaultCluster", A]
+    table.register(says(0, B, epoch=1), 0)
+    assert addresses(table) == {0: B}
+
+
+def test_the_first_registration_of_an_id_with_one_topic_is_refused_and_leaves_no_trace() -> None:
+    table = RouteTable()
+    with pytest.raises(OneTopicRefused):
+        table.register(says(0, A, table=topics(T=6)), 0)
+    assert (table.groups, table.clusters, table.topics, table.live) == ({}, {}, {}, {})
+
+
+def test_a_known_broker_may_register_a_single_topic() -> None:
+    table = table_with(says(0, A))
+    table.register(says(0, A, counter=2, table=topics(New=6)), 0)
+    assert set(table.topics) == {"T", "TBW102", "New"}
+
+
+def test_topics_change_only_with_the_data_version() -> None:
+    table = table_with(says(0, A))
+    table.register(says(0, A, table=topics(T=4, Extra=6)), 0)
+    assert {name: queues["broker-a"].perm for name, queues in table.topics.items()} == {
+        "T": 6,
+        "TBW102": 7,
+        "Extra": 6,
+    }
+    table.register(says(0, A, counter=2, table=topics(T=4, Extra=6)), 0)
+    assert table.topics["T"]["broker-a"].perm == 4
+
+
+def test_a_slave_s_topics_do_not_count_unless_it_has_the_least_id_and_its_kind_may_act() -> None:
+    table = table_with(says(0, A), says(2, B, table=topics(S=6, S2=6)))
+    assert "S" not in table.topics
+    assert "T" not in table_with(says(2, B, acting_master=None)).topics
+    assert table_with(says(2, B)).topics["T"]["broker-a"].perm == 6
+    assert table_with(says(2, B, acting_master=True)).topics["T"]["broker-a"].perm == 4
+
+
+def test_topics_that_a_master_no_longer_has_go_only_when_so_configured() -> None:
+    assert "T" in table_with(says(0, A), says(0, A, counter=2, table=topics(X=6, Y=6))).topics
+    table = RouteTable(delete_topics_with_registration=True)
+    table.register(says(0, A), 0)
+    table.register(says(0, A, counter=2, table=topics(X=6, Y=6)), 0)
+    assert set(table.topics) == {"X", "Y"}
+
+
+def test_the_last_member_takes_its_group_s_topics_along() -> None:
+    table = table_with(says(0, A), says(2, B), says(0, C, name="broker-b", table=topics(T=6, U=6)))
+    table.unregister("DefaultCluster", "broker-a", A)
+    assert addresses(table) == {2: B}
+    assert table.topics["T"].keys() == {"broker-a", "broker-b"}
+    table.unregister("DefaultCluster", "broker-a", B)
+    assert table.topics.keys() == {"T", "U"}
+    assert table.topics["T"].keys() == {"broker-b"}
+    assert table.clusters == {"DefaultCluster": {"broker-b": None}}
+    table.unregister("DefaultCluster", "broker-b", C)
+    assert (table.groups, table.clusters, table.topics, table.live) == ({}, {}, {}, {})
+
+
+def test_unregistering_a_stranger_changes_nothing() -> None:
+    table = table_with(says(0, A))
+    table.unregister("Ghost", "ghost", "10.9.9.9:1")
+    table.unregister("DefaultCluster", "broker-a", B)
+    assert addresses(table) == {0: A}
+
+
+def test_a_group_that_acts_loses_write_permission_with_its_master() -> None:
+    table = table_with(says(0, A, acting_master=True), says(2, B, acting_master=True))
+    table.unregister("DefaultCluster", "broker-a", A)
+    assert table.topics["T"]["broker-a"].perm == 4
+
+
+def test_a_closed_channel_unregisters_its_broker_at_once_but_not_one_that_came_back_on_another() -> None:
+    table = table_with(says(0, A), says(2, B))
+    table.register(replace(says(2, B), channel="second channel"), 0)
+    assert table.close_channel(f"channel-of-{B}") == []
+    assert table.close_channel("second channel") == [B]
+    assert addresses(table) == {0: A}
+
+
+def test_the_old_master_s_closed_channel_does_not_touch_the_new_master() -> None:
+    table = table_with(says(0, A, epoch=1), says(2, B, epoch=1))
+    table.register(says(0, B, epoch=2), 0)
+    table.close_channel(f"channel-of-{A}")
+    assert addresses(table) == {0: B}
+    assert "T" in table.topics
+
+
+def test_silent_brokers_expire_each_at_its_own_time() -> None:
+    table = RouteTable()
+    table.register(replace(says(0, A), live_ms=1_000), now_ms=0)
+    table.register(says(2, B), now_ms=0)
+    assert table.expire(now_ms=1_000) == []
+    assert table.expire(now_ms=1_001) == [f"channel-of-{A}"]
+    table.refresh("DefaultCluster", B, now_ms=120_000)
+    table.refresh("DefaultCluster", "10.9.9.9:1", now_ms=120_000)
+    assert table.expire(now_ms=240_000) == []
+    assert table.expire(now_ms=240_001) == [f"channel-of-{B}"]
+    assert table.groups == {}
+
+
+def test_write_permission_is_taken_until_a_registration_that_changes_the_topics() -> None:
+    table = table_with(says(0, A))
+    assert table.set_write_permission("broker-a", allowed=False) == 2
+    table.register(says(0, A), 0)
+    assert table.topics["T"]["broker-a"].perm == 4
+    table.register(says(0, A, counter=2), 0)
+    assert table.topics["T"]["broker-a"].perm == 6
+    table.set_write_permission("broker-a", allowed=False)
+    assert table.set_write_permission("broker-a", allowed=True) == 2
+    assert table.topics["TBW102"]["broker-a"].perm == 7
+    assert table.set_write_permission("ghost", allowed=False) == 0
+
+
+def test_topics_are_deleted_everywhere_or_in_one_cluster() -> None:
+    table = table_with(says(0, A), replace(says(0, C, name="broker-b"), cluster="Other"))
+    table.delete_topic("T", "Other")
+    assert table.topics["T"].keys() == {"broker-a"}
+    table.delete_topic("T", None)
+    assert "T" not in table.topics
+    table.delete_topic("T", None)
+
+
+def test_topics_are_added_only_on_known_groups() -> None:
+    table = table_with(says(0, A))
+    table.add_topic("Static", [QueueData("broker-a", 1, 1, 6), QueueData("ghost", 1, 1, 6)])
+    assert table.topics["Static"].keys() == {"broker-a"}
+
+
+def test_a_route_lists_addresses_by_id_and_is_absent_for_an_unknown_topic() -> None:
+    table = table_with(says(3, C, acting_master=None), says(0, A), says(2, B))
+    route = views.route_of(table, "T", "broker-a:4")
+    assert route is not None
+    assert route.encode() == (
+        b'{"brokerDatas":[{"brokerAddrs":{"0":"10.0.0.1:10911","2":"10.0.0.2:10911","3":"10.0.0.3:10911"},'
+        b'"brokerName":"broker-a","cluster":"DefaultCluster","enableActingMaster":false}],'
+        b'"filterServerTable":{},"orderTopicConf":"broker-a:4","queueDatas":[{"brokerName":"broker-a","perm":6,'
+        b'"readQueueNums":4,"topicSysFlag":0,"writeQueueNums":4}]}'
+    )
+    assert views.route_of(table, "U", None) is None
+
+
+def test_lists_for_administrators() -> None:
+    table = table_with(says(0, A))
+    table.add_topic("Unit", [QueueData("broker-a", 1, 1, 6, topic_sys_flag=1)])
+    table.add_topic("UnitSub", [QueueData("broker-a", 1, 1, 6, topic_sys_flag=2)])
+    assert views.all_topics(table).topic_list == ["T", "TBW102", "Unit", "UnitSub"]
+    assert views.topics_of_cluster(table, "DefaultCluster").topic_list == ["T", "TBW102", "Unit", "UnitSub"]
+    assert views.topics_of_cluster(table, "Other").topic_list == []
+    assert views.system_topics(table).encode() == (
+        b'{"brokerAddr":"10.0.0.1:10911","topicList":["DefaultCluster","broker-a"]}'
+    )
+    assert views.unit_topics(table).topic_list == ["Unit"]
+    assert views.unit_sub_topics(table).topic_list == ["UnitSub"]
+    assert views.unit_sub_ununit_topics(table).topic_list == ["UnitSub"]
+    assert views.cluster_info(table).cluster_addr_table == {"DefaultCluster": ["broker-a"]}
+    assert views.member_group(table, "any", "broker-a").broker_member_group.broker_addrs == {0: A}
+    assert views.member_group(table, "any", "ghost").broker_member_group.broker_addrs == {}
