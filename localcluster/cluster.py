@@ -11,12 +11,13 @@ import json
 import shutil
 import signal
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 from localcluster import ports
-from localcluster.layout import BROKER_SET, SEGMENT_BYTES, Layout, LayoutError, ports_needed
+from localcluster.layout import BROKER_SET, SEGMENT_BYTES, Layout
 from localcluster.processes import ProcessIdentity, ProcessTable, spawn
 from localcluster.waiting import NotYet, wait_for
 from mqadmin.admin import AdminClient
@@ -71,26 +72,26 @@ class Cluster:
             )
         if directory.is_dir() and any(directory.iterdir()):
             raise ClusterError(f"{directory} is not empty; name a new or an empty directory")
-        count = ports_needed(controllers, brokers)
+        layout = Layout(
+            directory,
+            ports.FIRST_PORT if base_port is None else base_port,
+            controllers,
+            brokers,
+            segment_bytes,
+            dict(broker_settings or {}),
+            dict(controller_settings or {}),
+        )
         if base_port is None:
-            lease = ports.lease_any(directory, count)
+            lease = ports.lease_any(directory, len(layout.ports))
+            layout = replace(layout, base_port=lease.ports.start)
         else:
-            lease = ports.lease(directory, range(base_port, base_port + count))
+            lease = ports.lease(directory, layout.ports)
         try:
-            layout = Layout(
-                directory,
-                lease.ports.start,
-                controllers,
-                brokers,
-                segment_bytes,
-                dict(broker_settings or {}),
-                dict(controller_settings or {}),
-            )
             directory.mkdir(parents=True, exist_ok=True)
             for name in layout.names:
                 (directory / f"{name}.conf").write_text(layout.file(name))
             (directory / ENVIRONMENT).write_text(json.dumps(layout.environment(), indent=1) + "\n")
-        except (LayoutError, OSError):
+        except OSError:
             lease.release()
             raise
         return Cluster(layout, lease)

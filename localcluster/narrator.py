@@ -81,6 +81,11 @@ class Narrator:
         if not self.console.is_terminal:
             yield PrintedMeter(self, title, total)
             return
-        columns = (TextColumn("   {task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+        columns = (
+            TextColumn("   {task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeRemainingColumn(),
+        )
         with Progress(*columns, console=self.console, transient=True) as progress:
             yield DrawnMeter(progress, title, total)

@@ -1,0 +1,8 @@
+"""Entry of `python -m localcluster`, which is what scripts/cluster runs."""
+
+from __future__ import annotations
+
+from localcluster.cli import cluster
+
+if __name__ == "__main__":
+    cluster(prog_name="cluster")

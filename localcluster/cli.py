@@ -1,0 +1,226 @@
+"""`scripts/cluster`: a local cluster from the command line.
+
+Invariant: a command that could not do what it was asked exits non-zero with one line that says what to do.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import click
+
+from localcluster.cluster import Cluster, ClusterError, run
+from localcluster.layout import SEGMENT_BYTES, LayoutError
+from localcluster.ports import PortsTaken
+from localcluster.status import format_rows, status_rows
+from localcluster.waiting import WaitExpired
+from mqadmin.errors import AdminError
+
+DEFAULT_DIRECTORY = Path("run/cluster")
+
+directory_option = click.option(
+    "--dir",
+    "directory",
+    type=click.Path(path_type=Path),
+    default=DEFAULT_DIRECTORY,
+    show_default=True,
+    help="Where the cluster's files, logs and data are.",
+)
+names_argument = click.argument("names", nargs=-1)
+
+
+@contextmanager
+def one_line_errors() -> Iterator[None]:
+    """Turns what can go wrong in the world into one line and exit code 1."""
+    try:
+        yield
+    except (ClusterError, LayoutError, PortsTaken, WaitExpired, AdminError) as error:
+        raise click.ClickException(str(error)) from error
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+def cluster() -> None:
+    """Runs name server, controllers and brokers as processes on free loopback ports.
+
+    Processes are called namesrv, controller-0, controller-1, ..., broker-0, broker-1, ... A cluster's
+    directory may also be given as the first argument.
+    """
+
+
+@cluster.command()
+@directory_option
+@click.option("--controllers", default=3, show_default=True, type=click.IntRange(1), help="How many.")
+@click.option(
+    "--brokers", default=3, show_default=True, type=click.IntRange(1), help="Replicas of the one set."
+)
+@click.option("--base-port", type=int, help="First of the ports; free ones are found when not given.")
+@click.option(
+    "--segment",
+    default=SEGMENT_BYTES,
+    show_default=True,
+    type=click.IntRange(4096),
+    help="Bytes of a log file.",
+)
+@click.option("--opt", "broker_options", multiple=True, metavar="KEY=VALUE", help="Setting of every broker.")
+@click.option(
+    "--copt", "controller_options", multiple=True, metavar="KEY=VALUE", help="Setting of every controller."
+)
+def up(
+    directory: Path,
+    controllers: int,
+    brokers: int,
+    base_port: int | None,
+    segment: int,
+    broker_options: tuple[str, ...],
+    controller_options: tuple[str, ...],
+) -> None:
+    """Makes a cluster, or starts the one in --dir again, and waits until it is whole."""
+    with one_line_errors():
+        if (directory / "env.json").exists():
+            made = Cluster.open(directory)
+        else:
+            made = Cluster.create(
+                directory,
+                controllers=controllers,
+                brokers=brokers,
+                base_port=base_port,
+                segment_bytes=segment,
+                broker_settings=_settings(broker_options),
+                controller_settings=_settings(controller_options),
+            )
+        run(made)
+        click.echo(format_rows(asyncio.run(status_rows(made))), nl=False)
+    click.echo(f"\nname server {made.layout.namesrv}   controllers {made.layout.controller_list}")
+    click.echo(f"data, logs and *.conf are in {made.directory}")
+
+
+@cluster.command()
+@names_argument
+@directory_option
+def status(directory: Path, names: tuple[str, ...]) -> None:
+    """Shows every process, its role and how far its log goes."""
+    with one_line_errors():
+        rows = asyncio.run(status_rows(_open(directory, names)[0]))
+    click.echo(format_rows(rows), nl=False)
+
+
+@cluster.command()
+@names_argument
+@directory_option
+@click.option("--sig", default=int(signal.SIGKILL), show_default=True, help="Number of the signal.")
+def kill(directory: Path, names: tuple[str, ...], sig: int) -> None:
+    """Sends SIGKILL (or --sig) to the named processes."""
+    with one_line_errors():
+        found, wanted = _open(directory, names)
+        _named(wanted)
+        hit = found.kill(wanted, signal.Signals(sig))
+    click.echo(f"signalled {', '.join(hit)}" if hit else "none of them was running")
+
+
+@cluster.command()
+@names_argument
+@directory_option
+def stop(directory: Path, names: tuple[str, ...]) -> None:
+    """Stops the named processes (all, for none named) gracefully."""
+    with one_line_errors():
+        found, wanted = _open(directory, names)
+        stopped = found.stop(wanted)
+    click.echo(f"stopped {', '.join(stopped)}" if stopped else "none of them was running")
+
+
+@cluster.command()
+@names_argument
+@directory_option
+def start(directory: Path, names: tuple[str, ...]) -> None:
+    """Starts the named processes (all, for none named) that do not run."""
+    with one_line_errors():
+        found, wanted = _open(directory, names)
+        started = found.start(wanted)
+    click.echo(f"started {', '.join(started)}" if started else "all of them are running")
+
+
+@cluster.command()
+@names_argument
+@directory_option
+def restart(directory: Path, names: tuple[str, ...]) -> None:
+    """Stops the named processes that run, and starts them."""
+    with one_line_errors():
+        found, wanted = _open(directory, names)
+        _named(wanted)
+        started = found.restart(wanted)
+    click.echo(f"started {', '.join(started)}")
+
+
+@cluster.command()
+@names_argument
+@directory_option
+def pause(directory: Path, names: tuple[str, ...]) -> None:
+    """Freezes the named processes with SIGSTOP."""
+    with one_line_errors():
+        found, wanted = _open(directory, names)
+        for name in _named(wanted):
+            found.pause(name)
+
+
+@cluster.command()
+@names_argument
+@directory_option
+def resume(directory: Path, names: tuple[str, ...]) -> None:
+    """Lets paused processes go on."""
+    with one_line_errors():
+        found, wanted = _open(directory, names)
+        for name in _named(wanted):
+            found.resume(name)
+
+
+@cluster.command()
+@names_argument
+@directory_option
+@click.option("--lines", default=20, show_default=True, help="How many of each log's last lines.")
+def logs(directory: Path, names: tuple[str, ...], lines: int) -> None:
+    """Shows the end of the named processes' logs (all, for none named)."""
+    with one_line_errors():
+        found, wanted = _open(directory, names)
+        for name in wanted or found.layout.names:
+            found.layout.address(name)  # raises for a stranger
+            click.echo(f"== {name}: {found.log_file(name)}")
+            click.echo(found.log_tail(name, lines))
+
+
+@cluster.command()
+@names_argument
+@directory_option
+@click.option("--remove", is_flag=True, help="Delete the directory with all data, too.")
+def down(directory: Path, names: tuple[str, ...], remove: bool) -> None:
+    """Stops every process of the cluster."""
+    with one_line_errors():
+        found, _ = _open(directory, names)
+        found.down(remove=remove)
+    click.echo(f"stopped; {found.directory} {'is removed' if remove else 'keeps its data'}")
+
+
+def _open(directory: Path, names: tuple[str, ...]) -> tuple[Cluster, list[str]]:
+    """The cluster and the names; a first argument that is a cluster's directory is taken as such."""
+    if names and (Path(names[0]) / "env.json").exists():
+        return Cluster.open(Path(names[0])), list(names[1:])
+    return Cluster.open(directory), list(names)
+
+
+def _named(names: list[str]) -> list[str]:
+    if not names:
+        raise ClusterError("name the processes, for example broker-0; `status` lists them")
+    return names
+
+
+def _settings(options: tuple[str, ...]) -> dict[str, str]:
+    settings: dict[str, str] = {}
+    for option in options:
+        key, separator, value = option.partition("=")
+        if not separator or not key:
+            raise ClusterError(f"{option!r} is not KEY=VALUE")
+        settings[key] = value
+    return settings

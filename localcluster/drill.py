@@ -1,0 +1,196 @@
+"""Drills: the master is killed, frozen or replaced while a client sends, again and again.
+
+Invariant: a drill begins on a whole cluster under load and ends on a whole cluster; what the client was told
+during all of them is judged at the end against what can be read.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from localcluster.cluster import Cluster
+from localcluster.history import Verdict, first_acknowledgement_ms, judge, outage_ms
+from localcluster.layout import BROKER_SET, CLUSTER_NAME
+from localcluster.load import Load, read_back
+from localcluster.logs import MARKS, marks, read_lines
+from mqadmin.admin import AdminClient
+from mqadmin.errors import AdminError
+from mqadmin.replies import SyncState
+from mqclient.client import Client
+from mqruntime.clock import SystemClock
+
+QUEUES = 4
+STEADY_ACKNOWLEDGEMENTS = 50
+RECOVERY_TIMEOUT_MS = 60_000
+
+
+class Kind(StrEnum):
+    """What happens to the master."""
+
+    KILL = "kill"
+    PAUSE = "pause"
+    ELECT = "elect"
+
+
+class DrillFailed(Exception):
+    """The cluster did not come back in time; what was sent is still judged."""
+
+
+@dataclass(frozen=True, slots=True)
+class DrillResult:
+    """One drill. `marks_ms` count from the fault; `outage_ms` is the client's longest silence around it."""
+
+    kind: Kind
+    old_master: str
+    new_master: str
+    old_epoch: int
+    new_epoch: int
+    marks_ms: dict[str, int]
+    first_ack_ms: int | None
+    outage_ms: int | None
+    whole_ms: int
+
+    def timeline(self) -> str:
+        """`fault 0 · detected +3 · ... ms`, a mark that no log gave as `?`."""
+        steps = [f"{mark} {_signed(self.marks_ms.get(mark))}" for mark in MARKS]
+        steps += [f"first ack {_signed(self.first_ack_ms)}", f"whole {_signed(self.whole_ms)}"]
+        return " · ".join(["fault 0", *steps]) + " ms"
+
+
+@dataclass(slots=True)
+class DrillReport:
+    """All drills of a run, and the verdict on what was sent during them."""
+
+    drills: list[DrillResult] = field(default_factory=list)
+    verdict: Verdict | None = None
+    failure: str | None = None
+
+    @property
+    def passed(self) -> bool:
+        return self.failure is None and self.verdict is not None and self.verdict.holds
+
+
+async def run_drills(
+    cluster: Cluster,
+    kind: Kind,
+    count: int,
+    *,
+    seed: int,
+    topic: str,
+    say: Callable[[str], None],
+    settle_ms: int = 500,
+    interval_ms: int = 5,
+) -> DrillReport:
+    """`count` drills of one kind under load on `topic`, which is created; then everything is read back.
+
+    `seed` decides bodies, pauses between drills and who is elected. Raises what `Cluster.wait_whole` raises
+    before the first drill; later failures are in the report.
+    """
+    chance = random.Random(seed)
+    report = DrillReport()
+    clock = SystemClock()
+    await cluster.wait_whole()
+    await cluster.create_topic(topic, QUEUES)
+    async with Client(cluster.layout.namesrv, clock=clock, random=chance) as client:
+        load = Load(
+            client.producer("drill"),
+            topic,
+            queues=QUEUES,
+            clock=clock,
+            random=chance,
+            interval_ms=interval_ms,
+        )
+        load.start()
+        try:
+            for number in range(count):
+                quiet_ms = round(settle_ms * (0.6 + 0.8 * chance.random()))
+                result = await _drill(cluster, kind, load, chance, quiet_ms)
+                report.drills.append(result)
+                say(
+                    f"drill {number + 1}/{count} {kind} {result.old_master} (epoch {result.old_epoch}) -> "
+                    f"{result.new_master} (epoch {result.new_epoch}): {result.timeline()}; "
+                    f"client outage {result.outage_ms} ms"
+                )
+        except (DrillFailed, TimeoutError) as error:
+            report.failure = str(error)
+        finally:
+            await load.stop()
+        found = await read_back(client.consumer("drill-check"), topic)
+    report.verdict = judge(load.attempts, found)
+    return report
+
+
+async def _drill(
+    cluster: Cluster, kind: Kind, load: Load, chance: random.Random, quiet_ms: int
+) -> DrillResult:
+    clock = SystemClock()
+    before = await cluster.wait_whole(timeout_ms=RECOVERY_TIMEOUT_MS)
+    begun_ms = clock.now_ms()
+    if not await load.acknowledged_after(begun_ms + quiet_ms, RECOVERY_TIMEOUT_MS, STEADY_ACKNOWLEDGEMENTS):
+        raise DrillFailed("the client gets no acknowledgements from a whole cluster")
+    old = _name(cluster, before)
+    fault_ms = clock.now_ms()
+    await _fault(cluster, kind, before, old, chance)
+    acknowledged = await load.acknowledged_after(
+        fault_ms if kind is not Kind.ELECT else clock.now_ms(), RECOVERY_TIMEOUT_MS
+    )
+    first_ms = first_acknowledgement_ms(load.attempts, fault_ms)
+    if kind is Kind.KILL:
+        cluster.start([old])
+    elif kind is Kind.PAUSE:
+        cluster.resume(old)
+    if not acknowledged:
+        raise DrillFailed(f"no acknowledgement within {RECOVERY_TIMEOUT_MS} ms after {kind} of {old}")
+    after = await cluster.wait_whole(timeout_ms=RECOVERY_TIMEOUT_MS)
+    whole_ms = clock.now_ms()
+    lines = [
+        line
+        for name in cluster.layout.names
+        if cluster.log_file(name).exists()
+        for line in read_lines(name, cluster.log_file(name).read_text(errors="replace"))
+    ]
+    seen = marks(lines, fault_ms, before.master_epoch)
+    return DrillResult(
+        kind=kind,
+        old_master=old,
+        new_master=_name(cluster, after),
+        old_epoch=before.master_epoch,
+        new_epoch=after.master_epoch,
+        marks_ms={mark: moment_ms - fault_ms for mark, moment_ms in seen.items()},
+        first_ack_ms=None if first_ms is None else first_ms - fault_ms,
+        outage_ms=outage_ms(load.attempts, fault_ms, whole_ms),
+        whole_ms=whole_ms - fault_ms,
+    )
+
+
+async def _fault(cluster: Cluster, kind: Kind, state: SyncState, master: str, chance: random.Random) -> None:
+    if kind is Kind.KILL:
+        cluster.kill([master])
+    elif kind is Kind.PAUSE:
+        cluster.pause(master)
+    else:
+        others = [replica for replica in state.in_sync if replica.broker_id != state.master_id]
+        if not others:
+            raise DrillFailed("there is no other broker in the SyncStateSet to elect")
+        chosen = chance.choice(others)
+        admin = AdminClient(SystemClock())
+        try:
+            await admin.elect_master(
+                cluster.layout.controller_list, CLUSTER_NAME, BROKER_SET, chosen.broker_id
+            )
+        except AdminError as error:
+            raise DrillFailed(f"electMaster of broker {chosen.broker_id}: {error}") from error
+        finally:
+            await admin.close()
+
+
+def _name(cluster: Cluster, state: SyncState) -> str:
+    assert state.master_address is not None, "a whole cluster has a master"
+    return cluster.layout.name_of(state.master_address) or state.master_address
+
+
+def _signed(value: int | None) -> str:
+    return "?" if value is None else f"{value:+d}"

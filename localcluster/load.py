@@ -1,0 +1,141 @@
+"""A producer that sends all the time, remembers each attempt, and reads everything back at the end.
+
+Invariant: every message has an id and a body of its own and is sent once; an attempt enters the history when
+it ends, so after `stop` the history holds every attempt that was begun.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from hashlib import blake2b
+
+from localcluster.history import Attempt, Found, Outcome, Place
+from mqclient.consumer import PullConsumer
+from mqclient.errors import SendOutcomeUnknown, SendRefused
+from mqclient.producer import Producer
+from mqruntime.clock import Clock
+
+BODY_BYTES_MIN, BODY_BYTES_MAX = 16, 2048
+IN_FLIGHT_MAX = 2000
+
+
+class Load:
+    """Sends to the queues of one topic in turn, one message every `interval_ms`, however long answers
+    take."""
+
+    def __init__(
+        self,
+        producer: Producer,
+        topic: str,
+        *,
+        queues: int,
+        clock: Clock,
+        random: random.Random,
+        interval_ms: int = 5,
+        timeout_ms: int = 1000,
+    ) -> None:
+        self.topic = topic
+        self.attempts: list[Attempt] = []
+        self._producer = producer
+        self._queues = queues
+        self._clock = clock
+        self._random = random
+        self._interval_ms = interval_ms
+        self._timeout_ms = timeout_ms
+        self._run_id = f"{random.getrandbits(32):08x}"
+        self._begun = 0
+        self._sending: dict[asyncio.Task[None], None] = {}
+        self._pacing: asyncio.Task[None] | None = None
+        self._ended = asyncio.Event()
+
+    def start(self) -> None:
+        """Begins to send, in the background."""
+        self._pacing = asyncio.get_running_loop().create_task(self._pace(), name="drill load")
+
+    async def stop(self) -> None:
+        """Begins no more sends and waits for those under way."""
+        if self._pacing is not None:
+            self._pacing.cancel()
+            await asyncio.gather(self._pacing, return_exceptions=True)
+        await asyncio.gather(*self._sending)
+
+    async def acknowledged_after(self, moment_ms: int, timeout_ms: int, count: int = 1) -> bool:
+        """Waits until `count` attempts that began at or after `moment_ms` are acknowledged; False if they are
+        not."""
+        try:
+            async with asyncio.timeout(timeout_ms / 1000):
+                while self._count(moment_ms) < count:
+                    self._ended.clear()
+                    await self._ended.wait()
+        except TimeoutError:
+            return False
+        return True
+
+    def _count(self, moment_ms: int) -> int:
+        recent = 0
+        for attempt in reversed(self.attempts):
+            if attempt.ended_ms < moment_ms:
+                break
+            recent += attempt.outcome is Outcome.ACKNOWLEDGED and attempt.began_ms >= moment_ms
+        return recent
+
+    async def _pace(self) -> None:
+        loop = asyncio.get_running_loop()
+        due = loop.time()
+        while True:
+            if len(self._sending) < IN_FLIGHT_MAX:
+                task = loop.create_task(self._send_one(), name="drill send")
+                self._sending[task] = None
+                task.add_done_callback(lambda ended: self._sending.pop(ended))
+            due = max(due + self._interval_ms / 1000, loop.time() - 1)  # no burst after a stall
+            await asyncio.sleep(due - loop.time())
+
+    async def _send_one(self) -> None:
+        number = self._begun
+        self._begun += 1
+        message_id = f"{self._run_id}-{number}"
+        body = self._random.randbytes(self._random.randint(BODY_BYTES_MIN, BODY_BYTES_MAX))
+        began_ms = self._clock.now_ms()
+        outcome, place, why = Outcome.ACKNOWLEDGED, None, ""
+        try:
+            result = await self._producer.send(
+                self.topic,
+                body,
+                keys=message_id,
+                queue_id=number % self._queues,
+                timeout_ms=self._timeout_ms,
+            )
+        except SendRefused as error:
+            outcome, why = Outcome.REFUSED, str(error)
+        except SendOutcomeUnknown as error:
+            outcome, why = Outcome.UNKNOWN, str(error)
+        else:
+            place = Place(str(result.queue), result.queue_offset)
+            if not result.acknowledged:
+                outcome, why = Outcome.UNKNOWN, result.status.name
+        self.attempts.append(
+            Attempt(message_id, body_hash(body), outcome, began_ms, self._clock.now_ms(), place, why)
+        )
+        self._ended.set()
+
+
+def body_hash(body: bytes) -> str:
+    """What two bodies are compared by: 16 bytes of BLAKE2, in hexadecimal."""
+    return blake2b(body, digest_size=16).hexdigest()
+
+
+async def read_back(consumer: PullConsumer, topic: str) -> list[Found]:
+    """Every message of the topic, each queue from its first to its last readable one. Raises `PullFailed`."""
+    found: list[Found] = []
+    for queue in await consumer.queues(topic):
+        end = await consumer.max_offset(queue)
+        async for message in consumer.read(queue, 0, end):
+            found.append(
+                Found(
+                    message.properties.get("KEYS", message.message_id),
+                    body_hash(message.plain_body()),
+                    Place(str(queue), message.queue_offset),
+                )
+            )
+    return found

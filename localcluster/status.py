@@ -1,0 +1,92 @@
+"""What a local cluster is doing, as a table for people.
+
+Invariant: reading the status changes nothing, and a process that does not answer is a row like any other.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from localcluster.cluster import Cluster
+from localcluster.layout import BROKER_SET
+from mqadmin.admin import AdminClient
+from mqadmin.errors import AdminError
+from mqadmin.replies import SyncState
+from mqruntime.clock import SystemClock
+
+STATES = {"T": "paused", "t": "paused"}
+
+
+@dataclass(frozen=True, slots=True)
+class StatusRow:
+    """One process: `process` is `running`, `paused` or `down`; `role` what it does, as the controllers have
+    it."""
+
+    name: str
+    address: str
+    pid: int | None
+    process: str
+    role: str
+    detail: str
+
+
+async def status_rows(cluster: Cluster) -> list[StatusRow]:
+    """A row for each process of the cluster, in the order in which they are started."""
+    admin = AdminClient(SystemClock())
+    try:
+        leader, state = await _leader_and_set(cluster, admin)
+        rows: list[StatusRow] = []
+        for name, identity in cluster.states().items():
+            address = cluster.layout.address(name)
+            kernel_state = identity.state() if identity is not None else None
+            process = "down" if kernel_state is None else STATES.get(kernel_state, "running")
+            role = detail = ""
+            if name in cluster.layout.controller_names and process == "running":
+                role = "leader" if address == leader else "follower" if leader else "no leader"
+            elif name in cluster.layout.broker_names:
+                role, detail = _broker(state, address)
+                if process == "running":
+                    detail = " ".join(filter(None, [detail, await _log_end(admin, address)]))
+            rows.append(StatusRow(name, address, identity.pid if identity else None, process, role, detail))
+        return rows
+    finally:
+        await admin.close()
+
+
+def format_rows(rows: list[StatusRow]) -> str:
+    """Aligned columns under a heading."""
+    cells = [("NAME", "PROCESS", "PID", "ADDRESS", "ROLE", "DETAIL")]
+    cells += [(row.name, row.process, str(row.pid or "-"), row.address, row.role, row.detail) for row in rows]
+    widths = [max(len(line[column]) for line in cells) for column in range(len(cells[0]))]
+    return "".join(
+        "  ".join(f"{cell:<{width}}" for cell, width in zip(line, widths, strict=True)).rstrip() + "\n"
+        for line in cells
+    )
+
+
+async def _leader_and_set(cluster: Cluster, admin: AdminClient) -> tuple[str | None, SyncState | None]:
+    try:
+        leader = await admin.leader(cluster.layout.controller_list)
+        states = await admin.sync_states(cluster.layout.controller_list, [BROKER_SET])
+    except AdminError:
+        return None, None
+    return leader, states.get(BROKER_SET)
+
+
+def _broker(state: SyncState | None, address: str) -> tuple[str, str]:
+    if state is None:
+        return "unknown", ""
+    for replica in (*state.in_sync, *state.not_in_sync):
+        if replica.address == address:
+            role = "master" if address == state.master_address else "slave"
+            place = "in the SyncStateSet" if replica in state.in_sync else "not in the SyncStateSet"
+            epoch = f", epoch {state.master_epoch}" if role == "master" else ""
+            return role, f"id {replica.broker_id}{epoch}, {place}"
+    return "unregistered", ""
+
+
+async def _log_end(admin: AdminClient, address: str) -> str:
+    try:
+        return f"log end {(await admin.broker_epochs(address)).max_offset}"
+    except AdminError:
+        return "does not answer"

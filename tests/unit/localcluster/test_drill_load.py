@@ -1,0 +1,122 @@
+"""The drill's client: one attempt for each message, and the summary that a person reads."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable
+
+from localcluster.drill import DrillReport, DrillResult, Kind
+from localcluster.drillcli import summary
+from localcluster.history import Attempt, Outcome, Place, judge
+from localcluster.load import Load
+from mqclient.errors import SendOutcomeUnknown, SendRefused
+from mqclient.producer import SendResult, SendStatus
+from mqclient.route import MessageQueue
+from mqruntime.clock import SystemClock
+
+
+class ScriptedProducer:
+    """Answers the n-th send as `answer(n)` says: a status to return, or an error to raise."""
+
+    def __init__(self, answer: Callable[[int], SendStatus | Exception]) -> None:
+        self.answer = answer
+        self.keys: list[str] = []
+
+    async def send(self, topic: str, body: bytes, *, keys: str, queue_id: int, timeout_ms: int) -> SendResult:
+        number = len(self.keys)
+        self.keys.append(keys)
+        answer = self.answer(number)
+        if isinstance(answer, Exception):
+            raise answer
+        return SendResult(answer, MessageQueue(topic, "broker-a", queue_id), number, (keys,), "")
+
+
+def sent_by(producer: ScriptedProducer, count: int) -> list[Attempt]:
+    async def session() -> list[Attempt]:
+        load = Load(
+            producer,  # type: ignore[arg-type]
+            "T",
+            queues=4,
+            clock=SystemClock(),
+            random=random.Random(1),
+            interval_ms=1,
+        )
+        load.start()
+        assert await load.acknowledged_after(0, 10_000, count)
+        await load.stop()
+        return load.attempts
+
+    return asyncio.run(session())
+
+
+def test_every_message_has_its_own_id_and_goes_to_the_queues_in_turn() -> None:
+    producer = ScriptedProducer(lambda number: SendStatus.SEND_OK)
+    attempts = sent_by(producer, 12)
+    assert [attempt.message_id for attempt in attempts] == producer.keys
+    assert len(set(producer.keys)) == len(producer.keys) >= 12
+    assert {attempt.place.queue for attempt in attempts if attempt.place} == {
+        f"T/broker-a/{number}" for number in range(4)
+    }
+    assert attempts[5].place == Place("T/broker-a/1", 5)
+
+
+def test_only_send_ok_counts_as_acknowledged() -> None:
+    answers: list[SendStatus | Exception] = [
+        SendStatus.FLUSH_SLAVE_TIMEOUT,
+        SendRefused("T", "no master"),
+        SendOutcomeUnknown("T", "127.0.0.1:1", "lost"),
+    ]
+    producer = ScriptedProducer(
+        lambda number: answers[number] if number < len(answers) else SendStatus.SEND_OK
+    )
+    outcomes = [attempt.outcome for attempt in sent_by(producer, 1)[:4]]
+    assert outcomes == [Outcome.UNKNOWN, Outcome.REFUSED, Outcome.UNKNOWN, Outcome.ACKNOWLEDGED]
+
+
+def test_a_client_that_gets_no_acknowledgement_is_not_waited_for_without_end() -> None:
+    async def session() -> None:
+        load = Load(
+            ScriptedProducer(lambda number: SendRefused("T", "no")),  # type: ignore[arg-type]
+            "T",
+            queues=1,
+            clock=SystemClock(),
+            random=random.Random(1),
+            interval_ms=1,
+        )
+        load.start()
+        assert not await load.acknowledged_after(0, 30)
+        await load.stop()
+
+    asyncio.run(session())
+
+
+def result(outage_ms: int) -> DrillResult:
+    return DrillResult(
+        Kind.KILL, "broker-0", "broker-1", 3, 4, {"detected": 2, "writable": 60}, 71, outage_ms, 900
+    )
+
+
+def test_a_timeline_shows_what_is_known_and_a_question_mark_for_the_rest() -> None:
+    assert result(80).timeline() == (
+        "fault 0 · detected +2 · elected ? · notified ? · writable +60 · first ack +71 · whole +900 ms"
+    )
+
+
+def test_the_summary_gives_outages_and_counts_and_each_fault() -> None:
+    attempts = [Attempt("a", "h", Outcome.ACKNOWLEDGED, 0, 1, Place("q", 0))]
+    report = DrillReport([result(80), result(70), result(400)], judge(attempts, []))
+    lines = summary(report)
+    assert lines[0] == "client outage of 3 drills: min 70, median 80, max 400 ms"
+    assert lines[1].startswith(
+        "acknowledged 1 · lost 1 · changed 0 · moved 0 · duplicated 0 · unknown outcome 0"
+    )
+    assert lines[2] == "a was acknowledged at q@0 and is nowhere"
+    assert not report.passed
+
+
+def test_a_run_that_was_cut_short_does_not_pass() -> None:
+    report = DrillReport([], judge([], []), "no acknowledgement within 60000 ms")
+    assert not report.passed
+    assert summary(report)[-1] == "not all drills were done: no acknowledgement within 60000 ms"
+    assert DrillReport([], judge([], [])).passed

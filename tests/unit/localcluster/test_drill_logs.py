@@ -1,0 +1,60 @@
+"""The timeline of a failover, read from logs."""
+
+from __future__ import annotations
+
+from localcluster.logs import marks, read_lines
+
+CONTROLLER = """\
+2026-11-21T13:24:02.000Z INFO controller.guard controller leads term=1 sets=1
+2026-11-21T13:24:03.100Z INFO controller.server broker gone broker_id=1 why="connection closed"
+2026-11-21T13:24:03.120Z INFO controller.server master elected broker_name=broker-a epoch=4 master=2 reason="master lost"
+Traceback (most recent call last):
+"""
+OLD_MASTER = """\
+2026-11-21T13:20:00.000Z INFO broker.replicasmanager role taken role=master epoch=3 master=127.0.0.1:1
+"""
+NEW_MASTER = """\
+2026-11-21T13:24:03.125Z INFO broker.replicasmanager role announced role=master epoch=4
+2026-11-21T13:24:03.160Z INFO broker.replicasmanager role taken role=master epoch=4 master=127.0.0.1:2
+"""
+OTHER_SLAVE = """\
+2026-11-21T13:24:03.122Z INFO broker.replicasmanager role taken role=slave epoch=4 master=127.0.0.1:2
+"""
+LOGS = {
+    "controller-0": CONTROLLER,
+    "broker-0": OLD_MASTER,
+    "broker-1": NEW_MASTER,
+    "broker-2": OTHER_SLAVE,
+}
+
+
+def all_lines() -> list:
+    return [line for name, text in LOGS.items() for line in read_lines(name, text)]
+
+
+def at(text: str) -> int:
+    [line] = read_lines("x", f"2026-11-21T{text}Z INFO x y")
+    return line.time_ms
+
+
+def test_a_line_gives_its_time_its_logger_and_its_fields() -> None:
+    line = read_lines("controller-0", CONTROLLER)[1]
+    assert (line.level, line.logger) == ("INFO", "controller.server")
+    assert line.fields == {"broker_id": "1", "why": "connection closed"}
+    assert line.time_ms % 1000 == 100
+
+
+def test_what_is_no_log_line_is_passed_over() -> None:
+    assert len(read_lines("controller-0", CONTROLLER)) == 3
+    assert read_lines("x", "\n\nnoise 12:00\n") == []
+
+
+def test_every_step_of_a_failover_is_found_in_the_log_of_whoever_took_it() -> None:
+    fault_ms = at("13:24:03.090")
+    found = {mark: moment - fault_ms for mark, moment in marks(all_lines(), fault_ms, old_epoch=3).items()}
+    assert found == {"detected": 10, "elected": 30, "notified": 35, "writable": 70}
+
+
+def test_what_happened_before_the_fault_or_in_an_old_epoch_is_no_step_of_it() -> None:
+    assert marks(all_lines(), at("13:24:04.000"), old_epoch=3) == {}
+    assert set(marks(all_lines(), at("13:24:03.090"), old_epoch=4)) == {"detected"}
