@@ -227,11 +227,17 @@ class SimulatedLoop(asyncio.BaseEventLoop):
             self.call_at_us(self.now_us + delay_us, _settle, future.set_result, future, result)
         return future
 
-    def resume(self, process: Process) -> None:
-        """End a pause: what was held runs now, in its order."""
-        process.paused = False
-        self._ready.extend(process.held)
-        process.held.clear()
+    def pause(self, process: Process, until_us: int) -> None:
+        """Hold the callbacks of a process until then; of two pauses the one that ends later counts."""
+        process.paused = True
+        process.resumes_at_us = max(process.resumes_at_us, until_us)
+        self.call_at_us(until_us, self._resume, process, context=Context())
+
+    def _resume(self, process: Process) -> None:
+        if process.resumes_at_us <= self.now_us:
+            process.paused = False
+            self._ready.extend(process.held)  # in the order they were due
+            process.held.clear()
 
     def stacks(self) -> str:
         """Where every task that has not ended stands, one line each."""

@@ -45,6 +45,8 @@ class Node:
         self.disk = SimulatedDisk(name, world.seed, world.loop, world.trace)
         self.app: App | None = None
         self.failure: BaseException | None = None  # why its last process ended by itself
+        self.serving = False  # between start and the end of the process
+        self.left_behind: list[str] = []  # tasks that outlived the last graceful stop: a leak
         self.incarnation = 0
         self.process: Process | None = None
         self.skew_ms = random.Random(f"{world.seed}/skew/{name}").randint(-SKEW_MS_MAX, SKEW_MS_MAX)
@@ -67,7 +69,8 @@ class Node:
     def start(self, make_app: Callable[[Runtime], App]) -> None:
         """Take the store lock, make the app and start it in a new process. A fatal error ends that process as a
         crash does and is kept in `failure`; one that only a bug can raise fails the world."""
-        assert not self.running, f"{self.name} already runs"
+        assert not self.serving, f"{self.name} already serves"
+        self.serving = True
         runtime = self.runtime()
         process = self._process()
         self.failure = None
@@ -86,7 +89,7 @@ class Node:
                 what = f"{process.name} failed by a bug"
                 self.world.loop.call_exception_handler({"message": what, "exception": failure})
 
-        self.spawn(serve(), process)
+        self._serving_task = self.spawn(serve(), process)
 
     def spawn(self, coroutine: object, process: Process | None = None) -> asyncio.Task[None]:
         """Run a coroutine as a task of the node's process."""
@@ -105,22 +108,23 @@ class Node:
         process.alive = False
         process.held.clear()
         self.app = None
+        self.serving = False
         self.world.network.process_died(process, silent=power_cut)
         self.disk.process_died(process, power_cut=power_cut)
 
     async def stop(self) -> None:
         """Graceful end: app.stop() within its process, which then exits."""
         assert self.running and self.app is not None, f"{self.name} does not run"
+        process = self._process()
         await self.spawn(self.app.stop())
+        self.left_behind = [task.get_name() for task in process.pending() if task is not self._serving_task]
         self.kill()
 
     def pause(self, ms: int) -> None:
         """The process runs nothing for `ms` (SIGSTOP, a long collection), while its kernel and peers go on."""
         process = self._process()
         assert process.alive, f"{self.name} does not run"
-        process.paused = True
-        loop = self.world.loop
-        loop.call_at_us(loop.now_us + ms * 1000, loop.resume, process, context=self.world.network.context)
+        self.world.loop.pause(process, self.world.loop.now_us + ms * 1000)
 
     def _process(self) -> Process:
         if self.process is None or not self.process.alive:

@@ -25,6 +25,7 @@ class Process:
         self.host = host
         self.alive = True
         self.paused = False
+        self.resumes_at_us = 0
         self.held: list[asyncio.Handle] = []
         self.tasks: list[asyncio.Task[Any]] = []
         self._sweep_at = SWEEP_EVERY

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import logging
 import os
 import random
@@ -196,8 +197,9 @@ def test_a_paused_process_answers_after_its_pause() -> None:
 def test_a_graceful_stop_runs_the_apps_own_stop() -> None:
     with World(8) as world:
         node = started(world)
+        node.spawn(asyncio.sleep(3_600)).set_name("leak")
         world.run(node.stop())
-        assert not node.running
+        assert not node.running and node.left_behind == ["leak"]
         with pytest.raises(ConnectionRefusedError):
             world.run(asked(b"anyone?\n"))
 
@@ -343,3 +345,89 @@ def test_work_given_to_an_executor_is_done_in_this_thread_and_told_later() -> No
     with World(1) as world:
         result, took_s = world.run(work())
     assert result == 42 and took_s > 0
+
+
+def test_of_two_pauses_the_longer_one_counts() -> None:
+    async def tick(times: list[int]) -> None:
+        while len(times) < 5:
+            await asyncio.sleep(0.1)
+            times.append(world.now_ms)
+
+    with World(1) as world:
+        node = world.node("n", "10.0.0.1")
+        times: list[int] = []
+        task = node.spawn(tick(times))
+        world.run_for_ms(150)
+        node.pause(1_000)
+        node.pause(10)
+        world.run_until(task.done, 5_000)
+        assert times == [100, 1_150, 1_250, 1_350, 1_450]
+
+
+def test_the_end_of_a_world_buries_whatever_still_waits(recwarn: pytest.WarningsRecorder) -> None:
+    async def stubborn() -> None:
+        try:
+            async with asyncio.TaskGroup() as tasks, asyncio.timeout(1_000):
+                tasks.create_task(asyncio.sleep(3_600))
+                await asyncio.sleep(3_600)
+        finally:
+            await asyncio.sleep(1)
+            await node.runtime().files.replace("late", b"x")
+
+    with World(1) as world:
+        node = world.node("n", "10.0.0.1")
+        for _ in range(3):
+            node.spawn(stubborn())
+        world.run_for_ms(10)
+        node.spawn(stubborn())  # never gets its first step
+    gc.collect()
+    assert [str(warning.message) for warning in recwarn] == []
+    assert node.disk.content("late") is None
+
+
+def test_the_runtime_of_a_node_is_that_of_the_process_that_starts_next() -> None:
+    with World(1) as world:
+        node = world.node("echo", "10.0.0.1")
+        first = node.runtime()
+        node.start(lambda runtime: EchoApp(runtime, PORT))
+        assert node.incarnation == 1
+        with pytest.raises(AssertionError, match="already serves"):
+            node.start(lambda runtime: EchoApp(runtime, PORT))
+        world.run_for_ms(10)
+        node.kill()
+        assert node.runtime().random.random() != first.random.random()
+        assert node.incarnation == 2
+
+
+def test_tasks_that_become_ready_together_run_in_an_order_of_the_seed() -> None:
+    def order(seed: int) -> tuple[int, ...]:
+        ran: list[int] = []
+
+        async def note(number: int) -> None:
+            await asyncio.sleep(0.1)
+            ran.append(number)
+
+        with World(seed) as world:
+            node = world.node("n", "10.0.0.1")
+            for number in range(4):
+                node.spawn(note(number))
+            world.run_for_ms(200)
+        return tuple(ran)
+
+    assert len({order(seed) for seed in range(10)}) > 3
+    assert order(3) == order(3)
+
+
+def test_callbacks_of_one_process_keep_the_order_that_call_soon_promises() -> None:
+    for seed in range(6):
+        with World(seed) as world:
+            ran: list[int] = []
+
+            async def schedule(into: list[int] = ran) -> None:
+                for number in range(10):
+                    asyncio.get_running_loop().call_soon(into.append, number)
+
+            for name in ("a", "b"):
+                world.node(name, name).spawn(schedule())
+            world.run_for_ms(1)
+            assert ran == [*range(10), *range(10)]
