@@ -24,6 +24,11 @@ class ConsumerOffsets:
     def find(self, group: str, topic: str, queue_id: int) -> int | None:
         return self._wrapper.offset_table.get(f"{topic}{SEPARATOR}{group}", {}).get(queue_id)
 
+    def topics_of(self, group: str) -> list[str]:
+        """The topics that a group has committed offsets in."""
+        suffix = SEPARATOR + group
+        return [key.removesuffix(suffix) for key in self._wrapper.offset_table if key.endswith(suffix)]
+
     def remove_group(self, group: str) -> None:
         """Forget a group in all topics."""
         suffix = SEPARATOR + group
@@ -38,10 +43,12 @@ class ConsumerOffsets:
             del self._wrapper.offset_table[key]
         self.commits += 1
 
-    def adopt(self, wrapper: ConsumerOffsetWrapper) -> None:
-        """Each topic and group that the master knows replaces ours as a whole."""
-        self._wrapper.offset_table.update(wrapper.offset_table)
-        self.commits += 1
+    def adopt(self, wrapper: ConsumerOffsetWrapper) -> bool:
+        """Each topic and group that the master knows replaces ours as a whole; False when nothing is new."""
+        table = self._wrapper.offset_table
+        news = {key: queues for key, queues in wrapper.offset_table.items() if table.get(key) != queues}
+        table.update(news)
+        return bool(news)
 
     def encode(self) -> bytes:
         """The content of consumerOffset.json and the reply to 43."""

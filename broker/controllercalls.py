@@ -110,7 +110,12 @@ _MasterHeader = (
 def _with_set(code: int, header: _MasterHeader, members: SyncStateSet) -> Reply:
     epoch = header.master_epoch or 0
     grant = None
-    if header.master_broker_id is not None and header.master_broker_id > 0 and header.master_address and epoch:
+    if (
+        header.master_broker_id is not None
+        and header.master_broker_id > 0
+        and header.master_address
+        and epoch
+    ):
         grant = Grant(
             epoch,
             header.master_broker_id,

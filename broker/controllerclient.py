@@ -85,7 +85,9 @@ class ControllerClient:
         request = RemotingCommand.request(RequestCode.CONTROLLER_GET_METADATA_INFO)
         try:
             reply = await self._client.call(address, request, DISCOVERY_TIMEOUT_MS)
-            return GetMetadataResponseHeader.from_ext(reply.ext) if reply.code == ResponseCode.SUCCESS else None
+            return (
+                GetMetadataResponseHeader.from_ext(reply.ext) if reply.code == ResponseCode.SUCCESS else None
+            )
         except (RemotingError, HeaderError) as error:
             log.debug("controller does not answer", extra=fields(address=address, why=error))
             return None

@@ -19,7 +19,9 @@ class IdentityInvalid(Exception):
     """An identity file that cannot be this broker's; an operator has to look at it."""
 
     def __init__(self, name: str, why: str) -> None:
-        super().__init__(f"{name}: {why}; restore the file or, for a new empty replica, remove the whole store")
+        super().__init__(
+            f"{name}: {why}; restore the file or, for a new empty replica, remove the whole store"
+        )
         self.name = name
 
 

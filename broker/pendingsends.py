@@ -14,7 +14,9 @@ from remoting.command import RemotingCommand
 from remoting.peer import Peer
 
 UNKNOWN_REMARK = "flush data to slave timeout"
-DEMOTED_REMARK = "this broker stopped being master before all replicas had the message; whether it stays is unknown"
+DEMOTED_REMARK = (
+    "this broker stopped being master before all replicas had the message; whether it stays is unknown"
+)
 
 
 @dataclass(slots=True)

@@ -118,7 +118,9 @@ class PullProcessor:
         self._tasks = tasks
         self.found = 0
 
-    def handle(self, peer: Peer, command: RemotingCommand) -> RemotingCommand | Coroutine[Any, Any, None] | None:
+    def handle(
+        self, peer: Peer, command: RemotingCommand
+    ) -> RemotingCommand | Coroutine[Any, Any, None] | None:
         """Answers a pull, or holds it when the queue has nothing yet and the client waits."""
         try:
             header = PullMessageHeader.from_ext(command.ext)
@@ -131,7 +133,11 @@ class PullProcessor:
         waits = header.sys_flag & SYS_FLAG_SUSPEND and header.suspend_timeout_millis > 0
         if waits and not self._held.full and _code(result, request) == ResponseCode.PULL_NOT_FOUND:
             limits = self._limits
-            wait_ms = header.suspend_timeout_millis if limits.long_polling_enable else limits.short_polling_time_mills
+            wait_ms = (
+                header.suspend_timeout_millis
+                if limits.long_polling_enable
+                else limits.short_polling_time_mills
+            )
             if not peer.attributes.get("holds_pulls"):
                 peer.attributes["holds_pulls"] = True
                 peer.on_close(self._held.release_of)
@@ -182,7 +188,9 @@ class PullProcessor:
                 ResponseCode.TOPIC_NOT_EXIST, f"topic[{header.topic}] not exist, apply first please!"
             )
         if not topic.perm & PERM_READ:
-            raise Refused(ResponseCode.NO_PERMISSION, f"the topic[{header.topic}] pulling message is forbidden")
+            raise Refused(
+                ResponseCode.NO_PERMISSION, f"the topic[{header.topic}] pulling message is forbidden"
+            )
         if not 0 <= header.queue_id < topic.read_queue_nums:
             raise Refused(
                 ResponseCode.INVALID_PARAMETER,
@@ -258,7 +266,9 @@ def _code(result: GetResult, request: PullRequest) -> ResponseCode:
 
 
 def _reply(request: PullRequest, result: GetResult) -> RemotingCommand:
-    header = PullMessageResponseHeader(MASTER_ID, result.next_begin_offset, result.min_offset, result.max_offset)
+    header = PullMessageResponseHeader(
+        MASTER_ID, result.next_begin_offset, result.min_offset, result.max_offset
+    )
     return request.command.reply(_code(result, request), result.status.value, header)
 
 

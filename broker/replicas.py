@@ -141,9 +141,7 @@ class Applied:
 
 @dataclass(frozen=True, slots=True)
 class ProposalFailed:
-    """`definite`: it will never be applied; otherwise nobody knows, and the union stays."""
-
-    definite: bool
+    """The proposal under way will never be applied. While its fate is open nothing is said and the union stays."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,7 +193,16 @@ class Replicas:
 
     @property
     def accepts_sends(self) -> bool:
-        return self.role is Role.MASTER and self.taken is not None and self._seen_epoch <= self.taken.master_epoch
+        return (
+            self.role is Role.MASTER
+            and self.taken is not None
+            and self._seen_epoch <= self.taken.master_epoch
+        )
+
+    @property
+    def wanted(self) -> Grant | None:
+        """The newest role that was granted and not taken yet."""
+        return self._wanted
 
     @property
     def master_epoch(self) -> int:
@@ -285,7 +292,9 @@ class Replicas:
                 return self._granted(reply.grant, now_ms)
             case ElectCall():
                 return self._elected(reply, now_ms)
-        unknown_id = reply.code == ResponseCode.CONTROLLER_BROKER_NEED_TO_BE_REGISTERED  # an operator has to act
+        unknown_id = (
+            reply.code == ResponseCode.CONTROLLER_BROKER_NEED_TO_BE_REGISTERED
+        )  # an operator has to act
         self._call_due_ms = now_ms + (self._poll_ms if unknown_id else RETRY_MS)
         return []
 
@@ -294,10 +303,14 @@ class Replicas:
         self._call_due_ms = now_ms + RETRY_MS
         if not isinstance(call, AlterCall):
             return []
-        definite = self.report.not_replied(now_ms, sent=sent)
-        if not definite:
-            self.poll_soon()
-        return [ProposalFailed(definite)]
+        if self.report.not_replied(now_ms, sent=sent):
+            return [ProposalFailed()]
+        self.poll_soon()
+        return []
+
+    def not_proposed(self, now_ms: int) -> None:
+        """The replicas have moved on since the proposal was thought of: it is not sent."""
+        self.report.withdraw(now_ms)
 
     def announced(self, grant: Grant, now_ms: int) -> list[Effect]:
         """A controller pushed the result of an election (1008)."""
@@ -317,7 +330,7 @@ class Replicas:
             return self._adopt(self.taken.master_epoch, reply.sync_state_set, reply.sync_state_set_epoch)
         if reply.code != ResponseCode.CONTROLLER_BROKER_NOT_ALIVE:
             self.poll_soon()  # fenced, or our set is old: the controllers know more
-        return [ProposalFailed(self.report.refused(reply.code, now_ms))]
+        return [ProposalFailed()] if self.report.refused(reply.code, now_ms) else []
 
     def _polled(self, reply: Reply, now_ms: int) -> list[Effect]:
         self._poll_due_ms = now_ms + self._poll_ms

@@ -62,11 +62,13 @@ class RoleChanges(Protocol):
         """`replicas.role` and `replicas.taken` are new."""
         ...
 
-    def propose(self, members: frozenset[int]) -> None: ...
+    def propose(self, members: frozenset[int]) -> bool:
+        """Count acks over the union with `members` too; False when they are not fit to be proposed any more."""
+        ...
 
     def applied(self, members: frozenset[int], sync_state_set_epoch: int) -> None: ...
 
-    def proposal_failed(self, definite: bool) -> None: ...
+    def proposal_failed(self) -> None: ...
 
     def master_moved(self, address: str) -> None: ...
 
@@ -109,6 +111,7 @@ class ReplicasManager:
         self._tasks = Tasks(on_fatal)
         self._call_wake = asyncio.Event()
         self._role_wake = asyncio.Event()
+        self._announced_epoch = 0
         self.replicas = self._new_replicas()
 
     def _new_replicas(self, **identities: object) -> Replicas:
@@ -185,8 +188,9 @@ class ReplicasManager:
 
     async def _call(self, call: Call) -> None:
         replicas, clock = self.replicas, self._clock
-        if isinstance(call, AlterCall) and not call.again:
-            self._roles.propose(call.proposal.members)
+        if isinstance(call, AlterCall) and not call.again and not self._roles.propose(call.proposal.members):
+            replicas.not_proposed(clock.monotonic_ms())
+            return
         request = self._calls.request(call, replicas.broker_id, clock.now_ms())
         try:
             if isinstance(call, ElectCall):
@@ -211,10 +215,14 @@ class ReplicasManager:
                 case Applied(members, epoch):
                     log.info("SyncStateSet", extra=fields(members=sorted(members), epoch=epoch))
                     self._roles.applied(members, epoch)
-                case ProposalFailed(definite):
-                    self._roles.proposal_failed(definite)
+                case ProposalFailed():
+                    self._roles.proposal_failed()
                 case MasterMoved(address):
                     self._roles.master_moved(address)
+        wanted = self.replicas.wanted
+        if wanted is not None and wanted.master_epoch != self._announced_epoch:
+            self._announced_epoch = wanted.master_epoch
+            log.info("role announced", extra=fields(epoch=wanted.master_epoch, master=wanted.master_address))
         self._wake()
 
     async def _run_discovery(self) -> None:
@@ -246,7 +254,9 @@ class ReplicasManager:
         replicas = self.replicas
         leads = grant.master_id == replicas.broker_id
         said = fields(
-            role=(Role.MASTER if leads else Role.SLAVE).value, epoch=grant.master_epoch, master=grant.master_address
+            role=(Role.MASTER if leads else Role.SLAVE).value,
+            epoch=grant.master_epoch,
+            master=grant.master_address,
         )
         try:
             if leads:

@@ -19,7 +19,9 @@ class TableUnreadable(Exception):
     """A configuration file that does not parse, and no readable backup beside it."""
 
     def __init__(self, name: str, why: str) -> None:
-        super().__init__(f"{name}: {why}; restore it from another replica of this broker, or remove it to start empty")
+        super().__init__(
+            f"{name}: {why}; restore it from another replica of this broker, or remove it to start empty"
+        )
         self.name = name
 
 

@@ -44,7 +44,10 @@ PUT_ERRORS = {
         ResponseCode.SERVICE_NOT_AVAILABLE,
         "the store takes no messages now: not master, disk full or stopped",
     ),
-    PutStatus.CREATE_MAPPED_FILE_FAILED: (ResponseCode.SYSTEM_ERROR, "create mapped file failed, server is busy"),
+    PutStatus.CREATE_MAPPED_FILE_FAILED: (
+        ResponseCode.SYSTEM_ERROR,
+        "create mapped file failed, server is busy",
+    ),
 }
 
 REPLY_PROPERTIES = {"MSG_REGION": "DefaultRegion", "TRACE_ON": "true"}
@@ -181,7 +184,7 @@ class SendProcessor:
         message = MessageToStore(
             name,
             queue_id,
-            command.body or b"",
+            memoryview(command.body) if command.body is not None else b"",
             properties,
             request.flag,
             request.sys_flag,

@@ -70,9 +70,20 @@ def read_send_request(code: int, ext: dict[str, str]) -> SendRequest:
     """The request of a command with `code` and `ext`. Raises HeaderError (answered code 1)."""
     names = LONG_NAMES if code == RequestCode.SEND_MESSAGE else SHORT_NAMES
     get = ext.get
-    group, topic, default_topic, queue_nums, queue_id, sys_flag, born, flag, properties, times, max_times, batch = map(
-        get, names
-    )
+    (
+        group,
+        topic,
+        default_topic,
+        queue_nums,
+        queue_id,
+        sys_flag,
+        born,
+        flag,
+        properties,
+        times,
+        max_times,
+        batch,
+    ) = map(get, names)
     if topic is None:
         raise HeaderError(names[1], None, "a send needs a topic")
     if properties and properties[-1] != "\x02":

@@ -76,6 +76,12 @@ class SyncStateSetReport:
         self._proposal = Proposal(self.wanted, base.sync_state_set_epoch, base.master_epoch)
         return self._proposal, False
 
+    def withdraw(self, now_ms: int) -> None:
+        """The proposal given last was not sent and is not wanted any more."""
+        self._due_ms = now_ms + ALTER_RETRY_MS
+        self.wanted = None
+        self._proposal = None
+
     def not_replied(self, now_ms: int, *, sent: bool) -> bool:
         """No answer to the proposal; True when it certainly changed nothing."""
         self._due_ms = now_ms + ALTER_RETRY_MS
@@ -87,7 +93,9 @@ class SyncStateSetReport:
         """A controller answered without success; True when the proposal is over for certain."""
         self._due_ms = now_ms + ALTER_RETRY_MS
         if code in REFUSALS:
-            self._may_linger = False  # commands are judged in one order: what was sent before was judged before
+            self._may_linger = (
+                False  # commands are judged in one order: what was sent before was judged before
+            )
         elif code != ResponseCode.CONTROLLER_NOT_LEADER:
             self._may_linger = True
         return self._drop_unless_lingering()

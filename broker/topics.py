@@ -20,7 +20,9 @@ PERM_ALL = PERM_READ | PERM_WRITE | PERM_INHERIT
 PERM_READ_WRITE = PERM_READ | PERM_WRITE
 
 
-def system_topics(cluster_name: str, broker_name: str, *, auto_create: bool, queue_nums: int) -> list[TopicConfig]:
+def system_topics(
+    cluster_name: str, broker_name: str, *, auto_create: bool, queue_nums: int
+) -> list[TopicConfig]:
     """What a 5.3 broker creates for itself; name servers also refuse a broker whose first table has one topic."""
     table = [
         ("SELF_TEST_TOPIC", 1, PERM_READ_WRITE),

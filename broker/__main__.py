@@ -1,0 +1,24 @@
+"""The command `mqbroker`: `mqbroker [-c FILE] [-p] [KEY=VALUE ...]`."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from broker.app import BrokerApp
+from broker.settings import BrokerSettings
+from mqruntime import serve
+
+
+def store_root(settings: BrokerSettings) -> Path:
+    """The folder of log, queues, tables and identity."""
+    return settings.store_path_root_dir
+
+
+def main() -> int:
+    """Run a broker until a signal; returns the exit code."""
+    return serve.main("mqbroker", BrokerSettings, BrokerApp, store_root)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,77 @@
+"""A slave asks its master where it serves its log (906), and goes on asking until it knows.
+
+Invariant: an answer counts only for the masterEpoch it was asked under. Upstream learns the address from name servers
+alone, which costs up to a registration period after each election; here their word is the fallback."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from mqruntime.log import fields
+from remoting.client import RemotingClient
+from remoting.codes import RequestCode, ResponseCode
+from remoting.command import RemotingCommand
+from remoting.errors import HeaderError, RemotingError
+from remoting.headers.group import ExchangeHAInfoHeader
+
+log = logging.getLogger("broker.masterfinder")
+
+ASK_AGAIN_MS = 200
+KNOWN_AGAIN_MS = 5_000  # a master that restarted within its epoch may have another HA port
+TIMEOUT_MS = 1_000
+
+
+class MasterFinder:
+    """`on_found(ha_address, master_epoch)` is called for each address that is news."""
+
+    def __init__(self, client: RemotingClient, on_found: Callable[[str, int], None]) -> None:
+        self._client = client
+        self._on_found = on_found
+        self._master: tuple[str, int] | None = None
+        self._known: str | None = None
+        self._changed = asyncio.Event()
+
+    def follow(self, master_address: str, master_epoch: int) -> None:
+        """Find the HA address of this master; its remoting address is `master_address`."""
+        self._master, self._known = (master_address, master_epoch), None
+        self._changed.set()
+
+    def forget(self) -> None:
+        """This broker follows nobody."""
+        self._master = None
+        self._changed.set()
+
+    def told_by_name_server(self, master_address: str, ha_address: str) -> None:
+        """A registration reply: believed if it names our master and the master itself has not answered."""
+        if self._master is not None and self._master[0] == master_address and self._known is None:
+            self._on_found(ha_address, self._master[1])
+
+    async def run(self) -> None:
+        while True:
+            self._changed.clear()
+            if self._master is None:
+                await self._changed.wait()
+                continue
+            await self._ask(*self._master)
+            wait_ms = ASK_AGAIN_MS if self._known is None else KNOWN_AGAIN_MS
+            try:
+                async with asyncio.timeout(wait_ms / 1000):
+                    await self._changed.wait()
+            except TimeoutError:
+                continue
+
+    async def _ask(self, master_address: str, master_epoch: int) -> None:
+        request = RemotingCommand.request(RequestCode.EXCHANGE_BROKER_HA_INFO)
+        try:
+            reply = await self._client.call(master_address, request, TIMEOUT_MS)
+            found = ExchangeHAInfoHeader.from_ext(reply.ext).master_ha_address
+        except (RemotingError, HeaderError) as error:
+            log.debug("master does not say its HA address", extra=fields(master=master_address, why=error))
+            return
+        if reply.code != ResponseCode.SUCCESS or not found or self._master != (master_address, master_epoch):
+            return
+        if found != self._known:
+            self._known = found
+            self._on_found(found, master_epoch)

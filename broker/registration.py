@@ -1,0 +1,131 @@
+"""What this broker tells the name servers: at once on every change, and every 30 s.
+
+Invariant: nothing is registered before the first role; each name server has a task and a lasting connection of its
+own, so one that hangs keeps no other waiting, and its connection's end unregisters us there."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from mqruntime.log import fields
+from mqruntime.tasks import Tasks
+from remoting.bodies.registration import RegisterBrokerBody, body_crc32
+from remoting.bodies.topics import TopicConfigWrapper
+from remoting.client import RemotingClient
+from remoting.codes import RequestCode, ResponseCode
+from remoting.command import RemotingCommand
+from remoting.errors import HeaderError, RemotingError
+from remoting.headers.nameserver import (
+    RegisterBrokerHeader,
+    RegisterBrokerResponseHeader,
+    UnregisterBrokerHeader,
+)
+
+log = logging.getLogger("broker.registration")
+
+RETRY_MS = 1_000
+UNREGISTER_TIMEOUT_MS = 500
+
+
+class Registration:
+    """`role_id` gives the id to register under, None before there is a role; `on_master(address, ha_address)` gets
+    what a name server knows of our master."""
+
+    def __init__(
+        self,
+        *,
+        client: RemotingClient,
+        name_servers: list[str],
+        cluster_name: str,
+        broker_name: str,
+        address: str,
+        period_ms: int,
+        timeout_ms: int,
+        role_id: Callable[[], int | None],
+        ha_address: Callable[[], str],
+        topics: Callable[[], TopicConfigWrapper],
+        on_master: Callable[[str, str], None],
+    ) -> None:
+        self._client = client
+        self._name_servers = name_servers
+        self._names = cluster_name, broker_name
+        self._address = address
+        self._period_ms = period_ms
+        self._timeout_ms = timeout_ms
+        self._role_id = role_id
+        self._ha_address = ha_address
+        self._topics = topics
+        self._on_master = on_master
+        self._wakes = {name_server: asyncio.Event() for name_server in name_servers}
+
+    def start(self, tasks: Tasks) -> None:
+        for name_server in self._name_servers:
+            tasks.start(self._run(name_server), name=f"registration at {name_server}")
+
+    def soon(self) -> None:
+        """Something that name servers know has changed."""
+        for wake in self._wakes.values():
+            wake.set()
+
+    async def unregister(self) -> None:
+        """Leave all name servers, as far as they answer quickly."""
+        role_id = self._role_id()
+        if role_id is None:
+            return
+        header = UnregisterBrokerHeader(self._names[1], self._address, self._names[0], role_id)
+        await asyncio.gather(*(self._unregister(name_server, header) for name_server in self._name_servers))
+
+    async def _unregister(self, name_server: str, header: UnregisterBrokerHeader) -> None:
+        if not self._client.connected(name_server):
+            return
+        request = RemotingCommand.request(RequestCode.UNREGISTER_BROKER, header)
+        try:
+            await self._client.call(name_server, request, UNREGISTER_TIMEOUT_MS)
+        except RemotingError as error:
+            log.warning("not unregistered", extra=fields(name_server=name_server, why=error))
+
+    async def _run(self, name_server: str) -> None:
+        wake = self._wakes[name_server]
+        while True:
+            wake.clear()
+            role_id = self._role_id()
+            if role_id is None or await self._register(name_server, role_id):
+                wait_ms = self._period_ms
+            else:
+                wait_ms = RETRY_MS
+            try:
+                async with asyncio.timeout(wait_ms / 1000):
+                    await wake.wait()
+            except TimeoutError:
+                continue
+
+    async def _register(self, name_server: str, role_id: int) -> bool:
+        body = RegisterBrokerBody(self._topics()).encode()
+        cluster_name, broker_name = self._names
+        header = RegisterBrokerHeader(
+            broker_name,
+            self._address,
+            cluster_name,
+            self._ha_address(),
+            role_id,
+            enable_acting_master=False,
+            body_crc32=body_crc32(body),
+        )
+        request = RemotingCommand.request(RequestCode.REGISTER_BROKER, header, body)
+        try:
+            reply = await self._client.call(name_server, request, self._timeout_ms)
+            said = RegisterBrokerResponseHeader.from_ext(reply.ext)
+        except (RemotingError, HeaderError) as error:
+            log.warning("not registered", extra=fields(name_server=name_server, why=error))
+            return False
+        if reply.code != ResponseCode.SUCCESS:
+            log.warning(
+                "registration refused",
+                extra=fields(name_server=name_server, code=reply.code, remark=reply.remark or ""),
+            )
+            return False
+        if said.master_addr and said.ha_server_addr:
+            self._on_master(said.master_addr, said.ha_server_addr)
+        return True

@@ -1,0 +1,175 @@
+"""What a role means for this broker: who writes the log, who may send and read, and what the others are told.
+
+Invariant: sends are accepted only between a promotion that succeeded and the first word of a newer masterEpoch; on
+every way out of mastership all waiting sends are answered. The HA service changes its role before the store does, so
+the store's queue offsets are counted on a log that ends with a whole record."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Protocol
+
+from broker.masterfinder import MasterFinder
+from broker.pendingsends import PendingSends
+from broker.pull import PullProcessor
+from broker.replicas import Grant, Replicas, Role
+from broker.replicasmanager import RoleRefused
+from broker.settings import BrokerSettings
+from broker.topics import Topics
+from ha.errors import EpochFenced
+from ha.service import HAService
+from messagestore.settings import FlushDiskType
+from messagestore.store import MessageStore
+
+log = logging.getLogger("broker.roleswitch")
+
+MASTER_ROLE_ID = 0
+
+
+class Announcer(Protocol):
+    """Tells name servers what this broker is now."""
+
+    def soon(self) -> None: ...
+
+
+class RoleSwitch:
+    """The broker's role, performed and as others see it."""
+
+    def __init__(
+        self,
+        *,
+        settings: BrokerSettings,
+        store: MessageStore,
+        ha: HAService,
+        topics: Topics,
+        pending: PendingSends,
+        finder: MasterFinder,
+        replicas: Callable[[], Replicas],
+    ) -> None:
+        self._settings = settings
+        self._store = store
+        self._ha = ha
+        self._topics = topics
+        self._pending = pending
+        self._finder = finder
+        self._replicas = replicas
+        self._flushes = settings.flush_disk_type is FlushDiskType.SYNC_FLUSH
+        self.stopping = False
+        self.announcer: Announcer | None = None
+        self.pulls: PullProcessor | None = None
+
+    # -- as others see it
+
+    @property
+    def role(self) -> Role:
+        return self._replicas().role
+
+    @property
+    def is_slave(self) -> bool:
+        return self.role is Role.SLAVE
+
+    @property
+    def accepts_sends(self) -> bool:
+        return not self.stopping and self._replicas().accepts_sends
+
+    @property
+    def serves_reads(self) -> bool:
+        if self.stopping:
+            return False
+        return self.role is Role.MASTER or (self.role is Role.SLAVE and self._settings.slave_read_enable)
+
+    @property
+    def role_id(self) -> int | None:
+        """The id that name servers and clients see: 0 on a master; None before the first role."""
+        if self.role is Role.NONE:
+            return None
+        return MASTER_ROLE_ID if self.role is Role.MASTER else self._replicas().broker_id
+
+    @property
+    def master_address(self) -> str | None:
+        """Where a slave finds its master."""
+        taken = self._replicas().taken
+        return taken.master_address if taken is not None and self.role is Role.SLAVE else None
+
+    def enough_in_sync(self) -> bool:
+        return self._ha.in_sync_count() >= self._settings.min_in_sync_replicas
+
+    def acked_end(self) -> int:
+        """Sends that end here or below may be answered."""
+        if not self.accepts_sends:
+            return 0
+        if self._settings.all_ack_in_sync_state_set:
+            end = self._ha.acked_end(self._settings.min_in_sync_replicas)
+        else:
+            end = self._store.max_offset() if self.enough_in_sync() else 0
+        return min(end, self._store.flushed_offset()) if self._flushes else end
+
+    def confirmed(self, offset: int) -> None:
+        """The confirm offset or what may be answered has moved."""
+        self._pending.acknowledged(self.acked_end())
+
+    # -- performing it
+
+    async def become_master(self, grant: Grant) -> None:
+        """Raises RoleRefused, OSError, StoreError or HAError."""
+        self._finder.forget()
+        self._ha.set_broker_id(grant.master_id)
+        try:
+            await self._ha.become_master(grant.master_epoch, grant.sync_state_set, grant.sync_state_set_epoch)
+        except EpochFenced as fenced:
+            raise RoleRefused(str(fenced)) from fenced
+        if self.role is not Role.MASTER:
+            await self._store.become_master()
+
+    async def become_slave(self, grant: Grant) -> None:
+        """Raises RoleRefused, OSError, StoreError or HAError."""
+        self._leave_mastership()
+        broker_id = self._replicas().broker_id
+        assert broker_id is not None
+        self._ha.set_broker_id(broker_id)
+        try:
+            await self._ha.become_slave(grant.master_epoch, grant.master_id, None)
+        except EpochFenced as fenced:
+            raise RoleRefused(str(fenced)) from fenced
+
+    def role_taken(self) -> None:
+        """The state machine has accepted the role: tell everybody."""
+        taken = self._replicas().taken
+        assert taken is not None
+        if self.role is Role.SLAVE:
+            self._finder.follow(taken.master_address, taken.master_epoch)
+        elif self._ha.in_sync_count() < self._settings.min_in_sync_replicas:
+            log.info("no sends are stored until minInSyncReplicas members are in sync")
+        self._pending.acknowledged(
+            self.acked_end()
+        )  # a master elected again: what was acked while it changed
+        self._topics.led_under(taken.master_epoch)
+        if self.announcer is not None:
+            self.announcer.soon()
+
+    def _leave_mastership(self) -> None:
+        """Nothing more is accepted, stored or answered OK."""
+        self._store.become_slave()
+        self._pending.give_up()
+        if self.pulls is not None and not self._settings.slave_read_enable:
+            self.pulls.release_all()
+
+    def stop_serving(self) -> None:
+        """The broker stops: whoever waits gets an answer and goes elsewhere."""
+        self.stopping = True
+        self._leave_mastership()
+
+    # -- the SyncStateSet
+
+    def propose(self, members: frozenset[int]) -> bool:
+        return self._ha.propose(members)
+
+    def applied(self, members: frozenset[int], sync_state_set_epoch: int) -> None:
+        self._ha.applied(members, sync_state_set_epoch)
+
+    def proposal_failed(self) -> None:
+        self._ha.proposal_failed(True)
+
+    def master_moved(self, address: str) -> None:
+        self._finder.follow(address, self._replicas().master_epoch)

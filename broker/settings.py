@@ -1,0 +1,145 @@
+"""The broker's settings, under upstream's keys; those of its store come with them.
+
+Invariant: what they promise together is one of the contracts of `broker.contract`; what no contract of ours can
+honour (DLedger commit logs, acting masters) is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import ClassVar
+
+from pydantic import Field, field_validator
+
+from ha.frames import BODY_SIZE_MAX
+from messagestore.settings import StoreSettings
+
+PERM_READ_WRITE = 6
+
+
+class BrokerSettings(StoreSettings):
+    """What a broker can be told; ms and bytes unless a key says otherwise."""
+
+    IGNORED: ClassVar[frozenset[str]] = frozenset(
+        {
+            "brokerId", "brokerRole", "checkSyncStateSetPeriod", "cleanFileForciblyEnable", "clusterTopicEnable",
+            "brokerTopicEnable", "deleteWhen", "diskMaxUsedSpaceRatio", "enableAutoInSyncReplicas", "fileReservedTime",
+            "flushConsumerOffsetHistoryInterval", "forceRegister", "inSyncReplicas", "maxHashSlotNum", "maxIndexNum",
+            "messageIndexEnable", "rocketmqHome", "sendMessageThreadPoolNums", "serverSelectorThreads",
+            "serverWorkerThreads", "skipPreOnline", "storePathCommitLog", "storePathConsumeQueue", "timerWheelEnable",
+            "totalReplicas", "traceTopicEnable", "transactionCheckInterval", "transactionCheckMax",
+            "transactionTimeOut", "transientStorePoolEnable", "useEpollNativeSelector", "waitTimeMillsInSendQueue",
+            "warmMapedFileEnable",
+        }
+    )  # fmt: skip
+
+    # identity and addresses
+    broker_cluster_name: str = Field(
+        "DefaultCluster", alias="brokerClusterName", min_length=1, pattern=r"^[^#]+$"
+    )
+    broker_name: str = Field("broker-a", alias="brokerName", min_length=1, pattern=r"^[^#]+$")
+    broker_ip1: str = Field(
+        "127.0.0.1", alias="brokerIP1", description="address told to clients and controllers"
+    )
+    broker_ip2: str = Field("", alias="brokerIP2", description="address told to slaves; empty is brokerIP1")
+    bind_address: str = Field("0.0.0.0", alias="bindAddress")  # noqa: S104 - a server for other machines
+    listen_port: int = Field(10911, alias="listenPort", ge=0, le=65535)
+    fast_listen_port: int = Field(
+        0, alias="fastListenPort", ge=0, le=65535, description="0 is listenPort - 2"
+    )
+    ha_listen_port: int = Field(0, alias="haListenPort", ge=0, le=65535, description="0 is listenPort + 1")
+    namesrv_addr: str = Field("", alias="namesrvAddr", description="host:port;host:port")
+    controller_addr: str = Field("", alias="controllerAddr", description="host:port;host:port")
+    enable_controller_mode: bool = Field(True, alias="enableControllerMode")
+    server_channel_max_idle_time_seconds: int = Field(120, alias="serverChannelMaxIdleTimeSeconds", ge=1)
+
+    # files
+    store_path_root_dir: Path = Field(Path.home() / "store", alias="storePathRootDir")
+    store_path_broker_identity: str = Field("", alias="storePathBrokerIdentity")
+    store_path_epoch_file: str = Field("", alias="storePathEpochFile")
+
+    # controllers and name servers
+    sync_broker_metadata_period: int = Field(5_000, alias="syncBrokerMetadataPeriod", ge=10)
+    sync_controller_metadata_period: int = Field(10_000, alias="syncControllerMetadataPeriod", ge=10)
+    controller_heart_beat_timeout_mills: int = Field(10_000, alias="controllerHeartBeatTimeoutMills", ge=100)
+    broker_heartbeat_interval: int = Field(1_000, alias="brokerHeartbeatInterval", ge=10)
+    broker_election_priority: int = Field(2**31 - 1, alias="brokerElectionPriority", ge=0, le=2**31 - 1)
+    register_name_server_period: int = Field(30_000, alias="registerNameServerPeriod", ge=100)
+    register_broker_timeout_mills: int = Field(24_000, alias="registerBrokerTimeoutMills", ge=100)
+
+    # replication and acknowledgement
+    all_ack_in_sync_state_set: bool = Field(True, alias="allAckInSyncStateSet", description="upstream: false")
+    min_in_sync_replicas: int = Field(1, alias="minInSyncReplicas", ge=1)
+    slave_timeout: int = Field(3_000, alias="slaveTimeout", ge=1)
+    waiting_sends_max: int = Field(50_000, alias="waitingSendsMax", ge=1, description="ours")
+    async_learner: bool = Field(False, alias="asyncLearner")
+    sync_from_last_file: bool = Field(False, alias="syncFromLastFile")
+    ha_send_heartbeat_interval: int = Field(5_000, alias="haSendHeartbeatInterval", ge=10)
+    ha_housekeeping_interval: int = Field(20_000, alias="haHousekeepingInterval", ge=10)
+    ha_transfer_batch_size: int = Field(256 * 1024, alias="haTransferBatchSize", ge=1, le=BODY_SIZE_MAX)
+    ha_max_time_slave_not_catchup: int = Field(15_000, alias="haMaxTimeSlaveNotCatchup", ge=10)
+    slave_sync_interval: int = Field(3_000, alias="slaveSyncInterval", ge=10, description="ours")
+
+    # clients
+    broker_permission: int = Field(PERM_READ_WRITE, alias="brokerPermission", ge=0, le=7)
+    auto_create_topic_enable: bool = Field(True, alias="autoCreateTopicEnable")
+    default_topic_queue_nums: int = Field(8, alias="defaultTopicQueueNums", ge=1)
+    auto_create_subscription_group: bool = Field(True, alias="autoCreateSubscriptionGroup")
+    slave_read_enable: bool = Field(False, alias="slaveReadEnable")
+    long_polling_enable: bool = Field(True, alias="longPollingEnable")
+    short_polling_time_mills: int = Field(1_000, alias="shortPollingTimeMills", ge=1)
+    lite_pull_message_enable: bool = Field(True, alias="litePullMessageEnable")
+    max_transfer_bytes: int = Field(256 * 1024, alias="maxTransferBytesOnMessageInMemory", ge=1)
+    max_transfer_count: int = Field(32, alias="maxTransferCountOnMessageInMemory", ge=1)
+    held_pulls_max: int = Field(100_000, alias="maxPullRequestHeld", ge=1, description="ours")
+    flush_consumer_offset_interval: int = Field(5_000, alias="flushConsumerOffsetInterval", ge=10)
+
+    # what upstream has and controller mode here has not
+    enable_d_leger_commit_log: bool = Field(False, alias="enableDLegerCommitLog")
+    enable_slave_acting_master: bool = Field(False, alias="enableSlaveActingMaster")
+    duplication_enable: bool = Field(False, alias="duplicationEnable")
+
+    @field_validator("enable_d_leger_commit_log", "enable_slave_acting_master", "duplication_enable")
+    @classmethod
+    def _absent(cls, value: bool) -> bool:
+        if value:
+            raise ValueError("must be false: it does not go with controller mode here")
+        return value
+
+    @field_validator("enable_controller_mode")
+    @classmethod
+    def _controller_mode(cls, value: bool) -> bool:
+        if not value:
+            raise ValueError("must be true: this broker takes its role from controllers only")
+        return value
+
+    @property
+    def address(self) -> str:
+        """What clients and controllers call us."""
+        return f"{self.broker_ip1}:{self.listen_port}"
+
+    @property
+    def ha_port(self) -> int:
+        return self.ha_listen_port or (self.listen_port + 1 if self.listen_port else 0)
+
+    @property
+    def ha_host(self) -> str:
+        """The host part of the address told to slaves."""
+        return self.broker_ip2 or self.broker_ip1
+
+    @property
+    def fast_port(self) -> int:
+        """Upstream's fast (VIP) port: Java slaves ask for topics there."""
+        return self.fast_listen_port or max(self.listen_port - 2, 0)
+
+    @property
+    def controllers(self) -> list[str]:
+        return addresses(self.controller_addr)
+
+    @property
+    def name_servers(self) -> list[str]:
+        return addresses(self.namesrv_addr)
+
+
+def addresses(text: str) -> list[str]:
+    """`host:port;host:port` as a list, blanks and empty parts dropped."""
+    return [part.strip() for part in text.split(";") if part.strip()]
