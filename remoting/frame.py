@@ -11,12 +11,15 @@ never with the bytes announced. After the first malformed frame `failure` is set
 
 from __future__ import annotations
 
+from struct import Struct
+
 from remoting.command import Body, RemotingCommand
 from remoting.errors import FrameError
 from remoting.headercodec import decode_header, encode_header
 
 FRAME_BYTES_MAX = 16 * 1024 * 1024  # with the length field, as in Java's decoder
 HEADER_BYTES_MAX = 64 * 1024
+LENGTH = Struct(">I")
 BUFFER_BYTES_MIN = 4 * 1024
 BUFFER_BYTES_KEPT = 256 * 1024  # a bigger one is let go as soon as it is empty
 
@@ -27,8 +30,8 @@ def encode(command: RemotingCommand) -> list[Body]:
     body = command.body
     body_size = len(body) if body is not None else 0
     head = (
-        (4 + len(header) + body_size).to_bytes(4, "big")
-        + (command.serialize_type << 24 | len(header)).to_bytes(4, "big")
+        LENGTH.pack(4 + len(header) + body_size)
+        + LENGTH.pack(command.serialize_type << 24 | len(header))
         + header
     )
     return [head, body] if body is not None and body_size else [head]
@@ -113,17 +116,17 @@ class FrameReader:
         view, at, end = self._view, self._begin, self._end
         try:
             while end - at >= 4:
-                frame_end = at + 4 + int.from_bytes(view[at : at + 4], "big")
-                frame_bytes = frame_end - at
+                (length,) = LENGTH.unpack_from(view, at)
+                frame_bytes = 4 + length
                 if not 8 <= frame_bytes <= self._frame_bytes_max:
                     raise FrameError(
                         f"frame of {frame_bytes} bytes; 8 to {self._frame_bytes_max} are allowed"
                     )
                 if end - at < 8:
                     break
-                word = int.from_bytes(view[at + 4 : at + 8], "big")
+                (word,) = LENGTH.unpack_from(view, at + 4)
                 header_bytes = word & 0xFFFFFF
-                header_end = at + 8 + header_bytes
+                header_end, frame_end = at + 8 + header_bytes, at + frame_bytes
                 if header_end > frame_end:
                     raise FrameError(f"header of {header_bytes} bytes in a frame of {frame_bytes}")
                 if header_bytes > self._header_bytes_max:

@@ -15,6 +15,7 @@ import orjson
 from remoting import fastjson
 from remoting.command import JSON, ROCKETMQ, RemotingCommand
 from remoting.errors import FrameError
+from remoting.wirefields import I32_RANGE, parse_integer
 
 LANGUAGES = (
     "JAVA", "CPP", "DOTNET", "PYTHON", "DELPHI", "ERLANG", "RUBY", "OTHER",
@@ -35,7 +36,7 @@ FIXED = Struct(
 SIZE = Struct(">i")  # of remark, ext section and ext values
 KEY_SIZE = Struct(">h")
 
-I32_MIN, I32_MAX = -(2**31), 2**31 - 1
+I32_MIN, I32_MAX = I32_RANGE.low, I32_RANGE.high
 
 
 def encode_header(command: RemotingCommand) -> bytes:
@@ -80,7 +81,8 @@ def _decode_json(header: memoryview) -> RemotingCommand:
             raise FrameError(f"header is not JSON: {error}") from None
     if type(fields) is not dict:
         raise FrameError("header is not a JSON object")
-    ext = fields.get("extFields")
+    get = fields.get
+    ext = get("extFields")
     if ext is None:
         ext = {}
     elif type(ext) is not dict:
@@ -90,36 +92,34 @@ def _decode_json(header: memoryview) -> RemotingCommand:
             if type(value) is not str:
                 ext = {key: _ext_text(value) for key, value in ext.items() if value is not None}
                 break
-    remark = fields.get("remark")
+    remark = get("remark")
     if remark is not None and type(remark) is not str:
         remark = _ext_text(remark)
     return RemotingCommand(
-        _i32(fields, "code"),
-        _i32(fields, "opaque"),
-        _i32(fields, "flag"),
+        _i32("code", get("code")),
+        _i32("opaque", get("opaque")),
+        _i32("flag", get("flag")),
         remark,
         ext,
         None,
-        _language(fields.get("language")),
-        _i32(fields, "version"),
+        _language(get("language")),
+        _i32("version", get("version")),
         JSON,
     )
 
 
-def _i32(fields: dict[str, Any], name: str) -> int:
+def _i32(name: str, value: Any) -> int:
     """An int as Java's fastjson reads it: absent or null is 0, a quoted decimal is fine."""
-    value = fields.get(name, 0)
-    if type(value) is not int:
-        if value is None:
-            return 0
-        if type(value) is not str or not value.isascii() or not value.removeprefix("-").isdigit():
-            raise FrameError(f"header member {name} is not an integer")
-        if len(value) > 11:
-            raise FrameError(f"header member {name} is outside 32 bits")
-        value = int(value)
-    if not I32_MIN <= value <= I32_MAX:
+    if type(value) is int and I32_MIN <= value <= I32_MAX:
+        return value
+    if value is None:
+        return 0
+    if type(value) is int:
         raise FrameError(f"header member {name} is outside 32 bits")
-    return value
+    number = parse_integer(value, I32_RANGE) if type(value) is str else None
+    if number is None:
+        raise FrameError(f"header member {name} is not an integer of 32 bits")
+    return number
 
 
 def _language(value: object) -> str:
@@ -138,7 +138,7 @@ def _ext_text(value: object) -> str:
     try:
         return orjson.dumps(value).decode()
     except orjson.JSONEncodeError:
-        return str(value) if type(value) is int else ""
+        raise FrameError("a number in the header is too big") from None
 
 
 def _encode_rocketmq(command: RemotingCommand) -> bytes:

@@ -158,6 +158,27 @@ def test_arbitrary_bytes_never_break_the_reader(data: bytes) -> None:
         FrameReader().receive(frame(data, serialize_type=serialize_type))
 
 
+MEMBERS = ["code", "opaque", "flag", "version", "language", "remark", "extFields", "serializeTypeCurrentRPC"]
+ANY_JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**70), 2**70) | st.floats() | st.text(max_size=5),
+    lambda children: (
+        st.lists(children, max_size=3) | st.dictionaries(st.text(max_size=3), children, max_size=3)
+    ),
+    max_leaves=8,
+)
+
+
+@given(st.dictionaries(st.sampled_from(MEMBERS), ANY_JSON))
+def test_a_json_header_of_any_shape_gives_a_sound_command_or_a_failure(header: dict[str, object]) -> None:
+    reader = FrameReader()
+    commands = reader.receive(frame(json.dumps(header).encode()))
+    assert len(commands) == (reader.failure is None)
+    for command in commands:
+        assert all(type(text) is str for item in command.ext.items() for text in item)
+        assert command.remark is None or type(command.remark) is str
+        encode(command)
+
+
 def test_unusual_but_sound_headers_are_read() -> None:
     headers = {
         b'{"opaque":"5","flag":null}\n': (0, 5, {}),
