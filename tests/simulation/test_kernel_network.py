@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from collections.abc import Callable
 from typing import Any
 
@@ -315,3 +316,55 @@ def test_a_closed_server_refuses_and_its_open_connections_go_on() -> None:
         link.near.transport.write(b"on")
         link.world.run_for_ms(5)
         assert link.far.data == b"on"
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_no_byte_is_lost_doubled_or_overtaken_under_random_faults(seed: int) -> None:
+    chance = random.Random(seed)
+    with Link(seed) as link:
+        network, ends = link.world.network, (link.near, link.far)
+        sent = (bytearray(), bytearray())
+        for step in range(80):
+            which = chance.randrange(2)
+            end, host, other = ends[which], (CLIENT, SERVER)[which], (SERVER, CLIENT)[which]
+            match chance.randrange(8):
+                case 0:
+                    network.cut(host, other, both=chance.random() < 0.5)
+                case 1 | 2:
+                    network.heal(host, other)
+                case 3:
+                    end.transport.pause_reading()
+                case 4:
+                    end.transport.resume_reading()
+                case 5:
+                    (link.client, link.server)[which].pause(chance.randint(1, 300))
+                case _:
+                    data = step.to_bytes(2, "big") * chance.choice((1, 300, 30_000))
+                    end.transport.writelines([data[:3], data[3:]])
+                    sent[which].extend(data)
+            link.world.run_for_ms(chance.choice((0, 1, 30, 400)))
+            assert sent[0].startswith(link.far.data) and sent[1].startswith(link.near.data)
+        network.heal()
+        for end in ends:
+            end.transport.resume_reading()
+        link.world.run_for_ms(5_000)
+        assert link.far.data == sent[0] and link.near.data == sent[1]
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_a_kill_at_any_moment_ends_every_connection_of_the_process(seed: int) -> None:
+    chance = random.Random(seed)
+    with Link(seed) as link:
+        others = [link.client.spawn(link.connect()) for _ in range(5)]
+        link.world.run_for_ms(chance.choice((0, 1, 2)))
+        link.near.transport.write(b"x" * chance.choice((1, WINDOW_BYTES * 2)))
+        link.server.kill()
+        link.world.run_for_ms(2_000)
+        link.near.transport.write(b"anyone?")
+        link.world.run_for_ms(2_000)
+        assert link.near.events[-1] == "lost"
+        assert link.world.network.connections(SERVER, CLIENT) == 0
+        assert link.world.network.connections(CLIENT, SERVER) == 0
+        for other in others:
+            assert other.done()
+            assert other.exception() is None or isinstance(other.exception(), ConnectionError)
