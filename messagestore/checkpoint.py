@@ -1,7 +1,8 @@
 """The checkpoint file: what a restart may rely on.
 
-Invariant: no value in the file is ahead of the disk. `confirm_phy_offset` is at most the flushed end of the log, so a
-power cut cannot make a confirmed record look lost when it was only never written."""
+Invariant: no value in the file is ahead of the disk. Log and queue entries up to `confirm_phy_offset` are synced, so a
+power cut cannot make a confirmed record look damaged when it was only never written, and what recovery builds anew is
+what follows the confirm offset and the rest of its segment."""
 
 from __future__ import annotations
 

@@ -22,7 +22,6 @@ ENTRY = Struct(
 )
 PRE_BLANK = (0, 0x7FFFFFFF, 0)  # fills a first file in front of the queue's first entry
 RESERVE_STEP_BYTES = 64 << 10
-PAGE_BYTES = 4096
 
 
 def file_size_for(wanted: int) -> int:
@@ -227,9 +226,6 @@ class ConsumeQueue:
             stop = min(at + RESERVE_STEP_BYTES, last * ENTRY.size)
             if bytes(view[at:stop]).count(0) != stop - at:
                 erase(view, at, stop)
-
-    def dirty_pages(self) -> int:
-        return -(-(self.max_queue_offset - self._synced) * ENTRY.size // PAGE_BYTES)
 
     async def sync(self) -> None:
         """Entries written before the call are on disk on return; OSError when the disk fails."""

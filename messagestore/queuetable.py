@@ -70,12 +70,11 @@ class QueueTable:
         for queue in self.all():
             queue.raise_min(log_min)
 
-    async def sync(self, pages_least: int) -> None:
-        """Syncs the queues that have at least `pages_least` unsynced pages (0: every unsynced entry)."""
+    async def sync(self) -> None:
+        """Every entry written before the call is on disk on return; OSError when the disk fails."""
         async with self._disk:
             for queue in self.all():
-                if queue.dirty_pages() >= max(pages_least, 1):
-                    await queue.sync()
+                await queue.sync()
 
     def close(self) -> None:
         for queue in self.all():

@@ -60,8 +60,9 @@ class Recovery:
         )  # fmt: skip
 
     async def _vouched_start(self) -> int:
-        """The start of a segment in front of which every queue entry is on disk: its first record is not younger than
-        the checkpoint's oldest timestamp, and it is not behind the confirm offset."""
+        """The start of a segment in front of which every queue entry is on disk: that of the confirm offset, or an
+        earlier one whose first record is not younger than the checkpoint's timestamps. These decide about stores of
+        upstream, whose confirm offset says nothing about queues."""
         log = self._log
         start = log.segment_start(min(self._confirm, log.loaded_end))
         while start > log.min_offset:

@@ -23,10 +23,6 @@ class StoreSettings(Settings):
     flush_disk_type: FlushDiskType = Field(FlushDiskType.ASYNC_FLUSH, alias="flushDiskType")
     flush_interval_commit_log: int = Field(500, alias="flushIntervalCommitLog", ge=1)
     flush_interval_consume_queue: int = Field(1_000, alias="flushIntervalConsumeQueue", ge=1)
-    flush_consume_queue_least_pages: int = Field(2, alias="flushConsumeQueueLeastPages", ge=0)
-    flush_consume_queue_thorough_interval: int = Field(
-        10_000, alias="flushConsumeQueueThoroughInterval", ge=1, description="upstream 60000: what a crash re-reads"
-    )
     check_crc_on_recover: bool = Field(True, alias="checkCRCOnRecover")
     message_delay_level: str = Field(
         "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h", alias="messageDelayLevel"

@@ -34,7 +34,6 @@ from mqruntime.runtime import Runtime
 from mqruntime.tasks import Tasks
 
 ABORT_FILE = "abort"  # exists while a store runs; found at start, the last run did not stop by itself
-CHECKPOINT_INTERVAL_S = 1.0
 DISK_FULL_RETRY_S = 1.0
 DISPATCH_STEP_RECORDS = 512
 COLD_STEP_BYTES = 1 << 20
@@ -71,6 +70,7 @@ class MessageStore:
         self._checkpoint = Checkpoint()
         self._stored_checkpoint = b""
         self._confirm = 0
+        self._queues_synced = 0  # entries of records that end at or below this are on disk
         self._running = False
         self._master = False
         self._queues_full = False
@@ -96,16 +96,16 @@ class MessageStore:
                 verify_body=self._settings.check_crc_on_recover,
             )  # fmt: skip
             report = await recovery.run(clean=clean)
+            self._confirm = report.confirm_offset
+            await self._save()
         except BaseException:
             self._close()
             raise
-        self._confirm = report.confirm_offset
         self._running = True
         self._tasks.start(self._flush_loop(), name="store-flush")
         self._tasks.start(self._dispatch_loop(), name="store-dispatch")
         self._tasks.start(self._save_loop(), name="store-checkpoint")
         self._undispatched.set()
-        self._unsaved.set()
         return report
 
     async def stop(self) -> None:
@@ -117,9 +117,7 @@ class MessageStore:
         try:
             if self._failure is None:
                 await self._log.flush()
-                await self._queues.sync(0)
-                self._checkpoint.logics_msg_timestamp = self._dispatcher.store_timestamp
-                await self._save_checkpoint()
+                await self._save()
                 await self._files.remove(ABORT_FILE)
         finally:
             self._close()
@@ -244,12 +242,13 @@ class MessageStore:
         """Log, queues and confirm offset end at `offset`, durably on return. Called with max_offset it erases what an
         ended connection left above the log's end; to be done before a new connection fills it."""
         self._confirm = min(self._confirm, offset)
+        self._queues_synced = min(self._queues_synced, offset)
         try:
+            if self._checkpoint.confirm_phy_offset > offset:  # first, so that a crash finds nothing lost below it
+                await self._save_checkpoint()
             if self._dispatcher.position > offset:
                 await self._queues.truncate(offset)
                 self._dispatcher.position = offset
-            if self._checkpoint.confirm_phy_offset > offset:
-                await self._save_checkpoint()
             await self._log.truncate(offset)
         except OSError as error:
             self._fail(error)
@@ -381,34 +380,32 @@ class MessageStore:
             await self.flush()
 
     async def _save_loop(self) -> None:
-        """Queues and checkpoint to disk a while after they changed; all queues now and then, for a short recovery."""
-        thorough_at_ms = self._clock.monotonic_ms() + self._settings.flush_consume_queue_thorough_interval
         while True:
             await self._unsaved.wait()
+            await asyncio.sleep(self._settings.flush_interval_consume_queue / 1000)
             self._unsaved.clear()
-            await asyncio.sleep(CHECKPOINT_INTERVAL_S)
-            now_ms = self._clock.monotonic_ms()
-            if now_ms >= thorough_at_ms:
-                timestamp = self._dispatcher.store_timestamp
-                await self._queues.sync(0)
-                self._checkpoint.logics_msg_timestamp = timestamp
-                thorough_at_ms = now_ms + self._settings.flush_consume_queue_thorough_interval
-            else:
-                await self._queues.sync(self._settings.flush_consume_queue_least_pages)
             try:
-                await self._save_checkpoint()
+                await self._save()
             except OSError as error:
                 if error.errno not in DISK_FULL:
                     raise
                 log.warning("checkpoint=waiting error=%s", error)
                 self._unsaved.set()
 
+    async def _save(self) -> None:
+        """Queues to disk, then the checkpoint that vouches for them."""
+        position, timestamp = self._dispatcher.position, self._dispatcher.store_timestamp
+        await self._queues.sync()
+        self._queues_synced = min(position, self._dispatcher.position)  # a truncation may have come between
+        if position <= self._log.flushed_offset:
+            self._checkpoint.physic_msg_timestamp = self._checkpoint.logics_msg_timestamp = timestamp
+        await self._save_checkpoint()
+
     async def _save_checkpoint(self) -> None:
-        checkpoint, flushed = self._checkpoint, self._log.flushed_offset
-        checkpoint.confirm_phy_offset = min(self._confirm, flushed)
-        if self._dispatcher.position <= flushed:
-            checkpoint.physic_msg_timestamp = self._dispatcher.store_timestamp
-        encoded = checkpoint.encode()
+        self._checkpoint.confirm_phy_offset = min(
+            self._confirm, self._log.flushed_offset, self._queues_synced
+        )
+        encoded = self._checkpoint.encode()
         if encoded != self._stored_checkpoint:
             await self._files.replace(FILE, encoded)
             self._stored_checkpoint = encoded

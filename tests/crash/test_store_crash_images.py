@@ -16,14 +16,10 @@ from mqruntime.runtime import Runtime
 from simulation.node import Node
 from simulation.world import World
 
-SETTINGS = StoreSettings(
-    mapped_file_size_commit_log=8192,
-    mapped_file_size_consume_queue=200,
-    flush_interval_commit_log=20,
-    flush_consume_queue_thorough_interval=50,
-)
-SCRIPT_STEPS = 30
-CRASHES_PER_SEED = 60
+SEGMENT_SIZE = 8192
+BODY_SIZES = (40,) * 9 + (900, 5000)  # mostly equal, so that new records end where cut ones began
+SCRIPT_STEPS = 40
+CRASHES_PER_SEED = 80
 QUEUES = [("TopicA", 0), ("TopicA", 1), ("TopicB", 0)]
 
 
@@ -34,19 +30,26 @@ class Written:
     records: dict[int, bytes] = field(default_factory=dict)
     end: int = 0
     synced_end: int = 0
-    cut_under_way: int | None = None
     cut_records: dict[int, bytes] = field(default_factory=dict)  # taken away by the cut that is under way
 
-    def bytes_at(self, offset: int) -> bytes | None:
-        return self.records.get(offset)
+    def recovered(self, records: dict[int, bytes], end: int) -> None:
+        """A recovery found this and made all of it durable."""
+        self.records, self.end, self.synced_end = records, end, end
+        self.cut_records = {}
 
 
 class Script:
-    """An app that drives one store and notes what it was promised."""
+    """An app that recovers a store, checks it against what was written, drives it on and notes what it promises."""
 
-    def __init__(self, runtime: Runtime, seed: int, written: Written) -> None:
-        self.store = MessageStore(runtime, SETTINGS, on_fatal=self.fail)
+    def __init__(self, runtime: Runtime, seed: str, written: Written) -> None:
         self.random = random.Random(seed)
+        settings = StoreSettings(
+            mapped_file_size_commit_log=SEGMENT_SIZE,
+            mapped_file_size_consume_queue=600,
+            flush_interval_commit_log=self.random.choice((20, 5_000)),
+            flush_interval_consume_queue=self.random.choice((5, 1_000)),
+        )
+        self.store = MessageStore(runtime, settings, on_fatal=self.fail)
         self.written = written
         self.done = False
         self.failure: BaseException | None = None
@@ -56,6 +59,8 @@ class Script:
 
     async def start(self) -> None:
         await self.store.start()
+        check_recovered(self.store, self.written)
+        self.written.recovered(records_of(self.store), self.store.max_offset())
         await self.store.become_master()
         for _ in range(SCRIPT_STEPS):
             await self.step()
@@ -82,9 +87,9 @@ class Script:
 
     def append(self) -> None:
         messages = []
-        for _ in range(self.random.randint(1, 6)):
+        for _ in range(self.random.choice((1, 1, 2, 12))):
             topic, queue_id = self.random.choice(QUEUES)
-            body = self.random.randbytes(self.random.choice((40, 40, 40, 900, 5000)))
+            body = self.random.randbytes(self.random.choice(BODY_SIZES))
             messages.append(MessageToStore(topic, queue_id, body, properties=b"TAGS\x01a\x02"))
         for appended in self.store.append(messages):
             assert appended.error is None
@@ -101,34 +106,12 @@ class Script:
         cut = self.random.choice(boundaries)
         written.cut_records = {at: content for at, content in written.records.items() if at >= cut}
         written.records = {at: content for at, content in written.records.items() if at < cut}
-        written.cut_under_way = cut
         written.synced_end = min(written.synced_end, cut)
         self.store.become_slave()
         await self.store.truncate(cut)
         written.end = cut
-        written.cut_under_way, written.cut_records = None, {}
+        written.cut_records = {}
         await self.store.become_master()
-
-
-class Reopened:
-    """An app that only recovers."""
-
-    def __init__(self, runtime: Runtime) -> None:
-        self.store = MessageStore(runtime, SETTINGS, on_fatal=self.fail)
-        self.started = False
-
-    def fail(self, error: BaseException) -> None:
-        raise AssertionError("the recovered store failed") from error
-
-    async def start(self) -> None:
-        await self.store.start()
-        self.started = True
-
-    async def stop(self) -> None:
-        await self.store.stop()
-
-    async def wait_failed(self) -> BaseException:
-        return await asyncio.get_running_loop().create_future()
 
 
 def records_of(store: MessageStore) -> dict[int, bytes]:
@@ -136,10 +119,10 @@ def records_of(store: MessageStore) -> dict[int, bytes]:
     position = store.min_offset()
     while position < store.max_offset():
         view, start = store._log.segment_view(position)
-        left = SETTINGS.mapped_file_size_commit_log - (position - start)
+        left = SEGMENT_SIZE - (position - start)
         size = record.check(view, position - start, left, position)
         if size == record.END_OF_SEGMENT:
-            position = start + SETTINGS.mapped_file_size_commit_log
+            position = start + SEGMENT_SIZE
             continue
         assert size > 0, f"the recovered log is not readable at {position}"
         found[position] = bytes(view[position - start : position - start + size])
@@ -171,58 +154,39 @@ def check_recovered(store: MessageStore, written: Written) -> None:
     assert indexed == expected
 
 
-def run_script(world: World, seed: int, written: Written, steps: int | None) -> tuple[Node, int]:
-    """Runs the script to its end, or until the event loop has taken that many steps. Returns the steps taken."""
-    node = world.node("broker-0", "10.0.0.1")
+def live(node: Node, seed: str, written: Written, steps: int | None) -> int:
+    """One life of the store: until the event loop has taken that many steps, or to the end of the script."""
     apps: list[Script] = []
     taken = 0
-
-    def count() -> None:
-        nonlocal taken
-        taken += 1
 
     def make(runtime: Runtime) -> Script:
         apps.append(Script(runtime, seed, written))
         return apps[-1]
 
-    world.after_each_step(count)
+    def over() -> bool:
+        nonlocal taken
+        taken += 1
+        if node.failure is not None:
+            raise AssertionError("the store failed") from node.failure
+        return taken == steps or any(app.done for app in apps)
+
     node.start(make)
-    world.run_until(lambda: taken == steps or any(app.done for app in apps), limit_ms=600_000)
+    node.world.run_until(over, limit_ms=600_000)
     assert all(app.failure is None for app in apps)
-    return node, taken
-
-
-def crash_after(seed: int, steps: int, *, power_cut: bool) -> None:
-    """Crashes the script after that many steps of the event loop, recovers and checks; then once more."""
-    written = Written()
-    with World(seed) as world:
-        node, _ = run_script(world, seed, written, steps)
-        node.kill(power_cut=power_cut)
-        store = reopen(world, node)
-        check_recovered(store, written)
-        recovered = records_of(store)
-        node.kill(power_cut=power_cut)
-        again = reopen(world, node)
-        assert records_of(again) == recovered, "what one recovery found, the next one keeps"
-        check_recovered(again, written)
-
-
-def reopen(world: World, node: Node) -> MessageStore:
-    apps: list[Reopened] = []
-
-    def make(runtime: Runtime) -> Reopened:
-        apps.append(Reopened(runtime))
-        return apps[-1]
-
-    node.start(make)
-    world.run_until(lambda: bool(apps) and apps[0].started, limit_ms=60_000)
-    return apps[0].store
+    return taken
 
 
 @pytest.mark.parametrize("power_cut", [False, True], ids=["kill", "power-cut"])
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", range(12))
 def test_wherever_a_crash_hits_the_store_recovers_to_what_it_promised(seed: int, power_cut: bool) -> None:
     with World(seed) as world:
-        _, total = run_script(world, seed, Written(), None)
+        total = live(world.node("broker-0", "10.0.0.1"), f"{seed}/0", Written(), None)
     for steps in range(1, total, max(1, total // CRASHES_PER_SEED)):
-        crash_after(seed, steps, power_cut=power_cut)
+        chance = random.Random(f"{seed}/{steps}")
+        with World(seed) as world:
+            node, written = world.node("broker-0", "10.0.0.1"), Written()
+            live(node, f"{seed}/0", written, steps)
+            node.kill(power_cut=power_cut)
+            live(node, f"{seed}/{steps}/1", written, chance.randrange(1, total))
+            node.kill(power_cut=chance.random() < 0.5)
+            live(node, f"{seed}/{steps}/2", written, None)
