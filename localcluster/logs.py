@@ -15,6 +15,8 @@ from datetime import datetime
 LINE = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z) ([A-Z]+) (\S+) (.*)")
 FIELD = re.compile(r'(?:^| )(\w+)=("(?:[^"\\]|\\.)*"|\S*)')
 
+LOST_BROKER = re.compile(r"broker (connection ended|silent)\b")
+
 DETECTED, ELECTED, NOTIFIED, WRITABLE = "detected", "elected", "notified", "writable"
 MARKS = (DETECTED, ELECTED, NOTIFIED, WRITABLE)
 
@@ -49,29 +51,29 @@ def marks(lines: Iterable[LogLine], fault_ms: int, old_epoch: int) -> dict[str, 
     """When the failover that began at `fault_ms` reached each of MARKS, in ms of the wall clock.
 
     `detected`: a controller noted a broker's end; `elected`: a controller noted a master of a newer epoch;
-    `notified`, `writable`: the broker with that newer epoch heard of its role, and took it.
+    `notified`, `writable`: the broker that became master of such an epoch heard of it, and took the role.
     """
+    later = sorted((line for line in lines if line.time_ms >= fault_ms), key=lambda line: line.time_ms)
+    newer = [line for line in later if _epoch(line) > old_epoch]
     found: dict[str, int] = {}
-    for line in sorted(lines, key=lambda line: line.time_ms):
-        mark = _mark(line, old_epoch)
-        if line.time_ms >= fault_ms and mark is not None:
-            found.setdefault(mark, line.time_ms)
+    for line in later:
+        if line.name.startswith("controller") and LOST_BROKER.match(line.message):
+            found.setdefault(DETECTED, line.time_ms)
+    for line in newer:
+        if line.name.startswith("controller") and line.message.startswith("elected "):
+            found.setdefault(ELECTED, line.time_ms)
+    taken = next((line for line in newer if line.message.startswith("role taken role=master ")), None)
+    if taken is not None:
+        found[WRITABLE] = taken.time_ms
+        for line in newer:
+            if line.name == taken.name and line.message.startswith("role announced "):
+                found.setdefault(NOTIFIED, line.time_ms)
     return found
 
 
-def _mark(line: LogLine, old_epoch: int) -> str | None:
-    newer = line.fields.get("epoch", "").isdecimal() and int(line.fields["epoch"]) > old_epoch
-    if line.name.startswith("controller"):
-        if "broker gone" in line.message:
-            return DETECTED
-        if "master elected" in line.message and newer:
-            return ELECTED
-    elif line.name.startswith("broker") and newer and line.fields.get("role") == "master":
-        if "role announced" in line.message:
-            return NOTIFIED
-        if "role taken" in line.message:
-            return WRITABLE
-    return None
+def _epoch(line: LogLine) -> int:
+    text = line.fields.get("epoch", "")
+    return int(text) if text.isdecimal() else -1
 
 
 def _plain(value: str) -> str:
