@@ -58,7 +58,6 @@ class Pipe:
         self._items: deque[tuple[int, str, bytes | memoryview]] = deque()  # (arrives at us, kind, bytes)
         self._in_flight = 0
         self._unacknowledged = 0
-        self._last_arrival_us = 0
         self._timer: asyncio.TimerHandle | None = None
         self._closed = False
 
@@ -70,8 +69,7 @@ class Pipe:
         if self._closed:
             return
         self._closed = kind == LOSS
-        arrives_us = max(self._last_arrival_us, self._network.arrival_us(*self.hosts))
-        self._last_arrival_us = arrives_us
+        arrives_us = self._network.arrival_us(*self.hosts)
         self._items.append((arrives_us, kind, data))
         self._in_flight += len(data)
         self._arm(arrives_us)

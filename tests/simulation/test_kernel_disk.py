@@ -242,3 +242,24 @@ def test_wiping_and_bit_flips_are_durable() -> None:
         node.disk.flip_bit("b/x", 0)
         crashed(node, power_cut=True)
         assert node.disk.content("a/x") is None and node.disk.content("b/x") == b"y"
+
+
+def test_over_many_seeds_names_that_were_not_synced_are_kept_and_lost() -> None:
+    created, renamed, deleted = set(), set(), set()
+    for seed in range(40):
+        with World(seed) as world:
+            node = world.node("n", "10.0.0.1")
+            runtime = node.runtime()
+            run(node, runtime.files.replace("small", b"old"))
+            run(node, runtime.segments.create("synced", 10).sync(0, 10))
+            runtime.segments.create("unsynced", 10)
+            node.spawn(runtime.files.replace("small", b"new"))
+            node.spawn(runtime.segments.delete("synced"))
+            world.run_until(lambda seen=node.disk: seen.content("small") == b"new", 100)  # type: ignore[misc]
+            crashed(node, power_cut=True)
+            created.add(node.disk.content("unsynced"))
+            renamed.add(node.disk.content("small"))
+            deleted.add(node.disk.content("synced"))
+    assert created == {None, bytes(10)}
+    assert renamed == {b"old", b"new"}
+    assert deleted == {None, bytes(10)}
