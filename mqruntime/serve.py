@@ -99,25 +99,33 @@ def serve(name: str, make_app: Callable[[Runtime], App], root: Path) -> int:
 
 
 async def run_app(make_app: Callable[[], App]) -> BaseException | None:
-    """Start the app and let it serve until SIGTERM, SIGINT or its own failure.
+    """Make and start the app and let it serve until SIGTERM, SIGINT or its own failure.
 
     Returns None once it has stopped on request, else the error, logged. A failed app is not stopped
     gracefully: its process ends as in a crash, so nothing on disk claims a clean end."""
     told_to_stop = asyncio.Event()
     _on_signals(told_to_stop)
-    app = make_app()
+    try:
+        failure = await _serve_until_told(make_app(), told_to_stop)
+    except Exception as error:
+        failure = error
+    if failure is not None:
+        bug = failure if is_bug(failure) else None
+        logger.critical("fatal: %s", explain(failure), exc_info=bug)
+    return failure
+
+
+async def _serve_until_told(app: App, told_to_stop: asyncio.Event) -> BaseException | None:
     serving = asyncio.create_task(_serve_until_failed(app), name="serve")
     signalled = asyncio.create_task(told_to_stop.wait(), name="wait-for-signal")
     await asyncio.wait([serving, signalled], return_when=asyncio.FIRST_COMPLETED)
-    if not serving.done():
-        serving.cancel()
-        await asyncio.wait([serving])
-        await app.stop()
-        return None
-    signalled.cancel()
-    error = serving.exception() or serving.result()
-    logger.critical("fatal: %s", explain(error), exc_info=error if is_bug(error) else None)
-    return error
+    if serving.done():
+        signalled.cancel()
+        return await serving
+    serving.cancel()
+    await asyncio.wait([serving])
+    await app.stop()
+    return None
 
 
 async def _serve_until_failed(app: App) -> BaseException:

@@ -26,6 +26,8 @@ class DemoApp:
     def __init__(self, settings: DemoSettings, runtime: Runtime) -> None:
         self._mode = settings.mode
         self._runtime = runtime
+        if self._mode == "unmakable":
+            raise DemoFailed("peers of controllerDLegerPeers are not id-host:port")
 
     async def start(self) -> None:
         if self._mode == "typed":
@@ -41,6 +43,8 @@ class DemoApp:
             sys.stdout.write("stopping\n")
             sys.stdout.flush()
             await asyncio.get_running_loop().create_future()
+        if self._mode == "unstoppable":
+            raise DemoFailed("the log cannot be flushed")
         await self._runtime.files.replace("stopped", b"yes")
 
     async def wait_failed(self) -> BaseException:

@@ -69,6 +69,7 @@ def test_one_store_has_one_process(tmp_path: Path) -> None:
     ("mode", "line"),
     [
         ("typed", "fatal: port 1 is taken; choose another listenPort\n"),
+        ("unmakable", "fatal: peers of controllerDLegerPeers are not id-host:port\n"),
         ("fatal", "fatal: [Errno 5] Input/output error: 'commitlog/0'\n"),
     ],
 )
@@ -77,6 +78,14 @@ def test_a_fatal_error_is_one_line_and_an_exit_code(tmp_path: Path, mode: str, l
     assert failed.returncode == 1
     assert failed.stderr.endswith(line) and failed.stderr.count("\n") == 1
     assert not (tmp_path / "store" / "stopped").exists()
+
+
+def test_a_stop_that_fails_is_told_and_is_no_success(tmp_path: Path) -> None:
+    process = running(tmp_path, "mode=unstoppable")
+    process.send_signal(signal.SIGTERM)
+    _, said = process.communicate(timeout=30)
+    assert process.returncode == 1
+    assert said.endswith("fatal: the log cannot be flushed\n")
 
 
 def test_a_bug_shows_its_traceback_on_its_one_line(tmp_path: Path) -> None:
