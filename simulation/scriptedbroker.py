@@ -75,6 +75,7 @@ class ScriptedBroker:
         self.alters = 0
         self.leader: str | None = None
         self._registered = False
+        self._alone = False
         self._failed: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
         self._tasks = Tasks(self._fail)
         self._client = RemotingClient(clock=runtime.clock, connect_timeout_ms=1000)
@@ -153,16 +154,18 @@ class ScriptedBroker:
             await self._call(RequestCode.CONTROLLER_ELECT_MASTER, header)
 
     async def _alter(self) -> None:
-        """Everybody in, or now and then somebody out."""
-        wanted = frozenset({1, 2, 3})
+        """Everybody in, or now and then somebody out; nobody but this broker after one was said to be dead."""
+        wanted = frozenset() if self._alone else frozenset({1, 2, 3})
         if self.runtime.random.random() < 0.2:
             wanted -= {self.runtime.random.randint(1, 3)}
         wanted |= {self.broker_id or 0}
+        self._alone = False
         if wanted == self.members:
             return
         header = AlterSyncStateSetHeader(BROKER_NAME, self.broker_id or 0, self.epoch)
         body = SyncStateSet(wanted, self.set_epoch).encode()
         reply = await self._call(RequestCode.CONTROLLER_ALTER_SYNC_STATE_SET, header, body)
+        self._alone = reply.code == ResponseCode.CONTROLLER_BROKER_NOT_ALIVE
         if reply.code == ResponseCode.SUCCESS:
             self.alters += 1
             self._adopt(self.epoch, self.master_id, SyncStateSet.decode(reply.body))

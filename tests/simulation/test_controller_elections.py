@@ -1,0 +1,221 @@
+"""Elections by three controllers over scripted brokers; every applied entry is judged by the world's checker."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from zlib import crc32
+
+import pytest
+
+from controller.state import SyncState
+from remoting.client import RemotingClient
+from remoting.codes import RequestCode
+from remoting.command import RemotingCommand
+from remoting.headers.controller import ElectMasterHeader
+from simulation.controllerworld import CONTROLLER_HOSTS, PEERS, ControllerWorld
+from simulation.node import Node, SimulatedClock
+from simulation.scriptedbroker import BROKER_NAME, CLUSTER_NAME
+from simulation.world import World
+
+HEARTBEAT_TIMEOUT_MS = 10_000
+
+
+@pytest.fixture
+def cluster(request: pytest.FixtureRequest) -> Iterator[ControllerWorld]:
+    """Three controllers, three brokers, all in the SyncStateSet."""
+    with World(crc32(request.node.name.encode())) as world:
+        cluster = ControllerWorld(world)
+        cluster.start_all()
+        world.run_until(cluster.whole, limit_ms=30_000)
+        yield cluster
+
+
+def recorded(cluster: ControllerWorld) -> SyncState:
+    return cluster.checker.state.sync_states[BROKER_NAME]
+
+
+def master_of(cluster: ControllerWorld) -> Node:
+    master = cluster.master()
+    assert master is not None
+    return master
+
+
+def leader_of(cluster: ControllerWorld) -> Node:
+    leader = cluster.leader()
+    assert leader is not None
+    return leader
+
+
+def elect(cluster: ControllerWorld, broker_id: int, *, designate: bool) -> RemotingCommand:
+    async def ask() -> RemotingCommand:
+        client = RemotingClient(clock=SimulatedClock(cluster.controllers[0]))
+        header = ElectMasterHeader(BROKER_NAME, CLUSTER_NAME, broker_id, designate)
+        request = RemotingCommand.request(RequestCode.CONTROLLER_ELECT_MASTER, header)
+        reply = await client.call(PEERS[leader_of(cluster).name], request)
+        await client.close()
+        return reply
+
+    return cluster.world.run(ask())
+
+
+def test_the_set_forms_within_a_few_seconds_of_the_first_start(cluster: ControllerWorld) -> None:
+    assert cluster.world.now_ms < 6_000
+    assert recorded(cluster).master_epoch == 1
+
+
+def test_a_killed_master_is_replaced_and_announced_at_once(cluster: ControllerWorld) -> None:
+    master = master_of(cluster)
+    others = [node for node in cluster.brokers if node is not master]
+    notified = {node.name: cluster.broker(node).notified for node in others}
+    master.kill()
+    killed_ms = cluster.world.now_ms
+    cluster.world.run_until(lambda: recorded(cluster).master_epoch == 2, limit_ms=1_000)
+    cluster.world.run_until(
+        lambda: all(cluster.broker(node).notified > notified[node.name] for node in others), limit_ms=1_000
+    )
+    assert cluster.world.now_ms - killed_ms < 100
+    assert all(cluster.broker(node).epoch == 2 for node in others)
+
+
+def test_a_paused_master_is_replaced_after_its_heartbeat_lifetime(cluster: ControllerWorld) -> None:
+    master_of(cluster).pause(30_000)
+    paused_ms = cluster.world.now_ms
+    cluster.world.run_until(lambda: recorded(cluster).master_epoch == 2, limit_ms=20_000)
+    assert 8_000 <= cluster.world.now_ms - paused_ms <= HEARTBEAT_TIMEOUT_MS + 500
+    cluster.world.run_until(cluster.whole, limit_ms=60_000)
+
+
+def test_leader_and_master_killed_together_are_both_replaced(cluster: ControllerWorld) -> None:
+    master, leader = master_of(cluster), leader_of(cluster)
+    master.kill()
+    leader.kill()
+    cluster.world.run_until(lambda: recorded(cluster).master_epoch == 2, limit_ms=4_000)
+    assert recorded(cluster).master_id is not None
+
+
+def test_controllers_that_all_restart_depose_no_master_that_is_slow_to_speak(
+    cluster: ControllerWorld,
+) -> None:
+    master = master_of(cluster)
+    for node in cluster.controllers:
+        node.kill()
+    for host in CONTROLLER_HOSTS:
+        cluster.world.network.cut(master.host, host)
+    for node in cluster.controllers:
+        cluster.start_controller(node)
+    cluster.world.run_for_ms(8_000)
+    for host in CONTROLLER_HOSTS:
+        cluster.world.network.heal(master.host, host)
+    cluster.world.run_for_ms(20_000)
+    cluster.world.run_until(cluster.whole, limit_ms=10_000)
+    assert recorded(cluster).master_epoch == 1
+
+
+def test_controllers_that_all_restart_replace_a_master_that_never_speaks_again(
+    cluster: ControllerWorld,
+) -> None:
+    master = master_of(cluster)
+    for node in [*cluster.controllers, master]:
+        node.kill()
+    for node in cluster.controllers:
+        cluster.start_controller(node)
+    cluster.world.run_until(
+        lambda: recorded(cluster).master_epoch == 2, limit_ms=HEARTBEAT_TIMEOUT_MS + 3_000
+    )
+    assert recorded(cluster).master_id is not None
+
+
+def test_a_master_that_restarts_quickly_leads_only_with_a_new_epoch(cluster: ControllerWorld) -> None:
+    others = [node for node in cluster.brokers if node is not master_of(cluster)]
+    for node in others:
+        node.kill()
+    cluster.world.run_until(lambda: len(recorded(cluster).members) == 1, limit_ms=20_000)
+    master = master_of(cluster)
+    epoch = recorded(cluster).master_epoch
+    master.kill()
+    cluster.start_broker(master)
+    cluster.world.run_until(lambda: cluster.master() is master, limit_ms=5_000)
+    assert recorded(cluster).master_epoch == epoch + 2, "struck off, then elected again"
+
+
+def test_a_master_whose_machine_restarts_unnoticed_leads_only_with_a_new_epoch(
+    cluster: ControllerWorld,
+) -> None:
+    master = master_of(cluster)
+    master.kill(power_cut=True)
+    cluster.start_broker(master)
+    cluster.world.run_until(lambda: recorded(cluster).master_epoch > 1, limit_ms=3_000)
+    cluster.world.run_until(cluster.whole, limit_ms=30_000)
+    assert (BROKER_NAME, 1) in cluster.checker.masters
+
+
+def test_when_nobody_can_be_elected_one_epoch_is_spent_and_any_member_may_come_back(
+    cluster: ControllerWorld,
+) -> None:
+    for node in cluster.brokers:
+        node.kill()
+    cluster.world.run_for_ms(60_000)
+    before = recorded(cluster).master_epoch
+    assert recorded(cluster).master_id is None
+    assert recorded(cluster).members
+    members = recorded(cluster).members
+    cluster.world.run_for_ms(60_000)
+    assert recorded(cluster).master_epoch == before
+    for node in cluster.brokers:
+        cluster.start_broker(node)
+    cluster.world.run_until(cluster.whole, limit_ms=30_000)
+    assert cluster.checker.masters[BROKER_NAME, before + 1] in members
+
+
+def test_an_operator_moves_mastership_and_nobody_else_can(cluster: ControllerWorld) -> None:
+    master_id = recorded(cluster).master_id
+    assert master_id is not None
+    for nobody in (-1, 99):
+        assert elect(cluster, nobody, designate=True).code == 2012
+    assert elect(cluster, -1, designate=False).code == 2011
+    assert recorded(cluster).master_epoch == 1
+    other = next(iter(recorded(cluster).members - {master_id}))
+    assert elect(cluster, other, designate=False).code == 2011
+    reply = elect(cluster, other, designate=True)
+    assert (reply.code, reply.ext["masterBrokerId"], reply.ext["masterEpoch"]) == (0, str(other), "2")
+    assert elect(cluster, other, designate=True).code == 2011
+    cluster.world.run_until(cluster.whole, limit_ms=10_000)
+
+
+def test_a_leader_cut_off_from_the_other_controllers_answers_nothing(cluster: ControllerWorld) -> None:
+    leader = leader_of(cluster)
+    app = cluster.app(leader)
+    others = [node for node in cluster.controllers if node is not leader]
+    for other in others:
+        cluster.world.network.cut(leader.host, other.host)
+    cluster.world.run_until(lambda: cluster.leader() in others, limit_ms=5_000)
+    cluster.world.run_until(lambda: not app.node.is_active, limit_ms=5_000)
+    for other in others:
+        cluster.world.network.heal(leader.host, other.host)
+    master_of(cluster).kill()
+    cluster.world.run_until(lambda: recorded(cluster).master_epoch == 2, limit_ms=5_000)
+
+
+@pytest.mark.parametrize("seed", range(1, 16))
+def test_one_master_an_epoch_and_one_history_whatever_is_killed_paused_or_cut(seed: int) -> None:
+    with World(seed) as world:
+        cluster = ControllerWorld(world)
+        cluster.start_all()
+        world.run_until(cluster.whole, limit_ms=30_000)
+        world.run(cluster.misbehave(60_000), limit_ms=200_000)
+        world.run_until(cluster.whole, limit_ms=60_000)
+        assert cluster.checker.elections >= 1
+        states = [cluster.app(node).state for node in cluster.controllers if node.running]
+        assert len(states) == len(CONTROLLER_HOSTS)
+
+
+def test_the_same_seed_gives_the_same_trace() -> None:
+    digests = []
+    for _ in range(2):
+        with World(77) as world:
+            cluster = ControllerWorld(world)
+            cluster.start_all()
+            world.run_until(cluster.whole, limit_ms=30_000)
+            world.run(cluster.misbehave(10_000), limit_ms=100_000)
+            digests.append(world.trace.digest)
+    assert digests[0] == digests[1]
