@@ -82,11 +82,8 @@ class FrameReader:
         was_full = self._end + count == len(self._view)
         self._end += count
         commands = self._read_all()
-        if was_full and self._begin == self._end and len(self._view) < BUFFER_BYTES_KEPT:
-            self._view = memoryview(
-                bytearray(2 * len(self._view))
-            )  # more is waiting than we can take in one go
-            self._begin = self._end = 0
+        if was_full and len(self._view) < BUFFER_BYTES_KEPT:
+            self._grow()  # more is waiting than we can take in one go
         return commands
 
     def receive(self, data: Body) -> list[RemotingCommand]:
@@ -108,8 +105,9 @@ class FrameReader:
         size = min(2 * len(self._view), self._frame_bytes_max)
         assert size > len(self._view), "a buffer of the greatest frame's size holds a whole frame"
         grown = memoryview(bytearray(size))
-        grown[: self._end] = self._view
-        self._view = grown
+        rest = self._end - self._begin
+        grown[:rest] = self._view[self._begin : self._end]
+        self._view, self._begin, self._end = grown, 0, rest
 
     def _read_all(self) -> list[RemotingCommand]:
         commands: list[RemotingCommand] = []

@@ -59,7 +59,7 @@ class Peer(asyncio.BufferedProtocol):
         """Sends whole, already encoded frames. The buffers must not change until the transport has sent
         them.
         """
-        if self.closed or self._transport is None:
+        if self.closed or self._transport is None or not buffers:
             return
         self._transport.writelines(buffers)
         self.active_at_ms = self._connections.clock.monotonic_ms()

@@ -83,6 +83,22 @@ def test_memory_follows_the_bytes_received_not_the_bytes_announced() -> None:
     assert len(reader.buffer()) <= 8192
 
 
+def test_the_buffer_widens_for_a_sender_that_keeps_it_full() -> None:
+    reader = FrameReader()
+    stream = frame(JSON_HEADER, bytes(1000)) * 1000
+    sizes, at, count = [], 0, 0
+    while at < len(stream):
+        room = reader.buffer()
+        taken = min(len(room), len(stream) - at)
+        room[:taken] = stream[at : at + taken]
+        at += taken
+        count += len(reader.filled(taken))
+        sizes.append(len(room))
+    assert count == 1000
+    assert BUFFER_BYTES_KEPT - 4096 <= max(sizes) <= BUFFER_BYTES_KEPT
+    assert len(sizes) < 20
+
+
 def test_frames_before_a_bad_one_are_delivered_and_nothing_after_it() -> None:
     reader = FrameReader()
     got = reader.receive(frame(JSON_HEADER) + frame(b"no json") + frame(JSON_HEADER))
