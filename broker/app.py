@@ -157,7 +157,7 @@ class BrokerApp:
             topics=tables.topics.wrapper,
             on_master=self._finder.told_by_name_server,
         )
-        self._slave_sync = SlaveSync(
+        self._slave_sync = self.role.copier = SlaveSync(
             client=self._client,
             master=lambda: self.role.master_address,
             topics=tables.topics,
@@ -313,6 +313,7 @@ class BrokerApp:
             limits=settings,
             tasks=self._tasks,
         )
+        self.store.on_arrival(self.role.queues_grew)
         self.store.on_arrival(self._pulls.arrived)
         self._clients = ClientRequests(self._consumers, tables.groups, tables.topics, self.role)
         self._status = StatusRequests(

@@ -17,6 +17,7 @@ from broker.syncstatesetreport import Proposal, SyncStateSetReport
 from remoting.codes import ResponseCode
 
 RETRY_MS = 300  # start-up calls that failed: upstream pauses a second and more
+TAKEN_RETRY_MS = 50  # brokers that start together race for ids
 ELECT_RETRY_MS = 500
 ROLE_RETRY_MS = 1000
 NEVER_MS = 1 << 62
@@ -283,7 +284,7 @@ class Replicas:
                 return []
             case ApplyIdCall() if reply.code == ResponseCode.CONTROLLER_BROKER_ID_INVALID:
                 self._enter(Stage.UNNAMED)  # certainly another's; the next temporary file replaces this one
-                self._call_due_ms = now_ms + RETRY_MS
+                self._call_due_ms = now_ms + TAKEN_RETRY_MS
                 return []
             case RegisterCall() if reply.code == ResponseCode.SUCCESS:
                 self._enter(Stage.REGISTERED)
@@ -313,8 +314,9 @@ class Replicas:
         self.report.withdraw(now_ms)
 
     def announced(self, grant: Grant, now_ms: int) -> list[Effect]:
-        """A controller pushed the result of an election (1008)."""
-        return self._granted(grant, now_ms)
+        """A controller pushed the result of an election (1008). Before our id is durable we cannot tell what it
+        means for us; registering will tell."""
+        return self._granted(grant, now_ms) if self.identity is not None else []
 
     def poll_soon(self) -> None:
         """Something suggests that the controllers know more than we do."""

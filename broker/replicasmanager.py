@@ -111,6 +111,7 @@ class ReplicasManager:
         self._tasks = Tasks(on_fatal)
         self._call_wake = asyncio.Event()
         self._role_wake = asyncio.Event()
+        self._may_beat = asyncio.Event()  # registered once: the controllers know our id
         self._announced_epoch = 0
         self.replicas = self._new_replicas()
 
@@ -219,6 +220,8 @@ class ReplicasManager:
                     self._roles.proposal_failed()
                 case MasterMoved(address):
                     self._roles.master_moved(address)
+        if self.replicas.registered:
+            self._may_beat.set()
         wanted = self.replicas.wanted
         if wanted is not None and wanted.master_epoch != self._announced_epoch:
             self._announced_epoch = wanted.master_epoch
@@ -231,6 +234,7 @@ class ReplicasManager:
             await self._controllers.discover()
 
     async def _run_heartbeats(self, address: str) -> None:
+        await self._may_beat.wait()
         while True:
             if self.replicas.registered:
                 try:

@@ -6,7 +6,6 @@ the store's queue offsets are counted on a log that ends with a whole record."""
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from typing import Protocol
 
@@ -19,16 +18,15 @@ from broker.settings import BrokerSettings
 from broker.topics import Topics
 from ha.errors import EpochFenced
 from ha.service import HAService
+from messagestore.messages import QueueGrew
 from messagestore.settings import FlushDiskType
 from messagestore.store import MessageStore
-
-log = logging.getLogger("broker.roleswitch")
 
 MASTER_ROLE_ID = 0
 
 
-class Announcer(Protocol):
-    """Tells name servers what this broker is now."""
+class Prompted(Protocol):
+    """A periodic task that can be asked to run at once."""
 
     def soon(self) -> None: ...
 
@@ -56,7 +54,8 @@ class RoleSwitch:
         self._replicas = replicas
         self._flushes = settings.flush_disk_type is FlushDiskType.SYNC_FLUSH
         self.stopping = False
-        self.announcer: Announcer | None = None
+        self.announcer: Prompted | None = None  # tells name servers what this broker is
+        self.copier: Prompted | None = None  # copies the master's tables
         self.pulls: PullProcessor | None = None
 
     # -- as others see it
@@ -139,14 +138,21 @@ class RoleSwitch:
         assert taken is not None
         if self.role is Role.SLAVE:
             self._finder.follow(taken.master_address, taken.master_epoch)
-        elif self._ha.in_sync_count() < self._settings.min_in_sync_replicas:
-            log.info("no sends are stored until minInSyncReplicas members are in sync")
-        self._pending.acknowledged(
-            self.acked_end()
-        )  # a master elected again: what was acked while it changed
+        else:
+            for topic, queue_id in self._store.queues():
+                self._topics.cover(topic, queue_id)
+            self._pending.acknowledged(self.acked_end())  # elected again: what was acked while it changed
         self._topics.led_under(taken.master_epoch)
         if self.announcer is not None:
             self.announcer.soon()
+
+    def queues_grew(self, grown: list[QueueGrew]) -> None:
+        """Messages became readable: their topics must be known here, if need be from the master."""
+        for topic, queue_id, _ in grown:
+            if self.role is Role.MASTER:
+                self._topics.cover(topic, queue_id)
+            elif self._topics.find(topic) is None and self.copier is not None:
+                self.copier.soon()
 
     def _leave_mastership(self) -> None:
         """Nothing more is accepted, stored or answered OK."""

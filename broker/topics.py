@@ -6,6 +6,7 @@ the change was made, so that a newer master's table wins at name servers and sla
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 
 import orjson
 
@@ -88,6 +89,14 @@ class Topics:
             topic = TopicConfig(name, queue_nums, queue_nums)
             self.put(topic)
         return topic
+
+    def cover(self, name: str, queue_id: int) -> None:
+        """Messages stand in this queue, so the topic has it: a master may die before its slaves copied a new topic."""
+        topic = self._table.get(name)
+        if topic is None:
+            self.put(TopicConfig(name, queue_id + 1, queue_id + 1))
+        elif queue_id >= topic.read_queue_nums:
+            self.put(replace(topic, read_queue_nums=queue_id + 1))
 
     def led_under(self, master_epoch: int) -> None:
         """A role was taken under this epoch: the table counts as its statement."""
