@@ -281,13 +281,17 @@ class Cluster:
             await admin.close()
 
     async def create_topic(self, topic: str, queues: int = 4) -> None:
-        """Creates a topic on the master and waits until the name server routes it there."""
+        """Creates a topic on the master; waits until clients are routed to it and every member of the SyncStateSet
+        knows it, so that whoever is elected next serves it."""
         state = await self.wait_in_sync(1)
         admin = AdminClient(SystemClock())
 
         async def probe() -> None:
             try:
                 await admin.topic_route(self.layout.namesrv, topic)
+                for replica in state.in_sync:
+                    if not await admin.knows_topic(replica.address, topic):
+                        raise NotYet(f"{self.layout.name_of(replica.address)} does not know it")
             except AdminError as error:
                 raise NotYet(str(error)) from error
 
@@ -296,7 +300,7 @@ class Cluster:
             await admin.create_topic(
                 state.master_address, TopicSettings(topic, read_queues=queues, write_queues=queues)
             )
-            await wait_for(f"a route to topic {topic}", probe, WHOLE_TIMEOUT_MS)
+            await wait_for(f"topic {topic} on every replica", probe, WHOLE_TIMEOUT_MS)
         finally:
             await admin.close()
 

@@ -139,6 +139,16 @@ class AdminClient:
         )
         return _json(address, reply)
 
+    async def knows_topic(self, broker: str, topic: str) -> bool:
+        """Whether this broker has the topic (351); a slave learns of it some time after its master."""
+        try:
+            await self._ask(broker, RequestCode.GET_TOPIC_CONFIG, {"topic": topic})
+        except RequestRefused as error:
+            if error.code == ResponseCode.TOPIC_NOT_EXIST:
+                return False
+            raise
+        return True
+
     async def create_topic(self, broker: str, topic: TopicSettings) -> None:
         """Creates or changes a topic on one broker (17), which registers it with its name servers."""
         await self._ask(

@@ -7,7 +7,7 @@ from localcluster.logs import marks, read_lines
 CONTROLLER = """\
 2026-11-21T13:24:02.000Z INFO controller.guard controller leads term=1 sets=1
 2026-11-21T13:24:03.100Z INFO controller.guard broker connection ended broker=broker-a id=1
-2026-11-21T13:24:03.120Z INFO controller.guard elected broker=broker-a reason="master lost: connection ended" old=1 new=2 epoch=4
+2026-11-21T13:24:03.120Z INFO controller.guard elected broker=broker-a reason="master lost: connection ended" new=2 epoch=4
 Traceback (most recent call last):
 """
 OLD_MASTER = """\
