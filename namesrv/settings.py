@@ -1,6 +1,6 @@
 """The name server's settings, under upstream's keys.
 
-Invariant: a setting that asks for acting masters is refused, since this name server has none.
+Invariant: a setting that asks for what this name server does not have is refused, not ignored.
 """
 
 from __future__ import annotations
@@ -25,7 +25,6 @@ class NamesrvSettings(Settings):
             "configStorePath",
             "defaultThreadPoolNums",
             "defaultThreadPoolQueueCapacity",
-            "enableControllerInNamesrv",
             "enableShutdownGracefully",
             "enableTopicList",
             "needWaitForService",
@@ -61,6 +60,15 @@ class NamesrvSettings(Settings):
     delete_topic_with_broker_registration: bool = Field(False, alias="deleteTopicWithBrokerRegistration")
     support_acting_master: bool = Field(False, alias="supportActingMaster")
     notify_min_broker_id_changed: bool = Field(False, alias="notifyMinBrokerIdChanged")
+
+    enable_controller_in_namesrv: bool = Field(False, alias="enableControllerInNamesrv")
+
+    @field_validator("enable_controller_in_namesrv")
+    @classmethod
+    def _no_controller_inside(cls, value: bool) -> bool:
+        if value:
+            raise ValueError("must be false: run mqcontroller beside this process")
+        return value
 
     @field_validator("support_acting_master", "notify_min_broker_id_changed")
     @classmethod

@@ -59,9 +59,7 @@ class FrameReader:
         return self._begin < self._end
 
     def buffer(self) -> memoryview:
-        """Where the next bytes go; never empty. Moves bytes, so bodies handed out before are void from here
-        on.
-        """
+        """Where the next bytes go; never empty. Bodies that `filled` handed out are void from here on."""
         if self._begin == self._end:
             self._begin = self._end = 0
             if len(self._view) > BUFFER_BYTES_KEPT:
@@ -102,7 +100,7 @@ class FrameReader:
         return commands
 
     def _grow(self) -> None:
-        size = min(2 * len(self._view), self._frame_bytes_max)
+        size = min(2 * len(self._view), max(self._frame_bytes_max, BUFFER_BYTES_KEPT))
         assert size > len(self._view), "a buffer of the greatest frame's size holds a whole frame"
         grown = memoryview(bytearray(size))
         rest = self._end - self._begin

@@ -301,6 +301,9 @@ def test_settings_are_shown_and_changed_but_not_the_fixed_ones(tmp_path: Path) -
     play(tmp_path, story)
 
 
-def test_acting_master_is_refused_with_a_reason() -> None:
-    with pytest.raises(SettingsError, match="supportActingMaster=true: must be false"):
-        NamesrvSettings.load(None, ["supportActingMaster=true"])
+@pytest.mark.parametrize(
+    "key", ["supportActingMaster", "notifyMinBrokerIdChanged", "enableControllerInNamesrv"]
+)
+def test_what_is_not_there_is_refused_with_a_reason(key: str) -> None:
+    with pytest.raises(SettingsError, match=f"{key}=true: must be false"):
+        NamesrvSettings.load(None, [f"{key}=true"])

@@ -76,6 +76,13 @@ def test_the_greatest_frame_is_read_and_one_byte_more_refused() -> None:
     assert reader.failure is not None
 
 
+def test_a_reader_with_a_small_limit_reads_any_number_of_frames() -> None:
+    reader = FrameReader(frame_bytes_max=1000)
+    assert len(reader.receive(frame(JSON_HEADER, bytes(900)) * 500)) == 500
+    assert reader.receive(frame(JSON_HEADER, bytes(1000))) == []
+    assert reader.failure is not None
+
+
 def test_memory_follows_the_bytes_received_not_the_bytes_announced() -> None:
     reader = FrameReader()
     reader.receive((FRAME_BYTES_MAX - 4).to_bytes(4, "big") + (20).to_bytes(4, "big"))
