@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 
 from controller.decision import Decision
@@ -20,7 +21,7 @@ from controller.mastership import replace_lost_master
 from controller.notify import Notifier
 from controller.runner import Busy, CommandRunner
 from controller.settings import ControllerSettings
-from controller.state import ReplicasState
+from controller.state import ReplicasState, SyncState
 from dledger.errors import NotLeader, OutcomeUnknown, TooManyProposals
 from dledger.raft import Role
 from mqruntime.clock import Clock
@@ -60,16 +61,26 @@ class MasterGuard:
         return self._heartbeats.at(self._clock.monotonic_ms(), self._judging_since_ms)
 
     def heard(self, header: BrokerHeartbeatHeader, connection: int) -> None:
-        """Request 904 came over `connection`; the header names a broker id."""
+        """Request 904 came over `connection`; heartbeats of brokers that are not registered count for
+        nothing."""
         assert header.broker_id is not None
+        key = self._key(header.broker_name, header.broker_id)
+        if key is None or key[0] != header.cluster_name:
+            return
         report = LiveReport(header.epoch, header.max_offset, header.election_priority)
         heartbeat = Heartbeat(header.broker_addr, header.heartbeat_timeout_mills, report)
-        key = (header.cluster_name, header.broker_name, header.broker_id)
         if self._heartbeats.heard(key, connection, heartbeat, self._clock.monotonic_ms()):
             log.info("broker alive", extra=fields(cluster=key[0], broker=key[1], id=key[2]))
             self._someone_came.set()
             self._someone_came = asyncio.Event()
             self._look.set()
+
+    def registering(self, broker_name: str, broker_id: int, connection: int) -> None:
+        """Request 1003 came over `connection`: the broker has been restarted. It is alive once it is heard
+        again, and with what its log holds now."""
+        key = self._key(broker_name, broker_id)
+        if key is not None:
+            self._heartbeats.restarted(key, connection)
 
     def connection_closed(self, connection: int) -> None:
         """A broker whose connection this was is gone."""
@@ -135,14 +146,14 @@ class MasterGuard:
             if due is None or not due.events:
                 continue
             reason = self._reason(broker_name)
-            old = self._state.sync_states[broker_name].master_id
+            before = replace(self._state.sync_states[broker_name])
             try:
                 decision = await self._runner.run(partial(self._replacement, broker_name))
             except (NotLeader, Busy, TooManyProposals, OutcomeUnknown) as error:
                 log.warning("election not held", extra=fields(broker=broker_name, reason=reason, why=error))
                 continue
             if decision is not None:
-                self.log_election(broker_name, decision, old, reason)
+                self.log_election(broker_name, decision, before, reason)
 
     def _replacement(self, broker_name: str) -> Decision | None:
         unclean = self._settings.enable_elect_unclean_master
@@ -153,7 +164,7 @@ class MasterGuard:
         key = self._key(broker_name, master_id) if master_id is not None else None
         return f"master lost: {self.liveness().last_words(key)}" if key else "no master"
 
-    def log_election(self, broker_name: str, decision: Decision, old: int | None, reason: str) -> None:
+    def log_election(self, broker_name: str, decision: Decision, before: SyncState, reason: str) -> None:
         """One line for each election that changed something."""
         elected = next((event for event in decision.events if isinstance(event, ElectMaster)), None)
         sync_state = self._state.sync_states.get(broker_name)
@@ -164,8 +175,9 @@ class MasterGuard:
             extra=fields(
                 broker=broker_name,
                 reason=reason,
-                old=old,
+                old=before.master_id,
                 new=elected.master_id,
+                unclean=before.master_epoch > 0 and elected.master_id not in before.members | {None},
                 epoch=sync_state.master_epoch,
                 sync_state_set=sorted(sync_state.members),
                 set_epoch=sync_state.set_epoch,

@@ -16,7 +16,6 @@ UNHEARD_TIMEOUT_MS = 10_000
 """How long a new leader waits for a broker it never heard of: the lifetime that brokers announce by
 default."""
 FORGET_AFTER_MS = 600_000
-ENTRIES_MAX = 10_000
 
 BrokerKey = tuple[str, str, int]
 """(cluster name, broker name, broker id)"""
@@ -58,10 +57,6 @@ class Heartbeats:
         else."""
         entry = self._entries.get(key)
         if entry is None:
-            if len(self._entries) >= ENTRIES_MAX:
-                self.forget_silent(now_ms, 0)
-            if len(self._entries) >= ENTRIES_MAX:
-                return False
             self._entries[key] = _Entry(connection, True, now_ms, heartbeat)
             return self._entries[key].alive_at(now_ms)
         was_alive = entry.alive_at(now_ms)
@@ -77,12 +72,19 @@ class Heartbeats:
             self._entries[key].open = False
         return ended
 
-    def forget_silent(self, now_ms: int, after_ms: int = FORGET_AFTER_MS) -> None:
-        """Drop the entries that have not been heard of for `after_ms` and are dead."""
+    def restarted(self, key: BrokerKey, connection: int) -> None:
+        """The broker's process is a new one, heard over `connection`: what it said over others no longer
+        counts."""
+        entry = self._entries.get(key)
+        if entry is not None and entry.connection != connection:
+            entry.open = False
+
+    def forget_silent(self, now_ms: int) -> None:
+        """Drop the dead that have not been heard of for long."""
         self._entries = {
             key: entry
             for key, entry in self._entries.items()
-            if entry.alive_at(now_ms) or entry.last_seen_ms + after_ms >= now_ms
+            if entry.alive_at(now_ms) or entry.last_seen_ms + FORGET_AFTER_MS >= now_ms
         }
 
     def at(self, now_ms: int, judging_since_ms: int) -> Liveness:

@@ -115,11 +115,10 @@ def apply_broker_id(request: RemotingCommand) -> Decide:
 
 WRITES: dict[int, Callable[[RemotingCommand], Decide]] = {
     RequestCode.CONTROLLER_ALTER_SYNC_STATE_SET: alter_sync_state_set,
-    RequestCode.CONTROLLER_REGISTER_BROKER: register_broker,
     RequestCode.CLEAN_BROKER_DATA: clean_broker_data,
     RequestCode.CONTROLLER_APPLY_BROKER_ID: apply_broker_id,
 }
-"""Beside CONTROLLER_ELECT_MASTER."""
+"""Beside CONTROLLER_ELECT_MASTER and CONTROLLER_REGISTER_BROKER, which the server does more for."""
 READS: dict[int, Callable[[RemotingCommand], Decide]] = {
     RequestCode.CONTROLLER_GET_REPLICA_INFO: replica_info,
     RequestCode.CONTROLLER_GET_SYNC_STATE_DATA: sync_state_data,

@@ -10,6 +10,7 @@ import asyncio
 import itertools
 import logging
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 
 from controller import requests
 from controller.configuration import Configuration
@@ -20,6 +21,7 @@ from controller.notify import Notifier
 from controller.requests import Decide
 from controller.runner import Busy, CommandRunner
 from controller.settings import ControllerSettings
+from controller.state import SyncState
 from controller.statemachine import ReplicasStateMachine
 from dledger.entry import ENTRY_HEADER_BYTES
 from dledger.errors import NotLeader, OutcomeUnknown, TooManyProposals
@@ -36,6 +38,7 @@ from remoting.headers.controller import (
     BrokerHeartbeatHeader,
     ElectMasterHeader,
     GetMetadataResponseHeader,
+    RegisterBrokerToControllerHeader,
 )
 from remoting.limits import Limits
 from remoting.peer import Peer
@@ -95,8 +98,8 @@ class ControllerApp:
         log.info("controller started", extra=fields(id=self.settings.self_id, port=self.server.port))
 
     async def stop(self) -> None:
-        await self._tasks.stop()
         await self.node.stop()
+        await self._tasks.stop()
         await self.server.stop()
         await self._client.close()
 
@@ -119,9 +122,8 @@ class ControllerApp:
         peer.attributes[CONNECTION] = next(self._connections)
 
     def _disconnected(self, peer: Peer) -> None:
-        connection = peer.attributes.get(CONNECTION)
-        if isinstance(connection, int):
-            self.guard.connection_closed(connection)
+        if CONNECTION in peer.attributes:
+            self.guard.connection_closed(connection_of(peer))
 
     def _router(self) -> Router:
         router = Router()
@@ -131,6 +133,7 @@ class ControllerApp:
         router.add(RequestCode.UPDATE_CONTROLLER_CONFIG, self._update_configuration)
         router.add(RequestCode.GET_CONTROLLER_CONFIG, self._show_configuration)
         router.add(RequestCode.CONTROLLER_ELECT_MASTER, self._elect_master)
+        router.add(RequestCode.CONTROLLER_REGISTER_BROKER, self._register_broker)
         for code, read in requests.WRITES.items():
             router.add(code, self._write(read))
         for code, read in requests.READS.items():
@@ -155,23 +158,29 @@ class ControllerApp:
 
         return handle
 
+    async def _register_broker(self, peer: Peer, request: RemotingCommand) -> RemotingCommand:
+        header = RegisterBrokerToControllerHeader.from_ext(request.ext)
+        decide = requests.register_broker(request)
+        self.guard.registering(header.broker_name, header.broker_id, connection_of(peer))
+        return await self._reply(request, self._runner.run(lambda: self.guard.decide(decide)))
+
     async def _elect_master(self, peer: Peer, request: RemotingCommand) -> RemotingCommand:
         """A starting broker's election request may overtake its first heartbeat: wait for that a moment."""
         header = ElectMasterHeader.from_ext(request.ext)
         decide = requests.elect_master(request, lambda: self.settings.enable_elect_unclean_master)
         if self.node.is_active and not header.designate_elect:
             await self.guard.wait_alive(header.broker_name, header.broker_id, FIRST_HEARTBEAT_WAIT_MS)
-        old: list[int | None] = [None]
+        before = SyncState()
 
         def decide_now() -> Decision:
-            sync_state = self.state.sync_states.get(header.broker_name)
-            old[0] = sync_state.master_id if sync_state else None
+            nonlocal before
+            before = replace(self.state.sync_states.get(header.broker_name, before))
             return self.guard.decide(decide)
 
         async def elected() -> Decision:
             decision = await self._runner.run(decide_now)
             asked = "designated" if header.designate_elect else "requested"
-            self.guard.log_election(header.broker_name, decision, old[0], f"{asked} by {peer.remote_address}")
+            self.guard.log_election(header.broker_name, decision, before, f"{asked} by {peer.remote_address}")
             return decision
 
         return await self._reply(request, elected())
@@ -207,9 +216,7 @@ class ControllerApp:
         header = BrokerHeartbeatHeader.from_ext(request.ext)
         if header.broker_id is None:
             return request.reply(ResponseCode.CONTROLLER_INVALID_REQUEST, "Heart beat with empty brokerId")
-        connection = peer.attributes[CONNECTION]
-        assert isinstance(connection, int)
-        self.guard.heard(header, connection)
+        self.guard.heard(header, connection_of(peer))
         return request.reply(ResponseCode.SUCCESS, "Heart beat success")
 
     def _metadata(self, peer: Peer, request: RemotingCommand) -> RemotingCommand:
@@ -232,6 +239,13 @@ class ControllerApp:
 
     def _show_configuration(self, peer: Peer, request: RemotingCommand) -> RemotingCommand:
         return replied(request, self._configuration.show())
+
+
+def connection_of(peer: Peer) -> int:
+    """The number of an accepted connection; later ones have higher numbers."""
+    connection = peer.attributes[CONNECTION]
+    assert isinstance(connection, int)
+    return connection
 
 
 def replied(request: RemotingCommand, decision: Decision) -> RemotingCommand:

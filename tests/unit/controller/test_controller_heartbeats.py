@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from controller.election import LiveReport
-from controller.heartbeats import ENTRIES_MAX, FORGET_AFTER_MS, UNHEARD_TIMEOUT_MS, Heartbeat, Heartbeats
+from controller.heartbeats import FORGET_AFTER_MS, UNHEARD_TIMEOUT_MS, Heartbeat, Heartbeats
 
 KEY = ("c", "a", 1)
 
@@ -85,12 +85,21 @@ def test_silence_counts_only_from_when_this_controller_began_to_judge() -> None:
     assert table.at(1_011, 1_000).is_dead(KEY)
 
 
-def test_the_table_is_bounded_and_forgets_what_has_long_been_silent() -> None:
+def test_what_a_broker_said_before_it_was_restarted_no_longer_counts() -> None:
     table = Heartbeats()
-    for broker_id in range(ENTRIES_MAX):
-        assert table.heard(("c", "a", broker_id), 1, beat(timeout_ms=10), 0)
-    assert not table.heard(("c", "b", 1), 1, beat(), 5)
-    assert table.heard(("c", "b", 1), 1, beat(), 11), "the dead make room"
+    table.heard(KEY, 1, beat(), 0)
+    table.restarted(KEY, 1)
+    assert table.at(0, 0).is_alive(KEY), "the same connection, so the same process"
+    table.restarted(KEY, 2)
+    assert table.at(0, 0).is_dead(KEY)
+    assert table.heard(KEY, 2, beat(), 1)
+
+
+def test_the_dead_are_forgotten_after_a_long_silence() -> None:
+    table = Heartbeats()
+    table.heard(KEY, 1, beat(), 0)
     table.connection_closed(1)
-    table.forget_silent(12 + FORGET_AFTER_MS)
-    assert not table.at(12 + FORGET_AFTER_MS, 12 + FORGET_AFTER_MS).is_dead(("c", "b", 1))
+    table.forget_silent(FORGET_AFTER_MS)
+    assert table.at(FORGET_AFTER_MS, FORGET_AFTER_MS).is_dead(KEY)
+    table.forget_silent(FORGET_AFTER_MS + 1)
+    assert not table.at(FORGET_AFTER_MS, FORGET_AFTER_MS).is_dead(KEY), "unheard of, not known to be gone"

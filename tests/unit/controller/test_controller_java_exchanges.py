@@ -55,7 +55,11 @@ DEPARTS = {
     287: "a request never strikes a master off",
     782: "a master that registers has restarted and is struck off",
 }
-READS_AND_WRITES = requests.READS | requests.WRITES
+READS_AND_WRITES = {
+    **requests.READS,
+    **requests.WRITES,
+    RequestCode.CONTROLLER_REGISTER_BROKER: requests.register_broker,
+}
 
 
 def command(frame: str) -> RemotingCommand:
