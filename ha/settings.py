@@ -19,7 +19,7 @@ class HASettings:
     sync_state_set_check_ms: int = 500
     wanted_repeat_ms: int = 1_000  # the same wish is told again no sooner
     join_lag_ms_max: int = 1_000  # a slave this close is waited for, so that it can enter the set
-    join_ms_max: int = 5_000  # and given up if it has not caught up by then
+    join_ms_max: int = 2_000  # and given up if it has not caught up by then
     handshake_timeout_ms: int = 5_000
     connect_timeout_ms: int = 5_000
     reconnect_ms_min: int = 200

@@ -54,6 +54,9 @@ class SlaveClient:
         self._on_confirm = on_confirm
         self._address: str | None = None
         self._address_changed = asyncio.Event()
+        self._whole_end = (
+            -1
+        )  # where the log last ended with a whole record; finding that out reads a whole segment
         self._step: asyncio.Task[None] | None = None
         self.connection: SlaveConnection | None = None
         self._task = tasks.start(self._follow(), name=f"ha-slave id={broker_id}")
@@ -97,7 +100,9 @@ class SlaveClient:
 
     async def _connected_to(self, address: str) -> bool:
         """One connection from its beginning to its end; True if the master sent of its log."""
-        await self._durably(cut_partial_record(self._log))
+        if self._log.max_offset() != self._whole_end:
+            await self._durably(cut_partial_record(self._log))
+            self._whole_end = self._log.max_offset()
         host, _, port = address.rpartition(":")
         try:
             async with asyncio.timeout(self._settings.connect_timeout_ms / 1000):

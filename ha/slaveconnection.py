@@ -73,11 +73,15 @@ class SlaveConnection(asyncio.BufferedProtocol):
             if isinstance(place, LogRange):
                 return self._log.write_view(place.offset, place.size)
         except OSError as error:
-            self.close(f"no room for the log: {error}")
+            # not at once: uvloop crashes when a transport is aborted while it asks for a buffer
+            self._loop.call_soon(self.close, f"no room for the log: {error}")
+            self.link.connection_lost()
             return self._unplaced
         return self._unplaced if place is None else place
 
     def buffer_updated(self, nbytes: int) -> None:
+        if self.link.state is SlaveState.CLOSED:
+            return
         if self.link.next_read() is None:
             self.close("bytes arrived that nobody had a place for")
             return

@@ -260,10 +260,12 @@ class SlaveLink:
             raise FrameError(
                 f"an old master: it knows epoch {reply.epochs.last_epoch()}, this log {self._epoch_min}"
             )
-        point = self._own.find_consistent_point(reply.epochs, self._log_end, reply.max_offset)
         if self._empty:
             self._own = EpochHistory()
             return self._enter_transfer(now_ms)
+        point = self._own.find_consistent_point(reply.epochs, self._log_end, reply.max_offset)
+        if point == NO_CONSISTENT_POINT and self._nothing_confirmed_since_the_beginning():
+            point = 0
         if point == NO_CONSISTENT_POINT:
             raise FrameError(
                 f"no epoch in common: own {self._own!r}, master {reply.epochs!r}; wipe this store"
@@ -276,6 +278,13 @@ class SlaveLink:
             return self._enter_transfer(now_ms)
         self.state = SlaveState.CUTTING
         return [Cut(point, self._log_end, self._own, reply.epochs)]
+
+    def _nothing_confirmed_since_the_beginning(self) -> bool:
+        """Both logs are whole and their first masters differ: the one before wrote nothing in the master's log, and
+        nothing in the own log that any other replica is known to hold."""
+        return self._confirm == self._log_min == self._own.entries[0].start_offset == 0 and (
+            self._master.entries[0].start_offset == 0
+        )
 
     def cut_done(self, log_end: int, now_ms: int) -> list[Action]:
         """The log has been cut and ends at `log_end`, durably."""

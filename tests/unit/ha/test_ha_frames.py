@@ -1,0 +1,89 @@
+"""The four frames, byte for byte as the reference describes them."""
+
+from __future__ import annotations
+
+import pytest
+
+from epochfile.history import EpochHistory
+from ha.frames import (
+    BODY_SIZE_MAX,
+    EPOCH_ENTRY,
+    HANDSHAKE_REPLY,
+    TRANSFER,
+    FrameError,
+    Handshake,
+    HandshakeReply,
+    TransferHeader,
+    decode_ack,
+    encode_ack,
+)
+
+TWO_EPOCHS = EpochHistory([(1, 0), (2, 1580)])
+
+
+def test_the_handshake_of_broker_two() -> None:
+    data = bytes.fromhex("00000001000000000000000000000002")
+    assert Handshake(2).encode() == data
+    assert Handshake.decode(data) == Handshake(2)
+    assert Handshake.decode(Handshake(7, True, True).encode()) == Handshake(7, True, True)
+
+
+def test_the_handshake_reply_with_two_epochs_is_one_piece() -> None:
+    data = bytes.fromhex(
+        "00000001000000180000000000000cd000000002000000010000000000000000000000020000000000000" + "62c"
+    )
+    reply = HandshakeReply(3280, TWO_EPOCHS)
+    assert reply.encode() == data
+    assert HandshakeReply.body_size(data[:20]) == 24
+    assert HandshakeReply.decode(data[:20], data[20:]) == reply
+
+
+def test_the_transfer_header() -> None:
+    data = bytes.fromhex("000000020000062c00000000000006a400000002000000000000062c0000000000000cd0")
+    header = TransferHeader(1580, 1700, 2, 1580, 3280)
+    assert header.encode() == data
+    assert TransferHeader.decode(data) == header
+
+
+def test_the_ack() -> None:
+    assert encode_ack(3280) == bytes.fromhex("000000020000000000000cd0")
+    assert decode_ack(encode_ack(3280)) == 3280
+
+
+@pytest.mark.parametrize("size", [-1, -(2**31), BODY_SIZE_MAX + 1, 2**31 - 1])
+def test_a_transfer_body_of_an_impossible_size_is_refused_r34(size: int) -> None:
+    with pytest.raises(FrameError, match="body"):
+        TransferHeader.decode(TRANSFER.pack(2, size, 0, 1, 0, 0))
+
+
+@pytest.mark.parametrize("state", [-1, 0, 1, 3, 4, 2**31 - 1])
+def test_a_transfer_frame_of_another_state_is_refused(state: int) -> None:
+    with pytest.raises(FrameError, match="state"):
+        TransferHeader.decode(TRANSFER.pack(state, 0, 0, 1, 0, 0))
+
+
+@pytest.mark.parametrize("size", [-12, 0, 13, 12 * 100_001, 2**31 - 1])
+def test_a_handshake_reply_with_an_impossible_epoch_list_is_refused(size: int) -> None:
+    with pytest.raises(FrameError, match="epochs"):
+        HandshakeReply.body_size(HANDSHAKE_REPLY.pack(1, size, 0, 1))
+
+
+@pytest.mark.parametrize(
+    "entries", [[(2, 0), (1, 5)], [(1, 0), (1, 5)], [(1, 5), (2, 5)], [(-1, 0)], [(1, -1)]]
+)
+def test_a_handshake_reply_with_epochs_out_of_order_is_refused(entries: list[tuple[int, int]]) -> None:
+    body = b"".join(EPOCH_ENTRY.pack(*entry) for entry in entries)
+    with pytest.raises(FrameError):
+        HandshakeReply.decode(HANDSHAKE_REPLY.pack(1, len(body), 100, 1), body)
+
+
+def test_a_handshake_reply_with_an_epoch_beyond_the_log_is_refused() -> None:
+    data = HandshakeReply(1000, TWO_EPOCHS).encode()
+    with pytest.raises(FrameError, match="beyond"):
+        HandshakeReply.decode(data[:20], data[20:])
+
+
+def test_more_than_a_thousand_epochs_fit_r16() -> None:
+    epochs = EpochHistory((n, n * 10) for n in range(1, 2001))
+    data = HandshakeReply(10**6, epochs).encode()
+    assert HandshakeReply.decode(data[:20], data[20:]).epochs == epochs

@@ -1,0 +1,227 @@
+"""The master's end of a link. R numbers: the races of the reference that each test closes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import pytest
+
+from epochfile.history import EpochHistory
+from ha.frames import Handshake, HandshakeReply, TransferHeader, encode_ack
+from ha.masterlink import Acked, Batch, Close, Greeted, MasterLink
+
+HANDSHAKE = Handshake(2).encode()
+
+
+@dataclass
+class Master:
+    log_end: int = 1000
+    history: EpochHistory = field(default_factory=lambda: EpochHistory([(1, 0)]))
+    confirm_offset: int = 700
+    log_min: int = 0
+    broker_id: int = 1
+    segment_size_bytes: int = 10_000
+
+
+def link_of(master: Master, batch_size: int = 400) -> MasterLink:
+    return MasterLink(
+        master,
+        transfer_batch_size=batch_size,
+        heartbeat_interval_ms=5000,
+        housekeeping_interval_ms=20000,
+        handshake_timeout_ms=5000,
+        now_ms=0,
+    )
+
+
+def sending(
+    master: Master, first_ack: int = 0, batch_size: int = 400, handshake: bytes = HANDSHAKE
+) -> MasterLink:
+    link = link_of(master, batch_size)
+    link.receive(handshake + encode_ack(first_ack), 0)
+    return link
+
+
+def frames(link: MasterLink, now_ms: int = 0) -> list[tuple[int, int, int]]:
+    """(offset, size, epoch) of all that is to be sent now."""
+    sent = []
+    while isinstance(batch := link.next_batch(now_ms), Batch):
+        header = TransferHeader.decode(batch.header)
+        assert (header.offset, header.body_size) == (batch.offset, batch.size)
+        sent.append((batch.offset, batch.size, header.epoch))
+    return sent
+
+
+@pytest.mark.parametrize("step", [100, 1, 7])
+def test_handshake_and_first_ack_are_read_however_the_network_cuts_them_r17(step: int) -> None:
+    link, actions = link_of(Master()), []
+    data = HANDSHAKE + encode_ack(600)
+    for at in range(0, len(data), step):
+        actions += link.receive(data[at : at + step], 0)
+    reply = HandshakeReply(1000, EpochHistory([(1, 0)])).encode()
+    assert actions == [Greeted(Handshake(2), reply), Acked(600)]
+    assert frames(link) == [(600, 400, 1)]
+
+
+def test_a_repeated_handshake_is_not_answered_again_r39() -> None:
+    link = link_of(Master())
+    assert len(link.receive(HANDSHAKE * 2, 0)) == 1
+    assert link.receive(encode_ack(0), 0) == [Acked(0)]
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        pytest.param(encode_ack(0), id="ack before the handshake"),
+        pytest.param(HANDSHAKE + Handshake(3).encode(), id="another id"),
+        pytest.param(HANDSHAKE + encode_ack(0) + HANDSHAKE, id="handshake while sending"),
+        pytest.param(Handshake(1).encode(), id="the master's own id"),
+        pytest.param(Handshake(0).encode(), id="id 0"),
+        pytest.param(Handshake(-5).encode(), id="negative id"),
+        pytest.param(HANDSHAKE + encode_ack(-1), id="negative ack"),
+        pytest.param(HANDSHAKE + encode_ack(1001), id="ack beyond the log"),
+        pytest.param(HANDSHAKE + encode_ack(2**63 - 1), id="greatest ack"),
+        pytest.param(HANDSHAKE + encode_ack(500) + encode_ack(499), id="ack going back"),
+        pytest.param(HANDSHAKE + encode_ack(500) + encode_ack(600), id="ack of what was not sent"),
+        pytest.param(bytes(16), id="state READY"),
+        pytest.param(b"\x00\x00\x00\x04" + bytes(12), id="state SHUTDOWN"),
+        pytest.param(b"\xff" * 16, id="state -1"),
+        pytest.param(b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", id="TLS hello"),
+        pytest.param(b"GET / HTTP/1.1\r\n\r\n", id="HTTP"),
+    ],
+)
+def test_what_no_slave_sends_ends_the_connection_c5(data: bytes) -> None:
+    link = link_of(Master())
+    actions = link.receive(data, 0)
+    assert isinstance(actions[-1], Close)
+    assert link.receive(HANDSHAKE, 0) == [] and link.next_batch(0) is None and link.tick(10**6) is None
+
+
+def test_a_request_below_the_start_of_the_log_ends_the_connection_r14() -> None:
+    link = link_of(Master(log_end=30_000, log_min=20_000))
+    [_, close] = link.receive(HANDSHAKE + encode_ack(19_999), 0)
+    assert isinstance(close, Close) and "wipe the slave's store" in close.reason
+
+
+def test_a_log_whose_start_overtakes_the_link_ends_the_connection_r14() -> None:
+    master = Master(log_end=30_000)
+    link = sending(master, first_ack=5000)
+    master.log_min = 20_000
+    assert isinstance(link.next_batch(0), Close)
+
+
+def test_bytes_without_an_epoch_are_never_sent_r34() -> None:
+    link = sending(Master(history=EpochHistory([(1, 500)])), first_ack=0)
+    assert isinstance(link.next_batch(0), Close)
+    assert link.next_batch(0) is None
+
+
+def test_an_empty_slave_starts_at_the_log_s_first_byte_or_its_last_file() -> None:
+    master = Master(log_end=30_500, log_min=10_000)
+    assert frames(sending(master, batch_size=50_000)) == [
+        (10_000, 10_000, 1),
+        (20_000, 10_000, 1),
+        (30_000, 500, 1),
+    ]
+    from_last = Handshake(2, is_sync_from_last_file=True).encode()
+    assert frames(sending(master, batch_size=50_000, handshake=from_last)) == [(30_000, 500, 1)]
+
+
+def test_each_epoch_is_sent_under_its_own_number_and_an_empty_one_is_announced_r20() -> None:
+    master = Master(history=EpochHistory([(1, 0), (2, 500), (3, 1000)]))
+    assert frames(sending(master)) == [(0, 400, 1), (400, 100, 1), (500, 400, 2), (900, 100, 2), (1000, 0, 3)]
+
+
+def test_the_first_frame_comes_at_once_even_if_there_is_nothing_to_send() -> None:
+    link = sending(Master(), first_ack=1000)
+    assert frames(link) == [(1000, 0, 1)]
+    assert frames(link) == []
+
+
+def test_a_new_epoch_reaches_a_live_link_r19_m5() -> None:
+    master = Master()
+    link = sending(master, first_ack=1000)
+    assert frames(link) == [(1000, 0, 1)]
+    master.history = master.history.append((2, 1000))
+    assert frames(link) == [(1000, 0, 2)]
+    master.history = master.history.append((3, 1000))
+    master.log_end = 1100
+    assert frames(link) == [(1000, 100, 3)]
+
+
+def test_a_frame_stays_within_one_segment_r37() -> None:
+    master = Master(log_end=25_000)
+    assert frames(sending(master, first_ack=9_900, batch_size=20_000)) == [
+        (9_900, 100, 1),
+        (10_000, 10_000, 1),
+        (20_000, 5_000, 1),
+    ]
+
+
+def test_caught_up_means_acked_and_not_merely_sent_r21() -> None:
+    master = Master()
+    link = sending(master, first_ack=0)
+    frames(link, now_ms=10)
+    assert link.caught_up_ms is None
+    link.receive(encode_ack(1000), 50)
+    assert link.caught_up_ms == 50
+    master.log_end = 2000
+    frames(link, now_ms=60)
+    assert link.caught_up_ms == 50
+
+
+def test_a_slave_that_is_always_one_frame_behind_is_caught_up_as_of_that_frame_r23() -> None:
+    master = Master(log_end=0)
+    link = sending(master, first_ack=0)
+    for step in range(1, 30):
+        master.log_end = step * 100
+        frames(link, now_ms=step * 1000)
+        link.receive(encode_ack((step - 1) * 100), step * 1000 + 1)
+    assert link.caught_up_ms == 28_000
+
+
+def test_heartbeats_keep_the_confirm_offset_and_the_epoch_known() -> None:
+    master = Master()
+    link = sending(master, first_ack=1000)
+    frames(link)
+    assert link.tick(4_999) is None
+    link.receive(encode_ack(1000), 4_999)
+    master.confirm_offset = 1000
+    heartbeat = link.tick(5_000)
+    assert isinstance(heartbeat, Batch) and heartbeat.size == 0
+    assert TransferHeader.decode(heartbeat.header) == TransferHeader(0, 1000, 1, 0, 1000)
+    assert link.next_tick_ms() == 10_000
+
+
+def test_a_new_confirm_offset_is_told_once() -> None:
+    master = Master()
+    link = sending(master, first_ack=1000)
+    frames(link)
+    assert link.confirm_notice(1) is None
+    master.confirm_offset = 1000
+    notice = link.confirm_notice(1)
+    assert notice is not None and TransferHeader.decode(notice.header).confirm_offset == 1000
+    assert link.confirm_notice(2) is None
+
+
+def test_a_connection_that_never_shakes_hands_is_ended() -> None:
+    link = link_of(Master())
+    link.receive(HANDSHAKE[:10], 4_000)
+    assert link.next_tick_ms() == 5_000
+    assert isinstance(link.tick(5_000), Close)
+
+
+def test_a_slave_that_falls_silent_is_ended() -> None:
+    link = sending(Master(), first_ack=1000)
+    assert isinstance(link.tick(5_000), Batch)
+    close = link.tick(20_000)
+    assert isinstance(close, Close) and "nothing heard" in close.reason
+
+
+def test_a_slave_that_reads_and_never_acks_costs_no_memory_without_end_v6() -> None:
+    master = Master(log_end=0, segment_size_bytes=10**9)
+    link = sending(master, first_ack=0)
+    for step in range(1, 10_000):
+        master.log_end = step
+        frames(link, now_ms=step)
+    assert len(link._sent_marks) <= 4096

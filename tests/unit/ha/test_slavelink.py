@@ -1,0 +1,298 @@
+"""The slave's end of a link. R numbers: the races of the reference that each test closes."""
+
+from __future__ import annotations
+
+import pytest
+
+from epochfile.history import EpochHistory
+from ha.frames import Handshake, HandshakeReply, TransferHeader, decode_ack, encode_ack
+from ha.slavelink import Advance, Close, PersistEpochs, Send
+from tests.unit.ha.memorylog import MemoryLog, record
+from tests.unit.ha.slavedriver import SlaveDriver
+
+SIZE = 100
+
+
+def data(begin: int, end: int, letter: str = "a") -> bytes:
+    """The records of a log from `begin` to `end`, 100 bytes each."""
+    return b"".join(record(f"{letter}{at}", SIZE) for at in range(begin, end, SIZE))
+
+
+def log_to(end: int, letter: str = "a", partial: bytes = b"") -> MemoryLog:
+    return MemoryLog(10_000, data(0, end, letter) + partial)
+
+
+def greeting(max_offset: int, *epochs: tuple[int, int]) -> bytes:
+    return HandshakeReply(max_offset, EpochHistory(epochs)).encode()
+
+
+def frame(offset: int, body: bytes, epoch: int, start: int, confirm: int = 0) -> bytes:
+    return TransferHeader(len(body), offset, epoch, start, confirm).encode() + body
+
+
+def slave(log: MemoryLog, *epochs: tuple[int, int]) -> SlaveDriver:
+    return SlaveDriver(log, EpochHistory(epochs))
+
+
+def acks(driver: SlaveDriver) -> list[int]:
+    return [decode_ack(sent) for sent in driver.sent[1:]]
+
+
+def test_the_first_ack_follows_the_handshake_at_once_r40() -> None:
+    s = slave(log_to(900), (1, 0)).feed(greeting(1000, (1, 0)))
+    assert s.sent == [Handshake(2).encode(), encode_ack(900)]
+    assert s.now_ms == 0
+
+
+def test_an_empty_slave_asks_for_the_beginning_and_takes_the_masters_epochs() -> None:
+    s = slave(log_to(0)).feed(greeting(1000, (1, 0), (2, 500)))
+    s.feed(frame(0, data(0, 500), 1, 0, confirm=700) + frame(500, data(500, 1000), 2, 500, confirm=700))
+    assert acks(s)[0] == 0 and acks(s)[-1] == 1000
+    assert s.stored.entries == ((1, 0), (2, 500))
+    assert s.stores == [(EpochHistory([(1, 0)]), 0), (EpochHistory([(1, 0), (2, 500)]), 500)]
+    assert s.confirmed == [500, 700]
+    assert s.log.content() == data(0, 1000)
+
+
+def test_many_frames_of_one_receive_are_acked_once() -> None:
+    s = slave(log_to(100), (1, 0)).feed(greeting(100, (1, 0)))
+    s.feed(b"".join(frame(at, data(at, at + 100), 1, 0) for at in range(100, 600, 100)))
+    assert acks(s) == [100, 600]
+
+
+@pytest.mark.parametrize(
+    ("own_end", "own", "master_end", "master", "cut_to", "epochs"),
+    [
+        pytest.param(1500, [(1, 0)], 1200, [(1, 0), (2, 1000)], 1000, [(1, 0), (2, 1000)], id="example 2"),
+        pytest.param(
+            1500, [(1, 0), (2, 1000)], 1800, [(1, 0), (3, 1000)], 1000, [(1, 0), (3, 1000)], id="example 3"
+        ),
+        pytest.param(700, [(1, 0)], 600, [(1, 0)], 600, [(1, 0)], id="example 4"),
+        pytest.param(
+            700,
+            [(1, 0), (2, 300), (3, 500)],
+            900,
+            [(1, 0), (2, 300), (3, 400)],
+            400,
+            [(1, 0), (2, 300), (3, 400)],
+            id="example 6",
+        ),
+        pytest.param(
+            1400, [(1, 0), (2, 1000)], 1000, [(1, 0), (2, 1000)], 1000, [(1, 0), (2, 1000)], id="example 13"
+        ),
+        pytest.param(500, [(1, 0)], 0, [(1, 0)], 0, [], id="the master lost everything"),
+    ],
+)
+def test_a_diverged_tail_is_cut_before_the_first_ack(
+    own_end: int,
+    own: list[tuple[int, int]],
+    master_end: int,
+    master: list[tuple[int, int]],
+    cut_to: int,
+    epochs: list[tuple[int, int]],
+) -> None:
+    s = slave(log_to(own_end), *own).feed(greeting(master_end, *master))
+    assert s.log.truncated == [(own_end, cut_to)]
+    assert acks(s) == [cut_to]
+    assert s.stored == EpochHistory(epochs)
+
+
+def test_the_cut_comes_before_the_new_epochs_are_stored() -> None:
+    """The other order would leave foreign bytes under the master's epoch after a crash."""
+    s = slave(log_to(1500), (1, 0), (2, 1000)).feed(greeting(1800, (1, 0), (3, 1000)))
+    assert s.stores == [(EpochHistory([(1, 0), (3, 1000)]), 1000)]
+
+
+def test_the_cut_is_level_with_a_record_even_if_the_point_is_not_r3() -> None:
+    s = slave(log_to(1500), (1, 0)).feed(greeting(1250, (1, 0)))
+    assert s.log.truncated == [(1500, 1200)]
+    assert acks(s) == [1200]
+
+
+def test_an_epoch_file_ahead_of_the_log_never_makes_an_ack_beyond_it_r2() -> None:
+    s = slave(log_to(900), (1, 0), (2, 1000)).feed(greeting(1500, (1, 0), (2, 1000)))
+    assert s.log.truncated == []
+    assert acks(s) == [900]
+    assert s.stored.entries == ((1, 0),)
+
+
+@pytest.mark.parametrize("own_epoch", [3, 9])
+def test_a_master_whose_newest_entry_is_older_than_the_own_is_refused_c8_r4(own_epoch: int) -> None:
+    s = slave(log_to(900), (1, 0), (own_epoch, 1000)).feed(greeting(1000, (1, 0), (2, 500)))
+    assert s.closed is not None and "an old master" in s.closed
+    assert s.log.truncated == [] and acks(s) == []
+
+
+def test_no_common_epoch_ends_the_connection_and_says_what_to_do() -> None:
+    s = slave(log_to(500), (1, 0)).feed(greeting(5000, (5, 4000)))
+    assert s.closed is not None and "wipe this store" in s.closed
+    assert s.log.truncated == []
+
+
+def test_a_first_epoch_of_which_nothing_was_confirmed_gives_way_to_another_first_one() -> None:
+    s = slave(log_to(500), (1, 0)).feed(greeting(900, (2, 0)))
+    assert s.log.truncated == [(500, 0)] and acks(s) == [0]
+    log = log_to(500)
+    log.set_confirm_offset(100)
+    s = slave(log, (1, 0)).feed(greeting(900, (2, 0)))
+    assert s.closed is not None and "wipe this store" in s.closed and log.truncated == []
+
+
+def test_logs_that_part_before_the_own_one_begins_are_refused() -> None:
+    log = MemoryLog(1000, data(1000, 2000), begins=1000)
+    s = slave(log, (1, 0)).feed(greeting(1500, (1, 0), (2, 500)))
+    assert s.closed is not None and "the logs part at 500" in s.closed
+
+
+def test_an_empty_log_with_an_epoch_entry_joins_like_a_new_one() -> None:
+    s = slave(log_to(0), (2, 0)).feed(greeting(1000, (3, 0)))
+    s.feed(frame(0, data(0, 100), 3, 0))
+    assert acks(s) == [0, 100]
+    assert s.stored.entries == ((3, 0),)
+
+
+def test_an_epoch_that_wrote_nothing_is_replaced_by_the_next_r1() -> None:
+    s = slave(log_to(500), (1, 0), (2, 500)).feed(greeting(500, (1, 0), (3, 500)))
+    assert s.closed is None
+    assert s.stored.entries == ((1, 0), (3, 500))
+    assert acks(s) == [500]
+
+
+def test_the_notice_of_a_new_epoch_is_stored_though_it_has_no_bytes_r19() -> None:
+    s = slave(log_to(500), (1, 0)).feed(greeting(500, (1, 0))).feed(frame(500, b"", 2, 500))
+    assert s.stored.entries == ((1, 0), (2, 500))
+
+
+def test_an_entry_is_durable_before_the_first_byte_of_its_epoch_has_a_place_e3() -> None:
+    s = slave(log_to(500), (1, 0)).feed(greeting(500, (1, 0)))
+    header = frame(500, data(500, 600), 2, 500)[:36]
+    place = s.link.next_read()
+    assert isinstance(place, memoryview)
+    place[:] = header
+    assert s.link.filled(36, 0) == [PersistEpochs(EpochHistory([(1, 0), (2, 500)]))]
+    assert s.link.next_read() is None and s.link.take_ack(0) is None
+    assert s.link.persisted(0) == []
+    assert s.link.next_read() is not None
+
+
+def test_a_clipped_tail_labelled_with_the_next_epoch_belongs_to_the_former_r20() -> None:
+    s = slave(log_to(0)).feed(greeting(900, (1, 0), (2, 500)))
+    s.feed(frame(0, data(0, 500), 2, 500))
+    assert s.stores == [(EpochHistory([(1, 0)]), 0)]
+    s.feed(frame(500, data(500, 900), 2, 500))
+    assert s.stored.entries == ((1, 0), (2, 500))
+    assert s.closed is None
+
+
+def test_an_epoch_begun_after_the_handshake_is_learnt_from_a_clipped_tail_r20() -> None:
+    s = slave(log_to(300), (1, 0)).feed(greeting(400, (1, 0)))
+    s.feed(frame(300, data(300, 500), 2, 500)).feed(frame(500, data(500, 900), 2, 500))
+    assert s.closed is None
+    assert s.stored.entries == ((1, 0), (2, 500))
+
+
+def test_a_dropped_epoch_is_learnt_again_on_the_next_connection_r18() -> None:
+    s = slave(log_to(500), (1, 0), (2, 500)).feed(greeting(500, (1, 0), (2, 500)))
+    assert s.stored.entries == ((1, 0), (2, 500))
+    again = SlaveDriver(s.log, s.stored).feed(
+        greeting(700, (1, 0), (2, 500)) + frame(500, data(500, 700), 2, 500)
+    )
+    assert again.stored.entries == ((1, 0), (2, 500))
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        pytest.param(frame(400, data(400, 500), 1, 0), id="below the own end"),
+        pytest.param(frame(600, data(600, 700), 1, 0), id="beyond the own end"),
+        pytest.param(frame(600, b"", 1, 0), id="heartbeat elsewhere"),
+        pytest.param(frame(-1, b"", 1, 0), id="heartbeat without a log"),
+        pytest.param(frame(500, data(500, 600), 0, 0), id="lower epoch"),
+        pytest.param(frame(500, data(500, 600), 2, 100), id="new epoch behind the own end"),
+        pytest.param(frame(500, data(500, 600), 2, 700), id="new epoch beyond the frame"),
+        pytest.param(frame(500, data(500, 600), 1, 100), id="known epoch, other start"),
+        pytest.param(frame(500, data(500, 700), 2, 600), id="two epochs in one body"),
+        pytest.param(greeting(500, (1, 0)) + bytes(16), id="a second handshake reply"),
+        pytest.param(bytes(36), id="state READY"),
+        pytest.param(b"\xff" * 36, id="state -1"),
+        pytest.param(b"GET / HTTP/1.1\r\nHost: example.org:10912\r\n\r\n", id="HTTP"),
+    ],
+)
+@pytest.mark.parametrize("step", [1000, 1, 7])
+def test_a_frame_that_does_not_fit_ends_the_connection_and_changes_nothing_l4(bad: bytes, step: int) -> None:
+    s = slave(log_to(500), (1, 0)).feed(greeting(800, (1, 0)), step).feed(bad, step)
+    assert s.closed is not None
+    assert s.log.content() == data(0, 500)
+    assert s.stored.entries == ((1, 0),)
+    assert acks(s) == [500]
+    assert s.link.tick(10**6) == [] and s.link.persisted(0) == []
+
+
+def test_the_first_bytes_of_an_empty_log_begin_a_segment() -> None:
+    s = slave(log_to(0)).feed(greeting(800, (1, 0))).feed(frame(100, data(100, 200), 1, 0))
+    assert s.closed is not None and "within a segment" in s.closed
+    s = slave(log_to(0)).feed(greeting(20_800, (1, 0), (2, 20_500)))
+    s.feed(frame(20_000, b"", 1, 0)).feed(frame(20_000, data(20_000, 20_100), 1, 0))
+    assert (s.log.min_offset(), s.log.max_offset()) == (20_000, 20_100)
+    assert s.stored.entries == ((1, 0),)
+
+
+def test_a_heartbeat_of_a_master_without_a_file_is_no_error() -> None:
+    s = slave(log_to(0)).feed(greeting(0, (1, 0))).feed(frame(-1, b"", 1, 0))
+    assert s.closed is None
+    assert acks(s) == [0]
+
+
+def test_a_body_larger_than_the_own_segment_is_split_r37() -> None:
+    s = slave(MemoryLog(1000)).feed(greeting(2500, (1, 0)))
+    s.feed(frame(0, data(0, 2500), 1, 0))
+    assert s.log.content() == data(0, 2500)
+    assert acks(s) == [0, 2500]
+
+
+def test_the_confirm_offset_never_falls_and_never_passes_the_own_end_r9() -> None:
+    s = slave(log_to(500), (1, 0)).feed(greeting(800, (1, 0)))
+    s.feed(frame(500, b"", 1, 0, confirm=9999))
+    s.feed(frame(500, b"", 1, 0, confirm=300))
+    s.feed(frame(500, data(500, 600), 1, 0, confirm=9999))
+    assert s.confirmed == [500, 600]
+
+
+def test_an_idle_slave_acks_every_heartbeat_interval_and_leaves_a_silent_master() -> None:
+    s = slave(log_to(500), (1, 0)).feed(greeting(500, (1, 0)))
+    assert s.link.tick(4_999) == []
+    assert s.link.next_tick_ms(0) == 5_000
+    assert s.link.tick(5_000) == [Send(encode_ack(500))]
+    assert s.link.next_tick_ms(5_000) == 10_000
+    [close] = s.link.tick(20_000)
+    assert isinstance(close, Close) and "nothing heard" in close.reason
+
+
+def test_a_handshake_without_an_answer_is_not_repeated_but_ended_r39() -> None:
+    s = slave(log_to(500), (1, 0))
+    assert s.link.next_tick_ms(0) == 5_000
+    assert s.link.tick(4_999) == []
+    [close] = s.link.tick(5_000)
+    assert isinstance(close, Close)
+    assert len(s.sent) == 1
+
+
+def test_part_of_a_reply_is_waited_for_r39() -> None:
+    s = slave(log_to(500), (1, 0)).feed(greeting(500, (1, 0))[:20])
+    assert s.closed is None and len(s.sent) == 1
+
+
+def test_what_becomes_durable_after_the_end_of_a_connection_is_ignored() -> None:
+    s = slave(log_to(500), (1, 0)).feed(greeting(500, (1, 0)))
+    place = s.link.next_read()
+    assert isinstance(place, memoryview)
+    place[:] = frame(500, data(500, 600), 2, 500)[:36]
+    s.link.filled(36, 0)
+    s.link.connection_lost()
+    assert s.link.persisted(0) == [] and s.link.next_read() is None and s.link.take_ack(0) is None
+
+
+def test_bytes_are_visible_as_they_come() -> None:
+    s = slave(log_to(500), (1, 0)).feed(greeting(800, (1, 0)))
+    s.feed(frame(500, data(500, 600), 1, 0)[:36])
+    assert s.link.filled(60, 0) == [Advance(560)]
