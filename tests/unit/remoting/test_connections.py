@@ -177,6 +177,19 @@ def test_a_one_way_request_is_never_answered(run: Run) -> None:
     run(story())
 
 
+def test_replies_that_nobody_waits_for_are_dropped_and_opaques_may_repeat(run: Run) -> None:
+    async def story() -> None:
+        async with scene() as made:
+            unasked = [RemotingCommand(0, flag=1), RemotingCommand(ECHO, flag=3)]
+            twins = frames(request(ECHO, body=b"a")) + frames(request(ECHO, body=b"b"))
+            stream, writer = await raw(made, frames(*unasked) + twins)
+            answers = await replies(stream, 2)
+            assert [(answer.opaque, answer.body) for answer in answers] == [(1, b"a"), (1, b"b")]
+            writer.close()
+
+    run(story())
+
+
 def test_handlers_that_wait_answer_out_of_order(run: Run) -> None:
     async def story() -> None:
         async with scene() as made:
