@@ -1,0 +1,152 @@
+"""The order of deciding, proposing and telling, against a group member played by the test."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from controller import runner
+from controller.decision import Decision
+from controller.events import ElectMaster
+from controller.runner import Busy, CommandRunner
+from dledger.errors import NotLeader, OutcomeUnknown
+from dledger.node import DLedgerNode
+
+ELECT = Decision(events=(ElectMaster("a", 1),))
+STILL = Decision(code=2011)
+
+
+class Member:
+    """Plays DLedgerNode; `trace` is what it was asked for, in order."""
+
+    def __init__(self) -> None:
+        self.is_active = True
+        self.term = 1
+        self.leader_id = self.leader_address = None
+        self.applied_index = 0
+        self.core = SimpleNamespace(end_index=0)
+        self.trace: list[str] = []
+        self.fate: Callable[[], Coroutine[Any, Any, None]] | None = None
+
+    async def propose(self, bodies: list[bytes], timeout_ms: int) -> list[object]:
+        self.trace.append("propose")
+        self.core.end_index += len(bodies)
+        if self.fate is not None:
+            await self.fate()
+        self.applied_index = self.core.end_index
+        return [None]
+
+    async def read_barrier(self, timeout_ms: int) -> None:
+        self.trace.append("barrier")
+
+
+def runner_of(member: Member) -> CommandRunner:
+    return CommandRunner(cast(DLedgerNode, member))
+
+
+async def undecided() -> None:
+    raise OutcomeUnknown("not decided")
+
+
+def test_a_reply_with_events_waits_for_them_and_one_without_for_a_quorum() -> None:
+    member = Member()
+    commands = runner_of(member)
+    assert asyncio.run(commands.run(lambda: ELECT)) is ELECT
+    assert asyncio.run(commands.run(lambda: STILL)) is STILL
+    assert asyncio.run(commands.read(lambda: STILL)) is STILL
+    assert member.trace == ["propose", "barrier", "barrier"]
+
+
+def test_a_command_without_events_is_decided_again_after_the_quorum_spoke() -> None:
+    member = Member()
+    decisions = iter([STILL, ELECT])
+    assert asyncio.run(runner_of(member).run(lambda: next(decisions))) is ELECT
+    assert member.trace == ["barrier", "propose"]
+
+
+def test_a_controller_that_does_not_lead_decides_nothing() -> None:
+    member = Member()
+    member.is_active = False
+    with pytest.raises(NotLeader):
+        asyncio.run(runner_of(member).run(lambda: pytest.fail("decided")))
+
+
+def test_commands_are_decided_one_after_the_other() -> None:
+    member = Member()
+    seen: list[int] = []
+
+    def decide() -> Decision:
+        seen.append(member.applied_index)
+        return ELECT
+
+    async def slowly() -> None:
+        await asyncio.sleep(0)
+
+    member.fate = slowly
+
+    async def all_at_once() -> None:
+        commands = runner_of(member)
+        await asyncio.gather(*(commands.run(decide) for _ in range(3)))
+
+    asyncio.run(all_at_once())
+    assert seen == [0, 1, 2]
+
+
+def test_nothing_is_decided_while_an_earlier_event_may_still_be_applied() -> None:
+    async def scenario() -> None:
+        member = Member()
+        commands = runner_of(member)
+        member.fate = undecided
+        with pytest.raises(OutcomeUnknown):
+            await commands.run(lambda: ELECT)
+        member.fate = None
+        decided_at: list[int] = []
+        waiting = asyncio.create_task(commands.run(lambda: decided_at.append(member.applied_index) or STILL))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert decided_at == []
+        member.applied_index = 1
+        commands.progressed()
+        assert await waiting is STILL
+        assert decided_at[0] == 1
+
+    asyncio.run(scenario())
+
+
+def test_a_new_term_settles_what_was_undecided() -> None:
+    async def scenario() -> None:
+        member = Member()
+        commands = runner_of(member)
+        member.fate = undecided
+        with pytest.raises(OutcomeUnknown):
+            await commands.run(lambda: ELECT)
+        member.fate, member.term = None, 2
+        assert await commands.run(lambda: STILL) is STILL
+
+    asyncio.run(scenario())
+
+
+def test_a_command_whose_turn_does_not_come_is_not_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runner, "TIMEOUT_MS", 1)
+
+    async def scenario() -> None:
+        member = Member()
+        commands = runner_of(member)
+        hang = asyncio.Event()
+
+        async def hangs() -> None:
+            await hang.wait()
+
+        member.fate = hangs
+        first = asyncio.create_task(commands.run(lambda: ELECT))
+        await asyncio.sleep(0)
+        with pytest.raises(Busy):
+            await commands.run(lambda: pytest.fail("decided"))
+        hang.set()
+        await first
+
+    asyncio.run(scenario())

@@ -1,0 +1,60 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from controller.settings import ControllerSettings
+from mqruntime.settings import SettingsError
+
+SAMPLE = """\
+controllerDLegerGroup = group1
+controllerDLegerPeers = n0-127.0.0.1:9878;n1-127.0.0.1:9868;n2-127.0.0.1:9858
+controllerDLegerSelfId = n1
+"""
+
+
+def test_upstreams_sample_file_is_enough(tmp_path: Path) -> None:
+    file = tmp_path / "controller.conf"
+    file.write_text(SAMPLE)
+    settings = ControllerSettings.load(file)
+    assert settings.warnings == []
+    assert settings.peers == {"n0": "127.0.0.1:9878", "n1": "127.0.0.1:9868", "n2": "127.0.0.1:9858"}
+    assert settings.listen_port == 9868
+    assert settings.store_root == Path.home() / "DLedgerController" / "n1"
+
+
+def test_what_a_java_controller_stored_is_read_without_a_warning(tmp_path: Path) -> None:
+    file = tmp_path / "controller.properties"
+    file.write_text(
+        SAMPLE + "isProcessReadEvent=false\nserverWorkerThreads=8\ncontrollerStorePath=/data/c1\n"
+    )
+    settings = ControllerSettings.load(file)
+    assert settings.warnings == []
+    assert settings.store_root == Path("/data/c1")
+
+
+@pytest.mark.parametrize(
+    "override",
+    [
+        "controllerDLegerSelfId=n9",
+        "controllerDLegerPeers=n1",
+        "controllerDLegerPeers=n1-127.0.0.1:0",
+        "controllerDLegerPeers=n1-127.0.0.1:1;n1-127.0.0.1:2",
+        "controllerDLegerPeers=n1-127.0.0.1:70000",
+        "controllerType=jRaft",
+        "mappedFileSize=10",
+    ],
+)
+def test_settings_that_cannot_work_are_refused(tmp_path: Path, override: str) -> None:
+    file = tmp_path / "controller.conf"
+    file.write_text(SAMPLE)
+    with pytest.raises(SettingsError):
+        ControllerSettings.load(file, [override])
+
+
+def test_a_black_list_always_holds_the_home(tmp_path: Path) -> None:
+    file = tmp_path / "controller.conf"
+    file.write_text(SAMPLE)
+    settings = ControllerSettings.load(file, ["configBlackList=a; b"])
+    assert settings.black_list == {"a", "b", "rocketmqHome"}
