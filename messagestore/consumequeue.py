@@ -45,6 +45,8 @@ class ConsumeQueue:
         self._files: list[SegmentFile | None] = []  # opened when first needed
         self._names: list[str] = []
         self._reserved_end = 0  # queue offset up to which the last file has disk blocks
+        self._hot_view = memoryview(b"")  # the last file; entries [_hot_first, _hot_end) need nothing but writing
+        self._hot_first = self._hot_end = 0
         self._synced = 0  # queue offset up to which entries are on disk
 
     # Start-up
@@ -151,6 +153,11 @@ class ConsumeQueue:
         QueueOffsetGap when entries between are missing; OSError (ENOSPC), with the queue unchanged."""
         if phy < self.phy_end:
             return False
+        if queue_offset == self.max_queue_offset and queue_offset < self._hot_end:
+            ENTRY.pack_into(self._hot_view, (queue_offset - self._hot_first) * ENTRY.size, phy, size, tags_code)
+            self.max_queue_offset = queue_offset + 1
+            self.phy_end = phy + size
+            return True
         if queue_offset != self.max_queue_offset:
             if queue_offset < self.max_queue_offset and self.max_queue_offset > self.min_queue_offset:
                 return False  # upstream once gave one offset to two messages: readers keep seeing the first
@@ -159,6 +166,9 @@ class ConsumeQueue:
             self._start_at(queue_offset)
         file, within = self._writable(queue_offset)
         ENTRY.pack_into(file.view(), within, phy, size, tags_code)
+        self._hot_view = file.view()
+        self._hot_first = queue_offset - within // ENTRY.size
+        self._hot_end = min(self._reserved_end, self._hot_first + self._per_file)
         self.max_queue_offset = queue_offset + 1
         self.phy_end = phy + size
         return True
@@ -210,7 +220,8 @@ class ConsumeQueue:
             index = len(self._names) - 1
             start = self._first + index * self._per_file
             self._erase(self._open(index), end - start, min(written_end - start, self._per_file))
-        self._reserved_end = 0
+        self._reserved_end = self._hot_end = 0
+        self._hot_view = memoryview(b"")
         self.max_queue_offset = end
         self._synced = min(self._synced, end)
         self.phy_end = 0
@@ -244,3 +255,5 @@ class ConsumeQueue:
                 file.close()
         self._files.clear()
         self._names.clear()
+        self._hot_end = 0
+        self._hot_view = memoryview(b"")

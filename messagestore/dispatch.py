@@ -10,7 +10,7 @@ from messagestore.errors import QueueOffsetGap, StoreCorrupted
 from messagestore.messages import QueueGrew
 from messagestore.properties import java_string_hash, last_value
 from messagestore.queuetable import QueueTable
-from messagestore.record import Buffer
+from messagestore.record import Buffer, QueueFacts
 
 SCHEDULE_TOPIC = b"SCHEDULE_TOPIC_XXXX"
 UNIT_MS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
@@ -50,32 +50,30 @@ class Dispatcher:
             if position + record.PREFIX.size > limit:
                 return False
             at = position - start
-            size = record.check(buffer, at, segment_end - position, position, verify_body=False)
-            if size > 0:
-                if position + size > limit:
+            facts = record.queue_facts(buffer, at, segment_end - position, position)
+            if not isinstance(facts, int):
+                if position + facts.size > limit:
                     return False
-                self.put(buffer, at, position, size)
-            elif size == record.END_OF_SEGMENT:
+                self.put(position, facts)
+            elif facts == record.END_OF_SEGMENT:
                 if segment_end > limit:
                     return False
                 self.position = segment_end
                 return segment_end < limit
-            elif size == record.INCOMPLETE:
-                return False
-            elif record.declared_end(buffer, at, position) <= limit:
+            elif facts == record.INVALID and record.declared_end(buffer, at, position) <= limit:
                 raise StoreCorrupted(position, limit, "no whole valid record stands here")
             else:
-                return False  # a slave has received the first part of it only
+                return False  # a slave, or this buffer, has the first part of it only
         return True
 
-    def put(self, buffer: Buffer, at: int, position: int, size: int) -> None:
-        """The entry of one valid record, which stands at `buffer[at]` and at `position` in the log."""
-        topic, queue_id, queue_offset, sys_flag, store_timestamp, properties = record.queue_facts(buffer, at)
+    def put(self, position: int, facts: QueueFacts) -> None:
+        """The entry of the record that stands at `position`, the next one to be dispatched."""
+        size, topic, queue_id, queue_offset, sys_flag, store_timestamp, properties = facts
         if record.counts_in_queue(sys_flag):
             tags_code = self.tags_code(topic, properties, store_timestamp)
             queue = self._queues.get(topic, queue_id)
             if queue_offset and not queue.max_queue_offset and not self.log_min:
-                raise QueueOffsetGap(queue.topic, queue_id, position, queue_offset, 0)
+                raise QueueOffsetGap(queue.topic, queue_id, self.position, queue_offset, 0)
             if queue.append(queue_offset, position, size, tags_code):
                 self._grown[topic, queue_id] = queue.max_queue_offset
         self.position = position + size

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from ipaddress import ip_address
 from struct import Struct
-from typing import TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 from zlib import crc32
 
 from messagestore.properties import RECORD_CRC, parse_properties
@@ -80,6 +80,7 @@ def _at(name: str) -> tuple[Struct, int]:
     return Struct(">" + dict(FIXED_FIELDS)[name]), Struct(">" + before).size
 
 
+PHYSICAL_OFFSET, PHYSICAL_OFFSET_AT = _at("physical_offset")
 SYS_FLAG, SYS_FLAG_AT = _at("sys_flag")
 
 END_OF_SEGMENT = 0
@@ -199,9 +200,10 @@ def encode_blank(bytes_left: int) -> bytes:
     return PREFIX.pack(bytes_left, MAGIC_BLANK)
 
 
-def check(buffer: Buffer, at: int, left: int, physical_offset: int, *, verify_body: bool = True) -> int:
-    """What stands at `buffer[at]`, `left` bytes before the end of the segment: the size of a whole valid record
-    (> 0), or END_OF_SEGMENT, INVALID, or INCOMPLETE when the buffer ends before the record does."""
+def _parts(
+    buffer: Buffer, at: int, left: int, physical_offset: int
+) -> int | tuple[tuple[Any, ...], int, int, int, int]:
+    """(fixed fields, place of body, of topic length, of topic, of properties) of a record that adds up, or why not."""
     if left < PREFIX.size:
         return END_OF_SEGMENT
     have = len(buffer) - at
@@ -215,72 +217,77 @@ def check(buffer: Buffer, at: int, left: int, physical_offset: int, *, verify_bo
         return INVALID
     if have < size:
         return INCOMPLETE
-    (sys_flag,) = SYS_FLAG.unpack_from(buffer, at + SYS_FLAG_AT)
-    fixed = FIXED_PARTS[(sys_flag >> 4) & 3]
-    if size < fixed.size + topic_length_struct.size + PROPERTIES_LENGTH.size:
+    fixed = FIXED_PARTS[(SYS_FLAG.unpack_from(buffer, at + SYS_FLAG_AT)[0] >> 4) & 3]
+    body_at = at + fixed.size
+    end = at + size
+    if end - body_at < topic_length_struct.size + PROPERTIES_LENGTH.size:
         return INVALID
     fields = fixed.unpack_from(buffer, at)
-    body_length = fields[-1]
-    body_at = at + fixed.size
-    topic_at = body_at + body_length
-    end = at + size
-    if fields[6] != physical_offset or body_length < 0 or topic_at + topic_length_struct.size > end:
+    topic_length_at = body_at + fields[-1]
+    topic_at = topic_length_at + topic_length_struct.size
+    if fields[6] != physical_offset or topic_length_at < body_at or topic_at > end:
         return INVALID
-    (topic_length,) = topic_length_struct.unpack_from(buffer, topic_at)
-    properties_at = topic_at + topic_length_struct.size + topic_length
-    if properties_at + PROPERTIES_LENGTH.size > end:
+    topic_end = topic_at + topic_length_struct.unpack_from(buffer, topic_length_at)[0]
+    properties_at = topic_end + PROPERTIES_LENGTH.size
+    if properties_at > end or properties_at + PROPERTIES_LENGTH.unpack_from(buffer, topic_end)[0] != end:
         return INVALID
-    (properties_length,) = PROPERTIES_LENGTH.unpack_from(buffer, properties_at)
-    if properties_at + PROPERTIES_LENGTH.size + properties_length != end:
-        return INVALID
-    if verify_body and body_length and crc32(buffer[body_at:topic_at]) & CRC_MASK != fields[2]:
-        return INVALID
-    return int(size)
+    return fields, body_at, topic_length_at, topic_at, properties_at
+
+
+def check(buffer: Buffer, at: int, left: int, physical_offset: int, *, verify_body: bool = True) -> int:
+    """What stands at `buffer[at]`, `left` bytes before the end of its segment: the size of a whole valid record
+    (> 0), or END_OF_SEGMENT, INVALID, or INCOMPLETE when the buffer ends before the record does."""
+    parts = _parts(buffer, at, left, physical_offset)
+    if isinstance(parts, int):
+        return parts
+    fields, body_at, topic_length_at, _, _ = parts
+    if verify_body and topic_length_at > body_at:
+        if crc32(buffer[body_at:topic_length_at]) & CRC_MASK != fields[2]:
+            return INVALID
+    return int(fields[0])
+
+
+class QueueFacts(NamedTuple):
+    """What a consume queue is built from."""
+
+    size: int
+    topic: bytes
+    queue_id: int
+    queue_offset: int
+    sys_flag: int
+    store_timestamp: int
+    properties: bytes
+
+
+def queue_facts(buffer: Buffer, at: int, left: int, physical_offset: int) -> QueueFacts | int:
+    """The facts of the record at `buffer[at]`, its body unread; or what `check` says when there is none."""
+    parts = _parts(buffer, at, left, physical_offset)
+    if isinstance(parts, int):
+        return parts
+    fields, _, _, topic_at, properties_at = parts
+    return QueueFacts(
+        fields[0], bytes(buffer[topic_at : properties_at - PROPERTIES_LENGTH.size]), fields[3], fields[5], fields[7],
+        fields[10], bytes(buffer[properties_at : at + fields[0]]),
+    )  # fmt: skip
 
 
 def decode(buffer: Buffer, at: int = 0, *, verify_body: bool = True) -> Message:
     """The record at `buffer[at]`, copied out; RecordError when it is not whole and valid."""
-    if len(buffer) - at < RECORD_SIZE_MIN:
-        raise RecordError(-1, f"{len(buffer) - at} bytes cannot hold a record")
     view = memoryview(buffer)
-    (sys_flag,) = SYS_FLAG.unpack_from(view, at + SYS_FLAG_AT)
-    fixed = FIXED_PARTS[(sys_flag >> 4) & 3]
-    if len(view) - at < fixed.size:
-        raise RecordError(-1, f"{len(view) - at} bytes cannot hold a record")
-    (
-        size, magic, body_crc, queue_id, flag, queue_offset, physical_offset, sys_flag, born_timestamp, born_host,
-        store_timestamp, store_host, reconsume_times, prepared_transaction_offset, body_length,
-    ) = fixed.unpack_from(view, at)  # fmt: skip
-    if check(view, at, len(view) - at, physical_offset, verify_body=verify_body) <= 0:
-        raise RecordError(physical_offset, f"size {size}, magic {magic:#x}: not a whole valid record")
-    body_at = at + fixed.size
-    topic_at = body_at + body_length
-    topic, properties_at = _topic(view, topic_at, magic)
+    left = len(view) - at
+    physical_offset = PHYSICAL_OFFSET.unpack_from(view, at + PHYSICAL_OFFSET_AT)[0] if left >= RECORD_SIZE_MIN else -1
+    parts = _parts(view, at, left, physical_offset)
+    if isinstance(parts, int) or (verify_body and check(view, at, left, physical_offset) <= 0):
+        raise RecordError(physical_offset, f"{left} bytes that are not a whole valid record")
+    fields, body_at, topic_length_at, topic_at, properties_at = parts
     return Message(
-        topic=topic.decode("utf-8", "replace"), queue_id=queue_id, queue_offset=queue_offset,
-        physical_offset=physical_offset, total_size=size, flag=flag, sys_flag=sys_flag, body_crc=body_crc,
-        born_timestamp=born_timestamp, born_host=born_host, store_timestamp=store_timestamp, store_host=store_host,
-        reconsume_times=reconsume_times, prepared_transaction_offset=prepared_transaction_offset,
-        body=bytes(view[body_at:topic_at]), properties=bytes(view[properties_at : at + size]), magic=magic,
+        topic=bytes(view[topic_at : properties_at - PROPERTIES_LENGTH.size]).decode("utf-8", "replace"),
+        queue_id=fields[3], queue_offset=fields[5], physical_offset=physical_offset, total_size=fields[0],
+        flag=fields[4], sys_flag=fields[7], body_crc=fields[2], born_timestamp=fields[8], born_host=fields[9],
+        store_timestamp=fields[10], store_host=fields[11], reconsume_times=fields[12],
+        prepared_transaction_offset=fields[13], body=bytes(view[body_at:topic_length_at]),
+        properties=bytes(view[properties_at : at + fields[0]]), magic=fields[1],
     )  # fmt: skip
-
-
-def _topic(buffer: Buffer, topic_at: int, magic: int) -> tuple[bytes, int]:
-    """(topic, where the properties start) of a record that `check` accepted."""
-    length_struct = TOPIC_LENGTHS[magic]
-    start = topic_at + length_struct.size
-    end = start + length_struct.unpack_from(buffer, topic_at)[0]
-    return bytes(buffer[start:end]), end + PROPERTIES_LENGTH.size
-
-
-def queue_facts(buffer: Buffer, at: int) -> tuple[bytes, int, int, int, int, bytes]:
-    """(topic, queue_id, queue_offset, sys_flag, store_timestamp, properties) of a record that `check` accepted:
-    what a consume queue is built from, without the body."""
-    (sys_flag,) = SYS_FLAG.unpack_from(buffer, at + SYS_FLAG_AT)
-    fixed = FIXED_PARTS[(sys_flag >> 4) & 3]
-    fields = fixed.unpack_from(buffer, at)
-    topic, properties_at = _topic(buffer, at + fixed.size + fields[14], fields[1])
-    return topic, fields[3], fields[5], sys_flag, fields[10], bytes(buffer[properties_at : at + fields[0]])
 
 
 def declared_end(buffer: Buffer, at: int, physical_offset: int) -> int:

@@ -83,7 +83,7 @@ class Recovery:
             at = position - start
             size = record.check(buffer, at, segment_end - position, position, verify_body=self._verify_body)
             if size > 0:
-                self._found(buffer, at, position, size)
+                self._found(buffer, at, segment_end - position, position)
                 position += size
             elif size == record.END_OF_SEGMENT:
                 position = segment_end
@@ -100,12 +100,14 @@ class Recovery:
             raise StoreCorrupted(position, self._confirm, "no segment holds this offset")
         return position
 
-    def _found(self, buffer: bytes, at: int, position: int, size: int) -> None:
+    def _found(self, buffer: bytes, at: int, left: int, position: int) -> None:
         self._records += 1
+        facts = record.queue_facts(buffer, at, left, position)
+        assert not isinstance(facts, int), f"the record at {position} was whole a moment ago"
         if position < self._dispatcher.position:
-            self._dispatcher.store_timestamp = record.store_timestamp(buffer, at)
-        elif position + size <= self._confirm:
-            self._dispatcher.put(buffer, at, position, size)
+            self._dispatcher.store_timestamp = facts.store_timestamp
+        elif position + facts.size <= self._confirm:
+            self._dispatcher.put(position, facts)
 
     def _check_torn(self, buffer: bytes, at: int, position: int) -> None:
         """What stands at `position` is no record. The confirm offset may lie inside a record; so this is damage only if

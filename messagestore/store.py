@@ -142,11 +142,12 @@ class MessageStore:
         while position < self._log.max_offset:
             view, start = self._log.segment_view(position)
             walk = SegmentWalk(view, start, position, self._log.max_offset, verify_body=False)
-            for number, (offset, _) in enumerate(walk, 1):
-                topic, queue_id, queue_offset, sys_flag, stored, _ = queue_facts(view, offset - start)
-                timestamp = max(timestamp, stored)
-                if counts_in_queue(sys_flag):
-                    next_offsets[topic, queue_id] = queue_offset + 1
+            for number, (offset, size) in enumerate(walk, 1):
+                facts = queue_facts(view, offset - start, size, offset)
+                assert not isinstance(facts, int), f"the record at {offset} was whole a moment ago"
+                timestamp = max(timestamp, facts.store_timestamp)
+                if counts_in_queue(facts.sys_flag):
+                    next_offsets[facts.topic, facts.queue_id] = facts.queue_offset + 1
                 if number % DISPATCH_STEP_RECORDS == 0:
                     await asyncio.sleep(0)
             position = start + self.segment_size_bytes if walk.stop is Stop.END_OF_SEGMENT else walk.position
