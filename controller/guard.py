@@ -22,8 +22,8 @@ from controller.notify import Notifier
 from controller.runner import Busy, CommandRunner
 from controller.settings import ControllerSettings
 from controller.state import ReplicasState, SyncState
+from dledger.actions import Role
 from dledger.errors import NotLeader, OutcomeUnknown, TooManyProposals
-from dledger.raft import Role
 from mqruntime.clock import Clock
 from mqruntime.log import fields
 from remoting.headers.controller import BrokerHeartbeatHeader, NotifyBrokerRoleChangedHeader

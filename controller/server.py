@@ -23,10 +23,10 @@ from controller.runner import Busy, CommandRunner
 from controller.settings import ControllerSettings
 from controller.state import SyncState
 from controller.statemachine import ReplicasStateMachine
+from dledger.actions import Role
 from dledger.entry import ENTRY_HEADER_BYTES
 from dledger.errors import NotLeader, OutcomeUnknown, TooManyProposals
 from dledger.node import DLedgerNode
-from dledger.raft import Role
 from dledger.settings import INDEX_UNIT_BYTES, DLedgerSettings
 from mqruntime.log import fields
 from mqruntime.runtime import Runtime
@@ -48,7 +48,7 @@ from remoting.server import RemotingServer
 log = logging.getLogger(__name__)
 
 CONNECT_TIMEOUT_MS = 1000
-FIRST_HEARTBEAT_WAIT_MS = 1000
+FIRST_HEARTBEAT_WAIT_MS = 400
 ENTRY_BYTES_MAX = 128 << 10
 CONNECTION = "controller connection number"
 NOT_LEADER = "The controller is not in leader state"

@@ -1,7 +1,9 @@
-"""How far the log is known to be decided: DLedger 0.3's `checkpoint` file, and in it our mark of a cut under way.
+"""How far the log is known to be decided: DLedger 0.3's `checkpoint` file, and in it our mark of a cut
+under way.
 
-Invariant: entries up to `committed_index` were durable here when the file was written, so a log that ends below it is damaged.
-While `cut_from` is set, nothing from that index on belongs to the log, whatever the data files hold."""
+Invariant: entries up to `committed_index` were durable here when the file was written, so a log that ends
+below it is damaged. While `cut_from` is set, nothing from that index on belongs to the log, whatever the
+data files hold."""
 
 from __future__ import annotations
 

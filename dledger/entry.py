@@ -1,6 +1,7 @@
 """An entry of the replicated log, and its two forms on disk: DLedger 0.3.1's data entry and index unit.
 
-Invariant: (index, term) names one entry in the whole group. Indexes count from 0; an empty log ends at index -1, term -1."""
+Invariant: (index, term) names one entry in the whole group. Indexes count from 0; an empty log ends at
+index -1, term -1."""
 
 from __future__ import annotations
 
@@ -28,7 +29,8 @@ ENTRY_HEADER = struct.Struct(
     "q"  # 16 term
     "q"  # 24 pos             where this entry stands in this node's data stream
     "i"  # 32 channel         0
-    "I"  # 36 chain_crc       upstream 0, unchecked; ours: CRC-32 of bytes 0..35, 40..47 and body, from the last entry's on; never 0
+    "I"  # 36 chain_crc       upstream 0, unchecked; ours: never 0, CRC-32 of all other bytes of the entry,
+    #                         continued from the entry before
     "I"  # 40 body_crc        upstream 0, unchecked; ours: how many entries precede this one in the same sync
     "i"  # 44 body_size
 )
@@ -71,7 +73,8 @@ def encode_entry(entry: Entry, pos: int, batch_position: int, previous_check: in
 
 
 def decode_entry(view: memoryview, pos: int, previous_check: int) -> StoredEntry | None:
-    """The entry at the start of `view`, at `pos` of the data stream; None when no whole, intact one stands there.
+    """The entry at the start of `view`, at `pos` of the data stream; None when no whole, intact one stands
+    there.
 
     A check value of 0 means that Java wrote the entry, and is not compared."""
     if len(view) < ENTRY_HEADER_BYTES:

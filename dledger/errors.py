@@ -6,7 +6,8 @@ from __future__ import annotations
 
 
 class NotLeader(Exception):
-    """This member does not lead, does not serve yet, or could not prove in time that it leads; nothing was appended.
+    """This member does not lead, does not serve yet, or could not prove in time that it leads; nothing was
+    appended.
 
     `leader_id` and `leader_address` are its newest guess of who does, or None."""
 
@@ -21,12 +22,13 @@ class TooManyProposals(Exception):
 
 
 class OutcomeUnknown(Exception):
-    """The entries were appended here, and then leadership, the disk or the time ran out: they may be decided or vanish."""
+    """The entries were appended here, and then leadership, the disk or the time ran out: they may be
+    decided or vanish."""
 
 
 class LogDamaged(Exception):
-    """The data files contradict what was durable. Not repaired by itself: remove this member's folder only after making sure
-    that a majority of the others is healthy, then start it empty."""
+    """The data files contradict what was durable. Not repaired by itself: remove this member's folder only
+    after making sure that a majority of the others is healthy, then start it empty."""
 
     def __init__(self, where: str, why: str) -> None:
         super().__init__(f"{where}: {why}")

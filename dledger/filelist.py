@@ -1,7 +1,7 @@
 """A byte stream cut into files of one size, each named by the position of its first byte (20 digits).
 
-Invariant: files stand side by side from position 0; what is written becomes durable at `sync`, and only then. The stream has no
-end of its own: whoever reads it knows by its records where it stops."""
+Invariant: files stand side by side from position 0; what is written becomes durable at `sync`, and only
+then. The stream has no end of its own: whoever reads it knows by its records where it stops."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from dledger.errors import LogDamaged
 from mqruntime.segments import SegmentDirectory, SegmentFile
 
 RESERVE_STEP_BYTES = 1 << 20
-"""Disk blocks are taken this much at a time: a file is sparse beyond, though it has its full size from the start."""
+"""Disk blocks are taken this much at a time: a file is sparse beyond, though it has its full size from the
+start."""
 
 
 class FileList:
@@ -31,7 +32,8 @@ class FileList:
             self.files.append(self.directory.open(name))
 
     async def open_derived(self) -> None:
-        """Opens what can be used of files that their owner can write anew, and deletes the rest. Raises OSError."""
+        """Opens what can be used of files that their owner can write anew, and deletes the rest. Raises
+        OSError."""
         usable = True
         for position, (name, size) in enumerate(self.directory.names()):
             usable = usable and (name, size) == (self.name_of(position), self.file_bytes)
@@ -74,7 +76,8 @@ class FileList:
             await self.files[number].sync(*self.dirty.pop(number))
 
     async def erase(self, start: int, end: int) -> None:
-        """Zeros from `start` up to `end`, of whole files beyond start's by deleting them; zeros are durable at the next sync."""
+        """Zeros from `start` up to `end`, of whole files beyond start's by deleting them; zeros are durable
+        at the next sync."""
         while self.files and (len(self.files) - 1) * self.file_bytes > start:
             number = len(self.files) - 1
             self.dirty.pop(number, None)

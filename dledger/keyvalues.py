@@ -1,16 +1,18 @@
 """DLedger's small text files: one `key=value` a line, in any order, without comments.
 
-Invariant: a file is read whole or refused with its name; a wrong term or commit index would be worse than none."""
+Invariant: a file is read whole or refused with its name; a wrong term or commit index would be worse than
+none."""
 
 from __future__ import annotations
 
 
 class BadKeyValues(ValueError):
-    """A term or checkpoint file that nobody wrote whole; restore it from a copy or another disk, do not delete it."""
+    """A term or checkpoint file that nobody wrote whole; restore it from a copy or another disk, do not
+    delete it."""
 
     def __init__(self, name: str, why: str) -> None:
         super().__init__(
-            f"{name}: {why}; restore it from a backup: without it this member could vote twice or lose entries"
+            f"{name}: {why}; restore it: without it this member could vote twice or lose entries"
         )
         self.name = name
         self.why = why

@@ -1,8 +1,9 @@
 """The log on disk: entries and index units in DLedger 0.3's formats.
 
-Invariant: an entry that `sync` covered is found again after any crash, and one that `cut` removed is not. Entries are chained: each
-check value starts from the one before, so what an earlier life of a position left behind is never taken for the next entry.
-The index files are derived: rewritten from the data where they disagree, and synced only at a clean stop."""
+Invariant: an entry that `sync` covered is found again after any crash, and one that `cut` removed is not.
+Entries are chained: each check value starts from the one before, so what an earlier life of a position left
+behind is never taken for the next entry. The index files are derived: rewritten from the data where they
+disagree, and synced only at a clean stop."""
 
 from __future__ import annotations
 
@@ -59,7 +60,8 @@ class EntryLog:
         await self.index.open_derived()
 
     def recover(self) -> list[Entry]:
-        """The entries that the data files hold, whole and in order; what stands behind the last of them a crash may have torn."""
+        """The entries that the data files hold, whole and in order; what stands behind the last of them a
+        crash may have torn."""
         entries: list[Entry] = []
         while True:
             position = self.skip_blank(self.end)
@@ -75,23 +77,27 @@ class EntryLog:
         return entries
 
     def rewrite_last_batch(self) -> None:
-        """What recovery read may stand in the page cache alone: a killed process had not synced it, or a sync failed and the
-        kernel forgot which pages it dropped. Only the last batch can be meant; written again, the next `sync` covers it."""
+        """What recovery read may stand in the page cache alone: a killed process had not synced it, or a
+        sync failed and the kernel forgot which pages it dropped. Only the last batch can be meant; written
+        again, the next `sync` covers it."""
         first = max(0, len(self.positions) - self.batch_count)
         for position in self.positions[first:]:
             stored_size = ENTRY_HEADER.unpack_from(self.data.rest_of_file(position))[1]
             self.data.write(position, bytes(self.data.rest_of_file(position)[:stored_size]))
 
     def refuse_later_entries(self) -> None:
-        """A crash tears only entries of the last sync. So an intact entry of a later one proves that what is missing was
-        durable once: the disk lost it, and going on without it could lose what was decided. Raises LogDamaged."""
+        """A crash tears only entries of the last sync. So an intact entry of a later one proves that what
+        is missing was durable once: the disk lost it, and going on without it could lose what was decided.
+        Raises LogDamaged."""
         missing = self.end_index + 1
         index, before = missing + 1, self.unit_position(missing)
         while before is not None and (position := self.unit_position(index)) is not None:
             check = stored_check(self.data.rest_of_file(before))
             stored = decode_entry(self.data.rest_of_file(position), position, check)
             if stored is not None and stored.entry.index == index and index - stored.batch_position > missing:
-                raise LogDamaged(self.where, f"entry {missing} is unreadable, but entry {index}, written later, is intact")
+                raise LogDamaged(
+                    self.where, f"entry {missing} is unreadable, but entry {index}, written later, is intact"
+                )
             index, before = index + 1, position
 
     def skip_blank(self, position: int) -> int:
@@ -113,8 +119,8 @@ class EntryLog:
             self.batch_count += 1
 
     async def close_file_before(self, size: int) -> None:
-        """Goes on in a new file when `size` bytes do not fit. A file is durable before the next one exists, so one that is
-        missing in the middle was lost by the disk."""
+        """Goes on in a new file when `size` bytes do not fit. A file is durable before the next one exists,
+        so one that is missing in the middle was lost by the disk."""
         remaining = self.data.file_bytes - self.end % self.data.file_bytes
         if size + BLANK.size > remaining:
             self.data.write(self.end, BLANK.pack(BLANK_MAGIC, remaining))
@@ -127,7 +133,8 @@ class EntryLog:
         self.batch_count = 0
 
     async def cut(self, count: int) -> None:
-        """Keeps `count` entries, and erases all that is known to stand behind them; durable at the next `sync`."""
+        """Keeps `count` entries, and erases all that is known to stand behind them; durable at the next
+        `sync`."""
         end = self.end
         if count < len(self.positions):
             self.end = self.positions[count]

@@ -1,13 +1,16 @@
 """What members of a group say to each other, and the JSON of it: DLedger 0.3.1's codes and base fields.
 
-Invariant: what `decode_*` returns has been checked (types, ranges, entries that follow each other), so the core may rely on it.
+Invariant: what `decode_*` returns has been checked (types, ranges, entries that follow each other), so the
+core may rely on it.
 
 Departures from DLedger, possible because our groups never mix with Java's:
-- VOTE carries `preVote`; its answer says which ballot it belongs to (`preVote`, `ballotTerm`) and `term` is always the voter's own;
-- HEART_BEAT carries `readRound`, echoed by the answer: a quorum that echoes a round proves leadership for read-index;
-- every PUSH carries `preLogIndex` and `preLogTerm` (names of DLedger 0.4) and its entries in `batchEntry`; COMPARE is a PUSH of no
-  entries that looks for the last common one, COMMIT one that moves the commit index only; TRUNCATE is not spoken: a follower cuts
-  only where an APPEND proves a conflict;
+- VOTE carries `preVote`; its answer says which ballot it belongs to (`preVote`, `ballotTerm`) and `term` is
+  always the voter's own;
+- HEART_BEAT carries `readRound`, echoed by the answer: a quorum that echoes a round proves leadership for
+  read-index;
+- every PUSH carries `preLogIndex` and `preLogTerm` (names of DLedger 0.4) and its entries in `batchEntry`;
+  COMPARE is a PUSH of no entries that looks for the last common one, COMMIT one that moves the commit index
+  only; TRUNCATE is not spoken: a follower cuts only where an APPEND proves a conflict;
 - a PUSH answer's `term` is the follower's own; `xTerm`, `xIndex` help the leader back up by terms.
 """
 
@@ -115,7 +118,8 @@ class PushResponse:
     count: int
     end_index: int
     x_term: int = NO_TERM
-    """On a mismatch: the follower's term at the request's prev_index, and where that term begins in its log."""
+    """On a mismatch: the follower's term at the request's prev_index, and where that term begins in its
+    log."""
     x_index: int = NO_INDEX
 
 
@@ -210,7 +214,8 @@ def dump(envelope: Envelope, fields: dict[str, Any]) -> bytes:
 
 
 def decode_envelope(body: bytes | bytearray | memoryview | None) -> tuple[Envelope, dict[str, Any]]:
-    """Reads the base fields; the rest is for `decode_request` or `decode_response`, once group and receiver are known to be right."""
+    """Reads the base fields; the rest is for `decode_request` or `decode_response`, once group and receiver
+    are known to be right."""
     if body is None:
         raise MessageError("body", None, "a JSON object is wanted")
     try:
@@ -274,7 +279,8 @@ def decode_push(term: int, fields: dict[str, Any]) -> PushRequest:
 
 
 def decode_response(code: int, fields: dict[str, Any]) -> Response | None:
-    """The answer to a request of `code`; None when the peer refused to look at the request (the caller reports its `code`)."""
+    """The answer to a request of `code`; None when the peer refused to look at the request (the caller
+    reports its `code`)."""
     if number(fields, "term", least=NO_TERM) == NO_TERM:
         return None
     term = number(fields, "term", least=0)

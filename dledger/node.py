@@ -1,9 +1,8 @@
 """One member of a group: the shell around the Raft core.
 
-Invariant: it performs the core's actions one after the other in their order, and none while an earlier one waits for the disk. So a
-message never overtakes what it depends on, and a member whose disk hangs falls silent and is replaced. After the first failed
-write it sends, answers and applies nothing any more.
-"""
+Invariant: it performs the core's actions one after the other in their order, and none while an earlier one
+waits for the disk. So a message never overtakes what it depends on, and a member whose disk hangs falls
+silent and is replaced. After the first failed write it sends, answers and applies nothing any more."""
 
 from __future__ import annotations
 
@@ -14,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from dledger.actions import Action, BecomeRole, Commit, PersistThenSend, ReadReady, Reply, Role, Send
 from dledger.entry import NO_INDEX
 from dledger.errors import NotLeader, OutcomeUnknown, TooManyProposals
 from dledger.messages import (
@@ -31,7 +31,7 @@ from dledger.messages import (
     encode_request,
     encode_response,
 )
-from dledger.raft import Action, BecomeRole, Commit, PersistThenSend, Raft, ReadReady, Reply, Role, Send
+from dledger.raft import Raft
 from dledger.settings import DLedgerSettings
 from dledger.store import Store
 from mqruntime.runtime import Runtime
@@ -51,8 +51,9 @@ CALLS_PER_PEER_MAX = 32
 
 class StateMachine(Protocol):
     def apply(self, index: int, body: bytes) -> object:
-        """Called once for each decided entry in order, again from the first one at each start of the process; never with an
-        empty body. Total: an exception ends the process. What it returns goes to the proposer, if that is here."""
+        """Called once for each decided entry in order, again from the first one at each start of the
+        process; never with an empty body. Total: an exception ends the process. What it returns goes to the
+        proposer, if that is here."""
         ...
 
 
@@ -74,7 +75,8 @@ class SaveCheckpoint:
 class DLedgerNode:
     """`peers` maps each member's id, this one's too, to its "host:port".
 
-    `on_role_change(role, term)` hears of LEADER only once this member is active. `on_fatal` hears of the first failed write."""
+    `on_role_change(role, term)` hears of LEADER only once this member is active. `on_fatal` hears of the
+    first failed write."""
 
     core_class: type[Raft] = Raft
 
@@ -144,7 +146,8 @@ class DLedgerNode:
 
     @property
     def is_active(self) -> bool:
-        """Leads, and has applied the no-op of its term: its state holds all that any earlier leader decided."""
+        """Leads, and has applied the no-op of its term: its state holds all that any earlier leader
+        decided."""
         core = self.core
         return (
             core is not None
@@ -186,7 +189,8 @@ class DLedgerNode:
     async def propose(self, bodies: Sequence[bytes], timeout_ms: int = 3000) -> list[object]:
         """Appends `bodies` in one go and returns what `apply` returned for each, once all are decided.
 
-        Raises NotLeader, TooManyProposals, ValueError (empty or oversized body): nothing was appended; OutcomeUnknown."""
+        Raises NotLeader, TooManyProposals, ValueError (empty or oversized body): nothing was appended;
+        OutcomeUnknown."""
         core = self._serving_core()
         for body in bodies:
             if not 0 < len(body) <= self.settings.entry_bytes_max:
@@ -209,7 +213,8 @@ class DLedgerNode:
             raise OutcomeUnknown(f"not decided within {timeout_ms} ms") from None
 
     async def read_barrier(self, timeout_ms: int = 3000) -> None:
-        """Returns once the state machine holds everything that was decided before the call. Raises NotLeader."""
+        """Returns once the state machine holds everything that was decided before the call. Raises
+        NotLeader."""
         core = self._serving_core()
         self._number += 1
         number = self._number
@@ -263,7 +268,8 @@ class DLedgerNode:
             self._perform_queued()
 
     def _perform_queued(self) -> None:
-        """Performs up to the next action that waits for the disk; that one and all queued behind it share one sync."""
+        """Performs up to the next action that waits for the disk; that one and all queued behind it share
+        one sync."""
         while self._queue:
             if isinstance(self._queue[0], PersistThenSend | SaveCheckpoint):
                 batch = list(self._queue)
@@ -407,7 +413,8 @@ class DLedgerNode:
             self._take(self.core.receive(sender, response, self.clock.monotonic_ms()))
 
     async def _answer(self, peer: Peer, command: RemotingCommand) -> RemotingCommand | None:
-        """A member's request. Whatever it is, the answer has a JSON body; without one a Java caller would wait for ever."""
+        """A member's request. Whatever it is, the answer has a JSON body; without one a Java caller would
+        wait for ever."""
         envelope = Envelope(self.group, "", self.self_id)
         try:
             envelope, fields = decode_envelope(command.body)

@@ -1,14 +1,17 @@
 """The whole of Raft, without clock, disk or network: ticks, messages and proposals go in, actions come out.
 
-After Ongaro, "Consensus: Bridging Theory and Practice" (2014); the section that a rule comes from stands in square brackets.
+After Ongaro, "Consensus: Bridging Theory and Practice" (2014); the section that a rule comes from stands in
+square brackets.
 
 The caller keeps three promises, and the safety of the group rests on them:
-1. it performs the actions in the order given, across calls, and starts none while an earlier PersistThenSend is not yet durable;
+1. it performs the actions in the order given, across calls, and starts none while an earlier
+   PersistThenSend is not yet durable;
 2. it calls `persisted` once for each PersistThenSend, in order, when the disk has it;
 3. after a failed write it performs nothing any more.
 
 Invariants:
-- `term` never falls, and `voted_for` is set at most once in a term; both are durable before a message that depends on them leaves;
+- `term` never falls, and `voted_for` is set at most once in a term; both are durable before a message that
+  depends on them leaves;
 - committed_index <= end_index, and no entry at or below committed_index is ever cut;
 - a leader never cuts its own log; it counts itself only for what `persisted` confirmed;
 - each request handed to `receive` is answered by exactly one Reply with its ticket.
@@ -19,8 +22,8 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from enum import Enum
 
+from dledger.actions import Action, BecomeRole, Commit, PersistThenSend, ReadReady, Reply, Role, Send, Vote
 from dledger.entry import NO_INDEX, NO_TERM, Entry
 from dledger.messages import (
     HeartBeatRequest,
@@ -39,73 +42,6 @@ from dledger.messages import (
 from dledger.settings import DLedgerSettings
 
 
-class Role(Enum):
-    FOLLOWER = "FOLLOWER"
-    CANDIDATE = "CANDIDATE"
-    LEADER = "LEADER"
-
-
-@dataclass(frozen=True, slots=True)
-class Vote:
-    """What must survive a crash besides the log [3.8]."""
-
-    term: int = 0
-    voted_for: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Send:
-    to: str
-    request: Request
-
-
-@dataclass(frozen=True, slots=True)
-class Reply:
-    ticket: int
-    response: Response
-
-
-@dataclass(frozen=True, slots=True)
-class PersistThenSend:
-    """Make durable, in this order: `vote`, a cut of all entries from `cut_from` on, `entries`. Only then let `messages` out."""
-
-    vote: Vote | None
-    cut_from: int | None
-    entries: tuple[Entry, ...]
-    messages: tuple[Send | Reply, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class BecomeRole:
-    """The role, the term or the known leader changed."""
-
-    role: Role
-    term: int
-    leader_id: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class Commit:
-    """Every entry up to `index` is decided: apply those not yet applied."""
-
-    index: int
-
-
-@dataclass(frozen=True, slots=True)
-class ReadReady:
-    """The read may be served from a state that has `index` applied; index None: leadership is gone or not proven."""
-
-    read_id: int
-    index: int | None
-
-
-Action = Send | Reply | PersistThenSend | BecomeRole | Commit | ReadReady
-
-
-class NotLeading(Exception):
-    """A proposal was handed to a member that does not lead; nothing was appended."""
-
-
 @dataclass(slots=True)
 class Progress:
     """What a leader knows of one follower."""
@@ -115,7 +51,8 @@ class Progress:
     """The follower's log is durable and equal to the leader's up to here."""
     commit_index_sent: int = NO_INDEX
     probing: bool = False
-    """The logs are known to differ at next_index - 1: look for the last common entry before sending bodies."""
+    """The logs are known to differ at next_index - 1: look for the last common entry before sending
+    bodies."""
     in_flight: bool = False
     sent_ms: int = 0
     heard_ms: int = 0
@@ -141,7 +78,8 @@ class Turn:
 
 
 class Raft:
-    """One member. Times are monotonic milliseconds; `draw(low, high)` gives a random whole number, both ends included."""
+    """One member. Times are monotonic milliseconds; `draw(low, high)` gives a random whole number, both
+    ends included."""
 
     def __init__(
         self,
@@ -155,7 +93,8 @@ class Raft:
         log: Sequence[Entry] = (),
         committed_index: int = NO_INDEX,
     ) -> None:
-        """`vote`, `log` and `committed_index` are what the disk holds; the log must contain every committed entry."""
+        """`vote`, `log` and `committed_index` are what the disk holds; the log must contain every committed
+        entry."""
         self.self_id = self_id
         self.peers = tuple(sorted(set(members) - {self_id}))
         self.settings = settings
@@ -214,14 +153,15 @@ class Raft:
 
     @property
     def may_serve(self) -> bool:
-        """Leads, and an entry of its own term is committed, so its committed index covers all that any earlier leader
-        committed [6.4]."""
+        """Leads, and an entry of its own term is committed, so its committed index covers all that any
+        earlier leader committed [6.4]."""
         return self.role is Role.LEADER and self.committed_index >= self.term_start_index
 
     # Inputs
 
     def tick(self, now_ms: int) -> list[Action]:
-        """Time passed. A leader beats, resends and checks its quorum; others start an election when their leader fell silent."""
+        """Time passed. A leader beats, resends and checks its quorum; others start an election when their
+        leader fell silent."""
         self.now_ms = now_ms
         if self.role is Role.LEADER:
             if now_ms >= self.heartbeat_due_ms:
@@ -235,12 +175,10 @@ class Raft:
         return self.actions()
 
     def propose(self, bodies: Sequence[bytes], now_ms: int) -> list[Action]:
-        """Appends one entry for each body at the end of the leader's log; they are decided when a Commit covers them.
-
-        Raises NotLeading unless this member leads and may serve."""
+        """Appends one entry for each body at the end of the leader's log; they are decided when a Commit covers
+        them. Only while `may_serve`."""
+        assert self.may_serve, "a proposal needs a leader whose term has begun"
         self.now_ms = now_ms
-        if not self.may_serve:
-            raise NotLeading(self.leader_id)
         self.append_as_leader(bodies)
         return self.actions()
 
@@ -263,7 +201,8 @@ class Raft:
         return self.actions()
 
     def receive(self, sender: str, message: Message, now_ms: int, ticket: int = 0) -> list[Action]:
-        """A message from `sender`. A request's answer will carry `ticket`. Strangers are answered, and change nothing."""
+        """A message from `sender`. A request's answer will carry `ticket`. Strangers are answered, and
+        change nothing."""
         self.now_ms = now_ms
         known = sender in self.peers
         match message:
@@ -300,7 +239,8 @@ class Raft:
         return heard is not None and self.now_ms - heard < self.settings.election_timeout_min_ms
 
     def start_pre_vote(self) -> None:
-        """Asks whether an election could be won, without opening a term [9.6]: an isolated member inflates no terms."""
+        """Asks whether an election could be won, without opening a term [9.6]: an isolated member inflates
+        no terms."""
         self.role = Role.CANDIDATE
         self.leader_id = None
         self.election_due_ms = self.draw_election_due()
@@ -329,7 +269,8 @@ class Raft:
                 self.become_leader()
 
     def on_vote_request(self, candidate: str, request: VoteRequest) -> VoteResult:
-        """One vote a term, first come first served [3.4], for a log at least as complete as the voter's [3.6.1]."""
+        """One vote a term, first come first served [3.4], for a log at least as complete as the voter's
+        [3.6.1]."""
         if request.term < self.term or (request.pre_vote and request.term == self.term):
             return VoteResult.REJECT_EXPIRED_VOTE_TERM
         if self.leader_is_alive() and self.leader_id != candidate:
@@ -376,7 +317,8 @@ class Raft:
         self.leader_id = leader_id
 
     def become_leader(self) -> None:
-        """Opens its term with a no-op: only an entry of its own term can carry earlier ones over the commit line [3.6.2, 6.4]."""
+        """Opens its term with a no-op: only an entry of its own term can carry earlier ones over the commit
+        line [3.6.2, 6.4]."""
         self.role = Role.LEADER
         self.leader_id = self.self_id
         self.progress = {peer: Progress(self.end_index + 1, heard_ms=self.now_ms) for peer in self.peers}
@@ -456,7 +398,8 @@ class Raft:
             self.push(peer)
 
     def back_up(self, response: PushResponse) -> int:
-        """Where the logs may meet: after the follower's end, after our last entry of its conflicting term, or before that term."""
+        """Where the logs may meet: after the follower's end, after our last entry of its conflicting term,
+        or before that term."""
         compared = response.index - 1
         if response.end_index < compared:
             return response.end_index + 1
@@ -483,8 +426,8 @@ class Raft:
     # Read-index
 
     def ask_for_reads(self) -> None:
-        """Notes the committed index of each new read and opens a round of heartbeats; a quorum's echo proves that no later
-        leader had committed anything when the read came [6.4]."""
+        """Notes the committed index of each new read and opens a round of heartbeats; a quorum's echo
+        proves that no later leader had committed anything when the read came [6.4]."""
         waiting = [read for read in self.reads if not read.read_round]
         if waiting and self.may_serve:
             self.read_round += 1
@@ -511,7 +454,8 @@ class Raft:
     # Following
 
     def follow(self, sender: str, term: int) -> ResultCode:
-        """Accepts `sender` as the leader of `term`, unless the term is over or has another leader (then the sender lies)."""
+        """Accepts `sender` as the leader of `term`, unless the term is over or has another leader (then the
+        sender lies)."""
         if term < self.term:
             return ResultCode.EXPIRED_TERM
         if term == self.term and self.leader_id not in (None, sender):
@@ -522,7 +466,8 @@ class Raft:
         return ResultCode.SUCCESS
 
     def on_push(self, leader: str, request: PushRequest, known: bool) -> PushResponse:
-        """Accepts entries that follow a common one; cuts only at a proven conflict, never a committed entry [3.5]."""
+        """Accepts entries that follow a common one; cuts only at a proven conflict, never a committed entry
+        [3.5]."""
         code = self.follow(leader, request.term) if known else ResultCode.UNKNOWN_MEMBER
         x_term, x_index = NO_TERM, NO_INDEX
         if code is ResultCode.SUCCESS:

@@ -1,6 +1,7 @@
 """What a group member may be told: its timing and the sizes of its files.
 
-Invariant: a heartbeat interval fits at least twice into the shortest election timeout, so one lost beat deposes nobody."""
+Invariant: a heartbeat interval fits at least twice into the shortest election timeout, so one lost beat
+deposes nobody."""
 
 from __future__ import annotations
 
@@ -11,7 +12,8 @@ INDEX_UNIT_BYTES = 32
 
 @dataclass(frozen=True, slots=True)
 class DLedgerSettings:
-    """Defaults elect within about a second where upstream takes 6 s (heartbeat 2000 ms, fixed timeout of three beats)."""
+    """Defaults elect within about a second where upstream takes 6 s (heartbeat 2000 ms, fixed timeout of
+    three beats)."""
 
     heartbeat_interval_ms: int = 150
     election_timeout_min_ms: int = 600
@@ -36,8 +38,8 @@ class DLedgerSettings:
             < self.election_timeout_max_ms
         ):
             raise ValueError(
-                f"election timeouts {self.election_timeout_min_ms}..{self.election_timeout_max_ms} ms do not leave room for "
-                f"two heartbeats of {self.heartbeat_interval_ms} ms: raise the timeouts or lower the heartbeat interval"
+                f"election timeouts {self.election_timeout_min_ms}..{self.election_timeout_max_ms} ms leave no "
+                f"room for two heartbeats of {self.heartbeat_interval_ms} ms: raise them or beat more often"
             )
         if self.index_file_bytes % INDEX_UNIT_BYTES or self.index_file_bytes <= 0:
             raise ValueError(
@@ -45,7 +47,8 @@ class DLedgerSettings:
             )
         if self.entry_bytes_max + 64 > self.data_file_bytes:
             raise ValueError(
-                f"an entry of {self.entry_bytes_max} bytes does not fit into a data file of {self.data_file_bytes}"
+                f"an entry of {self.entry_bytes_max} bytes and its header do not fit into a data file of "
+                f"{self.data_file_bytes}"
             )
         if self.push_entries_max < 1 or self.push_bytes_max < 1:
             raise ValueError("a PUSH must have room for one entry")

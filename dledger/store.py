@@ -1,7 +1,8 @@
 """Everything that a member must not forget: its vote, its log, and how far the log is decided.
 
-Invariant: when `persist` returns, all of its steps survive a power cut; when it raises, the member must fall silent. A cut is
-announced in the checkpoint file first, so that a crash inside it cannot bring back half of the old tail."""
+Invariant: when `persist` returns, all of its steps survive a power cut; when it raises, the member must
+fall silent. A cut is announced in the checkpoint file first, so that a crash inside it cannot bring back
+half of the old tail."""
 
 from __future__ import annotations
 
@@ -9,11 +10,11 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
+from dledger.actions import PersistThenSend, Vote
 from dledger.checkpoint import Checkpoint, CheckpointFile
 from dledger.entry import NO_INDEX, Entry
 from dledger.errors import LogDamaged
 from dledger.log import EntryLog
-from dledger.raft import PersistThenSend, Vote
 from dledger.settings import DLedgerSettings
 from dledger.termfile import TermFile
 from mqruntime.segments import SegmentDirectory
@@ -57,10 +58,14 @@ class Store:
         else:
             del entries[checkpoint.cut_from :]
         if checkpoint.committed_index >= len(entries):
-            why = f"ends before entry {len(entries)}, but entries up to {checkpoint.committed_index} are decided"
-            raise LogDamaged(self.name, why)
+            decided = checkpoint.committed_index
+            raise LogDamaged(
+                self.name, f"ends before entry {len(entries)}, but entries up to {decided} are decided"
+            )
         if vote is None and entries:
-            raise LogDamaged(self.term_file.name, "is missing beside a log; without it this member could vote twice")
+            raise LogDamaged(
+                self.term_file.name, "is missing beside a log; without it this member could vote twice"
+            )
         self.log = log
         self.committed_index = checkpoint.committed_index
         await log.cut(len(entries))
@@ -71,7 +76,8 @@ class Store:
         return Recovered(vote or Vote(), entries, self.committed_index)
 
     async def persist(self, steps: Sequence[PersistThenSend]) -> None:
-        """Makes the steps durable, in an order that a crash cannot turn into a state that never was. Raises OSError."""
+        """Makes the steps durable, in an order that a crash cannot turn into a state that never was. Raises
+        OSError."""
         assert self.log is not None
         self.unsettled = True
         try:
@@ -100,8 +106,9 @@ class Store:
         self.cut_from = None
 
     async def disown_unsynced(self, log: EntryLog) -> None:
-        """After a failed sync the page cache may show the next process what the disk does not have. Nobody was told of those
-        entries: the next start cuts them. On a disk that refuses this too, rewriting them at the start has to do."""
+        """After a failed sync the page cache may show the next process what the disk does not have. Nobody
+        was told of those entries: the next start cuts them. On a disk that refuses this too, rewriting them
+        at the start has to do."""
         index = log.unsynced_from if self.cut_from is None else self.cut_from
         with suppress(OSError):
             await self.checkpoint_file.store(Checkpoint(index - 1, self.committed_index, index))

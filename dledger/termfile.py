@@ -4,8 +4,8 @@ Invariant: what `store` was given is durable when it returns, so a vote that was
 
 from __future__ import annotations
 
+from dledger.actions import Vote
 from dledger.keyvalues import parse_key_values, whole_number
-from dledger.raft import Vote
 from mqruntime.smallfiles import SmallFiles
 
 

@@ -1,17 +1,18 @@
 """What must hold for a Raft group at every moment, checked from outside with knowledge that no member has.
 
-Invariant: a checker only reads. It keeps what was decided, told and answered over all incarnations of all members, so it notices
-what a restart made a member forget."""
+Invariant: a checker only reads. It keeps what was decided, told and answered over all incarnations of all
+members, so it notices what a restart made a member forget."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from zlib import crc32
 
+from dledger.actions import Role
 from dledger.entry import NO_INDEX, Entry
 from dledger.messages import Message, VoteRequest, VoteResponse, VoteResult
 from dledger.node import DLedgerNode
-from dledger.raft import Raft, Role
+from dledger.raft import Raft
 
 
 class Violation(AssertionError):
@@ -28,6 +29,8 @@ class RaftCheck:
     def __init__(self) -> None:
         self.leaders: dict[int, str] = {}
         self.votes: dict[tuple[str, int], str] = {}
+        self.on_vote: Callable[[str], None] = lambda voter: None
+        """Called with the voter's id when its vote arrives."""
         self.terms: dict[str, int] = {}
         self.decided: list[Entry] = []
         self.applied: list[tuple[int, int]] = []
@@ -45,6 +48,7 @@ class RaftCheck:
                 self.voted(sender, message.term, sender)
             case VoteResponse(result=VoteResult.ACCEPT, pre_vote=False):
                 self.voted(sender, message.ballot_term, receiver)
+                self.on_vote(sender)
 
     def voted(self, voter: str, term: int, candidate: str) -> None:
         known = self.votes.setdefault((voter, term), candidate)
@@ -52,7 +56,8 @@ class RaftCheck:
             raise Violation("R2", f"{voter} voted for {known} and for {candidate} in term {term}")
 
     def new_core(self, core: Raft) -> int:
-        """A member started. What it recovered must reach as far as its disk once promised (R2, terms only rise)."""
+        """A member started. What it recovered must reach as far as its disk once promised (R2, terms only
+        rise)."""
         self.cores.append(core)
         return len(self.cores) - 1
 

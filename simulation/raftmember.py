@@ -1,6 +1,7 @@
 """One member of a simulated Raft group as a server of its own: DLedgerNode on its port, nothing else.
 
-Invariant: product code runs here unchanged; a planted bug is what a subclass of the core or a dishonest Runtime does."""
+Invariant: product code runs here unchanged; a planted bug is what a subclass of the core or a dishonest
+Runtime does."""
 
 from __future__ import annotations
 
@@ -8,9 +9,10 @@ import asyncio
 import dataclasses
 from collections.abc import Callable, Mapping
 
-from dledger.messages import Message
+from dledger.actions import Action, Role
+from dledger.messages import Message, VoteRequest
 from dledger.node import DLedgerNode
-from dledger.raft import Action, Raft, Role
+from dledger.raft import Raft
 from dledger.settings import DLedgerSettings
 from mqruntime.runtime import Runtime
 from mqruntime.segments import SegmentDirectory, SegmentFile
@@ -109,12 +111,9 @@ def watched(base: type[Raft], check: RaftCheck) -> type[Raft]:
 
 
 def check_term(message: Message) -> int:
-    """The term that the sender of `message` certainly lives in."""
-    return (
-        message.term - 1
-        if getattr(message, "pre_vote", False) and not hasattr(message, "ballot_term")
-        else message.term
-    )
+    """The term that the sender of `message` certainly lives in; a pre-vote names the next one."""
+    ahead = isinstance(message, VoteRequest) and message.pre_vote
+    return message.term - 1 if ahead else message.term
 
 
 # Planted bugs
@@ -131,8 +130,8 @@ class CarelessVoter(Raft):
     """Votes without comparing logs."""
 
     def receive(self, sender: str, message: Message, now_ms: int, ticket: int = 0) -> list[Action]:
-        if hasattr(message, "ledger_end_index"):
-            message = dataclasses.replace(message, ledger_end_index=1 << 40, ledger_end_term=1 << 40)  # type: ignore[call-arg]
+        if isinstance(message, VoteRequest):
+            message = dataclasses.replace(message, ledger_end_index=1 << 40, ledger_end_term=1 << 40)
         return super().receive(sender, message, now_ms, ticket)
 
 

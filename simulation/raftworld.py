@@ -1,7 +1,7 @@
 """A Raft group of real nodes in a simulated world: load, faults, and every invariant checked after each step.
 
-Invariant: a run follows from its seed alone. Faults never destroy a disk for good, so after the last one is healed the group must
-elect a leader and agree.
+Invariant: a run follows from its seed alone. Faults never destroy a disk for good, so after the last one is
+healed the group must elect a leader and agree.
 
     python -m simulation.raftworld --seeds 100 --first 1
     python -m simulation.raftworld --seeds 300 --bug vote-not-persisted   (succeeds when a seed finds it)
@@ -20,6 +20,7 @@ from dledger.errors import LogDamaged, NotLeader, OutcomeUnknown, TooManyProposa
 from dledger.node import DLedgerNode
 from dledger.raft import Raft
 from dledger.settings import DLedgerSettings
+from mqruntime.runtime import Runtime
 from simulation.node import Node
 from simulation.raftcheck import RaftCheck, Violation
 from simulation.raftmember import BUGS, NO_BUG, PORT, Bug, MemberApp, watched
@@ -29,6 +30,8 @@ FAULTS = (
     "kill",
     "power",
     "kill-leader",
+    "kill-voter",
+    "contest",
     "power-all",
     "cut",
     "cut-one-way",
@@ -63,6 +66,7 @@ class RaftWorld:
         self.check = RaftCheck()
         self.base_core, self.make_runtime = bug
         self.settings = DLedgerSettings(
+            election_timeout_max_ms=self.random.choice((1200, 620)),
             push_entries_max=self.random.choice((1, 2, 64)),
             data_file_bytes=self.random.choice((4096, 65536)),
             entry_bytes_max=1024,
@@ -79,9 +83,12 @@ class RaftWorld:
         self.body_number = 0
         self.world.after_each_step(self.look)
         self.healed_at_ms: dict[str, int] = {}
+        self.voters_to_kill = 0
+        self.check.on_vote = self.vote_told
 
     def run(self, run_ms: int = RUN_MS) -> None:
-        """Load and faults for `run_ms`, then healing and agreement. Raises Violation or what a broken member raised."""
+        """Load and faults for `run_ms`, then healing and agreement. Raises Violation or what a broken
+        member raised."""
         with self.world as world:
             for node in self.nodes:
                 self.start(node)
@@ -92,8 +99,10 @@ class RaftWorld:
                 self.restart_some()
                 self.propose()
                 if world.now_ms >= next_fault_ms:
-                    self.fault(self.random.choice(self.kinds))
-                    next_fault_ms = world.now_ms + self.random.randint(20, 2 * self.pause_ms)
+                    kind = self.random.choice(self.kinds)
+                    self.fault(kind)
+                    calm_ms = 1200 if kind == "contest" else 20
+                    next_fault_ms = world.now_ms + self.random.randint(calm_ms, calm_ms + 2 * self.pause_ms)
             self.check.logs_match(self.running_cores())
             self.heal()
         self.check.at_the_end()
@@ -107,7 +116,7 @@ class RaftWorld:
     # Members
 
     def start(self, node: Node) -> None:
-        def make_app(runtime: object) -> MemberApp:
+        def make_app(runtime: Runtime) -> MemberApp:
             core_class = watched(self.base_core, self.check)
             return MemberApp(
                 self.make_runtime(runtime), node.name, self.peers, self.settings, core_class, self.check
@@ -176,10 +185,8 @@ class RaftWorld:
             return
         self.totals.counts["reads"] += 1
         if member.applied_index < wanted:
-            raise Violation(
-                "R10",
-                f"{member.self_id} served a read from {member.applied_index}, but {wanted} was answered before",
-            )
+            served = f"{member.self_id} served a read from {member.applied_index}"
+            raise Violation("R10", f"{served}, but {wanted} was answered before")
 
     # Faults
 
@@ -191,6 +198,10 @@ class RaftWorld:
                 self.crash(node, power_cut=kind == "power")
             case "kill-leader":
                 self.crash(self.leader() or node, power_cut=self.random.random() < 0.5)
+            case "kill-voter":
+                self.voters_to_kill = self.random.choice((1, 3))
+            case "contest":
+                self.contest(node, other)
             case "power-all":
                 for each in self.nodes:
                     self.crash(each, power_cut=True)
@@ -210,8 +221,30 @@ class RaftWorld:
                 node.disk.stall(self.random.choice((100, 900, 3000)))
             case "disk-error":
                 node.disk.fail_next("sync", OSError(errno.EIO, "Input/output error"))
-        if self.random.random() < 0.3:
+        if kind != "contest" and self.random.random() < 0.3:
             world.network.heal()
+
+    def vote_told(self, voter: str) -> None:
+        """The moment at which a vote is known outside, and forgetting it would show."""
+        if self.voters_to_kill:
+            self.voters_to_kill -= 1
+            node = self.world.nodes[voter]
+            node.kill(power_cut=self.random.random() < 0.2)
+            self.healed_at_ms[voter] = self.world.now_ms
+            self.world.loop.call_later(0.001, self.restart_some, context=self.world.network.context)
+
+    def contest(self, node: Node, other: Node) -> None:
+        """Two candidates that do not hear each other, and voters that are slow to answer and die of it."""
+        world = self.world
+        for each in self.nodes:
+            self.crash(each, power_cut=False)
+            self.healed_at_ms[each.name] = world.now_ms
+            if each not in (node, other):
+                self.healed_at_ms[each.name] += 300  # its own election timeout comes later than theirs
+                world.network.heal(each.host)
+                world.network.delay(each.host, other.host, 1, 100)
+        world.network.cut(node.host, other.host)
+        self.voters_to_kill = len(self.nodes) - 2
 
     def crash(self, node: Node, *, power_cut: bool) -> None:
         node.kill(power_cut=power_cut)
@@ -224,6 +257,7 @@ class RaftWorld:
 
     def heal(self) -> None:
         """No faults any more: a leader within a few election timeouts, and all members at one point (V1)."""
+        self.voters_to_kill = 0
         self.world.network.heal()
         for node in self.nodes:
             for other in self.nodes:
