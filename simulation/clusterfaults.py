@@ -1,0 +1,133 @@
+"""Faults of a simulated cluster, drawn from a seed; each says what it did.
+
+Invariant: a fault never takes what the contract lets the cluster lose: of the SyncStateSet at most one machine at a time
+loses power, and it comes back only when the set goes on without it."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+
+from simulation.clustercheck import ClusterCheck
+from simulation.node import Node
+from simulation.world import World
+
+KINDS = (
+    "kill", "kill master", "kill all brokers", "kill controller", "kill leading controller", "power cut",
+    "partition", "one-way partition", "isolate master", "isolate", "delay", "reset", "pause", "disk stall",
+    "power cut of a controller",
+)  # fmt: skip
+RESTART_MS = (1, 300, 2000, 6000)
+
+
+class Faults:
+    """Chooses and performs faults, and later undoes them."""
+
+    def __init__(
+        self,
+        world: World,
+        chance: random.Random,
+        controllers: list[Node],
+        brokers: list[Node],
+        others: list[Node],
+        check: ClusterCheck,
+    ) -> None:
+        self.world = world
+        self.random = chance
+        self.controllers = controllers
+        self.brokers = brokers
+        self.others = others
+        self.check = check
+        kinds = [kind for kind in KINDS if chance.random() < 0.5]
+        self.kinds = sorted(
+            {*kinds, "kill master", chance.choice(KINDS), chance.choice(KINDS), chance.choice(KINDS)}
+        )
+        self.restart_at_ms: dict[str, int] = {}
+        self.without_power: dict[str, int] = {}
+        """Node name -> broker id that must have left the set before the node comes back."""
+        self.done: Counter[str] = Counter()
+
+    def strike(self, kind: str, master: Node | None, leader: Node | None) -> None:
+        """One fault of `kind`; what cannot be done at the moment is left out."""
+        broker, controller = self.random.choice(self.brokers), self.random.choice(self.controllers)
+        match kind:
+            case "kill":
+                self.kill(broker)
+            case "kill master" if master is not None:
+                self.kill(master)
+            case "kill all brokers":
+                for node in self.brokers:
+                    self.kill(node)
+            case "kill controller":
+                self.kill(controller)
+            case "kill leading controller" if leader is not None:
+                self.kill(leader)
+            case "power cut of a controller":
+                self.kill(controller, power_cut=True)
+            case "power cut":
+                self.cut_power(master if master is not None and self.random.random() < 0.5 else broker)
+            case "partition" | "one-way partition":
+                one, other = self.random.sample(self.everyone, 2)
+                self.world.network.cut(one.host, other.host, both=kind == "partition")
+            case "isolate" | "isolate master":
+                node = (
+                    master
+                    if kind == "isolate master" and master is not None
+                    else self.random.choice(self.everyone)
+                )
+                friend = self.random.choice(self.everyone) if self.random.random() < 0.5 else node
+                for other in self.everyone:
+                    if other is not node and other is not friend:
+                        self.world.network.cut(node.host, other.host)
+            case "delay":
+                one, other = self.random.sample(self.everyone, 2)
+                self.world.network.delay(one.host, other.host, 1, self.random.choice((20, 200, 900)))
+            case "reset":
+                one, other = self.random.sample(self.everyone, 2)
+                self.world.network.reset(one.host, other.host)
+            case "pause" if broker.running:
+                broker.pause(self.random.choice((100, 1500, 8000)))
+            case "disk stall":
+                self.random.choice((broker, controller)).disk.stall(self.random.choice((100, 2000)))
+            case _:
+                return
+        self.done[kind] += 1
+
+    @property
+    def everyone(self) -> list[Node]:
+        return [*self.controllers, *self.brokers, *self.others]
+
+    def kill(self, node: Node, *, power_cut: bool = False) -> None:
+        if node.running:
+            node.kill(power_cut=power_cut)
+            self.restart_at_ms[node.name] = self.world.now_ms + self.random.choice(RESTART_MS)
+
+    def cut_power(self, node: Node) -> None:
+        """Loses what was not synced. Not while another is down: the contract counts on the others' memory."""
+        app = node.app
+        broker_id = app.manager.replicas.broker_id if app is not None and app.manager is not None else None  # type: ignore[attr-defined]
+        others_run = all(other.running for other in self.brokers if other is not node)
+        if broker_id is None or not others_run or self.without_power:
+            return
+        if len(self.check.members) < 2 and broker_id in self.check.members:
+            return
+        self.kill(node, power_cut=True)
+        self.without_power[node.name] = broker_id
+
+    def due_for_restart(self, node: Node) -> bool:
+        if node.running or self.world.now_ms < self.restart_at_ms.get(node.name, 0):
+            return False
+        broker_id = self.without_power.get(node.name)
+        if broker_id is not None and broker_id in self.check.members:
+            return False
+        self.without_power.pop(node.name, None)
+        return True
+
+    def heal(self) -> None:
+        """The network as at the beginning; nodes that are down come back when they may."""
+        self.world.network.heal()
+        for node in self.everyone:
+            for other in self.everyone:
+                if node is not other:
+                    self.world.network.delay(node.host, other.host, 0.1, 0.5)
+        self.restart_at_ms.clear()

@@ -1,0 +1,303 @@
+"""Three controllers, three brokers, a name server and a client in one simulated world: load, faults, every invariant.
+
+Invariant: a run follows from its seed alone. Faults stop in the last part of a run; then the cluster must become whole, every
+log equal, and what the client was told must be what can be read.
+
+    python -m simulation.clusterworld --seeds 300 --first 1
+    python -m simulation.clusterworld --seeds 300 --bug swap-instead-of-union    (succeeds when a seed finds it)
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import sys
+import time
+from collections import Counter
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+from functools import partial
+
+from broker.app import BrokerApp
+from broker.replicas import Role
+from controller.server import ControllerApp
+from localcluster.history import Outcome, judge
+from simulation import clustermembers as members
+from simulation.clusterbugs import BUGS
+from simulation.clustercheck import ClusterCheck, Violation
+from simulation.clusterfaults import Faults
+from simulation.clustermembers import FAST, ClientApp, ReaderNotes, Timers
+from simulation.node import Node
+from simulation.world import World
+
+RUN_MS = 100_000
+HEAL_LIMIT_MS = 60_000
+READ_LIMIT_MS = 60_000
+RUN_MS_MIN = 120_000
+CHECK_MS = 50
+COPIED_MS = 5_000
+"""A new topic reaches the slaves' tables within this time; only then may its master die."""
+ACKNOWLEDGED_MIN = 200
+ROLE_CHANGES_MIN = 2
+FAULT_KINDS_MIN = 3
+
+
+@dataclass
+class Totals:
+    """What runs did; adds up over seeds."""
+
+    counts: Counter[str] = field(default_factory=Counter)
+    faults: Counter[str] = field(default_factory=Counter)
+    simulated_ms: int = 0
+
+    def lines(self) -> list[str]:
+        return [
+            " · ".join(f"{name} {count}" for name, count in sorted(self.counts.items())),
+            "faults: " + " · ".join(f"{name} {count}" for name, count in sorted(self.faults.items())),
+        ]
+
+
+class ClusterWorld:
+    """One seed: its timers, segment size, faults and load are all drawn from it."""
+
+    def __init__(self, seed: int, totals: Totals | None = None) -> None:
+        self.world = World(seed)
+        self.random = random.Random(f"{seed}/cluster")
+        self.totals = totals or Totals()
+        self.check = ClusterCheck()
+        self.timers = self.random.choice((FAST, FAST, Timers()))
+        self.segment_bytes = self.random.choice((16_384, 65_536, 1 << 20))
+        node = self.world.node
+        self.namesrv = node("namesrv", members.NAMESRV_HOST)
+        self.controllers = [node(f"controller-{i}", host) for i, host in enumerate(members.CONTROLLER_HOSTS)]
+        self.brokers = [node(f"broker-{i}", host) for i, host in enumerate(members.BROKER_HOSTS)]
+        self.client = node("client", members.CLIENT_HOST)
+        self.notes = ReaderNotes()
+        others = [self.namesrv, self.client]
+        self.faults = Faults(self.world, self.random, self.controllers, self.brokers, others, self.check)
+        self.send_interval_ms = self.random.choice((80, 150, 250))
+        self.pace_ms = self.random.choice((2_000, 5_000, 9_000))
+
+    def run(self) -> None:
+        """Raises Violation, or what the world raises for a bug."""
+        with self.world as world:
+            self.start_all()
+            world.run_until(lambda: self.master() is not None, 10_000)
+            self.client.start(lambda runtime: ClientApp(runtime, self.send_interval_ms, self.notes))
+            self.pass_ms(COPIED_MS)
+            self.under_faults()
+            self.heal()
+            self.judge()
+        self.count()
+
+    # Members
+
+    def start_all(self) -> None:
+        self.namesrv.start(members.namesrv_app)
+        for node in (*self.controllers, *self.brokers):
+            self.start(node)
+
+    def start(self, node: Node) -> None:
+        if isinstance(node.failure, Exception) and not isinstance(node.failure, OSError):
+            raise Violation("V2", f"{node.name} ended by itself: {node.failure!r}")
+        if node in self.controllers:
+            node.start(partial(members.controller_app, self.controllers.index(node)))
+        else:
+            number = self.brokers.index(node)
+            node.start(
+                partial(members.broker_app, number, timers=self.timers, segment_bytes=self.segment_bytes)
+            )
+
+    def broker_apps(self) -> list[tuple[str, int, BrokerApp]]:
+        return [
+            (node.name, node.incarnation, node.app)
+            for node in self.brokers
+            if isinstance(node.app, BrokerApp)
+        ]
+
+    def controller_apps(self) -> list[ControllerApp]:
+        return [node.app for node in self.controllers if isinstance(node.app, ControllerApp)]
+
+    def master(self) -> Node | None:
+        """The broker that acts as master in the newest epoch, if one does."""
+        newest, found = 0, None
+        for node in self.brokers:
+            if isinstance(node.app, BrokerApp) and node.app.manager is not None:
+                replicas = node.app.manager.replicas
+                if replicas.role is Role.MASTER and replicas.master_epoch > newest:
+                    newest, found = replicas.master_epoch, node
+        return found
+
+    def leader(self) -> Node | None:
+        for node in self.controllers:
+            if isinstance(node.app, ControllerApp) and node.app.node.is_active:
+                return node
+        return None
+
+    # The run
+
+    def watch(self) -> None:
+        """Checks every invariant each CHECK_MS from now on."""
+        self.check.look(self.controller_apps(), self.broker_apps())
+        if self.notes.contradictions:
+            raise Violation("Q2", self.notes.contradictions[0])
+
+    def pass_ms(self, ms: int) -> None:
+        end_ms = self.world.now_ms + ms
+        while self.world.now_ms < end_ms:
+            self.world.run_for_ms(min(CHECK_MS, end_ms - self.world.now_ms))
+            self.watch()
+            self.restart_due()
+
+    def restart_due(self) -> None:
+        for node in (*self.controllers, *self.brokers):
+            if self.faults.due_for_restart(node):
+                self.start(node)
+
+    def under_faults(self) -> None:
+        end_ms = self.world.now_ms + RUN_MS
+        planned = list(self.faults.kinds)
+        self.random.shuffle(planned)
+        planned.insert(0, "kill master")
+        while self.world.now_ms < end_ms:
+            self.pass_ms(self.random.randint(self.pace_ms // 3, self.pace_ms))
+            kind = planned.pop(0) if planned else self.random.choice(self.faults.kinds)
+            self.faults.strike(kind, self.master(), self.leader())
+            if self.random.random() < 0.4:
+                self.world.network.heal()
+
+    def heal(self) -> None:
+        """No faults any more: whole again within the limit, also when the master changes twice more."""
+        self.faults.heal()
+        self.become_whole()
+        while len(self.check.masters) < 1 + ROLE_CHANGES_MIN or self.world.now_ms < RUN_MS_MIN:
+            self.pass_ms(3000)
+            if len(self.check.masters) < 1 + ROLE_CHANGES_MIN:
+                self.faults.strike("kill master", self.master(), self.leader())
+                self.faults.heal()
+            self.become_whole()
+
+    def become_whole(self) -> None:
+        deadline_ms = self.world.now_ms + HEAL_LIMIT_MS
+        while not self.whole():
+            if self.world.now_ms > deadline_ms:
+                raise Violation("V2", f"not whole {HEAL_LIMIT_MS} ms after the last fault: {self.shown()}")
+            self.pass_ms(CHECK_MS)
+
+    def whole(self) -> bool:
+        apps = [app for _, _, app in self.broker_apps()]
+        if (
+            len(apps) < len(self.brokers)
+            or len(self.check.members) < len(self.brokers)
+            or self.leader() is None
+        ):
+            return False
+        return self.master() is not None and all(app.manager and app.manager.replicas.taken for app in apps)
+
+    def judge(self) -> None:
+        """The client stops; logs become equal; what it was told is compared with what is there."""
+        client = self.client.app
+        assert isinstance(client, ClientApp)
+        self.world.run(self.as_client(client.stop_sending()), limit_ms=READ_LIMIT_MS)
+        apps = [app for _, _, app in self.broker_apps()]
+
+        def level() -> bool:
+            ends = {end for app in apps for end in (app.store.max_offset(), app.store.confirm_offset())}
+            return len(ends) == 1 and len({app.ha.history.entries for app in apps}) == 1
+
+        self.world.run_until(level, HEAL_LIMIT_MS)
+        self.watch()
+        self.check.at_the_end(apps)
+        found = self.world.run(self.as_client(client.read_everything()), limit_ms=READ_LIMIT_MS)
+        if self.notes.contradictions:
+            raise Violation("Q2", self.notes.contradictions[0])
+        verdict = judge(client.load.attempts, found)
+        if not verdict.holds:
+            raise Violation("C6", f"{len(verdict.faults)} broken promises, first: {verdict.faults[0]}")
+        unread = set(self.notes.seen) - {message.place for message in found}
+        if unread:
+            raise Violation("C6", f"{len(unread)} messages were read once and are gone: {sorted(unread)[0]}")
+
+    async def as_client(self, coroutine):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201
+        """Runs a coroutine of the client app within the client's process."""
+        results = []
+
+        async def run() -> None:
+            results.append(await coroutine)
+
+        await self.client.spawn(run())
+        return results[0]
+
+    def shown(self) -> str:
+        state = next((app.state.known(members.BROKER_SET) for app in self.controller_apps()), None)
+        running = [node.name for node in (*self.controllers, *self.brokers) if node.running]
+        roles = [
+            (name, app.manager.replicas.role.name, app.manager.replicas.master_epoch, app.store.max_offset())
+            for name, _, app in self.broker_apps()
+            if app.manager is not None
+        ]
+        return f"running {running}; controllers: {state and state[1]}; brokers: {roles}"
+
+    def count(self) -> None:
+        attempts = self.history
+        acknowledged = sum(attempt.outcome is Outcome.ACKNOWLEDGED for attempt in attempts)
+        role_changes = len(self.check.masters) - 1
+        if acknowledged < ACKNOWLEDGED_MIN or role_changes < ROLE_CHANGES_MIN:
+            raise Violation("V2", f"only {acknowledged} acknowledgements and {role_changes} role changes")
+        if len(self.faults.done) < FAULT_KINDS_MIN or self.world.now_ms < RUN_MS_MIN:
+            raise Violation("V2", f"only {len(self.faults.done)} kinds of fault in {self.world.now_ms} ms")
+        self.totals.faults.update(self.faults.done)
+        self.totals.simulated_ms += self.world.now_ms
+        self.totals.counts.update(
+            {
+                "seeds": 1,
+                "role changes": role_changes,
+                "acknowledged": acknowledged,
+                "attempts": len(attempts),
+                "simulated seconds": self.world.now_ms // 1000,
+            }
+        )
+
+    @property
+    def history(self) -> list:  # type: ignore[type-arg]
+        assert isinstance(self.client.app, ClientApp)
+        return self.client.app.load.attempts
+
+
+def run_seeds(first: int, count: int, bug: str | None = None) -> tuple[Totals, int | None, Exception | None]:
+    """Runs seeds until one fails. Returns the totals, and the failing seed with its error."""
+    totals = Totals()
+    for seed in range(first, first + count):
+        try:
+            with BUGS[bug]() if bug else nullcontext():
+                ClusterWorld(seed, totals).run()
+        except (AssertionError, Exception) as error:  # noqa: BLE001 - reported with its seed
+            return totals, seed, error
+    return totals, None, None
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--seeds", type=int, default=20, help="how many")
+    parser.add_argument("--first", type=int, default=1, help="the first of them")
+    parser.add_argument("--bug", choices=sorted(BUGS), help="plant this bug; succeeds when a seed finds it")
+    arguments = parser.parse_args()
+    started = time.process_time()
+    totals, seed, error = run_seeds(arguments.first, arguments.seeds, arguments.bug)
+    seconds = time.process_time() - started
+    print("\n".join(totals.lines()))
+    print(
+        f"{totals.simulated_ms / 1000:.0f} simulated s in {seconds:.1f} s of CPU: "
+        f"{totals.simulated_ms / 1000 / max(seconds, 0.001):.0f} x real time"
+    )
+    if seed is not None:
+        print(f"seed {seed}: {type(error).__name__}: {error}", file=sys.stderr)
+        if arguments.bug is None and error is not None:
+            raise error
+    return int((seed is None) != (arguments.bug is None))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
