@@ -1,0 +1,345 @@
+"""Pulls and held pulls against a scripted store."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+import pytest
+
+from broker.consumergroups import ConsumerGroups
+from broker.consumeroffsets import ConsumerOffsets
+from broker.longpolling import HeldPull, HeldPulls
+from broker.pull import PullProcessor, frame_with
+from broker.pullrequest import PullRequest
+from broker.subscription import tag_filter
+from broker.subscriptiongroups import SubscriptionGroups
+from broker.topics import Topics
+from messagestore.messages import GetResult, GetStatus, QueueGrew, TagFilter
+from messagestore.properties import tag_hash
+from mqruntime.tasks import Tasks
+from remoting.bodies.heartbeats import ConsumerData, HeartbeatData, SubscriptionData
+from remoting.bodies.topics import TopicConfig
+from remoting.codes import RequestCode, ResponseCode
+from remoting.command import RemotingCommand
+from remoting.errors import HeaderError
+from remoting.frame import FrameReader
+
+
+class ManualClock:
+    ms = 0
+
+    def now_ms(self) -> int:
+        return 1_700_000_000_000 + self.ms
+
+    def monotonic_ms(self) -> int:
+        return self.ms
+
+
+class RecordingPeer:
+    remote_address = "10.0.0.9:5000"
+
+    def __init__(self) -> None:
+        self.attributes: dict[str, object] = {}
+        self.received: list[RemotingCommand] = []
+        self.close_callbacks: list[Any] = []
+
+    def send(self, commands: list[RemotingCommand]) -> None:
+        self.received += commands
+
+    def write(self, buffers: list[Any]) -> None:
+        self.received += FrameReader().receive(b"".join(map(bytes, buffers)))
+
+    def on_close(self, callback: Any) -> None:
+        self.close_callbacks.append(callback)
+
+
+class ScriptedQueues:
+    """One queue of messages, each a tag and a body."""
+
+    def __init__(self) -> None:
+        self.messages: list[tuple[str, bytes]] = []
+        self.forced: GetStatus | None = None
+
+    def get(
+        self, topic: str, queue_id: int, offset: int, count: int, size: int, wanted: TagFilter | None = None
+    ) -> GetResult:
+        end = len(self.messages)
+        if self.forced is not None:
+            return GetResult(self.forced, offset, 0, end)
+        if end == 0:
+            return GetResult(GetStatus.NO_MESSAGE_IN_QUEUE, 0, 0, 0)
+        if offset == end:
+            return GetResult(GetStatus.OFFSET_OVERFLOW_ONE, offset, 0, end)
+        if offset > end:
+            return GetResult(GetStatus.OFFSET_OVERFLOW_BADLY, end, 0, end)
+        seen = self.messages[offset : offset + count]
+        found = [memoryview(body) for tag, body in seen if wanted is None or wanted(tag_hash(tag))]
+        status = GetStatus.FOUND if found else GetStatus.NO_MATCHED_MESSAGE
+        return GetResult(status, offset + len(seen), 0, end, len(found), [], found)
+
+    async def load(self, result: GetResult) -> None:
+        raise AssertionError("nothing is cold here")
+
+
+@dataclass
+class Limits:
+    long_polling_enable: bool = True
+    short_polling_time_mills: int = 1_000
+    lite_pull_message_enable: bool = True
+    max_transfer_bytes: int = 1 << 18
+    max_transfer_count: int = 32
+
+
+@dataclass
+class Role:
+    serves_reads: bool = True
+
+
+@dataclass
+class Bench:
+    clock: ManualClock = field(default_factory=ManualClock)
+    queues: ScriptedQueues = field(default_factory=ScriptedQueues)
+    role: Role = field(default_factory=Role)
+    limits: Limits = field(default_factory=Limits)
+    held: HeldPulls = field(default_factory=lambda: HeldPulls(10))
+    consumers: ConsumerGroups = field(default_factory=ConsumerGroups)
+    offsets: ConsumerOffsets = field(default_factory=ConsumerOffsets)
+    peer: RecordingPeer = field(default_factory=RecordingPeer)
+    auto_create_groups: bool = True
+
+    def __post_init__(self) -> None:
+        self.topics = Topics(self.clock, [], lambda: None)
+        self.topics.ensure("orders", 4)
+        self.topics.put(TopicConfig("write-only", 1, 1, perm=2))
+        self.groups = SubscriptionGroups(
+            self.clock, auto_create=self.auto_create_groups, on_change=lambda: None
+        )
+        self.processor = PullProcessor(
+            store=self.queues,
+            role=self.role,
+            topics=self.topics,
+            groups=self.groups,
+            consumers=self.consumers,
+            offsets=self.offsets,
+            held=self.held,
+            clock=self.clock,
+            limits=self.limits,
+            tasks=Tasks(lambda error: None),
+        )
+
+    def pull(self, **fields: Any) -> RemotingCommand | None:
+        """The answer of one pull, None while it is held."""
+        before = len(self.peer.received)
+        answer = self.processor.handle(cast(Any, self.peer), pull(**fields))
+        assert answer is None or isinstance(answer, RemotingCommand)
+        return answer or (self.peer.received[-1] if len(self.peer.received) > before else None)
+
+
+def pull(**fields: Any) -> RemotingCommand:
+    ext = {
+        "consumerGroup": "CG", "topic": "orders", "queueId": "0", "queueOffset": "0", "maxMsgNums": "32", "sysFlag": "4",
+        "commitOffset": "0", "suspendTimeoutMillis": "0", "subscription": "*", "subVersion": "0",
+    }  # fmt: skip
+    changed = {key: str(value) for key, value in fields.items() if key != "code"}
+    return RemotingCommand(fields.get("code", RequestCode.PULL_MESSAGE), 7, ext=ext | changed)
+
+
+HOLD = {"sysFlag": 6, "suspendTimeoutMillis": 15_000}
+
+
+def test_found_messages_are_the_body_and_the_header_says_where_to_go_on() -> None:
+    bench = Bench()
+    bench.queues.messages = [("A", b"one"), ("B", b"two")]
+    reply = bench.pull()
+    assert reply is not None
+    assert (reply.code, reply.remark, reply.opaque, reply.body) == (0, "FOUND", 7, b"onetwo")
+    assert reply.ext == {
+        "suggestWhichBrokerId": "0", "nextBeginOffset": "2", "minOffset": "0", "maxOffset": "2",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("status", "offset", "code"),
+    [
+        (GetStatus.NO_MATCHED_MESSAGE, 1, ResponseCode.PULL_RETRY_IMMEDIATELY),
+        (GetStatus.MESSAGE_WAS_REMOVING, 1, ResponseCode.PULL_RETRY_IMMEDIATELY),
+        (GetStatus.NO_MATCHED_LOGIC_QUEUE, 0, ResponseCode.PULL_NOT_FOUND),
+        (GetStatus.NO_MATCHED_LOGIC_QUEUE, 1, ResponseCode.PULL_OFFSET_MOVED),
+        (GetStatus.NO_MESSAGE_IN_QUEUE, 0, ResponseCode.PULL_NOT_FOUND),
+        (GetStatus.NO_MESSAGE_IN_QUEUE, 1, ResponseCode.PULL_OFFSET_MOVED),
+        (GetStatus.OFFSET_OVERFLOW_ONE, 1, ResponseCode.PULL_NOT_FOUND),
+        (GetStatus.OFFSET_FOUND_NULL, 1, ResponseCode.PULL_NOT_FOUND),
+        (GetStatus.OFFSET_TOO_SMALL, 1, ResponseCode.PULL_OFFSET_MOVED),
+        (GetStatus.OFFSET_OVERFLOW_BADLY, 1, ResponseCode.PULL_OFFSET_MOVED),
+    ],
+)
+def test_every_status_of_the_store_has_its_code_and_a_full_header(
+    status: GetStatus, offset: int, code: int
+) -> None:
+    bench = Bench()
+    bench.queues.forced = status
+    reply = bench.pull(queueOffset=offset)
+    assert reply is not None
+    assert (reply.code, reply.remark) == (code, status.value)
+    assert {"suggestWhichBrokerId", "nextBeginOffset", "minOffset", "maxOffset"} <= set(reply.ext)
+
+
+@pytest.mark.parametrize(
+    ("fields", "code"),
+    [
+        ({"topic": "unknown"}, ResponseCode.TOPIC_NOT_EXIST),
+        ({"topic": "write-only"}, ResponseCode.NO_PERMISSION),
+        ({"queueId": 4}, ResponseCode.INVALID_PARAMETER),
+        ({"queueId": -1}, ResponseCode.INVALID_PARAMETER),
+        ({"subscription": "||"}, ResponseCode.SUBSCRIPTION_PARSE_FAILED),
+        ({"expressionType": "SQL92"}, ResponseCode.SUBSCRIPTION_PARSE_FAILED),
+        ({"sysFlag": 0}, ResponseCode.SUBSCRIPTION_NOT_EXIST),
+        ({"sysFlag": 0, "expressionType": "SQL92"}, ResponseCode.SYSTEM_ERROR),
+        ({"consumerGroup": ""}, ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST),
+    ],
+)
+def test_a_pull_that_cannot_be_served_says_why(fields: dict[str, Any], code: int) -> None:
+    reply = Bench().pull(**fields)
+    assert reply is not None
+    assert reply.code == code
+
+
+def test_a_slave_refuses_readers() -> None:
+    bench = Bench(role=Role(serves_reads=False))
+    reply = bench.pull()
+    assert reply is not None
+    assert reply.code == ResponseCode.SYSTEM_BUSY
+    assert (reply.remark or "").startswith("[REJECTREQUEST]")
+
+
+def test_lite_pulls_and_unknown_groups_may_be_forbidden() -> None:
+    reply = Bench(limits=Limits(lite_pull_message_enable=False)).pull(code=RequestCode.LITE_PULL_MESSAGE)
+    assert reply is not None and reply.code == ResponseCode.NO_PERMISSION
+    reply = Bench(auto_create_groups=False).pull()
+    assert reply is not None and reply.code == ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST
+
+
+def test_the_subscription_of_the_heartbeat_counts_when_the_pull_brings_none() -> None:
+    bench = Bench()
+    bench.queues.messages = [("A", b"one"), ("B", b"two")]
+    data = HeartbeatData("c1", [], [ConsumerData("CG", subscription_data_set=[SubscriptionData("orders", "B", sub_version=5)])])
+    assert bench.consumers.heartbeat(cast(Any, bench.peer), data, "JAVA", 479) == ["CG"]
+    reply = bench.pull(sysFlag=0, subVersion=5)
+    assert reply is not None and reply.body == b"two"
+    newer = bench.pull(sysFlag=0, subVersion=6)
+    assert newer is not None and newer.code == ResponseCode.SUBSCRIPTION_NOT_LATEST
+
+
+def test_a_pull_commits_the_offset_it_brings() -> None:
+    bench = Bench()
+    bench.pull(sysFlag=5, commitOffset=9)
+    assert bench.offsets.find("CG", "orders", 0) == 9
+
+
+def test_a_pull_at_the_end_is_held_and_answered_by_the_next_message() -> None:
+    bench = Bench()
+    bench.queues.messages = [("A", b"one")]
+    assert bench.pull(queueOffset=1, **HOLD) is None
+    bench.queues.messages.append(("A", b"two"))
+    bench.processor.arrived([QueueGrew("orders", 0, 2)])
+    assert [reply.body for reply in bench.peer.received] == [b"two"]
+    assert len(bench.held) == 0
+
+
+def test_a_held_pull_sleeps_through_messages_that_it_does_not_want() -> None:
+    bench = Bench()
+    bench.queues.messages = [("A", b"one")]
+    assert bench.pull(queueOffset=1, subscription="B", **HOLD) is None
+    bench.queues.messages.append(("A", b"two"))
+    bench.processor.arrived([QueueGrew("orders", 0, 2)])
+    assert bench.peer.received == []
+    bench.queues.messages.append(("B", b"three"))
+    bench.processor.arrived([QueueGrew("orders", 0, 3)])
+    assert [reply.body for reply in bench.peer.received] == [b"three"]
+
+
+def test_a_held_pull_ends_with_its_time_and_tells_how_far_it_looked() -> None:
+    bench = Bench()
+    bench.queues.messages = [("A", b"one")]
+    bench.pull(queueOffset=1, subscription="B", **HOLD)
+    bench.queues.messages.append(("A", b"two"))
+    bench.processor.arrived([QueueGrew("orders", 0, 2)])
+    bench.processor.expire(14_999)
+    assert bench.peer.received == []
+    bench.processor.expire(15_000)
+    (reply,) = bench.peer.received
+    assert (reply.code, reply.ext["nextBeginOffset"]) == (ResponseCode.PULL_RETRY_IMMEDIATELY, "2")
+
+
+def test_a_pull_that_nothing_came_for_ends_with_not_found() -> None:
+    bench = Bench()
+    bench.pull(**HOLD)
+    bench.processor.expire(15_000)
+    assert [reply.code for reply in bench.peer.received] == [ResponseCode.PULL_NOT_FOUND]
+
+
+def test_without_long_polling_a_pull_waits_a_second() -> None:
+    bench = Bench(limits=Limits(long_polling_enable=False))
+    bench.pull(**HOLD)
+    bench.processor.expire(1_000)
+    assert len(bench.peer.received) == 1
+
+
+def test_held_pulls_are_bounded() -> None:
+    bench = Bench(held=HeldPulls(1))
+    assert bench.pull(**HOLD) is None
+    reply = bench.pull(**HOLD)
+    assert reply is not None and reply.code == ResponseCode.PULL_NOT_FOUND
+
+
+def test_a_connection_that_ends_takes_its_held_pulls_along() -> None:
+    bench = Bench()
+    bench.pull(**HOLD)
+    bench.pull(queueId=1, **HOLD)
+    (closed,) = bench.peer.close_callbacks
+    closed(bench.peer)
+    assert len(bench.held) == 0
+    bench.processor.expire(1 << 40)
+    assert bench.peer.received == []
+
+
+def test_a_broker_that_may_not_answer_any_more_sends_its_readers_away() -> None:
+    bench = Bench()
+    bench.pull(**HOLD)
+    bench.processor.release_all()
+    assert [reply.code for reply in bench.peer.received] == [ResponseCode.SYSTEM_BUSY]
+
+
+def test_answered_pulls_do_not_pile_up_behind_their_deadlines() -> None:
+    held = HeldPulls(10)
+    for _ in range(10_000):
+        request = PullRequest(pull(), "orders", 0, 0, 32, 1 << 18, None)
+        waiting = HeldPull(cast(Any, RecordingPeer()), request, 15_000)
+        held.hold(waiting)
+        assert held.release(waiting)
+        assert not held.release(waiting)
+    assert len(held._deadlines) < 200
+
+
+def test_a_reply_with_several_buffers_is_one_frame() -> None:
+    reply = pull().reply(0, "FOUND", {"nextBeginOffset": "2"})
+    frame = b"".join(map(bytes, frame_with(reply, [memoryview(b"one"), memoryview(b"two")])))
+    (read,) = FrameReader().receive(frame)
+    assert (read.body, read.ext) == (b"onetwo", {"nextBeginOffset": "2"})
+
+
+@pytest.mark.parametrize("expression", [None, "", "*", " * "])
+def test_a_subscription_to_everything_has_no_filter(expression: str | None) -> None:
+    assert tag_filter(expression, None) is None
+
+
+def test_a_subscription_wants_the_hashes_of_its_tags() -> None:
+    wanted = tag_filter("TagA || TagB", "TAG")
+    assert wanted is not None
+    assert (wanted(tag_hash("TagA")), wanted(tag_hash("TagB")), wanted(tag_hash("TagC"))) == (True, True, False)
+
+
+def test_what_is_no_tag_expression_is_refused() -> None:
+    with pytest.raises(HeaderError):
+        tag_filter("a > 5", "SQL92")

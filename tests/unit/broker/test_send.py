@@ -1,0 +1,319 @@
+"""The send path against a scripted log and scripted replication."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from typing import Any, cast
+
+import pytest
+
+from broker.pendingsends import PendingSends
+from broker.send import SendProcessor
+from broker.sendrequest import read_send_request
+from broker.topics import Topics, system_topics
+from messagestore.messages import Appended, MessageToStore, PutStatus
+from messagestore.properties import parse_properties
+from messagestore.record import pack_host
+from remoting.codes import RequestCode, ResponseCode
+from remoting.command import ONEWAY_BIT, RemotingCommand
+from remoting.errors import HeaderError
+
+RECORD_BYTES = 100
+
+
+class ManualClock:
+    def __init__(self) -> None:
+        self.ms = 0
+
+    def now_ms(self) -> int:
+        return 1_700_000_000_000 + self.ms
+
+    def monotonic_ms(self) -> int:
+        return self.ms
+
+
+class RecordingPeer:
+    """Keeps what was sent to it, one list entry for each write."""
+
+    remote_address = "10.0.0.9:5000"
+
+    def __init__(self) -> None:
+        self.attributes: dict[str, object] = {}
+        self.writes: list[list[RemotingCommand]] = []
+
+    def send(self, commands: list[RemotingCommand]) -> None:
+        self.writes.append(list(commands))
+
+    @property
+    def replies(self) -> list[RemotingCommand]:
+        return [command for write in self.writes for command in write]
+
+
+class ScriptedLog:
+    """Every message takes 100 bytes."""
+
+    store_host = pack_host("10.0.0.1", 10911)
+
+    def __init__(self) -> None:
+        self.batches: list[list[MessageToStore]] = []
+        self.end = 0
+        self.error: PutStatus | None = None
+
+    def append(self, messages: Sequence[MessageToStore]) -> list[Appended]:
+        self.batches.append(list(messages))
+        return [self._append(message) for message in messages]
+
+    def _append(self, message: MessageToStore) -> Appended:
+        if self.error is not None:
+            return Appended(-1, -1, -1, 0, -1, self.error)
+        start, count = self.end, 2 if message.batch else 1
+        self.end += RECORD_BYTES * count
+        offsets = tuple(range(start, self.end, RECORD_BYTES)) if message.batch else ()
+        return Appended(start, self.end, start // RECORD_BYTES, count, 0, None, offsets)
+
+
+class ScriptedReplication:
+    def __init__(self) -> None:
+        self.accepts_sends = True
+        self.is_slave = False
+        self.enough = True
+        self.acked = 0
+
+    def enough_in_sync(self) -> bool:
+        return self.enough
+
+    def acked_end(self) -> int:
+        return self.acked
+
+
+class Bench:
+    """A send processor with everything around it scripted."""
+
+    def __init__(self, waiting_max: int = 100) -> None:
+        self.clock = ManualClock()
+        self.log = ScriptedLog()
+        self.replication = ScriptedReplication()
+        self.pending = PendingSends(waiting_max)
+        self.topics = Topics(
+            self.clock,
+            system_topics("DefaultCluster", "broker-a", auto_create=True, queue_nums=8),
+            lambda: None,
+        )
+        self.topics.ensure("orders", 4)
+        self.peer = RecordingPeer()
+        self.processor = SendProcessor(
+            log=self.log,
+            topics=self.topics,
+            replication=self.replication,
+            pending=self.pending,
+            clock=self.clock,
+            random=random.Random(1),
+            cluster_name="DefaultCluster",
+            slave_timeout_ms=3_000,
+        )
+
+    def send(self, *commands: RemotingCommand, peer: RecordingPeer | None = None) -> list[RemotingCommand]:
+        target = peer or self.peer
+        before = len(target.replies)
+        self.processor.handle(cast(Any, target), list(commands))
+        return target.replies[before:]
+
+
+def send(opaque: int = 1, **fields: str) -> RemotingCommand:
+    """A request of code 310 for topic orders, queue 1."""
+    ext = {"a": "PG", "b": "orders", "c": "TBW102", "d": "4", "e": "1", "f": "0", "g": "1", "h": "0", "i": "UNIQ_KEY\x01ID\x02"}
+    return RemotingCommand(RequestCode.SEND_MESSAGE_V2, opaque, ext=ext | fields, body=b"body")
+
+
+def test_a_send_is_answered_when_all_members_hold_it_and_not_before() -> None:
+    bench = Bench()
+    assert bench.send(send()) == []
+    bench.pending.acknowledged(RECORD_BYTES - 1)
+    assert bench.peer.replies == []
+    bench.pending.acknowledged(RECORD_BYTES)
+    (reply,) = bench.peer.replies
+    assert reply.code == ResponseCode.SUCCESS
+    assert reply.ext == {
+        "msgId": "0A00000100002A9F0000000000000000",
+        "queueId": "1",
+        "queueOffset": "0",
+        "transactionId": "ID",
+        "MSG_REGION": "DefaultRegion",
+        "TRACE_ON": "true",
+    }
+
+
+def test_all_sends_of_one_receive_are_stored_by_one_append_and_answered_by_one_write() -> None:
+    bench = Bench()
+    bench.send(*(send(opaque) for opaque in range(5)))
+    assert [len(batch) for batch in bench.log.batches] == [5]
+    bench.pending.acknowledged(5 * RECORD_BYTES)
+    assert [[reply.opaque for reply in write] for write in bench.peer.writes] == [[0, 1, 2, 3, 4]]
+
+
+def test_an_acknowledgement_answers_exactly_what_it_covers_on_every_connection() -> None:
+    bench, other = Bench(), RecordingPeer()
+    bench.send(send(1), send(2))
+    bench.send(send(3), peer=other)
+    bench.pending.acknowledged(2 * RECORD_BYTES)
+    assert ([reply.opaque for reply in bench.peer.replies], other.replies) == ([1, 2], [])
+    bench.pending.acknowledged(3 * RECORD_BYTES)
+    assert [reply.opaque for reply in other.replies] == [3]
+    assert len(bench.pending) == 0
+
+
+def test_a_master_that_is_its_whole_set_answers_at_once() -> None:
+    bench = Bench()
+    bench.replication.acked = 1 << 40
+    assert [reply.code for reply in bench.send(send())] == [ResponseCode.SUCCESS]
+
+
+def test_a_send_that_waits_too_long_is_stored_with_an_unknown_fate() -> None:
+    bench = Bench()
+    bench.send(send())
+    bench.pending.expire(2_999)
+    assert bench.peer.replies == []
+    bench.pending.expire(3_000)
+    (reply,) = bench.peer.replies
+    assert reply.code == ResponseCode.FLUSH_SLAVE_TIMEOUT
+    assert reply.ext["queueOffset"] == "0", "clients read the whole header of code 12"
+
+
+def test_a_demotion_answers_all_waiting_sends_with_an_unknown_fate() -> None:
+    bench = Bench()
+    bench.send(send(1), send(2))
+    bench.pending.give_up()
+    assert [reply.code for reply in bench.peer.replies] == [ResponseCode.FLUSH_SLAVE_TIMEOUT] * 2
+    bench.pending.acknowledged(1 << 40)
+    assert len(bench.peer.replies) == 2
+
+
+def test_a_send_that_does_not_want_to_wait_is_answered_at_once() -> None:
+    bench = Bench()
+    (reply,) = bench.send(send(i="WAIT\x01false\x02"))
+    assert reply.code == ResponseCode.SUCCESS
+    assert len(bench.pending) == 0
+
+
+def test_a_one_way_send_is_stored_and_never_answered() -> None:
+    bench = Bench()
+    command = send()
+    command.flag |= ONEWAY_BIT
+    assert bench.send(command) == []
+    bench.pending.acknowledged(1 << 40)
+    assert bench.peer.replies == []
+    assert bench.log.end == RECORD_BYTES
+
+
+@pytest.mark.parametrize(
+    ("change", "code", "remark"),
+    [
+        ({"accepts_sends": False, "is_slave": True}, ResponseCode.SYSTEM_BUSY, "[REJECTREQUEST]"),
+        ({"accepts_sends": False}, ResponseCode.SERVICE_NOT_AVAILABLE, "no role"),
+        ({"enough": False}, ResponseCode.SYSTEM_ERROR, "in-sync replicas not enough"),
+    ],
+)
+def test_a_broker_that_may_not_store_says_so_and_stores_nothing(
+    change: dict[str, bool], code: int, remark: str
+) -> None:
+    bench = Bench()
+    vars(bench.replication).update(change)
+    (reply,) = bench.send(send())
+    assert (reply.code, remark in (reply.remark or "")) == (code, True)
+    assert bench.log.batches == []
+
+
+def test_sends_beyond_the_limit_of_waiting_ones_are_refused_before_they_are_stored() -> None:
+    bench = Bench(waiting_max=2)
+    bench.send(send(1), send(2))
+    (reply,) = bench.send(send(3))
+    assert reply.code == ResponseCode.SYSTEM_BUSY
+    assert bench.log.end == 2 * RECORD_BYTES
+
+
+@pytest.mark.parametrize(
+    ("fields", "code"),
+    [
+        ({"b": ""}, ResponseCode.INVALID_PARAMETER),
+        ({"b": "or/ders"}, ResponseCode.INVALID_PARAMETER),
+        ({"b": "x" * 128}, ResponseCode.INVALID_PARAMETER),
+        ({"b": "SCHEDULE_TOPIC_XXXX"}, ResponseCode.NO_PERMISSION),
+        ({"b": "unknown", "c": "unknown-too"}, ResponseCode.TOPIC_NOT_EXIST),
+        ({"e": "4"}, ResponseCode.INVALID_PARAMETER),
+        ({"e": "x"}, ResponseCode.SYSTEM_ERROR),
+        ({"g": str(1 << 63)}, ResponseCode.SYSTEM_ERROR),
+        ({"b": "%RETRY%group", "m": "true", "e": "0"}, ResponseCode.MESSAGE_ILLEGAL),
+        ({"i": "DELAY\x013\x02"}, ResponseCode.MESSAGE_ILLEGAL),
+        ({"i": "TIMER_DELAY_SEC\x013\x02"}, ResponseCode.MESSAGE_ILLEGAL),
+        ({"i": "TRAN_MSG\x01true\x02"}, ResponseCode.NO_PERMISSION),
+    ],
+)
+def test_a_send_that_cannot_be_stored_is_refused_alone(fields: dict[str, str], code: int) -> None:
+    bench = Bench()
+    bench.replication.acked = 1 << 40
+    replies = {reply.opaque: reply.code for reply in bench.send(send(1), send(2, **fields), send(3))}
+    assert replies == {1: 0, 2: code, 3: 0}
+    assert bench.log.end == 2 * RECORD_BYTES
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (PutStatus.MESSAGE_ILLEGAL, ResponseCode.MESSAGE_ILLEGAL),
+        (PutStatus.PROPERTIES_SIZE_EXCEEDED, ResponseCode.MESSAGE_ILLEGAL),
+        (PutStatus.SERVICE_NOT_AVAILABLE, ResponseCode.SERVICE_NOT_AVAILABLE),
+        (PutStatus.CREATE_MAPPED_FILE_FAILED, ResponseCode.SYSTEM_ERROR),
+    ],
+)
+def test_what_the_store_refuses_is_answered_with_its_code(error: PutStatus, code: int) -> None:
+    bench = Bench()
+    bench.log.error = error
+    assert [reply.code for reply in bench.send(send())] == [code]
+
+
+def test_an_unknown_topic_is_created_after_its_model_with_the_clients_queues() -> None:
+    bench = Bench()
+    bench.send(send(b="fresh", d="4"))
+    topic = bench.topics.find("fresh")
+    assert topic is not None
+    assert (topic.read_queue_nums, topic.write_queue_nums, topic.perm) == (4, 4, 6)
+
+
+def test_a_negative_queue_id_lets_the_broker_choose_a_write_queue() -> None:
+    bench = Bench()
+    bench.send(*(send(opaque, e="-1") for opaque in range(40)))
+    assert {message.queue_id for message in bench.log.batches[0]} == {0, 1, 2, 3}
+
+
+def test_stored_properties_end_with_the_brokers_own() -> None:
+    bench = Bench()
+    bench.send(send(i="TAGS\x01A"))
+    properties = parse_properties(bench.log.batches[0][0].properties)
+    unique = properties.pop("UNIQ_KEY")
+    assert len(unique) == 32
+    assert properties == {
+        "TAGS": "A", "MSG_REGION": "DefaultRegion", "TRACE_ON": "true", "CLUSTER": "DefaultCluster",
+    }  # fmt: skip
+
+
+def test_a_batch_is_answered_with_the_ids_of_all_its_members() -> None:
+    bench = Bench()
+    bench.replication.acked = 1 << 40
+    (reply,) = bench.send(send(m="1"))
+    assert reply.ext["msgId"].split(",") == [f"0A00000100002A9F{offset:016X}" for offset in (0, 100)]
+    assert bench.log.batches[0][0].properties == b"", "the members carry their own"
+
+
+def test_long_and_short_header_names_say_the_same() -> None:
+    long_names = {
+        "producerGroup": "PG", "topic": "orders", "defaultTopic": "TBW102", "defaultTopicQueueNums": "4", "queueId": "1",
+        "sysFlag": "0", "bornTimestamp": "1", "flag": "0", "properties": "UNIQ_KEY\x01ID\x02",
+    }  # fmt: skip
+    short = read_send_request(RequestCode.SEND_MESSAGE_V2, send().ext)
+    assert read_send_request(RequestCode.SEND_MESSAGE, long_names) == short
+
+
+def test_a_send_without_a_topic_is_an_error_of_its_header() -> None:
+    with pytest.raises(HeaderError, match="topic"):
+        read_send_request(RequestCode.SEND_MESSAGE, {})
