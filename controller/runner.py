@@ -17,7 +17,11 @@ from dledger.errors import NotLeader, OutcomeUnknown
 from dledger.node import DLedgerNode
 
 WAITING_MAX = 1024
-TIMEOUT_MS = 3000
+TIMEOUT_MS = 2400
+"""For a command from its arrival to its answer: callers wait 3000 ms, and Java ones then cut the connection
+that their heartbeats use."""
+PROPOSE_MS_MIN = 400
+"""With less time left a command is not tried any more."""
 
 D = TypeVar("D", Decision, Decision | None)
 
@@ -49,16 +53,17 @@ class CommandRunner:
             raise NotLeader(self._node.leader_id, self._node.leader_address)
         if self._waiting >= WAITING_MAX:
             raise Busy(f"{WAITING_MAX} commands wait")
+        end = asyncio.get_running_loop().time() + TIMEOUT_MS / 1000
         self._waiting += 1
         try:
-            async with asyncio.timeout(TIMEOUT_MS / 1000):
+            async with asyncio.timeout_at(end):
                 await self._turn.acquire()
         except TimeoutError:
             raise Busy(f"its turn did not come within {TIMEOUT_MS} ms") from None
         finally:
             self._waiting -= 1
         try:
-            return await self._run(decide)
+            return await self._run(decide, end)
         finally:
             self._turn.release()
 
@@ -67,32 +72,34 @@ class CommandRunner:
         await self._node.read_barrier(TIMEOUT_MS)
         return decide()
 
-    async def _run(self, decide: Callable[[], D]) -> D:
-        await self._settle()
+    async def _run(self, decide: Callable[[], D], end: float) -> D:
+        await self._settle(end)
         decision = decide()
         if decision is not None and not decision.events:
-            await self._node.read_barrier(TIMEOUT_MS)
+            await self._node.read_barrier(_ms_until(end))
             decision = decide()
         if decision is not None and decision.events:
-            await self._propose([encode(event) for event in decision.events])
+            if _ms_until(end) < PROPOSE_MS_MIN:
+                raise Busy(f"its turn came after {TIMEOUT_MS - PROPOSE_MS_MIN} ms")
+            await self._propose([encode(event) for event in decision.events], _ms_until(end))
         return decision
 
-    async def _propose(self, bodies: list[bytes]) -> None:
+    async def _propose(self, bodies: list[bytes], timeout_ms: int) -> None:
         term = self._node.term
         try:
-            await self._node.propose(bodies, TIMEOUT_MS)
+            await self._node.propose(bodies, timeout_ms)
         except OutcomeUnknown:
             end_index = self._node.core.end_index if self._node.core else NO_INDEX
             self._unsettled = (term, end_index)
             raise
 
-    async def _settle(self) -> None:
+    async def _settle(self, end: float) -> None:
         """Wait until an earlier proposal of unknown fate is applied, or out of the world with its term."""
         if self._unsettled is None:
             return
         term, end_index = self._unsettled
         try:
-            async with asyncio.timeout(TIMEOUT_MS / 1000):
+            async with asyncio.timeout_at(end):
                 while self._undecided(term, end_index):
                     self._progress.clear()
                     await self._progress.wait()
@@ -105,3 +112,7 @@ class CommandRunner:
     def _undecided(self, term: int, end_index: int) -> bool:
         node = self._node
         return node.is_active and node.term == term and node.applied_index < end_index
+
+
+def _ms_until(end: float) -> int:
+    return max(1, int((end - asyncio.get_running_loop().time()) * 1000))

@@ -132,6 +132,7 @@ def test_a_new_term_settles_what_was_undecided() -> None:
 
 def test_a_command_whose_turn_does_not_come_is_not_tried(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runner, "TIMEOUT_MS", 1)
+    monkeypatch.setattr(runner, "PROPOSE_MS_MIN", 0)
 
     async def scenario() -> None:
         member = Member()
