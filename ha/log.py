@@ -42,7 +42,8 @@ class ReplicatedLog(Protocol):
         ...
 
     async def truncate(self, offset: int) -> None:
-        """The log ends at `offset`, a record boundary, and its old tail cannot come back. OSError."""
+        """The log ends at `offset`, a record boundary, and its old tail cannot come back. At `max_offset` it erases
+        what a broken connection may have left above. OSError."""
         ...
 
     def boundary_at_or_below(self, offset: int) -> int:

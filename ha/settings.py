@@ -15,14 +15,14 @@ class HASettings:
     housekeeping_interval_ms: int = 20_000  # haHousekeepingInterval
     transfer_batch_size: int = 256 * 1024  # haTransferBatchSize; upstream's 32768 costs many more frames
     slave_not_caught_up_ms_max: int = 15_000  # haMaxTimeSlaveNotCatchup
-    slave_disconnected_ms_max: int = 1_000  # then the master asks to shrink; reconnects take 200 ms
+    slave_disconnected_ms_max: int = 1_000  # then the master asks to shrink; a reconnect takes 50 ms
     sync_state_set_check_ms: int = 500
     wanted_repeat_ms: int = 1_000  # the same wish is told again no sooner
     join_lag_ms_max: int = 1_000  # a slave this close is waited for, so that it can enter the set
     join_ms_max: int = 2_000  # and given up if it has not caught up by then
     handshake_timeout_ms: int = 5_000
     connect_timeout_ms: int = 5_000
-    reconnect_ms_min: int = 200
+    reconnect_ms_min: int = 50
     reconnect_ms_max: int = 2_000
     confirm_notice_ms: int = 100  # an idle slave learns a new confirm offset this late at most
     connections_max: int = 64

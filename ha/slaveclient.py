@@ -23,7 +23,8 @@ logger = logging.getLogger("ha.slave")
 
 
 async def cut_partial_record(log: ReplicatedLog) -> None:
-    """End the log with its last whole record, durably: what a broken connection or a crash left is cut. OSError."""
+    """End the log with its last whole record, durably, and nothing above it: what a broken connection or a crash
+    left is cut. OSError."""
     log_end = log.max_offset()
     boundary = log.boundary_at_or_below(log_end)
     if boundary < log_end:
@@ -31,7 +32,7 @@ async def cut_partial_record(log: ReplicatedLog) -> None:
             "log truncated",
             extra=fields(log_end=log_end, to=boundary, bytes=log_end - boundary, why="partial record"),
         )
-        await log.truncate(boundary)
+    await log.truncate(boundary)
 
 
 class SlaveClient:

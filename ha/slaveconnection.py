@@ -72,9 +72,9 @@ class SlaveConnection(asyncio.BufferedProtocol):
         try:
             if isinstance(place, LogRange):
                 return self._log.write_view(place.offset, place.size)
-        except OSError as error:
+        except Exception as error:  # the disk is full, or the log has failed and refuses all
             # not at once: uvloop crashes when a transport is aborted while it asks for a buffer
-            self._loop.call_soon(self.close, f"no room for the log: {error}")
+            self._loop.call_soon(self.close, f"the log takes no bytes: {error}")
             self.link.connection_lost()
             return self._unplaced
         return self._unplaced if place is None else place

@@ -106,8 +106,8 @@ class SlaveLink:
         handshake_timeout_ms: int,
         now_ms: int,
     ) -> None:
-        """`log_end` is a record boundary. An empty log has `log_min == log_end`; a log with data has epochs
-        (the caller's check), of which those beyond its end are dropped here."""
+        """`log_end` is a record boundary. A log with data has epochs (the caller's check), of which those beyond
+        its end are dropped here. A log without data may start at any segment, unless an epoch leads up to it."""
         self._handshake = handshake
         self._epoch_min = history.last_epoch()  # a master that does not know this epoch is an old one
         self._stored = history
@@ -115,7 +115,7 @@ class SlaveLink:
         self._master = EpochHistory()
         self._log_min = log_min
         self._log_end = log_end
-        self._empty = log_min == log_end
+        self._empty = self._has_nothing()
         self._confirm = confirm_offset
         self._segment_size_bytes = segment_size_bytes
         self._heartbeat_interval_ms = heartbeat_interval_ms
@@ -279,6 +279,9 @@ class SlaveLink:
         self.state = SlaveState.CUTTING
         return [Cut(point, self._log_end, self._own, reply.epochs)]
 
+    def _has_nothing(self) -> bool:
+        return self._log_min == self._log_end and len(self._own.truncate_suffix(self._log_end)) == 0
+
     def _nothing_confirmed_since_the_beginning(self) -> bool:
         """Both logs are whole and their first masters differ: the one before wrote nothing in the master's log, and
         nothing in the own log that any other replica is known to hold."""
@@ -292,7 +295,7 @@ class SlaveLink:
             return []
         assert self.state is SlaveState.CUTTING and log_end <= self._log_end
         self._log_end = log_end
-        self._empty = log_end <= self._log_min
+        self._empty = self._has_nothing()
         self._confirm = min(self._confirm, log_end)
         self._read_ms = now_ms
         return self._enter_transfer(now_ms)

@@ -144,6 +144,17 @@ def test_logs_that_part_before_the_own_one_begins_are_refused() -> None:
     assert s.closed is not None and "the logs part at 500" in s.closed
 
 
+def test_a_log_cut_down_to_its_first_segment_goes_on_from_there() -> None:
+    log = MemoryLog(1000, data(1000, 1500), begins=1000)
+    s = (
+        slave(log, (1, 0))
+        .feed(greeting(1600, (1, 0), (2, 1000)))
+        .feed(frame(1000, data(1000, 1600, "b"), 2, 1000))
+    )
+    assert acks(s) == [1000, 1600]
+    assert s.log.content() == data(1000, 1600, "b") and s.stored.entries == ((1, 0), (2, 1000))
+
+
 def test_an_empty_log_with_an_epoch_entry_joins_like_a_new_one() -> None:
     s = slave(log_to(0), (2, 0)).feed(greeting(1000, (3, 0)))
     s.feed(frame(0, data(0, 100), 3, 0))
