@@ -178,10 +178,9 @@ def encode_request(envelope: Envelope, request: Request) -> bytes:
     return dump(envelope, fields)
 
 
-def encode_response(envelope: Envelope, leader_id: str | None, response: Response) -> bytes:
+def encode_response(envelope: Envelope, response: Response) -> bytes:
+    """The JSON body; `envelope` is the request's, echoed."""
     fields: dict[str, Any] = {"code": 200, "term": response.term}
-    if leader_id is not None:
-        fields["leaderId"] = leader_id
     match response:
         case VoteResponse():
             fields |= {

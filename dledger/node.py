@@ -14,39 +14,19 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from dledger.actions import Action, BecomeRole, Commit, PersistThenSend, ReadReady, Reply, Role, Send
+from dledger.conversation import Conversation
 from dledger.entry import NO_INDEX
 from dledger.errors import NotLeader, OutcomeUnknown, TooManyProposals
-from dledger.messages import (
-    CODE_OF,
-    Envelope,
-    MessageCode,
-    MessageError,
-    Request,
-    Response,
-    ResultCode,
-    decode_envelope,
-    decode_request,
-    decode_response,
-    encode_refusal,
-    encode_request,
-    encode_response,
-)
+from dledger.messages import Message
 from dledger.raft import Raft
 from dledger.settings import DLedgerSettings
 from dledger.store import Store
 from mqruntime.runtime import Runtime
 from mqruntime.tasks import Tasks
 from remoting.client import RemotingClient
-from remoting.command import RemotingCommand
-from remoting.errors import RemotingError
-from remoting.peer import Peer
 from remoting.router import Router
 
 logger = logging.getLogger(__name__)
-
-HEADER_CODE = 200
-CALLS_PER_PEER_MAX = 32
-"""Requests to one peer that wait for an answer; more are dropped, and the core sends what matters again."""
 
 
 class StateMachine(Protocol):
@@ -97,18 +77,25 @@ class DLedgerNode:
             raise ValueError(f"{self_id} is not among the members {sorted(peers)} of group {group}")
         self.self_id = self_id
         self.peers = dict(peers)
-        self.group = group
         self.settings = settings
         self.clock = runtime.clock
         self.random = runtime.random
         self.store = Store(runtime.files, runtime.segments, f"dledger-{self_id}", settings)
         self.state_machine = state_machine
-        self.client = client
         self.on_role_change = on_role_change
         self.on_fatal = on_fatal
         self.core: Raft | None = None
         self.applied_index = NO_INDEX
         self._tasks = Tasks(self._fail)
+        self._conversation = Conversation(
+            group=group,
+            self_id=self_id,
+            peers=self.peers,
+            client=client,
+            tasks=self._tasks,
+            timeout_ms=settings.election_timeout_min_ms,
+            receive=self._receive,
+        )
         self._queue: deque[Action | SaveCheckpoint] = deque()
         self._busy = False
         self._closed = False
@@ -118,9 +105,7 @@ class DLedgerNode:
         self._announced: tuple[Role, int] = (Role.FOLLOWER, 0)
         self._proposals: deque[Proposal] = deque()
         self._reads: dict[int, asyncio.Future[bool]] = {}
-        self._replies: dict[int, asyncio.Future[Response | None]] = {}
-        self._number = 0
-        self._calls: dict[str, int] = dict.fromkeys(self.peers, 0)
+        self._read_id = 0
 
     # What others may ask
 
@@ -158,8 +143,7 @@ class DLedgerNode:
 
     def register(self, router: Router) -> None:
         """The members' requests arrive at the server that `router` belongs to."""
-        for code in MessageCode:
-            router.add(code, self._answer)
+        self._conversation.register(router)
 
     async def start(self) -> None:
         """Recovers the log, applies what is known to be decided, and takes part from then on.
@@ -216,11 +200,11 @@ class DLedgerNode:
         """Returns once the state machine holds everything that was decided before the call. Raises
         NotLeader."""
         core = self._serving_core()
-        self._number += 1
-        number = self._number
+        self._read_id += 1
+        read_id = self._read_id
         proven: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-        self._reads[number] = proven
-        self._take(core.read(number, self.clock.monotonic_ms()))
+        self._reads[read_id] = proven
+        self._take(core.read(read_id, self.clock.monotonic_ms()))
         try:
             async with asyncio.timeout(timeout_ms / 1000):
                 if await proven:
@@ -228,7 +212,7 @@ class DLedgerNode:
         except TimeoutError:
             pass
         finally:
-            self._reads.pop(number, None)
+            self._reads.pop(read_id, None)
         raise NotLeader(self.leader_id, self.leader_address)
 
     def _serving_core(self) -> Raft:
@@ -298,11 +282,9 @@ class DLedgerNode:
                 self._queue.extend(self.core.persisted(self.clock.monotonic_ms()))
                 self._arm_timer()
             case Send():
-                self._send(action.to, action.request)
+                self._conversation.ask(action.to, action.request)
             case Reply():
-                reply = self._replies.get(action.ticket)
-                if reply is not None and not reply.done():
-                    reply.set_result(action.response)
+                self._conversation.answer(action.ticket, action.response)
             case Commit():
                 self._apply_up_to(action.index)
                 self._note_checkpoint()
@@ -373,73 +355,12 @@ class DLedgerNode:
 
     # Messages
 
-    def _send(self, to: str, request: Request) -> None:
-        if self._calls[to] < CALLS_PER_PEER_MAX:
-            self._calls[to] += 1
-            self._tasks.start(
-                self._ask(to, request), name=f"dledger-{CODE_OF[type(request)].name} {self.self_id}->{to}"
-            )
-
-    async def _ask(self, to: str, request: Request) -> None:
-        assert self.core is not None
-        code = CODE_OF[type(request)]
-        envelope = Envelope(self.group, self.self_id, to)
-        command = RemotingCommand.request(code, body=encode_request(envelope, request))
-        try:
-            reply = await self.client.call(self.peers[to], command, self.settings.election_timeout_min_ms)
-            answered, fields = decode_envelope(reply.body)
-            response = decode_response(code, fields)
-        except RemotingError as error:
-            logger.debug("peer=%s request=%s unanswered: %s", to, code.name, error)
-            return
-        except MessageError as error:
-            logger.warning("peer=%s request=%s bad answer: %s", to, code.name, error)
-            return
-        finally:
-            self._calls[to] -= 1
-        if response is None or answered != envelope:
-            logger.warning(
-                "peer=%s request=%s refused with %s: is it a member of %s?",
-                to,
-                code.name,
-                fields["code"],
-                self.group,
-            )
-        else:
-            self._receive(to, response)
-
-    def _receive(self, sender: str, response: Response) -> None:
-        if self.core is not None and not self._closed:
-            self._take(self.core.receive(sender, response, self.clock.monotonic_ms()))
-
-    async def _answer(self, peer: Peer, command: RemotingCommand) -> RemotingCommand | None:
-        """A member's request. Whatever it is, the answer has a JSON body; without one a Java caller would
-        wait for ever."""
-        envelope = Envelope(self.group, "", self.self_id)
-        try:
-            envelope, fields = decode_envelope(command.body)
-            if envelope.receiver != self.self_id:
-                return refusal(command, envelope, ResultCode.UNKNOWN_MEMBER)
-            if envelope.group != self.group:
-                return refusal(command, envelope, ResultCode.UNKNOWN_GROUP)
-            request = decode_request(command.code, envelope, fields)
-        except MessageError as error:
-            logger.warning("peer=%s request=%d refused: %s", peer.remote_address, command.code, error)
-            return refusal(command, envelope, ResultCode.UNEXPECTED_ARGUMENT)
+    def _receive(self, sender: str, message: Message, ticket: int) -> bool:
+        """Hands a message to the core; False when this member takes part no more."""
         if self.core is None or self._closed:
-            return None
-        self._number += 1
-        number = self._number
-        reply: asyncio.Future[Response | None] = asyncio.get_running_loop().create_future()
-        self._replies[number] = reply
-        self._take(self.core.receive(envelope.sender, request, self.clock.monotonic_ms(), number))
-        try:
-            response = await reply
-        finally:
-            del self._replies[number]
-        if response is None:
-            return None
-        return command.reply(HEADER_CODE, body=encode_response(envelope, self.leader_id, response))
+            return False
+        self._take(self.core.receive(sender, message, self.clock.monotonic_ms(), ticket))
+        return True
 
     # The end
 
@@ -456,13 +377,7 @@ class DLedgerNode:
             if timer is not None:
                 timer.cancel()
         self._forget_proposals("this member stopped")
-        for reply in self._replies.values():
-            if not reply.done():
-                reply.set_result(None)
+        self._conversation.close()
         for proven in self._reads.values():
             if not proven.done():
                 proven.set_result(False)
-
-
-def refusal(command: RemotingCommand, envelope: Envelope, code: ResultCode) -> RemotingCommand:
-    return command.reply(HEADER_CODE, body=encode_refusal(envelope, code))

@@ -1,0 +1,148 @@
+"""The members' messages on the wire: requests out, answers in, and the other way round.
+
+Invariant: a request that reached the core is answered once, when the core says so; a request that cannot be
+read, or was meant for another member or group, is answered here and changes nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from typing import Protocol
+
+from dledger.messages import (
+    CODE_OF,
+    Envelope,
+    Message,
+    MessageCode,
+    MessageError,
+    Request,
+    Response,
+    ResultCode,
+    decode_envelope,
+    decode_request,
+    decode_response,
+    encode_refusal,
+    encode_request,
+    encode_response,
+)
+from mqruntime.tasks import Tasks
+from remoting.client import RemotingClient
+from remoting.command import RemotingCommand
+from remoting.errors import RemotingError
+from remoting.peer import Peer
+from remoting.router import Router
+
+logger = logging.getLogger(__name__)
+
+HEADER_CODE = 200
+CALLS_PER_PEER_MAX = 32
+"""Requests to one peer that wait for an answer; more are dropped, and the core sends again what matters."""
+
+
+class Receive(Protocol):
+    def __call__(self, sender: str, message: Message, ticket: int) -> bool:
+        """Takes a message. `ticket` (of a request) is to be given back to `answer`; False: no answer will come."""
+        ...
+
+
+class Conversation:
+    """`peers` maps ids to addresses; calls end after `timeout_ms`."""
+
+    def __init__(
+        self,
+        *,
+        group: str,
+        self_id: str,
+        peers: Mapping[str, str],
+        client: RemotingClient,
+        tasks: Tasks,
+        timeout_ms: int,
+        receive: Receive,
+    ) -> None:
+        self.group = group
+        self.self_id = self_id
+        self.peers = peers
+        self.client = client
+        self.tasks = tasks
+        self.timeout_ms = timeout_ms
+        self.receive = receive
+        self.calls = dict.fromkeys(peers, 0)
+        self.last_ticket = 0
+        self.answers: dict[int, asyncio.Future[Response | None]] = {}
+
+    def register(self, router: Router) -> None:
+        for code in MessageCode:
+            router.add(code, self.on_request)
+
+    def ask(self, to: str, request: Request) -> None:
+        """Sends a request; its answer, if one comes, goes to `receive`."""
+        if self.calls[to] < CALLS_PER_PEER_MAX:
+            self.calls[to] += 1
+            code = CODE_OF[type(request)]
+            self.tasks.start(self.call(to, code, request), name=f"dledger-{code.name} {self.self_id}->{to}")
+
+    async def call(self, to: str, code: MessageCode, request: Request) -> None:
+        envelope = Envelope(self.group, self.self_id, to)
+        command = RemotingCommand.request(code, body=encode_request(envelope, request))
+        try:
+            reply = await self.client.call(self.peers[to], command, self.timeout_ms)
+            answered, fields = decode_envelope(reply.body)
+            response = decode_response(code, fields)
+        except RemotingError as error:
+            logger.debug("peer=%s request=%s unanswered: %s", to, code.name, error)
+            return
+        except MessageError as error:
+            logger.warning("peer=%s request=%s bad answer: %s", to, code.name, error)
+            return
+        finally:
+            self.calls[to] -= 1
+        if response is None or answered != envelope:
+            why = fields["code"]
+            logger.warning("peer=%s request=%s refused with %s in group %s", to, code.name, why, self.group)
+        else:
+            self.receive(to, response, 0)
+
+    async def on_request(self, peer: Peer, command: RemotingCommand) -> RemotingCommand | None:
+        """Whatever comes, the answer has a JSON body: a Java caller would wait for ever without one."""
+        envelope = Envelope(self.group, "", self.self_id)
+        try:
+            envelope, fields = decode_envelope(command.body)
+            if envelope.receiver != self.self_id:
+                return refuse(command, envelope, ResultCode.UNKNOWN_MEMBER)
+            if envelope.group != self.group:
+                return refuse(command, envelope, ResultCode.UNKNOWN_GROUP)
+            request = decode_request(command.code, envelope, fields)
+        except MessageError as error:
+            logger.warning("peer=%s request=%d refused: %s", peer.remote_address, command.code, error)
+            return refuse(command, envelope, ResultCode.UNEXPECTED_ARGUMENT)
+        response = await self.response_to(envelope.sender, request)
+        if response is None:
+            return None
+        return command.reply(HEADER_CODE, body=encode_response(envelope, response))
+
+    async def response_to(self, sender: str, request: Request) -> Response | None:
+        self.last_ticket += 1
+        ticket = self.last_ticket
+        answer: asyncio.Future[Response | None] = asyncio.get_running_loop().create_future()
+        self.answers[ticket] = answer
+        try:
+            return await answer if self.receive(sender, request, ticket) else None
+        finally:
+            del self.answers[ticket]
+
+    def answer(self, ticket: int, response: Response) -> None:
+        """The core's answer to the request that `receive` got with this ticket."""
+        answer = self.answers.get(ticket)
+        if answer is not None and not answer.done():
+            answer.set_result(response)
+
+    def close(self) -> None:
+        """Requests that wait for an answer get none."""
+        for answer in self.answers.values():
+            if not answer.done():
+                answer.set_result(None)
+
+
+def refuse(command: RemotingCommand, envelope: Envelope, code: ResultCode) -> RemotingCommand:
+    return command.reply(HEADER_CODE, body=encode_refusal(envelope, code))
