@@ -59,6 +59,7 @@ class ControllerApp:
 
     def __init__(self, settings: ControllerSettings, runtime: Runtime) -> None:
         self.settings = settings
+        self._group = settings.group  # a request may change the settings, not the group
         self._failed: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
         self._tasks = Tasks(self._fail)
         self._client = RemotingClient(clock=runtime.clock, connect_timeout_ms=CONNECT_TIMEOUT_MS)
@@ -126,7 +127,7 @@ class ControllerApp:
             self.guard.connection_closed(connection_of(peer))
 
     def _router(self) -> Router:
-        router = Router()
+        router = Router(on_fatal=self._fail)
         self.node.register(router)
         router.add(RequestCode.BROKER_HEARTBEAT, self._heartbeat)
         router.add(RequestCode.CONTROLLER_GET_METADATA_INFO, self._metadata)
@@ -221,7 +222,7 @@ class ControllerApp:
 
     def _metadata(self, peer: Peer, request: RemotingCommand) -> RemotingCommand:
         header = GetMetadataResponseHeader(
-            group=self.node.group,
+            group=self.settings.group,
             controller_leader_id=self.node.leader_id,
             controller_leader_address=self.node.leader_address,
             is_leader=self.node.role is Role.LEADER,
