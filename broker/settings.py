@@ -5,6 +5,7 @@ honour (DLedger commit logs, acting masters) is refused."""
 
 from __future__ import annotations
 
+from ipaddress import ip_address
 from pathlib import Path
 from typing import ClassVar
 
@@ -103,6 +104,20 @@ class BrokerSettings(StoreSettings):
     def _absent(cls, value: bool) -> bool:
         if value:
             raise ValueError("must be false: it does not go with controller mode here")
+        return value
+
+    @field_validator("broker_ip1", "broker_ip2")
+    @classmethod
+    def _ip_address(cls, value: str) -> str:
+        if value:
+            ip_address(value)  # records and message ids hold the raw address
+        return value
+
+    @field_validator("store_path_broker_identity", "store_path_epoch_file")
+    @classmethod
+    def _below_the_root(cls, value: str) -> str:
+        if value.startswith("/"):
+            raise ValueError("must be a name below storePathRootDir")
         return value
 
     @field_validator("enable_controller_mode")

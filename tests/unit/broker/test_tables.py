@@ -1,0 +1,294 @@
+"""Topics, groups, offsets, clients and their files."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, cast
+
+import pytest
+
+from broker.consumergroups import ConsumerGroups
+from broker.consumeroffsets import ConsumerOffsets
+from broker.contract import contract_sentence
+from broker.rates import Rates
+from broker.savedtable import SavedTable, TableUnreadable
+from broker.settings import BrokerSettings, addresses
+from broker.subscriptiongroups import SubscriptionGroups
+from broker.topicrequests import changed_attributes
+from broker.topics import Topics, system_topics
+from mqruntime.settings import SettingsError
+from remoting.bodies.heartbeats import ConsumerData, HeartbeatData, ProducerData, SubscriptionData
+from remoting.bodies.offsets import ConsumerOffsetWrapper
+from remoting.bodies.topics import TopicConfig, TopicConfigWrapper
+
+
+class ManualClock:
+    ms = 0
+
+    def now_ms(self) -> int:
+        return 1_700_000_000_000 + self.ms
+
+    def monotonic_ms(self) -> int:
+        return self.ms
+
+
+class MemoryFiles:
+    """Small files in a dictionary."""
+
+    def __init__(self, **content: bytes) -> None:
+        self.content = dict(content)
+        self.replaced = 0
+
+    async def read(self, name: str) -> bytes | None:
+        return self.content.get(name)
+
+    async def replace(self, name: str, data: bytes) -> None:
+        await asyncio.sleep(0)
+        self.content[name] = data
+        self.replaced += 1
+
+    async def remove(self, name: str) -> None:
+        self.content.pop(name, None)
+
+    async def names(self, under: str) -> list[str]:
+        return sorted(self.content)
+
+
+def topics(changes: list[int] | None = None) -> Topics:
+    system = system_topics("DefaultCluster", "broker-a", auto_create=True, queue_nums=8)
+    return Topics(ManualClock(), system, lambda: changes.append(1) if changes is not None else None)
+
+
+# -- topics
+
+
+def test_a_new_broker_has_more_than_one_topic_to_register() -> None:
+    names = topics().names()
+    assert {"TBW102", "SELF_TEST_TOPIC", "DefaultCluster", "broker-a"} <= set(names)
+    assert len(names) > 1, "name servers refuse a first registration of exactly one topic"
+
+
+def test_every_change_of_a_topic_is_a_new_version_under_the_present_epoch() -> None:
+    changes: list[int] = []
+    table = topics(changes)
+    first = table.data_version
+    table.led_under(4)
+    table.ensure("orders", 4)
+    table.ensure("orders", 4)
+    assert table.data_version.order > first.order
+    assert (table.data_version.state_version, table.data_version.counter) == (4, 2)
+    assert len(changes) == 2
+
+
+def test_a_topic_is_not_created_after_a_model_that_may_not_be_inherited() -> None:
+    table = topics()
+    assert table.create_for_send("orders", "SELF_TEST_TOPIC", 4) is None
+    assert table.create_for_send("orders", "absent", 4) is None
+    created = table.create_for_send("orders", "TBW102", 16)
+    assert created is not None and created.read_queue_nums == 8, "never more queues than the model"
+
+
+def test_a_retry_topic_is_created_by_the_first_send_to_it() -> None:
+    topic = topics().create_for_send("%RETRY%CG", "TBW102", 4)
+    assert topic is not None and (topic.read_queue_nums, topic.perm) == (1, 6)
+
+
+def test_queues_that_hold_messages_are_covered_by_the_table() -> None:
+    table = topics()
+    table.cover("orders", 2)
+    table.cover("orders", 5)
+    table.cover("orders", 1)
+    topic = table.find("orders")
+    assert topic is not None and (topic.read_queue_nums, topic.write_queue_nums) == (6, 3)
+
+
+def test_a_slave_takes_over_its_masters_table_once() -> None:
+    master, slave = topics(), topics()
+    master.led_under(3)
+    master.ensure("orders", 4)
+    slave.ensure("strange", 1)
+    wrapper = TopicConfigWrapper.decode(master.wrapper().encode())
+    assert slave.adopt(wrapper)
+    assert slave.find("strange") is None
+    assert slave.data_version == master.data_version
+    assert not slave.adopt(wrapper)
+
+
+def test_topics_json_reads_back() -> None:
+    table, again = topics(), topics()
+    table.put(TopicConfig("orders", 4, 2, 4, attributes={"a": "b"}))
+    again.decode(table.encode())
+    assert (again.find("orders"), again.data_version) == (table.find("orders"), table.data_version)
+
+
+def test_attributes_change_by_plus_and_minus() -> None:
+    assert changed_attributes({"a": "1", "b": "2"}, "+c=3,-a,+b=4,nonsense") == {"b": "4", "c": "3"}
+    assert changed_attributes({"a": "1"}, None) == {"a": "1"}
+
+
+# -- files
+
+
+def test_a_table_is_written_when_it_changed_and_only_then() -> None:
+    files, content = MemoryFiles(), [b"one"]
+    table = SavedTable(files, "t.json", lambda: content[0], lambda data: None)
+
+    async def scenario() -> None:
+        await table.save()
+        assert files.replaced == 0
+        table.changed()
+        await asyncio.gather(table.save(), table.save(), table.save())
+        assert files.replaced == 1
+        table.changed()
+        first = asyncio.ensure_future(table.save())
+        await asyncio.sleep(0)
+        content[0] = b"two"
+        table.changed()
+        await first
+        assert table.dirty
+        await table.save()
+
+    asyncio.run(scenario())
+    assert files.content == {"t.json": b"two"}
+
+
+def test_a_broken_file_is_answered_by_javas_backup_or_stops_the_start() -> None:
+    offsets = ConsumerOffsets()
+    good = b'{"offsetTable":{"orders@CG":{0:12,1:7\n\t\t}}}'
+    files = MemoryFiles(**{"o.json": b"{broken", "o.json.bak": good})
+    table = SavedTable(files, "o.json", offsets.encode, offsets.decode)
+    assert asyncio.run(table.load())
+    assert offsets.find("CG", "orders", 1) == 7
+    del files.content["o.json.bak"]
+    with pytest.raises(TableUnreadable, match=r"o\.json"):
+        asyncio.run(table.load())
+    assert not asyncio.run(SavedTable(MemoryFiles(), "o.json", offsets.encode, offsets.decode).load())
+
+
+# -- groups, offsets, clients
+
+
+def test_groups_are_created_on_demand_unless_forbidden() -> None:
+    changes: list[int] = []
+    groups = SubscriptionGroups(ManualClock(), auto_create=True, on_change=lambda: changes.append(1))
+    group = groups.find_or_create("CG")
+    assert group is not None and group is groups.find_or_create("CG")
+    assert len(changes) == 1
+    assert groups.find_or_create(" ") is None
+    strict = SubscriptionGroups(ManualClock(), auto_create=False, on_change=lambda: None)
+    assert strict.find_or_create("CG") is None
+
+
+def test_a_slave_takes_over_its_masters_groups() -> None:
+    master = SubscriptionGroups(ManualClock(), auto_create=True, on_change=lambda: None)
+    slave = SubscriptionGroups(ManualClock(), auto_create=True, on_change=lambda: None)
+    master.find_or_create("CG")
+    copy = type(master.wrapper).decode(master.encode())
+    assert slave.adopt(copy)
+    assert not slave.adopt(copy)
+    assert slave.find("CG") == master.find("CG")
+
+
+def test_committed_offsets_are_found_copied_and_forgotten() -> None:
+    offsets, slave = ConsumerOffsets(), ConsumerOffsets()
+    offsets.commit("CG", "orders", 0, 12)
+    offsets.commit("CG", "orders", 1, 7)
+    offsets.commit("Other", "orders", 0, 3)
+    assert offsets.topics_of("CG") == ["orders"]
+    wrapper = ConsumerOffsetWrapper.decode(offsets.encode())
+    assert slave.adopt(wrapper)
+    assert not slave.adopt(wrapper)
+    assert slave.find("CG", "orders", 1) == 7
+    slave.remove_group("CG")
+    assert (slave.find("CG", "orders", 0), slave.find("Other", "orders", 0)) == (None, 3)
+    slave.remove_topic("orders")
+    assert slave.find("Other", "orders", 0) is None
+
+
+class NamedPeer:
+    def __init__(self, address: str) -> None:
+        self.remote_address = address
+
+
+def heartbeat(client_id: str, version: int = 1, expression: str = "*") -> HeartbeatData:
+    subscription = SubscriptionData("orders", expression, sub_version=version)
+    consumer = ConsumerData("CG", subscription_data_set=[subscription])
+    return HeartbeatData(client_id, [ProducerData("PG")], [consumer])
+
+
+def test_members_of_a_group_are_known_while_they_are_connected() -> None:
+    groups = ConsumerGroups()
+    one, two = cast(Any, NamedPeer("10.0.0.1:1")), cast(Any, NamedPeer("10.0.0.2:1"))
+    assert groups.heartbeat(one, heartbeat("c1"), "JAVA", 479) == ["CG"]
+    assert groups.heartbeat(one, heartbeat("c1"), "JAVA", 479) == [], "nothing changed"
+    assert groups.heartbeat(two, heartbeat("c2", version=3, expression="A"), "JAVA", 479) == ["CG"]
+    group = groups.find("CG")
+    assert group is not None and list(group.clients) == ["c1", "c2"]
+    newest = groups.subscription("CG", "orders")
+    assert newest is not None and (newest.version, newest.data.sub_string) == (3, "A")
+    assert groups.groups_of("orders") == ["CG"]
+    assert len(groups.producers("PG")) == 2
+    assert groups.disconnected(one) == ["CG"]
+    assert groups.leave("c2", "CG", "PG") == ["CG"]
+    assert (groups.find("CG"), groups.producers("PG")) == (None, [])
+
+
+def test_a_client_that_reconnected_is_not_dropped_with_its_old_connection() -> None:
+    groups = ConsumerGroups()
+    old, new = cast(Any, NamedPeer("10.0.0.1:1")), cast(Any, NamedPeer("10.0.0.1:2"))
+    groups.heartbeat(old, heartbeat("c1"), "JAVA", 479)
+    assert groups.heartbeat(new, heartbeat("c1"), "JAVA", 479) == ["CG"]
+    assert groups.disconnected(old) == []
+    assert groups.find("CG") is not None
+
+
+# -- settings and the rest
+
+
+def test_a_java_brokers_file_loads_without_a_warning(tmp_path: Any) -> None:
+    file = tmp_path / "broker.conf"
+    file.write_text(
+        "brokerClusterName=DefaultCluster\nbrokerName=broker-a\nbrokerId=-1\nbrokerRole=SLAVE\nenableControllerMode=true\n"
+        "controllerAddr=127.0.0.1:9878;127.0.0.1:9868\nnamesrvAddr=127.0.0.1:9876\nallAckInSyncStateSet=true\n"
+        "listenPort=30911\nhaListenPort=30912\nbrokerIP1=127.0.0.1\nstorePathRootDir=/tmp/s\nstorePathCommitLog=/tmp/s/commitlog\n"
+        "autoCreateTopicEnable=true\nmappedFileSizeCommitLog=1048576\nmappedFileSizeConsumeQueue=60000\ndeleteWhen=04\n"
+        "fileReservedTime=48\nsendMessageThreadPoolNums=4\nwarmMapedFileEnable=false\nwaitTimeMillsInSendQueue=2000\n"
+    )
+    settings = BrokerSettings.load(file)
+    assert settings.warnings == []
+    assert (settings.ha_port, settings.fast_port, settings.address) == (30912, 30909, "127.0.0.1:30911")
+    assert settings.controllers == ["127.0.0.1:9878", "127.0.0.1:9868"]
+
+
+def test_the_ha_port_follows_the_listen_port_unless_it_is_set() -> None:
+    assert BrokerSettings(listenPort=20911).ha_port == 20912
+    assert addresses(" a:1 ;; b:2;") == ["a:1", "b:2"]
+
+
+@pytest.mark.parametrize(
+    "override",
+    ["enableDLegerCommitLog=true", "enableSlaveActingMaster=true", "enableControllerMode=false", "brokerName=a#b", "brokerIP1=host"],
+)
+def test_settings_that_cannot_be_honoured_are_refused(override: str) -> None:
+    with pytest.raises(SettingsError):
+        BrokerSettings.load(None, [override])
+
+
+@pytest.mark.parametrize(
+    ("settings", "contract"),
+    [
+        ({"allAckInSyncStateSet": False}, "contract A"),
+        ({}, "contract B"),
+        ({"minInSyncReplicas": 2}, "contract C"),
+        ({"minInSyncReplicas": 2, "flushDiskType": "SYNC_FLUSH"}, "on disk"),
+    ],
+)
+def test_the_start_says_which_contract_is_in_force(settings: dict[str, Any], contract: str) -> None:
+    assert contract in contract_sentence(BrokerSettings(**settings))
+
+
+def test_rates_count_over_ten_seconds_a_minute_and_ten_minutes() -> None:
+    rates = Rates()
+    for second in range(700):
+        rates.sample(10 * second if second > 600 else 0, second * 1_000)
+    assert rates.per_second(6_990, 699_000) == "10.00 10.00 11.65"
