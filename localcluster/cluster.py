@@ -18,7 +18,7 @@ from typing import Self
 
 from localcluster import ports
 from localcluster.layout import BROKER_SET, SEGMENT_BYTES, Layout
-from localcluster.processes import ProcessIdentity, ProcessTable, spawn
+from localcluster.processes import ProcessIdentity, ProcessRecord, ProcessTable, spawn
 from localcluster.waiting import NotYet, wait_for
 from mqadmin.admin import AdminClient
 from mqadmin.errors import AdminError
@@ -29,6 +29,7 @@ ENVIRONMENT = "env.json"
 STOP_TIMEOUT_S = 10.0
 WHOLE_TIMEOUT_MS = 30_000
 LOG_TAIL_LINES = 8
+ENDING_SIGNALS = frozenset({signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGQUIT})
 
 
 class ClusterError(Exception):
@@ -47,7 +48,6 @@ class Cluster:
         self.directory = layout.directory
         self._lease = lease
         self._table = ProcessTable(self.directory)
-        self._stopped_on_purpose: dict[str, None] = {}
 
     @staticmethod
     def create(
@@ -123,20 +123,15 @@ class Cluster:
         wanted = self._checked(names)
         started: list[str] = []
         with self._table.changing() as table:
-            running = {name for name, identity in table.items() if identity.state() is not None}
+            running = {name for name, record in table.items() if record.identity.state() is not None}
             if self._lease is None:
-                in_use = frozenset(
-                    port for port in self.layout.ports if running and self._owner_of(port) in running
-                )
+                in_use = frozenset(port for port in self.layout.ports if self._owner_of(port) in running)
                 self._lease = ports.lease(self.directory, self.layout.ports, in_use=in_use)
             for name in wanted:
                 if name not in running:
-                    table[name] = spawn(
-                        self.layout.module(name),
-                        ["-c", str(self.directory / f"{name}.conf")],
-                        self.log_file(name),
-                    )
-                    self._stopped_on_purpose.pop(name, None)
+                    arguments = ["-c", str(self.directory / f"{name}.conf")]
+                    identity = spawn(self.layout.module(name), arguments, self.log_file(name))
+                    table[name] = ProcessRecord(identity)
                     started.append(name)
         return started
 
@@ -146,11 +141,13 @@ class Cluster:
         hit: list[str] = []
         with self._table.changing() as table:
             for name in self._checked(names):
-                identity = table.get(name)
-                if identity is not None and identity.send(number):
+                if name not in table:
+                    continue
+                identity = table[name].identity
+                if number in ENDING_SIGNALS:
+                    table[name] = ProcessRecord(identity, told_to_end=True)
+                if identity.send(number):
                     hit.append(name)
-                    if number in (signal.SIGKILL, signal.SIGTERM, signal.SIGINT):
-                        self._stopped_on_purpose[name] = None
                     if number == signal.SIGKILL:
                         identity.wait_gone(STOP_TIMEOUT_S)
         return hit
@@ -161,14 +158,16 @@ class Cluster:
         with self._table.changing() as table:
             order = [name for name in reversed(self._checked(names)) if name in table]
             for name in order:
-                self._stopped_on_purpose[name] = None
-                table[name].send(signal.SIGCONT)  # a paused process cannot hear SIGTERM
-                if table[name].send(signal.SIGTERM):
+                identity = table[name].identity
+                table[name] = ProcessRecord(identity, told_to_end=True)
+                if identity.send(signal.SIGTERM):
                     ended.append(name)
+                identity.send(signal.SIGCONT)  # a paused process hears SIGTERM only when it goes on
             for name in order:
-                if not table[name].wait_gone(STOP_TIMEOUT_S):
-                    table[name].send(signal.SIGKILL)
-                    table[name].wait_gone(STOP_TIMEOUT_S)
+                identity = table[name].identity
+                if not identity.wait_gone(STOP_TIMEOUT_S):
+                    identity.send(signal.SIGKILL)
+                    identity.wait_gone(STOP_TIMEOUT_S)
         return ended
 
     def restart(self, names: Iterable[str]) -> list[str]:
@@ -199,14 +198,14 @@ class Cluster:
         """Name -> identity of each process of the cluster, None for one that does not run."""
         table = self._table.read()
         return {
-            name: identity if (identity := table.get(name)) is not None and identity.state() else None
+            name: table[name].identity if name in table and table[name].identity.state() else None
             for name in self.layout.names
         }
 
     def check_alive(self) -> None:
-        """Raises `ProcessDied` for the first process that was started and ended by itself."""
-        for name, identity in self._table.read().items():
-            if identity.state() is None and name not in self._stopped_on_purpose:
+        """Raises `ProcessDied` for a process that was started and ended although nobody told it to."""
+        for name, record in self._table.read().items():
+            if record.identity.state() is None and not record.told_to_end:
                 raise ProcessDied(f"{name} has ended; its log ends with:\n{self.log_tail(name)}")
 
     # Files
@@ -281,8 +280,8 @@ class Cluster:
             await admin.close()
 
     async def create_topic(self, topic: str, queues: int = 4) -> None:
-        """Creates a topic on the master; waits until clients are routed to it and every member of the SyncStateSet
-        knows it, so that whoever is elected next serves it."""
+        """Creates a topic on the master; waits until clients are routed to it and every member of the
+        SyncStateSet knows it, so that whoever is elected next serves it."""
         state = await self.wait_in_sync(1)
         admin = AdminClient(SystemClock())
 
@@ -329,13 +328,15 @@ class Cluster:
 
 
 def run(cluster: Cluster) -> SyncState:
-    """Starts every process and waits until the cluster is whole; stops them all where that fails or Ctrl-C
-    comes."""
+    """Starts what does not run and waits until the cluster is whole; stops what it started if that fails or
+    on Ctrl-C."""
+    started: list[str] = []
     try:
-        cluster.start()
+        started += cluster.start()
         return asyncio.run(cluster.wait_whole())
     except BaseException:
-        cluster.stop()
+        if started:
+            cluster.stop(started)
         raise
 
 

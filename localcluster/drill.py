@@ -7,12 +7,13 @@ during all of them is judged at the end against what can be read.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import partial
 
 from localcluster.cluster import Cluster
-from localcluster.history import Verdict, first_acknowledgement_ms, judge, outage_ms
+from localcluster.history import Verdict, judge, longest_outage
 from localcluster.layout import BROKER_SET, CLUSTER_NAME
 from localcluster.load import Load, read_back
 from localcluster.logs import MARKS, marks, read_lines
@@ -41,7 +42,8 @@ class DrillFailed(Exception):
 
 @dataclass(frozen=True, slots=True)
 class DrillResult:
-    """One drill. `marks_ms` count from the fault; `outage_ms` is the client's longest silence around it."""
+    """One drill. Marks count from the fault; `outage_ms` is the client's longest silence around it, which the
+    first acknowledgement by the new master ends."""
 
     kind: Kind
     old_master: str
@@ -107,7 +109,8 @@ async def run_drills(
         try:
             for number in range(count):
                 quiet_ms = round(settle_ms * (0.6 + 0.8 * chance.random()))
-                result = await _drill(cluster, kind, load, chance, quiet_ms)
+                strike = partial(_strike, cluster, kind, chance)
+                result = await drill_once(cluster, kind, load, quiet_ms, strike)
                 report.drills.append(result)
                 say(
                     f"drill {number + 1}/{count} {kind} {result.old_master} (epoch {result.old_epoch}) -> "
@@ -123,9 +126,15 @@ async def run_drills(
     return report
 
 
-async def _drill(
-    cluster: Cluster, kind: Kind, load: Load, chance: random.Random, quiet_ms: int
+async def drill_once(
+    cluster: Cluster,
+    kind: Kind,
+    load: Load,
+    quiet_ms: int,
+    strike: Callable[[SyncState, str], Awaitable[None]],
 ) -> DrillResult:
+    """One drill: waits until the cluster is whole and acknowledges, lets `strike(state, master's name)` do what `kind`
+    says, and sees the cluster whole again, with the old master back. Raises `DrillFailed` and `TimeoutError`."""
     clock = SystemClock()
     before = await cluster.wait_whole(timeout_ms=RECOVERY_TIMEOUT_MS)
     begun_ms = clock.now_ms()
@@ -133,11 +142,10 @@ async def _drill(
         raise DrillFailed("the client gets no acknowledgements from a whole cluster")
     old = _name(cluster, before)
     fault_ms = clock.now_ms()
-    await _fault(cluster, kind, before, old, chance)
+    await strike(before, old)
     acknowledged = await load.acknowledged_after(
         fault_ms if kind is not Kind.ELECT else clock.now_ms(), RECOVERY_TIMEOUT_MS
     )
-    first_ms = first_acknowledgement_ms(load.attempts, fault_ms)
     if kind is Kind.KILL:
         cluster.start([old])
     elif kind is Kind.PAUSE:
@@ -153,6 +161,7 @@ async def _drill(
         for line in read_lines(name, cluster.log_file(name).read_text(errors="replace"))
     ]
     seen = marks(lines, fault_ms, before.master_epoch)
+    outage = longest_outage(load.attempts, fault_ms, whole_ms)
     return DrillResult(
         kind=kind,
         old_master=old,
@@ -160,13 +169,13 @@ async def _drill(
         old_epoch=before.master_epoch,
         new_epoch=after.master_epoch,
         marks_ms={mark: moment_ms - fault_ms for mark, moment_ms in seen.items()},
-        first_ack_ms=None if first_ms is None else first_ms - fault_ms,
-        outage_ms=outage_ms(load.attempts, fault_ms, whole_ms),
+        first_ack_ms=outage.to_ms - fault_ms if outage else None,
+        outage_ms=outage.length_ms if outage else None,
         whole_ms=whole_ms - fault_ms,
     )
 
 
-async def _fault(cluster: Cluster, kind: Kind, state: SyncState, master: str, chance: random.Random) -> None:
+async def _strike(cluster: Cluster, kind: Kind, chance: random.Random, state: SyncState, master: str) -> None:
     if kind is Kind.KILL:
         cluster.kill([master])
     elif kind is Kind.PAUSE:

@@ -171,25 +171,25 @@ def _gaps(offsets: dict[str, list[int]]) -> list[str]:
     return lines
 
 
-def outage_ms(attempts: Iterable[Attempt], fault_ms: int, until_ms: int) -> int | None:
-    """The longest time without an acknowledgement among those that `fault_ms`..`until_ms` touches.
+class Outage(NamedTuple):
+    """A time without acknowledgements, from the arrival of the last one before it to that of the first
+    after it."""
 
-    An acknowledgement counts at its arrival. None when none came after the fault.
-    """
+    from_ms: int
+    to_ms: int
+
+    @property
+    def length_ms(self) -> int:
+        return self.to_ms - self.from_ms
+
+
+def longest_outage(attempts: Iterable[Attempt], fault_ms: int, until_ms: int) -> Outage | None:
+    """The longest outage that overlaps `fault_ms`..`until_ms`; None when no acknowledgement came after the
+    fault."""
     moments = sorted(attempt.ended_ms for attempt in attempts if attempt.outcome is Outcome.ACKNOWLEDGED)
     spans = [
-        after - before
+        Outage(before, after)
         for before, after in zip(moments, moments[1:], strict=False)
         if after >= fault_ms and before <= until_ms
     ]
-    return max(spans, default=None)
-
-
-def first_acknowledgement_ms(attempts: Iterable[Attempt], after_ms: int) -> int | None:
-    """Arrival of the first acknowledgement of an attempt that began at or after `after_ms`."""
-    arrivals = [
-        attempt.ended_ms
-        for attempt in attempts
-        if attempt.outcome is Outcome.ACKNOWLEDGED and attempt.began_ms >= after_ms
-    ]
-    return min(arrivals, default=None)
+    return max(spans, key=lambda span: span.length_ms, default=None)

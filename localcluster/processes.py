@@ -100,24 +100,34 @@ def spawn(module: str, arguments: list[str], log: Path) -> ProcessIdentity:
     return ProcessIdentity(pid, int(fields[START_TICKS_FIELD]), _boot_id())
 
 
+@dataclass(frozen=True, slots=True)
+class ProcessRecord:
+    """A process that was started; `told_to_end` once a signal was sent to it that ends it."""
+
+    identity: ProcessIdentity
+    told_to_end: bool = False
+
+
 class ProcessTable:
-    """Name -> identity of a cluster's processes, in `processes.json`; `pids.json` lists the living for
-    tools."""
+    """Name -> record of a cluster's processes, in `processes.json`; `pids.json` lists the living for tools."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         self._file = directory / "processes.json"
 
-    def read(self) -> dict[str, ProcessIdentity]:
-        """All that were started and not yet forgotten, living or not."""
+    def read(self) -> dict[str, ProcessRecord]:
+        """The newest process of each name that was ever started, living or not."""
         try:
             rows = json.loads(self._file.read_text())
         except FileNotFoundError:
             return {}
-        return {name: ProcessIdentity(**row) for name, row in rows.items()}
+        return {
+            name: ProcessRecord(ProcessIdentity(**row["identity"]), row["told_to_end"])
+            for name, row in rows.items()
+        }
 
     @contextmanager
-    def changing(self) -> Iterator[dict[str, ProcessIdentity]]:
+    def changing(self) -> Iterator[dict[str, ProcessRecord]]:
         """The table to change, written back at the end; one process at a time does so."""
         with (self._directory / "processes.lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
@@ -127,9 +137,11 @@ class ProcessTable:
             finally:
                 self._write(table)
 
-    def _write(self, table: dict[str, ProcessIdentity]) -> None:
-        _replace(self._file, {name: asdict(identity) for name, identity in table.items()})
-        living = {name: identity.pid for name, identity in table.items() if identity.state() is not None}
+    def _write(self, table: dict[str, ProcessRecord]) -> None:
+        _replace(self._file, {name: asdict(record) for name, record in table.items()})
+        living = {
+            name: record.identity.pid for name, record in table.items() if record.identity.state() is not None
+        }
         _replace(self._directory / "pids.json", living)
 
 

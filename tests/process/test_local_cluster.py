@@ -26,7 +26,9 @@ from localcluster.waiting import NotYet, wait_for
 from mqadmin.admin import AdminClient
 from mqadmin.replies import SyncState
 from mqclient.client import Client
+from mqclient.consumer import PullStatus
 from mqclient.errors import SendOutcomeUnknown, SendRefused
+from mqclient.message import OutgoingMessage
 from mqruntime.clock import SystemClock
 
 ROOT = Path(__file__).parents[2]
@@ -112,6 +114,32 @@ def test_every_broker_joins_and_every_role_is_taken(cluster: Cluster) -> None:
 
 def test_messages_are_acknowledged_and_read_back_in_their_places(cluster: Cluster) -> None:
     asyncio.run(send_and_read_back(cluster, "First", 500))
+
+
+def test_a_batch_is_read_by_a_waiting_consumer_which_commits_where_it_came_to(cluster: Cluster) -> None:
+    asyncio.run(cluster.create_topic("Batches", 1))
+
+    async def scenario() -> None:
+        async with Client(cluster.layout.namesrv, clock=SystemClock(), random=random.Random(6)) as client:
+            consumer = client.consumer("CG")
+            [queue] = await consumer.queues("Batches")
+            waiting = asyncio.create_task(consumer.pull(queue, 0, suspend_ms=10_000))
+            messages = [
+                OutgoingMessage(f"{number}".encode(), {"TAGS": f"tag{number % 2}"}) for number in range(6)
+            ]
+            sent = await client.producer("PG").send_batch("Batches", messages)
+            assert (sent.acknowledged, sent.queue_offset) == (True, 0)
+            pulled = await waiting
+            assert [message.body for message in pulled.messages] == [b"0", b"1", b"2", b"3", b"4", b"5"]
+            odd = await consumer.pull(queue, 0, tags="tag1")
+            assert [message.queue_offset for message in odd.messages] == [1, 3, 5]
+            assert (await consumer.min_offset(queue), await consumer.max_offset(queue)) == (0, 6)
+            await consumer.commit(queue, pulled.next_offset)
+            assert await consumer.committed(queue) == 6
+            nothing = await consumer.pull(queue, 6, suspend_ms=20)
+            assert (nothing.status, nothing.next_offset) == (PullStatus.NO_NEW_MESSAGE, 6)
+
+    asyncio.run(scenario())
 
 
 def test_the_admin_tool_shows_the_cluster_as_it_is(cluster: Cluster) -> None:
@@ -247,7 +275,7 @@ def test_an_interrupted_start_leaves_no_process_behind(tmp_path: Path) -> None:
         up.kill()
         up.wait()
     assert up.returncode not in (0, None)
-    assert all(identity.state() is None for identity in ProcessTable(directory).read().values())
+    assert all(record.identity.state() is None for record in ProcessTable(directory).read().values())
 
 
 def test_the_admin_client_says_what_is_wrong_with_a_dead_cluster(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from localcluster import ports
 from localcluster.cluster import Cluster, ClusterError, ProcessDied
-from localcluster.processes import ProcessIdentity, ProcessTable, spawn
+from localcluster.processes import ProcessIdentity, ProcessRecord, ProcessTable, spawn
 
 
 @pytest.fixture(autouse=True)
@@ -58,8 +58,8 @@ def test_the_books_list_the_living_for_tools_and_all_for_us(tmp_path: Path) -> N
     gone = spawn("this", [], tmp_path / "logs" / "zen.log")
     gone.wait_gone(20)
     with table.changing() as rows:
-        rows["broker-0"] = gone
-    assert table.read() == {"broker-0": gone}
+        rows["broker-0"] = ProcessRecord(gone)
+    assert table.read() == {"broker-0": ProcessRecord(gone)}
     assert json.loads((tmp_path / "pids.json").read_text()) == {}
 
 
@@ -118,9 +118,12 @@ def test_a_process_that_ends_by_itself_is_reported_with_the_end_of_its_log(tmp_p
     with Cluster.create(tmp_path / "c", controllers=1, brokers=1) as cluster:
         (cluster.directory / "namesrv.conf").write_text("listenPort=none\n")
         assert cluster.start(["namesrv"]) == ["namesrv"]
-        assert ProcessTable(cluster.directory).read()["namesrv"].wait_gone(30)
+        assert ProcessTable(cluster.directory).read()["namesrv"].identity.wait_gone(30)
         with pytest.raises(ProcessDied, match=r"namesrv has ended.*\n.*listenPort"):
             cluster.check_alive()
+        cluster.kill(["namesrv"])
+        cluster.check_alive()  # now it is down because somebody wanted it so
+        Cluster.open(cluster.directory).check_alive()
 
 
 def test_removing_a_cluster_removes_its_directory(tmp_path: Path) -> None:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from localcluster.history import (
     Attempt,
     Found,
+    Outage,
     Outcome,
     Place,
-    first_acknowledgement_ms,
     judge,
-    outage_ms,
+    longest_outage,
 )
 
 
@@ -93,13 +93,14 @@ def test_queues_count_their_offsets_apart() -> None:
 
 def test_an_outage_is_the_longest_silence_that_the_fault_touches() -> None:
     attempts = [acked(str(moment), 0, moment) for moment in (0, 50, 100, 900, 905, 910, 3000)]
-    assert outage_ms(attempts, fault_ms=102, until_ms=905) == 800
-    assert outage_ms(attempts, fault_ms=2000, until_ms=2500) == 2090
-    assert outage_ms(attempts, fault_ms=4000, until_ms=5000) is None
-    assert outage_ms([], 0, 1) is None
+    outage = longest_outage(attempts, fault_ms=102, until_ms=905)
+    assert outage == Outage(100, 900)
+    assert outage.length_ms == 800
+    assert longest_outage(attempts, fault_ms=2000, until_ms=2500) == Outage(910, 3000)
+    assert longest_outage(attempts, fault_ms=4000, until_ms=5000) is None
+    assert longest_outage([], 0, 1) is None
 
 
-def test_the_first_acknowledgement_counts_only_attempts_begun_after_the_fault() -> None:
-    attempts = [acked("old", 0, 100), acked("new", 1, 200)]
-    assert first_acknowledgement_ms(attempts, 100) == 200
-    assert first_acknowledgement_ms(attempts, 201) is None
+def test_only_acknowledgements_end_an_outage() -> None:
+    attempts = [acked("a", 0, 0), failed("u", Outcome.UNKNOWN), acked("b", 1, 500)]
+    assert longest_outage(attempts, 0, 500) == Outage(0, 500)
