@@ -74,10 +74,12 @@ class Mastership:
             ),
             now_ms=clock.monotonic_ms(),
         )
+        self._check_timer: asyncio.TimerHandle | None = None
+
+    def begin(self) -> None:
+        """Once whoever is told can also ask."""
         self._settle(always_tell=True)
-        self._check_timer = self._loop.call_later(
-            settings.sync_state_set_check_ms / 1000, self._check_regularly
-        )
+        self._check_regularly()
 
     # -- what the links read
 
@@ -234,7 +236,8 @@ class Mastership:
     async def end(self, reason: str) -> None:
         """Drop all links; on return no view of the log is held by any of them."""
         self._ended = True
-        self._check_timer.cancel()
+        if self._check_timer is not None:
+            self._check_timer.cancel()
         if self._confirm_timer is not None:
             self._confirm_timer.cancel()
         while self._connections:

@@ -145,6 +145,7 @@ class HAService:
                 on_sync_state_set_wanted=self._on_wanted,
                 on_confirm=self._on_confirm,
             )
+            self._role.begin()
             logger.info("master", extra=fields(epoch=epoch, log_end=self._log.max_offset(), epochs=history))
 
     async def become_slave(self, epoch: int, master_id: int, master_ha_address: str | None) -> None:

@@ -104,6 +104,28 @@ def epochs_after(number: str, slave: SlaveDriver) -> EpochHistory:
     )
 
 
+@pytest.mark.parametrize("step", [1 << 30, 7])
+@pytest.mark.parametrize("file", sorted(VECTORS.glob("acked-*.json")) + sorted(VECTORS.glob("allack-*.json")))
+def test_a_master_that_waits_for_all_acks_is_followed_to_the_byte(file: Path, step: int) -> None:
+    """Heartbeats, confirm offsets and epochs of the clusters whose logs are not stored; zeros stand in for them."""
+    told = json.loads(file.read_text())
+    data = file.with_suffix(".bin").read_bytes()[told["m2s"]["offset"] :]
+    frames = [frame for frame in told["frames"] if frame["dir"] == "m2s"]
+    bodies = b"".join(
+        data[f["pos"] + 36 : f["pos"] + f["length"]]
+        for f in frames
+        if f["kind"] not in ("handshake", "heartbeat")
+    )
+    begin = max(0, next(frame["offset"] for frame in frames if frame["state"] == 2))  # -1: no file yet
+    epochs = EpochHistory(frames[0]["epochs"])
+    slave = SlaveDriver(MemoryLog(262144, bytes(begin)), epochs.truncate_suffix(begin), Handshake(2))
+    slave.feed(data, step)
+    assert slave.closed is None
+    assert slave.log.content()[begin:] == bodies
+    assert slave.log.confirm_offset() == max(frame.get("confirmOffset", 0) for frame in frames)
+    assert slave.stored.last_epoch() == frames[-1]["epoch"]
+
+
 def test_the_diverged_old_master_is_cut_to_the_end_of_the_common_epoch() -> None:
     slave = slave_before("auto-14")
     before = slave.log.max_offset()

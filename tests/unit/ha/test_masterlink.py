@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from epochfile.history import EpochHistory
 from ha.frames import Handshake, HandshakeReply, TransferHeader, encode_ack
@@ -216,6 +218,16 @@ def test_a_slave_that_falls_silent_is_ended() -> None:
     assert isinstance(link.tick(5_000), Batch)
     close = link.tick(20_000)
     assert isinstance(close, Close) and "nothing heard" in close.reason
+
+
+@given(st.lists(st.binary(max_size=40), max_size=20), st.booleans())
+def test_no_bytes_do_more_than_end_the_connection(chunks: list[bytes], greeted: bool) -> None:
+    link = sending(Master()) if greeted else link_of(Master())
+    for chunk in chunks:
+        for action in link.receive(chunk, 0):
+            assert isinstance(action, Close) or greeted or isinstance(action, Greeted | Acked)
+        frames(link)
+    assert len(link._received) < 60
 
 
 def test_a_slave_that_reads_and_never_acks_costs_no_memory_without_end_v6() -> None:

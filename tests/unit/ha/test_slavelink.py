@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from epochfile.history import EpochHistory
 from ha.frames import Handshake, HandshakeReply, TransferHeader, decode_ack, encode_ack
@@ -301,6 +303,16 @@ def test_what_becomes_durable_after_the_end_of_a_connection_is_ignored() -> None
     s.link.filled(36, 0)
     s.link.connection_lost()
     assert s.link.persisted(0) == [] and s.link.next_read() is None and s.link.take_ack(0) is None
+
+
+@given(st.binary(max_size=400), st.booleans(), st.integers(1, 50))
+def test_no_bytes_reach_the_log_but_those_of_a_valid_frame(garbage: bytes, greeted: bool, step: int) -> None:
+    s = slave(log_to(500), (1, 0))
+    if greeted:
+        s.feed(greeting(800, (1, 0)))
+    s.feed(garbage, step)
+    valid = greeted and garbage[:4] == (2).to_bytes(4, "big")
+    assert valid or (s.log.content() == data(0, 500) and s.stored.entries == ((1, 0),))
 
 
 def test_bytes_are_visible_as_they_come() -> None:
