@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from messagestore.messages import MessageToStore
+from messagestore.record import Message, pack_host
 from messagestore.settings import StoreSettings
 from messagestore.store import MessageStore
 from mqruntime.realruntime import real_runtime
@@ -80,3 +81,13 @@ def queue_entries(store: MessageStore) -> dict[tuple[str, int], list[tuple[int, 
         if entries := list(queue.entries(queue.min_queue_offset, count)):
             found[topic, queue_id] = entries
     return found
+
+
+def worked() -> Message:
+    """The record that the format's description works out byte by byte."""
+    return Message(
+        topic="TopicTest", queue_id=1, queue_offset=3, physical_offset=4096, total_size=122, flag=0, sys_flag=0,
+        body_crc=907060870, born_timestamp=1700000000000, born_host=pack_host("10.0.0.9", 5000),
+        store_timestamp=1700000000001, store_host=pack_host("10.0.0.1", 10911), reconsume_times=0,
+        prepared_transaction_offset=0, body=b"hello", properties=b"TAGS\x01TagA\x02KEYS\x01k1",
+    )  # fmt: skip

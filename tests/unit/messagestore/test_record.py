@@ -8,21 +8,13 @@ from hypothesis import strategies as st
 
 from messagestore import record
 from messagestore.record import Message, check, decode, encode, pack_host
+from tests.unit.messagestore.storehelp import worked
 
 WORKED = bytes.fromhex(
     "0000007adaa320a73610a686000000010000000000000000000000030000000000001000000000000000018bcfe56800"
     "0a000009000013880000018bcfe568010a00000100002a9f0000000000000000000000000000000568656c6c6f"
     "09546f706963546573740011544147530154616741024b455953016b31"
 )
-
-
-def worked() -> Message:
-    return Message(
-        topic="TopicTest", queue_id=1, queue_offset=3, physical_offset=4096, total_size=122, flag=0, sys_flag=0,
-        body_crc=907060870, born_timestamp=1700000000000, born_host=pack_host("10.0.0.9", 5000),
-        store_timestamp=1700000000001, store_host=pack_host("10.0.0.1", 10911), reconsume_times=0,
-        prepared_transaction_offset=0, body=b"hello", properties=b"TAGS\x01TagA\x02KEYS\x01k1",
-    )  # fmt: skip
 
 
 def test_the_worked_record_is_encoded_byte_for_byte_and_read_back() -> None:

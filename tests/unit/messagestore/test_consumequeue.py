@@ -1,0 +1,135 @@
+"""One consume queue on a real directory of small files (20 entries each)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from messagestore.consumequeue import PRE_BLANK, ConsumeQueue, file_size_for
+from messagestore.errors import BadSegments, QueueOffsetGap
+from mqruntime.segments import RealSegmentDirectory
+
+FILE_SIZE = 400
+
+
+def queue_in(path: Path) -> ConsumeQueue:
+    return ConsumeQueue(RealSegmentDirectory(path), FILE_SIZE, "T", 0)
+
+
+def filled(path: Path, count: int, first: int = 0) -> ConsumeQueue:
+    queue = queue_in(path)
+    for number in range(first, first + count):
+        assert queue.append(number, number * 100, 100, number)
+    return queue
+
+
+def reopened(path: Path, *, log_min: int = 0, phy_limit: int = 1 << 40, trusted: bool = True) -> ConsumeQueue:
+    queue = queue_in(path)
+    run(queue.load(log_min, phy_limit, trusted=trusted))
+    return queue
+
+
+def run(coroutine: Coroutine[Any, Any, None]) -> None:
+    asyncio.run(coroutine)
+
+
+def test_file_sizes_are_rounded_up_to_whole_entries() -> None:
+    assert [file_size_for(size) for size in (1, 20, 21, 6_000_000)] == [20, 20, 40, 6_000_000]
+
+
+@pytest.mark.parametrize("trusted", [True, False])
+@pytest.mark.parametrize("count", [0, 1, 19, 20, 21, 65])
+def test_entries_are_found_again_whatever_the_number_of_files(tmp_path: Path, count: int, trusted: bool) -> None:
+    queue = filled(tmp_path, count)
+    assert list(queue.entries(0, 1000)) == [(number * 100, 100, number) for number in range(count)]
+    again = reopened(tmp_path, trusted=trusted)
+    assert (again.min_queue_offset, again.max_queue_offset) == (0, count)
+    assert list(again.entries(0, 1000)) == list(queue.entries(0, 1000))
+    assert again.phy_end == count * 100
+
+
+def test_the_same_record_is_indexed_once(tmp_path: Path) -> None:
+    queue = filled(tmp_path, 3)
+    assert not queue.append(1, 100, 100, 9)
+    assert queue.max_queue_offset == 3
+
+
+def test_an_offset_beyond_the_end_is_refused_because_a_record_is_missing(tmp_path: Path) -> None:
+    queue = filled(tmp_path, 3)
+    with pytest.raises(QueueOffsetGap) as caught:
+        queue.append(4, 400, 100, 0)
+    assert (caught.value.expected, caught.value.queue_offset) == (3, 4)
+    assert queue.max_queue_offset == 3
+
+
+def test_an_offset_given_out_twice_keeps_its_first_message(tmp_path: Path) -> None:
+    queue = filled(tmp_path, 3)
+    assert not queue.append(2, 900, 100, 7)
+    assert queue.entry(2) == (200, 100, 2)
+
+
+def test_a_queue_that_begins_late_is_filled_with_pre_blank_entries_as_upstream_does(tmp_path: Path) -> None:
+    queue = filled(tmp_path, 5, first=27)
+    assert (queue.min_queue_offset, queue.max_queue_offset) == (27, 32)
+    again = reopened(tmp_path, trusted=False)
+    assert (again.min_queue_offset, again.max_queue_offset) == (27, 32)
+    assert [file.name for file in tmp_path.iterdir()] == ["00000000000000000400"]
+    assert list(again.entries(20, 7)) == [PRE_BLANK] * 7
+
+
+@pytest.mark.parametrize("kept", [0, 1, 20, 33, 40])
+def test_a_truncated_queue_keeps_what_ends_at_or_below_the_cut_and_grows_again(tmp_path: Path, kept: int) -> None:
+    queue = filled(tmp_path, 50)
+    run(queue.truncate(kept * 100 + 99))
+    assert (queue.max_queue_offset, queue.phy_end) == (kept, kept * 100)
+    assert queue.append(kept, kept * 100, 50, 5)
+    for again in (reopened(tmp_path), reopened(tmp_path, trusted=False)):
+        assert again.max_queue_offset == kept + 1
+        assert again.entry(kept) == (kept * 100, 50, 5)
+
+
+@pytest.mark.parametrize("trusted", [True, False])
+def test_entries_above_the_limit_are_erased_when_a_queue_is_opened(tmp_path: Path, trusted: bool) -> None:
+    filled(tmp_path, 50)
+    assert reopened(tmp_path, phy_limit=2350, trusted=trusted).max_queue_offset == 23
+    assert reopened(tmp_path).max_queue_offset == 23
+
+
+def test_an_untrusted_queue_ends_at_its_first_torn_entry(tmp_path: Path) -> None:
+    filled(tmp_path, 50)
+    file = tmp_path / "00000000000000000800"
+    content = bytearray(file.read_bytes())
+    content[60:68] = bytes(8)  # the physical offset of entry 43, as half a page that never reached the disk
+    file.write_bytes(content)
+    assert reopened(tmp_path, trusted=False).max_queue_offset == 43
+
+
+def test_an_untrusted_queue_ends_at_a_missing_file(tmp_path: Path) -> None:
+    filled(tmp_path, 50)
+    (tmp_path / "00000000000000000400").unlink()
+    assert reopened(tmp_path, trusted=False).max_queue_offset == 20
+    assert [file.name for file in tmp_path.iterdir()] == ["00000000000000000000"]
+
+
+def test_a_trusted_queue_with_a_missing_file_is_an_error_that_names_it(tmp_path: Path) -> None:
+    filled(tmp_path, 50)
+    (tmp_path / "00000000000000000400").unlink()
+    with pytest.raises(BadSegments, match="00000000000000000400 is missing"):
+        reopened(tmp_path)
+
+
+def test_a_queue_starts_at_its_first_message_that_the_log_still_has(tmp_path: Path) -> None:
+    filled(tmp_path, 50)
+    queue = reopened(tmp_path, log_min=2150)
+    assert queue.min_queue_offset == 22
+    queue.raise_min(1 << 40)
+    assert queue.min_queue_offset == queue.max_queue_offset == 50
+
+
+def test_the_nearest_record_end_below_an_offset_is_found(tmp_path: Path) -> None:
+    queue = filled(tmp_path, 50)
+    assert [queue.boundary_at_or_below(phy) for phy in (99, 100, 2345, 1 << 40)] == [-1, 100, 2300, 5000]

@@ -1,0 +1,386 @@
+"""The store in use: appending, replication's side of the log, dispatch and reading."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from messagestore import record
+from messagestore.batch import encode_batch
+from messagestore.messages import GetStatus, PutStatus, QueueGrew
+from messagestore.record import pack_host
+from messagestore.store import MessageStore
+from tests.unit.messagestore.storehelp import golden_segments, message, open_store, queue_entries, small_settings
+
+Scenario = Callable[..., Awaitable[None]]
+
+
+def in_loop(scenario: Scenario) -> Callable[..., None]:
+    @functools.wraps(scenario)
+    def run(**values: Any) -> None:
+        asyncio.run(scenario(**values))  # type: ignore[arg-type]
+
+    return run
+
+
+async def master(root: Path, **settings: Any) -> MessageStore:
+    store = open_store(root, small_settings(**settings))
+    await store.start()
+    await store.become_master()
+    return store
+
+
+def dispatch_all(store: MessageStore) -> None:
+    store.set_confirm_offset(store.max_offset())
+    while store.dispatch():
+        pass
+
+
+@in_loop
+async def test_appended_messages_get_offsets_in_order_and_are_read_back_from_their_queue(tmp_path: Path) -> None:
+    store = await master(tmp_path)
+    outcomes = store.append([message(b"one"), message(b"two", queue_id=1), message(b"three")])
+    assert [(out.queue_offset, out.error) for out in outcomes] == [(0, None), (0, None), (1, None)]
+    assert [out.physical_offset for out in outcomes[1:]] == [out.end_offset for out in outcomes[:-1]]
+    assert store.max_offset() == outcomes[-1].end_offset
+
+    assert store.get("TopicTest", 0, 0, 32, 4096).status is GetStatus.NO_MATCHED_LOGIC_QUEUE
+    dispatch_all(store)
+    result = store.get("TopicTest", 0, 0, 32, 4096)
+    assert (result.status, result.count, result.next_begin_offset) == (GetStatus.FOUND, 2, 2)
+    assert [record.decode(view).body for view in result.buffers] == [b"one", b"three"]
+    await store.stop()
+
+
+@in_loop
+async def test_neighbours_in_the_log_are_returned_as_one_view(tmp_path: Path) -> None:
+    store = await master(tmp_path)
+    store.append([message(bytes([n])) for n in range(5)])
+    dispatch_all(store)
+    result = store.get("TopicTest", 0, 1, 3, 4096)
+    assert (len(result.buffers), result.count) == (1, 3)
+    assert bytes(result.buffers[0]) == bytes(store.read(result.ranges[0][0], result.ranges[0][1]))
+    await store.stop()
+
+
+@in_loop
+async def test_consumers_see_nothing_that_ends_above_the_confirm_offset(tmp_path: Path) -> None:
+    store = await master(tmp_path)
+    grown: list[QueueGrew] = []
+    store.on_arrival(grown.extend)
+    outcomes = store.append([message(), message(), message()])
+    store.set_confirm_offset(outcomes[1].end_offset - 1)
+    assert not store.dispatch()
+    assert store.max_queue_offset("TopicTest", 0) == 1
+    assert grown == [QueueGrew("TopicTest", 0, 1)]
+    assert not store.dispatch()
+    store.set_confirm_offset(outcomes[1].end_offset)
+    store.dispatch()
+    assert grown[1:] == [QueueGrew("TopicTest", 0, 2)]
+    assert await store.message_at(outcomes[2].physical_offset) is None
+    assert await store.message_at(outcomes[1].physical_offset) is not None
+    assert await store.message_at(outcomes[1].physical_offset + 1) is None
+    await store.stop()
+
+
+@in_loop
+async def test_a_confirm_offset_never_goes_back_nor_beyond_the_log(tmp_path: Path) -> None:
+    store = await master(tmp_path)
+    (out,) = store.append([message()])
+    store.set_confirm_offset(1 << 40)
+    assert store.confirm_offset() == out.end_offset
+    store.set_confirm_offset(1)
+    assert store.confirm_offset() == out.end_offset
+    await store.stop()
+
+
+@in_loop
+async def test_dispatch_runs_by_itself_when_the_confirm_offset_moves(tmp_path: Path) -> None:
+    store = await master(tmp_path)
+    arrived = asyncio.Event()
+    store.on_arrival(lambda grown: arrived.set())
+    store.append([message() for _ in range(2000)])
+    store.set_confirm_offset(store.max_offset())
+    async with asyncio.timeout(10):
+        while store.max_queue_offset("TopicTest", 0) < 2000:
+            await arrived.wait()
+            arrived.clear()
+    assert store.dispatched_offset() == store.confirm_offset()
+    await store.stop()
+
+
+@in_loop
+async def test_records_never_span_segments_and_a_blank_ends_each(tmp_path: Path) -> None:
+    store = await master(tmp_path)
+    outcomes = store.append([message(bytes(1000)) for _ in range(9)])
+    starts = [out.physical_offset for out in outcomes]
+    assert all(start // 4096 == (out.end_offset - 1) // 4096 for start, out in zip(starts, outcomes, strict=True))
+    assert starts[3] == 4096 and starts[6] == 8192
+    view = store.read(0, 4096)
+    assert record.check(view, outcomes[2].end_offset, 4096 - outcomes[2].end_offset, 0) == record.END_OF_SEGMENT
+    dispatch_all(store)
+    assert store.max_queue_offset("TopicTest", 0) == 9
+    await store.stop()
+
+
+@in_loop
+async def test_one_wake_up_tells_replication_of_a_whole_batch_of_sends(tmp_path: Path) -> None:
+    store = await master(tmp_path)
+    calls: list[int] = []
+    store.on_append(lambda: calls.append(store.max_offset()))
+    store.append([message() for _ in range(10)])
+    assert calls == [store.max_offset()]
+    store.append([message(bytes(5000))])
+    assert len(calls) == 1, "nothing was stored"
+    await store.stop()
+
+
+@pytest.mark.parametrize(
+    ("values", "status"),
+    [
+        ({"body": bytes(3001)}, PutStatus.MESSAGE_ILLEGAL),
+        ({"topic": ""}, PutStatus.MESSAGE_ILLEGAL),
+        ({"topic": "t" * 256}, PutStatus.MESSAGE_ILLEGAL),
+        ({"properties": bytes(32768)}, PutStatus.PROPERTIES_SIZE_EXCEEDED),
+        ({"properties": bytes(4000)}, PutStatus.MESSAGE_ILLEGAL),
+        ({"flag": 1 << 31}, PutStatus.MESSAGE_ILLEGAL),
+        ({"body": b"no batch", "batch": True}, PutStatus.MESSAGE_ILLEGAL),
+        ({"body": encode_batch([(0, bytes(2000), b"")] * 3), "batch": True}, PutStatus.MESSAGE_ILLEGAL),
+        ({"body": encode_batch([(1, b"a", b""), (2, bytes(2999), bytes(1500))]), "batch": True}, PutStatus.MESSAGE_ILLEGAL),
+    ],
+)
+@in_loop
+async def test_what_the_store_refuses_changes_nothing(tmp_path: Path, values: dict[str, Any], status: PutStatus) -> None:
+    store = await master(tmp_path, max_message_size=3000)
+    before, refused, after = store.append([message(), message(**values), message()])
+    assert refused.error is status and refused.physical_offset == -1
+    assert after.queue_offset == 1
+    assert after.physical_offset == before.end_offset
+    await store.stop()
+
+
+@in_loop
+async def test_a_topic_of_more_than_127_bytes_makes_a_v2_record(tmp_path: Path) -> None:
+    store = await master(tmp_path)
+    out, two = store.append([message(topic="%RETRY%" + "g" * 150), message(topic="%RETRY%" + "g" * 150)])
+    assert record.decode(store.read(out.physical_offset, 4096)).magic == record.MAGIC_V2
+    dispatch_all(store)
+    assert store.max_queue_offset("%RETRY%" + "g" * 150, 0) == 2
+    await store.stop()
+
+
+@in_loop
+async def test_ipv6_hosts_set_their_flags(tmp_path: Path) -> None:
+    store = await master(tmp_path)
+    store.store_host = pack_host("::1", 10911)
+    (out,) = store.append([message(born_host=pack_host("fe80::1", 5000))])
+    stored = record.decode(store.read(out.physical_offset, 4096))
+    assert stored.sys_flag == record.BORN_HOST_IPV6 | record.STORE_HOST_IPV6
+    assert (record.format_host(stored.born_host), record.format_host(stored.store_host)) == (
+        "[fe80::1]:5000", "[::1]:10911",
+    )  # fmt: skip
+    await store.stop()
+
+
+@in_loop
+async def test_half_finished_transactions_have_no_queue_offset(tmp_path: Path) -> None:
+    store = await master(tmp_path)
+    outcomes = store.append(
+        [message(), message(sys_flag=record.TRANSACTION_PREPARED), message(sys_flag=record.TRANSACTION_COMMIT)]
+    )
+    assert [out.queue_offset for out in outcomes] == [0, 0, 1]
+    dispatch_all(store)
+    assert [entry[0] for entry in queue_entries(store)["TopicTest", 0]] == [
+        outcomes[0].physical_offset, outcomes[2].physical_offset,
+    ]  # fmt: skip
+    await store.stop()
+
+
+@in_loop
+async def test_a_batch_becomes_records_with_consecutive_offsets_in_one_segment(tmp_path: Path) -> None:
+    store = await master(tmp_path)
+    store.append([message(bytes(3000))])
+    body = encode_batch([(n, bytes([n]) * 300, b"TAGS\x01t") for n in range(3)])
+    (out,) = store.append([message(body, batch=True, properties=b"CLUSTER\x01c\x02")])
+    assert (out.physical_offset, out.queue_offset, out.count) == (4096, 1, 3)
+    stored = [record.decode(store.read(at, 4096)) for at in out.physical_offsets]
+    assert [(one.flag, one.queue_offset, one.body[:1]) for one in stored] == [(0, 1, b"\0"), (1, 2, b"\1"), (2, 3, b"\2")]
+    assert {one.properties for one in stored} == {b"TAGS\x01t\x02CLUSTER\x01c\x02"}
+    assert out.end_offset == stored[-1].physical_offset + stored[-1].total_size == store.max_offset()
+    (following,) = store.append([message()])
+    assert following.queue_offset == 4
+    await store.stop()
+
+
+@in_loop
+async def test_a_slave_refuses_appends_and_fills_its_log_with_its_masters_bytes(tmp_path: Path) -> None:
+    store = open_store(tmp_path, small_settings(mapped_file_size_commit_log=262144))
+    await store.start()
+    assert store.append([message()])[0].error is PutStatus.SERVICE_NOT_AVAILABLE
+    source = b"".join(golden_segments("clean-shutdown").values())[:369867]
+    position = 0
+    while position < len(source):
+        part = source[position : position + 32768]
+        while part:
+            view = store.write_view(position, len(part))
+            view[:] = part[: len(view)]
+            position += len(view)
+            part = part[len(view) :]
+        store.advance(position)
+        store.set_confirm_offset(position)
+        while store.dispatch():
+            pass
+    assert store.max_queue_offset("VecTopic", 0) == 33
+    await store.become_master()
+    (out,) = store.append([message(topic="VecTopic")])
+    assert (out.physical_offset, out.queue_offset) == (369867, 33)
+    await store.stop()
+
+
+@in_loop
+async def test_a_new_master_cuts_the_torn_end_and_numbers_on_behind_undispatched_messages(tmp_path: Path) -> None:
+    store = await master(tmp_path)
+    outcomes = store.append([message(topic=topic) for topic in ("A", "A", "B", "%RETRY%" + "g" * 150, "A")])
+    store.set_confirm_offset(outcomes[0].end_offset)
+    store.dispatch()
+    torn = bytes(store.read(outcomes[0].physical_offset, 50))
+    store.become_slave()
+    store.write_view(store.max_offset(), 70)[:50] = torn
+    store.advance(store.max_offset() + 50)
+
+    await store.become_master()
+    assert store.max_offset() == outcomes[-1].end_offset
+    more = store.append([message(topic=topic) for topic in ("A", "B", "%RETRY%" + "g" * 150, "C")])
+    assert [out.queue_offset for out in more] == [3, 1, 1, 0]
+    dispatch_all(store)
+    assert [store.max_queue_offset(topic, 0) for topic in ("A", "B", "C")] == [4, 2, 1]
+    await store.stop()
+
+
+@in_loop
+async def test_store_timestamps_never_go_back_even_if_the_clock_does(tmp_path: Path) -> None:
+    store = await master(tmp_path)
+    (first,) = store.append([message()])
+    store.become_slave()
+    store._clock = type("Earlier", (), {"now_ms": lambda self: 5, "monotonic_ms": lambda self: 5})()
+    await store.become_master()
+    (second,) = store.append([message()])
+    assert second.store_timestamp == first.store_timestamp
+    await store.stop()
+
+
+@in_loop
+async def test_truncation_cuts_log_queues_and_confirm_offset_together(tmp_path: Path) -> None:
+    store = await master(tmp_path)
+    outcomes = store.append([message(bytes(1000)) for _ in range(9)])
+    dispatch_all(store)
+    cut = outcomes[4].physical_offset
+    store.become_slave()
+    await store.truncate(cut)
+    assert (store.max_offset(), store.confirm_offset(), store.dispatched_offset()) == (cut, cut, cut)
+    assert store.max_queue_offset("TopicTest", 0) == 4
+    assert sorted(path.name for path in (tmp_path / "commitlog").iterdir()) == [
+        "00000000000000000000", "00000000000000004096",
+    ]  # fmt: skip
+    stored = (tmp_path / "commitlog" / "00000000000000004096").read_bytes()
+    assert not any(stored[cut - 4096 :]), "every byte above the cut is zero"
+    await store.become_master()
+    (out,) = store.append([message()])
+    assert (out.physical_offset, out.queue_offset) == (cut, 4)
+    await store.stop()
+
+
+@in_loop
+async def test_boundaries_are_found_from_anywhere(tmp_path: Path) -> None:
+    store = await master(tmp_path)
+    outcomes = store.append([message(bytes(500)) for _ in range(20)])
+    for confirm in (0, outcomes[7].end_offset, store.max_offset()):
+        store.set_confirm_offset(confirm)
+        while store.dispatch():
+            pass
+        for out in outcomes:
+            for offset in (out.physical_offset, out.physical_offset + 1, out.end_offset - 1):
+                assert store.boundary_at_or_below(offset) == out.physical_offset
+        assert store.boundary_at_or_below(1 << 40) == store.max_offset()
+    await store.stop()
+
+
+@in_loop
+async def test_reads_answer_every_offset_with_upstreams_status(tmp_path: Path) -> None:
+    store = await master(tmp_path)
+    store.append([message(properties=b"TAGS\x01%s\x02" % tag) for tag in (b"a", b"b", b"a")])
+    dispatch_all(store)
+
+    def get(offset: int, **values: Any) -> tuple[GetStatus, int]:
+        result = store.get("TopicTest", 0, offset, 32, 4096, **values)
+        return result.status, result.next_begin_offset
+
+    assert get(0) == (GetStatus.FOUND, 3)
+    assert get(3) == (GetStatus.OFFSET_OVERFLOW_ONE, 3)
+    assert get(4) == (GetStatus.OFFSET_OVERFLOW_BADLY, 3)
+    assert get(-1) == (GetStatus.OFFSET_TOO_SMALL, 0)
+    assert get(0, tag_filter=lambda code: code == 98) == (GetStatus.FOUND, 3)
+    assert get(0, tag_filter=lambda code: code == 99) == (GetStatus.NO_MATCHED_MESSAGE, 3)
+    assert store.get("TopicTest", 0, 0, 32, 1).count == 1, "one message is always returned"
+    assert store.get("TopicTest", 0, 0, 2, 4096).next_begin_offset == 2
+    assert store.get("Other", 0, 0, 32, 4096).status is GetStatus.NO_MATCHED_LOGIC_QUEUE
+    await store.stop()
+
+
+@in_loop
+async def test_cold_messages_are_read_around_the_mapping(tmp_path: Path) -> None:
+    store = await master(tmp_path, hot_segments=1)
+    outcomes = store.append([message(bytes([n]) * 1500) for n in range(6)])
+    dispatch_all(store)
+    assert store.is_cold(0) and not store.is_cold(store.max_offset())
+    result = store.get("TopicTest", 0, 1, 2, 1 << 20)
+    assert result.cold and not result.buffers
+    await store.load(result)
+    assert [record.decode(view).body[0] for view in result.buffers] == [1, 2]
+    found = await store.message_at(outcomes[0].physical_offset)
+    assert found is not None and record.decode(found).body[0] == 0
+    assert await store.store_time_at("TopicTest", 0, 0) == outcomes[0].store_timestamp
+    assert await store.offset_by_time("TopicTest", 0, 0) == 0
+    assert await store.offset_by_time("TopicTest", 0, outcomes[-1].store_timestamp + 1) == 6
+    await store.stop()
+
+
+@in_loop
+async def test_a_cold_log_is_dispatched_around_the_mapping(tmp_path: Path) -> None:
+    store = await master(tmp_path, hot_segments=1)
+    store.append([message(bytes(1500)) for _ in range(30)])
+    store.set_confirm_offset(store.max_offset())
+    arrived = asyncio.Event()
+    store.on_arrival(lambda grown: arrived.set())
+    async with asyncio.timeout(10):
+        while store.dispatched_offset() < store.confirm_offset():
+            await arrived.wait()
+            arrived.clear()
+    assert store.max_queue_offset("TopicTest", 0) == 30
+    await store.stop()
+
+
+@in_loop
+async def test_an_empty_slave_may_begin_at_the_first_segment_that_its_master_still_has(tmp_path: Path) -> None:
+    source = b"".join(golden_segments("clean-shutdown").values())[262144:369867]
+    store = open_store(tmp_path, small_settings(mapped_file_size_commit_log=262144))
+    await store.start()
+    store.write_view(262144, len(source))[:] = source
+    store.advance(262144 + len(source))
+    store.set_confirm_offset(store.max_offset())
+    while store.dispatch():
+        pass
+    assert (store.min_offset(), store.max_offset()) == (262144, 369867)
+    assert store.min_queue_offset("VecTopic", 0) > 0
+    assert store.max_queue_offset("VecTopic", 0) == 33
+    await store.stop()
+    again = open_store(tmp_path, small_settings(mapped_file_size_commit_log=262144))
+    report = await again.start()
+    assert (report.min_offset, report.max_offset, report.clean) == (262144, 369867, True)
+    assert again.max_queue_offset("VecTopic", 0) == 33
+    await again.stop()
