@@ -18,12 +18,11 @@ from dataclasses import dataclass, field
 
 from dledger.errors import LogDamaged, NotLeader, OutcomeUnknown, TooManyProposals
 from dledger.node import DLedgerNode
-from dledger.raft import Raft
 from dledger.settings import DLedgerSettings
-from mqruntime.runtime import Runtime
 from simulation.node import Node
-from simulation.raftcheck import RaftCheck, Violation
-from simulation.raftmember import BUGS, NO_BUG, PORT, Bug, MemberApp, watched
+from simulation.raftcheck import Violation
+from simulation.raftgroup import RaftGroup
+from simulation.raftmember import BUGS, NO_BUG, Bug
 from simulation.world import World
 
 FAULTS = (
@@ -63,9 +62,7 @@ class RaftWorld:
         self.world = World(seed)
         self.random = random.Random(f"{seed}/raft")
         self.totals = totals or Totals()
-        self.check = RaftCheck()
-        self.base_core, self.make_runtime = bug
-        self.settings = DLedgerSettings(
+        settings = DLedgerSettings(
             election_timeout_max_ms=self.random.choice((1200, 620)),
             push_entries_max=self.random.choice((1, 2, 64)),
             data_file_bytes=self.random.choice((4096, 65536)),
@@ -73,18 +70,15 @@ class RaftWorld:
             index_file_bytes=32 * 64,
             checkpoint_interval_ms=self.random.choice((200, 3000)),
         )
-        size = self.random.choice((3, 3, 5))
-        self.peers = {f"n{number}": f"10.0.0.{number + 1}:{PORT}" for number in range(size)}
-        self.nodes = [
-            self.world.node(name, address.partition(":")[0]) for name, address in self.peers.items()
-        ]
+        self.group = RaftGroup(self.world, self.random.choice((3, 3, 5)), settings=settings, bug=bug)
+        self.check = self.group.check
+        self.check.on_vote = self.vote_told
+        self.nodes = self.group.nodes
         self.kinds = [kind for kind in FAULTS if self.random.random() < 0.5] or ["kill"]
         self.pause_ms = self.random.choice((100, 400, 1500))
         self.body_number = 0
-        self.world.after_each_step(self.look)
         self.healed_at_ms: dict[str, int] = {}
         self.voters_to_kill = 0
-        self.check.on_vote = self.vote_told
 
     def run(self, run_ms: int = RUN_MS) -> None:
         """Load and faults for `run_ms`, then healing and agreement. Raises Violation or what a broken
@@ -103,7 +97,7 @@ class RaftWorld:
                     self.fault(kind)
                     calm_ms = 1200 if kind == "contest" else 20
                     next_fault_ms = world.now_ms + self.random.randint(calm_ms, calm_ms + 2 * self.pause_ms)
-            self.check.logs_match(self.running_cores())
+            self.check.logs_match(self.group.running_cores())
             self.heal()
         self.check.at_the_end()
         self.totals.counts.update(
@@ -113,40 +107,14 @@ class RaftWorld:
             answered=len(self.check.answered),
         )
 
-    # Members
-
     def start(self, node: Node) -> None:
-        def make_app(runtime: Runtime) -> MemberApp:
-            core_class = watched(self.base_core, self.check)
-            return MemberApp(
-                self.make_runtime(runtime), node.name, self.peers, self.settings, core_class, self.check
-            )  # type: ignore[arg-type]
-
         if isinstance(node.failure, LogDamaged):
             raise Violation("R8", f"{node.name} lost what was durable: {node.failure}")
-        node.start(make_app)
-
-    def member(self, node: Node) -> DLedgerNode | None:
-        app = node.app
-        return app.node if isinstance(app, MemberApp) and app.core_number is not None else None
-
-    def members(self) -> list[DLedgerNode]:
-        return [member for node in self.nodes if (member := self.member(node)) is not None]
-
-    def running_cores(self) -> list[Raft]:
-        return [member.core for member in self.members() if member.core is not None]
+        self.group.start(node)
 
     def leader(self) -> Node | None:
-        active = [
-            node for node in self.nodes if (member := self.member(node)) is not None and member.is_active
-        ]
+        active = self.group.active()
         return self.random.choice(active) if active else None
-
-    def look(self) -> None:
-        for node in self.nodes:
-            app = node.app
-            if isinstance(app, MemberApp) and app.core_number is not None:
-                self.check.look(app.core_number, app.node)
 
     # Load
 
@@ -154,7 +122,7 @@ class RaftWorld:
         node = self.leader()
         if node is None:
             return
-        member = self.member(node)
+        member = self.group.member(node)
         assert member is not None
         if self.random.random() < 0.2:
             node.spawn(self.read(member))
@@ -267,18 +235,10 @@ class RaftWorld:
 
         def agreed() -> bool:
             self.restart_some()
-            members = self.members()
-            ends = {
-                (member.applied_index, member.core.end_index if member.core else None) for member in members
-            }
-            return (
-                len(members) == len(self.nodes)
-                and len(ends) == 1
-                and any(member.is_active for member in members)
-            )
+            return self.group.agreed()
 
         self.world.run_until(agreed, HEAL_LIMIT_MS)
-        self.check.logs_match(self.running_cores())
+        self.check.logs_match(self.group.running_cores())
 
 
 def run_seeds(first: int, count: int, bug: Bug = NO_BUG) -> tuple[Totals, int | None, Exception | None]:

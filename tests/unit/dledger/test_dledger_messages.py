@@ -1,0 +1,128 @@
+"""The members' JSON: fixed texts both ways, and what no member of ours would write."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from dledger.entry import Entry
+from dledger.messages import (
+    CODE_OF,
+    Envelope,
+    HeartBeatRequest,
+    HeartBeatResponse,
+    MessageError,
+    PushRequest,
+    PushResponse,
+    PushType,
+    Request,
+    Response,
+    ResultCode,
+    VoteRequest,
+    VoteResponse,
+    VoteResult,
+    decode_envelope,
+    decode_request,
+    decode_response,
+    encode_refusal,
+    encode_request,
+    encode_response,
+)
+
+ENVELOPE = Envelope("g", "n0", "n1")
+PUSH = PushRequest(4, PushType.APPEND, 10, 3, 9, (Entry(11, 3, b"hi?"), Entry(12, 4, b"")))
+REQUESTS: list[tuple[Request, str]] = [
+    (
+        VoteRequest(4, 10, 3),
+        '{"code":200,"group":"g","leaderId":"n0","ledgerEndIndex":10,"ledgerEndTerm":3,"localId":"n0","preVote":false,'
+        '"remoteId":"n1","term":4}',
+    ),
+    (
+        HeartBeatRequest(4, 7),
+        '{"code":200,"group":"g","leaderId":"n0","localId":"n0","readRound":7,"remoteId":"n1","term":4}',
+    ),
+    (
+        PUSH,
+        '{"batchEntry":[{"body":"aGk/","index":11,"magic":1,"size":51,"term":3},{"body":"","index":12,"magic":1,'
+        '"size":48,"term":4}],"code":200,"commitIndex":9,"group":"g","leaderId":"n0","localId":"n0","preLogIndex":10,'
+        '"preLogTerm":3,"remoteId":"n1","term":4,"type":"APPEND"}',
+    ),
+]
+RESPONSES: list[tuple[type[Request], Response]] = [
+    (VoteRequest, VoteResponse(4, 5, VoteResult.REJECT_ALREADY_VOTED, True)),
+    (HeartBeatRequest, HeartBeatResponse(4, ResultCode.EXPIRED_TERM, 7)),
+    (PushRequest, PushResponse(4, ResultCode.INCONSISTENT_STATE, 11, 2, 30, 3, 8)),
+]
+
+
+@pytest.mark.parametrize(("request_", "text"), REQUESTS)
+def test_a_request_has_these_bytes_and_reads_back(request_: Request, text: str) -> None:
+    body = encode_request(ENVELOPE, request_)
+    assert body.decode() == text
+    envelope, fields = decode_envelope(body)
+    assert (envelope, decode_request(CODE_OF[type(request_)], envelope, fields)) == (ENVELOPE, request_)
+
+
+@pytest.mark.parametrize(("kind", "response"), RESPONSES)
+def test_a_response_reads_back(kind: type[Request], response: Response) -> None:
+    envelope, fields = decode_envelope(encode_response(ENVELOPE, response))
+    assert (envelope, decode_response(CODE_OF[kind], fields)) == (ENVELOPE, response)
+
+
+def test_a_refusal_is_no_response() -> None:
+    _, fields = decode_envelope(encode_refusal(ENVELOPE, ResultCode.UNKNOWN_GROUP))
+    assert fields["code"] == 400 and decode_response(51001, fields) is None
+
+
+@pytest.mark.parametrize(
+    "body", [None, b"", b"[]", b"{", b"\xff", b'{"group":"g"}', b"[" * 100_000, b'"x"', b"NaN"]
+)
+def test_what_is_no_json_object_with_a_sender_is_refused(body: bytes | None) -> None:
+    with pytest.raises(MessageError):
+        decode_envelope(body)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"term": (1 << 63) - 1},
+        {"term": 1 << 62},
+        {"term": -1},
+        {"term": True},
+        {"term": "4"},
+        {"term": 4.0},
+        {"term": None},
+        {"leaderId": "n2"},
+        {"preLogIndex": (1 << 63) - 1},
+        {"preLogIndex": -2},
+        {"preLogIndex": -1},
+        {"preLogTerm": 5},
+        {"preLogTerm": -1},
+        {"commitIndex": "x"},
+        {"type": "TRUNCATE"},
+        {"type": "COMMIT"},
+        {"type": None},
+        {"batchEntry": []},
+        {"batchEntry": None},
+        {"batchEntry": ["x"]},
+        {"batchEntry": [{"body": "", "index": 12, "magic": 1, "size": 48, "term": 4}]},
+        {"batchEntry": [{"body": "", "index": 11, "magic": 1, "size": 48, "term": 5}]},
+        {"batchEntry": [{"body": "", "index": 11, "magic": 1, "size": 48, "term": 2}]},
+        {"batchEntry": [{"body": "!", "index": 11, "magic": 1, "size": 48, "term": 4}]},
+        {"batchEntry": [{"body": "aGk/", "index": 11, "magic": 1, "size": 48, "term": 4}]},
+    ],
+)
+def test_a_push_that_no_leader_sends_is_refused(changes: dict[str, object]) -> None:
+    fields = json.loads(encode_request(ENVELOPE, PUSH)) | changes
+    with pytest.raises(MessageError):
+        decode_request(51004, ENVELOPE, fields)
+
+
+@pytest.mark.parametrize(
+    "changes", [{"term": (1 << 63) - 1}, {"ledgerEndTerm": 4}, {"ledgerEndIndex": -2}, {"preVote": 1}]
+)
+def test_a_vote_request_that_no_candidate_sends_is_refused(changes: dict[str, object]) -> None:
+    fields = json.loads(encode_request(ENVELOPE, VoteRequest(4, 10, 3))) | changes
+    with pytest.raises(MessageError):
+        decode_request(51001, ENVELOPE, fields)

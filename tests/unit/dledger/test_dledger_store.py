@@ -1,0 +1,236 @@
+"""A member's files: Java's bytes, recovery, cuts, and damage that is not mistaken for a torn tail."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dledger.actions import PersistThenSend, Vote
+from dledger.entry import Entry, decode_entry, encode_index_unit
+from dledger.errors import LogDamaged
+from dledger.keyvalues import BadKeyValues
+from dledger.settings import DLedgerSettings
+from dledger.store import Recovered, Store
+from mqruntime.segments import RealSegmentDirectory
+from mqruntime.smallfiles import RealSmallFiles
+
+VECTORS = Path(__file__).parents[2] / "vectors" / "dledger"
+SETTINGS = DLedgerSettings(data_file_bytes=8192, index_file_bytes=32 * 32, entry_bytes_max=1024)
+DATA = "n/data/00000000000000000000"
+
+
+def store(root: Path) -> Store:
+    return Store(RealSmallFiles(root), RealSegmentDirectory(root), "n", SETTINGS)
+
+
+def step(*entries: Entry, vote: Vote | None = None, cut: int | None = None) -> PersistThenSend:
+    return PersistThenSend(vote, cut, entries, ())
+
+
+def entries(first: int, count: int, term: int = 1) -> list[Entry]:
+    return [
+        Entry(index, term, f"body {index} of term {term}".encode()) for index in range(first, first + count)
+    ]
+
+
+def lives(root: Path, *batches: PersistThenSend, committed: int = -1, clean: bool = False) -> Recovered:
+    """Opens the store, persists each batch, ends as a kill or cleanly; returns what opening found."""
+
+    async def live() -> Recovered:
+        opened = store(root)
+        recovered = await opened.open()
+        for batch in batches:
+            await opened.persist([batch])
+        if committed >= 0:
+            await opened.save_checkpoint(committed)
+        if clean:
+            await opened.close(committed)
+        return recovered
+
+    return asyncio.run(live())
+
+
+def patch(root: Path, offset: int, data: bytes, name: str = DATA) -> None:
+    with (root / name).open("r+b") as file:
+        file.seek(offset)
+        file.write(data)
+
+
+def position_of(root: Path, index: int) -> int:
+    data = (root / DATA).read_bytes()
+    return data.index(f"body {index} of".encode()) - 48
+
+
+def java_store(root: Path) -> None:
+    for folder, size in (("data", SETTINGS.data_file_bytes), ("index", SETTINGS.index_file_bytes)):
+        content = (VECTORS / f"{folder}-00000000000000000000").read_bytes()
+        (root / "n" / folder).mkdir(parents=True)
+        (root / "n" / folder / "00000000000000000000").write_bytes(content.ljust(size, b"\0"))
+    for name in ("currterm", "checkpoint"):
+        (root / "n" / name).write_bytes((VECTORS / name).read_bytes())
+
+
+def test_a_store_of_the_java_controller_is_read_entry_by_entry(tmp_path: Path) -> None:
+    java_store(tmp_path)
+    found = lives(tmp_path)
+    rows: list[dict[str, Any]] = [
+        json.loads(line) for line in (VECTORS / "entries.jsonl").read_text().splitlines()
+    ]
+    assert [(entry.index, entry.term, len(entry.body)) for entry in found.entries] == [
+        (row["index"], row["term"], row["bodySize"]) for row in rows
+    ]
+    assert [entry.body[2:].decode() for entry in found.entries if entry.body] == [
+        row["json"] for row in rows if "json" in row
+    ]
+    assert (found.vote, found.committed_index) == (Vote(2, "n2"), 27)
+
+
+def test_a_store_of_the_java_controller_is_continued(tmp_path: Path) -> None:
+    java_store(tmp_path)
+    before = (tmp_path / DATA).read_bytes()
+    lives(tmp_path, step(*entries(28, 3, term=3)), clean=True)
+    assert (tmp_path / DATA).read_bytes()[:4601] == before[:4601]
+    assert lives(tmp_path).entries[27:] == [lives(tmp_path).entries[27], *entries(28, 3, term=3)]
+
+
+def test_index_units_are_javas(tmp_path: Path) -> None:
+    units = (VECTORS / "index-00000000000000000000").read_bytes()
+    java_store(tmp_path)
+    rows = [json.loads(line) for line in (VECTORS / "entries.jsonl").read_text().splitlines()]
+    found = lives(tmp_path).entries
+    assert (
+        b"".join(encode_index_unit(entry, row["pos"]) for entry, row in zip(found, rows, strict=True))
+        == units
+    )
+    (tmp_path / "n/index/00000000000000000000").unlink()
+    lives(tmp_path, clean=True)
+    assert (tmp_path / "n/index/00000000000000000000").read_bytes()[: len(units)] == units
+
+
+def test_an_entry_has_these_bytes(tmp_path: Path) -> None:
+    lives(tmp_path, step(Entry(0, 5, b"body-0"), vote=Vote(5)))
+    data = (tmp_path / DATA).read_bytes()
+    assert data[:36].hex() == "0000000100000036000000000000000000000000000000050000000000000000" + "00000000"
+    assert data[40:54].hex() == "0000000000000006" + b"body-0".hex()
+    stored = decode_entry(memoryview(data), 0, 0)
+    assert stored is not None and stored.check == int.from_bytes(data[36:40], "big") != 0
+
+
+def test_what_was_persisted_is_found_again_over_several_files(tmp_path: Path) -> None:
+    bodies = [
+        Entry(index, 1 + index // 30, bytes([index % 251]) * (index * 13 % 1000)) for index in range(90)
+    ]
+    lives(tmp_path, step(*bodies[:40], vote=Vote(1, "n")), step(*bodies[40:]), committed=80)
+    found = lives(tmp_path)
+    assert found == Recovered(Vote(1, "n"), bodies, 80)
+    assert len(list((tmp_path / "n/data").iterdir())) > 4
+    assert lives(tmp_path, clean=True).entries == bodies
+
+
+def test_a_cut_is_durable_and_what_replaces_it_is_found(tmp_path: Path) -> None:
+    old = entries(0, 200)
+    lives(tmp_path, step(*old, vote=Vote(1)))
+    lives(tmp_path, step(*entries(50, 2, term=2), cut=50))
+    assert lives(tmp_path).entries == [*old[:50], *entries(50, 2, term=2)]
+    assert len(list((tmp_path / "n/data").iterdir())) == 1
+    assert b"body 53 of term 1" not in (tmp_path / DATA).read_bytes()
+
+
+def test_entries_of_an_announced_cut_do_not_come_back(tmp_path: Path) -> None:
+    lives(tmp_path, step(*entries(0, 9), vote=Vote(1)))
+    (tmp_path / "n/checkpoint").write_text("endIndex=4\ncommittedIndex=2\ncutFrom=5\n")
+    patch(tmp_path, position_of(tmp_path, 6), b"\0" * 60)
+    assert lives(tmp_path).entries == entries(0, 5)
+    assert lives(tmp_path).entries == entries(0, 5)
+    assert "cutFrom" not in (tmp_path / "n/checkpoint").read_text()
+
+
+@pytest.mark.parametrize("torn", [6, 7, 8])
+def test_a_torn_tail_of_the_last_sync_is_left_out(tmp_path: Path, torn: int) -> None:
+    lives(tmp_path, step(*entries(0, 6), vote=Vote(1)), step(*entries(6, 3)))
+    patch(tmp_path, position_of(tmp_path, torn) + 50, b"\0")
+    assert lives(tmp_path).entries == entries(0, torn)
+    lives(tmp_path, step(*entries(torn, 1, term=2)))
+    assert lives(tmp_path).entries == [*entries(0, torn), *entries(torn, 1, term=2)]
+
+
+def test_damage_before_a_later_sync_is_refused(tmp_path: Path) -> None:
+    lives(tmp_path, step(*entries(0, 6), vote=Vote(1)), step(*entries(6, 3)))
+    patch(tmp_path, position_of(tmp_path, 3) + 50, b"\0")
+    with pytest.raises(LogDamaged, match="entry 3 is unreadable, but entry 6"):
+        lives(tmp_path)
+
+
+def test_damage_below_the_committed_index_is_refused(tmp_path: Path) -> None:
+    lives(tmp_path, step(*entries(0, 6), vote=Vote(1)), committed=4)
+    patch(tmp_path, position_of(tmp_path, 4) + 50, b"\0")
+    with pytest.raises(LogDamaged, match="entries up to 4 are decided"):
+        lives(tmp_path)
+
+
+def test_a_log_without_its_term_file_is_refused(tmp_path: Path) -> None:
+    lives(tmp_path, step(*entries(0, 1), vote=Vote(1)))
+    (tmp_path / "n/currterm").unlink()
+    with pytest.raises(LogDamaged, match="currterm: is missing beside a log"):
+        lives(tmp_path)
+
+
+def test_a_missing_or_resized_data_file_is_refused(tmp_path: Path) -> None:
+    lives(tmp_path, step(*entries(0, 300), vote=Vote(1)))
+    (tmp_path / "n/data/00000000000000008192").unlink()
+    with pytest.raises(LogDamaged, match="00000000000000008192 with 8192 bytes should stand here"):
+        lives(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "currTerm=\n",
+        "currTerm=-1\n",
+        "currTerm=1_0\n",
+        "currTerm=9223372036854775808\n",
+        "currTerm=٣\n",
+        "x\n",
+        "\0\0\0",
+    ],
+)
+def test_a_term_file_that_cannot_be_read_is_refused(tmp_path: Path, text: str) -> None:
+    (tmp_path / "n").mkdir()
+    (tmp_path / "n/currterm").write_text(text)
+    with pytest.raises(BadKeyValues, match="n/currterm"):
+        lives(tmp_path)
+
+
+def test_after_a_failed_sync_what_it_covered_is_not_trusted(tmp_path: Path) -> None:
+    async def live() -> None:
+        opened = store(tmp_path)
+        await opened.open()
+        await opened.persist([step(*entries(0, 3), vote=Vote(1))])
+        assert opened.log is not None
+
+        async def fails(start: int, end: int) -> None:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+        opened.log.data.files[0].sync = fails  # type: ignore[method-assign]
+        with pytest.raises(OSError, match="Input/output error"):
+            await opened.persist([step(*entries(3, 2))])
+        await opened.close(2)
+
+    asyncio.run(live())
+    assert lives(tmp_path).entries == entries(0, 3)
+
+
+def test_an_entry_of_an_earlier_life_of_its_place_is_not_taken_for_the_next(tmp_path: Path) -> None:
+    lives(tmp_path, step(*entries(0, 9), vote=Vote(1)))
+    old = (tmp_path / DATA).read_bytes()
+    lives(tmp_path, step(*entries(4, 1, term=2), cut=4))
+    after = position_of(tmp_path, 4) + 48 + len(entries(4, 1)[0].body)
+    patch(tmp_path, after, old[after : after + 400])
+    assert lives(tmp_path).entries == [*entries(0, 4), *entries(4, 1, term=2)]

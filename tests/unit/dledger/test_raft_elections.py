@@ -1,0 +1,183 @@
+"""Elections of the core: one vote a term, durable first; pre-vote, check-quorum and a leader that is not disturbed."""
+
+from __future__ import annotations
+
+import pytest
+
+from dledger.actions import BecomeRole, Commit, PersistThenSend, Reply, Role, Send, Vote
+from dledger.entry import Entry
+from dledger.messages import (
+    HeartBeatRequest,
+    HeartBeatResponse,
+    PushRequest,
+    PushType,
+    ResultCode,
+    VoteRequest,
+    VoteResponse,
+    VoteResult,
+)
+from tests.unit.dledger.raftharness import SETTINGS, core, entries, group, replies, sent
+
+
+def test_a_member_alone_leads_at_once_and_commits_its_no_op_when_the_disk_has_it() -> None:
+    raft = core("a", ["a"])
+    assert raft.tick(0) == [
+        PersistThenSend(Vote(1, "a"), None, (Entry(0, 1, b""),), ()),
+        BecomeRole(Role.LEADER, 1, "a"),
+    ]
+    assert not raft.may_serve
+    assert raft.persisted(1) == [Commit(0)]
+    assert raft.may_serve
+
+
+def test_a_timeout_asks_for_pre_votes_and_opens_no_term() -> None:
+    raft = core("a", log=entries(3))
+    assert raft.tick(600) == [
+        PersistThenSend(
+            Vote(3),
+            None,
+            (),
+            (Send("b", VoteRequest(4, 0, 3, pre_vote=True)), Send("c", VoteRequest(4, 0, 3, pre_vote=True))),
+        ),
+        BecomeRole(Role.CANDIDATE, 3, None),
+    ]
+
+
+def test_a_vote_for_itself_is_durable_before_it_asks_others() -> None:
+    raft = core("a")
+    raft.tick(600)
+    assert raft.receive("b", VoteResponse(0, 1, VoteResult.ACCEPT, True), 601) == [
+        PersistThenSend(
+            Vote(1, "a"), None, (), (Send("b", VoteRequest(1, -1, -1)), Send("c", VoteRequest(1, -1, -1)))
+        ),
+        BecomeRole(Role.CANDIDATE, 1, None),
+    ]
+
+
+def test_a_vote_is_durable_before_it_is_told_and_is_not_given_twice() -> None:
+    raft = core("b")
+    assert raft.receive("a", VoteRequest(1, -1, -1), 700, ticket=7) == [
+        PersistThenSend(Vote(1, "a"), None, (), (Reply(7, VoteResponse(1, 1, VoteResult.ACCEPT)),)),
+        BecomeRole(Role.FOLLOWER, 1, None),
+    ]
+    again = raft.receive("c", VoteRequest(1, 5, 0), 701, ticket=8)
+    assert again == [Reply(8, VoteResponse(1, 1, VoteResult.REJECT_ALREADY_VOTED))]
+    restarted = core("b", vote=Vote(1, "a"))
+    assert replies(restarted.receive("c", VoteRequest(1, 5, 0), 9000)) == [
+        VoteResponse(1, 1, VoteResult.REJECT_ALREADY_VOTED)
+    ]
+    assert replies(restarted.receive("a", VoteRequest(1, -1, -1), 9001)) == [
+        VoteResponse(1, 1, VoteResult.ACCEPT)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("request_", "result"),
+    [
+        (VoteRequest(4, 9, 1), VoteResult.REJECT_EXPIRED_LEDGER_TERM),
+        (VoteRequest(4, 0, 3), VoteResult.REJECT_SMALL_LEDGER_END_INDEX),
+        (VoteRequest(2, 9, 1), VoteResult.REJECT_EXPIRED_VOTE_TERM),
+        (VoteRequest(3, 9, 2, pre_vote=True), VoteResult.REJECT_EXPIRED_VOTE_TERM),
+        (VoteRequest(4, 1, 3), VoteResult.ACCEPT),
+        (VoteRequest(4, 1, 3, pre_vote=True), VoteResult.ACCEPT),
+    ],
+)
+def test_a_vote_goes_to_a_log_at_least_as_complete(request_: VoteRequest, result: VoteResult) -> None:
+    raft = core("a", vote=Vote(3), log=entries(1, 3))
+    (answer,) = replies(raft.receive("b", request_, 5000))
+    assert isinstance(answer, VoteResponse) and answer.result is result
+
+
+def test_a_pre_vote_changes_nothing() -> None:
+    raft = core("a", vote=Vote(3, "c"), log=entries(1, 3))
+    actions = raft.receive("b", VoteRequest(8, 1, 3, pre_vote=True), 5000, ticket=1)
+    assert actions == [Reply(1, VoteResponse(3, 8, VoteResult.ACCEPT, True))]
+
+
+def test_a_member_that_hears_its_leader_refuses_votes_and_does_not_adopt_their_term() -> None:
+    raft = core("b")
+    raft.receive("a", HeartBeatRequest(1), 100)
+    for pre_vote in (True, False):
+        actions = raft.receive("c", VoteRequest(9, 4, 1, pre_vote), 650, ticket=2)
+        assert actions == [Reply(2, VoteResponse(1, 9, VoteResult.REJECT_ALREADY_HAS_LEADER, pre_vote))]
+    (answer,) = replies(raft.receive("c", VoteRequest(9, 4, 1), 701))
+    assert answer == VoteResponse(9, 9, VoteResult.ACCEPT)
+
+
+def test_a_partitioned_member_returns_without_disturbing_the_leader() -> None:
+    world = group()
+    world.elect("a")
+    world.deliver()
+    for _ in range(10):
+        world.now_ms += 1000
+        world.take("c", world.cores["c"].tick(world.now_ms))
+        world.inbox.clear()
+        world.beat("a", only=("a", "b"))
+        world.inbox.clear()
+    assert world.cores["c"].term == 1
+    world.take("c", world.cores["c"].tick(world.now_ms + 700))
+    world.deliver()
+    world.beat("a")
+    assert [raft.term for raft in world.cores.values()] == [1, 1, 1]
+    assert world.cores["c"].leader_id == "a"
+
+
+def test_a_leader_that_no_quorum_answers_steps_down() -> None:
+    world = group()
+    world.elect("a")
+    for _ in range(SETTINGS.election_timeout_max_ms // SETTINGS.heartbeat_interval_ms + 2):
+        world.beat("a", only=("a",))
+    assert (world.cores["a"].role, world.cores["a"].term) == (Role.FOLLOWER, 1)
+
+
+def test_a_stale_leader_steps_down_on_the_first_answer_of_a_higher_term() -> None:
+    world = group()
+    world.elect("a")
+    world.take(
+        "a", world.cores["a"].receive("b", HeartBeatResponse(2, ResultCode.EXPIRED_TERM), world.now_ms)
+    )
+    assert (world.cores["a"].role, world.cores["a"].term) == (Role.FOLLOWER, 2)
+
+
+def test_reads_keep_no_leader_in_office() -> None:
+    world = group()
+    world.elect("a")
+    for read_id in range(200):
+        world.now_ms += 20
+        world.take("a", world.cores["a"].read(read_id, world.now_ms) + world.cores["a"].tick(world.now_ms))
+        world.inbox.clear()
+    assert world.cores["a"].role is not Role.LEADER
+    assert set(world.reads.values()) == {None}
+
+
+def test_late_votes_of_an_earlier_ballot_do_not_count() -> None:
+    raft = core("a", ("a", "b", "c", "d", "e"))
+    raft.tick(600)
+    raft.receive("b", VoteResponse(0, 1, VoteResult.ACCEPT, True), 601)
+    raft.receive("c", VoteResponse(0, 1, VoteResult.ACCEPT, True), 602)
+    assert (raft.term, raft.pre_voting, raft.role) == (1, False, Role.CANDIDATE)
+    raft.receive("d", VoteResponse(0, 1, VoteResult.ACCEPT, True), 603)
+    raft.receive("e", VoteResponse(1, 1, VoteResult.ACCEPT), 604)
+    raft.receive("e", VoteResponse(1, 1, VoteResult.ACCEPT), 605)
+    assert raft.role is Role.CANDIDATE
+    raft.receive("b", VoteResponse(1, 1, VoteResult.ACCEPT), 606)
+    assert raft.role is Role.LEADER
+
+
+def test_strangers_are_answered_and_change_nothing() -> None:
+    raft = core("a", log=entries(1, 1), vote=Vote(1))
+    push = PushRequest(9, PushType.APPEND, 0, 1, 5, (Entry(1, 9, b"x"),))
+    assert replies(raft.receive("z", VoteRequest(9, 9, 8), 10)) == [
+        VoteResponse(1, 9, VoteResult.REJECT_UNKNOWN_LEADER)
+    ]
+    assert replies(raft.receive("z", HeartBeatRequest(9), 10)) == [
+        HeartBeatResponse(1, ResultCode.UNKNOWN_MEMBER)
+    ]
+    (answer,) = replies(raft.receive("z", push, 10))
+    assert getattr(answer, "code", None) is ResultCode.UNKNOWN_MEMBER
+    assert replies(raft.receive("a", HeartBeatRequest(9), 10)) == [
+        HeartBeatResponse(1, ResultCode.UNKNOWN_MEMBER)
+    ]
+    assert raft.receive("z", HeartBeatResponse(99, ResultCode.SUCCESS), 10) == []
+    assert (raft.term, raft.end_index, raft.leader_id) == (1, 1, None)
+    assert sent(raft.tick(11)) == []

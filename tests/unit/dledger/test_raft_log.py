@@ -1,0 +1,205 @@
+"""Replication by the core: what is cut, what is committed, what is only counted."""
+
+from __future__ import annotations
+
+import pytest
+
+from dledger.actions import Commit, PersistThenSend, ReadReady, Reply, Role, Vote
+from dledger.entry import Entry
+from dledger.messages import (
+    HeartBeatRequest,
+    HeartBeatResponse,
+    PushRequest,
+    PushResponse,
+    PushType,
+    ResultCode,
+)
+from tests.unit.dledger.raftharness import core, elected, entries, group, replies, sent
+
+
+def append(term: int, prev: tuple[int, int], *new: Entry, commit: int = -1) -> PushRequest:
+    return PushRequest(term, PushType.APPEND if new else PushType.COMMIT, *prev, commit, tuple(new))
+
+
+def test_entries_are_durable_before_they_are_acknowledged() -> None:
+    raft = core("b")
+    first = raft.receive("a", append(1, (-1, -1), Entry(0, 1, b"x")), 10, ticket=3)
+    ack = PushResponse(1, ResultCode.SUCCESS, 0, 1, 0)
+    assert first[0] == PersistThenSend(Vote(1), None, (Entry(0, 1, b"x"),), (Reply(3, ack),))
+
+
+def test_a_leader_counts_itself_only_for_what_its_disk_has() -> None:
+    world = group()
+    world.elect("a")
+    leader = world.cores["a"]
+    actions = leader.propose([b"x"], world.now_ms)
+    pushes = [to for to, _ in sent(actions)]
+    assert pushes == ["b", "c"] and isinstance(actions[-1], PersistThenSend) and not actions[-1].messages
+    ack = PushResponse(1, ResultCode.SUCCESS, 1, 1, 1)
+    assert Commit(1) not in leader.receive("b", ack, world.now_ms)
+    assert Commit(1) in leader.persisted(world.now_ms)
+
+
+def test_a_quorum_of_followers_commits_while_the_leaders_disk_is_slow() -> None:
+    world = group()
+    world.elect("a")
+    leader = world.cores["a"]
+    leader.propose([b"x"], world.now_ms)
+    ack = PushResponse(1, ResultCode.SUCCESS, 1, 1, 1)
+    leader.receive("b", ack, world.now_ms)
+    assert Commit(1) in leader.receive("c", ack, world.now_ms)
+
+
+def test_a_lost_write_of_a_follower_is_asked_for_again() -> None:
+    world = group()
+    world.elect("a")
+    world.propose("a", b"x")
+    world.inbox.clear()
+    assert world.commits["a"] == 0
+    for _ in range(4):
+        world.beat("a", only=("a", "c"))
+    assert world.commits["a"] == world.commits["c"] == 1
+
+
+def test_an_entry_of_an_old_term_is_committed_only_through_one_of_the_current_term() -> None:
+    """Figure 3.7 of the thesis (figure 8 of the paper): s5 could still be elected and overwrite the old entry."""
+    s1 = elected(core("s1", ("s1", "s2", "s3", "s4", "s5"), vote=Vote(3), log=entries(1, 2)))
+    s1.persisted(601)
+    s1.persisted(601)
+    for follower in ("s2", "s3", "s4", "s5"):
+        s1.receive(follower, PushResponse(4, ResultCode.SUCCESS, 1, 1, 1), 602)
+    assert s1.committed_index == -1, "entry 1 of term 2 is everywhere, and still not committed"
+    s1.receive("s2", PushResponse(4, ResultCode.SUCCESS, 2, 1, 2), 603)
+    assert s1.committed_index == -1
+    assert Commit(2) in s1.receive("s3", PushResponse(4, ResultCode.SUCCESS, 2, 1, 2), 603)
+
+
+def test_a_conflict_is_cut_at_the_first_entry_that_differs() -> None:
+    raft = core("b", vote=Vote(3), log=entries(1, 2, 2, 2))
+    new = (Entry(1, 2, b"1@2"), Entry(2, 3, b"new"), Entry(3, 3, b"newer"))
+    actions = raft.receive("a", append(3, (0, 1), *new, commit=2), 10, ticket=5)
+    ack = PushResponse(3, ResultCode.SUCCESS, 1, 3, 3)
+    assert actions[0] == PersistThenSend(None, 2, new[1:], (Reply(5, ack),))
+    assert actions[-1] == Commit(2)
+    assert [entry.term for entry in raft.log] == [1, 2, 3, 3]
+
+
+def test_a_repeated_or_late_push_cuts_nothing() -> None:
+    raft = core("b", vote=Vote(2), log=entries(1, 2, 2))
+    actions = raft.receive("a", append(2, (0, 1), Entry(1, 2, b"1@2")), 10, ticket=1)
+    assert replies(actions) == [PushResponse(2, ResultCode.SUCCESS, 1, 1, 2)]
+    assert not any(isinstance(action, PersistThenSend) for action in actions)
+    assert raft.end_index == 2
+
+
+def test_a_follower_commits_no_further_than_what_the_push_proved() -> None:
+    raft = core("b", vote=Vote(2), log=entries(1, 1, 1))
+    raft.receive("a", append(2, (0, 1), commit=9), 10)
+    assert raft.committed_index == 0
+
+
+@pytest.mark.parametrize(
+    ("prev", "answer"),
+    [
+        ((9, 4), PushResponse(5, ResultCode.INCONSISTENT_STATE, 10, 0, 4)),
+        ((4, 4), PushResponse(5, ResultCode.INCONSISTENT_STATE, 5, 0, 4, x_term=3, x_index=2)),
+    ],
+)
+def test_a_follower_says_where_its_log_ends_or_its_conflicting_term_begins(
+    prev: tuple[int, int], answer: PushResponse
+) -> None:
+    raft = core("b", vote=Vote(5), log=entries(1, 1, 3, 3, 3))
+    assert replies(raft.receive("a", append(5, prev), 10)) == [answer]
+
+
+def test_a_leader_backs_up_by_terms_and_never_cuts_what_is_common() -> None:
+    common = entries(1, 1)
+    mine = [*common, *(Entry(index, 4, b"mine") for index in range(2, 60))]
+    theirs = [*common, *(Entry(index, 3, b"theirs") for index in range(2, 90))]
+    world = group(a=mine, b=theirs, c=mine)
+    world.elect("a")
+    world.deliver(rounds=20)
+    assert world.cores["b"].log == world.cores["a"].log
+    vote, log = world.disks["b"]
+    assert log == world.cores["a"].log and vote.term == 5
+
+
+def test_a_push_of_a_leader_below_the_committed_index_is_refused() -> None:
+    raft = core("b", vote=Vote(2), log=entries(1, 1, 2), committed_index=1)
+    conflicting = replies(raft.receive("a", append(5, (0, 1), Entry(1, 5, b"forged")), 10))
+    assert conflicting == [PushResponse(5, ResultCode.INCONSISTENT_INDEX, 1, 1, 2)]
+    mismatching = replies(raft.receive("a", append(5, (1, 4), Entry(2, 5, b"forged")), 11))
+    assert mismatching == [PushResponse(5, ResultCode.INCONSISTENT_INDEX, 2, 1, 2)]
+    assert raft.log == entries(1, 1, 2)
+
+
+def test_a_push_of_an_old_term_or_of_a_second_leader_moves_nothing() -> None:
+    raft = core("b", vote=Vote(3), log=entries(1, 2))
+    old = replies(raft.receive("a", append(2, (0, 1), Entry(1, 1, b"x")), 10))
+    assert old == [PushResponse(3, ResultCode.EXPIRED_TERM, 1, 1, 1)]
+    raft.receive("a", HeartBeatRequest(3), 11)
+    second = replies(raft.receive("c", append(3, (0, 1), Entry(1, 3, b"x")), 12))
+    assert second == [PushResponse(3, ResultCode.INCONSISTENT_LEADER, 1, 1, 1)]
+    assert raft.log == entries(1, 2) and raft.leader_id == "a"
+
+
+def test_a_push_to_the_leader_in_its_own_term_moves_nothing() -> None:
+    world = group()
+    world.elect("a")
+    answer = replies(world.cores["a"].receive("b", append(1, (-1, -1), Entry(0, 1, b"forged")), world.now_ms))
+    assert answer == [PushResponse(1, ResultCode.INCONSISTENT_LEADER, 0, 1, 0)]
+    assert world.cores["a"].role is Role.LEADER
+
+
+def test_an_acknowledgement_beyond_the_leaders_end_counts_for_nothing() -> None:
+    world = group()
+    world.elect("a")
+    leader = world.cores["a"]
+    leader.receive("b", PushResponse(1, ResultCode.SUCCESS, 1 << 40, 5, 1 << 41), world.now_ms)
+    assert leader.progress["b"].match_index == leader.end_index == leader.committed_index == 0
+
+
+def test_a_read_waits_until_a_quorum_proves_the_leadership() -> None:
+    world = group()
+    world.elect("a")
+    leader = world.cores["a"]
+    world.take("a", leader.read(1, world.now_ms))
+    assert world.reads == {}
+    stale = HeartBeatResponse(1, ResultCode.SUCCESS, read_round=0)
+    assert leader.receive("b", stale, world.now_ms) == []
+    fresh = HeartBeatResponse(1, ResultCode.SUCCESS, read_round=1)
+    assert leader.receive("b", fresh, world.now_ms) == [ReadReady(1, 0)]
+
+
+def test_a_read_asked_of_a_new_leader_waits_for_its_no_op() -> None:
+    leader = elected(core("a", vote=Vote(1), log=entries(1, 1)))
+    assert leader.read(1, 601) == []
+    while leader.pending_ends:
+        leader.persisted(602)
+    actions = leader.receive("b", PushResponse(2, ResultCode.SUCCESS, 2, 1, 2), 603)
+    assert Commit(2) in actions and not any(isinstance(action, ReadReady) for action in actions)
+    proven = leader.receive("b", HeartBeatResponse(2, ResultCode.SUCCESS, read_round=1), 604)
+    assert proven == [ReadReady(1, 2)]
+
+
+def test_a_read_fails_when_leadership_is_lost() -> None:
+    world = group()
+    world.elect("a")
+    leader = world.cores["a"]
+    world.take("a", leader.read(1, world.now_ms))
+    world.take("a", leader.receive("b", HeartBeatResponse(7, ResultCode.EXPIRED_TERM), world.now_ms))
+    assert world.reads == {1: None}
+    world.take("a", leader.read(2, world.now_ms))
+    assert world.reads == {1: None, 2: None}
+
+
+def test_a_restarted_group_keeps_what_it_committed() -> None:
+    world = group()
+    world.elect("a")
+    world.propose("a", b"x", b"y")
+    world.deliver()
+    for name in world.cores:
+        world.restart(name)
+    world.elect("c")
+    assert [entry.body for entry in world.cores["c"].log] == [b"", b"x", b"y", b""]
+    assert world.cores["c"].term == 2 and world.cores["c"].committed_index == 3
