@@ -16,6 +16,7 @@ import click
 from localcluster.cluster import Cluster, ClusterError, run
 from localcluster.layout import SEGMENT_BYTES, LayoutError
 from localcluster.ports import PortsTaken
+from localcluster.processes import BooksDamaged
 from localcluster.status import format_rows, status_rows
 from localcluster.waiting import WaitExpired
 from mqadmin.errors import AdminError
@@ -38,7 +39,7 @@ def one_line_errors() -> Iterator[None]:
     """Turns what can go wrong in the world into one line and exit code 1."""
     try:
         yield
-    except (ClusterError, LayoutError, PortsTaken, WaitExpired, AdminError) as error:
+    except (ClusterError, LayoutError, PortsTaken, BooksDamaged, WaitExpired, AdminError) as error:
         raise click.ClickException(str(error)) from error
 
 

@@ -18,6 +18,7 @@ from localcluster.cluster import Cluster, ClusterError
 from localcluster.drill import DrillReport, Kind, run_drills
 from localcluster.layout import LayoutError
 from localcluster.ports import PortsTaken
+from localcluster.processes import BooksDamaged
 from localcluster.waiting import WaitExpired
 from mqadmin.errors import AdminError
 from mqclient.errors import ClientError
@@ -61,7 +62,15 @@ def drill(
             report = _on_new_cluster(controllers, brokers, keep, kind, count, seed)
     except KeyboardInterrupt:
         raise SystemExit(130) from None
-    except (ClusterError, LayoutError, PortsTaken, WaitExpired, AdminError, ClientError) as error:
+    except (
+        ClusterError,
+        LayoutError,
+        PortsTaken,
+        BooksDamaged,
+        WaitExpired,
+        AdminError,
+        ClientError,
+    ) as error:
         raise click.ClickException(str(error)) from error
     for line in summary(report):
         click.echo(line)

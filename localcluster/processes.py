@@ -23,6 +23,13 @@ START_TICKS_FIELD = 19  # of /proc/PID/stat, counted after the command's name
 STATE_FIELD = 0
 
 
+class BooksDamaged(ValueError):
+    """The table of processes cannot be read, so nothing can be signalled safely."""
+
+    def __init__(self, path: Path, why: str) -> None:
+        super().__init__(f"{path} is damaged ({why}); end the processes by hand, then remove that file")
+
+
 @dataclass(frozen=True, slots=True)
 class ProcessIdentity:
     """What tells one process from every other: the pid alone is reused."""
@@ -116,15 +123,16 @@ class ProcessTable:
         self._file = directory / "processes.json"
 
     def read(self) -> dict[str, ProcessRecord]:
-        """The newest process of each name that was ever started, living or not."""
+        """The newest process of each name that was ever started, living or not. Raises `BooksDamaged`."""
         try:
-            rows = json.loads(self._file.read_text())
+            return {
+                name: ProcessRecord(ProcessIdentity(**row["identity"]), row["told_to_end"])
+                for name, row in json.loads(self._file.read_text()).items()
+            }
         except FileNotFoundError:
             return {}
-        return {
-            name: ProcessRecord(ProcessIdentity(**row["identity"]), row["told_to_end"])
-            for name, row in rows.items()
-        }
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise BooksDamaged(self._file, repr(error)) from None
 
     @contextmanager
     def changing(self) -> Iterator[dict[str, ProcessRecord]]:

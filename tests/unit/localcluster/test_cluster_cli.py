@@ -61,6 +61,16 @@ def test_up_refuses_what_cannot_work(options: list[str], said: str, tmp_path: Pa
     assert not (tmp_path / "c" / "env.json").exists()
 
 
+def test_damaged_books_are_named_and_nobody_is_signalled(tmp_path: Path) -> None:
+    made = Cluster.create(tmp_path / "c", controllers=1, brokers=1)
+    (made.directory / "processes.json").write_text('{"broker-0": {"pid": 1}}')
+    result = run("stop", "--dir", made.directory)
+    assert result.exit_code == 1
+    assert "processes.json is damaged" in result.stderr
+    (made.directory / "processes.json").unlink()
+    made.down()
+
+
 def test_down_removes_the_directory_only_when_told_to(tmp_path: Path) -> None:
     Cluster.create(tmp_path / "c", controllers=1, brokers=1).down()
     assert "keeps its data" in run("down", "--dir", tmp_path / "c").stdout
