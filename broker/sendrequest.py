@@ -8,23 +8,37 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from messagestore.properties import last_value
+from messagestore.record import TRANSACTION_MASK
 from remoting.codes import RequestCode
 from remoting.errors import HeaderError
 from remoting.headers.send import SendMessageHeader
 from remoting.wirefields import wire_fields
 
-READ = (
-    "producer_group", "topic", "default_topic", "default_topic_queue_nums", "queue_id", "sys_flag", "born_timestamp",
-    "flag", "properties", "reconsume_times", "max_reconsume_times", "batch",
-)  # fmt: skip
-FIELDS = {field.attribute: field for field in wire_fields(SendMessageHeader)}
-LONG_NAMES = tuple(FIELDS[name].wire_name for name in READ)
-SHORT_NAMES = tuple(FIELDS[name].short_name or "" for name in READ)
-TRUE = ("true", "1", "True", "TRUE")  # the old C++ library of the Python wheel writes "1"
 I32_MAX = 2**31 - 1
 I64_MAX = 2**63 - 1
 
-TIMERS = (b"TIMER_DELIVER_MS", b"TIMER_DELAY_MS", b"TIMER_DELAY_SEC")
+READ: dict[str, int | None] = {
+    "producer_group": None,
+    "topic": None,
+    "default_topic": None,
+    "default_topic_queue_nums": I32_MAX,
+    "queue_id": I32_MAX,
+    "sys_flag": I32_MAX,
+    "born_timestamp": I64_MAX,
+    "flag": I32_MAX,
+    "properties": None,
+    "reconsume_times": I32_MAX,
+    "batch": None,
+}
+"""The fields that a send needs, in the order they are read; for numbers the greatest magnitude."""
+
+FIELDS = {field.attribute: field for field in wire_fields(SendMessageHeader)}
+LONG_NAMES = tuple(FIELDS[name].wire_name for name in READ)
+SHORT_NAMES = tuple(FIELDS[name].short_name or "" for name in READ)
+WIDTHS = tuple(READ.values())
+QUEUE_ID = list(READ).index("queue_id")
+TRUE = ("true", "1", "True", "TRUE")  # the old C++ library of the Python wheel writes "1"
+TIMERS = ("TIMER_DELIVER_MS", "TIMER_DELAY_MS", "TIMER_DELAY_SEC")
 
 
 @dataclass(slots=True)
@@ -41,78 +55,80 @@ class SendRequest:
     flag: int
     properties: str
     reconsume_times: int
-    max_reconsume_times: int | None
     batch: bool
 
-    def value_of(self, name: bytes) -> bytes:
-        """The value of one property, b"" when it is absent."""
-        mark = name.decode() + "\x01"
-        return last_value(self.properties.encode(), name) if mark in self.properties else b""
+    def value_of(self, name: str) -> str:
+        """The value of one property, "" when it is absent."""
+        if name + "\x01" not in self.properties:
+            return ""
+        return last_value(self.properties.encode(), name.encode()).decode()
 
     @property
     def waits_for_replicas(self) -> bool:
         """WAIT absent or true; anything else is false, as Boolean.parseBoolean has it."""
-        wait = self.value_of(b"WAIT")
-        return not wait or wait.lower() == b"true"
+        return self.value_of("WAIT").lower() in ("", "true")
 
     @property
     def delayed(self) -> bool:
         """Asks for a delay level above 0 or a timer."""
-        level = self.value_of(b"DELAY")
-        return (level.isdigit() and int(level) > 0) or any(self.value_of(name) for name in TIMERS)
+        if "DELAY" not in self.properties and "TIMER_DEL" not in self.properties:
+            return False
+        level = self.value_of("DELAY")
+        return (level.isdecimal() and int(level) > 0) or any(self.value_of(name) for name in TIMERS)
 
     @property
     def transactional(self) -> bool:
-        return self.value_of(b"TRAN_MSG").lower() == b"true"
+        """A half message, or one that claims to end a transaction by itself."""
+        return bool(self.sys_flag & TRANSACTION_MASK) or self.value_of("TRAN_MSG").lower() == "true"
 
 
 def read_send_request(code: int, ext: dict[str, str]) -> SendRequest:
     """The request of a command with `code` and `ext`. Raises HeaderError (answered code 1)."""
     names = LONG_NAMES if code == RequestCode.SEND_MESSAGE else SHORT_NAMES
-    get = ext.get
-    (
-        group,
-        topic,
-        default_topic,
-        queue_nums,
-        queue_id,
-        sys_flag,
-        born,
-        flag,
-        properties,
-        times,
-        max_times,
-        batch,
-    ) = map(get, names)
+    group, topic, default_topic, queue_nums, queue_id, sys_flag, born, flag, properties, times, batch = map(
+        ext.get, names
+    )
     if topic is None:
         raise HeaderError(names[1], None, "a send needs a topic")
     if properties and properties[-1] != "\x02":
         properties += "\x02"
-    return SendRequest(
-        group or "",
-        topic,
-        default_topic or "",
-        _number(names[3], queue_nums, 4, I32_MAX),
-        _number(names[4], queue_id, None, I32_MAX),
-        _number(names[5], sys_flag, 0, I32_MAX),
-        _number(names[6], born, 0, I64_MAX),
-        _number(names[7], flag, 0, I32_MAX),
-        properties or "",
-        _number(names[9], times, 0, I32_MAX),
-        None if max_times is None else _number(names[10], max_times, 0, I32_MAX),
-        batch in TRUE,
-    )
-
-
-def _number(field: str, value: str | None, default: int | None, most: int) -> int:
-    if not value:
-        if default is None:
-            raise HeaderError(field, value, "a send needs this number")
-        return default
     try:
-        number = int(value)
+        request = SendRequest(
+            group or "",
+            topic,
+            default_topic or "",
+            int(queue_nums or 4),
+            int(queue_id or ""),
+            int(sys_flag or 0),
+            int(born or 0),
+            int(flag or 0),
+            properties or "",
+            int(times or 0),
+            batch in TRUE,
+        )
     except ValueError:
-        raise HeaderError(field, value, "is no integer") from None
-    if not -most - 1 <= number <= most:
-        raise HeaderError(field, value, "is out of range")
-    return number
+        raise _unreadable(names, ext) from None
+    if not (
+        -I32_MAX <= request.sys_flag <= I32_MAX
+        and -I32_MAX <= request.flag <= I32_MAX
+        and -I32_MAX <= request.queue_id <= I32_MAX
+        and -I32_MAX <= request.reconsume_times <= I32_MAX
+        and -I64_MAX <= request.born_timestamp <= I64_MAX
+    ):
+        raise _unreadable(names, ext)
+    return request
+
+
+def _unreadable(names: tuple[str, ...], ext: dict[str, str]) -> HeaderError:
+    """The error of the first field that is no number of its width."""
+    for name, most in zip(names, WIDTHS, strict=True):
+        value = ext.get(name, "")
+        if most is None or (not value and name != names[QUEUE_ID]):
+            continue
+        try:
+            fits = abs(int(value)) <= most
+        except ValueError:
+            fits = False
+        if not fits:
+            return HeaderError(name, value, "is no integer of its width")
+    raise AssertionError(f"every number of {ext} is fine")

@@ -80,9 +80,7 @@ class Cluster:
     @property
     def masters(self) -> list[Node]:
         return [
-            node
-            for node in self.brokers
-            if isinstance(node.app, BrokerApp) and node.app.role.accepts_sends
+            node for node in self.brokers if isinstance(node.app, BrokerApp) and node.app.role.accepts_sends
         ]
 
     @property

@@ -223,7 +223,9 @@ def test_lite_pulls_and_unknown_groups_may_be_forbidden() -> None:
 def test_the_subscription_of_the_heartbeat_counts_when_the_pull_brings_none() -> None:
     bench = Bench()
     bench.queues.messages = [("A", b"one"), ("B", b"two")]
-    data = HeartbeatData("c1", [], [ConsumerData("CG", subscription_data_set=[SubscriptionData("orders", "B", sub_version=5)])])
+    data = HeartbeatData(
+        "c1", [], [ConsumerData("CG", subscription_data_set=[SubscriptionData("orders", "B", sub_version=5)])]
+    )
     assert bench.consumers.heartbeat(cast(Any, bench.peer), data, "JAVA", 479) == ["CG"]
     reply = bench.pull(sysFlag=0, subVersion=5)
     assert reply is not None and reply.body == b"two"
@@ -337,7 +339,11 @@ def test_a_subscription_to_everything_has_no_filter(expression: str | None) -> N
 def test_a_subscription_wants_the_hashes_of_its_tags() -> None:
     wanted = tag_filter("TagA || TagB", "TAG")
     assert wanted is not None
-    assert (wanted(tag_hash("TagA")), wanted(tag_hash("TagB")), wanted(tag_hash("TagC"))) == (True, True, False)
+    assert (wanted(tag_hash("TagA")), wanted(tag_hash("TagB")), wanted(tag_hash("TagC"))) == (
+        True,
+        True,
+        False,
+    )
 
 
 def test_what_is_no_tag_expression_is_refused() -> None:

@@ -52,9 +52,7 @@ def replicas(**known: Any) -> Replicas:
 def grant(
     epoch: int, master_id: int = 1, members: tuple[int, ...] = (1,), set_epoch: int = 1, address: str = ""
 ) -> Grant:
-    return Grant(
-        epoch, master_id, address or f"10.0.0.{master_id}:10911", frozenset(members), set_epoch
-    )
+    return Grant(epoch, master_id, address or f"10.0.0.{master_id}:10911", frozenset(members), set_epoch)
 
 
 def registered(found: Grant | None = None, now_ms: int = 0) -> Replicas:
@@ -117,7 +115,8 @@ def test_identity_files_have_upstreams_format() -> None:
 
 
 @pytest.mark.parametrize(
-    "data", [b"", b"a#b", b"DefaultCluster#broker-a#0", b"DefaultCluster#broker-a#x", b"Other#broker-a#1", b"\xff"]
+    "data",
+    [b"", b"a#b", b"DefaultCluster#broker-a#0", b"DefaultCluster#broker-a#x", b"Other#broker-a#1", b"\xff"],
 )
 def test_an_identity_that_is_damaged_or_anothers_stops_the_start(data: bytes) -> None:
     with pytest.raises(IdentityInvalid):

@@ -122,7 +122,17 @@ class Bench:
 
 def send(opaque: int = 1, **fields: str) -> RemotingCommand:
     """A request of code 310 for topic orders, queue 1."""
-    ext = {"a": "PG", "b": "orders", "c": "TBW102", "d": "4", "e": "1", "f": "0", "g": "1", "h": "0", "i": "UNIQ_KEY\x01ID\x02"}
+    ext = {
+        "a": "PG",
+        "b": "orders",
+        "c": "TBW102",
+        "d": "4",
+        "e": "1",
+        "f": "0",
+        "g": "1",
+        "h": "0",
+        "i": "UNIQ_KEY\x01ID\x02",
+    }
     return RemotingCommand(RequestCode.SEND_MESSAGE_V2, opaque, ext=ext | fields, body=b"body")
 
 

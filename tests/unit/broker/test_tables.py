@@ -267,7 +267,13 @@ def test_the_ha_port_follows_the_listen_port_unless_it_is_set() -> None:
 
 @pytest.mark.parametrize(
     "override",
-    ["enableDLegerCommitLog=true", "enableSlaveActingMaster=true", "enableControllerMode=false", "brokerName=a#b", "brokerIP1=host"],
+    [
+        "enableDLegerCommitLog=true",
+        "enableSlaveActingMaster=true",
+        "enableControllerMode=false",
+        "brokerName=a#b",
+        "brokerIP1=host",
+    ],
 )
 def test_settings_that_cannot_be_honoured_are_refused(override: str) -> None:
     with pytest.raises(SettingsError):
