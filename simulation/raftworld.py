@@ -202,17 +202,20 @@ class RaftWorld:
             self.world.loop.call_later(0.001, self.restart_some, context=self.world.network.context)
 
     def contest(self, node: Node, other: Node) -> None:
-        """Two candidates that do not hear each other, and voters that are slow to answer and die of it."""
-        world = self.world
+        """Two candidates that do not hear each other; one voter is near to both and dies of its first vote, the others
+        are slow, so that neither candidate wins before the voter is back."""
+        network = self.world.network
+        network.heal()
         for each in self.nodes:
             self.crash(each, power_cut=False)
-            self.healed_at_ms[each.name] = world.now_ms
-            if each not in (node, other):
-                self.healed_at_ms[each.name] += 300  # its own election timeout comes later than theirs
-                world.network.heal(each.host)
-                world.network.delay(each.host, other.host, 1, 100)
-        world.network.cut(node.host, other.host)
-        self.voters_to_kill = len(self.nodes) - 2
+            self.healed_at_ms[each.name] = self.world.now_ms
+        network.cut(node.host, other.host)
+        near, *slow = [each for each in self.nodes if each not in (node, other)]
+        for voter in (near, *slow):
+            self.healed_at_ms[voter.name] += 300  # its own election timeout comes later than theirs
+            for candidate in (node, other):
+                network.delay(voter.host, candidate.host, *((0.1, 0.5) if voter is near else (1, 100)))
+        self.voters_to_kill = 1
 
     def crash(self, node: Node, *, power_cut: bool) -> None:
         node.kill(power_cut=power_cut)

@@ -1,0 +1,234 @@
+"""Members of a group on simulated hosts: the node around the core, its disk and its connections."""
+
+from __future__ import annotations
+
+import errno
+import json
+from typing import Any
+
+import pytest
+
+from dledger.actions import Role
+from dledger.errors import NotLeader, OutcomeUnknown
+from dledger.messages import Envelope, PushRequest, PushType, VoteRequest, encode_request
+from dledger.node import DLedgerNode
+from remoting.client import RemotingClient
+from remoting.command import RemotingCommand
+from simulation.node import Node, SimulatedClock
+from simulation.raftgroup import RaftGroup
+from simulation.raftmember import MemberApp
+from simulation.world import World
+
+
+def started(world: World, size: int = 3) -> RaftGroup:
+    group = RaftGroup(world, size)
+    group.start_all()
+    world.run_until(lambda: len(group.active()) == 1 and group.agreed(), 5_000)
+    return group
+
+
+def leader_of(group: RaftGroup) -> tuple[Node, DLedgerNode]:
+    (node,) = group.active()
+    member = group.member(node)
+    assert member is not None
+    return node, member
+
+
+def others(group: RaftGroup, node: Node) -> list[Node]:
+    return [each for each in group.nodes if each is not node]
+
+
+def proposing(node: Node, member: DLedgerNode, *bodies: bytes, timeout_ms: int = 3000) -> list[Any]:
+    """Starts a proposal in the node's process; its outcome is appended to the list."""
+    outcome: list[Any] = []
+
+    async def propose() -> None:
+        try:
+            outcome.append(await member.propose(list(bodies), timeout_ms))
+        except (NotLeader, OutcomeUnknown) as error:
+            outcome.append(error)
+
+    node.spawn(propose())
+    return outcome
+
+
+def test_three_members_elect_one_that_serves_within_two_seconds() -> None:
+    with World(1) as world:
+        group = RaftGroup(world, 3)
+        group.start_all()
+        world.run_until(lambda: len(group.active()) == 1, 2_500)
+        node, member = leader_of(group)
+        world.run_for_ms(500)
+        for each in group.members():
+            assert (each.leader_id, each.leader_address) == (node.name, f"{node.host}:9877")
+        app = node.app
+        assert isinstance(app, MemberApp) and app.roles[-1] == (Role.LEADER, member.term)
+
+
+def test_a_group_of_one_serves_at_once_and_again_after_a_power_cut() -> None:
+    with World(2) as world:
+        group = RaftGroup(world, 1)
+        group.start_all()
+        world.run_until(lambda: bool(group.active()), 100)
+        outcome = proposing(*leader_of(group), b"x", b"y")
+        world.run_until(lambda: bool(outcome), 100)
+        assert outcome == [[1, 2]]
+        group.nodes[0].kill(power_cut=True)
+        group.start_all()
+        world.run_until(lambda: bool(group.active()), 100)
+        _, member = leader_of(group)
+        assert member.core is not None and [entry.body for entry in member.core.log] == [b"", b"x", b"y", b""]
+
+
+def test_a_proposal_is_answered_with_what_apply_returned_and_is_on_a_majority_of_disks() -> None:
+    with World(3) as world:
+        group = started(world)
+        outcome = proposing(*leader_of(group), b"first", b"second")
+        world.run_until(lambda: bool(outcome), 500)
+        assert outcome == [[1, 2]]
+        for node in group.nodes:
+            node.kill(power_cut=True)
+        holders = [
+            node
+            for node in group.nodes
+            if b"second" in (node.disk.content(f"dledger-{node.name}/data/{0:020d}") or b"")
+        ]
+        assert len(holders) >= 2
+
+
+def test_a_member_that_does_not_lead_names_who_does() -> None:
+    with World(4) as world:
+        group = started(world)
+        node, _ = leader_of(group)
+        follower = others(group, node)[0]
+        member = group.member(follower)
+        assert member is not None
+        outcome = proposing(follower, member, b"x")
+        world.run_for_ms(5)
+        assert isinstance(outcome[0], NotLeader) and outcome[0].leader_id == node.name
+
+
+def test_proposals_of_a_deposed_leader_fail_at_once_and_are_not_repeated() -> None:
+    with World(5) as world:
+        group = started(world)
+        node, member = leader_of(group)
+        for other in others(group, node):
+            world.network.cut(node.host, other.host)
+        outcome = proposing(node, member, b"lost", timeout_ms=60_000)
+        world.run_until(lambda: bool(outcome), 3_000)
+        assert isinstance(outcome[0], OutcomeUnknown) and not member.is_active
+        world.network.heal()
+        world.run_until(group.agreed, 5_000)
+        assert b"lost" not in {entry.body for entry in group.check.decided}
+
+
+def test_a_cut_off_leader_serves_no_read_though_it_still_believes() -> None:
+    with World(6) as world:
+        group = started(world)
+        node, member = leader_of(group)
+        outcome: list[str] = []
+
+        async def read() -> None:
+            try:
+                await member.read_barrier(500)
+                outcome.append("served")
+            except NotLeader:
+                outcome.append("refused")
+
+        node.spawn(read())
+        world.run_until(lambda: bool(outcome), 100)
+        for other in others(group, node):
+            world.network.cut(node.host, other.host)
+        node.spawn(read())
+        world.run_until(lambda: len(outcome) == 2, 600)
+        assert outcome == ["served", "refused"]
+
+
+def test_a_leader_whose_disk_fails_falls_silent_and_is_replaced() -> None:
+    with World(7) as world:
+        group = started(world)
+        node, member = leader_of(group)
+        node.disk.fail_next("sync", OSError(errno.EIO, "Input/output error"))
+        outcome = proposing(node, member, b"x")
+        world.run_until(lambda: not node.running, 500)
+        assert isinstance(node.failure, OSError)
+        world.run_until(lambda: bool(group.active()), 3_000)
+        group.start(node)
+        world.run_until(group.agreed, 5_000)
+        assert outcome == [] or isinstance(outcome[0], OutcomeUnknown)
+
+
+def test_a_leader_whose_disk_hangs_stops_beating_and_is_replaced() -> None:
+    with World(8) as world:
+        group = started(world)
+        node, member = leader_of(group)
+        node.disk.stall(20_000)
+        proposing(node, member, b"x")
+        world.run_until(lambda: any(each is not node for each in group.active()), 4_000)
+        assert not member.is_active
+
+
+def test_all_members_lose_power_and_nothing_that_was_answered_is_lost() -> None:
+    with World(9) as world:
+        group = started(world, 5)
+        outcome = proposing(*leader_of(group), *(b"%d" % number for number in range(300)))
+        world.run_until(lambda: bool(outcome), 2_000)
+        for node in group.nodes:
+            node.kill(power_cut=True)
+        group.start_all()
+        world.run_until(group.agreed, 8_000)
+        _, member = leader_of(group)
+        assert member.core is not None
+        assert [entry.body for entry in member.core.log if entry.body] == [
+            b"%d" % number for number in range(300)
+        ]
+
+
+def test_an_idle_group_sends_heartbeats_only() -> None:
+    with World(10) as world:
+        group = started(world)
+        _, member = leader_of(group)
+        codes: list[int] = []
+        call = RemotingClient.call
+
+        async def counted(
+            self: RemotingClient, address: str, command: RemotingCommand, timeout_ms: int = 3000
+        ) -> RemotingCommand:
+            codes.append(command.code)
+            return await call(self, address, command, timeout_ms)
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(RemotingClient, "call", counted)
+            world.run_for_ms(3_000)
+        assert set(codes) == {51002} and len(codes) <= 2 * 21
+        assert member.is_active
+
+
+FORGED = PushRequest((1 << 62) - 1, PushType.COMMIT, -1, -1, -1)
+
+
+@pytest.mark.parametrize(
+    ("code", "body", "answer"),
+    [
+        (51001, b"", 411),
+        (51004, b"{}", 411),
+        (51001, encode_request(Envelope("g", "n1", "n9"), VoteRequest(9, -1, -1)), 401),
+        (51001, encode_request(Envelope("other", "n1", "n0"), VoteRequest(9, -1, -1)), 400),
+        (51004, encode_request(Envelope("g", "n7", "n0"), FORGED), 401),
+        (51004, encode_request(Envelope("g", "n0", "n0"), FORGED), 401),
+        (51001, encode_request(Envelope("g", "n1", "n0"), VoteRequest((1 << 63) - 1, -1, -1)), 411),
+        (51004, encode_request(Envelope("g", "n1", "n0"), PushRequest(0, PushType.COMMIT, -1, -1, -1)), 403),
+    ],
+)
+def test_a_hostile_request_is_answered_with_a_body_and_moves_nothing(
+    code: int, body: bytes, answer: int
+) -> None:
+    with World(11) as world:
+        group = started(world)
+        before = [(member.role, member.term, member.committed_index) for member in group.members()]
+        client = RemotingClient(clock=SimulatedClock(group.nodes[0]))
+        reply = world.run(client.call(group.peers["n0"], RemotingCommand.request(code, body=body)))
+        assert reply.code == 200 and reply.body is not None
+        assert json.loads(bytes(reply.body))["code"] == answer
+        world.run(client.close())
+        assert [(member.role, member.term, member.committed_index) for member in group.members()] == before

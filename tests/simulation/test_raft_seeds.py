@@ -1,0 +1,43 @@
+"""Seeds of the Raft world, and bugs that are planted in it to prove that its checkers see."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from simulation.raftmember import BUGS
+from simulation.raftworld import RaftWorld, Totals, run_seeds
+
+SEEDS = range(1, 9)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_group_keeps_its_promises_under_faults(seed: int, tally: Callable[[str, int], None]) -> None:
+    totals = Totals()
+    RaftWorld(seed, totals=totals).run(10_000)
+    for name in ("seeds", "elections", "commits"):
+        tally(f"raft {name}", totals.counts[name])
+
+
+def test_a_seed_repeats_itself() -> None:
+    def digest() -> int:
+        raft_world = RaftWorld(21)
+        raft_world.run(3_000)
+        return raft_world.world.trace.digest
+
+    assert digest() == digest()
+
+
+@pytest.mark.parametrize(
+    ("bug", "first"),
+    [
+        ("commit-by-counting", 1),
+        ("ack-before-fsync", 2),
+        ("vote-without-comparing-logs", 1),
+    ],
+)
+def test_a_planted_bug_is_found(bug: str, first: int) -> None:
+    _, seed, error = run_seeds(first, 3, BUGS[bug])
+    assert seed is not None, f"{bug} was not found"
+    assert type(error).__name__ in ("Violation", "SimulationError"), error
