@@ -139,7 +139,7 @@ async def drill_once(
     before = await cluster.wait_whole(timeout_ms=RECOVERY_TIMEOUT_MS)
     begun_ms = clock.now_ms()
     if not await load.acknowledged_after(begun_ms + quiet_ms, RECOVERY_TIMEOUT_MS, STEADY_ACKNOWLEDGEMENTS):
-        raise DrillFailed("the client gets no acknowledgements from a whole cluster")
+        raise DrillFailed(f"the client gets no acknowledgements from a whole cluster; {_last_answer(load)}")
     old = _name(cluster, before)
     fault_ms = clock.now_ms()
     await strike(before, old)
@@ -151,7 +151,9 @@ async def drill_once(
     elif kind is Kind.PAUSE:
         cluster.resume(old)
     if not acknowledged:
-        raise DrillFailed(f"no acknowledgement within {RECOVERY_TIMEOUT_MS} ms after {kind} of {old}")
+        raise DrillFailed(
+            f"no acknowledgement within {RECOVERY_TIMEOUT_MS} ms after {kind} of {old}; {_last_answer(load)}"
+        )
     after = await cluster.wait_whole(timeout_ms=RECOVERY_TIMEOUT_MS)
     whole_ms = clock.now_ms()
     lines = [
@@ -199,6 +201,10 @@ async def _strike(cluster: Cluster, kind: Kind, chance: random.Random, state: Sy
 def _name(cluster: Cluster, state: SyncState) -> str:
     assert state.master_address is not None, "a whole cluster has a master"
     return cluster.layout.name_of(state.master_address) or state.master_address
+
+
+def _last_answer(load: Load) -> str:
+    return f"its last answer: {load.attempts[-1].why}" if load.attempts else "it sent nothing"
 
 
 def _signed(value: int | None) -> str:
