@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import asyncio
 import random
-from hashlib import blake2b
+from collections.abc import AsyncIterator, Callable
+from hashlib import sha256
 
 from localcluster.history import Attempt, Found, Outcome, Place
 from mqclient.consumer import PullConsumer
 from mqclient.errors import SendOutcomeUnknown, SendRefused
+from mqclient.message import StoredMessage
 from mqclient.producer import Producer
+from mqclient.route import MessageQueue
 from mqruntime.clock import Clock
 
 BODY_BYTES_MIN, BODY_BYTES_MAX = 16, 2048
@@ -59,6 +62,23 @@ class Load:
             self._pacing.cancel()
             await asyncio.gather(self._pacing, return_exceptions=True)
         await asyncio.gather(*self._sending)
+
+    async def send_burst(self, count: int, *, in_flight: int, progress: Callable[[int], None]) -> None:
+        """Sends `count` messages as fast as answers come, `in_flight` at a time; `progress` gets how many ended."""
+        left = count
+        ended = 0
+
+        async def sender() -> None:
+            nonlocal left, ended
+            while left > 0:
+                left -= 1
+                await self._send_one()
+                ended += 1
+                progress(ended)
+
+        async with asyncio.TaskGroup() as senders:
+            for number in range(in_flight):
+                senders.create_task(sender(), name=f"burst sender {number}")
 
     async def acknowledged_after(self, moment_ms: int, timeout_ms: int, count: int = 1) -> bool:
         """Waits until `count` attempts that began at or after `moment_ms` are acknowledged; False if they are
@@ -121,21 +141,26 @@ class Load:
 
 
 def body_hash(body: bytes) -> str:
-    """What two bodies are compared by: 16 bytes of BLAKE2, in hexadecimal."""
-    return blake2b(body, digest_size=16).hexdigest()
+    """What two bodies are compared by: SHA-256 in hexadecimal, as Spark's `sha2(body, 256)` gives it."""
+    return sha256(body).hexdigest()
 
 
-async def read_back(consumer: PullConsumer, topic: str) -> list[Found]:
+def as_found(queue: MessageQueue, message: StoredMessage) -> Found:
+    """A message of a load as the checker wants it."""
+    key = message.properties.get("KEYS", message.message_id)
+    return Found(key, body_hash(message.plain_body()), Place(str(queue), message.queue_offset))
+
+
+async def read_messages(
+    consumer: PullConsumer, topic: str
+) -> AsyncIterator[tuple[MessageQueue, StoredMessage]]:
     """Every message of the topic, each queue from its first to its last readable one. Raises `PullFailed`."""
-    found: list[Found] = []
     for queue in await consumer.queues(topic):
         end = await consumer.max_offset(queue)
         async for message in consumer.read(queue, 0, end):
-            found.append(
-                Found(
-                    message.properties.get("KEYS", message.message_id),
-                    body_hash(message.plain_body()),
-                    Place(str(queue), message.queue_offset),
-                )
-            )
-    return found
+            yield queue, message
+
+
+async def read_back(consumer: PullConsumer, topic: str) -> list[Found]:
+    """What `read_messages` gives, for the checker. Raises `PullFailed`."""
+    return [as_found(queue, message) async for queue, message in read_messages(consumer, topic)]

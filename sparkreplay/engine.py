@@ -64,6 +64,7 @@ def start_spark(master: str, name: str = "mqreplay") -> Any:
         .config("spark.driver.bindAddress", "127.0.0.1")
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.sql.session.timeZone", "UTC")
+        .config("spark.sql.shuffle.partitions", "4")
         .config("spark.log.level", "ERROR")
         .getOrCreate()
     )

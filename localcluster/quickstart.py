@@ -1,0 +1,364 @@
+"""The quickstart: a cluster loses its master under load, elects another, hands over on command; Spark reads what it committed.
+
+Invariant: exit 0 only if every comparison held; whatever happens, Ctrl-C included, every process that was started is ended and
+the data removed, unless `--keep`."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import random
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from localcluster.cluster import Cluster, ClusterError
+from localcluster.drill import DrillFailed, DrillResult, Kind, drill_once
+from localcluster.history import Found, Outcome, Place, Verdict, judge
+from localcluster.layout import BROKER_SET, CLUSTER_NAME, LayoutError
+from localcluster.load import Load, as_found, read_messages
+from localcluster.narrator import Narrator
+from localcluster.ports import PortsTaken
+from localcluster.waiting import NotYet, WaitExpired, wait_for
+from mqadmin.errors import AdminError
+from mqadmin.replies import SyncState
+from mqclient.client import Client
+from mqclient.errors import ClientError
+from mqclient.route import MessageQueue
+from mqruntime.clock import SystemClock
+from sparkreplay.engine import missing_for_spark
+from sparkreplay.store import read_bound
+
+TOPIC = "quickstart"
+QUEUES = 8
+IN_FLIGHT = 64
+QUIET_MS = 800
+DISK_BYTES_MIN = 2 << 30
+BOUND_LIMIT_MS = 15_000
+CHILD_LIMIT_S = 300
+COMPARISONS_SHOWN = 5
+
+
+class ComparisonFailed(Exception):
+    """Something that must be equal is not."""
+
+
+class Quickstart:
+    """One run. Steps 2 to 7; what comes before is scripts/quickstart's, what comes after `main`'s."""
+
+    def __init__(self, directory: Path, messages: int, seed: int, narrator: Narrator) -> None:
+        self.directory = directory
+        self.messages = messages
+        self.random = random.Random(seed)
+        self.say = narrator
+        self.clock = SystemClock()
+        self.spark_missing = missing_for_spark()
+        self.consumed: list[tuple[Found, int]] = []
+        """Each message that was read, with the physical offset of its end."""
+        self.verdicts: dict[str, Verdict] = {}
+        self.outages_ms: dict[str, int | None] = {}
+
+    async def run(self, cluster: Cluster) -> None:
+        """Raises ComparisonFailed, and what starting or waiting for a cluster raises."""
+        await self.bring_up(cluster)
+        async with Client(cluster.layout.namesrv, clock=self.clock, random=self.random) as client:
+            load = Load(
+                client.producer("quickstart"),
+                TOPIC,
+                queues=QUEUES,
+                clock=self.clock,
+                random=self.random,
+                timeout_ms=3000,
+            )
+            await self.send(cluster, load)
+            load.start()
+            try:
+                await self.lose_the_master(cluster, load)
+                await self.hand_over(cluster, load)
+            finally:
+                await load.stop()
+            await self.consume(client, load)
+            await self.read_by_spark(cluster, load)
+
+    async def bring_up(self, cluster: Cluster) -> None:
+        self.say.step(2, "One name server, three controllers, three brokers of one set")
+        started_ms = self.clock.monotonic_ms()
+        cluster.start()
+        leader = await cluster.wait_leader()
+        state = await cluster.wait_whole()
+        self.say.good(f"whole after {self.clock.monotonic_ms() - started_ms} ms")
+        self.say.line(f"name server {cluster.layout.namesrv}, controllers {cluster.layout.controller_list}")
+        self.say.line(f"leading controller: {cluster.layout.name_of(leader)} ({leader})")
+        self.show(cluster, state)
+
+    def show(self, cluster: Cluster, state: SyncState) -> None:
+        members = ", ".join(name_of(cluster, replica.address) for replica in state.in_sync)
+        master = name_of(cluster, state.master_address or "")
+        self.say.line(
+            f"master: {master} in epoch {state.master_epoch}; SyncStateSet: {members} (set epoch {state.sync_state_set_epoch})"
+        )
+
+    async def send(self, cluster: Cluster, load: Load) -> None:
+        self.say.step(
+            3,
+            f"Send {self.messages:,} messages; each is acknowledged by every member of the set (contract C)",
+        )
+        await cluster.create_topic(TOPIC, QUEUES)
+        began_ms = self.clock.monotonic_ms()
+        with self.say.meter("sent", self.messages) as meter:
+            await load.send_burst(self.messages, in_flight=IN_FLIGHT, progress=meter.advance)
+        seconds = max(0.001, (self.clock.monotonic_ms() - began_ms) / 1000)
+        acknowledged = sum(attempt.outcome is Outcome.ACKNOWLEDGED for attempt in load.attempts)
+        self.say.good(f"{acknowledged:,} of {self.messages:,} acknowledged in {seconds:.1f} s")
+        if acknowledged < self.messages:
+            why = next(
+                attempt.why for attempt in load.attempts if attempt.outcome is not Outcome.ACKNOWLEDGED
+            )
+            raise ComparisonFailed(f"without any fault, a send was not acknowledged: {why}")
+
+    async def lose_the_master(self, cluster: Cluster, load: Load) -> None:
+        self.say.step(4, "Kill the master with SIGKILL while sending goes on, then start it again")
+        marks: dict[str, int] = {}
+
+        async def strike(state: SyncState, master: str) -> None:
+            marks[master] = cluster.log_file(master).stat().st_size
+            cluster.kill([master])
+
+        result = await drill_once(cluster, Kind.KILL, load, QUIET_MS, strike)
+        self.tell(result)
+        self.say.line(f"{result.old_master} came back as a slave; its own words:")
+        for line in story(cluster, result.old_master, marks[result.old_master]):
+            self.say.line(f"  {line}", style="dim")
+        self.outages_ms["SIGKILL of the master"] = result.outage_ms
+        self.show(cluster, await cluster.wait_whole())
+
+    async def hand_over(self, cluster: Cluster, load: Load) -> None:
+        self.say.step(5, "Hand the mastership over by mqadmin electMaster while sending goes on")
+
+        async def strike(state: SyncState, master: str) -> None:
+            chosen = next(replica for replica in state.in_sync if replica.broker_id != state.master_id)
+            options = ["-a", cluster.layout.controller_list, "-b", str(chosen.broker_id)]
+            options += ["-bn", BROKER_SET, "-c", CLUSTER_NAME]
+            self.say.line("mqadmin electMaster " + " ".join(options))
+            await run_child([sys.executable, "-P", "-m", "mqadmin", "electMaster", *options])
+
+        result = await drill_once(cluster, Kind.ELECT, load, QUIET_MS, strike)
+        self.tell(result)
+        self.outages_ms["electMaster"] = result.outage_ms
+        self.show(cluster, await cluster.wait_whole())
+
+    def tell(self, result: DrillResult) -> None:
+        self.say.line(
+            f"{result.old_master} (epoch {result.old_epoch}) -> {result.new_master} (epoch {result.new_epoch})"
+        )
+        self.say.line(result.timeline())
+        self.say.good(f"the client was without an acknowledgement for {result.outage_ms} ms")
+
+    async def consume(self, client: Client, load: Load) -> None:
+        self.say.step(6, "Consume everything and compare with what was acknowledged")
+        consumer = client.consumer("quickstart-check")
+        with self.say.meter("read", len(load.attempts)) as meter:
+            async for queue, message in read_messages(consumer, TOPIC):
+                self.consumed.append((as_found(queue, message), message.physical_offset + message.size_bytes))
+                meter.advance(len(self.consumed))
+        self.compare("consumed", judge(load.attempts, [found for found, _ in self.consumed]))
+
+    async def read_by_spark(self, cluster: Cluster, load: Load) -> None:
+        engine = "reader" if self.spark_missing else "spark"
+        name = "the reader without Spark" if self.spark_missing else "Spark"
+        self.say.step(7, f"Read a slave's segments with {name}, up to its committed bound, and compare again")
+        if self.spark_missing:
+            self.say.line(f"Spark cannot run here: {self.spark_missing}", style="yellow")
+        slave = await self.a_slave(cluster)
+        store = Path(cluster.layout.properties(slave)["storePathRootDir"])
+        last = max(end for _, end in self.consumed)
+        bound = await wait_for(
+            f"the committed bound of {slave}", lambda: bound_at_least(store, last), BOUND_LIMIT_MS
+        )
+        self.say.line(f"{slave}: {store}")
+        self.say.line(f"committed bound {bound}, from its checkpoint")
+        parquet = self.directory / "parquet"
+        command = [
+            sys.executable,
+            "-P",
+            "-m",
+            "localcluster.sparkjob",
+            str(store),
+            TOPIC,
+            str(bound),
+            str(parquet),
+            engine,
+        ]
+        answer: dict[str, Any] = json.loads(await run_child(command, self.directory / "logs" / "spark.log"))
+        rows = [
+            Found(key, body_hash, Place(str(MessageQueue(TOPIC, BROKER_SET, queue_id)), offset))
+            for key, queue_id, offset, body_hash in answer["rows"]
+        ]
+        self.say.table(("queue", "rows", "first", "last", "body bytes"), answer["summary"])
+        self.say.line(f"{len(rows):,} rows; Parquet: {parquet}")
+        self.compare(f"read by {name}", judge(load.attempts, rows))
+        consumed = {found for found, end in self.consumed if end <= bound}
+        if consumed != set(rows):
+            raise ComparisonFailed(f"{len(consumed ^ set(rows))} messages differ between consumer and {name}")
+        self.say.good("equal to what was consumed up to that bound")
+
+    async def a_slave(self, cluster: Cluster) -> str:
+        state = await cluster.wait_whole()
+        return next(
+            name_of(cluster, replica.address)
+            for replica in state.in_sync
+            if replica.broker_id != state.master_id
+        )
+
+    def compare(self, what: str, verdict: Verdict) -> None:
+        self.verdicts[what] = verdict
+        for line in verdict.faults[:COMPARISONS_SHOWN]:
+            self.say.bad(line)
+        if not verdict.holds:
+            raise ComparisonFailed(f"{what}: {len(verdict.faults)} promises were broken")
+        self.say.good(
+            f"{verdict.acknowledged:,} acknowledged messages are there, each once, at its offset, with its hash"
+        )
+        self.say.line(
+            f"{verdict.unknown_present} more belong to the {verdict.unknown} sends whose outcome was unknown; "
+            f"{verdict.refused} sends were refused and none of them is there"
+        )
+
+    def summarize(self, seconds: float) -> None:
+        self.say.step(8, "Summary")
+        for what, verdict in self.verdicts.items():
+            self.say.good(f"{what}: {verdict.read:,} messages, {verdict.acknowledged:,} acknowledged, 0 lost")
+        for what, outage_ms in self.outages_ms.items():
+            self.say.good(f"client outage at {what}: {outage_ms} ms")
+        self.say.good(f"everything held, in {seconds:.0f} s")
+
+
+async def bound_at_least(store: Path, end: int) -> int:
+    bound = read_bound(str(store))
+    if bound < end:
+        raise NotYet(f"{bound}, the last message read ends at {end}")
+    return bound
+
+
+def name_of(cluster: Cluster, address: str) -> str:
+    return cluster.layout.name_of(address) or address or "none"
+
+
+def story(cluster: Cluster, name: str, log_start: int) -> list[str]:
+    """What a broker logged, since `log_start`, about its way back into the set."""
+    text = cluster.log_file(name).read_bytes()[log_start:].decode(errors="replace")
+    words = ("store recovered", "role taken", "connected to master", "truncat", "epoch")
+    lines = [line for line in text.splitlines() if any(word in line for word in words)]
+    return [line[:160] for line in lines[:6]]
+
+
+async def run_child(command: Sequence[str], log: Path | None = None) -> bytes:
+    """Standard output of a child that must succeed; it is killed when this task is cancelled or the time is up."""
+    errors = log.open("ab") if log is not None else subprocess.DEVNULL
+    child = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE, stderr=errors)
+    try:
+        async with asyncio.timeout(CHILD_LIMIT_S):
+            output, _ = await child.communicate()
+    except TimeoutError:
+        raise ComparisonFailed(f"{' '.join(command[3:5])} did not end within {CHILD_LIMIT_S} s") from None
+    finally:
+        if child.returncode is None:
+            child.kill()
+            await child.wait()
+        if log is not None:
+            errors.close()  # type: ignore[union-attr]
+    if child.returncode != 0:
+        hint = f"; see {log}" if log is not None else ""
+        raise ComparisonFailed(f"{' '.join(command[3:5])} ended with {child.returncode}{hint}")
+    return output
+
+
+def check_disk(directory: Path) -> None:
+    free = shutil.disk_usage(directory).free
+    if free < DISK_BYTES_MIN:
+        raise ClusterError(
+            f"{directory} has {free >> 20} MiB free, {DISK_BYTES_MIN >> 20} MiB are needed; "
+            "free some, or set TMPDIR to a larger disk"
+        )
+
+
+def invitations(cluster: Cluster) -> list[str]:
+    """Ten commands worth trying on a cluster that stays up."""
+    layout = cluster.layout
+    controllers, directory = f"'{layout.controller_list}'", f"'{cluster.directory}'"
+    store = layout.properties(layout.broker_names[0])["storePathRootDir"]
+    return [
+        f"scripts/cluster status --dir {directory}",
+        f"mqadmin getSyncStateSet -a {controllers} -b {BROKER_SET}",
+        f"mqadmin getControllerMetaData -a {layout.address(layout.controller_names[0])}",
+        f"mqadmin getBrokerEpoch -n {layout.namesrv} -b {BROKER_SET}",
+        f"mqadmin haStatus -n {layout.namesrv} -c {CLUSTER_NAME}",
+        f"mqadmin clusterList -n {layout.namesrv}",
+        f"mqadmin electMaster -a {controllers} -b 1 -bn {BROKER_SET} -c {CLUSTER_NAME}",
+        f"scripts/drill kill --count 3 --dir {directory}",
+        f"mqreplay scan '{store}'",
+        f"scripts/cluster down --dir {directory} --remove",
+    ]
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.option("--keep", is_flag=True, help="Leave the cluster up at the end.")
+@click.option("--messages", default=10_000, show_default=True, type=click.IntRange(1))
+@click.option("--seed", default=1, show_default=True)
+def main(keep: bool, messages: int, seed: int) -> None:
+    """Shows a cluster that fails over, and Spark reading what it committed."""
+    logging.getLogger().addHandler(logging.NullHandler())  # the narrator tells what a person wants to know
+    narrator = Narrator()
+    clock = SystemClock()
+    started_ms = clock.monotonic_ms()
+    directory = Path(tempfile.mkdtemp(prefix="autoswitch-mq-"))
+    run = Quickstart(directory, messages, seed, narrator)
+    cluster: Cluster | None = None
+    whole = False
+    try:
+        narrator.step(1, "This machine")
+        check_disk(directory)
+        narrator.line(f"Python {sys.version.split()[0]} in {sys.prefix}; data in {directory}")
+        narrator.line(f"Spark: {run.spark_missing or 'will run'}")
+        cluster = Cluster.create(directory / "cluster")
+        run.directory = cluster.directory
+        asyncio.run(run.run(cluster))
+        run.summarize((clock.monotonic_ms() - started_ms) / 1000)
+        whole = True
+    except KeyboardInterrupt:
+        narrator.bad("interrupted; cleaning up")
+        sys.exit(130)
+    except (
+        ComparisonFailed, ClusterError, LayoutError, PortsTaken, WaitExpired, DrillFailed, AdminError, ClientError, OSError
+    ) as error:  # fmt: skip
+        narrator.bad(f"{type(error).__name__}: {error}")
+        sys.exit(1)
+    finally:
+        finish(narrator, cluster, directory, keep=keep, whole=whole)
+
+
+def finish(narrator: Narrator, cluster: Cluster | None, directory: Path, *, keep: bool, whole: bool) -> None:
+    """Ends every process and removes the data; with `keep` says how to use them instead."""
+    if keep and whole and cluster is not None:
+        narrator.line(f"the cluster stays up in {cluster.directory}; try:")
+        for command in invitations(cluster):
+            narrator.console.print(f"   {command}", soft_wrap=True, markup=False)
+        return
+    if cluster is not None:
+        cluster.down(remove=not keep)
+    if keep:
+        narrator.line(f"data and logs are in {directory}")
+    else:
+        shutil.rmtree(directory, ignore_errors=True)
+        narrator.line("all processes are stopped, all data is removed")
+
+
+if __name__ == "__main__":
+    main()
