@@ -68,7 +68,7 @@ class Appender:
         body, properties = message.body, message.properties
         sys_flag = with_host_flags(message.sys_flag, message.born_host, store_host)
         size = record_size(sys_flag, len(body), len(topic), len(properties))
-        if refused := self._refusal(topic, len(body), len(properties), size):
+        if refused := self._refusal(topic, len(body), properties, size):
             return refused
         queue = (topic, message.queue_id)
         queue_offset = self.next_offsets.get(queue, 0)
@@ -109,7 +109,7 @@ class Appender:
         for member in members:
             properties = join_properties(member.properties, message.properties)
             size = record_size(sys_flag, len(member.body), len(topic), len(properties))
-            if refused := self._refusal(topic, len(member.body), len(properties), size):
+            if refused := self._refusal(topic, len(member.body), properties, size):
                 return refused
             tails.append(encode_tail(topic, properties))
             sizes.append(size)
@@ -151,13 +151,15 @@ class Appender:
             first_start, end, first_queue_offset, len(members), self.store_timestamp, None, tuple(offsets)
         )
 
-    def _refusal(self, topic: bytes, body_bytes: int, properties_bytes: int, size: int) -> PutStatus | None:
-        if properties_bytes > PROPERTIES_BYTES_MAX:
+    def _refusal(self, topic: bytes, body_bytes: int, properties: bytes, size: int) -> PutStatus | None:
+        if len(properties) > PROPERTIES_BYTES_MAX:
             return PutStatus.PROPERTIES_SIZE_EXCEEDED
         if (
             body_bytes > self._message_size_max
             or size > self._record_size_max
             or not 0 < len(topic) <= TOPIC_BYTES_MAX
+            or 0 in topic
+            or 0 in properties  # recovery takes zeros in the text of a record for a torn end
         ):
             return PutStatus.MESSAGE_ILLEGAL
         return None

@@ -268,5 +268,3 @@ def erase(view: memoryview, start: int, end: int) -> None:
         step = min(end - start, len(zeros))
         view[start : start + step] = zeros[:step]
         start += step
-
-

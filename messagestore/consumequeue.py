@@ -45,7 +45,9 @@ class ConsumeQueue:
         self._files: list[SegmentFile | None] = []  # opened when first needed
         self._names: list[str] = []
         self._reserved_end = 0  # queue offset up to which the last file has disk blocks
-        self._hot_view = memoryview(b"")  # the last file; entries [_hot_first, _hot_end) need nothing but writing
+        self._hot_view = memoryview(
+            b""
+        )  # the last file; entries [_hot_first, _hot_end) need nothing but writing
         self._hot_first = self._hot_end = 0
         self._synced = 0  # queue offset up to which entries are on disk
 
@@ -57,9 +59,13 @@ class ConsumeQueue:
         A trusted queue was synced at a clean stop: its end is searched for. Otherwise entries up to `phy_limit` are on
         disk but what follows may be torn: the file is read entry by entry up to the first that is not below it."""
         found = [(name, size) for name, size in self._directory.names() if size]
-        if found and found[0][0].isdigit() and not trusted:  # a power cut may take a new file's name and leave that of the next one
+        if (
+            found and found[0][0].isdigit() and not trusted
+        ):  # a power cut may take a new file's name and leave that of the next one
             names = [name for name, _ in found]
-            whole = [i for i, name in enumerate(names) if name == segment_name(int(names[0]) + i * self._file_size)]
+            whole = [
+                i for i, name in enumerate(names) if name == segment_name(int(names[0]) + i * self._file_size)
+            ]
             for name in reversed(names[len(whole) :]):
                 await self._directory.delete(name)
             found = found[: len(whole)]
@@ -154,7 +160,9 @@ class ConsumeQueue:
         if phy < self.phy_end:
             return False
         if queue_offset == self.max_queue_offset and queue_offset < self._hot_end:
-            ENTRY.pack_into(self._hot_view, (queue_offset - self._hot_first) * ENTRY.size, phy, size, tags_code)
+            ENTRY.pack_into(
+                self._hot_view, (queue_offset - self._hot_first) * ENTRY.size, phy, size, tags_code
+            )
             self.max_queue_offset = queue_offset + 1
             self.phy_end = phy + size
             return True

@@ -97,8 +97,6 @@ class Dispatcher:
 
     def take_grown(self) -> list[QueueGrew]:
         """The queues that grew since the last call, each once."""
-        grown = [
-            QueueGrew(topic.decode(), queue_id, end) for (topic, queue_id), end in self._grown.items()
-        ]
+        grown = [QueueGrew(topic.decode(), queue_id, end) for (topic, queue_id), end in self._grown.items()]
         self._grown.clear()
         return grown

@@ -41,7 +41,9 @@ class StoreCorrupted(StoreError):
 class QueueOffsetGap(StoreError):
     """A record whose queue offset is beyond the end of its consume queue: an earlier record is missing."""
 
-    def __init__(self, topic: str, queue_id: int, physical_offset: int, queue_offset: int, expected: int) -> None:
+    def __init__(
+        self, topic: str, queue_id: int, physical_offset: int, queue_offset: int, expected: int
+    ) -> None:
         super().__init__(
             f"record at {physical_offset}: queue offset {queue_offset} of {topic}/{queue_id} follows {expected - 1}; "
             "delete the folder consumequeue and start again, it is rebuilt from the commit log"

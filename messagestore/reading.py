@@ -20,7 +20,13 @@ class QueueReader:
         self._queues = queues
 
     def get(
-        self, topic: str, queue_id: int, queue_offset: int, max_count: int, max_bytes: int, tag_filter: TagFilter | None
+        self,
+        topic: str,
+        queue_id: int,
+        queue_offset: int,
+        max_count: int,
+        max_bytes: int,
+        tag_filter: TagFilter | None,
     ) -> GetResult:
         """At most `max_count` messages from `queue_offset` on, and `max_bytes` unless the first alone is larger."""
         queue = self._queues.find(topic, queue_id)
@@ -38,7 +44,12 @@ class QueueReader:
         return self._collect(queue, queue_offset, max(max_count, 1), max_bytes, tag_filter)
 
     def _collect(
-        self, queue: ConsumeQueue, queue_offset: int, max_count: int, max_bytes: int, tag_filter: TagFilter | None
+        self,
+        queue: ConsumeQueue,
+        queue_offset: int,
+        max_count: int,
+        max_bytes: int,
+        tag_filter: TagFilter | None,
     ) -> GetResult:
         log_min = self._log.min_offset
         found: list[tuple[int, int]] = []

@@ -62,7 +62,9 @@ def _fixed_part(born_ipv6: bool, store_ipv6: bool) -> Struct:
     return Struct(">" + "".join(host.get(name, kind) for name, kind in FIXED_FIELDS))
 
 
-FIXED_PARTS = tuple(_fixed_part(bool(bits & 1), bool(bits & 2)) for bits in range(4))  # by (sys_flag >> 4) & 3
+FIXED_PARTS = tuple(
+    _fixed_part(bool(bits & 1), bool(bits & 2)) for bits in range(4)
+)  # by (sys_flag >> 4) & 3
 assert [part.size for part in FIXED_PARTS] == [88, 100, 100, 112]
 
 PREFIX = Struct(">iI")  # total_size, magic: all of a BLANK record that means anything
@@ -86,7 +88,9 @@ SYS_FLAG, SYS_FLAG_AT = _at("sys_flag")
 END_OF_SEGMENT = 0
 INVALID = -1
 INCOMPLETE = -2
-RECORD_CRC_BYTES = 20  # `__CRC32#` 0x01, ten digits, 0x02: the end of the properties when a store writes record CRCs
+RECORD_CRC_BYTES = (
+    20  # `__CRC32#` 0x01, ten digits, 0x02: the end of the properties when a store writes record CRCs
+)
 
 
 class RecordError(ValueError):
@@ -241,9 +245,9 @@ def check(buffer: Buffer, at: int, left: int, physical_offset: int, *, verify_bo
     if isinstance(parts, int):
         return parts
     fields, body_at, topic_length_at, _, _ = parts
-    if verify_body and topic_length_at > body_at:
-        if crc32(buffer[body_at:topic_length_at]) & CRC_MASK != fields[2]:
-            return INVALID
+    verified = not verify_body or topic_length_at == body_at
+    if not verified and crc32(buffer[body_at:topic_length_at]) & CRC_MASK != fields[2]:
+        return INVALID
     return int(fields[0])
 
 
@@ -275,7 +279,9 @@ def decode(buffer: Buffer, at: int = 0, *, verify_body: bool = True) -> Message:
     """The record at `buffer[at]`, copied out; RecordError when it is not whole and valid."""
     view = memoryview(buffer)
     left = len(view) - at
-    physical_offset = PHYSICAL_OFFSET.unpack_from(view, at + PHYSICAL_OFFSET_AT)[0] if left >= RECORD_SIZE_MIN else -1
+    physical_offset = (
+        PHYSICAL_OFFSET.unpack_from(view, at + PHYSICAL_OFFSET_AT)[0] if left >= RECORD_SIZE_MIN else -1
+    )
     parts = _parts(view, at, left, physical_offset)
     if isinstance(parts, int) or (verify_body and check(view, at, left, physical_offset) <= 0):
         raise RecordError(physical_offset, f"{left} bytes that are not a whole valid record")

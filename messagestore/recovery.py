@@ -21,7 +21,13 @@ class Recovery:
     """One run over one store. The parts are those of the store that starts."""
 
     def __init__(
-        self, log: CommitLog, queues: QueueTable, dispatcher: Dispatcher, checkpoint: Checkpoint, *, verify_body: bool
+        self,
+        log: CommitLog,
+        queues: QueueTable,
+        dispatcher: Dispatcher,
+        checkpoint: Checkpoint,
+        *,
+        verify_body: bool,
     ) -> None:
         self._log = log
         self._queues = queues
@@ -30,12 +36,13 @@ class Recovery:
         self._verify_body = verify_body
         self._confirm = 0
         self._records = 0
+        self._clean = False
 
     async def run(self, *, clean: bool) -> RecoveryReport:
         """Opens log and queues and brings them to one state. `clean`: the last run stopped by itself, so everything it
         wrote is on disk; otherwise only what the checkpoint vouches for is."""
-        log = self._log
-        checkpoint = self._checkpoint
+        log, checkpoint = self._log, self._checkpoint
+        self._clean = clean
         never_saved = not clean and checkpoint.physic_msg_timestamp == checkpoint.confirm_phy_offset == 0
         await log.load(checkpoint.confirm_phy_offset, never_saved=never_saved)
         self._confirm = max(checkpoint.confirm_phy_offset, log.min_offset)
@@ -82,8 +89,7 @@ class Recovery:
             segment_end = log.segment_start(position) + log.segment_size_bytes
             at = position - start
             size = record.check(buffer, at, segment_end - position, position, verify_body=self._verify_body)
-            if size > 0:
-                self._found(buffer, at, segment_end - position, position)
+            if size > 0 and self._found(buffer, at, segment_end - position, position):
                 position += size
             elif size == record.END_OF_SEGMENT:
                 position = segment_end
@@ -100,14 +106,22 @@ class Recovery:
             raise StoreCorrupted(position, self._confirm, "no segment holds this offset")
         return position
 
-    def _found(self, buffer: bytes, at: int, left: int, position: int) -> None:
-        self._records += 1
+    def _found(self, buffer: bytes, at: int, left: int, position: int) -> bool:
+        """Takes in a whole record; False when it is torn after all.
+
+        Checksums cover bodies only. What a power cut took from topic or properties reads as zeros, which the text of
+        no record contains."""
         facts = record.queue_facts(buffer, at, left, position)
         assert not isinstance(facts, int), f"the record at {position} was whole a moment ago"
+        confirmed = position + facts.size <= self._confirm
+        if not confirmed and not self._clean and (0 in facts.topic or 0 in facts.properties):
+            return False
+        self._records += 1
         if position < self._dispatcher.position:
             self._dispatcher.store_timestamp = facts.store_timestamp
-        elif position + facts.size <= self._confirm:
+        elif confirmed:
             self._dispatcher.put(position, facts)
+        return True
 
     def _check_torn(self, buffer: bytes, at: int, position: int) -> None:
         """What stands at `position` is no record. The confirm offset may lie inside a record; so this is damage only if

@@ -27,4 +27,6 @@ class StoreSettings(Settings):
     message_delay_level: str = Field(
         default="1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h", alias="messageDelayLevel"
     )
-    hot_segments: int = Field(default=2, alias="hotCommitLogFiles", ge=1, description="ours: newest files read by mapping")
+    hot_segments: int = Field(
+        default=2, alias="hotCommitLogFiles", ge=1, description="ours: newest files read by mapping"
+    )

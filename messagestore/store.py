@@ -245,7 +245,9 @@ class MessageStore:
         self._confirm = min(self._confirm, offset)
         self._queues_synced = min(self._queues_synced, offset)
         try:
-            if self._checkpoint.confirm_phy_offset > offset:  # first, so that a crash finds nothing lost below it
+            if (
+                self._checkpoint.confirm_phy_offset > offset
+            ):  # first, so that a crash finds nothing lost below it
                 await self._save_checkpoint()
             if self._dispatcher.position > offset:
                 await self._queues.truncate(offset)

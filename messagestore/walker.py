@@ -36,7 +36,9 @@ def segment_name(start_offset: int) -> str:
     return f"{start_offset:0{NAME_DIGITS}d}"
 
 
-def order_segments(folder: str, files: Iterable[tuple[str, int]], segment_size: int | None = None) -> list[Segment]:
+def order_segments(
+    folder: str, files: Iterable[tuple[str, int]], segment_size: int | None = None
+) -> list[Segment]:
     """The files of one log by offset. BadSegments for a name that is no offset, a size that differs (from
     `segment_size`, or from the first file's) or a gap between two files."""
     segments: list[Segment] = []
@@ -45,10 +47,14 @@ def order_segments(folder: str, files: Iterable[tuple[str, int]], segment_size: 
             raise BadSegments(folder, name, "not a segment: names are 20 digits; move this file elsewhere")
         segment_size = segment_size or size
         if size != segment_size:
-            raise BadSegments(folder, name, f"has {size} bytes instead of {segment_size}; restore it from a copy")
+            raise BadSegments(
+                folder, name, f"has {size} bytes instead of {segment_size}; restore it from a copy"
+            )
         start = int(name)
         if start % segment_size:
-            raise BadSegments(folder, name, f"does not start at a multiple of {segment_size}, the size of the files")
+            raise BadSegments(
+                folder, name, f"does not start at a multiple of {segment_size}, the size of the files"
+            )
         if segments and start != segments[-1].start_offset + segment_size:
             expected = segment_name(segments[-1].start_offset + segment_size)
             raise BadSegments(folder, name, f"follows {segments[-1].name}, {expected} is missing; restore it")

@@ -56,7 +56,9 @@ def failed(error: BaseException) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--messages", type=int, default=100_000, help="per run; keep them below one segment")
     parser.add_argument("--batch", type=int, default=32, help="messages per append call")
     parser.add_argument("--runs", type=int, default=5)

@@ -27,11 +27,15 @@ def not_expected(error: BaseException) -> None:
     raise AssertionError("the store failed") from error
 
 
-def open_store(root: Path, settings: StoreSettings | None = None, on_fatal: Any = not_expected) -> MessageStore:
+def open_store(
+    root: Path, settings: StoreSettings | None = None, on_fatal: Any = not_expected
+) -> MessageStore:
     return MessageStore(real_runtime(root), settings or small_settings(), on_fatal=on_fatal)
 
 
-def message(body: bytes = b"hello", topic: str = "TopicTest", queue_id: int = 0, **values: Any) -> MessageToStore:
+def message(
+    body: bytes = b"hello", topic: str = "TopicTest", queue_id: int = 0, **values: Any
+) -> MessageToStore:
     return MessageToStore(topic=topic, queue_id=queue_id, body=body, born_timestamp=NOW_MS, **values)
 
 

@@ -43,7 +43,9 @@ def test_file_sizes_are_rounded_up_to_whole_entries() -> None:
 
 @pytest.mark.parametrize("trusted", [True, False])
 @pytest.mark.parametrize("count", [0, 1, 19, 20, 21, 65])
-def test_entries_are_found_again_whatever_the_number_of_files(tmp_path: Path, count: int, trusted: bool) -> None:
+def test_entries_are_found_again_whatever_the_number_of_files(
+    tmp_path: Path, count: int, trusted: bool
+) -> None:
     queue = filled(tmp_path, count)
     assert list(queue.entries(0, 1000)) == [(number * 100, 100, number) for number in range(count)]
     again = reopened(tmp_path, trusted=trusted)
@@ -82,7 +84,9 @@ def test_a_queue_that_begins_late_is_filled_with_pre_blank_entries_as_upstream_d
 
 
 @pytest.mark.parametrize("kept", [0, 1, 20, 33, 40])
-def test_a_truncated_queue_keeps_what_ends_at_or_below_the_cut_and_grows_again(tmp_path: Path, kept: int) -> None:
+def test_a_truncated_queue_keeps_what_ends_at_or_below_the_cut_and_grows_again(
+    tmp_path: Path, kept: int
+) -> None:
     queue = filled(tmp_path, 50)
     run(queue.truncate(kept * 100 + 99))
     assert (queue.max_queue_offset, queue.phy_end) == (kept, kept * 100)

@@ -7,6 +7,11 @@ import zlib
 from pathlib import Path
 
 import pytest
+
+from messagestore import record
+from messagestore.checkpoint import decode_checkpoint
+from messagestore.errors import StoreCorrupted
+from messagestore.walker import order_segments, walk
 from tests.unit.messagestore.storehelp import (
     GOLDEN,
     SEGMENT_SIZES,
@@ -18,16 +23,13 @@ from tests.unit.messagestore.storehelp import (
     queue_entries,
 )
 
-from messagestore import record
-from messagestore.checkpoint import decode_checkpoint
-from messagestore.errors import StoreCorrupted
-from messagestore.walker import order_segments, walk
-
 SETS = sorted(SEGMENT_SIZES)
 
 
 @pytest.mark.parametrize("name", SETS)
-def test_every_record_of_a_java_store_decodes_as_java_decodes_it_and_encodes_to_the_same_bytes(name: str) -> None:
+def test_every_record_of_a_java_store_decodes_as_java_decodes_it_and_encodes_to_the_same_bytes(
+    name: str,
+) -> None:
     segments = golden_segments(name)
     for line in golden_lines(name):
         if line["record"] == "BLANK":
@@ -43,7 +45,10 @@ def test_every_record_of_a_java_store_decodes_as_java_decodes_it_and_encodes_to_
         assert (message.flag, message.sys_flag, message.body_crc) == (
             line["flag"], line["sysFlag"], line["bodyCRC"],
         )  # fmt: skip
-        assert (message.born_timestamp, message.store_timestamp) == (line["bornTimestamp"], line["storeTimestamp"])
+        assert (message.born_timestamp, message.store_timestamp) == (
+            line["bornTimestamp"],
+            line["storeTimestamp"],
+        )
         assert message.prepared_transaction_offset == line["preparedTransactionOffset"]
         assert message.reconsume_times == line["reconsumeTimes"]
         assert record.format_host(message.store_host) == line["storeHost"].removeprefix("/")
@@ -97,7 +102,9 @@ def test_dispatch_builds_the_queues_that_java_built(name: str, tmp_path: Path) -
 def test_a_store_that_java_stopped_cleanly_opens_without_rebuilding_its_queues(tmp_path: Path) -> None:
     async def scenario() -> None:
         settings = lay_out("clean-shutdown", tmp_path, queues=True)
-        before = {path: path.read_bytes() for path in (tmp_path / "consumequeue").rglob("0*") if path.is_file()}
+        before = {
+            path: path.read_bytes() for path in (tmp_path / "consumequeue").rglob("0*") if path.is_file()
+        }
         store = open_store(tmp_path, settings)
         report = await store.start()
         assert report.clean
@@ -115,7 +122,9 @@ def test_a_store_that_java_stopped_cleanly_opens_without_rebuilding_its_queues(t
     asyncio.run(scenario())
 
 
-def test_a_java_store_that_confirmed_nothing_keeps_its_log_and_waits_for_a_confirm_offset(tmp_path: Path) -> None:
+def test_a_java_store_that_confirmed_nothing_keeps_its_log_and_waits_for_a_confirm_offset(
+    tmp_path: Path,
+) -> None:
     async def scenario() -> None:
         settings = lay_out("non-controller-record-crc", tmp_path, queues=True)
         store = open_store(tmp_path, settings)
@@ -123,7 +132,7 @@ def test_a_java_store_that_confirmed_nothing_keeps_its_log_and_waits_for_a_confi
         assert (report.confirm_offset, report.max_offset) == (0, 3002)
         assert queue_entries(store) == {}
         await store.become_master()
-        assert store.append([])  == []
+        assert store.append([]) == []
         store.set_confirm_offset(3002)
         while store.dispatch():
             pass

@@ -70,11 +70,19 @@ def test_batch_properties_follow_a_members_own_after_one_separator() -> None:
 
 def test_the_worked_batch_member_is_read_and_written() -> None:
     (member,) = parse_batch(WORKED_BATCH)
-    assert (member.flag, bytes(member.body), member.properties) == (0, b"hi", b"WAIT\x01true\x02TAGS\x01A\x02")
+    assert (member.flag, bytes(member.body), member.properties) == (
+        0,
+        b"hi",
+        b"WAIT\x01true\x02TAGS\x01A\x02",
+    )
     assert encode_batch([(0, b"hi", member.properties)]) == WORKED_BATCH
 
 
-@given(st.lists(st.tuples(st.integers(0, 9), st.binary(max_size=30), st.binary(max_size=30)), min_size=1, max_size=5))
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 9), st.binary(max_size=30), st.binary(max_size=30)), min_size=1, max_size=5
+    )
+)
 def test_any_batch_is_read_back(members: list[tuple[int, bytes, bytes]]) -> None:
     parsed = parse_batch(encode_batch(members))
     assert [(member.flag, bytes(member.body), member.properties) for member in parsed] == members

@@ -59,7 +59,11 @@ i64 = st.integers(-(1 << 63), (1 << 63) - 1)
 def messages(draw: st.DrawFn) -> Message:
     topic = draw(st.text("abcXYZ_%-", min_size=1, max_size=255))
     born, stored = draw(hosts), draw(hosts)
-    sys_flag = draw(st.integers(0, 0x7FF)) & ~0x30 | (0x10 if len(born) == 20 else 0) | (0x20 if len(stored) == 20 else 0)
+    sys_flag = (
+        draw(st.integers(0, 0x7FF)) & ~0x30
+        | (0x10 if len(born) == 20 else 0)
+        | (0x20 if len(stored) == 20 else 0)
+    )
     body, properties = draw(st.binary(max_size=200)), draw(st.binary(max_size=100))
     return Message(
         topic=topic, queue_id=draw(i32), queue_offset=draw(i64), physical_offset=draw(i64),
@@ -93,7 +97,9 @@ def test_a_record_cut_short_is_incomplete_and_never_valid(message: Message, leng
 
 
 @given(messages(), st.data())
-def test_no_damage_makes_a_check_fail_in_another_way_than_by_its_answer(message: Message, data: st.DataObject) -> None:
+def test_no_damage_makes_a_check_fail_in_another_way_than_by_its_answer(
+    message: Message, data: st.DataObject
+) -> None:
     stored = bytearray(encode(message))
     for _ in range(data.draw(st.integers(1, 4))):
         stored[data.draw(st.integers(0, len(stored) - 1))] = data.draw(st.integers(0, 255))

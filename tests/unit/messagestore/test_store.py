@@ -15,7 +15,13 @@ from messagestore.batch import encode_batch
 from messagestore.messages import GetStatus, PutStatus, QueueGrew
 from messagestore.record import pack_host
 from messagestore.store import MessageStore
-from tests.unit.messagestore.storehelp import golden_segments, message, open_store, queue_entries, small_settings
+from tests.unit.messagestore.storehelp import (
+    golden_segments,
+    message,
+    open_store,
+    queue_entries,
+    small_settings,
+)
 
 Scenario = Callable[..., Awaitable[None]]
 
@@ -42,7 +48,9 @@ def dispatch_all(store: MessageStore) -> None:
 
 
 @in_loop
-async def test_appended_messages_get_offsets_in_order_and_are_read_back_from_their_queue(tmp_path: Path) -> None:
+async def test_appended_messages_get_offsets_in_order_and_are_read_back_from_their_queue(
+    tmp_path: Path,
+) -> None:
     store = await master(tmp_path)
     outcomes = store.append([message(b"one"), message(b"two", queue_id=1), message(b"three")])
     assert [(out.queue_offset, out.error) for out in outcomes] == [(0, None), (0, None), (1, None)]
@@ -119,10 +127,14 @@ async def test_records_never_span_segments_and_a_blank_ends_each(tmp_path: Path)
     store = await master(tmp_path)
     outcomes = store.append([message(bytes(1000)) for _ in range(9)])
     starts = [out.physical_offset for out in outcomes]
-    assert all(start // 4096 == (out.end_offset - 1) // 4096 for start, out in zip(starts, outcomes, strict=True))
+    assert all(
+        start // 4096 == (out.end_offset - 1) // 4096 for start, out in zip(starts, outcomes, strict=True)
+    )
     assert starts[3] == 4096 and starts[6] == 8192
     view = store.read(0, 4096)
-    assert record.check(view, outcomes[2].end_offset, 4096 - outcomes[2].end_offset, 0) == record.END_OF_SEGMENT
+    assert (
+        record.check(view, outcomes[2].end_offset, 4096 - outcomes[2].end_offset, 0) == record.END_OF_SEGMENT
+    )
     dispatch_all(store)
     assert store.max_queue_offset("TopicTest", 0) == 9
     await store.stop()
@@ -146,16 +158,22 @@ async def test_one_wake_up_tells_replication_of_a_whole_batch_of_sends(tmp_path:
         ({"body": bytes(3001)}, PutStatus.MESSAGE_ILLEGAL),
         ({"topic": ""}, PutStatus.MESSAGE_ILLEGAL),
         ({"topic": "t" * 256}, PutStatus.MESSAGE_ILLEGAL),
-        ({"properties": bytes(32768)}, PutStatus.PROPERTIES_SIZE_EXCEEDED),
-        ({"properties": bytes(4000)}, PutStatus.MESSAGE_ILLEGAL),
+        ({"properties": b"p" * 32768}, PutStatus.PROPERTIES_SIZE_EXCEEDED),
+        ({"properties": b"K\x01a\0b\x02"}, PutStatus.MESSAGE_ILLEGAL),
+        ({"properties": b"p" * 4000}, PutStatus.MESSAGE_ILLEGAL),
         ({"flag": 1 << 31}, PutStatus.MESSAGE_ILLEGAL),
         ({"body": b"no batch", "batch": True}, PutStatus.MESSAGE_ILLEGAL),
         ({"body": encode_batch([(0, bytes(2000), b"")] * 3), "batch": True}, PutStatus.MESSAGE_ILLEGAL),
-        ({"body": encode_batch([(1, b"a", b""), (2, bytes(2999), bytes(1500))]), "batch": True}, PutStatus.MESSAGE_ILLEGAL),
+        (
+            {"body": encode_batch([(1, b"a", b""), (2, bytes(2999), b"p" * 1500)]), "batch": True},
+            PutStatus.MESSAGE_ILLEGAL,
+        ),
     ],
 )
 @in_loop
-async def test_what_the_store_refuses_changes_nothing(tmp_path: Path, values: dict[str, Any], status: PutStatus) -> None:
+async def test_what_the_store_refuses_changes_nothing(
+    tmp_path: Path, values: dict[str, Any], status: PutStatus
+) -> None:
     store = await master(tmp_path, max_message_size=3000)
     before, refused, after = store.append([message(), message(**values), message()])
     assert refused.error is status and refused.physical_offset == -1
@@ -191,7 +209,11 @@ async def test_ipv6_hosts_set_their_flags(tmp_path: Path) -> None:
 async def test_half_finished_transactions_have_no_queue_offset(tmp_path: Path) -> None:
     store = await master(tmp_path)
     outcomes = store.append(
-        [message(), message(sys_flag=record.TRANSACTION_PREPARED), message(sys_flag=record.TRANSACTION_COMMIT)]
+        [
+            message(),
+            message(sys_flag=record.TRANSACTION_PREPARED),
+            message(sys_flag=record.TRANSACTION_COMMIT),
+        ]
     )
     assert [out.queue_offset for out in outcomes] == [0, 0, 1]
     dispatch_all(store)
@@ -209,7 +231,11 @@ async def test_a_batch_becomes_records_with_consecutive_offsets_in_one_segment(t
     (out,) = store.append([message(body, batch=True, properties=b"CLUSTER\x01c\x02")])
     assert (out.physical_offset, out.queue_offset, out.count) == (4096, 1, 3)
     stored = [record.decode(store.read(at, 4096)) for at in out.physical_offsets]
-    assert [(one.flag, one.queue_offset, one.body[:1]) for one in stored] == [(0, 1, b"\0"), (1, 2, b"\1"), (2, 3, b"\2")]
+    assert [(one.flag, one.queue_offset, one.body[:1]) for one in stored] == [
+        (0, 1, b"\0"),
+        (1, 2, b"\1"),
+        (2, 3, b"\2"),
+    ]
     assert {one.properties for one in stored} == {b"TAGS\x01t\x02CLUSTER\x01c\x02"}
     assert out.end_offset == stored[-1].physical_offset + stored[-1].total_size == store.max_offset()
     (following,) = store.append([message()])
@@ -243,7 +269,9 @@ async def test_a_slave_refuses_appends_and_fills_its_log_with_its_masters_bytes(
 
 
 @in_loop
-async def test_a_new_master_cuts_the_torn_end_and_numbers_on_behind_undispatched_messages(tmp_path: Path) -> None:
+async def test_a_new_master_cuts_the_torn_end_and_numbers_on_behind_undispatched_messages(
+    tmp_path: Path,
+) -> None:
     store = await master(tmp_path)
     outcomes = store.append([message(topic=topic) for topic in ("A", "A", "B", "%RETRY%" + "g" * 150, "A")])
     store.set_confirm_offset(outcomes[0].end_offset)
@@ -366,7 +394,9 @@ async def test_a_cold_log_is_dispatched_around_the_mapping(tmp_path: Path) -> No
 
 
 @in_loop
-async def test_an_empty_slave_may_begin_at_the_first_segment_that_its_master_still_has(tmp_path: Path) -> None:
+async def test_an_empty_slave_may_begin_at_the_first_segment_that_its_master_still_has(
+    tmp_path: Path,
+) -> None:
     source = b"".join(golden_segments("clean-shutdown").values())[262144:369867]
     store = open_store(tmp_path, small_settings(mapped_file_size_commit_log=262144))
     await store.start()

@@ -82,4 +82,6 @@ def test_files_that_are_no_sequence_are_refused_by_name(files: list[tuple[str, i
 
 
 def test_a_log_may_begin_later_than_zero() -> None:
-    assert order_segments("log", [("00000000000000001024", 512)]) == [Segment(1024, "00000000000000001024", 512)]
+    assert order_segments("log", [("00000000000000001024", 512)]) == [
+        Segment(1024, "00000000000000001024", 512)
+    ]

@@ -1,0 +1,156 @@
+"""A disk that is full and a disk that fails, on the simulated one."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+
+from messagestore.errors import StoreFailed
+from messagestore.messages import PutStatus
+from messagestore.store import MessageStore
+from simulation.disk import SimulatedDisk
+from simulation.world import World
+from tests.unit.messagestore.storehelp import message, small_settings
+
+FULL = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+FAILED = OSError(errno.EIO, os.strerror(errno.EIO))
+
+
+def on_a_disk(
+    scenario: Callable[[MessageStore, SimulatedDisk, list[BaseException]], Coroutine[Any, Any, None]],
+) -> None:
+    """Runs the scenario with a started master store; the list collects what it reports as fatal."""
+    with World(1) as world:
+        node = world.node("broker-0", "10.0.0.1")
+        fatal: list[BaseException] = []
+
+        class App:
+            async def start(self) -> None:
+                store = MessageStore(node.runtime(), small_settings(), on_fatal=fatal.append)
+                await store.start()
+                await store.become_master()
+                await scenario(store, node.disk, fatal)
+                await store.stop()
+
+            async def stop(self) -> None:
+                raise AssertionError("not asked")
+
+            async def wait_failed(self) -> BaseException:
+                done.append(True)
+                return await world.loop.create_future()
+
+        done: list[bool] = []
+        node.start(lambda runtime: App())
+        world.run_until(lambda: bool(done) or node.failure is not None, limit_ms=60_000)
+        assert node.failure is None
+
+
+def test_a_full_disk_refuses_sends_that_need_a_new_segment_and_takes_them_again_later() -> None:
+    async def scenario(store: MessageStore, disk: SimulatedDisk, fatal: list[BaseException]) -> None:
+        assert store.append([message(bytes(1000)) for _ in range(3)])[-1].error is None
+        end = store.max_offset()
+        disk.capacity_bytes = 0
+        big, small = store.append([message(bytes(1000)), message(b"fits")])
+        assert big.error is PutStatus.SERVICE_NOT_AVAILABLE
+        assert (small.error, small.physical_offset, small.queue_offset) == (None, end, 3)
+        disk.capacity_bytes = None
+        (again,) = store.append([message(bytes(1000))])
+        assert (again.error, again.physical_offset) == (None, 4096)
+        assert not fatal
+
+    on_a_disk(scenario)
+
+
+def test_a_segment_that_cannot_be_made_for_another_reason_has_its_own_status() -> None:
+    async def scenario(store: MessageStore, disk: SimulatedDisk, fatal: list[BaseException]) -> None:
+        disk.fail_next("create", FAILED, where="commitlog")
+        assert store.append([message()])[0].error is PutStatus.CREATE_MAPPED_FILE_FAILED
+        assert store.append([message()])[0].error is None
+
+    on_a_disk(scenario)
+
+
+@pytest.mark.parametrize("operation", ["create", "reserve"])
+def test_a_disk_too_full_for_queues_stops_sends_until_dispatch_gets_on(operation: str) -> None:
+    async def scenario(store: MessageStore, disk: SimulatedDisk, fatal: list[BaseException]) -> None:
+        store.append([message()])
+        disk.fail_next(operation, FULL, where="consumequeue")
+        store.set_confirm_offset(store.max_offset())
+        assert not store.dispatch()
+        assert store.append([message()])[0].error is PutStatus.SERVICE_NOT_AVAILABLE
+        assert store.max_queue_offset("TopicTest", 0) == 0
+        arrived = asyncio.Event()
+        store.on_arrival(lambda grown: arrived.set())
+        async with asyncio.timeout(5):
+            await arrived.wait()
+        assert store.max_queue_offset("TopicTest", 0) == 1
+        assert store.append([message()])[0].error is None
+        assert not fatal
+
+    on_a_disk(scenario)
+
+
+def test_after_the_first_failed_sync_nothing_is_accepted_and_nothing_looks_clean() -> None:
+    async def scenario(store: MessageStore, disk: SimulatedDisk, fatal: list[BaseException]) -> None:
+        store.append([message()])
+        disk.fail_next("sync", FAILED, where="commitlog")
+        with pytest.raises(StoreFailed):
+            await store.flush()
+        assert [type(error) for error in fatal] == [StoreFailed]
+        assert store.append([message()])[0].error is PutStatus.SERVICE_NOT_AVAILABLE
+        with pytest.raises(StoreFailed):
+            await store.flush()
+        with pytest.raises(StoreFailed):
+            store.become_slave()
+            store.write_view(store.max_offset(), 10)
+        assert store.flushed_offset() == 0
+        await store.stop()
+        assert disk.content("abort") is not None
+        assert len(fatal) == 1
+
+    on_a_disk(scenario)
+
+
+@pytest.mark.parametrize(
+    ("operation", "where"), [("sync", "commitlog"), ("sync", "consumequeue"), ("replace", "checkpoint")]
+)
+def test_a_disk_that_fails_in_the_background_is_fatal(operation: str, where: str) -> None:
+    async def scenario(store: MessageStore, disk: SimulatedDisk, fatal: list[BaseException]) -> None:
+        disk.fail_next(operation, FAILED, where=where)
+        store.append([message()])
+        store.set_confirm_offset(store.max_offset())
+        await asyncio.sleep(5)
+        assert [type(error) for error in fatal] == [StoreFailed]
+
+    on_a_disk(scenario)
+
+
+def test_a_full_disk_delays_the_checkpoint_and_kills_nothing() -> None:
+    async def scenario(store: MessageStore, disk: SimulatedDisk, fatal: list[BaseException]) -> None:
+        disk.fail_next("replace", FULL, where="checkpoint", times=2)
+        store.append([message()])
+        store.set_confirm_offset(store.max_offset())
+        await asyncio.sleep(5)
+        content = disk.content("checkpoint")
+        assert content is not None
+        assert int.from_bytes(content[32:40], "big") == store.confirm_offset()
+        assert not fatal
+
+    on_a_disk(scenario)
+
+
+def test_a_failed_truncation_is_fatal() -> None:
+    async def scenario(store: MessageStore, disk: SimulatedDisk, fatal: list[BaseException]) -> None:
+        first, _ = store.append([message(), message()])
+        store.become_slave()
+        disk.fail_next("sync", FAILED, where="commitlog")
+        with pytest.raises(StoreFailed):
+            await store.truncate(first.end_offset)
+        assert len(fatal) == 1
+
+    on_a_disk(scenario)

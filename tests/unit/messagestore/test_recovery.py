@@ -1,0 +1,252 @@
+"""Start-up after a crash: what is cut, what is kept, and when the store refuses to start."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from messagestore.checkpoint import Checkpoint, decode_checkpoint
+from messagestore.errors import BadSegments, QueueOffsetGap, StoreCorrupted
+from messagestore.messages import Appended
+from messagestore.record import encode_blank
+from messagestore.store import MessageStore
+from tests.unit.messagestore.storehelp import message, open_store
+
+SEGMENT = 4096
+RECORD = 105  # bytes of the records written here: topic "TopicTest", body "hello"
+
+
+def log_file(root: Path, start: int = 0) -> Path:
+    return root / "commitlog" / f"{start:020d}"
+
+
+def write_at(path: Path, at: int, content: bytes) -> None:
+    with path.open("r+b") as file:
+        file.seek(at)
+        file.write(content)
+
+
+async def crashed_store(root: Path, count: int, confirmed: int) -> list[Appended]:
+    """A store directory as a killed process leaves it: `count` records, the first `confirmed` of them confirmed."""
+    store = open_store(root)
+    await store.start()
+    await store.become_master()
+    outcomes = store.append([message() for _ in range(count)])
+    if confirmed:
+        store.set_confirm_offset(outcomes[confirmed - 1].end_offset)
+    while store.dispatch():
+        pass
+    await store.stop()
+    (root / "abort").touch()
+    return outcomes
+
+
+async def recovered(root: Path) -> MessageStore:
+    store = open_store(root)
+    store.report = await store.start()  # type: ignore[attr-defined]
+    return store
+
+
+def test_after_a_crash_the_log_is_kept_whole_and_queues_end_at_the_confirm_offset(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        outcomes = await crashed_store(tmp_path, 60, confirmed=45)
+        store = await recovered(tmp_path)
+        assert store.max_offset() == outcomes[-1].end_offset
+        assert store.confirm_offset() == store.dispatched_offset() == outcomes[44].end_offset
+        assert store.max_queue_offset("TopicTest", 0) == 45
+        await store.become_master()
+        (out,) = store.append([message()])
+        assert out.queue_offset == 60, "undispatched messages keep their numbers"
+        await store.stop()
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("damage", [b"\0" * 40, b"\xff" * 4, (120).to_bytes(4, "big"), encode_blank(77)])
+def test_a_torn_end_above_the_confirm_offset_is_cut_and_erased(tmp_path: Path, damage: bytes) -> None:
+    async def scenario() -> None:
+        outcomes = await crashed_store(tmp_path, 30, confirmed=20)
+        torn = outcomes[25]
+        write_at(log_file(tmp_path), torn.physical_offset, damage)
+        store = await recovered(tmp_path)
+        assert store.max_offset() == torn.physical_offset
+        assert store.confirm_offset() == outcomes[19].end_offset
+        await store.become_master()
+        (again,) = store.append([message(b"other")])
+        assert (again.physical_offset, again.queue_offset) == (torn.physical_offset, 25)
+        assert again.end_offset == torn.end_offset, "the next cut record would follow exactly here"
+        await store.flush()
+        await store._tasks.stop()  # killed here
+
+        after = await recovered(tmp_path)
+        assert after.max_offset() == again.end_offset, "records behind a torn one never return"
+        await after.stop()
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("place", [0, 10, 19])
+@pytest.mark.parametrize("clean", [True, False])
+def test_damage_below_the_confirm_offset_stops_the_start_and_touches_nothing(
+    tmp_path: Path, place: int, clean: bool
+) -> None:
+    async def scenario() -> None:
+        outcomes = await crashed_store(tmp_path, 30, confirmed=20)
+        if clean:
+            (tmp_path / "abort").unlink()
+        write_at(log_file(tmp_path), outcomes[place].physical_offset + 90, b"X")
+        before = log_file(tmp_path).read_bytes()
+        with pytest.raises(StoreCorrupted) as caught:
+            await recovered(tmp_path)
+        assert caught.value.offset == outcomes[place].physical_offset
+        assert caught.value.limit == outcomes[19].end_offset
+        assert log_file(tmp_path).read_bytes() == before
+
+    asyncio.run(scenario())
+
+
+def test_a_log_that_ends_before_the_confirm_offset_is_damage_too(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        await crashed_store(tmp_path, 60, confirmed=60)
+        log_file(tmp_path, SEGMENT).unlink()
+        with pytest.raises(StoreCorrupted) as caught:
+            await recovered(tmp_path)
+        assert caught.value.offset == SEGMENT
+        log_file(tmp_path).unlink()
+        with pytest.raises(StoreCorrupted):
+            await recovered(tmp_path)
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("inside", [1, 7, 8, 50, 91])
+def test_a_confirm_offset_inside_a_torn_record_is_no_damage(tmp_path: Path, inside: int) -> None:
+    async def scenario() -> None:
+        outcomes = await crashed_store(tmp_path, 30, confirmed=20)
+        last = outcomes[25]
+        assert last.end_offset - last.physical_offset == RECORD
+        write_at(log_file(tmp_path), last.physical_offset + inside, bytes(5 * RECORD - inside))
+        confirm = Checkpoint(1, 1, 0, 0, last.physical_offset + inside)
+        (tmp_path / "checkpoint").write_bytes(confirm.encode())
+        store = await recovered(tmp_path)
+        assert store.max_offset() == store.confirm_offset() == last.physical_offset
+        assert store.max_queue_offset("TopicTest", 0) == 25
+        await store.stop()
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("place", [94, 100, 106, 130])
+def test_a_record_whose_topic_or_properties_were_not_written_is_torn(tmp_path: Path, place: int) -> None:
+    async def scenario() -> None:
+        store = open_store(tmp_path)
+        await store.start()
+        await store.become_master()
+        first, second = store.append([message(properties=b"K\x01" + b"v" * 40 + b"\x02") for _ in range(2)])
+        await store.stop()
+        (tmp_path / "abort").touch()
+        stop = second.end_offset - second.physical_offset
+        write_at(log_file(tmp_path), second.physical_offset + place, bytes(stop - place))
+        again = await recovered(tmp_path)
+        assert again.max_offset() == first.end_offset
+        await again.stop()
+
+    asyncio.run(scenario())
+
+
+def test_a_prepared_segment_without_records_is_removed(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        outcomes = await crashed_store(tmp_path, 30, confirmed=30)
+        for start in (SEGMENT, 2 * SEGMENT):
+            log_file(tmp_path, start).write_bytes(bytes(SEGMENT))
+        store = await recovered(tmp_path)
+        assert store.report.removed_segments == 2  # type: ignore[attr-defined]
+        assert store.max_offset() == outcomes[-1].end_offset
+        await store.stop()
+
+    asyncio.run(scenario())
+
+
+def test_deleted_queues_are_built_anew_from_the_beginning_of_the_log(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        await crashed_store(tmp_path, 200, confirmed=190)
+        for path in sorted((tmp_path / "consumequeue").rglob("0*"), reverse=True):
+            path.unlink() if path.is_file() else path.rmdir()
+        store = await recovered(tmp_path)
+        assert store.max_queue_offset("TopicTest", 0) == 190
+        assert store.min_queue_offset("TopicTest", 0) == 0
+        await store.stop()
+
+    asyncio.run(scenario())
+
+
+def test_a_queue_that_lost_its_beginning_is_an_error_that_says_what_to_do(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        store = open_store(tmp_path)
+        await store.start()
+        await store.become_master()
+        for _ in range(100):
+            store.append([message(), message(topic="Other")])
+        store.set_confirm_offset(store.max_offset())
+        while store.dispatch():
+            pass
+        await store.stop()
+        (tmp_path / "abort").touch()
+        confirm = Checkpoint(1 << 50, 1 << 50, 0, 0, store.confirm_offset())
+        (tmp_path / "checkpoint").write_bytes(confirm.encode())
+        for path in (tmp_path / "consumequeue" / "Other" / "0").iterdir():
+            path.unlink()
+        with pytest.raises(QueueOffsetGap, match="delete the folder consumequeue"):
+            await recovered(tmp_path)
+
+    asyncio.run(scenario())
+
+
+def test_a_gap_between_segments_is_refused_below_the_confirm_offset_and_cut_above_it(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        outcomes = await crashed_store(tmp_path, 120, confirmed=5)
+        log_file(tmp_path, SEGMENT).unlink()
+        store = await recovered(tmp_path)
+        assert store.max_offset() == SEGMENT
+        assert not log_file(tmp_path, 2 * SEGMENT).exists()
+        store.set_confirm_offset(SEGMENT)
+        await store.stop()
+        assert outcomes[-1].end_offset > 2 * SEGMENT
+
+        log_file(tmp_path, 2 * SEGMENT).write_bytes(bytes(SEGMENT))
+        (tmp_path / "checkpoint").write_bytes(Checkpoint(1, 1, 0, 0, 2 * SEGMENT + 1).encode())
+        with pytest.raises(BadSegments, match="is missing"):
+            await recovered(tmp_path)
+
+    asyncio.run(scenario())
+
+
+def test_the_stored_confirm_offset_is_never_ahead_of_the_disk(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        store = open_store(tmp_path)
+        await store.start()
+        await store.become_master()
+        store.append([message()])
+        store.set_confirm_offset(store.max_offset())
+        while store.dispatch():
+            pass
+        await store._save()
+        assert decode_checkpoint((tmp_path / "checkpoint").read_bytes()).confirm_phy_offset == 0
+        await store.flush()
+        await store._save()
+        stored = decode_checkpoint((tmp_path / "checkpoint").read_bytes())
+        assert stored.confirm_phy_offset == store.max_offset()
+        await store.stop()
+
+    asyncio.run(scenario())
+
+
+def test_checkpoints_of_older_versions_and_odd_ones_are_read() -> None:
+    assert decode_checkpoint(None) == Checkpoint()
+    assert decode_checkpoint(Checkpoint(5, 6, 7).encode()[:24]) == Checkpoint(5, 6, 7, 0, 0)
+    assert decode_checkpoint(Checkpoint(confirm_phy_offset=-1).encode()).confirm_phy_offset == 0
+    assert len(Checkpoint().encode()) == 4096
+    assert Checkpoint(10_000, 20_000).min_timestamp == 7_000
+    assert Checkpoint(1_000, 20_000).min_timestamp == 0
