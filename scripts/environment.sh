@@ -14,7 +14,7 @@ find_python() {
 }
 
 use_environment() {
-    local lock=$ROOT/requirements/$1.lock base venv stamp want
+    local lock=$ROOT/requirements/$1.lock base venv stamp want held
     if [ -n "${VIRTUAL_ENV:-}" ] && [ -x "$VIRTUAL_ENV/bin/python" ]; then
         venv=$VIRTUAL_ENV
     else
@@ -31,11 +31,21 @@ use_environment() {
     "$PYTHON" -c 'import sys; sys.exit(sys.version_info < (3, 11))' ||
         fail "$PYTHON is older than Python 3.11; leave that environment (deactivate) or make it anew"
     stamp=$venv/.autoswitch-mq.$1
-    want=$(cksum <"$lock")$(cksum <"$ROOT/pyproject.toml")$ROOT
-    [ "$(cat "$stamp" 2>/dev/null)" = "$want" ] && return
+    want=$(cat "$ROOT"/requirements/*.lock "$ROOT/pyproject.toml" | cksum)$ROOT
+    for held in $(supersets "$1"); do
+        [ "$(cat "$venv/.autoswitch-mq.$held" 2>/dev/null)" = "$want" ] && return
+    done
     echo "installing what requirements/$1.lock names (once)"
     install "$lock" || fail "the dependencies could not be installed; look at the lines above, then run this again"
     printf '%s' "$want" >"$stamp"
+}
+
+supersets() { # the locks that hold everything the lock $1 names, itself among them
+    case $1 in
+        runtime) echo runtime spark dev ;;
+        spark) echo spark dev ;;
+        *) echo "$1" ;;
+    esac
 }
 
 install() {
