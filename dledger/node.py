@@ -189,7 +189,7 @@ class DLedgerNode:
         first = core.end_index + 1
         done: asyncio.Future[list[object]] = asyncio.get_running_loop().create_future()
         self._proposals.append(Proposal(first, first + len(bodies) - 1, done))
-        self._take(core.propose(bodies, self.clock.monotonic_ms()))
+        self._take(lambda now_ms: core.propose(bodies, now_ms))
         try:
             async with asyncio.timeout(timeout_ms / 1000):
                 return await done
@@ -204,7 +204,7 @@ class DLedgerNode:
         read_id = self._read_id
         proven: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         self._reads[read_id] = proven
-        self._take(core.read(read_id, self.clock.monotonic_ms()))
+        self._take(lambda now_ms: core.read(read_id, now_ms))
         try:
             async with asyncio.timeout(timeout_ms / 1000):
                 if await proven:
@@ -238,18 +238,24 @@ class DLedgerNode:
     def _tick(self) -> None:
         assert self.core is not None
         self._timer = None
-        self._take(self.core.tick(self.clock.monotonic_ms()))
+        self._take(self.core.tick)
 
     # Actions, in order
 
-    def _take(self, actions: Sequence[Action | SaveCheckpoint]) -> None:
+    def _take(self, turn: Callable[[int], Sequence[Action | SaveCheckpoint]]) -> None:
+        """Queues the actions of one turn, which gets the time, and performs what can be now. What it raises
+        is a bug, and the end of this member, wherever the call came from."""
         if self._closed:
             return
-        self._queue.extend(actions)
-        self._arm_timer()
-        if not self._busy:
-            self._busy = True
-            self._perform_queued()
+        try:
+            self._queue.extend(turn(self.clock.monotonic_ms()))
+            self._arm_timer()
+            if not self._busy:
+                self._busy = True
+                self._perform_queued()
+        except Exception as error:
+            self._fail(error)
+            raise
 
     def _perform_queued(self) -> None:
         """Performs up to the next action that waits for the disk; that one and all queued behind it share
@@ -351,15 +357,16 @@ class DLedgerNode:
 
     def _checkpoint_due(self) -> None:
         self._checkpoint_timer = None
-        self._take([SaveCheckpoint()])
+        self._take(lambda now_ms: [SaveCheckpoint()])
 
     # Messages
 
     def _receive(self, sender: str, message: Message, ticket: int) -> bool:
         """Hands a message to the core; False when this member takes part no more."""
-        if self.core is None or self._closed:
+        core = self.core
+        if core is None or self._closed:
             return False
-        self._take(self.core.receive(sender, message, self.clock.monotonic_ms(), ticket))
+        self._take(lambda now_ms: core.receive(sender, message, now_ms, ticket))
         return True
 
     # The end
