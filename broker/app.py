@@ -97,11 +97,11 @@ class BrokerApp:
             replicas=self._replicas,
         )
         self._no_replicas = Replicas(cluster_name="", broker_name="", address="", poll_ms=1)
-        self._router = self._build_router()
+        self.router = self._build_router()
         limits = Limits(idle_ms_max=settings.server_channel_max_idle_time_seconds * 1000)
         self._server, self._fast_server = (
             RemotingServer(
-                self._router,
+                self.router,
                 host=settings.bind_address,
                 port=port,
                 clock=runtime.clock,

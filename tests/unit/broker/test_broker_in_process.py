@@ -3,150 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import random
-from collections.abc import Coroutine
-from pathlib import Path
-from typing import Any
 
 import pytest
 
 from broker.app import BrokerApp
+from broker.identity import IdentityInvalid
 from broker.replicas import Role
-from broker.settings import BrokerSettings
-from controller.server import ControllerApp
-from controller.settings import ControllerSettings
-from mqclient.client import Client
-from mqclient.errors import SendOutcomeUnknown, SendRefused
-from mqclient.message import StoredMessage
-from mqclient.producer import SendResult, SendStatus
-from namesrv.server import NamesrvApp
-from namesrv.settings import NamesrvSettings
+from mqclient.errors import SendRefused
+from mqclient.producer import SendStatus
 from remoting.codes import RequestCode
-from remoting.command import RemotingCommand
-from remoting.headers.admin import CreateTopicHeader
-from simulation.node import Node, SimulatedClock
+from remoting.headers.controller import ElectMasterHeader
 from simulation.world import World
-
-NAMESRV = "10.0.3.1:9876"
-CONTROLLERS = ["10.0.1.1", "10.0.1.2", "10.0.1.3"]
-PEERS = ";".join(f"n{number}-{host}:9878" for number, host in enumerate(CONTROLLERS))
-
-
-class Cluster:
-    """A name server, three controllers and a set of brokers in one world."""
-
-    def __init__(self, world: World, brokers: int, **settings: Any) -> None:
-        self.world = world
-        namesrv = world.node("namesrv", "10.0.3.1")
-        namesrv.start(lambda runtime: NamesrvApp(NamesrvSettings(bindAddress="10.0.3.1"), runtime))
-        for number, host in enumerate(CONTROLLERS):
-            world.node(f"controller-{number}", host).start(self._controller(number, host))
-        self._settings = settings
-        self.brokers = [world.node(f"broker-{number}", f"10.0.2.{number + 1}") for number in range(brokers)]
-        for node in self.brokers:
-            self.start(node)
-        self._client_node = world.node("client", "10.0.4.1")
-
-    def _controller(self, number: int, host: str) -> Any:
-        settings = ControllerSettings(
-            bindAddress=host,
-            controllerDLegerGroup="group1",
-            controllerDLegerPeers=PEERS,
-            controllerDLegerSelfId=f"n{number}",
-            mappedFileSize=1 << 20,
-            configStorePath=Path("controller.properties"),
-        )
-        return lambda runtime: ControllerApp(settings, runtime)
-
-    def start(self, node: Node) -> None:
-        settings = BrokerSettings(
-            **{
-                "bindAddress": node.host,
-                "brokerIP1": node.host,
-                "namesrvAddr": NAMESRV,
-                "controllerAddr": ";".join(f"{host}:9878" for host in CONTROLLERS),
-                "mappedFileSizeCommitLog": 64 * 1024,
-                "mappedFileSizeConsumeQueue": 2000,
-                "minInSyncReplicas": 2,
-                **self._settings,
-            }
-        )
-        node.start(lambda runtime: BrokerApp(settings, runtime))
-
-    def app(self, node: Node) -> BrokerApp:
-        assert isinstance(node.app, BrokerApp), f"{node.name}: {node.failure!r}"
-        return node.app
-
-    @property
-    def masters(self) -> list[Node]:
-        return [
-            node for node in self.brokers if isinstance(node.app, BrokerApp) and node.app.role.accepts_sends
-        ]
-
-    @property
-    def master(self) -> Node:
-        (node,) = self.masters
-        return node
-
-    def in_sync(self, count: int) -> bool:
-        return any(self.app(node).ha.in_sync_count() == count for node in self.masters)
-
-    def start_up(self) -> None:
-        """Wait until all brokers are in sync and the topic is there."""
-        self.wait_in_sync(len(self.brokers))
-        self.create_topic()
-
-    def wait_in_sync(self, count: int, limit_ms: int = 10_000) -> None:
-        self.world.run_until(lambda: self.in_sync(count), limit_ms)
-
-    def client(self) -> Client:
-        return Client(NAMESRV, clock=SimulatedClock(self._client_node), random=random.Random(1))
-
-    def run(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
-        return self.world.run(coroutine, limit_ms=120_000)
-
-    def create_topic(self) -> None:
-        """Topic "orders" on the master, known to the name server."""
-        self.run(self._create_topic())
-
-    async def _create_topic(self) -> None:
-        async with self.client() as client:
-            header = CreateTopicHeader("orders", "TBW102", 4, 4, 6)
-            command = RemotingCommand.request(RequestCode.UPDATE_AND_CREATE_TOPIC, header)
-            reply = await client.remoting.call(self.app(self.master).address, command)
-            assert reply.code == 0, reply.remark
-            await asyncio.sleep(0.1)
-
-    async def send_all(self, bodies: list[bytes]) -> list[SendResult]:
-        """Each body until it is acknowledged; every outcome that stored it."""
-        results: list[SendResult] = []
-        async with self.client() as client:
-            producer = client.producer("producers")
-            for body in bodies:
-                while True:
-                    try:
-                        result = await producer.send("orders", body)
-                    except SendRefused:
-                        await asyncio.sleep(0.05)
-                        continue
-                    except SendOutcomeUnknown:
-                        continue
-                    results.append(result)
-                    if result.status is SendStatus.SEND_OK:
-                        break
-        return results
-
-    async def read_all(self) -> list[StoredMessage]:
-        """Every readable message of the topic."""
-        found: list[StoredMessage] = []
-        async with self.client() as client:
-            consumer = client.consumer("readers")
-            for queue in await consumer.queues("orders"):
-                result = await consumer.pull(queue, 0)
-                while result.messages:
-                    found += result.messages
-                    result = await consumer.pull(queue, result.next_offset)
-        return found
+from tests.unit.broker.brokerset import CONTROLLERS, Cluster
 
 
 def test_three_brokers_are_in_sync_and_writable_within_four_seconds() -> None:
@@ -285,3 +153,90 @@ def test_a_held_pull_is_answered_when_its_message_arrives() -> None:
         bodies, waited_ms = cluster.run(wait_for_it())
         assert bodies == [b"second"]
         assert waited_ms < 500
+
+
+def test_an_elected_slave_takes_over_and_all_others_follow_it() -> None:
+    with World(21) as world:
+        cluster = Cluster(world, 3)
+        cluster.start_up()
+        cluster.run(cluster.send_all([b"before"]))
+        old = cluster.master
+        chosen = next(node for node in cluster.brokers if node is not old)
+
+        async def elect() -> None:
+            broker_id = cluster.app(chosen).role.role_id
+            assert broker_id is not None
+            header = ElectMasterHeader("broker-a", "DefaultCluster", broker_id, designate_elect=True)
+            await cluster.ask_leader(RequestCode.CONTROLLER_ELECT_MASTER, header)
+
+        cluster.run(elect())
+        world.run_until(lambda: cluster.masters == [chosen], 2_000)
+        cluster.wait_in_sync(3, limit_ms=3_000)
+        assert cluster.app(old).role.role is Role.SLAVE
+        assert cluster.in_sync(3)
+
+
+def test_a_name_server_that_restarts_knows_the_routes_again_within_three_seconds() -> None:
+    with World(22) as world:
+        cluster = Cluster(world, 3)
+        cluster.start_up()
+        namesrv = world.nodes["namesrv"]
+        namesrv.kill()
+        world.run_for_ms(500)
+        cluster.start_namesrv()
+        world.run_for_ms(3_000)
+        cluster.run(cluster.send_all([b"after"]))
+
+
+def test_a_learner_holds_everything_and_never_enters_the_set() -> None:
+    with World(23) as world:
+        cluster = Cluster(world, 3, learners=(2,))
+        cluster.wait_in_sync(2)
+        cluster.create_topic()
+        cluster.run(cluster.send_all([b"learned"]))
+        world.run_for_ms(20_000)
+        assert cluster.in_sync(2)
+        ends = {cluster.app(node).store.max_offset() for node in cluster.brokers}
+        assert len(ends) == 1
+
+
+def test_with_sync_flush_an_acknowledged_message_is_on_the_masters_disk() -> None:
+    with World(24) as world:
+        cluster = Cluster(world, 3, flushDiskType="SYNC_FLUSH", flushIntervalCommitLog=60_000)
+        cluster.start_up()
+        cluster.run(cluster.send_all([b"flushed"] * 5))
+        store = cluster.app(cluster.master).store
+        assert store.flushed_offset() == store.max_offset()
+
+
+def test_without_all_acks_a_master_answers_before_its_slaves_have_it() -> None:
+    with World(25) as world:
+        cluster = Cluster(world, 3, allAckInSyncStateSet=False, minInSyncReplicas=1)
+        cluster.start_up()
+        master = cluster.master
+        for node in cluster.brokers:
+            if node is not master:
+                world.network.cut(master.host, node.host)
+        (result,) = cluster.run(cluster.send_all([b"alone"]))
+        assert result.status is SendStatus.SEND_OK
+
+
+def test_a_replica_of_another_set_refuses_to_start() -> None:
+    with World(26) as world:
+        cluster = Cluster(world, 1, minInSyncReplicas=1)
+        cluster.wait_in_sync(1)
+        node = cluster.brokers[0]
+        world.run(node.stop())
+        cluster.start(node, brokerName="broker-b")
+        world.run_until(lambda: node.failure is not None, 1_000)
+        assert isinstance(node.failure, IdentityInvalid)
+
+
+def test_a_name_servers_word_is_enough_for_a_slave_whose_master_does_not_say_its_address() -> None:
+    with World(27) as world:
+        cluster = Cluster(world, 2, minInSyncReplicas=1)
+        for node in cluster.brokers:
+            world.run_until(lambda node=node: isinstance(node.app, BrokerApp), 100)  # type: ignore[misc]
+            app = cluster.app(node)
+            app.router.handlers.pop(RequestCode.EXCHANGE_BROKER_HA_INFO)
+        cluster.wait_in_sync(2, limit_ms=40_000)
