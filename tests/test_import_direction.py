@@ -98,7 +98,9 @@ def test_nothing_imports_a_private_name_of_another_package(package: str) -> None
         for module, names in imports_in(path):
             if module.split(".")[0] == package:
                 continue
-            private = [part for part in [*module.split("."), *names] if part.startswith("_") and part[:2] != "__"]
+            private = [
+                part for part in [*module.split("."), *names] if part.startswith("_") and part[:2] != "__"
+            ]
             assert not private or module.split(".")[0] not in MAY_IMPORT, f"{path}: {module} {private}"
 
 
