@@ -39,6 +39,8 @@ class CommitLog:
         offset is deleted, and so is a log without its beginning if its store never saved a checkpoint. A gap below is
         BadSegments."""
         found = self._directory.names()
+        if found:  # what the last process deleted must not come back over what this one writes
+            await self._directory.sync_directory()
         if found and found[-1][1] == 0:  # upstream creates a file before it gives it a size
             await self._directory.delete(found.pop()[0])
         names = [name for name, _ in found]

@@ -88,8 +88,9 @@ class MessageStore:
         runs the process holds the store's lock."""
         try:
             clean = await self._files.read(ABORT_FILE) is None
-            if clean:
-                await self._files.replace(ABORT_FILE, b"running\n")
+            await self._files.replace(
+                ABORT_FILE, b"running\n"
+            )  # again: a killed process may not have synced it
             self._checkpoint = decode_checkpoint(await self._files.read(FILE))
             recovery = Recovery(
                 self._log, self._queues, self._dispatcher, self._checkpoint,

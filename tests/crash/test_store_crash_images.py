@@ -77,13 +77,31 @@ class Script:
         if choice < 0.5 or not self.written.records:
             self.append()
         elif choice < 0.6:
-            self.written.synced_end = max(self.written.synced_end, await self.store.flush())
+            await self.flush()
         elif choice < 0.7:
             await asyncio.sleep(self.random.choice((0.001, 0.03, 1.1)))
         elif choice < 0.85:
             self.store.set_confirm_offset(self.random.randint(self.store.confirm_offset(), self.written.end))
+        elif choice < 0.9:
+            await self.receive_part_of_a_record()
         else:
             await self.truncate()
+
+    async def flush(self) -> None:
+        synced_end = min(await self.store.flush(), self.written.end)
+        self.written.synced_end = max(self.written.synced_end, synced_end)
+
+    async def receive_part_of_a_record(self) -> None:
+        """A slave's connection breaks in the middle of a record, which has perhaps entered the log in part."""
+        self.store.become_slave()
+        end = self.store.max_offset()
+        part = self.random.choice(list(self.written.records.values()))[:-1]
+        view = self.store.write_view(end, len(part))
+        filled = self.random.randint(0, len(view))
+        view[:filled] = part[:filled]
+        self.store.advance(end + self.random.randint(0, filled))
+        await self.flush()
+        await self.store.become_master()
 
     def append(self) -> None:
         messages = []
