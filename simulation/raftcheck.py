@@ -40,6 +40,13 @@ class RaftCheck:
         self.committed: dict[int, int] = {}
         """Committed index seen last, by core number: one number per incarnation."""
         self.cores: list[Raft] = []
+        self.violation: Violation | None = None
+        """The first one. Raised inside a member it would only end that member, so the world asks for it."""
+
+    def found(self, rule: str, what: str) -> Violation:
+        violation = Violation(rule, what)
+        self.violation = self.violation or violation
+        return violation
 
     def told(self, receiver: str, sender: str, message: Message) -> None:
         """A message arrived: the vote that it tells must never have been told otherwise (R2)."""
@@ -53,7 +60,7 @@ class RaftCheck:
     def voted(self, voter: str, term: int, candidate: str) -> None:
         known = self.votes.setdefault((voter, term), candidate)
         if known != candidate:
-            raise Violation("R2", f"{voter} voted for {known} and for {candidate} in term {term}")
+            raise self.found("R2", f"{voter} voted for {known} and for {candidate} in term {term}")
 
     def new_core(self, core: Raft) -> int:
         """A member started. What it recovered must reach as far as its disk once promised (R2, terms only
@@ -65,11 +72,11 @@ class RaftCheck:
         """After each step, at each running member: cheap unless something moved."""
         core = self.cores[number]
         if core.term < self.terms.get(core.self_id, 0):
-            raise Violation(
+            raise self.found(
                 "R2", f"{core.self_id} went back to term {core.term} from {self.terms[core.self_id]}"
             )
         if core.durable_index > core.end_index or core.committed_index > core.end_index:
-            raise Violation(
+            raise self.found(
                 "R6", f"{core.self_id} committed {core.committed_index} beyond its end {core.end_index}"
             )
         if core.role is Role.LEADER:
@@ -79,7 +86,7 @@ class RaftCheck:
             self.look_at_commit(core, seen)
             self.committed[number] = core.committed_index
         if node.applied_index > core.committed_index:
-            raise Violation("R5", f"{core.self_id} applied {node.applied_index} before it was committed")
+            raise self.found("R5", f"{core.self_id} applied {node.applied_index} before it was committed")
 
     def look_at_leader(self, core: Raft) -> None:
         known = self.leaders.get(core.term)
@@ -87,25 +94,25 @@ class RaftCheck:
             self.leaders[core.term] = core.self_id
             for entry in self.decided:
                 if entry.index > core.end_index or core.log[entry.index] != entry:
-                    raise Violation(
+                    raise self.found(
                         "R4", f"leader {core.self_id} of term {core.term} lacks decided entry {entry.index}"
                     )
         elif known != core.self_id:
-            raise Violation("R1", f"{known} and {core.self_id} both lead in term {core.term}")
+            raise self.found("R1", f"{known} and {core.self_id} both lead in term {core.term}")
 
     def look_at_commit(self, core: Raft, seen: int) -> None:
         index = core.committed_index
         if index < seen:
-            raise Violation("R6", f"{core.self_id} took its committed index back from {seen} to {index}")
+            raise self.found("R6", f"{core.self_id} took its committed index back from {seen} to {index}")
         if core.role is Role.LEADER and seen != NO_INDEX and core.term_at(index) != core.term:
-            raise Violation(
+            raise self.found(
                 "R6", f"{core.self_id} in term {core.term} committed {index} of term {core.term_at(index)}"
             )
         for entry in core.log[seen + 1 : index + 1]:
             if entry.index == len(self.decided):
                 self.decided.append(entry)
             elif self.decided[entry.index] != entry:
-                raise Violation("R5", f"{core.self_id} commits another entry {entry.index} than was decided")
+                raise self.found("R5", f"{core.self_id} commits another entry {entry.index} than was decided")
 
     def saw_durable_term(self, member: str, term: int) -> None:
         """A member said something in `term`: it must never live in an older one again."""
@@ -117,13 +124,13 @@ class RaftCheck:
         if position == len(self.applied):
             self.applied.append((index, state))
         elif self.applied[position] != (index, state):
-            raise Violation("R5", f"{member} applied another entry {index} than others did")
+            raise self.found("R5", f"{member} applied another entry {index} than others did")
         return state
 
     def answer(self, body: bytes, index: int) -> None:
         """A proposal was answered with success."""
         if index >= len(self.decided) or self.decided[index].body != body:
-            raise Violation("R8", f"entry {index} was answered before it was decided")
+            raise self.found("R8", f"entry {index} was answered before it was decided")
         self.answered[body] = index
 
     def logs_match(self, cores: Iterable[Raft]) -> None:
@@ -135,7 +142,7 @@ class RaftCheck:
                 while common and one[common - 1].term != other[common - 1].term:
                     common -= 1
                 if one[:common] != other[:common]:
-                    raise Violation(
+                    raise self.found(
                         "R3", f"two logs agree on the term of entry {common - 1} but not on what is before"
                     )
 
@@ -144,6 +151,6 @@ class RaftCheck:
         bodies = {entry.body: entry.index for entry in self.decided}
         for body, index in self.answered.items():
             if bodies.get(body) != index:
-                raise Violation("R8", f"the answered entry {index} is gone")
+                raise self.found("R8", f"the answered entry {index} is gone")
         if self.refused & bodies.keys():
-            raise Violation("R8", "a refused proposal was decided")
+            raise self.found("R8", "a refused proposal was decided")

@@ -43,6 +43,8 @@ class RaftGroup:
             self.start(node)
 
     def look(self) -> None:
+        if self.check.violation is not None:
+            raise self.check.violation
         for node in self.nodes:
             app = node.app
             if isinstance(app, MemberApp) and app.core_number is not None:

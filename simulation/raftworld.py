@@ -20,7 +20,6 @@ from dledger.errors import LogDamaged, NotLeader, OutcomeUnknown, TooManyProposa
 from dledger.node import DLedgerNode
 from dledger.settings import DLedgerSettings
 from simulation.node import Node
-from simulation.raftcheck import Violation
 from simulation.raftgroup import RaftGroup
 from simulation.raftmember import BUGS, NO_BUG, Bug
 from simulation.world import World
@@ -109,7 +108,9 @@ class RaftWorld:
 
     def start(self, node: Node) -> None:
         if isinstance(node.failure, LogDamaged):
-            raise Violation("R8", f"{node.name} lost what was durable: {node.failure}")
+            raise self.check.found("R8", f"{node.name} lost what was durable: {node.failure}")
+        if node.failure is not None and not isinstance(node.failure, OSError):
+            raise node.failure
         self.group.start(node)
 
     def leader(self) -> Node | None:
@@ -154,7 +155,7 @@ class RaftWorld:
         self.totals.counts["reads"] += 1
         if member.applied_index < wanted:
             served = f"{member.self_id} served a read from {member.applied_index}"
-            raise Violation("R10", f"{served}, but {wanted} was answered before")
+            raise self.check.found("R10", f"{served}, but {wanted} was answered before")
 
     # Faults
 

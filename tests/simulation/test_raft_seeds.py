@@ -32,6 +32,7 @@ def test_a_seed_repeats_itself() -> None:
 @pytest.mark.parametrize(
     ("bug", "first"),
     [
+        ("vote-not-persisted", 6),
         ("commit-by-counting", 1),
         ("ack-before-fsync", 2),
         ("vote-without-comparing-logs", 1),
