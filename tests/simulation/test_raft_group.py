@@ -232,3 +232,20 @@ def test_a_hostile_request_is_answered_with_a_body_and_moves_nothing(
         assert json.loads(bytes(reply.body))["code"] == answer
         world.run(client.close())
         assert [(member.role, member.term, member.committed_index) for member in group.members()] == before
+
+
+def test_a_state_machine_that_raises_ends_its_member() -> None:
+    with World(12) as world:
+        group = started(world)
+        node, member = leader_of(group)
+        app = node.app
+        assert isinstance(app, MemberApp)
+
+        def apply(index: int, body: bytes) -> object:
+            raise OSError(errno.EIO, f"entry {index} cannot be applied")
+
+        app.node.state_machine.apply = apply  # type: ignore[method-assign]
+        outcome = proposing(node, member, b"x")
+        world.run_until(lambda: not node.running, 500)
+        assert "entry 1 cannot be applied" in str(node.failure)
+        assert outcome == [] or isinstance(outcome[0], OutcomeUnknown)
