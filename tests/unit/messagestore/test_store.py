@@ -414,3 +414,26 @@ async def test_an_empty_slave_may_begin_at_the_first_segment_that_its_master_sti
     assert (report.min_offset, report.max_offset, report.clean) == (262144, 369867, True)
     assert again.max_queue_offset("VecTopic", 0) == 33
     await again.stop()
+
+
+@in_loop
+async def test_flushes_asked_for_together_share_their_syncs(tmp_path: Path) -> None:
+    store = await master(tmp_path)
+    store.append([message()])
+    file = store._log._files[0]
+    syncs: list[int] = []
+    sync = file.sync
+
+    async def counted(start: int, end: int) -> None:
+        syncs.append(end)
+        await sync(start, end)
+
+    file.sync = counted  # type: ignore[method-assign]
+    flushes = [asyncio.create_task(store.flush()) for _ in range(5)]
+    await asyncio.sleep(0)
+    store.append([message()])
+    flushes += [asyncio.create_task(store.flush()) for _ in range(5)]
+    flushed = await asyncio.gather(*flushes)
+    assert len(syncs) == 2
+    assert flushed[-1] == store.flushed_offset() == store.max_offset()
+    await store.stop()
