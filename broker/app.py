@@ -34,12 +34,12 @@ from broker.topicrequests import TopicRequests
 from epochfile.file import DEFAULT_NAME as EPOCH_FILE
 from epochfile.file import EpochFile
 from ha.service import HAService
-from ha.settings import HASettings
 from messagestore.record import pack_host
 from messagestore.settings import FlushDiskType
 from messagestore.store import MessageStore
 from mqruntime.log import fields
 from mqruntime.runtime import Runtime
+from mqruntime.settings import SettingsError
 from mqruntime.tasks import Tasks
 from remoting.client import RemotingClient
 from remoting.codes import RequestCode, ResponseCode
@@ -74,7 +74,7 @@ class BrokerApp:
         self.ha = HAService(
             self.store,
             EpochFile(runtime.files, settings.store_path_epoch_file or EPOCH_FILE),
-            settings=_ha_settings(settings),
+            settings=settings.replication,
             clock=runtime.clock,
             host=settings.bind_address,
             port=settings.ha_port,
@@ -117,6 +117,10 @@ class BrokerApp:
         """Serves, still without a role. Raises typed errors of the store, the ports, the identity and the tables."""
         settings, runtime = self.settings, self._runtime
         self._failed = asyncio.get_running_loop().create_future()
+        if not settings.controllers:
+            raise SettingsError(
+                "controllerAddr", "", "settings", None, "must name controllers: host:port;host:port"
+            )
         report = await self.store.start()
         log.info("store recovered", extra=fields(report=report))
         await self.tables.load()
@@ -345,14 +349,3 @@ class BrokerApp:
         if self.manager is None:
             return command.reply(ResponseCode.SERVICE_NOT_AVAILABLE, "this broker is still starting")
         return self.manager.notified(peer, command)
-
-
-def _ha_settings(settings: BrokerSettings) -> HASettings:
-    return HASettings(
-        heartbeat_interval_ms=settings.ha_send_heartbeat_interval,
-        housekeeping_interval_ms=settings.ha_housekeeping_interval,
-        transfer_batch_size=settings.ha_transfer_batch_size,
-        slave_not_caught_up_ms_max=settings.ha_max_time_slave_not_catchup,
-        sync_from_last_file=settings.sync_from_last_file,
-        async_learner=settings.async_learner,
-    )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from broker.replicas import (
+from broker.steps import (
     AlterCall,
     ApplyIdCall,
     Call,

@@ -73,13 +73,26 @@ class ControllerClient:
         self._first += 1
 
     async def _ask_around(self) -> str | None:
-        """The leader that a controller names; one that calls itself leader is believed before all others."""
+        """The leader that a controller names. One that calls itself leader is believed at once, so that a silent
+        controller costs nothing; the word of others counts when all have answered."""
         count = len(self.addresses)
         order = [self.addresses[(self._first + at) % count] for at in range(count)]
-        answers = await asyncio.gather(*(self._ask(address) for address in order))
-        known = [answer for answer in answers if answer is not None and answer.controller_leader_address]
-        own = [answer for answer in known if answer.is_leader]
-        return (own or known)[0].controller_leader_address if known else None
+        asked = [asyncio.create_task(self._ask(address), name=f"discovery {address}") for address in order]
+        answers: list[GetMetadataResponseHeader] = []
+        try:
+            waiting = set(asked)
+            while waiting:
+                _, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+                answers = [answer for task in asked if task.done() and (answer := task.result()) is not None]
+                for answer in answers:
+                    if answer.is_leader and answer.controller_leader_address:
+                        return answer.controller_leader_address
+        finally:
+            for task in asked:
+                task.cancel()
+        return next(
+            (answer.controller_leader_address for answer in answers if answer.controller_leader_address), None
+        )
 
     async def _ask(self, address: str) -> GetMetadataResponseHeader | None:
         request = RemotingCommand.request(RequestCode.CONTROLLER_GET_METADATA_INFO)

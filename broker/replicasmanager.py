@@ -18,7 +18,8 @@ from broker.identity import (
     decode_identity,
     decode_temporary,
 )
-from broker.replicas import (
+from broker.replicas import Replicas, Role
+from broker.steps import (
     AlterCall,
     Applied,
     Call,
@@ -27,8 +28,6 @@ from broker.replicas import (
     Grant,
     MasterMoved,
     ProposalFailed,
-    Replicas,
-    Role,
     SaveIdentity,
     SaveTemporary,
 )
@@ -236,11 +235,10 @@ class ReplicasManager:
     async def _run_heartbeats(self, address: str) -> None:
         await self._may_beat.wait()
         while True:
-            if self.replicas.registered:
-                try:
-                    await self._controllers.heartbeat(address, self._heartbeat())
-                except RemotingError as error:
-                    log.debug("no heartbeat", extra=fields(address=address, why=error))
+            try:
+                await self._controllers.heartbeat(address, self._heartbeat())
+            except RemotingError as error:
+                log.debug("no heartbeat", extra=fields(address=address, why=error))
             await asyncio.sleep(self._timers.broker_heartbeat_interval / 1000)
 
     # -- roles

@@ -12,9 +12,10 @@ from typing import Protocol
 from broker.masterfinder import MasterFinder
 from broker.pendingsends import PendingSends
 from broker.pull import PullProcessor
-from broker.replicas import Grant, Replicas, Role
+from broker.replicas import Replicas, Role
 from broker.replicasmanager import RoleRefused
 from broker.settings import BrokerSettings
+from broker.steps import Grant
 from broker.topics import Topics
 from ha.errors import EpochFenced
 from ha.service import HAService

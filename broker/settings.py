@@ -12,6 +12,7 @@ from typing import ClassVar
 from pydantic import Field, field_validator
 
 from ha.frames import BODY_SIZE_MAX
+from ha.settings import HASettings
 from messagestore.settings import StoreSettings
 
 PERM_READ_WRITE = 6
@@ -145,6 +146,18 @@ class BrokerSettings(StoreSettings):
     def fast_port(self) -> int:
         """Upstream's fast (VIP) port: Java slaves ask for topics there."""
         return self.fast_listen_port or max(self.listen_port - 2, 0)
+
+    @property
+    def replication(self) -> HASettings:
+        """What the HA service is told."""
+        return HASettings(
+            heartbeat_interval_ms=self.ha_send_heartbeat_interval,
+            housekeeping_interval_ms=self.ha_housekeeping_interval,
+            transfer_batch_size=self.ha_transfer_batch_size,
+            slave_not_caught_up_ms_max=self.ha_max_time_slave_not_catchup,
+            sync_from_last_file=self.sync_from_last_file,
+            async_learner=self.async_learner,
+        )
 
     @property
     def controllers(self) -> list[str]:

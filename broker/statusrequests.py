@@ -10,6 +10,7 @@ import orjson
 from broker.rates import Rates
 from broker.settings import BrokerSettings
 from ha.service import HAService
+from messagestore.record import store_timestamp
 from messagestore.store import MessageStore
 from mqruntime.clock import Clock
 from remoting.bodies.dataversion import DataVersion
@@ -107,7 +108,7 @@ class StatusRequests:
         body = self._settings.effective().encode()
         return command.reply(header=GetBrokerConfigResponseHeader(version), body=body)
 
-    def _runtime(self, peer: Peer, command: RemotingCommand) -> RemotingCommand:
+    async def _runtime(self, peer: Peer, command: RemotingCommand) -> RemotingCommand:
         now_ms, store, counters = self._clock.monotonic_ms(), self._store, self._counters
         up_seconds = (now_ms - self._started_ms) // 1000
         days, hours, minutes = up_seconds // 86_400, up_seconds // 3_600 % 24, up_seconds // 60 % 60
@@ -120,7 +121,7 @@ class StatusRequests:
             "commitLogMinOffset": str(store.min_offset()),
             "confirmOffset": str(store.confirm_offset()),
             "dispatchBehindBytes": str(max(store.confirm_offset() - store.dispatched_offset(), 0)),
-            "earliestMessageTimeStamp": str(self._booted_ms),
+            "earliestMessageTimeStamp": str(await self._earliest_ms()),
             "getTransferredTps": self._get_rates.per_second(counters.messages_got, now_ms),
             "heldPulls": str(counters.pulls_held),
             "msgGetTotalTodayNow": str(counters.messages_got),
@@ -130,6 +131,11 @@ class StatusRequests:
             "waitingSends": str(counters.sends_waiting),
         }
         return command.reply(body=KVTable(table).encode())
+
+    async def _earliest_ms(self) -> int:
+        """When the first message that is kept was stored; the start of this process when there is none."""
+        record = await self._store.message_at(self._store.min_offset())
+        return self._booted_ms if record is None else store_timestamp(record, 0)
 
     def _ha_info(self, peer: Peer, command: RemotingCommand) -> RemotingCommand:
         if ExchangeHAInfoHeader.from_ext(command.ext).master_ha_address is not None:

@@ -13,7 +13,8 @@ from broker.identity import (
     decode_identity,
     decode_temporary,
 )
-from broker.replicas import (
+from broker.replicas import Replicas, Role
+from broker.steps import (
     AlterCall,
     Applied,
     ApplyIdCall,
@@ -24,9 +25,7 @@ from broker.replicas import (
     PollCall,
     ProposalFailed,
     RegisterCall,
-    Replicas,
     Reply,
-    Role,
     SaveIdentity,
     SaveTemporary,
 )
