@@ -22,7 +22,8 @@ class SmallFiles(Protocol):
     """Small files under one root; names are relative POSIX paths ('config/topics.json')."""
 
     async def read(self, name: str) -> bytes | None:
-        """The content, None when there is no such file; OSError when the disk fails."""
+        """The content, None when there is no such file; OSError when the disk fails. What it returns is durable,
+        also what a predecessor left that was killed between a rename and the sync of its folder."""
         ...
 
     async def replace(self, name: str, data: bytes) -> None:
@@ -60,9 +61,10 @@ class RealSmallFiles:
     def __init__(self, root: Path) -> None:
         self._root = root
         self._thread: Executor = ThreadPoolExecutor(1, thread_name_prefix="small-files")
+        self._synced_folders: set[Path] = set()
 
     async def read(self, name: str) -> bytes | None:
-        data: bytes | None = await wrap(_read)(self._root / check_name(name), executor=self._thread)
+        data: bytes | None = await wrap(self._read)(self._root / check_name(name), executor=self._thread)
         return data
 
     async def replace(self, name: str, data: bytes) -> None:
@@ -80,8 +82,15 @@ class RealSmallFiles:
         """Waits for what is under way and ends the thread."""
         self._thread.shutdown(wait=True)
 
+    def _read(self, path: Path) -> bytes | None:
+        """The first read in a folder syncs it: a killed predecessor may have renamed and not yet synced."""
+        if path.parent not in self._synced_folders and path.parent.is_dir():
+            sync_folder(path.parent)
+            self._synced_folders.add(path.parent)
+        return _content(path)
 
-def _read(path: Path) -> bytes | None:
+
+def _content(path: Path) -> bytes | None:
     try:
         return path.read_bytes()
     except FileNotFoundError:

@@ -224,6 +224,7 @@ class SimulatedSmallFiles:
     async def read(self, name: str) -> bytes | None:
         def step() -> bytes | None:
             self._disk.check("read", name)
+            self._disk.make_durable(name, self._disk.entries.get(name))
             return self._disk.content(name)
 
         check_name(name)

@@ -102,6 +102,20 @@ def test_a_replace_is_old_or_new_in_the_middle_and_new_on_return(seed: int) -> N
         assert run(node, files.read("absent")) is None
 
 
+@pytest.mark.parametrize("seed", range(20))
+def test_what_was_read_after_a_kill_survives_a_power_cut(seed: int) -> None:
+    with World(seed) as world:
+        node = world.node("n", "10.0.0.1")
+        files = node.runtime().files
+        world.run(files.replace("vote", b"old"))
+        node.spawn(files.replace("vote", b"new"))
+        world.run_for_ms(seed % 3)
+        files = crashed(node, power_cut=False).files
+        read = world.run(files.read("vote"))
+        files = crashed(node, power_cut=True).files
+        assert world.run(files.read("vote")) == read
+
+
 def test_replaces_take_turns_even_when_the_first_caller_gives_up() -> None:
     with World(2) as world:
         node = world.node("n", "10.0.0.1")
