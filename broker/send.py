@@ -18,7 +18,7 @@ from messagestore.messages import Appended, MessageToStore, PutStatus
 from messagestore.record import offset_message_id, pack_host
 from mqruntime.clock import Clock
 from remoting.codes import RequestCode, ResponseCode
-from remoting.command import RemotingCommand
+from remoting.command import RESPONSE_BIT, RemotingCommand
 from remoting.errors import HeaderError
 from remoting.peer import Peer
 
@@ -228,7 +228,8 @@ class SendProcessor:
             self.stored += appended.count
             if command.is_oneway:
                 continue
-            reply = command.reply(0, None, self._reply_fields(message.queue_id, appended, uniq_key))
+            fields = self._reply_fields(message.queue_id, appended, uniq_key)
+            reply = RemotingCommand(ResponseCode.SUCCESS.value, command.opaque, RESPONSE_BIT, None, fields)
             if request.waits_for_replicas:
                 pending.add(PendingSend(appended.end_offset, deadline_ms, peer, reply))
             else:
@@ -238,9 +239,12 @@ class SendProcessor:
 
     def _reply_fields(self, queue_id: int, appended: Appended, uniq_key: str) -> dict[str, str]:
         host = self._log.store_host
-        offsets = appended.physical_offsets or (appended.physical_offset,)
+        if appended.physical_offsets:
+            message_id = ",".join(offset_message_id(host, offset) for offset in appended.physical_offsets)
+        else:
+            message_id = offset_message_id(host, appended.physical_offset)
         return {
-            "msgId": ",".join(offset_message_id(host, offset) for offset in offsets),
+            "msgId": message_id,
             "queueId": str(queue_id),
             "queueOffset": str(appended.queue_offset),
             "transactionId": uniq_key,

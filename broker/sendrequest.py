@@ -66,6 +66,9 @@ class SendRequest:
     @property
     def waits_for_replicas(self) -> bool:
         """WAIT absent or true; anything else is false, as Boolean.parseBoolean has it."""
+        properties = self.properties
+        if "WAIT\x01" not in properties or "WAIT\x01true\x02" in properties:
+            return True  # what nearly all sends say; in doubt one waits
         return self.value_of("WAIT").lower() in ("", "true")
 
     @property
