@@ -1,4 +1,5 @@
-"""Requests about consumer groups: create 200 and 225, show 352, list 201, delete 207, offsets of all 43, progress 208."""
+"""Requests about consumer groups: create 200 and 225, show 352, list 201, delete 207, progress 208; and the
+tables that slaves copy with 43, 45 and 402."""
 
 from __future__ import annotations
 

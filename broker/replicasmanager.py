@@ -48,14 +48,20 @@ class RoleRefused(Exception):
     """The log knows a newer epoch than the granted one: this broker does not take the role."""
 
 
+class RoleChangeFailed(Exception):
+    """The change broke off; the text says why. It is to be repeated."""
+
+
 class RoleChanges(Protocol):
     """What a role means for the rest of the broker."""
 
     async def become_master(self, grant: Grant) -> None:
-        """Raises RoleRefused (nothing changed) or whatever broke the change off."""
+        """Raises RoleRefused (nothing changed) or RoleChangeFailed."""
         ...
 
-    async def become_slave(self, grant: Grant) -> None: ...
+    async def become_slave(self, grant: Grant) -> None:
+        """Raises RoleRefused or RoleChangeFailed."""
+        ...
 
     def role_taken(self) -> None:
         """`replicas.role` and `replicas.taken` are new."""
@@ -268,8 +274,8 @@ class ReplicasManager:
         except RoleRefused as refused:
             log.error("role refused: %s", refused, extra=said)
             replicas.role_refused(grant)
-        except Exception:
-            log.exception("role change failed and will be repeated", extra=said)
+        except RoleChangeFailed as failure:
+            log.error("role change failed and will be repeated: %s", failure, extra=said)
             replicas.role_failed(self._clock.monotonic_ms())
         else:
             replicas.role_taken(grant)

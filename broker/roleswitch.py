@@ -6,19 +6,21 @@ the store's queue offsets are counted on a log that ends with a whole record."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Protocol
 
 from broker.masterfinder import MasterFinder
 from broker.pendingsends import PendingSends
 from broker.pull import PullProcessor
 from broker.replicas import Replicas, Role
-from broker.replicasmanager import RoleRefused
+from broker.replicasmanager import RoleChangeFailed, RoleRefused
 from broker.settings import BrokerSettings
 from broker.steps import Grant
 from broker.topics import Topics
-from ha.errors import EpochFenced
+from ha.errors import EpochFenced, HAError
 from ha.service import HAService
+from messagestore.errors import StoreError
 from messagestore.messages import QueueGrew
 from messagestore.settings import FlushDiskType
 from messagestore.store import MessageStore
@@ -112,26 +114,21 @@ class RoleSwitch:
     # -- performing it
 
     async def become_master(self, grant: Grant) -> None:
-        """Raises RoleRefused, OSError, StoreError or HAError."""
+        """Raises RoleRefused, RoleChangeFailed."""
         self._finder.forget()
         self._ha.set_broker_id(grant.master_id)
-        try:
+        with _told_as_role_errors():
             await self._ha.become_master(grant.master_epoch, grant.sync_state_set, grant.sync_state_set_epoch)
-        except EpochFenced as fenced:
-            raise RoleRefused(str(fenced)) from fenced
-        if self.role is not Role.MASTER:
-            await self._store.become_master()
+            await self._store.become_master()  # harmless again: nothing is accepted during a change of role
 
     async def become_slave(self, grant: Grant) -> None:
-        """Raises RoleRefused, OSError, StoreError or HAError."""
+        """Raises RoleRefused, RoleChangeFailed."""
         self._leave_mastership()
         broker_id = self._replicas().broker_id
         assert broker_id is not None
         self._ha.set_broker_id(broker_id)
-        try:
+        with _told_as_role_errors():
             await self._ha.become_slave(grant.master_epoch, grant.master_id, None)
-        except EpochFenced as fenced:
-            raise RoleRefused(str(fenced)) from fenced
 
     def role_taken(self) -> None:
         """The state machine has accepted the role: tell everybody."""
@@ -180,3 +177,14 @@ class RoleSwitch:
 
     def master_moved(self, address: str) -> None:
         self._finder.follow(address, self._replicas().master_epoch)
+
+
+@contextmanager
+def _told_as_role_errors() -> Iterator[None]:
+    """What the world can do to a role change, in the words of the replicas manager; bugs pass."""
+    try:
+        yield
+    except EpochFenced as fenced:
+        raise RoleRefused(str(fenced)) from fenced
+    except (OSError, HAError, StoreError) as error:
+        raise RoleChangeFailed(str(error)) from error

@@ -1,4 +1,5 @@
-"""Requests about the broker itself: configuration 26, runtime information 28, HA address 906, HA status 907, epochs 1007."""
+"""Requests about the broker itself: configuration 26, runtime information 28, HA address 906, HA status 907 and
+epochs 1007."""
 
 from __future__ import annotations
 

@@ -240,3 +240,27 @@ def test_a_name_servers_word_is_enough_for_a_slave_whose_master_does_not_say_its
             app = cluster.app(node)
             app.router.handlers.pop(RequestCode.EXCHANGE_BROKER_HA_INFO)
         cluster.wait_in_sync(2, limit_ms=40_000)
+
+
+def test_a_master_that_is_elected_again_goes_on_under_its_new_epoch() -> None:
+    with World(28) as world:
+        cluster = Cluster(world, 3)
+        cluster.start_up()
+        cluster.run(cluster.send_all([b"before"]))
+        master = cluster.master
+        app = cluster.app(master)
+        epoch = app.ha.epoch
+        # the controllers lose sight of everybody, so nobody but the old master can be elected when they see again
+        for node in cluster.brokers:
+            for host in CONTROLLERS:
+                world.network.cut(node.host, host)
+        world.run_for_ms(30_000)
+        for node in cluster.brokers:
+            for host in CONTROLLERS:
+                world.network.heal(node.host, host)
+        cluster.wait_in_sync(3, limit_ms=30_000)
+        cluster.run(cluster.send_all([b"after"]))
+        assert cluster.app(cluster.master).ha.epoch >= epoch
+        assert {message.body for message in cluster.run(cluster.read_all())} >= {b"before", b"after"}
+        ends = {cluster.app(node).store.max_offset() for node in cluster.brokers}
+        assert len(ends) == 1
