@@ -10,6 +10,7 @@ import json
 import logging
 import random
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -314,6 +315,8 @@ def invitations(cluster: Cluster) -> list[str]:
 @click.option("--seed", default=1, show_default=True)
 def main(keep: bool, messages: int, seed: int) -> None:
     """Shows a cluster that fails over, and Spark reading what it committed."""
+    for number in (signal.SIGTERM, signal.SIGHUP):  # a closed terminal cleans up as Ctrl-C does
+        signal.signal(number, lambda *_: signal.raise_signal(signal.SIGINT))
     logging.getLogger().addHandler(logging.NullHandler())  # the narrator tells what a person wants to know
     narrator = Narrator()
     clock = SystemClock()
