@@ -119,8 +119,8 @@ class MasterGuard:
         return decide(self._state, self.liveness())
 
     async def watch(self) -> None:
-        """Replace lost masters until cancelled: at once when something happened, else each period."""
-        period_ms = min(
+        """Replace lost masters until cancelled: at once when something happened, else, while leading, each period."""
+        leading_ms = min(
             LOOK_EVERY_MS,
             self._settings.scan_inactive_master_interval_ms,
             self._settings.scan_not_active_broker_interval_ms,
@@ -128,7 +128,7 @@ class MasterGuard:
         forget_at_ms = 0
         while True:
             try:
-                async with asyncio.timeout(period_ms / 1000):
+                async with asyncio.timeout((leading_ms if self._active else FORGET_EVERY_MS) / 1000):
                     await self._look.wait()
             except TimeoutError:
                 pass

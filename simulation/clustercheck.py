@@ -1,7 +1,8 @@
 """The invariants of a cluster, checked while it runs.
 
-Invariant of the checker itself: `confirmed` holds the bytes below the highest confirm offset that any broker ever had, and
-no broker may confirm others. Names of invariants: M masters, S SyncStateSet, C confirm offset and acknowledgements, Q readers."""
+Invariant of the checker itself: `confirmed` holds the bytes below the highest confirm offset that any broker ever had,
+and no broker may confirm others. Names of invariants: M masters, S SyncStateSet, C confirm offset and acknowledgements,
+Q readers."""
 
 from __future__ import annotations
 

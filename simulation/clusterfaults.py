@@ -8,6 +8,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 
+from broker.app import BrokerApp
 from simulation.clustercheck import ClusterCheck
 from simulation.node import Node
 from simulation.world import World
@@ -65,7 +66,10 @@ class Faults:
             case "power cut of a controller":
                 self.kill(controller, power_cut=True)
             case "power cut":
-                self.cut_power(master if master is not None and self.random.random() < 0.5 else broker)
+                if not self.cut_power(
+                    master if master is not None and self.random.random() < 0.5 else broker
+                ):
+                    return
             case "partition" | "one-way partition":
                 one, other = self.random.sample(self.everyone, 2)
                 self.world.network.cut(one.host, other.host, both=kind == "partition")
@@ -102,17 +106,20 @@ class Faults:
             node.kill(power_cut=power_cut)
             self.restart_at_ms[node.name] = self.world.now_ms + self.random.choice(RESTART_MS)
 
-    def cut_power(self, node: Node) -> None:
+    def cut_power(self, node: Node) -> bool:
         """Loses what was not synced. Not while another is down: the contract counts on the others' memory."""
         app = node.app
-        broker_id = app.manager.replicas.broker_id if app is not None and app.manager is not None else None  # type: ignore[attr-defined]
+        broker_id = (
+            app.manager.replicas.broker_id if isinstance(app, BrokerApp) and app.manager is not None else None
+        )
         others_run = all(other.running for other in self.brokers if other is not node)
         if broker_id is None or not others_run or self.without_power:
-            return
+            return False
         if len(self.check.members) < 2 and broker_id in self.check.members:
-            return
+            return False
         self.kill(node, power_cut=True)
         self.without_power[node.name] = broker_id
+        return True
 
     def due_for_restart(self, node: Node) -> bool:
         if node.running or self.world.now_ms < self.restart_at_ms.get(node.name, 0):

@@ -51,7 +51,7 @@ class Timers:
     name_server_ms: int = 30_000
 
 
-FAST = Timers(500, 3000, 4000, 1500, 6000, 2000, 10_000)
+FAST = Timers(1000, 3000, 4000, 1500, 6000, 2000, 10_000)
 
 
 def namesrv_app(runtime: Runtime) -> NamesrvApp:
@@ -170,7 +170,7 @@ class ClientApp:
         consumer = self.client.consumer("reader")
         next_offset: dict[str, int] = {}
         while True:
-            await asyncio.sleep(0.7)
+            await asyncio.sleep(1.1)
             try:
                 for queue in await consumer.queues(TOPIC):
                     result = await consumer.pull(queue, next_offset.get(str(queue), 0))

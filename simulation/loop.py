@@ -16,7 +16,7 @@ import itertools
 import random
 from collections import deque
 from collections.abc import Callable, Coroutine, Generator
-from contextvars import Context
+from contextvars import Context, copy_context
 from typing import TYPE_CHECKING, Any, TypeVar, TypeVarTuple
 
 from simulation.process import PROCESS, Process
@@ -55,6 +55,41 @@ class SimulatedTask(asyncio.Task[Any]):
 
     def __eq__(self, other: object) -> bool:
         return self is other
+
+
+class SimulatedHandle(asyncio.Handle):
+    """asyncio's handle, made without its debug bookkeeping: a world makes a thousand for each second it lives."""
+
+    __slots__ = ()
+
+    def __init__(
+        self, callback: Callable[..., object], args: Any, loop: SimulatedLoop, context: Context | None
+    ) -> None:
+        self._loop = loop
+        self._callback = callback
+        self._args = args
+        self._context = copy_context() if context is None else context
+        self._cancelled = False
+        self._repr = None
+        self._source_traceback = None
+
+
+class SimulatedTimer(SimulatedHandle, asyncio.TimerHandle):
+    """A timer at `when_us` of virtual time."""
+
+    __slots__ = ()
+
+    def __init__(
+        self,
+        when_us: int,
+        callback: Callable[..., object],
+        args: Any,
+        loop: SimulatedLoop,
+        context: Context | None,
+    ) -> None:
+        SimulatedHandle.__init__(self, callback, args, loop, context)
+        self._when = when_us / MICROSECONDS
+        self._scheduled = True
 
 
 class SimulatedLoop(asyncio.BaseEventLoop):
@@ -98,12 +133,10 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         self, when_us: int, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
     ) -> asyncio.TimerHandle:
         """`call_at` in whole microseconds of virtual time."""
-        handle = asyncio.TimerHandle(when_us / MICROSECONDS, callback, args, self, context)
-        if self._buried:
-            return handle
-        handle._scheduled = True  # type: ignore[attr-defined]
-        entry = (max(when_us, self.now_us), self._random.random(), next(self._numbers), handle)
-        heapq.heappush(self._timers, entry)
+        handle = SimulatedTimer(when_us, callback, args, self, context)
+        if not self._buried:
+            due_us = when_us if when_us > self.now_us else self.now_us
+            heapq.heappush(self._timers, (due_us, self._random.random(), next(self._numbers), handle))
         return handle
 
     def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
@@ -111,14 +144,14 @@ class SimulatedLoop(asyncio.BaseEventLoop):
             return
         self._timers_cancelled += 1
         if self._timers_cancelled > max(CANCELLED_TIMERS_MIN, len(self._timers) // 2):
-            self._timers = [entry for entry in self._timers if not entry[3].cancelled()]
+            self._timers = [entry for entry in self._timers if not entry[3]._cancelled]
             heapq.heapify(self._timers)
             self._timers_cancelled = 0
 
     def call_soon(
         self, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
     ) -> asyncio.Handle:
-        handle = asyncio.Handle(callback, args, self, context)
+        handle = SimulatedHandle(callback, args, self, context)
         if not self._buried:
             self._ready.append(handle)
         return handle
@@ -141,7 +174,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
             self._permute()
         for _ in range(count):
             handle = ready.popleft()
-            if handle.cancelled():
+            if handle._cancelled:
                 continue
             process = handle._context.get(PROCESS)  # type: ignore[attr-defined]
             if process is None or (process.alive and not process.paused):
@@ -155,7 +188,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
 
     def _advance(self) -> None:
         timers = self._timers
-        while timers and timers[0][3].cancelled():
+        while timers and timers[0][3]._cancelled:
             heapq.heappop(timers)
             self._timers_cancelled -= 1
         if not timers:
@@ -165,11 +198,11 @@ class SimulatedLoop(asyncio.BaseEventLoop):
             self._at_this_instant = 0
 
     def _take_due_timers(self) -> None:
-        timers = self._timers
-        while timers and timers[0][0] <= self.now_us:
+        timers, now_us = self._timers, self.now_us
+        while timers and timers[0][0] <= now_us:
             handle = heapq.heappop(timers)[3]
             handle._scheduled = False  # type: ignore[attr-defined]
-            if handle.cancelled():
+            if handle._cancelled:
                 self._timers_cancelled -= 1
             else:
                 self._ready.append(handle)

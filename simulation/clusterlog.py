@@ -1,0 +1,39 @@
+"""Bugs that product code caught and logged.
+
+Invariant: while attached, an error log that carries a built-in exception (other than OSError) is kept: a server that
+answers "code 1" or tries again after a failed assertion must not hide it from a simulated run."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from mqruntime.serve import is_bug
+
+
+class LoggedBugs(logging.Handler):
+    """`bugs` are the texts of such errors, first come first."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.ERROR)
+        self.bugs: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        error = record.exc_info[1] if record.exc_info else None
+        if error is not None and is_bug(error):
+            self.bugs.append(f"{record.name} logged {record.getMessage()!r}: {error!r}")
+
+    @contextmanager
+    def attached(self) -> Iterator[None]:
+        """Hear the root logger; where nobody reads the log, what is below ERROR is not even made."""
+        root = logging.getLogger()
+        level = root.level
+        if not root.handlers:
+            root.setLevel(logging.ERROR)
+        root.addHandler(self)
+        try:
+            yield
+        finally:
+            root.removeHandler(self)
+            root.setLevel(level)
