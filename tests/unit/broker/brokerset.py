@@ -18,9 +18,11 @@ from mqclient.message import StoredMessage
 from mqclient.producer import SendResult, SendStatus
 from namesrv.server import NamesrvApp
 from namesrv.settings import NamesrvSettings
+from remoting.client import RemotingClient
 from remoting.codes import RequestCode
 from remoting.command import RemotingCommand
 from remoting.headers.admin import CreateTopicHeader
+from remoting.router import Router
 from simulation.node import Node, SimulatedClock
 from simulation.world import World
 
@@ -103,8 +105,12 @@ class Cluster:
     def wait_in_sync(self, count: int, limit_ms: int = 10_000) -> None:
         self.world.run_until(lambda: self.in_sync(count), limit_ms)
 
-    def client(self) -> Client:
-        return Client(NAMESRV, clock=SimulatedClock(self._client_node), random=random.Random(1))
+    def client(self, router: Router | None = None) -> Client:
+        """A client; `router` answers what brokers ask it."""
+        client = Client(NAMESRV, clock=SimulatedClock(self._client_node), random=random.Random(1))
+        if router is not None:
+            client.remoting = RemotingClient(clock=client.clock, router=router)
+        return client
 
     def run(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
         return self.world.run(coroutine, limit_ms=120_000)

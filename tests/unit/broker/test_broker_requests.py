@@ -36,6 +36,7 @@ from remoting.headers.offsets import (
     SearchOffsetHeader,
     UpdateConsumerOffsetHeader,
 )
+from remoting.router import Router
 from simulation.node import EPOCH_MS
 from simulation.world import World
 from tests.unit.broker.brokerset import Cluster
@@ -210,11 +211,9 @@ def test_a_groups_progress_is_counted_by_queue(served: Served) -> None:
 def test_consumers_see_each_other_and_hear_of_newcomers(served: Served) -> None:
     async def scenario() -> tuple[list[str], list[int]]:
         address, told = served.master.address, []
-        async with served.cluster.client() as one, served.cluster.client() as two:
-            router = one.remoting._connections.dispatcher._router
-            router.add(
-                RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, lambda peer, command: told.append(command.code)
-            )
+        router = Router()
+        router.add(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, lambda peer, command: told.append(command.code))
+        async with served.cluster.client(router) as one, served.cluster.client() as two:
             for client, name in ((one, "c1"), (two, "c2")):
                 consumer = ConsumerData("CG", subscription_data_set=[SubscriptionData("orders")])
                 data = HeartbeatData(name, [ProducerData("PG")], [consumer])
