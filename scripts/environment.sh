@@ -37,6 +37,8 @@ use_environment() {
     done
     echo "installing what requirements/$1.lock names (once)"
     install "$lock" || fail "the dependencies could not be installed; look at the lines above, then run this again"
+    # Compiled once here: where PYTHONDONTWRITEBYTECODE is set, every server would compile itself at each start.
+    (cd "$ROOT" && "$PYTHON" -m compileall -q ./*/*.py ./*/*/*.py) || true
     printf '%s' "$want" >"$stamp"
 }
 

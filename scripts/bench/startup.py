@@ -1,0 +1,64 @@
+"""How long a new cluster of seven processes takes until three replicas hold the first acknowledged message.
+
+    python -m scripts.bench.startup --runs 5
+
+From just before the first process is started; everything on this machine, shipped settings, an empty directory each time."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import random
+import statistics
+import tempfile
+from pathlib import Path
+
+from localcluster.cluster import Cluster
+from mqadmin.admin import AdminClient
+from mqadmin.replies import TopicSettings
+from mqclient.client import Client
+from mqruntime.clock import SystemClock
+
+TOPIC = "startup"
+
+
+async def first_acknowledgement(cluster: Cluster) -> int:
+    """Waits for a whole set, creates a topic, sends one message; returns the set's size at the acknowledgement."""
+    state = await cluster.wait_whole()
+    admin = AdminClient(SystemClock())
+    assert state.master_address is not None
+    await admin.create_topic(state.master_address, TopicSettings(TOPIC, 1, 1))
+    await admin.close()
+    async with Client(cluster.layout.namesrv, clock=SystemClock(), random=random.Random(1)) as client:
+        result = await client.producer("bench").send(TOPIC, b"first")
+    assert result.acknowledged, result
+    return len(state.in_sync)
+
+
+def run_once() -> tuple[int, int]:
+    """(ms until the cluster was whole and the message acknowledged, replicas that hold it)."""
+    with tempfile.TemporaryDirectory(prefix="autoswitch-mq-bench-") as folder:
+        with Cluster.create(Path(folder) / "cluster") as cluster:
+            clock = SystemClock()
+            began_ms = clock.monotonic_ms()
+            cluster.start()
+            replicas = asyncio.run(first_acknowledgement(cluster))
+            return clock.monotonic_ms() - began_ms, replicas
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--runs", type=int, default=5)
+    runs = [run_once() for _ in range(parser.parse_args().runs)]
+    times = [ms for ms, _ in runs]
+    assert all(replicas == 3 for _, replicas in runs)
+    print(
+        f"first process to first message acknowledged by three replicas, {len(runs)} runs: "
+        f"min {min(times)}, median {statistics.median(times):.0f}, max {max(times)} ms"
+    )
+
+
+if __name__ == "__main__":
+    main()
