@@ -1,8 +1,111 @@
-"""Bugs planted into product code for the length of a run, to prove that the checks find them."""
+"""Bugs planted into product code for the length of a run, to prove that the checks find them.
+
+Invariant: each is one that upstream had or has, or that the safety rules warn of; it changes only what its line says, and
+nothing is left of it when its context ends."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
+from unittest.mock import patch
 
-BUGS: dict[str, Callable[[], AbstractContextManager[object]]] = {}
+from broker.roleswitch import RoleSwitch
+from broker.syncstatesetreport import ALTER_RETRY_MS, SyncStateSetReport
+from dledger.actions import Vote
+from dledger.termfile import TermFile
+from epochfile.history import EpochHistory
+from ha import confirm
+from ha.epochs import KeptEpochs
+from ha.syncstateset import SyncStateSet
+from messagestore.commitlog import CommitLog
+from messagestore.store import MessageStore
+
+
+def acked_with_the_end_of_the_own_log(self: RoleSwitch) -> int:
+    """Asynchronous replication sold as synchronous."""
+    return self._store.max_offset() if self.accepts_sends else 0
+
+
+def latest_proposal_alone(self: SyncStateSet) -> frozenset[int]:
+    """Upstream #5663: acks are counted over the set that was asked for, accepted or not."""
+    return self._proposals[-1].members if self._proposals else self._applied
+
+
+def lost_answer_is_a_refusal(self: SyncStateSetReport, now_ms: int, *, sent: bool) -> bool:
+    """Upstream #5663, other half: a proposal without an answer is dropped from the union."""
+    self._due_ms = now_ms + ALTER_RETRY_MS
+    self._proposal = None
+    return True
+
+
+def members_known_so_far(previous: int, ends: Iterable[int | None]) -> int:
+    """Upstream's computeConfirmOffset: a member that has not acked yet does not hold the offset back."""
+    return max(previous, min(end for end in ends if end is not None))
+
+
+counted_disconnected = SyncStateSet.disconnected
+
+
+def gone_without_being_asked(self: SyncStateSet, broker_id: int, now_ms: int) -> None:
+    """A connection that ends takes its member out of the set, without the controllers."""
+    self._applied -= {broker_id}
+    counted_disconnected(self, broker_id, now_ms)
+
+
+async def truncated_in_memory(self: CommitLog, offset: int) -> None:
+    """Upstream #10666: positions move, the old tail stays in the file."""
+    self._end = self._written_end = offset
+    self._flushed = min(self._flushed, offset)
+
+
+async def epochs_in_memory(self: KeptEpochs, history: EpochHistory) -> None:
+    """Data is acked under an epoch that no file knows."""
+    self.history = history
+
+
+stored_vote = TermFile.store
+
+
+async def term_without_vote(self: TermFile, vote: Vote) -> None:
+    """The term survives a crash, whom it was given to does not."""
+    await stored_vote(self, Vote(vote.term, None))
+
+
+confirmed_dispatch = MessageStore.dispatch
+
+
+def dispatch_to_the_end(self: MessageStore) -> bool:
+    """Upstream #6609: queue entries for what the other replicas may lack."""
+    kept, self._confirm = self._confirm, self._log.max_offset
+    try:
+        return confirmed_dispatch(self)
+    finally:
+        self._confirm = kept
+
+
+async def next_offsets_of_the_queues(self: MessageStore) -> None:
+    """Upstream #7689: the new master forgets the messages that it holds and has not dispatched."""
+    await self.truncate(self.boundary_at_or_below(self._log.max_offset))
+    self._appender.next_offsets = self._queues.next_offsets()
+    self._appender.store_timestamp = self._dispatcher.store_timestamp
+    self._master = self._running
+
+
+BUGS: dict[str, Callable[[], AbstractContextManager[object]]] = {
+    "ack-before-replication": lambda: patch.object(
+        RoleSwitch, "acked_end", acked_with_the_end_of_the_own_log
+    ),
+    "swap-instead-of-union": lambda: patch.object(SyncStateSet, "union", latest_proposal_alone),
+    "lost-answer-is-refusal": lambda: patch.object(
+        SyncStateSetReport, "not_replied", lost_answer_is_a_refusal
+    ),
+    "confirm-skips-unknown": lambda: patch.object(confirm, "confirm_offset", members_known_so_far),
+    "leaves-on-disconnect": lambda: patch.object(SyncStateSet, "disconnected", gone_without_being_asked),
+    "truncation-not-durable": lambda: patch.object(CommitLog, "truncate", truncated_in_memory),
+    "epoch-not-persisted": lambda: patch.object(KeptEpochs, "_store", epochs_in_memory),
+    "vote-not-persisted": lambda: patch.object(TermFile, "store", term_without_vote),
+    "dispatch-beyond-confirm": lambda: patch.object(MessageStore, "dispatch", dispatch_to_the_end),
+    "queue-offsets-forgotten": lambda: patch.object(
+        MessageStore, "become_master", next_offsets_of_the_queues
+    ),
+}

@@ -6,7 +6,7 @@ Q readers."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from broker.app import BrokerApp
@@ -28,6 +28,7 @@ class Watched:
     """What was seen of one incarnation of a broker."""
 
     checked_end: int = 0
+    end: int = 0
     confirm: int = 0
     mastership: tuple[Role, int] = (Role.NONE, 0)
     epoch: int = 0
@@ -45,6 +46,8 @@ class ClusterCheck:
     watched: dict[tuple[str, int], Watched] = field(default_factory=dict)
     newest: tuple[int, int] = (0, 0)
     members: frozenset[int] = frozenset()
+    on_truncated: Callable[[str], None] = lambda name: None
+    """Called with the name of a broker whose log has become shorter."""
 
     def look(
         self, controllers: Iterable[ControllerApp], brokers: Iterable[tuple[str, int, BrokerApp]]
@@ -90,6 +93,7 @@ class ClusterCheck:
         confirm, end = store.confirm_offset(), store.max_offset()
         if confirm > end:
             raise Violation("C2", f"{name} confirms {confirm} of a log that ends at {end}")
+        truncated, watched.end = end < watched.end, end
         mastership = (replicas.role, replicas.master_epoch)
         if mastership == watched.mastership and replicas.role is Role.MASTER and confirm < watched.confirm:
             raise Violation("C2", f"{name}'s confirm offset fell from {watched.confirm} to {confirm}")
@@ -101,6 +105,8 @@ class ClusterCheck:
         if confirm < watched.checked_end:
             watched.checked_end = confirm
         self.same_bytes(watched, name, app, confirm)
+        if truncated:
+            self.on_truncated(name)
 
     def same_bytes(self, watched: Watched, name: str, app: BrokerApp, end: int) -> None:
         at = watched.checked_end

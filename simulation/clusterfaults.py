@@ -1,7 +1,7 @@
 """Faults of a simulated cluster, drawn from a seed; each says what it did.
 
-Invariant: a fault never takes what the contract lets the cluster lose: of the SyncStateSet at most one machine at a time
-loses power, and it comes back only when the set goes on without it."""
+Invariant: a fault never takes what the contract lets the cluster lose: one machine at a time loses power, and it comes
+back without its memory only when the SyncStateSet goes on without it."""
 
 from __future__ import annotations
 
@@ -16,9 +16,11 @@ from simulation.world import World
 KINDS = (
     "kill", "kill master", "kill all brokers", "kill controller", "kill leading controller", "power cut",
     "partition", "one-way partition", "isolate master", "isolate", "delay", "reset", "pause", "disk stall",
-    "power cut of a controller",
+    "power cut of a controller", "stop", "half-open", "master without controllers", "master with its client",
+    "kill master and leading controller", "kill after truncation",
 )  # fmt: skip
 RESTART_MS = (1, 300, 2000, 6000)
+STOPPED_MS = 4000
 
 
 class Faults:
@@ -31,6 +33,7 @@ class Faults:
         controllers: list[Node],
         brokers: list[Node],
         others: list[Node],
+        client: Node,
         check: ClusterCheck,
     ) -> None:
         self.world = world
@@ -38,7 +41,10 @@ class Faults:
         self.controllers = controllers
         self.brokers = brokers
         self.others = others
+        self.client = client
         self.check = check
+        check.on_truncated = self.truncated
+        self.truncations_to_kill = 0
         kinds = [kind for kind in KINDS if chance.random() < 0.5]
         self.kinds = sorted(
             {*kinds, "kill master", chance.choice(KINDS), chance.choice(KINDS), chance.choice(KINDS)}
@@ -59,6 +65,13 @@ class Faults:
             case "kill all brokers":
                 for node in self.brokers:
                     self.kill(node)
+            case "kill master and leading controller" if master is not None and leader is not None:
+                self.kill(master)
+                self.kill(leader)
+            case "kill after truncation":
+                self.truncations_to_kill += 1
+            case "stop" if broker.running:
+                self.stop(broker)
             case "kill controller":
                 self.kill(controller)
             case "kill leading controller" if leader is not None:
@@ -66,10 +79,8 @@ class Faults:
             case "power cut of a controller":
                 self.kill(controller, power_cut=True)
             case "power cut":
-                if not self.cut_power(
-                    master if master is not None and self.random.random() < 0.5 else broker
-                ):
-                    return
+                self.cut_power(master if master is not None and self.random.random() < 0.5 else broker)
+                return  # counted once it is certain
             case "partition" | "one-way partition":
                 one, other = self.random.sample(self.everyone, 2)
                 self.world.network.cut(one.host, other.host, both=kind == "partition")
@@ -83,6 +94,18 @@ class Faults:
                 for other in self.everyone:
                     if other is not node and other is not friend:
                         self.world.network.cut(node.host, other.host)
+            case "master with its client" if master is not None:
+                for other in self.everyone:
+                    if other is not master and other is not self.client:
+                        self.world.network.cut(master.host, other.host)
+            case "master without controllers" if master is not None:
+                for other in self.controllers:
+                    self.world.network.cut(master.host, other.host)
+                slave = self.random.choice([node for node in self.brokers if node is not master])
+                self.world.network.cut(master.host, slave.host)
+            case "half-open":
+                one, other = self.random.sample(self.everyone, 2)
+                self.world.network.half_open(one.host, other.host)
             case "delay":
                 one, other = self.random.sample(self.everyone, 2)
                 self.world.network.delay(one.host, other.host, 1, self.random.choice((20, 200, 900)))
@@ -106,7 +129,26 @@ class Faults:
             node.kill(power_cut=power_cut)
             self.restart_at_ms[node.name] = self.world.now_ms + self.random.choice(RESTART_MS)
 
-    def cut_power(self, node: Node) -> bool:
+    def stop(self, node: Node) -> None:
+        """SIGTERM: the app stops by itself, unless something kills it first."""
+        app = node.app
+        if app is None:
+            return
+
+        async def leave() -> None:
+            await app.stop()
+            node.kill()
+
+        node.spawn(leave())
+        self.restart_at_ms[node.name] = self.world.now_ms + STOPPED_MS
+
+    def truncated(self, name: str) -> None:
+        """A broker has just cut its log: a planned fault kills it before it writes there again."""
+        if self.truncations_to_kill:
+            self.truncations_to_kill -= 1
+            self.kill(next(node for node in self.brokers if node.name == name))
+
+    def cut_power(self, node: Node) -> None:
         """Loses what was not synced. Not while another is down: the contract counts on the others' memory."""
         app = node.app
         broker_id = (
@@ -114,20 +156,30 @@ class Faults:
         )
         others_run = all(other.running for other in self.brokers if other is not node)
         if broker_id is None or not others_run or self.without_power:
-            return False
+            return
         if len(self.check.members) < 2 and broker_id in self.check.members:
-            return False
-        self.kill(node, power_cut=True)
+            return
+        if self.random.random() < 0.5:  # its kernel says goodbye to nobody
+            for other in self.everyone:
+                if other is not node:
+                    self.world.network.cut(node.host, other.host)
+        self.kill(node)
         self.without_power[node.name] = broker_id
-        return True
 
     def due_for_restart(self, node: Node) -> bool:
+        """Whether it comes back now. Only what left the set meanwhile has really lost its memory: had it been
+        elected alone, that would be the loss of the last replica, and so it had but hung."""
         if node.running or self.world.now_ms < self.restart_at_ms.get(node.name, 0):
             return False
         broker_id = self.without_power.get(node.name)
-        if broker_id is not None and broker_id in self.check.members:
+        if broker_id is None:
+            return True
+        if broker_id in self.check.members and len(self.check.members) > 1:
             return False
-        self.without_power.pop(node.name, None)
+        del self.without_power[node.name]
+        if broker_id not in self.check.members:
+            node.kill(power_cut=True)
+            self.done["power cut"] += 1
         return True
 
     def heal(self) -> None:
@@ -138,3 +190,4 @@ class Faults:
                 if node is not other:
                     self.world.network.delay(node.host, other.host, 0.1, 0.5)
         self.restart_at_ms.clear()
+        self.truncations_to_kill = 0

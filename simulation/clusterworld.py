@@ -19,10 +19,13 @@ from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypeVar
+from unittest.mock import patch
 
 from broker.app import BrokerApp
 from broker.replicas import Role
 from controller.server import ControllerApp
+from dledger.node import DLedgerNode
+from dledger.raft import Raft
 from localcluster.history import Attempt, Outcome, judge
 from simulation import clustermembers as members
 from simulation.clusterbugs import BUGS
@@ -30,7 +33,9 @@ from simulation.clustercheck import ClusterCheck, Violation
 from simulation.clusterfaults import Faults
 from simulation.clusterlog import LoggedBugs
 from simulation.clustermembers import FAST, ClientApp, ReaderNotes, Timers
+from simulation.clustervotes import VotesOnDisk
 from simulation.node import Node
+from simulation.raftmember import watched
 from simulation.world import World
 
 T = TypeVar("T")
@@ -81,14 +86,18 @@ class ClusterWorld:
         self.brokers = [node(f"broker-{i}", host) for i, host in enumerate(members.BROKER_HOSTS)]
         self.client = node("client", members.CLIENT_HOST)
         self.notes = ReaderNotes()
+        self.votes = VotesOnDisk({f"n{i}": node for i, node in enumerate(self.controllers)})
         others = [self.namesrv, self.client]
-        self.faults = Faults(self.world, self.random, self.controllers, self.brokers, others, self.check)
+        self.faults = Faults(
+            self.world, self.random, self.controllers, self.brokers, others, self.client, self.check
+        )
         self.send_interval_ms = self.random.choice((200, 250, 400))
         self.pace_ms = self.random.choice((2_000, 5_000, 9_000))
 
     def run(self) -> None:
         """Raises Violation, or what the world raises for a bug."""
-        with self.errors.attached(), self.world as world:
+        watching = patch.object(DLedgerNode, "core_class", watched(Raft, self.votes))
+        with watching, self.errors.attached(), self.world as world:
             world.after_each_step(self.each_step)
             self.start_all()
             world.run_until(lambda: self.master() is not None, 10_000)
@@ -155,6 +164,7 @@ class ClusterWorld:
 
     def watch(self) -> None:
         self.check.look(self.controller_apps(), self.broker_apps())
+        self.votes.look_at_all()
         if self.notes.contradictions:
             raise Violation("Q2", self.notes.contradictions[0])
         if self.errors.bugs:
