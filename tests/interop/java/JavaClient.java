@@ -1,0 +1,354 @@
+import java.io.BufferedReader;
+import java.io.ByteArrayOutputStream;
+import java.io.InputStreamReader;
+import java.io.PrintStream;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.List;
+import java.util.Map;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicInteger;
+import org.apache.rocketmq.client.consumer.DefaultMQPullConsumer;
+import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
+import org.apache.rocketmq.client.consumer.PullResult;
+import org.apache.rocketmq.client.consumer.PullStatus;
+import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
+import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
+import org.apache.rocketmq.client.producer.DefaultMQProducer;
+import org.apache.rocketmq.client.producer.SendCallback;
+import org.apache.rocketmq.client.producer.SendResult;
+import org.apache.rocketmq.client.producer.SendStatus;
+import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
+import org.apache.rocketmq.common.message.Message;
+import org.apache.rocketmq.common.message.MessageExt;
+import org.apache.rocketmq.common.message.MessageQueue;
+import org.apache.rocketmq.tools.command.MQAdminStartup;
+
+/**
+ * The public Java client and the real mqadmin, told by lines on stdin what to do; every line is answered with one line of
+ * JSON. Each message carries its number as key and a body that follows from the number, so a reader knows lost, repeated,
+ * moved and changed messages.
+ *
+ * <pre>
+ * sync|async|batch TOPIC COUNT SIZE   sends; {"acked", "failed"}
+ * stream TOPIC                        sends one after the other until "finish"; {"acked"} as soon as one is acknowledged
+ * await COUNT                         waits until COUNT more of the stream are acknowledged; {"acked"}
+ * finish                              ends the stream; {"acked", "failed"}
+ * pull TOPIC                          reads everything and compares; {"read", "compressed", "missing", "repeated", "moved", "changed"}
+ * push TOPIC GROUP                    as pull, with a push consumer of a new group
+ * admin ARGUMENT...                   runs an mqadmin command; {"out", "err"}
+ * </pre>
+ */
+public final class JavaClient {
+    private static final int BATCH = 32;
+    private static final int POLL_MS = 500;
+    private static final long WAIT_S = 20;
+    private static final int NUDGE_MS = 50;
+
+    /** Queue and offset of an acknowledged message, in the order of the acknowledgements' arrival. */
+    private record Place(int queue, long offset) { }
+
+    private final String namesrv;
+    private final DefaultMQProducer producer;
+    private final Map<String, Map<Integer, Place>> acked = new ConcurrentHashMap<>();
+    private final AtomicInteger numbers = new AtomicInteger();
+    private Stream stream;
+
+    private JavaClient(String namesrv) throws Exception {
+        this.namesrv = namesrv;
+        producer = new DefaultMQProducer("InteropProducer");
+        producer.setNamesrvAddr(namesrv);
+        producer.setPollNameServerInterval(POLL_MS);
+        producer.setRetryTimesWhenSendFailed(0);
+        producer.setRetryTimesWhenSendAsyncFailed(0);
+        producer.start();
+    }
+
+    private static byte[] body(int number, int size) {
+        byte[] body = new byte[size];
+        for (int k = 0; k < size; k++) {
+            body[k] = (byte) ('a' + (number * 31L + k / 7) % 26);
+        }
+        return body;
+    }
+
+    private Message message(String topic, int number, int size) {
+        return new Message(topic, "Tag", Integer.toString(number), body(number, size));
+    }
+
+    private Map<Integer, Place> ackedOf(String topic) {
+        return acked.computeIfAbsent(topic, name -> new ConcurrentHashMap<>());
+    }
+
+    /** Notes an acknowledgement of messages with consecutive numbers; whether it is one. */
+    private boolean note(String topic, int first, int count, SendResult result) {
+        if (result.getSendStatus() != SendStatus.SEND_OK) {
+            return false;
+        }
+        for (int k = 0; k < count; k++) {
+            ackedOf(topic).put(first + k, new Place(result.getMessageQueue().getQueueId(), result.getQueueOffset() + k));
+        }
+        return true;
+    }
+
+    private String send(String how, String topic, int count, int size) throws Exception {
+        AtomicInteger good = new AtomicInteger();
+        if (how.equals("async")) {
+            CountDownLatch answered = new CountDownLatch(count);
+            for (int k = 0; k < count; k++) {
+                int number = numbers.getAndIncrement();
+                producer.send(message(topic, number, size), new SendCallback() {
+                    @Override
+                    public void onSuccess(SendResult result) {
+                        good.addAndGet(note(topic, number, 1, result) ? 1 : 0);
+                        answered.countDown();
+                    }
+
+                    @Override
+                    public void onException(Throwable error) {
+                        answered.countDown();
+                    }
+                });
+            }
+            answered.await(WAIT_S, TimeUnit.SECONDS);
+        } else {
+            int step = how.equals("batch") ? BATCH : 1;
+            for (int done = 0; done < count; done += step) {
+                int many = Math.min(step, count - done);
+                int first = numbers.getAndAdd(many);
+                List<Message> messages = new ArrayList<>();
+                for (int k = 0; k < many; k++) {
+                    messages.add(message(topic, first + k, size));
+                }
+                SendResult result = step == 1 ? producer.send(messages.get(0)) : producer.send(messages);
+                good.addAndGet(note(topic, first, many, result) ? many : 0);
+            }
+        }
+        return String.format("{\"acked\":%d,\"failed\":%d}", good.get(), count - good.get());
+    }
+
+    /** Sends in its own thread, each message once; a failed one is not sent again. */
+    private final class Stream extends Thread {
+        private final String topic;
+        private volatile boolean ending;
+        private int good;
+        private int bad;
+
+        private Stream(String topic) {
+            this.topic = topic;
+            setDaemon(true);
+            start();
+        }
+
+        @Override
+        public void run() {
+            while (!ending) {
+                int number = numbers.getAndIncrement();
+                boolean ok;
+                try {
+                    ok = note(topic, number, 1, producer.send(message(topic, number, 256), 1000));
+                } catch (Exception error) {
+                    ok = false;
+                }
+                synchronized (this) {
+                    good += ok ? 1 : 0;
+                    bad += ok ? 0 : 1;
+                    notifyAll();
+                }
+                try {
+                    Thread.sleep(ok ? 2 : 20);
+                } catch (InterruptedException error) {
+                    return;
+                }
+            }
+        }
+
+        private synchronized String await(int more) throws InterruptedException {
+            int target = good + more;
+            long until = System.nanoTime() + TimeUnit.SECONDS.toNanos(WAIT_S);
+            while (good < target && System.nanoTime() < until) {
+                wait(50);
+            }
+            return String.format("{\"acked\":%d,\"failed\":%d}", good, bad);
+        }
+
+        private String finish() throws InterruptedException {
+            ending = true;
+            join();
+            return await(0);
+        }
+    }
+
+    /** What a reader saw of a topic, against what was acknowledged. */
+    private final class Reading {
+        private final Map<Integer, Place> expected;
+        private final Map<Integer, Boolean> seen = new ConcurrentHashMap<>();
+        private final AtomicInteger read = new AtomicInteger();
+        private final AtomicInteger compressed = new AtomicInteger();
+        private final AtomicInteger repeated = new AtomicInteger();
+        private final AtomicInteger moved = new AtomicInteger();
+        private final AtomicInteger changed = new AtomicInteger();
+
+        private Reading(String topic) {
+            expected = ackedOf(topic);
+        }
+
+        private void take(MessageExt message) {
+            int number = Integer.parseInt(message.getKeys());
+            Place place = expected.get(number);
+            read.incrementAndGet();
+            compressed.addAndGet(message.getStoreSize() < message.getBody().length ? 1 : 0);
+            if (seen.put(number, true) != null) {
+                repeated.incrementAndGet();
+            }
+            if (place != null && (place.queue() != message.getQueueId() || place.offset() != message.getQueueOffset())) {
+                moved.incrementAndGet();
+            }
+            if (!"Tag".equals(message.getTags())
+                || !Arrays.equals(message.getBody(), body(number, message.getBody().length))) {
+                changed.incrementAndGet();
+            }
+        }
+
+        private long missing() {
+            return expected.keySet().stream().filter(number -> !seen.containsKey(number)).count();
+        }
+
+        private String json() {
+            return String.format(
+                "{\"read\":%d,\"compressed\":%d,\"missing\":%d,\"repeated\":%d,\"moved\":%d,\"changed\":%d}",
+                read.get(), compressed.get(), missing(), repeated.get(), moved.get(), changed.get());
+        }
+    }
+
+    private String pull(String topic) throws Exception {
+        DefaultMQPullConsumer consumer = new DefaultMQPullConsumer("InteropPull");
+        consumer.setNamesrvAddr(namesrv);
+        consumer.start();
+        Reading reading = new Reading(topic);
+        try {
+            for (MessageQueue queue : consumer.fetchSubscribeMessageQueues(topic)) {
+                long offset = consumer.minOffset(queue);
+                long end = consumer.maxOffset(queue);
+                while (offset < end) {
+                    PullResult result = consumer.pull(queue, "*", offset, BATCH);
+                    if (result.getPullStatus() == PullStatus.FOUND) {
+                        result.getMsgFoundList().forEach(reading::take);
+                    }
+                    offset = result.getNextBeginOffset();
+                }
+            }
+        } finally {
+            consumer.shutdown();
+        }
+        return reading.json();
+    }
+
+    private String push(String topic, String group) throws Exception {
+        DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(group);
+        consumer.setNamesrvAddr(namesrv);
+        consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
+        consumer.subscribe(topic, "Tag");
+        Reading reading = new Reading(topic);
+        consumer.registerMessageListener((MessageListenerConcurrently) (messages, context) -> {
+            messages.forEach(reading::take);
+            return ConsumeConcurrentlyStatus.CONSUME_SUCCESS;
+        });
+        consumer.start();
+        try {
+            long until = System.nanoTime() + TimeUnit.SECONDS.toNanos(WAIT_S);
+            while (reading.missing() > 0 && System.nanoTime() < until) {
+                Thread.sleep(20);
+            }
+        } finally {
+            consumer.shutdown();
+        }
+        return reading.json();
+    }
+
+    private static String admin(String[] arguments) {
+        PrintStream out = System.out;
+        PrintStream err = System.err;
+        ByteArrayOutputStream said = new ByteArrayOutputStream();
+        ByteArrayOutputStream complained = new ByteArrayOutputStream();
+        System.setOut(new PrintStream(said, true));
+        System.setErr(new PrintStream(complained, true));
+        try {
+            MQAdminStartup.main0(arguments, null);
+        } finally {
+            System.setOut(out);
+            System.setErr(err);
+        }
+        return String.format("{\"out\":\"%s\",\"err\":\"%s\"}", escaped(said.toString()), escaped(complained.toString()));
+    }
+
+    private static String escaped(String text) {
+        StringBuilder builder = new StringBuilder();
+        for (char each : text.toCharArray()) {
+            builder.append(each < ' ' || each == '"' || each == '\\' ? String.format("\\u%04x", (int) each) : each);
+        }
+        return builder.toString();
+    }
+
+    /** A client that shuts down waits up to 3 s for a thread of its own that polls; an interrupt ends the poll. */
+    private static void nudgeShutdowns() {
+        Thread nudger = new Thread(() -> {
+            while (true) {
+                for (Thread thread : Thread.getAllStackTraces().keySet()) {
+                    if (thread.getName().startsWith("NettyEventExecutor")) {
+                        thread.interrupt();
+                    }
+                }
+                try {
+                    Thread.sleep(NUDGE_MS);
+                } catch (InterruptedException error) {
+                    return;
+                }
+            }
+        });
+        nudger.setDaemon(true);
+        nudger.start();
+    }
+
+    private String perform(String[] words) throws Exception {
+        switch (words[0]) {
+            case "sync":
+            case "async":
+            case "batch":
+                return send(words[0], words[1], Integer.parseInt(words[2]), Integer.parseInt(words[3]));
+            case "stream":
+                stream = new Stream(words[1]);
+                return stream.await(1);
+            case "await":
+                return stream.await(Integer.parseInt(words[1]));
+            case "finish":
+                return stream.finish();
+            case "pull":
+                return pull(words[1]);
+            case "push":
+                return push(words[1], words[2]);
+            case "admin":
+                return admin(Arrays.copyOfRange(words, 1, words.length));
+            default:
+                throw new IllegalArgumentException(words[0]);
+        }
+    }
+
+    public static void main(String[] arguments) throws Exception {
+        nudgeShutdowns();
+        JavaClient client = new JavaClient(arguments[0]);
+        BufferedReader lines = new BufferedReader(new InputStreamReader(System.in));
+        for (String line = lines.readLine(); line != null; line = lines.readLine()) {
+            String answer;
+            try {
+                answer = client.perform(line.split(" "));
+            } catch (Exception error) {
+                answer = String.format("{\"error\":\"%s\"}", escaped(error.toString()));
+            }
+            System.out.println(answer);
+        }
+        System.exit(0);
+    }
+}

@@ -1,0 +1,221 @@
+"""The public Java client and the real mqadmin of Apache RocketMQ 5.3.3 against a cluster of ours, in real processes.
+
+One JVM serves all tests (java/JavaClient.java says what it does with each line). The tests share the cluster and go from
+one to the next in order; each leaves it whole."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+
+from localcluster.cluster import Cluster
+from localcluster.layout import BROKER_SET, CLUSTER_NAME
+from mqadmin.replies import SyncState
+
+SOURCES = Path(__file__).parent / "java"
+DEFAULT_PEERS = "~/.cache/autoswitch-mq/peers-5.3.3"
+JARS = Path(os.environ.get("AUTOSWITCH_PEERS") or DEFAULT_PEERS).expanduser() / "jars"
+WAIT_MS = 20_000
+
+
+def missing() -> str | None:
+    """Why the Java side cannot run here."""
+    if shutil.which("java") is None or shutil.which("javac") is None:
+        return "no JDK: java and javac must be in PATH"
+    if not (JARS / "rocketmq-tools-5.3.3.jar").exists():
+        return f"no RocketMQ 5.3.3 in {JARS}: run scripts/fetch-peers, which needs Maven"
+    return None
+
+
+pytestmark = [
+    pytest.mark.timeout(90),
+    pytest.mark.skipif(missing() is not None, reason=str(missing())),
+]
+
+
+class JavaClient:
+    """The JVM: one line in, one line of JSON out."""
+
+    def __init__(self, namesrv: str, home: Path) -> None:
+        classes = f"{SOURCES}{os.pathsep}{JARS}/*"
+        options = ["-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", f"-Duser.home={home}"]
+        self._process = subprocess.Popen(
+            ["java", *options, "-cp", classes, str(SOURCES / "JavaClient.java"), namesrv],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+        )
+
+    def ask(self, *words: object) -> dict[str, Any]:
+        """Has it do one thing; fails on what it could not do."""
+        assert self._process.stdin is not None and self._process.stdout is not None
+        self._process.stdin.write(" ".join(map(str, words)) + "\n")
+        self._process.stdin.flush()
+        line = self._process.stdout.readline()
+        assert line, f"the JVM ended with {self._process.wait()} at {words}"
+        answer: dict[str, Any] = orjson.loads(line)
+        assert "error" not in answer, answer["error"]
+        return answer
+
+    def admin(self, *arguments: object) -> str:
+        """What an mqadmin command printed; it has failed when it complained."""
+        answer = self.ask("admin", *arguments)
+        assert answer["err"] == "", answer["err"]
+        return str(answer["out"])
+
+    def close(self) -> None:
+        self._process.kill()
+        self._process.communicate()
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    with Cluster.create(tmp_path_factory.mktemp("interop") / "cluster") as made:
+        made.start()
+        asyncio.run(made.wait_whole(timeout_ms=WAIT_MS))
+        yield made
+
+
+@pytest.fixture(scope="module")
+def java(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[JavaClient]:
+    client = JavaClient(cluster.layout.namesrv, tmp_path_factory.mktemp("home"))
+    yield client
+    client.close()
+
+
+def whole(cluster: Cluster) -> SyncState:
+    return asyncio.run(cluster.wait_whole(timeout_ms=WAIT_MS))
+
+
+def create_topic(java: JavaClient, cluster: Cluster, topic: str) -> None:
+    namesrv = cluster.layout.namesrv
+    said = java.admin("updateTopic", "-n", namesrv, "-c", CLUSTER_NAME, "-t", topic, "-r", 4, "-w", 4)
+    assert f"create topic to {whole(cluster).master_address} success." in said
+
+
+def everything(read: int, *, compressed: int = 0) -> dict[str, int]:
+    """A reading with every message there once, in its place, as it was."""
+    return dict(read=read, compressed=compressed, missing=0, repeated=0, moved=0, changed=0)
+
+
+def test_what_the_java_producer_sends_the_java_consumers_read(java: JavaClient, cluster: Cluster) -> None:
+    create_topic(java, cluster, "Sent")
+    assert java.ask("sync", "Sent", 100, 100) == {"acked": 100, "failed": 0}
+    assert java.ask("async", "Sent", 400, 1024) == {"acked": 400, "failed": 0}
+    assert java.ask("sync", "Sent", 20, 30_000) == {"acked": 20, "failed": 0}  # the client compresses these
+    assert java.ask("batch", "Sent", 320, 100) == {"acked": 320, "failed": 0}
+    assert java.ask("pull", "Sent") == everything(840, compressed=20)
+    assert java.ask("push", "Sent", "InteropPush") == everything(840, compressed=20)
+
+
+def test_the_java_producer_is_given_a_topic_that_did_not_exist(java: JavaClient) -> None:
+    assert java.ask("sync", "CreatedBySending", 10, 100) == {"acked": 10, "failed": 0}
+    assert java.ask("pull", "CreatedBySending") == everything(10)
+
+
+def test_the_java_admin_tool_shows_topics_and_groups(java: JavaClient, cluster: Cluster) -> None:
+    namesrv = cluster.layout.namesrv
+    rows = [line.split() for line in java.admin("topicStatus", "-n", namesrv, "-t", "Sent").splitlines()]
+    ends = [int(row[3]) for row in rows if row and row[0] == BROKER_SET]
+    assert len(ends) == 4 and sum(ends) == 840
+    progress = java.admin("consumerProgress", "-n", namesrv, "-g", "InteropPush")
+    assert re.search(r"^Consume Diff Total: 0$", progress, re.MULTILINE), progress
+    assert "Sent" in java.admin("topicList", "-n", namesrv).split()
+    assert '"readQueueNums":4' in java.admin("topicRoute", "-n", namesrv, "-t", "Sent")
+
+
+def test_the_java_admin_tool_shows_the_cluster(java: JavaClient, cluster: Cluster) -> None:
+    namesrv, controller = cluster.layout.namesrv, cluster.layout.address("controller-0")
+    state = whole(cluster)
+    assert state.master_address is not None
+    metadata = java.admin("getControllerMetaData", "-a", controller)
+    assert f"#ControllerLeaderAddress\t{asyncio.run(cluster.wait_leader())}\n" in metadata
+    assert metadata.count("\n#Peer:\t") == 3
+    listed = java.admin("clusterList", "-n", namesrv)
+    assert sum(line.startswith(CLUSTER_NAME) for line in listed.splitlines()) == 3
+    assert "msgPutTotalTodayNow" in java.admin("brokerStatus", "-n", namesrv, "-b", state.master_address)
+    epochs = java.admin("getBrokerEpoch", "-n", namesrv, "-b", BROKER_SET)
+    assert epochs.count(f"#Epoch: EpochEntry{{epoch={state.master_epoch}, ") == 3
+    assert "#InSyncSlaveNum\t2\n" in java.admin("haStatus", "-n", namesrv, "-c", CLUSTER_NAME)
+    slave = next(replica for replica in state.in_sync if replica.broker_id != state.master_id)
+    assert "#CommitLogMaxOffset\t" in java.admin("haStatus", "-n", namesrv, "-b", slave.address)
+
+
+def shown_sync_state(java: JavaClient, cluster: Cluster, *which: object) -> dict[str, str | list[str]]:
+    """What mqadmin getSyncStateSet shows of the broker set: master's id and address, epoch, addresses in sync."""
+    out = java.admin("getSyncStateSet", "-a", cluster.layout.controller_list, *which)
+
+    def value(name: str) -> str:
+        found = re.search(rf"^#{name}\t(.*)$", out, re.MULTILINE)
+        assert found is not None, out
+        return found[1]
+
+    in_sync = re.findall(
+        r"^InSyncReplica:\tReplicaIdentity\{.*brokerAddress='(.*)', alive=true\}$", out, re.MULTILINE
+    )
+    return {
+        "master id": value("MasterBrokerId"),
+        "master": value("MasterAddr"),
+        "epoch": value("MasterEpoch"),
+        "in sync": sorted(in_sync),
+    }
+
+
+def test_the_java_admin_tool_re_elects_while_the_java_producer_sends(
+    java: JavaClient, cluster: Cluster, tally: Callable[[str, int], None]
+) -> None:
+    before = whole(cluster)
+    chosen = next(replica for replica in before.in_sync if replica.broker_id != before.master_id)
+    create_topic(java, cluster, "Streamed")
+    java.ask("stream", "Streamed")
+    java.ask("await", 50)
+    said = java.admin(
+        "electMaster",
+        *("-a", cluster.layout.address("controller-0"), "-b", chosen.broker_id),
+        *("-bn", BROKER_SET, "-c", CLUSTER_NAME),
+    )
+    assert f"#BrokerMasterAddr\t{chosen.address}\n" in said
+    java.ask("await", 50)
+    whole(cluster)
+    java.ask("await", 50)
+    sent = java.ask("finish")
+    assert sent["acked"] >= 150
+    reading = java.ask("pull", "Streamed")
+    assert sent["acked"] <= reading["read"] <= sent["acked"] + sent["failed"]
+    assert reading == everything(reading["read"])
+    shown = shown_sync_state(java, cluster, "-b", BROKER_SET)
+    assert shown == {
+        "master id": str(chosen.broker_id),
+        "master": chosen.address,
+        "epoch": str(before.master_epoch + 1),
+        "in sync": sorted(replica.address for replica in before.in_sync),
+    }
+    assert shown_sync_state(java, cluster, "-n", cluster.layout.namesrv, "-c", CLUSTER_NAME) == shown
+    tally("java messages read back", reading["read"])
+
+
+def test_the_java_producer_outlives_a_killed_master(java: JavaClient, cluster: Cluster) -> None:
+    master = cluster.layout.name_of(whole(cluster).master_address or "")
+    assert master is not None
+    create_topic(java, cluster, "Survived")
+    java.ask("stream", "Survived")
+    java.ask("await", 50)
+    cluster.kill([master])
+    java.ask("await", 50)
+    sent = java.ask("finish")
+    cluster.start([master])
+    whole(cluster)
+    assert sent["acked"] >= 100
+    reading = java.ask("pull", "Survived")
+    assert sent["acked"] <= reading["read"] <= sent["acked"] + sent["failed"]
+    assert reading == everything(reading["read"])
