@@ -28,6 +28,7 @@ from broker.send import SEND_CODES, SendProcessor
 from broker.settings import BrokerSettings
 from broker.slavesync import SlaveSync
 from broker.statusrequests import StatusRequests
+from broker.subscriptionrenewal import SubscriptionRenewal
 from broker.syncflush import SyncFlush
 from broker.tables import Tables
 from broker.topicrequests import TopicRequests
@@ -312,6 +313,7 @@ class BrokerApp:
             groups=tables.groups,
             consumers=self._consumers,
             offsets=tables.offsets,
+            renewal=SubscriptionRenewal(self._consumers, self._tasks),
             held=self._held,
             clock=clock,
             limits=settings,

@@ -67,6 +67,18 @@ class ConsumerGroups:
         """The groups that subscribe to `topic`."""
         return [name for name, group in self._groups.items() if topic in group.subscriptions]
 
+    def client_id_of(self, peer: Peer, group: str) -> str | None:
+        """The client of `group` whose heartbeats come over `peer`."""
+        found = self._groups.get(group)
+        clients = found.clients.values() if found else ()
+        return next((client.client_id for client in clients if client.peer is peer), None)
+
+    def renew(self, group: str, data: list[SubscriptionData]) -> None:
+        """A client of `group` told what it subscribes to. Raises HeaderError for a bad subscription."""
+        found = self._groups.get(group)
+        if found is not None:
+            _take_in(found, data)
+
     def heartbeat(self, peer: Peer, data: HeartbeatData, language: str, version: int) -> list[str]:
         """Take in a client; the groups whose membership changed. Raises HeaderError for a bad subscription."""
         client = Client(data.client_id, peer, language, version)
@@ -97,21 +109,13 @@ class ConsumerGroups:
         return changed
 
     def _join(self, client: Client, data: ConsumerData) -> bool:
-        subscriptions = {
-            item.topic: Subscription(item, tag_filter(item.sub_string, None))
-            for item in data.subscription_data_set
-            if item.expression_type in TAG
-        }
-        group = self._groups.get(data.group_name)
-        if group is None:
-            group = ConsumerGroup(data.consume_type, data.message_model, data.consume_from_where)
-            self._groups[data.group_name] = group
+        group = self._groups.get(data.group_name) or ConsumerGroup(
+            data.consume_type, data.message_model, data.consume_from_where
+        )
+        _take_in(group, data.subscription_data_set)
+        self._groups[data.group_name] = group
         known = group.clients.get(client.client_id)
         group.clients[client.client_id] = client
-        for topic, subscription in subscriptions.items():
-            before = group.subscriptions.get(topic)
-            if before is None or before.version <= subscription.version:
-                group.subscriptions[topic] = subscription
         return known is None or known.peer is not client.peer
 
     @staticmethod
@@ -119,3 +123,14 @@ class ConsumerGroups:
         groups[name].pop(client_id, None)
         if not groups[name]:
             del groups[name]
+
+
+def _take_in(group: ConsumerGroup, data: list[SubscriptionData]) -> None:
+    """The newest version of each topic's subscription counts; a bad one changes nothing."""
+    subscriptions = [
+        Subscription(item, tag_filter(item.sub_string, None)) for item in data if item.expression_type in TAG
+    ]
+    for subscription in subscriptions:
+        before = group.subscriptions.get(subscription.data.topic)
+        if before is None or before.version <= subscription.version:
+            group.subscriptions[subscription.data.topic] = subscription

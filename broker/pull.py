@@ -14,6 +14,7 @@ from broker.longpolling import HeldPull, HeldPulls
 from broker.pullrequest import PullRequest
 from broker.subscription import TAG, tag_filter
 from broker.subscriptiongroups import SubscriptionGroups
+from broker.subscriptionrenewal import SubscriptionRenewal
 from broker.topics import Topics
 from messagestore.messages import GetResult, GetStatus, QueueGrew, TagFilter
 from mqruntime.clock import Clock
@@ -101,6 +102,7 @@ class PullProcessor:
         groups: SubscriptionGroups,
         consumers: ConsumerGroups,
         offsets: ConsumerOffsets,
+        renewal: SubscriptionRenewal,
         held: HeldPulls,
         clock: Clock,
         limits: PullLimits,
@@ -112,6 +114,7 @@ class PullProcessor:
         self._groups = groups
         self._consumers = consumers
         self._offsets = offsets
+        self._renewal = renewal
         self._held = held
         self._clock = clock
         self._limits = limits
@@ -126,6 +129,8 @@ class PullProcessor:
             header = PullMessageHeader.from_ext(command.ext)
             request = self._request(command, header)
         except Refused as refused:
+            if refused.code == ResponseCode.SUBSCRIPTION_NOT_LATEST:
+                self._renewal.ask(peer, header.consumer_group)
             return command.reply(refused.code, refused.remark)
         if header.sys_flag & SYS_FLAG_COMMIT_OFFSET:
             self._offsets.commit(header.consumer_group, header.topic, header.queue_id, header.commit_offset)

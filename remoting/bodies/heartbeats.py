@@ -63,6 +63,13 @@ class HeartbeatData(Body):
 
 
 @dataclass(slots=True)
+class ConsumerRunningInfo(Body):
+    """A client's reply to 307, without the state of its queues and its statistics."""
+
+    subscription_set: list[SubscriptionData] = field(default_factory=list)
+
+
+@dataclass(slots=True)
 class CheckClientConfigBody(Body):
     """Body of 46."""
 

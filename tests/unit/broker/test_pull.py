@@ -54,6 +54,14 @@ class RecordingPeer:
         self.close_callbacks.append(callback)
 
 
+class RecordingRenewal:
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    def ask(self, peer: Any, group: str) -> None:
+        self.asked.append(group)
+
+
 class ScriptedQueues:
     """One queue of messages, each a tag and a body."""
 
@@ -105,6 +113,7 @@ class Bench:
     held: HeldPulls = field(default_factory=lambda: HeldPulls(10))
     consumers: ConsumerGroups = field(default_factory=ConsumerGroups)
     offsets: ConsumerOffsets = field(default_factory=ConsumerOffsets)
+    renewal: RecordingRenewal = field(default_factory=RecordingRenewal)
     peer: RecordingPeer = field(default_factory=RecordingPeer)
     auto_create_groups: bool = True
 
@@ -125,6 +134,7 @@ class Bench:
             held=self.held,
             clock=self.clock,
             limits=self.limits,
+            renewal=cast(Any, self.renewal),
             tasks=Tasks(lambda error: None),
         )
 
@@ -229,8 +239,10 @@ def test_the_subscription_of_the_heartbeat_counts_when_the_pull_brings_none() ->
     assert bench.consumers.heartbeat(cast(Any, bench.peer), data, "JAVA", 479) == ["CG"]
     reply = bench.pull(sysFlag=0, subVersion=5)
     assert reply is not None and reply.body == b"two"
+    assert bench.renewal.asked == []
     newer = bench.pull(sysFlag=0, subVersion=6)
     assert newer is not None and newer.code == ResponseCode.SUBSCRIPTION_NOT_LATEST
+    assert bench.renewal.asked == ["CG"]
 
 
 def test_a_pull_commits_the_offset_it_brings() -> None:
