@@ -49,6 +49,9 @@ class ClusterCheck:
     on_truncated: Callable[[str], None] = lambda name: None
     """Called with the name of a broker whose log has become shorter."""
 
+    on_expanded: Callable[[frozenset[int], int], None] = lambda added, master_id: None
+    """Called with the brokers that came into the set and its master."""
+
     def look(
         self, controllers: Iterable[ControllerApp], brokers: Iterable[tuple[str, int, BrokerApp]]
     ) -> None:
@@ -75,8 +78,11 @@ class ClusterCheck:
                 "S1", f"set epoch {state.set_epoch} is {sorted(seen[1])} and {sorted(state.members)}"
             )
         if (state.master_epoch, state.set_epoch) > self.newest:
+            same_master = state.master_epoch == self.newest[0]
             self.newest = (state.master_epoch, state.set_epoch)
-            self.members = state.members
+            added, self.members = state.members - self.members, state.members
+            if same_master and added and state.master_id is not None:
+                self.on_expanded(added, state.master_id)
 
     def one_master(self, epoch: int, broker_id: int) -> None:
         if self.masters.setdefault(epoch, broker_id) != broker_id:

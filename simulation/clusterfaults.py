@@ -18,6 +18,7 @@ KINDS = (
     "partition", "one-way partition", "isolate master", "isolate", "delay", "reset", "pause", "disk stall",
     "power cut of a controller", "stop", "half-open", "master without controllers", "master with its client",
     "kill master and leading controller", "kill after truncation",
+    "expansion without an answer",
 )  # fmt: skip
 RESTART_MS = (1, 300, 2000, 6000)
 STOPPED_MS = 4000
@@ -44,7 +45,9 @@ class Faults:
         self.client = client
         self.check = check
         check.on_truncated = self.truncated
+        check.on_expanded = self.expanded
         self.truncations_to_kill = 0
+        self.expansions_to_cut = 0
         kinds = [kind for kind in KINDS if chance.random() < 0.5]
         self.kinds = sorted(
             {*kinds, "kill master", chance.choice(KINDS), chance.choice(KINDS), chance.choice(KINDS)}
@@ -103,6 +106,11 @@ class Faults:
                     self.world.network.cut(master.host, other.host)
                 slave = self.random.choice([node for node in self.brokers if node is not master])
                 self.world.network.cut(master.host, slave.host)
+            case "expansion without an answer" if master is not None:
+                for other in self.controllers:
+                    self.world.network.delay(master.host, other.host, 300, 900)
+                self.kill(self.random.choice([node for node in self.brokers if node is not master]))
+                self.expansions_to_cut += 1
             case "half-open":
                 one, other = self.random.sample(self.everyone, 2)
                 self.world.network.half_open(one.host, other.host)
@@ -148,12 +156,21 @@ class Faults:
             self.truncations_to_kill -= 1
             self.kill(next(node for node in self.brokers if node.name == name))
 
+    def expanded(self, added: frozenset[int], master_id: int) -> None:
+        """The controllers have just let brokers into the set. A planned fault keeps that from the master, and the new
+        ones from its log."""
+        ids = {broker_id_of(node): node for node in self.brokers}
+        master = ids.get(master_id)
+        if self.expansions_to_cut and master is not None:
+            self.expansions_to_cut -= 1
+            for controller in self.controllers:
+                self.world.network.cut(controller.host, master.host, both=False)
+            for broker_id in sorted(added & ids.keys()):
+                self.world.network.cut(ids[broker_id].host, master.host)
+
     def cut_power(self, node: Node) -> None:
         """Loses what was not synced. Not while another is down: the contract counts on the others' memory."""
-        app = node.app
-        broker_id = (
-            app.manager.replicas.broker_id if isinstance(app, BrokerApp) and app.manager is not None else None
-        )
+        broker_id = broker_id_of(node)
         others_run = all(other.running for other in self.brokers if other is not node)
         if broker_id is None or not others_run or self.without_power:
             return
@@ -191,3 +208,10 @@ class Faults:
                     self.world.network.delay(node.host, other.host, 0.1, 0.5)
         self.restart_at_ms.clear()
         self.truncations_to_kill = 0
+        self.expansions_to_cut = 0
+
+
+def broker_id_of(node: Node) -> int | None:
+    """The id that the broker on `node` was granted; None when none runs there or none was granted yet."""
+    app = node.app
+    return app.manager.replicas.broker_id if isinstance(app, BrokerApp) and app.manager is not None else None
