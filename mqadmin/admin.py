@@ -26,9 +26,11 @@ from remoting.client import RemotingClient
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import RemotingCommand
 from remoting.errors import RemotingError
+from remoting.headers.header import Header
 
 CALL_TIMEOUT_MS = 3000
 AUTO_CREATE_TOPIC = "TBW102"
+NOT_SERVED = "this server does not serve that request"
 
 
 class AdminClient:
@@ -43,7 +45,7 @@ class AdminClient:
 
     async def controller_metadata(self, controller: str) -> ControllerMetadata:
         """What one controller says of its group (1005); any member answers, leader or not."""
-        reply = await self._ask(controller, RequestCode.CONTROLLER_GET_METADATA_INFO)
+        reply = await self.ask(controller, RequestCode.CONTROLLER_GET_METADATA_INFO)
         return ControllerMetadata.from_ext(reply.ext)
 
     async def leader(self, controllers: str) -> str:
@@ -64,10 +66,10 @@ class AdminClient:
     async def sync_states(self, controllers: str, broker_names: list[str]) -> dict[str, SyncState]:
         """Master, epochs and members of each named broker set (1006); unknown names are absent."""
         leader = await self.leader(controllers)
-        reply = await self._ask(
+        reply = await self.ask(
             leader, RequestCode.CONTROLLER_GET_SYNC_STATE_DATA, body=orjson.dumps(broker_names)
         )
-        return SyncState.table_from_json(_json(leader, reply))
+        return SyncState.table_from_json(json_body(leader, reply))
 
     async def elect_master(
         self, controllers: str, cluster: str, broker_name: str, broker_id: int
@@ -80,7 +82,7 @@ class AdminClient:
             f"broker {broker_id} must be alive and in the SyncStateSet of {broker_name}; see getSyncStateSet"
         )
         leader = await self.leader(controllers)
-        reply = await self._ask(
+        reply = await self.ask(
             leader,
             RequestCode.CONTROLLER_ELECT_MASTER,
             {
@@ -96,27 +98,27 @@ class AdminClient:
                 ResponseCode.CONTROLLER_ELECT_MASTER_FAILED: unfit,
             },
         )
-        return ElectedMaster.from_reply(reply.ext, _json(leader, reply))
+        return ElectedMaster.from_reply(reply.ext, json_body(leader, reply))
 
     async def broker_epochs(self, broker: str) -> BrokerEpochs:
         """The epoch history of one broker (1007), the last epoch ending where its log ends."""
         return BrokerEpochs.from_json(
-            _json(broker, await self._ask(broker, RequestCode.GET_BROKER_EPOCH_CACHE))
+            json_body(broker, await self.ask(broker, RequestCode.GET_BROKER_EPOCH_CACHE))
         )
 
     async def ha_status(self, broker: str) -> HAStatus:
         """Replication as one broker sees it (907)."""
-        return HAStatus.from_json(_json(broker, await self._ask(broker, RequestCode.GET_BROKER_HA_STATUS)))
+        return HAStatus.from_json(json_body(broker, await self.ask(broker, RequestCode.GET_BROKER_HA_STATUS)))
 
     async def runtime_info(self, broker: str) -> dict[str, str]:
         """The key-value table of 28."""
-        body = _json(broker, await self._ask(broker, RequestCode.GET_BROKER_RUNTIME_INFO))
+        body = json_body(broker, await self.ask(broker, RequestCode.GET_BROKER_RUNTIME_INFO))
         return {str(key): str(value) for key, value in (body.get("table") or {}).items()}
 
     async def cluster_info(self, namesrv: str) -> ClusterInfo:
         """All registered brokers (106), from the first of the `;` list that answers."""
-        address, reply = await self._ask_any(namesrv, RequestCode.GET_BROKER_CLUSTER_INFO)
-        return ClusterInfo.from_json(_json(address, reply))
+        address, reply = await self.ask_any(namesrv, RequestCode.GET_BROKER_CLUSTER_INFO)
+        return ClusterInfo.from_json(json_body(address, reply))
 
     async def masters(self, namesrv: str, cluster: str) -> list[str]:
         """Addresses of all masters of a cluster; at least one, else `AdminError`."""
@@ -131,18 +133,18 @@ class AdminClient:
     async def topic_route(self, namesrv: str, topic: str) -> dict[str, Any]:
         """The route of a topic (105) as decoded JSON. Raises `RequestRefused` with 17 for an unknown
         topic."""
-        address, reply = await self._ask_any(
+        address, reply = await self.ask_any(
             namesrv,
             RequestCode.GET_ROUTEINFO_BY_TOPIC,
             {"topic": topic},
             advice={ResponseCode.TOPIC_NOT_EXIST: "create the topic with updateTopic, or check its name"},
         )
-        return _json(address, reply)
+        return json_body(address, reply)
 
     async def knows_topic(self, broker: str, topic: str) -> bool:
         """Whether this broker has the topic (351); a slave learns of it some time after its master."""
         try:
-            await self._ask(broker, RequestCode.GET_TOPIC_CONFIG, {"topic": topic})
+            await self.ask(broker, RequestCode.GET_TOPIC_CONFIG, {"topic": topic})
         except RequestRefused as error:
             if error.code == ResponseCode.TOPIC_NOT_EXIST:
                 return False
@@ -151,7 +153,7 @@ class AdminClient:
 
     async def create_topic(self, broker: str, topic: TopicSettings) -> None:
         """Creates or changes a topic on one broker (17), which registers it with its name servers."""
-        await self._ask(
+        await self.ask(
             broker,
             RequestCode.UPDATE_AND_CREATE_TOPIC,
             {
@@ -167,15 +169,17 @@ class AdminClient:
             },
         )
 
-    async def _ask(
+    async def ask(
         self,
         address: str,
         code: RequestCode,
-        ext: dict[str, str] | None = None,
+        ext: Header | dict[str, str] | None = None,
         *,
         body: bytes | None = None,
         advice: dict[ResponseCode, str] | None = None,
     ) -> RemotingCommand:
+        """The successful answer of `address`. Raises `ServerUnreachable`, or `RequestRefused` with the `advice` for
+        its code."""
         check_address(address)
         try:
             reply = await self.remoting.call(
@@ -184,22 +188,24 @@ class AdminClient:
         except RemotingError as error:
             raise ServerUnreachable(address, code.name, error.why) from error
         if reply.code != ResponseCode.SUCCESS:
-            hint = next((text for known, text in (advice or {}).items() if known == reply.code), "")
+            known = {ResponseCode.REQUEST_CODE_NOT_SUPPORTED: NOT_SERVED, **(advice or {})}
+            hint = next((text for told, text in known.items() if told == reply.code), "")
             raise RequestRefused(address, code.name, reply.code, reply.remark, hint)
         return reply
 
-    async def _ask_any(
+    async def ask_any(
         self,
         addresses: str,
         code: RequestCode,
-        ext: dict[str, str] | None = None,
+        ext: Header | dict[str, str] | None = None,
         *,
         advice: dict[ResponseCode, str] | None = None,
     ) -> tuple[str, RemotingCommand]:
+        """The first of the `;` list that answers, and its answer; raises as `ask` does."""
         unreachable: list[ServerUnreachable] = []
         for address in split_addresses(addresses):
             try:
-                return address, await self._ask(address, code, ext, advice=advice)
+                return address, await self.ask(address, code, ext, advice=advice)
             except ServerUnreachable as error:
                 unreachable.append(error)
         raise unreachable[-1]
@@ -223,7 +229,8 @@ def check_address(address: str) -> None:
         raise AdminError(f"{address!r} is no address; write HOST:PORT, several separated by ';'")
 
 
-def _json(address: str, reply: RemotingCommand) -> dict[str, Any]:
+def json_body(address: str, reply: RemotingCommand) -> dict[str, Any]:
+    """The JSON object in the body of an answer. Raises `ReplyMalformed`."""
     try:
         body = fastjson.loads(reply.body or b"{}")
     except fastjson.FastJsonError as error:

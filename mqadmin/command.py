@@ -16,9 +16,12 @@ import click
 
 from mqadmin.admin import AdminClient
 from mqadmin.errors import AdminError
+from mqadmin.report import Report
 from mqruntime.clock import SystemClock
 
 USAGE_WIDTH = 110
+JSON_KEY = "mqadmin.json"
+JSON_HELP = "\n --json: print one JSON object instead, for scripts (not an option of upstream's)\n"
 NAMESRV_HELP = "Name server address list, eg: '192.168.0.1:9876;192.168.0.2:9876'"
 
 
@@ -48,6 +51,17 @@ class Argument:
         return f" -{self.letter},--{self.name}" + ("" if self.is_flag else " <arg>")
 
 
+def json_option() -> click.Option:
+    """--json; left out of the usage text, which is upstream's to the letter, and told of by the help alone."""
+
+    def remember(ctx: click.Context, option: click.Parameter, wanted: bool) -> None:
+        ctx.meta[JSON_KEY] = wanted
+
+    return click.Option(
+        ["--json"], is_flag=True, expose_value=False, callback=remember, help="one JSON object"
+    )
+
+
 COMMON = (
     Argument("h", "help", "Print help", is_flag=True),
     Argument("n", "namesrvAddr", NAMESRV_HELP),
@@ -70,7 +84,7 @@ class AdminCommand(click.Command):
         self.declared = arguments
         super().__init__(
             name,
-            params=[argument.click_option() for argument in (*arguments, COMMON[1])],
+            params=[*(argument.click_option() for argument in (*arguments, COMMON[1])), json_option()],
             callback=callback,
             help=summary,
             context_settings={"help_option_names": ["-h", "--help"]},
@@ -94,7 +108,7 @@ class AdminCommand(click.Command):
         return "\n".join([*usage, *rows]) + "\n"
 
     def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        formatter.write(self.usage_text())
+        formatter.write(self.usage_text() + JSON_HELP)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         try:
@@ -134,21 +148,34 @@ def admin_command(
     return lambda callback: AdminCommand(name, arguments, callback, summary)
 
 
-def run(calls: Callable[[AdminClient], Awaitable[None]], *, interval: str | None = None) -> None:
+Calls = Callable[[AdminClient, Report], Awaitable[None]]
+"""One round of a command: asks, and tells what it heard to the report."""
+
+
+def run(calls: Calls, *, interval: str | None = None) -> None:
     """Runs `calls` with a client of its own; again every `interval` seconds (text, empty means 3) until
     Ctrl-C.
 
     Raises `AdminError` as the calls do, and `UsageWanted` for an interval that is no number.
     """
     seconds = _interval_seconds(interval)
+    report = Report(as_json=bool(click.get_current_context().meta.get(JSON_KEY)))
+
+    async def one_round(client: AdminClient) -> None:
+        try:
+            await calls(client, report)
+        except AdminError as error:
+            report.finish(str(error))
+            raise
+        report.finish()
 
     async def session() -> None:
         client = AdminClient(SystemClock())
         try:
-            await calls(client)
+            await one_round(client)
             while seconds is not None:
                 await asyncio.sleep(seconds)
-                await calls(client)
+                await one_round(client)
         finally:
             await client.close()
 
@@ -172,3 +199,31 @@ def required_namesrv(address: str | None) -> str:
     if not address:
         raise AdminError("no name server is known; give -n HOST:PORT or set NAMESRV_ADDR")
     return address
+
+
+def one_wanted(first: str | None, second: str | None, letters: str = "-b and -c") -> None:
+    """Raises `UsageWanted` unless one of two options is given."""
+    if not first and not second:
+        raise UsageWanted(f"one of {letters} is needed")
+
+
+def number(option: str, text: str | None, default: int, *, least: int = 0) -> int:
+    """The whole number that an option gives. Raises `UsageWanted` for anything else, or one below `least`."""
+    if text is None:
+        return default
+    try:
+        value = int(text.strip())
+    except ValueError:
+        raise UsageWanted(f"{option} {text}: not a whole number") from None
+    if value < least:
+        raise UsageWanted(f"{option} {text}: must be {least} or more")
+    return value
+
+
+def boolean(option: str, text: str | None, default: bool = False) -> bool:
+    """`true` or `false` in any case of letters. Raises `UsageWanted` for anything else."""
+    if text is None:
+        return default
+    if text.strip().lower() not in ("true", "false"):
+        raise UsageWanted(f"{option} {text}: must be true or false")
+    return text.strip().lower() == "true"

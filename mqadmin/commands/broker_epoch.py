@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import click
-
 from mqadmin.admin import AdminClient
-from mqadmin.command import Argument, UsageWanted, admin_command, required_namesrv, run
+from mqadmin.command import Argument, admin_command, one_wanted, required_namesrv, run
 from mqadmin.errors import AdminError
 from mqadmin.replies import BrokerEpochs
+from mqadmin.report import Report, plain
 
 
 def format_epochs(address: str, epochs: BrokerEpochs) -> str:
@@ -29,11 +28,10 @@ def format_epochs(address: str, epochs: BrokerEpochs) -> str:
 def command(
     namesrvaddr: str | None, brokername: str | None, clustername: str | None, interval: str | None
 ) -> None:
-    if not brokername and not clustername:
-        raise UsageWanted("one of -b and -c is needed")
+    one_wanted(brokername, clustername)
     namesrv = required_namesrv(namesrvaddr)
 
-    async def calls(client: AdminClient) -> None:
+    async def calls(client: AdminClient, report: Report) -> None:
         sets = (await client.cluster_info(namesrv)).sets_of(clustername)
         if brokername:
             sets = [brokers for brokers in sets if brokers.broker_name == brokername]
@@ -44,6 +42,8 @@ def command(
             )
         for brokers in sets:
             for address in brokers.addresses.values():
-                click.echo(format_epochs(address, await client.broker_epochs(address)), nl=False)
+                epochs = await client.broker_epochs(address)
+                report.text(format_epochs(address, epochs))
+                report.add("brokers", {"brokerAddr": address, **plain(epochs)})
 
     run(calls, interval=interval)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
-import click
+from dataclasses import dataclass
 
 from mqadmin.admin import AdminClient
 from mqadmin.command import Argument, admin_command, required_namesrv, run
 from mqadmin.errors import AdminError, ServerUnreachable
+from mqadmin.report import Report
 
 HOUR_MS = 3_600_000
 HEADING = (
@@ -22,7 +21,8 @@ HEADING_MORE = (
 )
 
 
-class BrokerRow(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class BrokerRow:
     """One broker: `broker_id` is the role's, `info` the table of its runtime info, empty when it did not
     answer."""
 
@@ -97,12 +97,13 @@ def _number(info: dict[str, str], key: str) -> float:
 def command(namesrvaddr: str | None, clustername: str | None, interval: str | None, morestats: bool) -> None:
     namesrv = required_namesrv(namesrvaddr)
 
-    async def calls(client: AdminClient) -> None:
+    async def calls(client: AdminClient, report: Report) -> None:
         rows, silent = await _rows(client, namesrv, clustername)
         now_ms = client.clock.now_ms()
-        click.echo(HEADING_MORE if morestats else HEADING, nl=False)
+        report.text(HEADING_MORE if morestats else HEADING)
+        report.put(brokers=rows)
         for row in rows:
-            click.echo(format_row_more(row) if morestats else format_row(row, now_ms), nl=False)
+            report.text(format_row_more(row) if morestats else format_row(row, now_ms))
         if silent:
             raise AdminError("; ".join(silent))
 

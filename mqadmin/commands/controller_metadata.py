@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import click
-
 from mqadmin.admin import AdminClient, split_addresses
 from mqadmin.command import Argument, admin_command, run
 from mqadmin.replies import ControllerMetadata
+from mqadmin.report import Report, plain
 
 
 def format_metadata(metadata: ControllerMetadata) -> str:
@@ -31,8 +30,9 @@ def _or_null(text: str | None) -> str:
     Argument("a", "controllerAddress", "the address of controller", required=True),
 )
 def command(namesrvaddr: str | None, controlleraddress: str) -> None:
-    async def calls(client: AdminClient) -> None:
+    async def calls(client: AdminClient, report: Report) -> None:
         metadata = await client.controller_metadata(split_addresses(controlleraddress)[0])
-        click.echo(format_metadata(metadata), nl=False)
+        report.text(format_metadata(metadata))
+        report.put(**plain(metadata))
 
     run(calls)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import click
-
 from mqadmin.admin import AdminClient
 from mqadmin.command import Argument, UsageWanted, admin_command, run
 from mqadmin.replies import ElectedMaster
+from mqadmin.report import Report, plain
 
 
 def format_elected(cluster: str, broker_name: str, elected: ElectedMaster) -> str:
@@ -36,8 +35,9 @@ def command(
     if not brokerid.isdecimal():
         raise UsageWanted(f"-b {brokerid}: a broker id is a number, see getSyncStateSet")
 
-    async def calls(client: AdminClient) -> None:
+    async def calls(client: AdminClient, report: Report) -> None:
         elected = await client.elect_master(controlleraddress, clustername, brokername, int(brokerid))
-        click.echo(format_elected(clustername, brokername, elected), nl=False)
+        report.text(format_elected(clustername, brokername, elected))
+        report.put(cluster_name=clustername, broker_name=brokername, **plain(elected))
 
     run(calls)

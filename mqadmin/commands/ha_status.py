@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, tzinfo
 
-import click
-
 from mqadmin.admin import AdminClient
-from mqadmin.command import Argument, UsageWanted, admin_command, required_namesrv, run
+from mqadmin.command import Argument, admin_command, one_wanted, required_namesrv, run
 from mqadmin.replies import HAStatus
+from mqadmin.report import Report, plain
 
 
 def format_ha_status(address: str, status: HAStatus, zone: tzinfo | None = None) -> str:
@@ -58,16 +57,17 @@ def _time(epoch_ms: int, zone: tzinfo | None) -> str:
 def command(
     namesrvaddr: str | None, brokeraddr: str | None, clustername: str | None, interval: str | None
 ) -> None:
-    if not brokeraddr and not clustername:
-        raise UsageWanted("one of -b and -c is needed")
+    one_wanted(brokeraddr, clustername)
 
-    async def calls(client: AdminClient) -> None:
+    async def calls(client: AdminClient, report: Report) -> None:
         addresses = (
             [brokeraddr]
             if brokeraddr
             else await client.masters(required_namesrv(namesrvaddr), clustername or "")
         )
         for address in addresses:
-            click.echo(format_ha_status(address, await client.ha_status(address)), nl=False)
+            status = await client.ha_status(address)
+            report.text(format_ha_status(address, status))
+            report.add("brokers", {"brokerAddr": address, **plain(status)})
 
     run(calls, interval=interval)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import click
-
 from mqadmin.admin import AdminClient
-from mqadmin.command import Argument, UsageWanted, admin_command, required_namesrv, run
+from mqadmin.command import Argument, admin_command, one_wanted, required_namesrv, run
 from mqadmin.errors import AdminError
 from mqadmin.replies import SyncState
+from mqadmin.report import Report
 
 
 def format_sync_state(state: SyncState) -> str:
@@ -39,10 +38,9 @@ def command(
     clustername: str | None,
     interval: str | None,
 ) -> None:
-    if not brokername and not clustername:
-        raise UsageWanted("one of -b and -c is needed")
+    one_wanted(brokername, clustername)
 
-    async def calls(client: AdminClient) -> None:
+    async def calls(client: AdminClient, report: Report) -> None:
         if clustername:
             cluster = await client.cluster_info(required_namesrv(namesrvaddr))
             names = [brokers.broker_name for brokers in cluster.sets_of(clustername)]
@@ -53,6 +51,7 @@ def command(
             wanted = f"cluster {clustername}" if clustername else f"broker set {brokername}"
             raise AdminError(f"{wanted} is unknown; clusterList shows what is registered")
         for name in sorted(states):
-            click.echo(format_sync_state(states[name]), nl=False)
+            report.text(format_sync_state(states[name]))
+            report.add("brokerSets", states[name])
 
     run(calls, interval=interval)

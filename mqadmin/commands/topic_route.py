@@ -5,11 +5,10 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import click
-
 from mqadmin.admin import AdminClient
 from mqadmin.command import Argument, admin_command, required_namesrv, run
 from mqadmin.replies import BrokerSet
+from mqadmin.report import Report
 
 LIST_COLUMNS = "{:<45} {:<32} {:<50} {:<10} {:<11} {:<5}\n"
 LIST_HEADING = LIST_COLUMNS.format(
@@ -69,8 +68,9 @@ def _pretty(value: Any, depth: int) -> str:
     Argument("l", "list", "Use list format to print data", is_flag=True),
 )
 def command(namesrvaddr: str | None, topic: str, list: bool) -> None:
-    async def calls(client: AdminClient) -> None:
+    async def calls(client: AdminClient, report: Report) -> None:
         route = await client.topic_route(required_namesrv(namesrvaddr), topic)
-        click.echo(format_list(route) if list else format_json(route), nl=False)
+        report.text(format_list(route) if list else format_json(route))
+        report.put(route=route)
 
     run(calls)

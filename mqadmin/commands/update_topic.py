@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import click
-
 from mqadmin.admin import AdminClient
-from mqadmin.command import Argument, UsageWanted, admin_command, required_namesrv, run
+from mqadmin.command import Argument, UsageWanted, admin_command, boolean, one_wanted, required_namesrv, run
 from mqadmin.replies import TopicSettings
+from mqadmin.report import Report
 
 
 def format_created(address: str) -> str:
@@ -43,8 +42,8 @@ def topic_settings(
         read_queues=_count("-r", read, 8),
         write_queues=_count("-w", write, 8),
         perm=_perm(perm),
-        order=_boolean("-o", order),
-        sys_flag=_boolean("-u", unit) | _boolean("-s", has_unit_sub) << 1,
+        order=boolean("-o", order),
+        sys_flag=boolean("-u", unit) | boolean("-s", has_unit_sub) << 1,
         attributes=_attributes(attributes),
     )
 
@@ -67,14 +66,6 @@ def _perm(text: str | None) -> int:
     if text.strip() not in ("2", "4", "6"):
         raise UsageWanted(f"-p {text}: must be 2 (write), 4 (read) or 6 (both)")
     return int(text)
-
-
-def _boolean(option: str, text: str | None) -> bool:
-    if text is None:
-        return False
-    if text.strip().lower() not in ("true", "false"):
-        raise UsageWanted(f"{option} {text}: must be true or false")
-    return text.strip().lower() == "true"
 
 
 def _attributes(text: str | None) -> dict[str, str]:
@@ -117,8 +108,7 @@ def command(
     unit: str | None,
     hasunitsub: str | None,
 ) -> None:
-    if not brokeraddr and not clustername:
-        raise UsageWanted("one of -b and -c is needed")
+    one_wanted(brokeraddr, clustername)
     settings = topic_settings(
         topic,
         read=readqueuenums,
@@ -130,7 +120,7 @@ def command(
         attributes=attributes,
     )
 
-    async def calls(client: AdminClient) -> None:
+    async def calls(client: AdminClient, report: Report) -> None:
         addresses = (
             [brokeraddr]
             if brokeraddr
@@ -138,7 +128,9 @@ def command(
         )
         for address in addresses:
             await client.create_topic(address, settings)
-            click.echo(format_created(address), nl=False)
-        click.echo(format_topic(settings), nl=False)
+            report.text(format_created(address))
+            report.add("brokers", address)
+        report.text(format_topic(settings))
+        report.put(topic=settings)
 
     run(calls)

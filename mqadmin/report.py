@@ -1,0 +1,69 @@
+"""What a command found, told as upstream's text while it comes, or as one JSON object when it is done.
+
+Invariant: with JSON asked for, standard output holds exactly one object per round and nothing else; it has the member
+`error` when, and only when, the command fails.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import fields, is_dataclass
+from typing import Any
+
+
+class Report:
+    """One round of one command; text and JSON members are given side by side, one of them is shown."""
+
+    def __init__(self, *, as_json: bool) -> None:
+        self.as_json = as_json
+        self._members: dict[str, Any] = {}
+
+    def text(self, text: str) -> None:
+        """Prints `text` as it is (it brings its own line ends); nothing where JSON is wanted."""
+        if not self.as_json:
+            sys.stdout.write(text)
+            sys.stdout.flush()
+
+    def note(self, text: str) -> None:
+        """One line on stderr about something that is missing from what is shown; a member `notes` in JSON."""
+        if self.as_json:
+            self.add("notes", text)
+        else:
+            print(text, file=sys.stderr)
+
+    def put(self, **members: Any) -> None:
+        """Members of the JSON object, under their names in camel case; see `plain` for the values."""
+        self._members.update({camel(name): plain(value) for name, value in members.items()})
+
+    def add(self, name: str, row: Any) -> None:
+        """One more row of the list `name` of the JSON object."""
+        self._members.setdefault(name, []).append(plain(row))
+
+    def finish(self, error: str | None = None) -> None:
+        """Shows the JSON object, where it is wanted, with what had been found before `error`."""
+        if self.as_json:
+            if error is not None:
+                self._members["error"] = error
+            print(json.dumps(self._members, ensure_ascii=False, separators=(",", ":")), flush=True)
+        self._members = {}
+
+
+def plain(value: Any) -> Any:
+    """`value` in JSON's own types: dataclasses as objects with their field names in camel case, as the wire writes
+    them."""
+    if is_dataclass(value):
+        return {camel(row.name): plain(getattr(value, row.name)) for row in fields(value)}
+    if isinstance(value, dict):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [plain(item) for item in value]
+    if isinstance(value, bytes):
+        return value.decode(errors="replace")
+    return value
+
+
+def camel(name: str) -> str:
+    """`broker_name` -> `brokerName`."""
+    first, *others = name.split("_")
+    return first + "".join(part.capitalize() for part in others)
