@@ -6,10 +6,12 @@ import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
 import java.util.Map;
+import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicInteger;
+import java.util.stream.Collectors;
 import org.apache.rocketmq.client.consumer.DefaultMQPullConsumer;
 import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
 import org.apache.rocketmq.client.consumer.PullResult;
@@ -292,14 +294,20 @@ public final class JavaClient {
         return builder.toString();
     }
 
+    private static Set<Thread> eventThreads() {
+        return Thread.getAllStackTraces().keySet().stream()
+            .filter(thread -> thread.getName().startsWith("NettyEventExecutor")).collect(Collectors.toSet());
+    }
+
     /** A client that shuts down waits up to 3 s for a thread of its own that polls; an interrupt ends the poll. */
     private static void nudgeShutdowns() {
+        Set<Thread> ofProducer = eventThreads();
+        Thread performer = Thread.currentThread();
         Thread nudger = new Thread(() -> {
             while (true) {
-                for (Thread thread : Thread.getAllStackTraces().keySet()) {
-                    if (thread.getName().startsWith("NettyEventExecutor")) {
-                        thread.interrupt();
-                    }
+                if (Arrays.stream(performer.getStackTrace()).anyMatch(frame ->
+                    frame.getClassName().endsWith(".ServiceThread") && frame.getMethodName().equals("shutdown"))) {
+                    eventThreads().stream().filter(thread -> !ofProducer.contains(thread)).forEach(Thread::interrupt);
                 }
                 try {
                     Thread.sleep(NUDGE_MS);
@@ -337,15 +345,15 @@ public final class JavaClient {
     }
 
     public static void main(String[] arguments) throws Exception {
-        nudgeShutdowns();
         JavaClient client = new JavaClient(arguments[0]);
+        nudgeShutdowns();
         BufferedReader lines = new BufferedReader(new InputStreamReader(System.in));
         for (String line = lines.readLine(); line != null; line = lines.readLine()) {
             String answer;
             try {
                 answer = client.perform(line.split(" "));
             } catch (Exception error) {
-                answer = String.format("{\"error\":\"%s\"}", escaped(error.toString()));
+                answer = String.format("{\"error\":\"%s\"}", escaped(error + " because of " + error.getCause()));
             }
             System.out.println(answer);
         }
