@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from broker.app import BrokerApp
 from broker.replicas import Role
 from controller.server import ControllerApp
+from ha.mastership import Mastership
 from simulation.clustermembers import BROKER_SET
 
 
@@ -132,6 +133,17 @@ class ClusterCheck:
     def look_at_members(self, apps: list[BrokerApp]) -> None:
         """What any master confirms is there on each running member of the controllers' newest set."""
         masters = [app for app in apps if app.manager and app.manager.replicas.role is Role.MASTER]
+        for app in masters:
+            assert app.manager is not None
+            mastership = app.ha._role
+            if not isinstance(mastership, Mastership):
+                continue  # it is leaving the role
+            counted = mastership.sync_state_set.union()
+            if app.manager.replicas.master_epoch == self.newest[0] and not self.members <= counted:
+                raise Violation(
+                    "S3",
+                    f"the set is {sorted(self.members)}, its master counts acks over {sorted(counted)}",
+                )
         confirm = max((app.store.confirm_offset() for app in masters), default=0)
         for app in apps:
             assert app.manager is not None
