@@ -39,7 +39,8 @@ import org.apache.rocketmq.tools.command.MQAdminStartup;
  * await COUNT                         waits until COUNT more of the stream are acknowledged; {"acked"}
  * finish                              ends the stream; {"acked", "failed"}
  * pull TOPIC                          reads everything and compares; {"read", "compressed", "missing", "repeated", "moved", "changed"}
- * push TOPIC GROUP                    as pull, with a push consumer of a new group
+ * subscribe TOPIC GROUP               starts a push consumer; {}
+ * drained                             ends it when it has read what is acknowledged, or after 20 s; as pull
  * admin ARGUMENT...                   runs an mqadmin command; {"out", "err"}
  * </pre>
  */
@@ -57,6 +58,8 @@ public final class JavaClient {
     private final Map<String, Map<Integer, Place>> acked = new ConcurrentHashMap<>();
     private final AtomicInteger numbers = new AtomicInteger();
     private Stream stream;
+    private DefaultMQPushConsumer consumer;
+    private Reading consumed;
 
     private JavaClient(String namesrv) throws Exception {
         this.namesrv = namesrv;
@@ -248,26 +251,29 @@ public final class JavaClient {
         return reading.json();
     }
 
-    private String push(String topic, String group) throws Exception {
-        DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(group);
+    private String subscribe(String topic, String group) throws Exception {
+        consumer = new DefaultMQPushConsumer(group);
         consumer.setNamesrvAddr(namesrv);
+        consumer.setPollNameServerInterval(POLL_MS);
         consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
         consumer.subscribe(topic, "Tag");
         Reading reading = new Reading(topic);
+        consumed = reading;
         consumer.registerMessageListener((MessageListenerConcurrently) (messages, context) -> {
             messages.forEach(reading::take);
             return ConsumeConcurrentlyStatus.CONSUME_SUCCESS;
         });
         consumer.start();
-        try {
-            long until = System.nanoTime() + TimeUnit.SECONDS.toNanos(WAIT_S);
-            while (reading.missing() > 0 && System.nanoTime() < until) {
-                Thread.sleep(20);
-            }
-        } finally {
-            consumer.shutdown();
+        return "{}";
+    }
+
+    private String drained() throws InterruptedException {
+        long until = System.nanoTime() + TimeUnit.SECONDS.toNanos(WAIT_S);
+        while (consumed.missing() > 0 && System.nanoTime() < until) {
+            Thread.sleep(20);
         }
-        return reading.json();
+        consumer.shutdown();
+        return consumed.json();
     }
 
     private static String admin(String[] arguments) {
@@ -335,8 +341,10 @@ public final class JavaClient {
                 return stream.finish();
             case "pull":
                 return pull(words[1]);
-            case "push":
-                return push(words[1], words[2]);
+            case "subscribe":
+                return subscribe(words[1], words[2]);
+            case "drained":
+                return drained();
             case "admin":
                 return admin(Arrays.copyOfRange(words, 1, words.length));
             default:
