@@ -43,6 +43,11 @@ def members_known_so_far(previous: int, ends: Iterable[int | None]) -> int:
     return max(previous, min(end for end in ends if end is not None))
 
 
+def confirmed_is_enough(confirm: int, applied_members: int, members_min: int) -> int:
+    """Upstream, measured: sends that wait while the set shrinks to its master are answered."""
+    return confirm
+
+
 counted_disconnected = SyncStateSet.disconnected
 
 
@@ -100,6 +105,7 @@ BUGS: dict[str, Callable[[], AbstractContextManager[object]]] = {
         SyncStateSetReport, "not_replied", lost_answer_is_a_refusal
     ),
     "confirm-skips-unknown": lambda: patch.object(confirm, "confirm_offset", members_known_so_far),
+    "min-in-sync-ignored": lambda: patch.object(confirm, "acked_end", confirmed_is_enough),
     "leaves-on-disconnect": lambda: patch.object(SyncStateSet, "disconnected", gone_without_being_asked),
     "truncation-not-durable": lambda: patch.object(CommitLog, "truncate", truncated_in_memory),
     "epoch-not-persisted": lambda: patch.object(KeptEpochs, "_store", epochs_in_memory),

@@ -13,7 +13,7 @@ from broker.app import BrokerApp
 from broker.replicas import Role
 from controller.server import ControllerApp
 from ha.mastership import Mastership
-from simulation.clustermembers import BROKER_SET
+from simulation.clustermembers import BROKER_HOSTS, BROKER_SET, MIN_IN_SYNC
 
 
 class Violation(AssertionError):
@@ -135,6 +135,7 @@ class ClusterCheck:
         masters = [app for app in apps if app.manager and app.manager.replicas.role is Role.MASTER]
         for app in masters:
             assert app.manager is not None
+            self.enough_copies(app, apps)
             mastership = app.ha._role
             if not isinstance(mastership, Mastership):
                 continue  # it is leaving the role
@@ -156,6 +157,13 @@ class ClusterCheck:
                     f"broker {replicas.broker_id} of the set {sorted(self.members)} ends at "
                     f"{app.store.max_offset()}, a master confirms {confirm}",
                 )
+
+    def enough_copies(self, master: BrokerApp, apps: list[BrokerApp]) -> None:
+        """Contract C: what may be answered stands on two brokers. Those that do not run may hold it."""
+        answered = master.role.acked_end()
+        holders = sum(app.store.max_offset() >= answered for app in apps) + len(BROKER_HOSTS) - len(apps)
+        if holders < MIN_IN_SYNC:
+            raise Violation("C", f"sends below {answered} may be answered, {holders} brokers hold them")
 
     def at_the_end(self, brokers: list[BrokerApp]) -> None:
         """After healing: equal logs and equal epochs."""

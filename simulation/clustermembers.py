@@ -32,6 +32,7 @@ PEERS = ";".join(f"n{number}-{host}:{CONTROLLER_PORT}" for number, host in enume
 BROKER_HOSTS = ("10.0.2.1", "10.0.2.2", "10.0.2.3")
 BROKER_PORT = 10911
 BROKER_SET = "broker-a"
+MIN_IN_SYNC = 2
 CLIENT_HOST = "10.0.3.1"
 TOPIC = "facts"
 QUEUES = 3
@@ -85,7 +86,7 @@ def broker_app(number: int, runtime: Runtime, timers: Timers, segment_bytes: int
             "mappedFileSizeConsumeQueue": 2000,
             "maxMessageSize": 4096,
             "allAckInSyncStateSet": True,
-            "minInSyncReplicas": 2,
+            "minInSyncReplicas": MIN_IN_SYNC,
             "defaultTopicQueueNums": QUEUES,
             "slaveTimeout": 1000,
             "brokerHeartbeatInterval": timers.broker_heartbeat_ms,
