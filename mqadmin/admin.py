@@ -6,7 +6,7 @@ says what was asked of whom, what came back, and what to do about it.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeVar
 
 import orjson
 
@@ -22,12 +22,14 @@ from mqadmin.replies import (
 )
 from mqruntime.clock import Clock
 from remoting import fastjson
+from remoting.bodies.body import Body
 from remoting.client import RemotingClient
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import RemotingCommand
-from remoting.errors import RemotingError
+from remoting.errors import BodyError, RemotingError
 from remoting.headers.header import Header
 
+BodyT = TypeVar("BodyT", bound=Body)
 CALL_TIMEOUT_MS = 3000
 AUTO_CREATE_TOPIC = "TBW102"
 NOT_SERVED = "this server does not serve that request"
@@ -227,6 +229,14 @@ def check_address(address: str) -> None:
     host, _, port = address.rpartition(":")
     if not host or not port.isdecimal() or not 0 < int(port) < 65536:
         raise AdminError(f"{address!r} is no address; write HOST:PORT, several separated by ';'")
+
+
+def body_of(kind: type[BodyT], address: str, reply: RemotingCommand) -> BodyT:
+    """The typed body of an answer. Raises `ReplyMalformed`."""
+    try:
+        return kind.decode(reply.body)
+    except BodyError as error:
+        raise ReplyMalformed(f"{address} answered with a body that is no {kind.__name__}: {error}") from error
 
 
 def json_body(address: str, reply: RemotingCommand) -> dict[str, Any]:

@@ -21,8 +21,16 @@ class CommandEntry(NamedTuple):
 
 COMMANDS: dict[str, CommandEntry] = {
     "updateTopic": CommandEntry("mqadmin.commands.update_topic", "Update or create topic."),
+    "deleteTopic": CommandEntry("mqadmin.commands.delete_topic", "Delete topic from broker and NameServer."),
     "topicRoute": CommandEntry("mqadmin.commands.topic_route", "Examine topic route info."),
+    "topicStatus": CommandEntry("mqadmin.commands.topic_status", "Examine topic Status info."),
+    "topicList": CommandEntry("mqadmin.commands.topic_list", "Fetch all topic list from name server."),
     "clusterList": CommandEntry("mqadmin.commands.cluster_list", "List cluster infos."),
+    "brokerStatus": CommandEntry("mqadmin.commands.broker_status", "Fetch broker runtime status data."),
+    "getBrokerConfig": CommandEntry(
+        "mqadmin.commands.broker_config", "Get broker config by cluster or special broker."
+    ),
+    "updateBrokerConfig": CommandEntry("mqadmin.commands.update_broker_config", "Update broker's config."),
     "haStatus": CommandEntry("mqadmin.commands.ha_status", "Fetch ha runtime status data."),
     "getBrokerEpoch": CommandEntry("mqadmin.commands.broker_epoch", "Fetch broker epoch entries."),
     "getSyncStateSet": CommandEntry(
@@ -31,7 +39,14 @@ COMMANDS: dict[str, CommandEntry] = {
     "getControllerMetaData": CommandEntry(
         "mqadmin.commands.controller_metadata", "Get controller cluster's metadata."
     ),
+    "getControllerConfig": CommandEntry("mqadmin.commands.controller_config", "Get controller config."),
+    "updateControllerConfig": CommandEntry(
+        "mqadmin.commands.update_controller_config", "Update controller config."
+    ),
     "electMaster": CommandEntry("mqadmin.commands.elect_master", "Re-elect the specified broker as master."),
+    "cleanBrokerMetadata": CommandEntry(
+        "mqadmin.commands.clean_broker_metadata", "Clean metadata of broker on controller."
+    ),
 }
 """Command name as upstream spells it -> where it is, in the order of upstream's list."""
 

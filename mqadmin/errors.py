@@ -5,7 +5,12 @@ Invariant: an error is raised only where the command must exit non-zero.
 
 from __future__ import annotations
 
+import re
+
 from remoting.codes import ResponseCode
+
+FAQ = re.compile(r" *(See|For more information, please visit the url,) https?://\S+( for further details\.)?")
+"""What upstream's servers add to every remark."""
 
 
 class AdminError(Exception):
@@ -25,7 +30,7 @@ class RequestRefused(AdminError):
 
     def __init__(self, address: str, request: str, code: int, remark: str | None, advice: str = "") -> None:
         name = next((known.name for known in ResponseCode if known == code), "UNKNOWN")
-        said = " ".join((remark or "").split())
+        said = FAQ.sub("", " ".join((remark or "").split()))
         super().__init__(
             f"{request}: {address} answered {code} {name}"
             + (f" ({said})" if said else "")
@@ -48,3 +53,8 @@ class NoLeader(AdminError):
 class ReplyMalformed(AdminError):
     """An answer lacks what its request code promises: the server is no RocketMQ 5 server, or it has a
     fault."""
+
+
+def all_failed(errors: list[AdminError], of: int, what: str) -> AdminError:
+    """One error for those that some of `of` servers gave: the first, and how many there are."""
+    return AdminError(f"{errors[0]} ({len(errors)} of {of} {what} failed)" if of > 1 else str(errors[0]))

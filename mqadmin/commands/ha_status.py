@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, tzinfo
+from datetime import tzinfo
 
 from mqadmin.admin import AdminClient
 from mqadmin.command import Argument, admin_command, one_wanted, required_namesrv, run
 from mqadmin.replies import HAStatus
 from mqadmin.report import Report, plain
+from mqadmin.times import format_time
 
 
 def format_ha_status(address: str, status: HAStatus, zone: tzinfo | None = None) -> str:
@@ -36,15 +37,10 @@ def _slave(status: HAStatus, zone: tzinfo | None) -> str:
     return (
         f"\n#MasterAddr\t{status.master_ha_address or 'null'}\n#CommitLogMaxOffset\t{status.max_offset}\n"
         f"#TransferSpeed(KB/s)\t{status.bytes_per_second / 1024:.2f}\n"
-        f"#LastReadTime\t{_time(status.last_read_ms, zone)}\n"
-        f"#LastWriteTime\t{_time(status.last_write_ms, zone)}\n"
+        f"#LastReadTime\t{format_time(status.last_read_ms, zone)}\n"
+        f"#LastWriteTime\t{format_time(status.last_write_ms, zone)}\n"
         f"#MasterFlushOffset\t{status.master_flush_offset}\n"
     )
-
-
-def _time(epoch_ms: int, zone: tzinfo | None) -> str:
-    moment = datetime.fromtimestamp(epoch_ms // 1000, UTC).astimezone(zone)
-    return f"{moment:%Y-%m-%d %H:%M:%S},{epoch_ms % 1000:03d}"
 
 
 @admin_command(

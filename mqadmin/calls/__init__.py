@@ -1,0 +1,1 @@
+"""The requests of the commands, one module per subject; each is a coroutine on an `AdminClient` and raises as it does."""

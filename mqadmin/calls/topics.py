@@ -1,0 +1,87 @@
+"""Topics: what brokers and name servers say of them, and taking them away.
+
+Invariant: nothing is read from a slave where the set has a master.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from mqadmin.admin import AdminClient, body_of, split_addresses
+from mqadmin.errors import AdminError, RequestRefused
+from mqadmin.replies import BrokerSet
+from remoting.bodies.queues import TopicStatsTable
+from remoting.bodies.routes import GroupList, TopicList
+from remoting.codes import RequestCode, ResponseCode
+from remoting.headers.admin import TopicHeader
+from remoting.headers.nameserver import DeleteTopicInNamesrvHeader
+
+RETRY_PREFIX = "%RETRY%"
+DEAD_LETTER_PREFIX = "%DLQ%"
+
+
+class Holder(NamedTuple):
+    """The member of a broker set to ask about a topic."""
+
+    cluster: str
+    broker_name: str
+    address: str
+
+
+async def all_topics(client: AdminClient, namesrv: str) -> list[str]:
+    """Every topic that the name server knows, in its order (206)."""
+    address, reply = await client.ask_any(namesrv, RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
+    return body_of(TopicList, address, reply).topic_list
+
+
+async def holders(client: AdminClient, namesrv: str, topic: str, cluster: str | None = None) -> list[Holder]:
+    """One member of each broker set that has the topic, the master where there is one (105)."""
+    route = await client.topic_route(namesrv, topic)
+    sets = [BrokerSet.from_json(row) for row in route.get("brokerDatas") or ()]
+    found = [
+        Holder(row.cluster, row.broker_name, row.addresses[min(row.addresses)])
+        for row in sorted(sets, key=lambda row: row.broker_name)
+        if row.addresses and cluster in (None, row.cluster)
+    ]
+    if not found:
+        where = f"of cluster {cluster} " if cluster else ""
+        raise AdminError(f"no broker {where}has topic {topic} now; topicRoute shows where it is")
+    return found
+
+
+async def statistics(client: AdminClient, broker: str, topic: str) -> TopicStatsTable:
+    """The offsets of a topic's queues on one broker (202)."""
+    reply = await client.ask(broker, RequestCode.GET_TOPIC_STATS_INFO, TopicHeader(topic))
+    return body_of(TopicStatsTable, broker, reply)
+
+
+async def groups_of(client: AdminClient, broker: str, topic: str) -> list[str]:
+    """The groups that consume a topic on one broker (300)."""
+    reply = await client.ask(broker, RequestCode.QUERY_TOPIC_CONSUME_BY_WHO, TopicHeader(topic))
+    return body_of(GroupList, broker, reply).group_list
+
+
+async def delete_on_broker(client: AdminClient, broker: str, topic: str) -> None:
+    """Takes a topic from one broker (215); its slaves follow. A topic that is not there is no error."""
+    await client.ask(broker, RequestCode.DELETE_TOPIC_IN_BROKER, TopicHeader(topic))
+
+
+async def delete_on_name_servers(
+    client: AdminClient, namesrv: str, topic: str, cluster: str | None = None
+) -> None:
+    """Takes a topic's route from every name server of the list (216)."""
+    for address in split_addresses(namesrv):
+        await client.ask(
+            address, RequestCode.DELETE_TOPIC_IN_NAMESRV, DeleteTopicInNamesrvHeader(topic, cluster)
+        )
+
+
+async def is_routed(client: AdminClient, namesrv: str, topic: str) -> bool:
+    """Whether the name server has a route for the topic."""
+    try:
+        await client.topic_route(namesrv, topic)
+    except RequestRefused as error:
+        if error.code == ResponseCode.TOPIC_NOT_EXIST:
+            return False
+        raise
+    return True

@@ -1,0 +1,43 @@
+"""Times as upstream's tool writes and reads them.
+
+Invariant: text without a zone is in the zone that is given, None being the local one.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, tzinfo
+
+from mqadmin.command import UsageWanted
+
+DATE_FORMAT = "%Y-%m-%d#%H:%M:%S"
+
+
+def format_time(epoch_ms: int, zone: tzinfo | None = None) -> str:
+    """`2026-11-21 10:28:39,754`"""
+    return f"{format_seconds(epoch_ms, zone)},{epoch_ms % 1000:03d}"
+
+
+def format_seconds(epoch_ms: int, zone: tzinfo | None = None) -> str:
+    """`2026-11-21 10:28:39`"""
+    moment = datetime.fromtimestamp(epoch_ms // 1000, UTC).astimezone(zone)
+    return f"{moment:%Y-%m-%d %H:%M:%S}"
+
+
+def read_time(option: str, text: str, now_ms: int, zone: tzinfo | None = None) -> int:
+    """Milliseconds of `now`, of a number of them, or of `yyyy-MM-dd#HH:mm:ss:SSS`. Raises `UsageWanted`."""
+    text = text.strip()
+    if text == "now":
+        return now_ms
+    try:
+        return int(text)
+    except ValueError:
+        pass
+    date, _, millis = text.rpartition(":")
+    try:
+        moment = datetime.strptime(date, DATE_FORMAT)  # noqa: DTZ007 (the zone is set below)
+        moment = moment.astimezone() if zone is None else moment.replace(tzinfo=zone)
+        return int(moment.timestamp()) * 1000 + int(millis)
+    except ValueError:
+        raise UsageWanted(
+            f"{option} {text}: give now, milliseconds since 1970, or yyyy-MM-dd#HH:mm:ss:SSS"
+        ) from None

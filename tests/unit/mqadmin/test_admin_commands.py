@@ -1,0 +1,166 @@
+"""The commands on topics, brokers and settings, run against a server that answers as scripted."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from remoting.codes import RequestCode
+from remoting.command import RemotingCommand
+
+if TYPE_CHECKING:
+    from tests.unit.mqadmin.conftest import ScriptedServer
+
+QUEUE_KEY = '{"brokerName":"broker-a","queueId":0,"topic":"T"}'
+OFFSETS = {QUEUE_KEY: {"lastUpdateTimestamp": 1795256518544, "maxOffset": 9, "minOffset": 2}}
+
+
+def as_json(server: ScriptedServer, *arguments: str) -> Any:
+    result = server.run(*arguments, "--json")
+    assert result.exit_code == 0, result.stderr
+    assert result.stdout.count("\n") == 1
+    return json.loads(result.stdout)
+
+
+def failure(server: ScriptedServer, *arguments: str) -> str:
+    """The one line that a command fails with."""
+    result = server.run(*arguments)
+    assert result.exit_code == 1
+    assert result.stderr.count("\n") == 1, result.stderr
+    assert isinstance(result.exception, SystemExit)
+    return str(result.stderr)
+
+
+def test_topics_are_listed_in_the_servers_order(server: ScriptedServer) -> None:
+    server.says(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER, {"topicList": ["B", "A"]})
+    assert server.run("topicList").stdout == "B\nA\n"
+    assert as_json(server, "topicList") == {"topics": ["B", "A"]}
+
+
+def test_topics_are_listed_with_the_groups_that_read_them(server: ScriptedServer) -> None:
+    server.says(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER, {"topicList": ["T", "%RETRY%G"]})
+    server.says(RequestCode.QUERY_TOPIC_CONSUME_BY_WHO, {"groupList": ["G2", "G1"]})
+    lines = server.run("topicList", "-c").stdout.splitlines()
+    assert [line.split() for line in lines[1:]] == [["C", "T", "G1"], ["C", "T", "G2"]]
+    expected = {"topics": [{"cluster": "C", "topic": "T", "groups": ["G1", "G2"]}]}
+    assert as_json(server, "topicList", "-c") == expected
+
+
+def test_a_list_that_lacks_something_says_so_and_fails(server: ScriptedServer) -> None:
+    server.says(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER, {"topicList": ["T"]})
+    assert "does not serve that request" in failure(server, "topicList", "-c")
+
+
+def test_a_topics_offsets_are_shown(server: ScriptedServer) -> None:
+    server.says(RequestCode.GET_TOPIC_STATS_INFO, {"offsetTable": OFFSETS, "topicPutTps": 1.5})
+    shown = server.run("topicStatus", "-t", "T").stdout
+    assert "broker-a                          0     2                     9" in shown
+    told = as_json(server, "topicStatus", "-t", "T", "-c", "C")
+    assert told["queues"][0]["maxOffset"] == 9
+    assert "cluster X" in failure(server, "topicStatus", "-t", "T", "-c", "X")
+
+
+def test_a_topic_is_taken_from_brokers_and_name_servers(server: ScriptedServer) -> None:
+    for code in (
+        RequestCode.GET_TOPIC_CONFIG,
+        RequestCode.DELETE_TOPIC_IN_BROKER,
+        RequestCode.DELETE_TOPIC_IN_NAMESRV,
+    ):
+        server.says(code)
+    assert server.run("deleteTopic", "-t", "T", "-c", "C").exit_code == 0
+    [forgotten] = server.requests(RequestCode.DELETE_TOPIC_IN_NAMESRV)
+    assert forgotten.ext == {"topic": "T", "clusterName": "C"}
+
+
+def test_a_topic_that_nobody_has_is_not_deleted(server: ScriptedServer) -> None:
+    server.says(RequestCode.GET_TOPIC_CONFIG, status=17)
+    server.says(RequestCode.GET_ROUTEINFO_BY_TOPIC, status=17)
+    assert "no broker of cluster C has topic T" in failure(server, "deleteTopic", "-t", "T", "-c", "C")
+    assert not server.requests(RequestCode.DELETE_TOPIC_IN_BROKER)
+
+
+def test_a_brokers_status_is_sorted(server: ScriptedServer) -> None:
+    server.says(RequestCode.GET_BROKER_RUNTIME_INFO, {"table": {"b": "2", "a": "1"}})
+    one = server.run("brokerStatus", "-b", server.address).stdout
+    assert one == f"{'a':<32}: 1\n{'b':<32}: 2\n"
+    many = server.run("brokerStatus", "-c", "C").stdout
+    assert many.startswith(f"{server.address:<24} a")
+    assert as_json(server, "brokerStatus", "-c", "C") == {"brokers": {server.address: {"a": "1", "b": "2"}}}
+
+
+def test_a_brokers_settings_are_shown(server: ScriptedServer) -> None:
+    server.says(RequestCode.GET_BROKER_CONFIG, b"brokerName=broker-a\nlistenPort=1\n")
+    shown = server.run("getBrokerConfig", "-c", "C").stdout.splitlines()
+    assert shown[0] == f"============Master: {server.address}============"
+    assert shown[2] == f"{'listenPort':<50}=  1"
+    told = as_json(server, "getBrokerConfig", "-b", server.address)
+    assert told["brokers"][server.address]["listenPort"] == "1"
+
+
+@pytest.mark.parametrize(
+    ("command", "change", "read", "where"),
+    [
+        ("updateBrokerConfig", RequestCode.UPDATE_BROKER_CONFIG, RequestCode.GET_BROKER_CONFIG, "-b"),
+        (
+            "updateControllerConfig",
+            RequestCode.UPDATE_CONTROLLER_CONFIG,
+            RequestCode.GET_CONTROLLER_CONFIG,
+            "-a",
+        ),
+    ],
+)
+def test_a_setting_is_changed_and_looked_at_again(
+    server: ScriptedServer, command: str, change: int, read: int, where: str
+) -> None:
+    settings = {"interval": "1"}
+
+    def take(request: RemotingCommand) -> RemotingCommand:
+        key, _, value = bytes(request.body or b"").decode().strip().partition("=")
+        if key in settings and value.isdecimal():
+            settings[key] = value
+        return request.reply()
+
+    server.answers[change] = take
+    server.answers[read] = lambda request: request.reply(body=f"interval={settings['interval']}\n".encode())
+    target = (command, where, server.address)
+    assert server.run(*target, "-k", "interval", "-v", "7").exit_code == 0
+    assert settings == {"interval": "7"}
+    assert "has no setting intervall" in failure(server, *target, "-k", "intervall", "-v", "7")
+    assert "still reads 7" in failure(server, *target, "-k", "interval", "-v", "soon")
+
+
+def test_a_fixed_setting_says_how_it_is_changed(server: ScriptedServer) -> None:
+    server.says(
+        RequestCode.UPDATE_CONTROLLER_CONFIG, status=16, remark="Can not update config in black list."
+    )
+    said = failure(server, "updateControllerConfig", "-a", server.address, "-k", "x", "-v", "y")
+    assert "by a restart only" in said
+
+
+def test_a_broker_that_changes_nothing_at_run_time_says_so(server: ScriptedServer) -> None:
+    said = failure(server, "updateBrokerConfig", "-c", "C", "-k", "x", "-v", "y")
+    assert "UPDATE_BROKER_CONFIG" in said
+    assert "does not serve that request" in said
+
+
+def test_brokers_are_forgotten_by_the_leading_controller(server: ScriptedServer) -> None:
+    server.says(RequestCode.CLEAN_BROKER_DATA)
+    options = ("cleanBrokerMetadata", "-a", server.address, "-bn", "broker-a")
+    assert as_json(server, *options, "-c", "C", "-b", "3;4") == {
+        "brokerName": "broker-a",
+        "brokerIds": [3, 4],
+    }
+    [request] = server.requests(RequestCode.CLEAN_BROKER_DATA)
+    assert request.ext["brokerControllerIdsToClean"] == "3;4"
+    assert request.ext["isCleanLivingBroker"] == "false"
+    assert server.run(*options).exit_code == 1  # no cluster named
+    assert server.run(*options, "-l", "-b", "three").exit_code == 1
+
+
+def test_json_tells_a_failure_too(server: ScriptedServer) -> None:
+    result = server.run("topicStatus", "-t", "T", "--json")
+    assert result.exit_code == 1
+    assert "GET_TOPIC_STATS_INFO" in json.loads(result.stdout)["error"]
+    assert result.stderr.count("\n") == 1
