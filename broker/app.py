@@ -77,7 +77,7 @@ class BrokerApp:
             EpochFile(runtime.files, settings.store_path_epoch_file or EPOCH_FILE),
             settings=settings.replication,
             clock=runtime.clock,
-            host=settings.bind_address,
+            host=settings.listens_on,
             port=settings.ha_port,
             on_sync_state_set_wanted=self._sync_state_set_wanted,
             on_confirm=self._confirmed,
@@ -103,7 +103,7 @@ class BrokerApp:
         self._server, self._fast_server = (
             RemotingServer(
                 self.router,
-                host=settings.bind_address,
+                host=settings.listens_on,
                 port=port,
                 clock=runtime.clock,
                 limits=limits,
@@ -151,6 +151,7 @@ class BrokerApp:
         settings, tables = self.settings, self.tables
         self._registration = self.role.announcer = Registration(
             client=self._client,
+            clock=self._clock,
             name_servers=settings.name_servers,
             cluster_name=settings.broker_cluster_name,
             broker_name=settings.broker_name,
@@ -164,6 +165,7 @@ class BrokerApp:
         )
         self._slave_sync = self.role.copier = SlaveSync(
             client=self._client,
+            clock=self._clock,
             master=lambda: self.role.master_address,
             topics=tables.topics,
             groups=tables.groups,

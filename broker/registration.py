@@ -9,8 +9,10 @@ import asyncio
 import logging
 from collections.abc import Callable
 
+from mqruntime.clock import Clock
 from mqruntime.log import fields
 from mqruntime.tasks import Tasks
+from mqruntime.trouble import Trouble
 from remoting.bodies.registration import RegisterBrokerBody, body_crc32
 from remoting.bodies.topics import TopicConfigWrapper
 from remoting.client import RemotingClient
@@ -37,6 +39,7 @@ class Registration:
         self,
         *,
         client: RemotingClient,
+        clock: Clock,
         name_servers: list[str],
         cluster_name: str,
         broker_name: str,
@@ -49,6 +52,7 @@ class Registration:
         on_master: Callable[[str, str], None],
     ) -> None:
         self._client = client
+        self._clock = clock
         self._name_servers = name_servers
         self._names = cluster_name, broker_name
         self._address = address
@@ -59,6 +63,7 @@ class Registration:
         self._topics = topics
         self._on_master = on_master
         self._wakes = {name_server: asyncio.Event() for name_server in name_servers}
+        self._troubles = {name_server: Trouble() for name_server in name_servers}
 
     def start(self, tasks: Tasks) -> None:
         for name_server in self._name_servers:
@@ -114,18 +119,23 @@ class Registration:
             body_crc32=body_crc32(body),
         )
         request = RemotingCommand.request(RequestCode.REGISTER_BROKER, header, body)
+        trouble = self._troubles[name_server]
         try:
             reply = await self._client.call(name_server, request, self._timeout_ms)
             said = RegisterBrokerResponseHeader.from_ext(reply.ext)
         except (RemotingError, HeaderError) as error:
-            log.warning("not registered", extra=fields(name_server=name_server, why=error))
+            if trouble.met(type(error), self._clock.monotonic_ms()):
+                log.warning("not registered, trying on", extra=fields(name_server=name_server, why=error))
             return False
         if reply.code != ResponseCode.SUCCESS:
-            log.warning(
-                "registration refused",
-                extra=fields(name_server=name_server, code=reply.code, remark=reply.remark or ""),
-            )
+            if trouble.met(reply.code, self._clock.monotonic_ms()):
+                log.warning(
+                    "registration refused",
+                    extra=fields(name_server=name_server, code=reply.code, remark=reply.remark or ""),
+                )
             return False
+        if (lasted_ms := trouble.over(self._clock.monotonic_ms())) is not None:
+            log.info("registered again", extra=fields(name_server=name_server, after_ms=lasted_ms))
         if said.master_addr and said.ha_server_addr:
             self._on_master(said.master_addr, said.ha_server_addr)
         return True

@@ -35,6 +35,7 @@ from mqruntime.clock import Clock
 from mqruntime.log import fields
 from mqruntime.smallfiles import SmallFiles
 from mqruntime.tasks import Tasks
+from mqruntime.trouble import Trouble
 from remoting.codes import ResponseCode
 from remoting.command import RemotingCommand
 from remoting.errors import BodyError, ConnectFailed, HeaderError, RemotingError
@@ -42,6 +43,10 @@ from remoting.headers.controller import BrokerHeartbeatHeader
 from remoting.peer import Peer
 
 log = logging.getLogger("broker.replicasmanager")
+
+TRYING_ON = (
+    "controller call failed, trying on; a majority of controllers must run at the addresses of controllerAddr"
+)
 
 
 class RoleRefused(Exception):
@@ -118,6 +123,7 @@ class ReplicasManager:
         self._role_wake = asyncio.Event()
         self._may_beat = asyncio.Event()  # registered once: the controllers know our id
         self._announced_epoch = 0
+        self._trouble = Trouble()
         self.replicas = self._new_replicas()
 
     def _new_replicas(self, **identities: object) -> Replicas:
@@ -204,15 +210,19 @@ class ReplicasManager:
             command = await self._controllers.call(request)
             reply = self._calls.reply(call, command)
         except (RemotingError, HeaderError, BodyError) as error:
-            log.warning("controller call failed", extra=fields(call=type(call).__name__, why=error))
+            if self._trouble.met(type(error), clock.monotonic_ms()):
+                log.warning("%s", TRYING_ON, extra=fields(call=type(call).__name__, why=error))
             sent = not isinstance(error, ConnectFailed)
             self._apply(replicas.not_replied(call, clock.monotonic_ms(), sent=sent))
             return
         if reply.code not in (ResponseCode.SUCCESS, ResponseCode.CONTROLLER_MASTER_STILL_EXIST):
-            log.warning(
-                "controller refused",
-                extra=fields(call=type(call).__name__, code=reply.code, remark=command.remark or ""),
-            )
+            if self._trouble.met((type(call), reply.code), clock.monotonic_ms()):
+                log.warning(
+                    "controller refused, trying on",
+                    extra=fields(call=type(call).__name__, code=reply.code, remark=command.remark or ""),
+                )
+        elif (lasted_ms := self._trouble.over(clock.monotonic_ms())) is not None:
+            log.info("controllers carry out calls again", extra=fields(after_ms=lasted_ms))
         self._apply(replicas.replied(call, reply, clock.monotonic_ms(), clock.now_ms()))
 
     def _apply(self, effects: Sequence[Effect]) -> None:

@@ -43,7 +43,7 @@ class BrokerSettings(StoreSettings):
         "127.0.0.1", alias="brokerIP1", description="address told to clients and controllers"
     )
     broker_ip2: str = Field("", alias="brokerIP2", description="address told to slaves; empty is brokerIP1")
-    bind_address: str = Field("0.0.0.0", alias="bindAddress")  # noqa: S104 - a server for other machines
+    bind_address: str = Field("", alias="bindAddress", description="host to listen on; empty is brokerIP1")
     listen_port: int = Field(10911, alias="listenPort", ge=0, le=65535)
     fast_listen_port: int = Field(
         0, alias="fastListenPort", ge=0, le=65535, description="0 is listenPort - 2"
@@ -79,7 +79,9 @@ class BrokerSettings(StoreSettings):
     ha_housekeeping_interval: int = Field(20_000, alias="haHousekeepingInterval", ge=10)
     ha_transfer_batch_size: int = Field(256 * 1024, alias="haTransferBatchSize", ge=1, le=BODY_SIZE_MAX)
     ha_max_time_slave_not_catchup: int = Field(15_000, alias="haMaxTimeSlaveNotCatchup", ge=10)
-    slave_sync_interval: int = Field(1_000, alias="slaveSyncInterval", ge=10, description="ours; upstream 3000")
+    slave_sync_interval: int = Field(
+        1_000, alias="slaveSyncInterval", ge=10, description="ours; upstream 3000"
+    )
 
     # clients
     broker_permission: int = Field(PERM_READ_WRITE, alias="brokerPermission", ge=0, le=7)
@@ -114,6 +116,15 @@ class BrokerSettings(StoreSettings):
             ip_address(value)  # records and message ids hold the raw address
         return value
 
+    @field_validator("namesrv_addr", "controller_addr")
+    @classmethod
+    def _addresses(cls, value: str) -> str:
+        for address in addresses(value):
+            host, _, port = address.rpartition(":")
+            if not (host and port.isascii() and port.isdigit() and 0 < int(port) <= 65535):
+                raise ValueError(f"{address!r} is not HOST:PORT; several are separated by ;")
+        return value
+
     @field_validator("store_path_broker_identity", "store_path_epoch_file")
     @classmethod
     def _below_the_root(cls, value: str) -> str:
@@ -132,6 +143,11 @@ class BrokerSettings(StoreSettings):
     def address(self) -> str:
         """What clients and controllers call us."""
         return f"{self.broker_ip1}:{self.listen_port}"
+
+    @property
+    def listens_on(self) -> str:
+        """The host that all ports are opened on."""
+        return self.bind_address or self.broker_ip1
 
     @property
     def ha_port(self) -> int:

@@ -13,7 +13,9 @@ from broker.consumeroffsets import ConsumerOffsets
 from broker.savedtable import SavedTable
 from broker.subscriptiongroups import SubscriptionGroups
 from broker.topics import Topics
+from mqruntime.clock import Clock
 from mqruntime.log import fields
+from mqruntime.trouble import Trouble
 from remoting.bodies.groups import SubscriptionGroupWrapper
 from remoting.bodies.offsets import ConsumerOffsetWrapper
 from remoting.bodies.topics import TopicConfigWrapper
@@ -34,6 +36,7 @@ class SlaveSync:
         self,
         *,
         client: RemotingClient,
+        clock: Clock,
         master: Callable[[], str | None],
         topics: Topics,
         groups: SubscriptionGroups,
@@ -42,6 +45,7 @@ class SlaveSync:
         interval_ms: int,
     ) -> None:
         self._client = client
+        self._clock = clock
         self._master = master
         self._topics = topics
         self._groups = groups
@@ -49,6 +53,7 @@ class SlaveSync:
         self._saved = saved
         self._interval_ms = interval_ms
         self._wake = asyncio.Event()
+        self._troubles = {code: Trouble() for code in saved}
 
     def soon(self) -> None:
         """There is a new master."""
@@ -80,7 +85,10 @@ class SlaveSync:
                 self._saved[code].changed()
                 await self._saved[code].save()
         except (RemotingError, BodyError) as error:
-            log.info("not copied from master", extra=fields(master=master, what=code.name, why=error))
+            if self._troubles[code].met(master, self._clock.monotonic_ms()):
+                log.warning("not copied from master", extra=fields(master=master, what=code.name, why=error))
+        else:
+            self._troubles[code].over(self._clock.monotonic_ms())
 
     def _adopt(self, code: RequestCode, reply: RemotingCommand) -> bool:
         if code == RequestCode.GET_ALL_TOPIC_CONFIG:

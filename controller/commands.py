@@ -97,6 +97,8 @@ def alter_sync_state_set(
 def next_broker_id(state: ReplicasState, *, cluster_name: str, broker_name: str) -> Decision:
     """1012: an id that is free now; nothing is reserved. Upstream's counter may name an id that is taken."""
     replicas = state.replicas.get(broker_name)
+    if replicas is not None and replicas.cluster_name != cluster_name:
+        return of_another_cluster(replicas, broker_name, cluster_name)
     broker_id = FIRST_BROKER_ID if replicas is None else replicas.next_broker_id
     while replicas is not None and broker_id in replicas.by_id:
         broker_id += 1
@@ -122,6 +124,8 @@ def apply_broker_id(
             return Decision(invalid, f"{why}, but broker try to apply brokerId: {broker_id}", header)
     else:
         replicas, _ = known
+        if replicas.cluster_name != cluster_name:
+            return of_another_cluster(replicas, broker_name, cluster_name)
         held = replicas.by_id.get(broker_id)
         if held is not None and held.check_code == check_code:
             return Decision(header=header)
@@ -173,6 +177,16 @@ def register_broker(
         header.sync_state_set_epoch = sync_state.set_epoch
     body = SyncStateSet(sync_state.members, sync_state.set_epoch).encode()
     return Decision(header=header, body=body, events=tuple(events))
+
+
+def of_another_cluster(replicas: Replicas, broker_name: str, cluster_name: str) -> Decision:
+    """A set's replicas are all of one cluster: who asks for an id in another one (upstream lets it in) is
+    misconfigured."""
+    return Decision(
+        ResponseCode.CONTROLLER_INVALID_REQUEST,
+        f"broker-set {broker_name} is of cluster {replicas.cluster_name}, not {cluster_name}; "
+        "correct brokerClusterName or brokerName",
+    )
 
 
 def replica_info(state: ReplicasState, *, broker_name: str) -> Decision:

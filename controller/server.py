@@ -17,6 +17,7 @@ from controller.configuration import Configuration
 from controller.decision import Decision
 from controller.events import AlterSyncStateSet, Event
 from controller.guard import MasterGuard
+from controller.leaderless import tell_leaderless
 from controller.notify import Notifier
 from controller.requests import Decide
 from controller.runner import Busy, CommandRunner
@@ -59,6 +60,7 @@ class ControllerApp:
 
     def __init__(self, settings: ControllerSettings, runtime: Runtime) -> None:
         self.settings = settings
+        self._clock = runtime.clock
         self._group = settings.group  # a request may change the settings, not the group
         self._failed: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
         self._tasks = Tasks(self._fail)
@@ -83,7 +85,7 @@ class ControllerApp:
         self._connections = itertools.count(1)
         self.server = RemotingServer(
             self._router(),
-            host=settings.bind_address,
+            host=settings.listens_on,
             port=settings.listen_port,
             clock=runtime.clock,
             limits=Limits(idle_ms_max=settings.server_channel_max_idle_time_seconds * 1000),
@@ -96,6 +98,7 @@ class ControllerApp:
         await self.server.start()
         await self.node.start()
         self._tasks.start(self.guard.watch(), name="watch masters")
+        self._tasks.start(tell_leaderless(self.node, self._clock), name="tell leaderless")
         log.info("controller started", extra=fields(id=self.settings.self_id, port=self.server.port))
 
     async def stop(self) -> None:

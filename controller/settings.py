@@ -54,7 +54,7 @@ class ControllerSettings(Settings):
         }
     )
 
-    bind_address: str = Field("0.0.0.0", alias="bindAddress")  # noqa: S104 - a server for other machines
+    bind_address: str = Field("", alias="bindAddress")
     controller_type: str = Field("DLedger", alias="controllerType", pattern="^DLedger$")
     group: str = Field(..., alias="controllerDLegerGroup", min_length=1)
     peer_list: str = Field(..., alias="controllerDLegerPeers", min_length=1)
@@ -101,6 +101,11 @@ class ControllerSettings(Settings):
     def listen_port(self) -> int:
         """Raft and controller requests share the port of the own entry in the peers."""
         return int(self.peers[self.self_id].rpartition(":")[2])
+
+    @property
+    def listens_on(self) -> str:
+        """The host of the own entry in the peers, unless bindAddress says another."""
+        return self.bind_address or self.peers[self.self_id].rpartition(":")[0]
 
     @property
     def store_root(self) -> Path:

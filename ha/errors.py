@@ -33,10 +33,14 @@ class AlterInFlight(HAError):
     """A second SyncStateSet proposal while the fate of the first is open."""
 
 
-class HAAddressInUse(HAError):
-    """Another process listens on the HA port."""
+class HACannotListen(HAError):
+    """The HA port cannot be opened; the text says what to change."""
 
-    def __init__(self, host: str, port: int) -> None:
-        super().__init__(f"{host}:{port} is in use; stop the other process or set another haListenPort")
+    def __init__(self, host: str, port: int, why: str) -> None:
+        super().__init__(f"haListenPort {host}:{port}: {why}")
         self.host = host
         self.port = port
+
+
+class HAAddressInUse(HACannotListen):
+    """Another process listens on the HA port."""

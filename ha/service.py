@@ -15,7 +15,7 @@ from typing import Any, cast
 from epochfile.file import EpochFile
 from epochfile.history import NO_EPOCH, EpochHistory
 from ha.epochs import KeptEpochs
-from ha.errors import EpochFenced, HAAddressInUse
+from ha.errors import EpochFenced, HAAddressInUse, HACannotListen
 from ha.log import ReplicatedLog
 from ha.masterconnection import MasterConnection
 from ha.mastership import Mastership
@@ -23,6 +23,7 @@ from ha.settings import HASettings
 from ha.slaveclient import SlaveClient, cut_partial_record
 from ha.status import runtime_info
 from mqruntime.clock import Clock
+from mqruntime.listening import why_not_listening
 from mqruntime.log import fields
 from mqruntime.tasks import Tasks
 
@@ -72,7 +73,7 @@ class HAService:
         self.protocol_errors = 0
 
     async def start(self) -> None:
-        """Read the epoch file and listen. EpochFileUnreadable, HAAddressInUse, OSError."""
+        """Read the epoch file and listen. EpochFileUnreadable, HAAddressInUse, HACannotListen."""
         await self._epochs.load()
         self._epoch = self._epochs.history.last_epoch()
         self._log.on_append(self._log_grew)
@@ -81,9 +82,8 @@ class HAService:
                 self._accept, self._host, self._port
             )
         except OSError as error:
-            if error.errno == errno.EADDRINUSE:
-                raise HAAddressInUse(self._host, self._port) from error
-            raise
+            kind = HAAddressInUse if error.errno == errno.EADDRINUSE else HACannotListen
+            raise kind(self._host, self._port, why_not_listening(error)) from error
         self._port = self._server.sockets[0].getsockname()[1]
 
     async def stop(self) -> None:

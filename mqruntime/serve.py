@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import errno
 import logging
 import os
 import signal
@@ -17,7 +18,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn, TypeVar
 
 from mqruntime import log
-from mqruntime.storelock import StoreLocked
+from mqruntime.listening import exposure
+from mqruntime.storelock import StoreLocked, StoreUnusable
 
 if TYPE_CHECKING:
     from mqruntime.runtime import App, Runtime
@@ -26,6 +28,15 @@ if TYPE_CHECKING:
 DISTRIBUTION = "autoswitch-mq"
 EXIT_FAILED = 1
 EXIT_USAGE = 2
+
+REMEDIES = {
+    errno.ENOSPC: "make room on the disk of the store directory, then start again",
+    errno.EDQUOT: "make room within the quota of the store directory, then start again",
+    errno.EROFS: "the store directory is mounted read-only; mount it writable, then start again",
+    errno.EACCES: "give this user the right to read and write the store directory",
+    errno.EMFILE: "too many open files; raise the limit (ulimit -n, LimitNOFILE)",
+    errno.EIO: "the disk fails; replace it, and let the other members fill a new store",
+}
 
 logger = logging.getLogger(__name__)
 
@@ -57,6 +68,8 @@ def main(
     log.configure(as_json=chosen.json_log)
     for warning in settings.warnings:
         logger.warning(warning)
+    if settings.listens_on is not None and (exposed := exposure(settings.listens_on)) is not None:
+        logger.warning(exposed)
     return serve(name, lambda runtime: make_app(settings, runtime), root_of(settings))
 
 
@@ -88,14 +101,14 @@ def serve(name: str, make_app: Callable[[Runtime], App], root: Path) -> int:
     runtime = real_runtime(root)
     try:
         runtime.lock.acquire()
-    except (StoreLocked, OSError) as error:
+    except (StoreLocked, StoreUnusable, OSError) as error:
         sys.stderr.write(f"{name}: {error}\n")
         return EXIT_USAGE
     try:
         failure = uvloop.run(run_app(lambda: make_app(runtime)))
     finally:
         runtime.lock.release()
-    return 0 if failure is None else EXIT_FAILED
+    return exit_code(failure)
 
 
 async def run_app(make_app: Callable[[], App]) -> BaseException | None:
@@ -134,9 +147,22 @@ async def _serve_until_failed(app: App) -> BaseException:
 
 
 def explain(error: BaseException) -> str:
-    """The text of a typed error, with the type's name where the text alone says little."""
+    """The text of a typed error, with the type's name where the text alone says little, and with what to do where
+    the operating system refused."""
+    if isinstance(error, OSError) and error.errno in REMEDIES:
+        where = f" ({error.filename})" if error.filename else ""
+        return f"{error.strerror}{where}: {REMEDIES[error.errno]}"
     text = str(error)
     return f"{type(error).__name__}: {text}" if is_bug(error) or not text else text
+
+
+def exit_code(failure: BaseException | None) -> int:
+    """What the process ends with; a setting that turned out to be unusable is the user's to correct."""
+    from mqruntime.settings import SettingsError
+
+    if failure is None:
+        return 0
+    return EXIT_USAGE if isinstance(failure, SettingsError) else EXIT_FAILED
 
 
 def is_bug(error: BaseException) -> bool:

@@ -71,6 +71,11 @@ class Settings(BaseModel):
         settings._warnings.extend(warnings)
         return settings
 
+    @property
+    def listens_on(self) -> str | None:
+        """The host that the ports are opened on; None for settings without one."""
+        return None
+
     @classmethod
     def keys(cls) -> dict[str, FieldInfo]:
         """Upstream key -> field, in the order of declaration."""

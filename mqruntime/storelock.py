@@ -23,11 +23,22 @@ class StoreLocked(Exception):
         self.path = path
 
 
+class StoreUnusable(Exception):
+    """The store root is no folder in which this process can write."""
+
+    def __init__(self, folder: Path, error: OSError) -> None:
+        super().__init__(
+            f"{folder}: cannot be used as store directory ({error.strerror}: {error.filename}); "
+            "name another one, or give this user the right to write there"
+        )
+
+
 class StoreLock(Protocol):
     """Exclusive right to one store root. Acquire before reading anything below the root."""
 
     def acquire(self) -> None:
-        """Take the lock at once or raise StoreLocked; taking a held one again is an error of the caller."""
+        """Take the lock at once or raise StoreLocked or StoreUnusable; taking a held one again is an error of the
+        caller."""
         ...
 
     def release(self) -> None:
@@ -44,8 +55,11 @@ class RealStoreLock:
 
     def acquire(self) -> None:
         assert self._descriptor is None, f"{self._path} is already held by this process"
-        self._path.parent.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        except OSError as error:
+            raise StoreUnusable(self._path.parent, error) from error
         try:
             fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 0)
         except (BlockingIOError, PermissionError):

@@ -50,7 +50,7 @@ class NamesrvApp:
         self._scan_timer: asyncio.TimerHandle | None = None
         self._server = RemotingServer(
             self._router(),
-            host=settings.bind_address,
+            host=settings.listens_on,
             port=settings.listen_port,
             clock=runtime.clock,
             limits=Limits(idle_ms_max=settings.server_channel_max_idle_time_seconds * 1000),

@@ -49,7 +49,7 @@ class NamesrvSettings(Settings):
         }
     )
 
-    bind_address: str = Field("0.0.0.0", alias="bindAddress")  # noqa: S104 - a server for other machines
+    bind_address: str = Field("127.0.0.1", alias="bindAddress")
     listen_port: int = Field(9876, alias="listenPort", ge=0, le=65535)
     kv_config_path: Path = Field(Path.home() / "namesrv" / "kvConfig.json", alias="kvConfigPath")
     scan_not_active_broker_interval_ms: int = Field(5000, alias="scanNotActiveBrokerInterval", ge=100)
@@ -62,6 +62,10 @@ class NamesrvSettings(Settings):
     notify_min_broker_id_changed: bool = Field(False, alias="notifyMinBrokerIdChanged")
 
     enable_controller_in_namesrv: bool = Field(False, alias="enableControllerInNamesrv")
+
+    @property
+    def listens_on(self) -> str:
+        return self.bind_address
 
     @field_validator("enable_controller_in_namesrv")
     @classmethod

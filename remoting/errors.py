@@ -24,7 +24,11 @@ class ConnectionLost(RemotingError):
     """The connection ended before the reply: the request may or may not have been carried out."""
 
 
-class AddressInUse(RemotingError):
+class CannotListen(RemotingError):
+    """A server's address cannot be used; the text says what to change."""
+
+
+class AddressInUse(CannotListen):
     """Another socket listens where this server wants to."""
 
 

@@ -10,8 +10,9 @@ import errno
 from collections.abc import Callable
 
 from mqruntime.clock import Clock
+from mqruntime.listening import why_not_listening
 from remoting.connections import Connections
-from remoting.errors import AddressInUse
+from remoting.errors import AddressInUse, CannotListen
 from remoting.limits import Limits
 from remoting.peer import Peer
 from remoting.router import Handler, Router
@@ -41,18 +42,15 @@ class RemotingServer:
         self._server: asyncio.AbstractServer | None = None
 
     async def start(self) -> None:
-        """Listens. Raises AddressInUse, or OSError when the address is not ours to bind."""
+        """Listens. Raises AddressInUse, or CannotListen when the address is not ours to bind."""
         loop = asyncio.get_running_loop()
         try:
             server = await loop.create_server(
                 self.connections.protocol, self.host, self.port, backlog=BACKLOG, reuse_address=True
             )
         except OSError as error:
-            if error.errno != errno.EADDRINUSE:
-                raise
-            raise AddressInUse(
-                f"{self.host}:{self.port}", "another process listens here; stop it or set another port"
-            ) from error
+            kind = AddressInUse if error.errno == errno.EADDRINUSE else CannotListen
+            raise kind(f"{self.host}:{self.port}", why_not_listening(error)) from error
         self._server = server
         self.port = int(server.sockets[0].getsockname()[1])
 

@@ -163,6 +163,14 @@ def test_names_that_nobody_can_use_are_refused(name: str) -> None:
     assert apply(state_of(), 1, cluster=name).code == 1
 
 
+def test_an_id_is_refused_to_a_broker_of_another_cluster() -> None:
+    state = state_of(applied(1))
+    asked = next_broker_id(state, cluster_name="other", broker_name="a")
+    for decision in (asked, apply(state, 2, cluster="other")):
+        assert (decision.code, decision.events) == (2005, ())
+        assert decision.remark is not None and "is of cluster c, not other" in decision.remark
+
+
 def register(
     state: ReplicasState, live: Liveness, broker_id: int, address: str, cluster: str = "c"
 ) -> Decision:

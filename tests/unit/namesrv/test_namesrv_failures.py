@@ -49,7 +49,7 @@ class RegisteringBroker:
 @pytest.fixture
 def world() -> Iterator[World]:
     with World(11) as made:
-        settings = NamesrvSettings.load(None, [])
+        settings = NamesrvSettings(bindAddress=NAMESRV)
         made.node("namesrv", NAMESRV).start(lambda runtime: NamesrvApp(settings, runtime))
         made.run_for_ms(10)
         yield made
@@ -96,7 +96,7 @@ def test_the_next_master_is_routed_at_once_while_the_old_one_is_cut_off(world: W
 def test_a_restarted_name_server_knows_nothing_until_brokers_register_again(world: World) -> None:
     register(world, "broker-0", "10.0.0.2")
     world.nodes["namesrv"].kill()
-    settings = NamesrvSettings.load(None, [])
+    settings = NamesrvSettings(bindAddress=NAMESRV)
     world.nodes["namesrv"].start(lambda runtime: NamesrvApp(settings, runtime))
     world.run_for_ms(100)
     assert members(world) == {}

@@ -1,0 +1,37 @@
+"""The addresses that ports are opened on: which are within reach of strangers, and why one cannot be used.
+
+Invariant: only a loopback address is called private; a name is judged by what it says, never looked up."""
+
+from __future__ import annotations
+
+import errno
+from ipaddress import ip_address
+
+WILDCARDS = ("", "*")
+
+REASONS = {
+    errno.EADDRINUSE: "another process listens here; stop it or set another port",
+    errno.EADDRNOTAVAIL: "no address of this machine; set bindAddress to one that is",
+    errno.EACCES: "not allowed; ports below 1024 need the right to listen there",
+}
+
+
+def why_not_listening(error: OSError) -> str:
+    """What a failed bind means for the person who chose the address."""
+    return REASONS.get(error.errno or 0) or f"cannot listen: {error.strerror or error}"
+
+
+def exposure(host: str) -> str | None:
+    """A warning for ports opened on `host`; None where only this machine reaches them."""
+    if host == "localhost":
+        return None
+    try:
+        if host not in WILDCARDS and ip_address(host).is_loopback:
+            return None
+        shown = "every address" if host in WILDCARDS or ip_address(host).is_unspecified else host
+    except ValueError:
+        shown = host
+    return (
+        f"listening on {shown}: without TLS and access control, whoever reaches these ports may read, write and "
+        "administer; keep them in a private network"
+    )

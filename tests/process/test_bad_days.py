@@ -1,0 +1,272 @@
+"""A running cluster under bad input on every port: each is answered with the right code or cut, and nothing is lost.
+
+The tests share the cluster and go from one to the next in order; each leaves it whole."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import random
+import socket
+import struct
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from localcluster.cluster import Cluster
+from localcluster.history import Attempt, judge
+from localcluster.load import Load, read_back
+from mqadmin.replies import SyncState
+from mqclient.client import Client
+from mqruntime.clock import SystemClock
+from remoting.client import RemotingClient
+from remoting.codes import RequestCode, ResponseCode
+from remoting.command import RemotingCommand
+from remoting.frame import encode
+from remoting.headers.send import SendMessageHeader
+
+ROOT = Path(__file__).parents[2]
+WAIT_MS = 20_000
+CUT_OFF = (errno.ECONNRESET, errno.EPIPE, errno.ENOTCONN)
+STOP_S = 3.0
+MESSAGE_BYTES_MAX = 64 * 1024
+
+GARBAGE = random.Random(9).randbytes(1 << 20)
+HTTP = b"GET / HTTP/1.1\r\nHost: broker\r\n\r\n"
+OVERSIZED = struct.pack(">ii", 17 << 20, 100)
+NEGATIVE = struct.pack(">ii", -1, -1)
+HEADER_BEYOND_FRAME = struct.pack(">ii", 8, 5000) + b"{}{}"
+NO_JSON = struct.pack(">ii", 8, 4) + b"!!!!"
+CUT = b"".join(bytes(part) for part in encode(RemotingCommand.request(105, {"topic": "T"})))[:-3]
+NONSENSE = {
+    "garbage": GARBAGE,
+    "http": HTTP,
+    "oversized": OVERSIZED,
+    "negative": NEGATIVE,
+    "header beyond frame": HEADER_BEYOND_FRAME,
+    "no json": NO_JSON,
+    "cut": CUT,
+}
+
+pytestmark = pytest.mark.timeout(60)
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    directory = tmp_path_factory.mktemp("bad days") / "cluster"
+    with Cluster.create(directory, broker_settings={"maxMessageSize": str(MESSAGE_BYTES_MAX)}) as made:
+        made.start()
+        whole(made)
+        asyncio.run(made.create_topic("T"))
+        yield made
+
+
+def whole(cluster: Cluster) -> SyncState:
+    return asyncio.run(cluster.wait_whole(timeout_ms=WAIT_MS))
+
+
+def ports_of(cluster: Cluster) -> dict[str, int]:
+    """Every port that the cluster listens on, by what it is."""
+    found: dict[str, int] = {}
+    for name in cluster.layout.names:
+        port = int(cluster.layout.address(name).rpartition(":")[2])
+        found[name] = port
+        if name in cluster.layout.broker_names:
+            found[f"{name} fast"], found[f"{name} replication"] = port - 2, port + 1
+    return found
+
+
+def throw(port: int, data: bytes) -> bytes:
+    """What comes back for `data` until the other end closes, resets or has been silent for a while."""
+    got = b""
+    with socket.create_connection(("127.0.0.1", port), timeout=1) as connection:
+        try:
+            connection.sendall(data)
+            connection.shutdown(socket.SHUT_WR)
+            while chunk := connection.recv(65_536):
+                got += chunk
+        except OSError as cut:
+            assert cut.errno in CUT_OFF or isinstance(cut, TimeoutError), cut
+    return got
+
+
+def send_request(topic: str, body: bytes) -> RemotingCommand:
+    header = SendMessageHeader("PG", topic, "TBW102", 4, 0, 0, 1_700_000_000_000, 0)
+    return RemotingCommand.request(RequestCode.SEND_MESSAGE, header, body)
+
+
+async def answer(address: str, command: RemotingCommand) -> RemotingCommand:
+    client = RemotingClient(clock=SystemClock())
+    try:
+        return await client.call(address, command, timeout_ms=3000)
+    finally:
+        await client.close()
+
+
+def ask(address: str, command: RemotingCommand) -> RemotingCommand:
+    return asyncio.run(answer(address, command))
+
+
+def master_of(cluster: Cluster) -> str:
+    address = whole(cluster).master_address
+    assert address is not None
+    return address
+
+
+def logs(cluster: Cluster) -> dict[str, str]:
+    return {name: cluster.log_file(name).read_text() for name in cluster.layout.names}
+
+
+def resident_kib(cluster: Cluster, name: str) -> int:
+    identity = cluster.states()[name]
+    assert identity is not None
+    status = Path(f"/proc/{identity.pid}/status").read_text()
+    return int(status.partition("VmRSS:")[2].split()[0])
+
+
+def test_nonsense_on_any_port_harms_nobody(cluster: Cluster) -> None:
+    before = whole(cluster)
+    lines = {name: text.count("\n") for name, text in logs(cluster).items()}
+    for port in ports_of(cluster).values():
+        for data in NONSENSE.values():
+            throw(port, data)
+    after = whole(cluster)
+    assert (after.master_id, after.master_epoch) == (before.master_id, before.master_epoch)
+    assert ask(master_of(cluster), send_request("T", b"still here")).code == ResponseCode.SUCCESS
+    for name, text in logs(cluster).items():
+        assert "Traceback" not in text, text
+        assert text.count("\n") - lines[name] <= 4 * len(NONSENSE), f"a log storm in {name}"
+        assert resident_kib(cluster, name) < 120 * 1024
+
+
+def test_half_a_frame_keeps_nothing_from_others(cluster: Cluster) -> None:
+    """Slow or stuck peers hold a connection each; everybody else is served meanwhile."""
+    master = master_of(cluster)
+    port = int(master.rpartition(":")[2])
+    stuck = [
+        socket.create_connection(("127.0.0.1", port + beside)) for beside in (0, -2, 1) for _ in range(20)
+    ]
+    try:
+        for connection in stuck:
+            connection.sendall(CUT[:7])
+        assert ask(master, send_request("T", b"served")).code == ResponseCode.SUCCESS
+    finally:
+        for connection in stuck:
+            connection.close()
+
+
+@pytest.mark.parametrize(
+    "topic,body,code,why",
+    [
+        ("T", bytes(MESSAGE_BYTES_MAX + 1), ResponseCode.MESSAGE_ILLEGAL, "limit"),
+        ("no blanks", b"x", ResponseCode.INVALID_PARAMETER, "illegal characters"),
+        ("T" * 300, b"x", ResponseCode.INVALID_PARAMETER, "longer than"),
+        ("", b"x", ResponseCode.INVALID_PARAMETER, "blank"),
+        ("SCHEDULE_TOPIC_XXXX", b"x", ResponseCode.NO_PERMISSION, "is forbidden"),
+    ],
+    ids=["over the limit", "bad character", "long name", "no name", "reserved"],
+)
+def test_a_message_that_cannot_be_is_refused_with_its_own_code(
+    cluster: Cluster, topic: str, body: bytes, code: ResponseCode, why: str
+) -> None:
+    reply = ask(master_of(cluster), send_request(topic, body))
+    assert (ResponseCode(reply.code), why in (reply.remark or "")) == (code, True), reply.remark
+
+
+def test_a_slave_refuses_sends_and_commands_of_strangers(cluster: Cluster) -> None:
+    state = whole(cluster)
+    for replica in state.in_sync:
+        if replica.address != state.master_address:
+            reply = ask(replica.address, send_request("T", b"x"))
+            assert reply.code == ResponseCode.SYSTEM_BUSY and reply.remark  # makes clients try another broker
+    for name in cluster.layout.names:
+        unknown = ask(cluster.layout.address(name), RemotingCommand.request(9_999))
+        assert unknown.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED
+        for code in (
+            RequestCode.REGISTER_BROKER,
+            RequestCode.SEND_MESSAGE,
+            RequestCode.CONTROLLER_ALTER_SYNC_STATE_SET,
+            RequestCode.PULL_MESSAGE,
+        ):
+            refused = ask(cluster.layout.address(name), RemotingCommand.request(code, body=b"\xff{"))
+            assert refused.code != ResponseCode.SUCCESS and refused.remark
+    assert all("Traceback" not in text for text in logs(cluster).values())
+
+
+async def load_under(cluster: Cluster, harm: list[int]) -> list[Attempt]:
+    """Sends all the time while 1 MiB of garbage goes to each port of `harm`; nothing acknowledged may be missing."""
+    clock = SystemClock()
+    await cluster.create_topic("Harmed")
+    async with Client(cluster.layout.namesrv, clock=clock, random=random.Random(3)) as client:
+        load = Load(client.producer("PG"), "Harmed", queues=4, clock=clock, random=random.Random(4))
+        load.start()
+        assert await load.acknowledged_after(0, WAIT_MS, count=20)
+        for _ in range(3):
+            await asyncio.gather(*(asyncio.to_thread(throw, port, GARBAGE) for port in harm))
+        assert await load.acknowledged_after(clock.monotonic_ms(), WAIT_MS, count=20)
+        await load.stop()
+        assert judge(load.attempts, await read_back(client.consumer("CG"), "Harmed")).faults == []
+        return load.attempts
+
+
+def test_garbage_on_the_replication_ports_under_load_loses_nothing(cluster: Cluster) -> None:
+    before = whole(cluster)
+    ports = [port for name, port in ports_of(cluster).items() if name.endswith("replication")]
+    attempts = asyncio.run(load_under(cluster, ports))
+    assert len(attempts) >= 40
+    assert whole(cluster).master_epoch == before.master_epoch
+
+
+def test_a_process_that_is_no_master_ends_within_three_seconds(cluster: Cluster) -> None:
+    state = whole(cluster)
+    slave = next(replica.address for replica in state.in_sync if replica.address != state.master_address)
+    leader = asyncio.run(cluster.wait_leader())
+    follower = next(
+        name for name in cluster.layout.controller_names if cluster.layout.address(name) != leader
+    )
+    named = cluster.layout.name_of(slave)
+    assert named is not None
+    for name in (named, follower, "namesrv"):
+        began = time.monotonic()
+        assert cluster.stop([name]) == [name]
+        assert time.monotonic() - began < STOP_S, f"{name} took too long"
+        assert "Traceback" not in logs(cluster)[name]
+        cluster.start([name])
+    whole(cluster)
+
+
+def test_a_broker_of_another_cluster_is_told_so_and_joins_nothing(cluster: Cluster) -> None:
+    stranger = cluster.directory / "stranger.conf"
+    settings = cluster.layout.properties("broker-0") | {
+        "brokerClusterName": "AnotherCluster",
+        "storePathRootDir": str(cluster.directory / "stranger"),
+        "listenPort": "0",
+        "haListenPort": "0",
+    }
+    stranger.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
+    with subprocess.Popen(
+        [sys.executable, "-P", "-m", "broker", "-c", str(stranger)],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        try:
+            assert process.stderr is not None
+            said = ""
+            while "controller refused" not in said:
+                line = process.stderr.readline()
+                assert line, f"it ended: {said}"
+                said += line
+            process.terminate()
+            said += process.communicate(timeout=3)[1]
+        finally:
+            process.kill()
+    assert "is of cluster DefaultCluster, not AnotherCluster; correct brokerClusterName" in said
+    assert "Traceback" not in said and "role taken" not in said
+    state = whole(cluster)
+    assert len(state.in_sync) == 3 and state.not_in_sync == ()

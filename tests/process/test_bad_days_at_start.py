@@ -1,0 +1,231 @@
+"""Servers that cannot start as they are told: one clear line, an exit code that tells the truth, no traceback."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+NOWHERE = "127.0.0.1:9"  # discard: nobody listens
+USAGE, FAILED = 2, 1
+
+pytestmark = pytest.mark.timeout(30)
+
+
+@contextmanager
+def listener() -> Iterator[int]:
+    """A port that somebody else listens on."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield server.getsockname()[1]
+
+
+def command(module: str, *arguments: str) -> list[str]:
+    return [sys.executable, "-P", "-m", module, *arguments]
+
+
+ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT)}
+
+
+def ends(module: str, *arguments: str) -> tuple[int, str]:
+    """(exit code, what it said) of a server that ends by itself."""
+    done = subprocess.run(
+        command(module, *arguments), env=ENVIRONMENT, capture_output=True, text=True, timeout=20, check=False
+    )
+    said = done.stdout + done.stderr
+    assert "Traceback" not in said
+    return done.returncode, said
+
+
+def controller(tmp_path: Path, *arguments: str, port: int = 29_878) -> list[str]:
+    return [
+        "controllerDLegerGroup=g",
+        f"controllerDLegerPeers=n0-127.0.0.1:{port}",
+        "controllerDLegerSelfId=n0",
+        f"controllerStorePath={tmp_path / 'controller'}",
+        f"configStorePath={tmp_path / 'controller.properties'}",
+        "mappedFileSize=1048576",
+        *arguments,
+    ]
+
+
+def broker(tmp_path: Path, *arguments: str) -> list[str]:
+    return [
+        f"storePathRootDir={tmp_path / 'broker'}",
+        "listenPort=0",
+        f"controllerAddr={NOWHERE}",
+        "mappedFileSizeCommitLog=65536",
+        *arguments,
+    ]
+
+
+def namesrv(tmp_path: Path, *arguments: str) -> list[str]:
+    return [f"kvConfigPath={tmp_path / 'namesrv' / 'kvConfig.json'}", "listenPort=0", *arguments]
+
+
+def test_a_used_port_is_named_by_every_server(tmp_path: Path) -> None:
+    with listener() as port:
+        for module, arguments in (
+            ("namesrv", namesrv(tmp_path, f"listenPort={port}")),
+            ("controller", controller(tmp_path, port=port)),
+            ("broker", broker(tmp_path, f"listenPort={port}", "haListenPort=0", "fastListenPort=0")),
+            ("broker", broker(tmp_path, f"haListenPort={port}")),
+        ):
+            code, said = ends(module, *arguments)
+            assert code == FAILED
+            assert f"127.0.0.1:{port}: another process listens here; stop it or set another port" in said
+
+
+def test_an_address_of_another_machine_is_no_address_to_listen_on(tmp_path: Path) -> None:
+    code, said = ends("broker", *broker(tmp_path, "brokerIP1=192.0.2.1"))
+    assert code == FAILED
+    assert "192.0.2.1" in said and "set bindAddress to one that is" in said
+
+
+def test_a_directory_that_cannot_be_used_is_named(tmp_path: Path) -> None:
+    """A file in its place, and a file system that takes no folder, not even root's."""
+    (tmp_path / "file").write_text("")
+    for place in (tmp_path / "file" / "store", Path("/sys/mq-store")):
+        code, said = ends("broker", *broker(tmp_path, f"storePathRootDir={place}"))
+        assert code == USAGE
+        assert "cannot be used as store directory" in said and "name another one" in said
+
+
+def test_a_configuration_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+    code, said = ends("controller", "-c", str(tmp_path / "controller.conf"))
+    assert (code, said) == (
+        USAGE,
+        f"mqcontroller: {tmp_path / 'controller.conf'}: cannot be read: No such file or directory\n",
+    )
+
+
+def test_a_mistyped_key_is_told_with_the_nearest_one_and_refused_when_strict(tmp_path: Path) -> None:
+    file = tmp_path / "broker.conf"
+    file.write_text(f"# ours\nminInSyncReplica=2\ncontrollerAddr={NOWHERE}\n")
+    code, said = ends("broker", "--strict", "-c", str(file))
+    assert code == USAGE
+    expected = f"{file}:2: minInSyncReplica=2: unknown setting; did you mean minInSyncReplicas?"
+    assert said == f"mqbroker: {expected}\n"
+    with listener() as port:  # the file is good enough to get as far as the port
+        code, said = ends("broker", "-c", str(file), *broker(tmp_path, f"listenPort={port}"))
+    assert code == FAILED
+    assert "WARNING" in said and "did you mean minInSyncReplicas?" in said
+
+
+@pytest.mark.parametrize(
+    "module,setting,why",
+    [
+        ("broker", "listenPort=a lot", "should be a valid integer"),
+        ("broker", "minInSyncReplicas=0", "greater than or equal to 1"),
+        ("broker", "brokerIP1=localhost", "does not appear to be an IPv4 or IPv6 address"),
+        ("broker", "controllerAddr=controller-1", "is not HOST:PORT"),
+        ("broker", "controllerAddr=", "must name controllers"),
+        ("broker", "enableControllerMode=false", "takes its role from controllers only"),
+        ("controller", "controllerDLegerSelfId=n7", "is not among"),
+        ("controller", "controllerDLegerPeers=n0:9878", "is not ID-HOST:PORT"),
+        ("controller", "mappedFileSize=1", "greater than or equal to"),
+        ("namesrv", "enableControllerInNamesrv=true", "run mqcontroller beside"),
+    ],
+)
+def test_a_value_that_cannot_be_is_refused_by_name(
+    tmp_path: Path, module: str, setting: str, why: str
+) -> None:
+    known = {"broker": broker, "controller": controller, "namesrv": namesrv}[module](tmp_path)
+    code, said = ends(module, *known, setting)
+    assert code == USAGE
+    assert setting.partition("=")[0] in said and why in said
+
+
+def test_the_store_of_another_broker_is_left_alone(tmp_path: Path) -> None:
+    store = tmp_path / "broker"
+    store.mkdir()
+    identity = store / "brokerIdentity"
+    for content, why in ((b"Other#broker-a#2", "belongs to Other/broker-a"), (b"\xff", "is not text")):
+        identity.write_bytes(content)
+        code, said = ends("broker", *broker(tmp_path))
+        assert code == FAILED
+        assert why in said and "remove the whole store" in said
+        assert identity.read_bytes() == content
+
+
+def test_a_second_process_is_kept_out_of_a_store_and_the_first_ends_within_three_seconds(
+    tmp_path: Path,
+) -> None:
+    """The first one has no controllers: it waits for them, says so once, and still stops when it is told to."""
+    arguments = broker(tmp_path, f"namesrvAddr={NOWHERE}")
+    with subprocess.Popen(
+        command("broker", *arguments), env=ENVIRONMENT, stderr=subprocess.PIPE, text=True
+    ) as first:
+        try:
+            assert first.stderr is not None
+            said = ""
+            while "trying on" not in said:
+                line = first.stderr.readline()
+                assert line, f"it ended: {said}"
+                said += line
+            code, second = ends("broker", *arguments)
+            assert code == USAGE
+            assert "another process holds this store" in second and str(tmp_path / "broker") in second
+            first.terminate()
+            said += first.communicate(timeout=3)[1]
+        finally:
+            first.kill()
+    assert first.returncode == 0
+    assert "Traceback" not in said
+    assert said.count("a majority of controllers must run at the addresses of controllerAddr") == 1
+
+
+def test_a_controller_without_its_peers_says_what_is_missing_and_ends_when_told(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    peers = f"controllerDLegerPeers=n0-127.0.0.1:{port};n1-{NOWHERE};n2-127.0.0.1:7"
+    with subprocess.Popen(
+        command("controller", *controller(tmp_path, peers)),
+        env=ENVIRONMENT,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as lone:
+        try:
+            assert lone.stderr is not None
+            said = ""
+            while "no controller leads" not in said:
+                line = lone.stderr.readline()
+                assert line, f"it ended: {said}"
+                said += line
+            lone.terminate()
+            said += lone.communicate(timeout=3)[1]
+        finally:
+            lone.kill()
+    assert lone.returncode == 0
+    assert "a majority of the peers must run" in said and len(said.splitlines()) <= 6
+
+
+@pytest.fixture
+def full_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system without room."""
+    if os.geteuid() != 0 or shutil.which("mount") is None:
+        pytest.skip("mounting a small file system needs root")
+    place = tmp_path / "full"
+    place.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(place)], capture_output=True, check=False
+    )
+    if mounted.returncode != 0:
+        pytest.skip("this machine does not let root mount a tmpfs")
+    try:
+        yield place
+    finally:
+        subprocess.run(["umount", str(place)], check=True)
+
+
+def test_a_full_disk_ends_a_controller_with_what_to_do(tmp_path: Path, full_disk: Path) -> None:
+    code, said = ends("controller", *controller(tmp_path, f"controllerStorePath={full_disk / 'store'}"))
+    assert code == FAILED
+    assert "No space left on device" in said and "make room" in said

@@ -1,0 +1,27 @@
+"""Which addresses are warned of, and what a failed bind says."""
+
+from __future__ import annotations
+
+import errno
+
+import pytest
+
+from mqruntime.listening import exposure, why_not_listening
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.8.9.1", "::1", "localhost"])
+def test_this_machine_alone_is_no_reason_to_warn(host: str) -> None:
+    assert exposure(host) is None
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "", "10.1.2.3", "broker-1.example"])
+def test_whatever_others_may_reach_is_warned_of(host: str) -> None:
+    warning = exposure(host)
+    assert warning is not None and (host in warning or "every address" in warning)
+
+
+def test_a_failed_bind_says_what_to_do() -> None:
+    assert "set another port" in why_not_listening(OSError(errno.EADDRINUSE, "x"))
+    assert "bindAddress" in why_not_listening(OSError(errno.EADDRNOTAVAIL, "x"))
+    assert "1024" in why_not_listening(OSError(errno.EACCES, "x"))
+    assert why_not_listening(OSError(errno.EINVAL, "Invalid argument")) == "cannot listen: Invalid argument"
