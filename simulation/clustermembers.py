@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from broker.app import BrokerApp
 from broker.settings import BrokerSettings
@@ -37,6 +37,7 @@ CLIENT_HOST = "10.0.3.1"
 TOPIC = "facts"
 QUEUES = 3
 SEND_TIMEOUT_MS = 1500
+SLAVE_SYNC_MS = 5000
 
 
 @dataclass(frozen=True)
@@ -60,7 +61,8 @@ def namesrv_app(runtime: Runtime) -> NamesrvApp:
     return NamesrvApp(settings, runtime)
 
 
-def controller_app(number: int, runtime: Runtime) -> ControllerApp:
+def controller_app(number: int, runtime: Runtime, raft_slowness: int) -> ControllerApp:
+    """`raft_slowness` multiplies heartbeat interval and election timeouts."""
     settings = ControllerSettings.model_validate(
         {
             "controllerDLegerGroup": "group1",
@@ -69,7 +71,15 @@ def controller_app(number: int, runtime: Runtime) -> ControllerApp:
             "mappedFileSize": 1 << 20,
         }
     )
-    return ControllerApp(settings, runtime)
+    app = ControllerApp(settings, runtime)
+    raft = app.node.settings
+    app.node.settings = replace(
+        raft,
+        heartbeat_interval_ms=raft.heartbeat_interval_ms * raft_slowness,
+        election_timeout_min_ms=raft.election_timeout_min_ms * raft_slowness,
+        election_timeout_max_ms=raft.election_timeout_max_ms * raft_slowness,
+    )
+    return app
 
 
 def broker_app(number: int, runtime: Runtime, timers: Timers, segment_bytes: int) -> BrokerApp:
@@ -89,6 +99,7 @@ def broker_app(number: int, runtime: Runtime, timers: Timers, segment_bytes: int
             "minInSyncReplicas": MIN_IN_SYNC,
             "defaultTopicQueueNums": QUEUES,
             "slaveTimeout": 1000,
+            "slaveSyncInterval": SLAVE_SYNC_MS,
             "brokerHeartbeatInterval": timers.broker_heartbeat_ms,
             "controllerHeartBeatTimeoutMills": timers.broker_dead_ms,
             "haMaxTimeSlaveNotCatchup": timers.not_caught_up_ms,
@@ -171,7 +182,7 @@ class ClientApp:
         consumer = self.client.consumer("reader")
         next_offset: dict[str, int] = {}
         while True:
-            await asyncio.sleep(1.1)
+            await asyncio.sleep(1.5)
             try:
                 for queue in await consumer.queues(TOPIC):
                     result = await consumer.pull(queue, next_offset.get(str(queue), 0))

@@ -46,7 +46,7 @@ READ_LIMIT_MS = 60_000
 RUN_MS_MIN = 120_000
 CHECK_MS = 50
 WHOLE_MS = 200
-COPIED_MS = 5_000
+COPIED_MS = 6_000
 """A new topic reaches the slaves' tables within this time; only then may its master die."""
 ACKNOWLEDGED_MIN = 200
 ROLE_CHANGES_MIN = 2
@@ -79,6 +79,7 @@ class ClusterWorld:
         self.errors = LoggedBugs()
         self.look_at_us = 0
         self.timers = self.random.choice((FAST, FAST, Timers()))
+        self.raft_slowness = self.random.choice((1, 2, 2))
         self.segment_bytes = self.random.choice((16_384, 65_536, 1 << 20))
         node = self.world.node
         self.namesrv = node("namesrv", members.NAMESRV_HOST)
@@ -91,7 +92,7 @@ class ClusterWorld:
         self.faults = Faults(
             self.world, self.random, self.controllers, self.brokers, others, self.client, self.check
         )
-        self.send_interval_ms = self.random.choice((200, 250, 400))
+        self.send_interval_ms = self.random.choice((250, 300, 400))
         self.pace_ms = self.random.choice((2_000, 5_000, 9_000))
 
     def run(self) -> None:
@@ -119,7 +120,8 @@ class ClusterWorld:
         if isinstance(node.failure, Exception) and not isinstance(node.failure, OSError):
             raise Violation("V2", f"{node.name} ended by itself: {node.failure!r}")
         if node in self.controllers:
-            node.start(partial(members.controller_app, self.controllers.index(node)))
+            number = self.controllers.index(node)
+            node.start(partial(members.controller_app, number, raft_slowness=self.raft_slowness))
         else:
             number = self.brokers.index(node)
             node.start(
