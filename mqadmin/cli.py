@@ -22,6 +22,12 @@ class CommandEntry(NamedTuple):
 COMMANDS: dict[str, CommandEntry] = {
     "updateTopic": CommandEntry("mqadmin.commands.update_topic", "Update or create topic."),
     "deleteTopic": CommandEntry("mqadmin.commands.delete_topic", "Delete topic from broker and NameServer."),
+    "updateSubGroup": CommandEntry(
+        "mqadmin.commands.update_sub_group", "Update or create subscription group."
+    ),
+    "deleteSubGroup": CommandEntry(
+        "mqadmin.commands.delete_sub_group", "Delete subscription group from broker."
+    ),
     "topicRoute": CommandEntry("mqadmin.commands.topic_route", "Examine topic route info."),
     "topicStatus": CommandEntry("mqadmin.commands.topic_status", "Examine topic Status info."),
     "topicList": CommandEntry("mqadmin.commands.topic_list", "Fetch all topic list from name server."),
@@ -31,6 +37,12 @@ COMMANDS: dict[str, CommandEntry] = {
         "mqadmin.commands.broker_config", "Get broker config by cluster or special broker."
     ),
     "updateBrokerConfig": CommandEntry("mqadmin.commands.update_broker_config", "Update broker's config."),
+    "consumerProgress": CommandEntry(
+        "mqadmin.commands.consumer_progress", "Query consumer's progress, speed."
+    ),
+    "resetOffsetByTime": CommandEntry(
+        "mqadmin.commands.reset_offset", "Reset consumer offset by timestamp(without client restart)."
+    ),
     "haStatus": CommandEntry("mqadmin.commands.ha_status", "Fetch ha runtime status data."),
     "getBrokerEpoch": CommandEntry("mqadmin.commands.broker_epoch", "Fetch broker epoch entries."),
     "getSyncStateSet": CommandEntry(

@@ -35,20 +35,28 @@ class Argument:
     required: bool = False
     is_flag: bool = False
 
+    @property
+    def short(self) -> str:
+        """`-b`; empty for an option that has its long name only."""
+        return "" if self.letter == self.name else f"-{self.letter}"
+
     def click_option(self) -> click.Option:
         """For the parser; whether a required one is missing is checked by the command, all at once."""
         return click.Option(
-            [f"-{self.letter}", f"--{self.name}", self.name.lower()],
-            is_flag=self.is_flag,
+            [*filter(None, [self.short]), f"--{self.name}", self.name.lower()],
+            is_flag=self.is_flag or None,
             envvar="NAMESRV_ADDR" if self.letter == "n" else None,
         )
 
     def usage(self) -> str:
-        text = f"-{self.letter}" if self.is_flag else f"-{self.letter} <arg>"
+        name = self.short or f"--{self.name}"
+        text = name if self.is_flag else f"{name} <arg>"
         return text if self.required else f"[{text}]"
 
     def left_column(self) -> str:
-        return f" -{self.letter},--{self.name}" + ("" if self.is_flag else " <arg>")
+        return (f" {self.short},--{self.name}" if self.short else f"    --{self.name}") + (
+            "" if self.is_flag else " <arg>"
+        )
 
 
 def json_option() -> click.Option:

@@ -44,7 +44,7 @@ def topic_settings(
         perm=_perm(perm),
         order=boolean("-o", order),
         sys_flag=boolean("-u", unit) | boolean("-s", has_unit_sub) << 1,
-        attributes=_attributes(attributes),
+        attributes=attribute_changes("-a", attributes),
     )
 
 
@@ -68,7 +68,7 @@ def _perm(text: str | None) -> int:
     return int(text)
 
 
-def _attributes(text: str | None) -> dict[str, str]:
+def attribute_changes(option: str, text: str | None) -> dict[str, str]:
     """`+a=b,-c` -> {"+a": "b", "-c": ""}: what to set and what to drop."""
     changes: dict[str, str] = {}
     for part in (text or "").split(","):
@@ -76,7 +76,9 @@ def _attributes(text: str | None) -> dict[str, str]:
         if not key:
             continue
         if key[0] not in "+-" or (key[0] == "+") != bool(value):
-            raise UsageWanted(f"-a {text}: write +key=value to set and -key to drop, separated by commas")
+            raise UsageWanted(
+                f"{option} {text}: write +key=value to set and -key to drop, separated by commas"
+            )
         changes[key] = value
     return changes
 

@@ -1,0 +1,135 @@
+"""Consumer groups: their settings, their offsets, their members.
+
+Invariant: offsets and members are asked of masters only; a slave's tables are copies.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from mqadmin.admin import AdminClient, body_of
+from mqadmin.calls.topics import RETRY_PREFIX, all_topics
+from mqadmin.errors import AdminError, RequestRefused
+from remoting.bodies.groups import SubscriptionGroupConfig
+from remoting.bodies.heartbeats import Connection, ConsumerConnection
+from remoting.bodies.offsets import ConsumerOffsetWrapper
+from remoting.bodies.queues import ConsumeStats, MessageQueue, OffsetWrapper, ResetOffsetBody
+from remoting.codes import RequestCode, ResponseCode
+from remoting.headers.admin import (
+    ConsumerGroupHeader,
+    DeleteSubscriptionGroupHeader,
+    GetConsumeStatsHeader,
+    GroupHeader,
+)
+from remoting.headers.offsets import ResetOffsetHeader
+
+
+@dataclass(slots=True)
+class Progress:
+    """How far one group is in all its queues; rates in messages per second."""
+
+    offsets: dict[MessageQueue, OffsetWrapper]
+    consume_tps: float
+
+    @property
+    def diff_total(self) -> int:
+        return sum(row.broker_offset - row.consumer_offset for row in self.offsets.values())
+
+    @property
+    def inflight_total(self) -> int:
+        return sum(row.pull_offset - row.consumer_offset for row in self.offsets.values())
+
+
+async def every_master(client: AdminClient, namesrv: str, cluster: str | None = None) -> list[str]:
+    """Masters of one cluster, or of all. Raises `AdminError` where there is none."""
+    info = await client.cluster_info(namesrv)
+    masters = [row.addresses[0] for row in info.sets_of(cluster) if 0 in row.addresses]
+    if not masters:
+        where = f"of cluster {cluster}" if cluster else "at all"
+        raise AdminError(f"{namesrv} knows no master {where}; clusterList shows what is registered")
+    return masters
+
+
+async def progress(client: AdminClient, masters: list[str], group: str, topic: str | None = None) -> Progress:
+    """The offsets that a group has committed and where its queues end (208); no queues for an unknown group."""
+    found = Progress({}, 0.0)
+    for master in masters:
+        reply = await client.ask(master, RequestCode.GET_CONSUME_STATS, GetConsumeStatsHeader(group, topic))
+        stats = body_of(ConsumeStats, master, reply)
+        found.offsets |= {
+            queue: row
+            for queue, row in stats.offset_table.items()
+            if not queue.topic.startswith(RETRY_PREFIX)
+        }
+        found.consume_tps += stats.consume_tps
+    return found
+
+
+async def names(client: AdminClient, namesrv: str, masters: list[str]) -> list[str]:
+    """Every group that has a retry topic or has committed an offset, sorted."""
+    found = {
+        topic.removeprefix(RETRY_PREFIX)
+        for topic in await all_topics(client, namesrv)
+        if topic.startswith(RETRY_PREFIX)
+    }
+    for master in masters:
+        reply = await client.ask(master, RequestCode.GET_ALL_CONSUMER_OFFSET)
+        table = body_of(ConsumerOffsetWrapper, master, reply).offset_table
+        found |= {key.partition("@")[2] for key in table if "@" in key}
+    return sorted(found)
+
+
+async def consumers(client: AdminClient, masters: list[str], group: str) -> ConsumerConnection | None:
+    """The consumers that are connected for a group (203), each once; None when there is none."""
+    found: ConsumerConnection | None = None
+    members: dict[str, Connection] = {}
+    for master in masters:
+        try:
+            reply = await client.ask(
+                master, RequestCode.GET_CONSUMER_CONNECTION_LIST, ConsumerGroupHeader(group)
+            )
+        except RequestRefused as error:
+            if error.code in (ResponseCode.CONSUMER_NOT_ONLINE, ResponseCode.SYSTEM_ERROR):
+                continue
+            raise
+        found = body_of(ConsumerConnection, master, reply)
+        members |= {member.client_id: member for member in found.connection_set}
+    if found is not None:
+        found.connection_set = [members[name] for name in sorted(members)]
+    return found
+
+
+async def put(client: AdminClient, broker: str, group: SubscriptionGroupConfig) -> None:
+    """Creates or changes a group on one broker (200)."""
+    await client.ask(broker, RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, body=group.encode())
+
+
+async def is_known(client: AdminClient, broker: str, group: str) -> bool:
+    """Whether one broker has the group (352)."""
+    try:
+        await client.ask(broker, RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG, GroupHeader(group))
+    except RequestRefused as error:
+        if error.code == ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST:
+            return False
+        raise
+    return True
+
+
+async def delete(client: AdminClient, broker: str, group: str, *, clean_offset: bool) -> None:
+    """Takes a group from one broker (207), its offsets too where asked for."""
+    header = DeleteSubscriptionGroupHeader(group, clean_offset)
+    await client.ask(broker, RequestCode.DELETE_SUBSCRIPTIONGROUP, header)
+
+
+async def reset(client: AdminClient, broker: str, header: ResetOffsetHeader) -> dict[MessageQueue, int]:
+    """Moves a group on one broker (222): the offset that each queue goes on at. The broker keeps the group's own
+    commits out until its consumers have taken the new offset."""
+    reply = await client.ask(
+        broker,
+        RequestCode.INVOKE_BROKER_TO_RESET_OFFSET,
+        header,
+        advice={
+            ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST: "create it with updateSubGroup, or check its name"
+        },
+    )
+    return body_of(ResetOffsetBody, broker, reply).offset_table
