@@ -13,6 +13,7 @@ from broker.clientrequests import ClientRequests
 from broker.consumergroups import ConsumerGroups
 from broker.contract import contract_sentence
 from broker.controllerclient import ControllerClient
+from broker.delaydelivery import DelayDelivery
 from broker.grouprequests import GroupRequests
 from broker.identity import IDENTITY_FILE
 from broker.longpolling import HeldPulls
@@ -25,6 +26,7 @@ from broker.replicas import Replicas
 from broker.replicasmanager import ReplicasManager
 from broker.roleswitch import RoleSwitch
 from broker.send import SEND_CODES, SendProcessor
+from broker.sendback import SendBack
 from broker.settings import BrokerSettings
 from broker.slavesync import SlaveSync
 from broker.statusrequests import StatusRequests
@@ -35,6 +37,7 @@ from broker.topicrequests import TopicRequests
 from epochfile.file import DEFAULT_NAME as EPOCH_FILE
 from epochfile.file import EpochFile
 from ha.service import HAService
+from messagestore.dispatch import delay_levels_ms
 from messagestore.record import pack_host
 from messagestore.settings import FlushDiskType
 from messagestore.store import MessageStore
@@ -170,6 +173,7 @@ class BrokerApp:
             topics=tables.topics,
             groups=tables.groups,
             offsets=tables.offsets,
+            delays=tables.delays,
             saved=tables.copied_from_master,
             interval_ms=settings.slave_sync_interval,
         )
@@ -178,6 +182,7 @@ class BrokerApp:
         tasks.start(self._slave_sync.run(), name="slave sync")
         tasks.start(self._finder.run(), name="master finder")
         tasks.start(tables.run(), name="tables")
+        tasks.start(self._delivery.run(), name="delay delivery")
         tasks.start(self._sweep(), name="sweep")
         if settings.flush_disk_type is FlushDiskType.SYNC_FLUSH:
             flush = SyncFlush(self.store, lambda: self._confirmed(0))
@@ -298,15 +303,33 @@ class BrokerApp:
 
     def _build_router(self) -> Router:
         settings, tables, clock = self.settings, self.tables, self._clock
+        levels_ms = delay_levels_ms(settings.message_delay_level)
         self._sends = SendProcessor(
             log=self.store,
             topics=tables.topics,
+            groups=tables.groups,
             replication=self.role,
             pending=self._pending,
             clock=clock,
             random=self._runtime.random,
             cluster_name=settings.broker_cluster_name,
+            delay_levels=len(levels_ms),
             slave_timeout_ms=settings.slave_timeout,
+        )
+        send_back = SendBack(
+            store=self.store,
+            topics=tables.topics,
+            groups=tables.groups,
+            replication=self.role,
+            pending=self._pending,
+            clock=clock,
+            random=self._runtime.random,
+            broker_permission=settings.broker_permission,
+            delay_levels=len(levels_ms),
+            slave_timeout_ms=settings.slave_timeout,
+        )
+        self._delivery = self.role.delivery = DelayDelivery(
+            store=self.store, role=self.role, offsets=tables.delays, clock=clock, levels_ms=levels_ms
         )
         self._pulls = self.role.pulls = PullProcessor(
             store=self.store,
@@ -323,6 +346,7 @@ class BrokerApp:
         )
         self.store.on_arrival(self.role.queues_grew)
         self.store.on_arrival(self._pulls.arrived)
+        self.store.on_arrival(self._delivery.arrived)
         self._clients = ClientRequests(self._consumers, tables.groups, tables.topics, self.role)
         self._status = StatusRequests(
             settings=settings,
@@ -342,9 +366,10 @@ class BrokerApp:
         name = settings.broker_name
         TopicRequests(name, tables.topics, tables.saved_topics, self.store, tables.offsets).add_to(router)
         GroupRequests(
-            name, tables.groups, tables.saved_groups, tables.offsets, tables.topics, self.store
+            name, tables.groups, tables.saved_groups, tables.offsets, tables.delays, tables.topics, self.store
         ).add_to(router)
         OffsetRequests(self.store, tables.topics, tables.offsets, self.role).add_to(router)
+        send_back.add_to(router)
         self._clients.add_to(router)
         self._status.add_to(router)
         return router

@@ -25,10 +25,10 @@ from remoting.router import Router
 
 
 class RoleView(Protocol):
-    """A slave's tables are its master's: it creates nothing itself."""
+    """Only a master makes groups and topics: a slave's tables are its master's."""
 
     @property
-    def is_slave(self) -> bool: ...
+    def accepts_sends(self) -> bool: ...
 
 
 class ClientRequests:
@@ -56,7 +56,7 @@ class ClientRequests:
 
     def _heartbeat(self, peer: Peer, command: RemotingCommand) -> RemotingCommand:
         data = HeartbeatData.decode(command.body)
-        for consumer in data.consumer_data_set if not self._role.is_slave else ():
+        for consumer in data.consumer_data_set if self._role.accepts_sends else ():
             group = self._groups.find_or_create(consumer.group_name)
             if group is not None and group.retry_queue_nums > 0:
                 self._topics.ensure(RETRY_PREFIX + consumer.group_name, group.retry_queue_nums)

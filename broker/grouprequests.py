@@ -4,12 +4,12 @@ tables that slaves copy with 43, 45 and 402."""
 from __future__ import annotations
 
 from broker.consumeroffsets import ConsumerOffsets
+from broker.delayoffsets import DelayOffsets
 from broker.savedtable import SavedTable
 from broker.subscriptiongroups import SubscriptionGroups
 from broker.topics import Topics
 from messagestore.store import MessageStore
 from remoting.bodies.groups import MessageRequestModes, SubscriptionGroupConfig, SubscriptionGroupList
-from remoting.bodies.offsets import DelayOffsetWrapper
 from remoting.bodies.queues import ConsumeStats, MessageQueue, OffsetWrapper
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import RemotingCommand
@@ -27,6 +27,7 @@ class GroupRequests:
         groups: SubscriptionGroups,
         saved: SavedTable,
         offsets: ConsumerOffsets,
+        delays: DelayOffsets,
         topics: Topics,
         store: MessageStore,
     ) -> None:
@@ -34,6 +35,7 @@ class GroupRequests:
         self._groups = groups
         self._saved = saved
         self._offsets = offsets
+        self._delays = delays
         self._topics = topics
         self._store = store
 
@@ -83,7 +85,7 @@ class GroupRequests:
         return command.reply(body=self._offsets.encode())
 
     def _delay_offsets(self, peer: Peer, command: RemotingCommand) -> RemotingCommand:
-        return command.reply(body=DelayOffsetWrapper().encode())  # no message is delayed here
+        return command.reply(body=self._delays.encode())
 
     def _request_modes(self, peer: Peer, command: RemotingCommand) -> RemotingCommand:
         return command.reply(body=MessageRequestModes().encode())

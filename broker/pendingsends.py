@@ -1,8 +1,8 @@
 """Sends that are stored and wait for the other members of the SyncStateSet.
 
 Invariant: they stand in one deque in the order of their end offsets, which is also that of their deadlines; each is
-answered exactly once: OK when the acknowledged end covers it, else FLUSH_SLAVE_TIMEOUT, which tells a client that the
-message is stored and its fate unknown. Replies that go to one connection leave in one write."""
+answered exactly once: OK when the acknowledged end covers it, else with what tells its client that the message is
+stored and its fate unknown (FLUSH_SLAVE_TIMEOUT for sends). Replies that go to one connection leave in one write."""
 
 from __future__ import annotations
 
@@ -21,12 +21,14 @@ DEMOTED_REMARK = (
 
 @dataclass(slots=True)
 class PendingSend:
-    """A stored send and the reply for when all hold it (code 0); offsets exclusive, times monotonic ms."""
+    """A stored send and the reply for when all hold it (code 0); offsets exclusive, times monotonic ms. `unknown` is
+    the reply for when that stays unknown; without one `reply` becomes it."""
 
     end_offset: int
     deadline_ms: int
     peer: Peer
     reply: RemotingCommand
+    unknown: RemotingCommand | None = None
 
 
 class PendingSends:
@@ -76,8 +78,11 @@ class PendingSends:
 
 def _answer_unknown(sends: list[PendingSend], remark: str) -> None:
     for send in sends:
-        send.reply.code = ResponseCode.FLUSH_SLAVE_TIMEOUT
-        send.reply.remark = remark
+        if send.unknown is not None:
+            send.reply = send.unknown
+        else:
+            send.reply.code = ResponseCode.FLUSH_SLAVE_TIMEOUT
+            send.reply.remark = remark
     _answer(sends)
 
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Protocol
 
+from broker.delaydelivery import DelayDelivery
 from broker.masterfinder import MasterFinder
 from broker.pendingsends import PendingSends
 from broker.pull import PullProcessor
@@ -60,6 +61,7 @@ class RoleSwitch:
         self.announcer: Prompted | None = None  # tells name servers what this broker is
         self.copier: Prompted | None = None  # copies the master's tables
         self.pulls: PullProcessor | None = None
+        self.delivery: DelayDelivery | None = None
 
     # -- as others see it
 
@@ -110,6 +112,8 @@ class RoleSwitch:
     def confirmed(self, offset: int) -> None:
         """The confirm offset or what may be answered has moved."""
         self._pending.acknowledged(self.acked_end())
+        if self.delivery is not None:
+            self.delivery.acknowledged()
 
     # -- performing it
 
@@ -141,6 +145,8 @@ class RoleSwitch:
                 self._topics.cover(topic, queue_id)
             self._pending.acknowledged(self.acked_end())  # elected again: what was acked while it changed
         self._topics.led_under(taken.master_epoch)
+        if self.delivery is not None:
+            self.delivery.role_taken()
         if self.announcer is not None:
             self.announcer.soon()
 

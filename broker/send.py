@@ -12,7 +12,10 @@ from random import Random
 from typing import Protocol
 
 from broker.pendingsends import PendingSend, PendingSends
-from broker.sendrequest import SendRequest, read_send_request
+from broker.retries import DLQ_QUEUES, NO_DELAY, dead_letter_topic, group_of_retry_topic, retries_max
+from broker.scheduling import scheduled
+from broker.sendrequest import SendRequest, asked_retries_max, read_send_request
+from broker.subscriptiongroups import SubscriptionGroups
 from broker.topics import RETRY_PREFIX, Topics
 from messagestore.messages import Appended, MessageToStore, PutStatus
 from messagestore.record import offset_message_id, pack_host
@@ -27,7 +30,8 @@ SEND_CODES = {RequestCode.SEND_MESSAGE, RequestCode.SEND_MESSAGE_V2, RequestCode
 REJECTED = "[REJECTREQUEST]system busy, start flow control for a while"
 NO_ROLE = "this broker has no role yet; its set has no master that it knows"
 NOT_ENOUGH = "in-sync replicas not enough"
-DELAY_UNSUPPORTED = "delay levels are not supported yet"
+TIMER_UNSUPPORTED = "timer messages are not supported yet"
+BATCH_DELAYED = "a batch can not be delayed"
 TRANSACTION_UNSUPPORTED = "transactional messages are not supported yet"
 
 TOPIC_NAME = re.compile(r"[%|a-zA-Z0-9_-]+")
@@ -97,15 +101,19 @@ class SendProcessor:
         *,
         log: Log,
         topics: Topics,
+        groups: SubscriptionGroups,
         replication: Replication,
         pending: PendingSends,
         clock: Clock,
         random: Random,
         cluster_name: str,
+        delay_levels: int,
         slave_timeout_ms: int,
     ) -> None:
         self._log = log
         self._topics = topics
+        self._groups = groups
+        self._delay_levels = delay_levels
         self._replication = replication
         self._pending = pending
         self._clock = clock
@@ -174,12 +182,17 @@ class SendProcessor:
             raise Refused(ResponseCode.INVALID_PARAMETER, f"request queueId[{queue_id}] is illegal, {topic}")
         if queue_id < 0:
             queue_id = self._random.randrange(topic.write_queue_nums)
-        if request.batch and name.startswith(RETRY_PREFIX):
-            raise Refused(ResponseCode.MESSAGE_ILLEGAL, "batch request does not support retry group")
+        if name.startswith(RETRY_PREFIX):
+            if request.batch:
+                raise Refused(ResponseCode.MESSAGE_ILLEGAL, "batch request does not support retry group")
+            if self._gives_up(request, command):
+                name, queue_id = self._dead_letter(group_of_retry_topic(name)), 0
+                request.properties += f"DELAY\x01{NO_DELAY}\x02"
         if request.transactional:
             raise Refused(ResponseCode.NO_PERMISSION, TRANSACTION_UNSUPPORTED)
-        if request.delayed:
-            raise Refused(ResponseCode.MESSAGE_ILLEGAL, DELAY_UNSUPPORTED)
+        if request.timed:
+            raise Refused(ResponseCode.MESSAGE_ILLEGAL, TIMER_UNSUPPORTED)
+        request.queue_id = queue_id
         properties, uniq_key = self._properties(request)
         message = MessageToStore(
             name,
@@ -194,7 +207,24 @@ class SendProcessor:
             0,
             request.batch,
         )
+        if level := request.delay_level:
+            if request.batch:
+                raise Refused(ResponseCode.MESSAGE_ILLEGAL, BATCH_DELAYED)
+            message = scheduled(message, level, self._delay_levels)
         return message, uniq_key
+
+    def _gives_up(self, request: SendRequest, command: RemotingCommand) -> bool:
+        """Whether a message on its way back to its group was tried often enough. Raises Refused, HeaderError."""
+        name = group_of_retry_topic(request.topic)
+        group = self._groups.find_or_create(name)
+        if group is None:
+            raise Refused(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"subscription group not exist, {name}")
+        asked = asked_retries_max(command.code, command.ext)
+        return request.reconsume_times > retries_max(group, asked, command.version)
+
+    def _dead_letter(self, group: str) -> str:
+        """The dead letter topic of `group`, which exists then."""
+        return self._topics.ensure(dead_letter_topic(group), DLQ_QUEUES).topic_name
 
     def _properties(self, request: SendRequest) -> tuple[bytes, str]:
         """Stored properties and client id. A batch's own are not stored: its members carry theirs."""
@@ -219,16 +249,14 @@ class SendProcessor:
         replies: list[RemotingCommand] = []
         deadline_ms = self._clock.monotonic_ms() + self._slave_timeout_ms
         pending = self._pending
-        for (command, request, uniq_key), message, appended in zip(
-            accepted, messages, self._log.append(messages), strict=True
-        ):
+        for (command, request, uniq_key), appended in zip(accepted, self._log.append(messages), strict=True):
             if appended.error is not None:
                 _add(replies, command, command.reply(*PUT_ERRORS[appended.error]))
                 continue
             self.stored += appended.count
             if command.is_oneway:
                 continue
-            fields = self._reply_fields(message.queue_id, appended, uniq_key)
+            fields = self._reply_fields(request.queue_id, appended, uniq_key)
             reply = RemotingCommand(ResponseCode.SUCCESS.value, command.opaque, RESPONSE_BIT, None, fields)
             if request.waits_for_replicas:
                 pending.add(PendingSend(appended.end_offset, deadline_ms, peer, reply))

@@ -38,6 +38,7 @@ SHORT_NAMES = tuple(FIELDS[name].short_name or "" for name in READ)
 WIDTHS = tuple(READ.values())
 QUEUE_ID = list(READ).index("queue_id")
 TRUE = ("true", "1", "True", "TRUE")  # the old C++ library of the Python wheel writes "1"
+LEVEL_DIGITS_MAX = 9
 TIMERS = ("TIMER_DELIVER_MS", "TIMER_DELAY_MS", "TIMER_DELAY_SEC")
 
 
@@ -72,12 +73,17 @@ class SendRequest:
         return self.value_of("WAIT").lower() in ("", "true")
 
     @property
-    def delayed(self) -> bool:
-        """Asks for a delay level above 0 or a timer."""
-        if "DELAY" not in self.properties and "TIMER_DEL" not in self.properties:
-            return False
+    def delay_level(self) -> int:
+        """The delay level it asks for; 0 for none, and for what is no level."""
+        if "DELAY\x01" not in self.properties:
+            return 0
         level = self.value_of("DELAY")
-        return (level.isdecimal() and int(level) > 0) or any(self.value_of(name) for name in TIMERS)
+        return int(level) if level.isdecimal() and len(level) <= LEVEL_DIGITS_MAX else 0
+
+    @property
+    def timed(self) -> bool:
+        """Asks for a timer."""
+        return "TIMER_DEL" in self.properties and any(self.value_of(name) for name in TIMERS)
 
     @property
     def transactional(self) -> bool:
@@ -120,6 +126,19 @@ def read_send_request(code: int, ext: dict[str, str]) -> SendRequest:
     ):
         raise _unreadable(names, ext)
     return request
+
+
+def asked_retries_max(code: int, ext: dict[str, str]) -> int | None:
+    """How often the sender of a retried message wants it tried again; None when it does not say. Raises HeaderError."""
+    field = FIELDS["max_reconsume_times"]
+    name = field.wire_name if code == RequestCode.SEND_MESSAGE else field.short_name or ""
+    value = ext.get(name)
+    if not value:
+        return None
+    try:
+        return int(value)
+    except ValueError:
+        raise HeaderError(name, value, "is no integer") from None
 
 
 def _unreadable(names: tuple[str, ...], ext: dict[str, str]) -> HeaderError:

@@ -1,4 +1,5 @@
-"""A slave's copies of what its master keeps beside the log: topics (21), groups (201) and consumer offsets (43).
+"""A slave's copies of what its master keeps beside the log: topics (21), groups (201), consumer offsets (43) and delay
+offsets (45).
 
 Invariant: only answers of the master of the present role are taken over; each table is on disk before the next round.
 A table that cannot be had is asked for again in the next round; the others do not wait for it."""
@@ -10,6 +11,7 @@ import logging
 from collections.abc import Callable
 
 from broker.consumeroffsets import ConsumerOffsets
+from broker.delayoffsets import DelayOffsets
 from broker.savedtable import SavedTable
 from broker.subscriptiongroups import SubscriptionGroups
 from broker.topics import Topics
@@ -17,7 +19,7 @@ from mqruntime.clock import Clock
 from mqruntime.log import fields
 from mqruntime.trouble import Trouble
 from remoting.bodies.groups import SubscriptionGroupWrapper
-from remoting.bodies.offsets import ConsumerOffsetWrapper
+from remoting.bodies.offsets import ConsumerOffsetWrapper, DelayOffsetWrapper
 from remoting.bodies.topics import TopicConfigWrapper
 from remoting.client import RemotingClient
 from remoting.codes import RequestCode, ResponseCode
@@ -41,6 +43,7 @@ class SlaveSync:
         topics: Topics,
         groups: SubscriptionGroups,
         offsets: ConsumerOffsets,
+        delays: DelayOffsets,
         saved: dict[RequestCode, SavedTable],
         interval_ms: int,
     ) -> None:
@@ -50,6 +53,7 @@ class SlaveSync:
         self._topics = topics
         self._groups = groups
         self._offsets = offsets
+        self._delays = delays
         self._saved = saved
         self._interval_ms = interval_ms
         self._wake = asyncio.Event()
@@ -66,6 +70,7 @@ class SlaveSync:
                 RequestCode.GET_ALL_TOPIC_CONFIG,
                 RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG,
                 RequestCode.GET_ALL_CONSUMER_OFFSET,
+                RequestCode.GET_ALL_DELAY_OFFSET,
             ):
                 master = self._master()
                 if master is not None:
@@ -95,4 +100,6 @@ class SlaveSync:
             return self._topics.adopt(TopicConfigWrapper.decode(reply.body))
         if code == RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG:
             return self._groups.adopt(SubscriptionGroupWrapper.decode(reply.body))
+        if code == RequestCode.GET_ALL_DELAY_OFFSET:
+            return self._delays.adopt(DelayOffsetWrapper.decode(reply.body))
         return self._offsets.adopt(ConsumerOffsetWrapper.decode(reply.body))

@@ -1,4 +1,4 @@
-"""The broker's tables and their files: topics, consumer groups, consumer offsets.
+"""The broker's tables and their files: topics, consumer groups, consumer offsets, delay offsets.
 
 Invariant: a change of topics or groups is written at once, of offsets within `flushConsumerOffsetInterval`, and all of
 them at a graceful stop. A disk that is full delays the writing; it does not stop the broker."""
@@ -10,6 +10,7 @@ import logging
 from collections.abc import Callable
 
 from broker.consumeroffsets import CONSUMER_OFFSETS_FILE, ConsumerOffsets
+from broker.delayoffsets import DELAY_OFFSETS_FILE, DelayOffsets
 from broker.savedtable import SavedTable
 from broker.settings import BrokerSettings
 from broker.subscriptiongroups import SUBSCRIPTION_GROUPS_FILE, SubscriptionGroups
@@ -44,6 +45,7 @@ class Tables:
             clock, auto_create=settings.auto_create_subscription_group, on_change=self._groups_changed
         )
         self.offsets = ConsumerOffsets()
+        self.delays = DelayOffsets()
         self.saved_topics = SavedTable(files, TOPICS_FILE, self.topics.encode, self.topics.decode)
         self.saved_groups = SavedTable(
             files, SUBSCRIPTION_GROUPS_FILE, self.groups.encode, self.groups.decode
@@ -51,7 +53,9 @@ class Tables:
         self._saved_offsets = SavedTable(
             files, CONSUMER_OFFSETS_FILE, self.offsets.encode, self.offsets.decode
         )
+        self._saved_delays = SavedTable(files, DELAY_OFFSETS_FILE, self.delays.encode, self.delays.decode)
         self._commits_saved = 0
+        self._advances_saved = 0
 
     @property
     def copied_from_master(self) -> dict[RequestCode, SavedTable]:
@@ -60,11 +64,12 @@ class Tables:
             RequestCode.GET_ALL_TOPIC_CONFIG: self.saved_topics,
             RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG: self.saved_groups,
             RequestCode.GET_ALL_CONSUMER_OFFSET: self._saved_offsets,
+            RequestCode.GET_ALL_DELAY_OFFSET: self._saved_delays,
         }
 
     async def load(self) -> None:
         """Raises TableUnreadable, OSError."""
-        for table in (self.saved_topics, self.saved_groups, self._saved_offsets):
+        for table in self.copied_from_master.values():
             await table.load()
 
     async def run(self) -> None:
@@ -89,13 +94,16 @@ class Tables:
         await self._save()
 
     async def _save(self) -> None:
-        for table in (self.saved_topics, self.saved_groups, self._saved_offsets):
+        for table in self.copied_from_master.values():
             await table.save()
 
     def _note_commits(self) -> None:
         if self.offsets.commits != self._commits_saved:
             self._commits_saved = self.offsets.commits
             self._saved_offsets.changed()
+        if self.delays.advances != self._advances_saved:
+            self._advances_saved = self.delays.advances
+            self._saved_delays.changed()
 
     def _topics_changed(self) -> None:
         self.saved_topics.changed()

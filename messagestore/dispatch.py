@@ -18,13 +18,15 @@ TAGS_REMEMBERED_MAX = 10_000
 
 
 def delay_levels_ms(setting: str) -> list[int]:
-    """`1s 5s 1m` as milliseconds, level 1 first. ValueError for an unknown unit."""
+    """`1s 5s 1m` as milliseconds, level 1 first. ValueError for an unknown unit or no level."""
     levels = []
     for level in setting.split():
         number, unit = level[:-1], level[-1:]
         if unit not in UNIT_MS or not number.isdecimal():
             raise ValueError(f"{level!r} in messageDelayLevel is not a number with unit s, m, h or d")
         levels.append(int(number) * UNIT_MS[unit])
+    if not levels:
+        raise ValueError("messageDelayLevel must have a level")
     return levels
 
 

@@ -98,6 +98,14 @@ class QueueGrew(NamedTuple):
     next_queue_offset: int
 
 
+class QueueEntry(NamedTuple):
+    """Where one message of a queue stands, and its tag's hash or, in the schedule topic, when it is due (ms)."""
+
+    physical_offset: int
+    size: int
+    tags_code: int
+
+
 @dataclass(slots=True)
 class RecoveryReport:
     """What start-up found and did, for the log and for tests. Offsets are physical."""

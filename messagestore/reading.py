@@ -8,7 +8,7 @@ from __future__ import annotations
 from messagestore import record
 from messagestore.commitlog import CommitLog
 from messagestore.consumequeue import ENTRY, PRE_BLANK, ConsumeQueue
-from messagestore.messages import GetResult, GetStatus, TagFilter
+from messagestore.messages import GetResult, GetStatus, QueueEntry, TagFilter
 from messagestore.queuetable import QueueTable
 
 FILTERED_SCAN_BYTES_MIN = 16_000  # maxFilterMessageSize: how much of a queue one read looks through
@@ -88,6 +88,13 @@ class QueueReader:
 
     def _new_segment(self, phy: int) -> bool:
         return phy == self._log.segment_start(phy)
+
+    def entries(self, topic: str, queue_id: int, queue_offset: int, count_max: int) -> list[QueueEntry]:
+        """At most `count_max` entries from `queue_offset` on, if that is one of the queue's offsets."""
+        queue = self._queues.find(topic, queue_id)
+        if queue is None or queue_offset < queue.min_queue_offset:
+            return []
+        return [QueueEntry(*entry) for entry in queue.entries(queue_offset, count_max)]
 
     async def load(self, result: GetResult) -> None:
         """Fills the buffers of a cold result; OSError when the disk fails."""

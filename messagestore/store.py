@@ -19,6 +19,7 @@ from messagestore.messages import (
     GetResult,
     MessageToStore,
     PutStatus,
+    QueueEntry,
     QueueGrew,
     RecoveryReport,
     TagFilter,
@@ -314,6 +315,10 @@ class MessageStore:
 
     async def load(self, result: GetResult) -> None:
         await self._reader.load(result)
+
+    def entries(self, topic: str, queue_id: int, queue_offset: int, count_max: int) -> list[QueueEntry]:
+        """What a queue lists from `queue_offset` on; nothing below its first or from its end on."""
+        return self._reader.entries(topic, queue_id, queue_offset, count_max)
 
     async def message_at(self, physical_offset: int) -> memoryview | None:
         """The confirmed record that starts at `physical_offset`, or None."""

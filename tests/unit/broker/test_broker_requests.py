@@ -90,8 +90,9 @@ def served() -> Iterator[Served]:
 
 def test_what_this_broker_does_not_know_is_answered_with_code_3(served: Served) -> None:
     for code in (
-        RequestCode.CONSUMER_SEND_MSG_BACK,
         RequestCode.END_TRANSACTION,
+        RequestCode.LOCK_BATCH_MQ,
+        RequestCode.UNLOCK_BATCH_MQ,
         RequestCode.QUERY_ASSIGNMENT,
         9999,
     ):

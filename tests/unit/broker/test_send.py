@@ -11,10 +11,12 @@ import pytest
 from broker.pendingsends import PendingSends
 from broker.send import SendProcessor
 from broker.sendrequest import read_send_request
+from broker.subscriptiongroups import SubscriptionGroups
 from broker.topics import Topics, system_topics
 from messagestore.messages import Appended, MessageToStore, PutStatus
 from messagestore.properties import parse_properties
 from messagestore.record import pack_host
+from remoting.bodies.groups import SubscriptionGroupConfig
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import ONEWAY_BIT, RemotingCommand
 from remoting.errors import HeaderError
@@ -101,15 +103,19 @@ class Bench:
             lambda: None,
         )
         self.topics.ensure("orders", 4)
+        self.groups = SubscriptionGroups(self.clock, auto_create=False, on_change=lambda: None)
+        self.groups.put(SubscriptionGroupConfig("CG", retry_max_times=2))
         self.peer = RecordingPeer()
         self.processor = SendProcessor(
             log=self.log,
             topics=self.topics,
+            groups=self.groups,
             replication=self.replication,
             pending=self.pending,
             clock=self.clock,
             random=random.Random(1),
             cluster_name="DefaultCluster",
+            delay_levels=18,
             slave_timeout_ms=3_000,
         )
 
@@ -254,7 +260,9 @@ def test_sends_beyond_the_limit_of_waiting_ones_are_refused_before_they_are_stor
         ({"e": "x"}, ResponseCode.SYSTEM_ERROR),
         ({"g": str(1 << 63)}, ResponseCode.SYSTEM_ERROR),
         ({"b": "%RETRY%group", "m": "true", "e": "0"}, ResponseCode.MESSAGE_ILLEGAL),
-        ({"i": "DELAY\x013\x02"}, ResponseCode.MESSAGE_ILLEGAL),
+        ({"b": "%RETRY%unknown", "e": "0"}, ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST),
+        ({"b": "%RETRY%CG", "e": "0", "l": "many"}, ResponseCode.SYSTEM_ERROR),
+        ({"i": "DELAY\x013\x02", "m": "true"}, ResponseCode.MESSAGE_ILLEGAL),
         ({"i": "TIMER_DELAY_SEC\x013\x02"}, ResponseCode.MESSAGE_ILLEGAL),
         ({"i": "TRAN_MSG\x01true\x02"}, ResponseCode.NO_PERMISSION),
     ],
@@ -313,6 +321,51 @@ def test_a_batch_is_answered_with_the_ids_of_all_its_members() -> None:
     (reply,) = bench.send(send(m="1"))
     assert reply.ext["msgId"].split(",") == [f"0A00000100002A9F{offset:016X}" for offset in (0, 100)]
     assert bench.log.batches[0][0].properties == b"", "the members carry their own"
+
+
+@pytest.mark.parametrize(("level", "queue_id"), [("3", 2), ("18", 17), ("99", 17)])
+def test_a_delayed_message_waits_in_the_queue_of_its_level(level: str, queue_id: int) -> None:
+    bench = Bench()
+    bench.replication.acked = 1 << 40
+    (reply,) = bench.send(send(i=f"KEYS\x01k\x02DELAY\x01{level}\x02"))
+    (message,) = bench.log.batches[0]
+    properties = parse_properties(message.properties)
+    assert (message.topic, message.queue_id) == ("SCHEDULE_TOPIC_XXXX", queue_id)
+    assert (properties["REAL_TOPIC"], properties["REAL_QID"], properties["KEYS"]) == ("orders", "1", "k")
+    assert properties["DELAY"] == str(queue_id + 1)
+    assert reply.ext["queueId"] == "1", "the client hears of the queue it chose"
+
+
+@pytest.mark.parametrize("level", ["0", "-1", "soon", "9" * 5_000])
+def test_what_is_no_delay_level_delays_nothing(level: str) -> None:
+    bench = Bench()
+    bench.send(send(i=f"DELAY\x01{level}\x02"))
+    assert bench.log.batches[0][0].topic == "orders"
+
+
+@pytest.mark.parametrize(
+    ("times", "asked", "version", "topic"),
+    [
+        ("2", None, 479, "%RETRY%CG"),
+        ("3", None, 479, "%DLQ%CG"),
+        ("3", "5", 479, "%RETRY%CG"),
+        ("3", "5", 63, "%DLQ%CG"),
+        ("1", "0", 121, "%DLQ%CG"),
+    ],
+)
+def test_a_message_tried_too_often_goes_to_its_groups_dead_letters(
+    times: str, asked: str | None, version: int, topic: str
+) -> None:
+    bench = Bench()
+    fields = {"b": "%RETRY%CG", "e": "0", "j": times} | ({"l": asked} if asked else {})
+    command = send(**fields)
+    command.version = version
+    bench.send(command)
+    (message,) = bench.log.batches[0]
+    assert (message.topic, message.reconsume_times) == (topic, int(times))
+    known = bench.topics.find(topic)
+    assert known is not None
+    assert (known.read_queue_nums, known.perm) == (1, 6)
 
 
 def test_long_and_short_header_names_say_the_same() -> None:
