@@ -11,17 +11,18 @@ from typing import ClassVar
 
 from pydantic import Field, field_validator
 
+from broker.clientsettings import ClientSettings
 from ha.frames import BODY_SIZE_MAX
 from ha.settings import HASettings
 from messagestore.settings import StoreSettings
+from mqruntime.metricsettings import MetricsSettings
+from mqruntime.settings import OURS
 
-PERM_READ_WRITE = 6
 
-
-class BrokerSettings(StoreSettings):
+class BrokerSettings(StoreSettings, ClientSettings, MetricsSettings):
     """What a broker can be told; ms and bytes unless a key says otherwise."""
 
-    IGNORED: ClassVar[frozenset[str]] = frozenset(
+    IGNORED: ClassVar[frozenset[str]] = MetricsSettings.IGNORED | frozenset(
         {
             "brokerId", "brokerRole", "checkSyncStateSetPeriod", "cleanFileForciblyEnable", "clusterTopicEnable",
             "brokerTopicEnable", "deleteWhen", "diskMaxUsedSpaceRatio", "enableAutoInSyncReplicas", "fileReservedTime",
@@ -34,73 +35,212 @@ class BrokerSettings(StoreSettings):
         }
     )  # fmt: skip
 
+    UPSTREAM: ClassVar[dict[str, str]] = (
+        StoreSettings.UPSTREAM
+        | ClientSettings.UPSTREAM
+        | {
+            "allAckInSyncStateSet": "false",
+            "bindAddress": "every address",
+            "brokerIP1": "first address that is not loopback",
+            "brokerIP2": "first address that is not loopback",
+            "brokerName": "the host's name",
+            "enableControllerMode": "false",
+            "fastListenPort": OURS,
+            "haListenPort": "10912",
+            "haTransferBatchSize": "32768",
+            "slaveSyncInterval": OURS,
+            "waitingSendsMax": OURS,
+        }
+    )
+
     # identity and addresses
     broker_cluster_name: str = Field(
-        "DefaultCluster", alias="brokerClusterName", min_length=1, pattern=r"^[^#]+$"
+        "DefaultCluster",
+        alias="brokerClusterName",
+        min_length=1,
+        pattern=r"^[^#]+$",
+        description="name of the cluster",
     )
-    broker_name: str = Field("broker-a", alias="brokerName", min_length=1, pattern=r"^[^#]+$")
+    broker_name: str = Field(
+        "broker-a",
+        alias="brokerName",
+        min_length=1,
+        pattern=r"^[^#]+$",
+        description="name of the broker set; its replicas share it, controllers tell them apart by id",
+    )
     broker_ip1: str = Field(
-        "127.0.0.1", alias="brokerIP1", description="address told to clients and controllers"
+        "127.0.0.1", alias="brokerIP1", description="IP address told to clients and controllers"
     )
-    broker_ip2: str = Field("", alias="brokerIP2", description="address told to slaves; empty is brokerIP1")
-    bind_address: str = Field("", alias="bindAddress", description="host to listen on; empty is brokerIP1")
-    listen_port: int = Field(10911, alias="listenPort", ge=0, le=65535)
+    broker_ip2: str = Field(
+        "", alias="brokerIP2", description="IP address told to slaves; empty: `brokerIP1`"
+    )
+    bind_address: str = Field(
+        "",
+        alias="bindAddress",
+        description="host that the ports are opened on; empty: `brokerIP1`; a wider one is warned of",
+    )
+    listen_port: int = Field(
+        10911,
+        alias="listenPort",
+        ge=0,
+        le=65535,
+        description="port for clients, admin tools and other brokers; 0 takes a free one",
+    )
     fast_listen_port: int = Field(
-        0, alias="fastListenPort", ge=0, le=65535, description="0 is listenPort - 2"
+        0, alias="fastListenPort", ge=0, le=65535, description="second port for the same; 0: `listenPort` - 2"
     )
-    ha_listen_port: int = Field(0, alias="haListenPort", ge=0, le=65535, description="0 is listenPort + 1")
-    namesrv_addr: str = Field("", alias="namesrvAddr", description="host:port;host:port")
-    controller_addr: str = Field("", alias="controllerAddr", description="host:port;host:port")
-    enable_controller_mode: bool = Field(True, alias="enableControllerMode")
-    server_channel_max_idle_time_seconds: int = Field(120, alias="serverChannelMaxIdleTimeSeconds", ge=1)
+    ha_listen_port: int = Field(
+        0,
+        alias="haListenPort",
+        ge=0,
+        le=65535,
+        description="port that slaves fetch the log from; 0: `listenPort` + 1",
+    )
+    namesrv_addr: str = Field("", alias="namesrvAddr", description="name servers, `host:port;host:port`")
+    controller_addr: str = Field(
+        "", alias="controllerAddr", description="controllers, `host:port;host:port`; required"
+    )
+    enable_controller_mode: bool = Field(
+        True, alias="enableControllerMode", description="must be true: roles come from controllers only"
+    )
+    server_channel_max_idle_time_seconds: int = Field(
+        120,
+        alias="serverChannelMaxIdleTimeSeconds",
+        ge=1,
+        description="a connection on which nothing moves for so long is closed",
+    )
 
     # files
-    store_path_root_dir: Path = Field(Path.home() / "store", alias="storePathRootDir")
-    store_path_broker_identity: str = Field("", alias="storePathBrokerIdentity")
-    store_path_epoch_file: str = Field("", alias="storePathEpochFile")
-
-    # controllers and name servers
-    sync_broker_metadata_period: int = Field(5_000, alias="syncBrokerMetadataPeriod", ge=10)
-    sync_controller_metadata_period: int = Field(10_000, alias="syncControllerMetadataPeriod", ge=10)
-    controller_heart_beat_timeout_mills: int = Field(10_000, alias="controllerHeartBeatTimeoutMills", ge=100)
-    broker_heartbeat_interval: int = Field(1_000, alias="brokerHeartbeatInterval", ge=10)
-    broker_election_priority: int = Field(2**31 - 1, alias="brokerElectionPriority", ge=0, le=2**31 - 1)
-    register_name_server_period: int = Field(30_000, alias="registerNameServerPeriod", ge=100)
-    register_broker_timeout_mills: int = Field(24_000, alias="registerBrokerTimeoutMills", ge=100)
-
-    # replication and acknowledgement
-    all_ack_in_sync_state_set: bool = Field(True, alias="allAckInSyncStateSet", description="upstream: false")
-    min_in_sync_replicas: int = Field(1, alias="minInSyncReplicas", ge=1)
-    slave_timeout: int = Field(3_000, alias="slaveTimeout", ge=1)
-    waiting_sends_max: int = Field(50_000, alias="waitingSendsMax", ge=1, description="ours")
-    async_learner: bool = Field(False, alias="asyncLearner")
-    sync_from_last_file: bool = Field(False, alias="syncFromLastFile")
-    ha_send_heartbeat_interval: int = Field(5_000, alias="haSendHeartbeatInterval", ge=10)
-    ha_housekeeping_interval: int = Field(20_000, alias="haHousekeepingInterval", ge=10)
-    ha_transfer_batch_size: int = Field(256 * 1024, alias="haTransferBatchSize", ge=1, le=BODY_SIZE_MAX)
-    ha_max_time_slave_not_catchup: int = Field(15_000, alias="haMaxTimeSlaveNotCatchup", ge=10)
-    slave_sync_interval: int = Field(
-        1_000, alias="slaveSyncInterval", ge=10, description="ours; upstream 3000"
+    store_path_root_dir: Path = Field(
+        Path.home() / "store",
+        alias="storePathRootDir",
+        description="folder of log, queues, tables and identity; one process at a time",
+    )
+    store_path_broker_identity: str = Field(
+        "",
+        alias="storePathBrokerIdentity",
+        description="file name of the identity below the root; empty: `brokerIdentity`",
+    )
+    store_path_epoch_file: str = Field(
+        "",
+        alias="storePathEpochFile",
+        description="file name of the epochs below the root; empty: `epochFileCheckpoint`",
     )
 
-    # clients
-    broker_permission: int = Field(PERM_READ_WRITE, alias="brokerPermission", ge=0, le=7)
-    auto_create_topic_enable: bool = Field(True, alias="autoCreateTopicEnable")
-    default_topic_queue_nums: int = Field(8, alias="defaultTopicQueueNums", ge=1)
-    auto_create_subscription_group: bool = Field(True, alias="autoCreateSubscriptionGroup")
-    slave_read_enable: bool = Field(False, alias="slaveReadEnable")
-    long_polling_enable: bool = Field(True, alias="longPollingEnable")
-    short_polling_time_mills: int = Field(1_000, alias="shortPollingTimeMills", ge=1)
-    lite_pull_message_enable: bool = Field(True, alias="litePullMessageEnable")
-    max_transfer_bytes: int = Field(256 * 1024, alias="maxTransferBytesOnMessageInMemory", ge=1)
-    max_transfer_count: int = Field(32, alias="maxTransferCountOnMessageInMemory", ge=1)
-    held_pulls_max: int = Field(100_000, alias="maxPullRequestHeld", ge=1, description="ours")
-    flush_consumer_offset_interval: int = Field(5_000, alias="flushConsumerOffsetInterval", ge=10)
+    # controllers and name servers
+    sync_broker_metadata_period: int = Field(
+        5_000,
+        alias="syncBrokerMetadataPeriod",
+        ge=10,
+        description="how often the controllers are asked for master and SyncStateSet",
+    )
+    sync_controller_metadata_period: int = Field(
+        10_000,
+        alias="syncControllerMetadataPeriod",
+        ge=10,
+        description="how often the leading controller is looked for",
+    )
+    controller_heart_beat_timeout_mills: int = Field(
+        10_000,
+        alias="controllerHeartBeatTimeoutMills",
+        ge=100,
+        description="silence after which controllers take this broker for dead",
+    )
+    broker_heartbeat_interval: int = Field(
+        1_000,
+        alias="brokerHeartbeatInterval",
+        ge=10,
+        description="time between heartbeats to each controller",
+    )
+    broker_election_priority: int = Field(
+        2**31 - 1,
+        alias="brokerElectionPriority",
+        ge=0,
+        le=2**31 - 1,
+        description="among equals the lower one is elected",
+    )
+    register_name_server_period: int = Field(
+        30_000,
+        alias="registerNameServerPeriod",
+        ge=100,
+        description="time between registrations when nothing changes",
+    )
+    register_broker_timeout_mills: int = Field(
+        24_000,
+        alias="registerBrokerTimeoutMills",
+        ge=100,
+        description="how long a name server may take to answer one",
+    )
+
+    # replication and acknowledgement
+    all_ack_in_sync_state_set: bool = Field(
+        True, alias="allAckInSyncStateSet", description="a send waits for every member of the SyncStateSet"
+    )
+    min_in_sync_replicas: int = Field(
+        1,
+        alias="minInSyncReplicas",
+        ge=1,
+        description="with fewer members in the SyncStateSet, sends are refused",
+    )
+    slave_timeout: int = Field(
+        3_000, alias="slaveTimeout", ge=1, description="how long a send waits for its replicas"
+    )
+    waiting_sends_max: int = Field(
+        50_000,
+        alias="waitingSendsMax",
+        ge=1,
+        description="sends that may wait for replicas at one time; more are answered busy",
+    )
+    async_learner: bool = Field(
+        False, alias="asyncLearner", description="this replica never joins the SyncStateSet"
+    )
+    sync_from_last_file: bool = Field(
+        False,
+        alias="syncFromLastFile",
+        description="an empty replica begins with its master's newest segment",
+    )
+    ha_send_heartbeat_interval: int = Field(
+        5_000,
+        alias="haSendHeartbeatInterval",
+        ge=10,
+        description="a quiet replication link is told that it lives so often",
+    )
+    ha_housekeeping_interval: int = Field(
+        20_000,
+        alias="haHousekeepingInterval",
+        ge=10,
+        description="a replication link that was silent for so long is closed",
+    )
+    ha_transfer_batch_size: int = Field(
+        256 * 1024,
+        alias="haTransferBatchSize",
+        ge=1,
+        le=BODY_SIZE_MAX,
+        description="largest piece of log that is sent to a slave at once",
+    )
+    ha_max_time_slave_not_catchup: int = Field(
+        15_000,
+        alias="haMaxTimeSlaveNotCatchup",
+        ge=10,
+        description="a connected slave behind for longer leaves the SyncStateSet",
+    )
+    slave_sync_interval: int = Field(
+        1_000,
+        alias="slaveSyncInterval",
+        ge=10,
+        description="how often a slave copies topics, groups and offsets from its master",
+    )
 
     # what upstream has and controller mode here has not
-    enable_d_leger_commit_log: bool = Field(False, alias="enableDLegerCommitLog")
-    enable_slave_acting_master: bool = Field(False, alias="enableSlaveActingMaster")
-    duplication_enable: bool = Field(False, alias="duplicationEnable")
+    enable_d_leger_commit_log: bool = Field(
+        False, alias="enableDLegerCommitLog", description="must be false: replication follows the controllers"
+    )
+    enable_slave_acting_master: bool = Field(
+        False,
+        alias="enableSlaveActingMaster",
+        description="must be false: controllers elect a master instead",
+    )
+    duplication_enable: bool = Field(False, alias="duplicationEnable", description="must be false")
 
     @field_validator("enable_d_leger_commit_log", "enable_slave_acting_master", "duplication_enable")
     @classmethod

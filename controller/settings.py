@@ -9,15 +9,15 @@ from typing import ClassVar, Self
 
 from pydantic import Field, model_validator
 
-from mqruntime.settings import Settings
+from mqruntime.metricsettings import MetricsSettings
 
 ALWAYS_BLACK_LISTED = frozenset({"rocketmqHome"})
 
 
-class ControllerSettings(Settings):
+class ControllerSettings(MetricsSettings):
     """What a controller can be told. Scan intervals are upper bounds: a lost master is noticed at once."""
 
-    IGNORED: ClassVar[frozenset[str]] = frozenset(
+    IGNORED: ClassVar[frozenset[str]] = MetricsSettings.IGNORED | frozenset(
         {
             "controllerRequestThreadPoolQueueCapacity",
             "controllerThreadPoolNums",
@@ -25,16 +25,6 @@ class ControllerSettings(Settings):
             "isProcessReadEvent",
             "jraftConfig",
             "listenPort",
-            "metricGrpcExporterIntervalInMills",
-            "metricGrpcExporterTimeOutInMills",
-            "metricLoggingExporterIntervalInMills",
-            "metricsExporterType",
-            "metricsGrpcExporterHeader",
-            "metricsGrpcExporterTarget",
-            "metricsInDelta",
-            "metricsLabel",
-            "metricsPromExporterHost",
-            "metricsPromExporterPort",
             "processReadEvent",
             "rocketmqHome",
             "serverAsyncSemaphoreValue",
@@ -54,23 +44,87 @@ class ControllerSettings(Settings):
         }
     )
 
-    bind_address: str = Field("", alias="bindAddress")
-    controller_type: str = Field("DLedger", alias="controllerType", pattern="^DLedger$")
-    group: str = Field(..., alias="controllerDLegerGroup", min_length=1)
-    peer_list: str = Field(..., alias="controllerDLegerPeers", min_length=1)
-    self_id: str = Field(..., alias="controllerDLegerSelfId", min_length=1)
-    store_path: str = Field("", alias="controllerStorePath")
-    mapped_file_size_bytes: int = Field(1 << 30, alias="mappedFileSize", ge=1 << 20)
-    scan_not_active_broker_interval_ms: int = Field(5000, alias="scanNotActiveBrokerInterval", ge=10)
-    scan_inactive_master_interval_ms: int = Field(5000, alias="scanInactiveMasterInterval", ge=10)
-    elect_master_max_retry_count: int = Field(3, alias="electMasterMaxRetryCount", ge=0)
-    enable_elect_unclean_master: bool = Field(False, alias="enableElectUncleanMaster")
-    notify_broker_role_changed: bool = Field(True, alias="notifyBrokerRoleChanged")
-    server_channel_max_idle_time_seconds: int = Field(120, alias="serverChannelMaxIdleTimeSeconds", ge=1)
-    config_store_path: Path = Field(
-        Path.home() / "controller" / "controller.properties", alias="configStorePath"
+    UPSTREAM: ClassVar[dict[str, str]] = {
+        "bindAddress": "every address",
+        "controllerDLegerGroup": "null",
+        "controllerDLegerPeers": "null",
+        "controllerDLegerSelfId": "null",
+        "controllerStorePath": "`~/DLedgerController`",
+    }
+
+    bind_address: str = Field(
+        "",
+        alias="bindAddress",
+        description="host that the port is opened on; empty: the host of the own peer entry",
     )
-    config_black_list: str = Field("configBlackList;configStorePath", alias="configBlackList")
+    controller_type: str = Field(
+        "DLedger",
+        alias="controllerType",
+        pattern="^DLedger$",
+        description="`DLedger`, Raft with files of DLedger's form",
+    )
+    group: str = Field(
+        ..., alias="controllerDLegerGroup", min_length=1, description="name of the group; required"
+    )
+    peer_list: str = Field(
+        ...,
+        alias="controllerDLegerPeers",
+        min_length=1,
+        description="all controllers, `n0-host:port;n1-host:port;n2-host:port`; required",
+    )
+    self_id: str = Field(
+        ..., alias="controllerDLegerSelfId", min_length=1, description="which of them this one is; required"
+    )
+    store_path: str = Field(
+        "",
+        alias="controllerStorePath",
+        description="folder of its log and state; empty: `~/DLedgerController/<self id>`",
+    )
+    mapped_file_size_bytes: int = Field(
+        1 << 30, alias="mappedFileSize", ge=1 << 20, description="size of a file of the log"
+    )
+    scan_not_active_broker_interval_ms: int = Field(
+        5000,
+        alias="scanNotActiveBrokerInterval",
+        ge=10,
+        description="longest time until a silent broker is noticed; ended connections are at once",
+    )
+    scan_inactive_master_interval_ms: int = Field(
+        5000,
+        alias="scanInactiveMasterInterval",
+        ge=10,
+        description="longest time until a set without a living master is looked at again",
+    )
+    elect_master_max_retry_count: int = Field(
+        3,
+        alias="electMasterMaxRetryCount",
+        ge=0,
+        description="taken for compatibility: a lost master is replaced as soon as somebody may be elected",
+    )
+    enable_elect_unclean_master: bool = Field(
+        False,
+        alias="enableElectUncleanMaster",
+        description="allow a master outside the SyncStateSet; acknowledged messages may be lost",
+    )
+    notify_broker_role_changed: bool = Field(
+        True, alias="notifyBrokerRoleChanged", description="tell brokers of elections at once"
+    )
+    server_channel_max_idle_time_seconds: int = Field(
+        120,
+        alias="serverChannelMaxIdleTimeSeconds",
+        ge=1,
+        description="a connection on which nothing moves for so long is closed",
+    )
+    config_store_path: Path = Field(
+        Path.home() / "controller" / "controller.properties",
+        alias="configStorePath",
+        description="file that run-time updates (1009) are written to",
+    )
+    config_black_list: str = Field(
+        "configBlackList;configStorePath",
+        alias="configBlackList",
+        description="keys that a run-time update may not change",
+    )
 
     @model_validator(mode="after")
     def _own_id_is_a_peer(self) -> Self:

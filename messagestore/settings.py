@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from enum import Enum
+from typing import ClassVar
 
 from pydantic import Field
 
-from mqruntime.settings import Settings
+from mqruntime.settings import OURS, Settings
 
 
 class FlushDiskType(Enum):
@@ -17,16 +18,53 @@ class FlushDiskType(Enum):
 class StoreSettings(Settings):
     """Sizes in bytes, intervals in milliseconds."""
 
-    mapped_file_size_commit_log: int = Field(default=1 << 30, alias="mappedFileSizeCommitLog", ge=4096)
-    mapped_file_size_consume_queue: int = Field(default=6_000_000, alias="mappedFileSizeConsumeQueue", ge=20)
-    max_message_size: int = Field(default=4 << 20, alias="maxMessageSize", ge=1, le=(1 << 30))
-    flush_disk_type: FlushDiskType = Field(default=FlushDiskType.ASYNC_FLUSH, alias="flushDiskType")
-    flush_interval_commit_log: int = Field(default=500, alias="flushIntervalCommitLog", ge=1)
-    flush_interval_consume_queue: int = Field(default=1_000, alias="flushIntervalConsumeQueue", ge=1)
-    check_crc_on_recover: bool = Field(default=True, alias="checkCRCOnRecover")
+    UPSTREAM: ClassVar[dict[str, str]] = {"hotCommitLogFiles": OURS}
+
+    mapped_file_size_commit_log: int = Field(
+        default=1 << 30,
+        alias="mappedFileSizeCommitLog",
+        ge=4096,
+        description="size of a segment of the log; a store keeps the size it was made with",
+    )
+    mapped_file_size_consume_queue: int = Field(
+        default=6_000_000,
+        alias="mappedFileSizeConsumeQueue",
+        ge=20,
+        description="size of a consume queue's file; 20 bytes a message",
+    )
+    max_message_size: int = Field(
+        default=4 << 20, alias="maxMessageSize", ge=1, le=(1 << 30), description="longest body that is stored"
+    )
+    flush_disk_type: FlushDiskType = Field(
+        default=FlushDiskType.ASYNC_FLUSH,
+        alias="flushDiskType",
+        description="`ASYNC_FLUSH` or `SYNC_FLUSH`: whether an acknowledged message is on this disk, not in memory only",
+    )
+    flush_interval_commit_log: int = Field(
+        default=500,
+        alias="flushIntervalCommitLog",
+        ge=1,
+        description="how often the log is synced to disk when sends do not wait for it",
+    )
+    flush_interval_consume_queue: int = Field(
+        default=1_000,
+        alias="flushIntervalConsumeQueue",
+        ge=1,
+        description="how often consume queues are synced",
+    )
+    check_crc_on_recover: bool = Field(
+        default=True,
+        alias="checkCRCOnRecover",
+        description="check each body when a store is recovered after a crash",
+    )
     message_delay_level: str = Field(
-        default="1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h", alias="messageDelayLevel"
+        default="1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h",
+        alias="messageDelayLevel",
+        description="what the delay levels 1, 2, ... of a message mean",
     )
     hot_segments: int = Field(
-        default=2, alias="hotCommitLogFiles", ge=1, description="ours: newest files read by mapping"
+        default=2,
+        alias="hotCommitLogFiles",
+        ge=1,
+        description="newest segments that are read through their mapping; older ones are read in a thread",
     )

@@ -16,6 +16,8 @@ from pydantic.fields import FieldInfo
 from mqruntime.properties import PropertiesError, Property, parse
 
 COMMAND_LINE = "command line"
+OURS = "-"
+"""In `UPSTREAM`: a key that upstream does not have."""
 
 
 class SettingsError(ValueError):
@@ -35,10 +37,11 @@ class Settings(BaseModel):
     """Base of each server's settings: one field per upstream key, the key being the field's alias.
 
     A subclass lists upstream keys that it knows and does not use in `IGNORED`, so that a Java broker's file
-    loads without noise."""
+    loads without noise, and in `UPSTREAM` the defaults in which upstream differs, for people to compare."""
 
     model_config = ConfigDict(validate_assignment=True, populate_by_name=True, extra="forbid")
     IGNORED: ClassVar[frozenset[str]] = frozenset()
+    UPSTREAM: ClassVar[dict[str, str]] = {}
 
     _warnings: list[str] = PrivateAttr(default_factory=list)
 

@@ -10,10 +10,11 @@ from typing import ClassVar
 
 from pydantic import Field, field_validator
 
-from mqruntime.settings import Settings
+from mqruntime.metricsettings import MetricsSettings
+from mqruntime.settings import OURS
 
 
-class NamesrvSettings(Settings):
+class NamesrvSettings(MetricsSettings):
     """What a name server can be told."""
 
     IGNORED: ClassVar[frozenset[str]] = frozenset(
@@ -49,19 +50,68 @@ class NamesrvSettings(Settings):
         }
     )
 
-    bind_address: str = Field("127.0.0.1", alias="bindAddress")
-    listen_port: int = Field(9876, alias="listenPort", ge=0, le=65535)
-    kv_config_path: Path = Field(Path.home() / "namesrv" / "kvConfig.json", alias="kvConfigPath")
-    scan_not_active_broker_interval_ms: int = Field(5000, alias="scanNotActiveBrokerInterval", ge=100)
-    server_channel_max_idle_time_seconds: int = Field(120, alias="serverChannelMaxIdleTimeSeconds", ge=1)
-    order_message_enable: bool = Field(False, alias="orderMessageEnable")
-    return_order_topic_config_to_broker: bool = Field(True, alias="returnOrderTopicConfigToBroker")
-    enable_all_topic_list: bool = Field(True, alias="enableAllTopicList")
-    delete_topic_with_broker_registration: bool = Field(False, alias="deleteTopicWithBrokerRegistration")
-    support_acting_master: bool = Field(False, alias="supportActingMaster")
-    notify_min_broker_id_changed: bool = Field(False, alias="notifyMinBrokerIdChanged")
+    UPSTREAM: ClassVar[dict[str, str]] = {
+        "bindAddress": "every address",
+        "metricsExporterType": OURS,
+        "metricsPromExporterHost": OURS,
+        "metricsPromExporterPort": OURS,
+    }
 
-    enable_controller_in_namesrv: bool = Field(False, alias="enableControllerInNamesrv")
+    bind_address: str = Field(
+        "127.0.0.1",
+        alias="bindAddress",
+        description="host that the port is opened on; a wider one is warned of",
+    )
+    listen_port: int = Field(
+        9876,
+        alias="listenPort",
+        ge=0,
+        le=65535,
+        description="port for brokers, clients and admin tools; 0 takes a free one",
+    )
+    kv_config_path: Path = Field(
+        Path.home() / "namesrv" / "kvConfig.json",
+        alias="kvConfigPath",
+        description="file of the key-value configuration",
+    )
+    scan_not_active_broker_interval_ms: int = Field(
+        5000,
+        alias="scanNotActiveBrokerInterval",
+        ge=100,
+        description="how often silent brokers are looked for; ended connections count at once",
+    )
+    server_channel_max_idle_time_seconds: int = Field(
+        120,
+        alias="serverChannelMaxIdleTimeSeconds",
+        ge=1,
+        description="a connection on which nothing moves for so long is closed",
+    )
+    order_message_enable: bool = Field(
+        False, alias="orderMessageEnable", description="routes tell the order configuration of their topic"
+    )
+    return_order_topic_config_to_broker: bool = Field(
+        True,
+        alias="returnOrderTopicConfigToBroker",
+        description="registering brokers get the order configuration",
+    )
+    enable_all_topic_list: bool = Field(
+        True, alias="enableAllTopicList", description="answer requests for the list of all topics (206)"
+    )
+    delete_topic_with_broker_registration: bool = Field(
+        False,
+        alias="deleteTopicWithBrokerRegistration",
+        description="topics that a broker no longer registers lose their routes at once",
+    )
+    support_acting_master: bool = Field(
+        False, alias="supportActingMaster", description="must be false: controllers elect masters"
+    )
+    notify_min_broker_id_changed: bool = Field(
+        False, alias="notifyMinBrokerIdChanged", description="must be false"
+    )
+
+    enable_controller_in_namesrv: bool = Field(
+        False, alias="enableControllerInNamesrv", description="must be false: run `mqcontroller` beside"
+    )
 
     @property
     def listens_on(self) -> str:

@@ -1,0 +1,70 @@
+"""What clients may do and get: topics made for them, pulls that wait, the size of an answer.
+
+Invariant: every limit is positive, so nothing here can stop a broker that is otherwise well configured."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from pydantic import Field
+
+from mqruntime.settings import OURS, Settings
+
+PERM_READ_WRITE = 6
+
+
+class ClientSettings(Settings):
+    """The part of a broker's settings that clients notice; ms and bytes unless a key says otherwise."""
+
+    UPSTREAM: ClassVar[dict[str, str]] = {"maxPullRequestHeld": OURS}
+
+    broker_permission: int = Field(
+        PERM_READ_WRITE, alias="brokerPermission", ge=0, le=7, description="4 read, 2 write, 6 both"
+    )
+    auto_create_topic_enable: bool = Field(
+        True, alias="autoCreateTopicEnable", description="a send to an unknown topic creates it"
+    )
+    default_topic_queue_nums: int = Field(
+        8, alias="defaultTopicQueueNums", ge=1, description="most queues that a topic gets in that way"
+    )
+    auto_create_subscription_group: bool = Field(
+        True,
+        alias="autoCreateSubscriptionGroup",
+        description="an unknown consumer group is created when it is first seen",
+    )
+    slave_read_enable: bool = Field(False, alias="slaveReadEnable", description="slaves serve pulls")
+    long_polling_enable: bool = Field(
+        True,
+        alias="longPollingEnable",
+        description="a pull that finds nothing waits as long as its client allows",
+    )
+    short_polling_time_mills: int = Field(
+        1_000, alias="shortPollingTimeMills", ge=1, description="how long it waits when long polling is off"
+    )
+    lite_pull_message_enable: bool = Field(
+        True, alias="litePullMessageEnable", description="take lite pull requests (361)"
+    )
+    max_transfer_bytes: int = Field(
+        256 * 1024,
+        alias="maxTransferBytesOnMessageInMemory",
+        ge=1,
+        description="most bytes in the answer to one pull",
+    )
+    max_transfer_count: int = Field(
+        32,
+        alias="maxTransferCountOnMessageInMemory",
+        ge=1,
+        description="most messages in the answer to one pull",
+    )
+    held_pulls_max: int = Field(
+        100_000,
+        alias="maxPullRequestHeld",
+        ge=1,
+        description="pulls that may wait at one time; more are answered at once",
+    )
+    flush_consumer_offset_interval: int = Field(
+        5_000,
+        alias="flushConsumerOffsetInterval",
+        ge=10,
+        description="how often consumer offsets are written to disk",
+    )

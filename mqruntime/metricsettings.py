@@ -1,0 +1,64 @@
+"""Settings of the HTTP port for metrics and health, the same for every server.
+
+Invariant: without `metricsExporterType=PROM` no such port is opened and nothing of it is imported."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Any, ClassVar
+
+from pydantic import Field, field_validator
+
+from mqruntime.settings import Settings
+
+
+class ExporterType(Enum):
+    """Upstream's names; its numbers are taken too."""
+
+    DISABLE = "DISABLE"
+    PROM = "PROM"
+
+
+NUMBERS = {"0": "DISABLE", "2": "PROM"}
+NOT_BUILT = {"OTLP_GRPC", "LOG", "1", "3"}
+
+
+class MetricsSettings(Settings):
+    """To be inherited beside a server's own settings."""
+
+    IGNORED: ClassVar[frozenset[str]] = frozenset(
+        {
+            "metricGrpcExporterIntervalInMills",
+            "metricGrpcExporterTimeOutInMills",
+            "metricLoggingExporterIntervalInMills",
+            "metricsGrpcExporterHeader",
+            "metricsGrpcExporterTarget",
+            "metricsInDelta",
+            "metricsLabel",
+        }
+    )
+
+    metrics_exporter_type: ExporterType = Field(
+        ExporterType.DISABLE,
+        alias="metricsExporterType",
+        description="`PROM` serves `/metrics`, `/health` and the probe of the role over HTTP",
+    )
+    metrics_prom_exporter_port: int = Field(
+        5557, alias="metricsPromExporterPort", ge=0, le=65535, description="port of `/metrics`"
+    )
+    metrics_prom_exporter_host: str = Field(
+        "",
+        alias="metricsPromExporterHost",
+        description="host of `/metrics`; empty: the host of the other ports",
+    )
+
+    @field_validator("metrics_exporter_type", mode="before")
+    @classmethod
+    def _built(cls, value: Any) -> Any:
+        if value in NOT_BUILT:
+            raise ValueError("only DISABLE and PROM are built; let a collector scrape PROM")
+        return NUMBERS.get(value, value) if isinstance(value, str) else value
+
+    @property
+    def serves_metrics(self) -> bool:
+        return self.metrics_exporter_type is ExporterType.PROM

@@ -1,0 +1,41 @@
+"""The settings of a server as a table for people.
+
+Invariant: pure, and the same on every machine: paths below the home folder are shown with `~`."""
+
+from __future__ import annotations
+
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+from pydantic.fields import FieldInfo
+
+from mqruntime.settings import OURS, Settings
+
+
+def markdown_table(settings_class: type[Settings]) -> str:
+    """A row a key, sorted: key, default here, upstream's default where it differs, meaning."""
+    rows = ["| key | default | upstream | meaning |", "|---|---|---|---|"]
+    for key, field in sorted(settings_class.keys().items()):
+        upstream = settings_class.UPSTREAM.get(key, "")
+        shown = "has no such key" if upstream == OURS else upstream
+        assert field.description, f"{settings_class.__name__}: {key} has no description"
+        rows.append(f"| `{key}` | {_default(field)} | {shown} | {field.description} |")
+    return "\n".join(rows) + "\n"
+
+
+def _default(field: FieldInfo) -> str:
+    if field.is_required():
+        return "required"
+    text = _text(field.default)
+    return f"`{text}`" if text else "empty"
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, Enum):
+        return str(value.value)
+    if isinstance(value, Path) and value.is_relative_to(Path.home()):
+        return f"~/{value.relative_to(Path.home())}"
+    return str(value)

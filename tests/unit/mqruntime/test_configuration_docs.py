@@ -1,0 +1,32 @@
+"""The page of all settings says what the code does."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from broker.settings import BrokerSettings
+from controller.settings import ControllerSettings
+from mqruntime.settings import Settings
+from namesrv.settings import NamesrvSettings
+
+ROOT = Path(__file__).parents[3]
+
+
+def test_the_configuration_page_is_up_to_date() -> None:
+    checked = subprocess.run(
+        [sys.executable, "-m", "scripts.configuration_docs", "--check"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+    )
+    assert checked.returncode == 0, checked.stdout + checked.stderr
+
+
+@pytest.mark.parametrize("settings_class", [BrokerSettings, ControllerSettings, NamesrvSettings])
+def test_what_is_said_of_upstream_is_said_of_keys_that_exist(settings_class: type[Settings]) -> None:
+    assert set(settings_class.UPSTREAM) <= set(settings_class.keys())
+    assert not settings_class.IGNORED & set(settings_class.keys()), "a key that is ignored is not read"
