@@ -37,6 +37,11 @@ COMMANDS: dict[str, CommandEntry] = {
         "mqadmin.commands.broker_config", "Get broker config by cluster or special broker."
     ),
     "updateBrokerConfig": CommandEntry("mqadmin.commands.update_broker_config", "Update broker's config."),
+    "queryMsgById": CommandEntry("mqadmin.commands.query_by_id", "Query Message by Id."),
+    "queryMsgByKey": CommandEntry("mqadmin.commands.query_by_key", "Query Message by Key."),
+    "queryMsgByOffset": CommandEntry("mqadmin.commands.query_by_offset", "Query Message by offset."),
+    "sendMessage": CommandEntry("mqadmin.commands.send_message", "Send a message."),
+    "consumeMessage": CommandEntry("mqadmin.commands.consume_message", "Consume message."),
     "consumerProgress": CommandEntry(
         "mqadmin.commands.consumer_progress", "Query consumer's progress, speed."
     ),

@@ -94,18 +94,19 @@ class Producer:
         keys: str = "",
         tags: str = "",
         properties: Mapping[str, str] | None = None,
+        broker_name: str | None = None,
         queue_id: int | None = None,
         timeout_ms: int = SEND_TIMEOUT_MS,
     ) -> SendResult:
-        """Sends one message, to `queue_id` or the next queue in turn; one attempt, at most `timeout_ms` once
-        sent.
+        """Sends one message, to `queue_id` or the next queue in turn, of one broker set or of any; one attempt,
+        at most `timeout_ms` once sent.
 
         `keys` are index keys separated by blanks. Raises `SendRefused` and `SendOutcomeUnknown`.
         """
         own = {name: text for name, text in (("KEYS", keys), ("TAGS", tags)) if text}
         message = self._identified(OutgoingMessage(body, {**own, **(properties or {})}))
         return await self._send(
-            RequestCode.SEND_MESSAGE_V2, topic, body, message, (message,), queue_id, timeout_ms
+            RequestCode.SEND_MESSAGE_V2, topic, body, message, (message,), (broker_name, queue_id), timeout_ms
         )
 
     async def send_batch(
@@ -127,7 +128,7 @@ class Producer:
             body,
             self._identified(OutgoingMessage(body)),
             named,
-            queue_id,
+            (None, queue_id),
             timeout_ms,
         )
 
@@ -138,7 +139,7 @@ class Producer:
         body: bytes,
         envelope: OutgoingMessage,
         messages: Sequence[OutgoingMessage],
-        queue_id: int | None,
+        wanted: tuple[str | None, int | None],
         timeout_ms: int,
     ) -> SendResult:
         try:
@@ -146,7 +147,7 @@ class Producer:
         except RouteUnknown as error:
             self._routes.renew(topic)
             raise SendRefused(topic, str(error)) from error
-        queue, address = self._target(route, queue_id)
+        queue, address = self._target(route, *wanted)
         header = SendMessageHeader(
             producer_group=self.group,
             topic=topic,
@@ -173,11 +174,18 @@ class Producer:
             raise SendOutcomeUnknown(topic, address, error.why) from error
         return self._result(queue, address, messages, reply)
 
-    def _target(self, route: TopicRoute, queue_id: int | None) -> tuple[MessageQueue, str]:
+    def _target(
+        self, route: TopicRoute, broker_name: str | None, queue_id: int | None
+    ) -> tuple[MessageQueue, str]:
         """The queue that comes next (or is asked for) and its master's address. Raises `SendRefused`."""
-        queues = [queue for queue in route.write_queues if queue_id is None or queue.queue_id == queue_id]
+        queues = [
+            queue
+            for queue in route.write_queues
+            if queue_id in (None, queue.queue_id) and broker_name in (None, queue.broker_name)
+        ]
         if not queues:
             what = "it has no queue to write" if queue_id is None else f"it has no queue {queue_id} to write"
+            what += f" on {broker_name}" if broker_name else ""
             self._routes.renew(route.topic)
             raise SendRefused(route.topic, what)
         served = [queue for queue in queues if route.master(queue.broker_name)]

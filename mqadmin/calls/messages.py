@@ -1,0 +1,196 @@
+"""Single messages: found by id, by key or by place, and shown as upstream shows them.
+
+Invariant: an id leads only to brokers that the name server knows, never to an address that somebody wrote into it.
+"""
+
+from __future__ import annotations
+
+import base64
+import ipaddress
+import struct
+import zlib
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import tzinfo
+from typing import Any
+
+from mqadmin.admin import AdminClient
+from mqadmin.errors import AdminError, ReplyMalformed, RequestRefused
+from mqadmin.times import format_time
+from mqclient.consumer import PullConsumer
+from mqclient.message import CompressionUnsupported, RecordMalformed, StoredMessage, decode_messages
+from mqclient.routetable import RouteTable
+from remoting.codes import RequestCode, ResponseCode
+from remoting.headers.messages import QueryMessageHeader, ViewMessageHeader
+
+TOOLS_GROUP = "TOOLS_CONSUMER"
+TIMESTAMP_MAX = 2**63 - 1
+OFFSET_ID_BYTES = (16, 28)
+"""Of an IPv4 and of an IPv6 broker."""
+PORT_AND_OFFSET = struct.Struct(
+    ">"  # offset field            (after the address)
+    "i"  #  0 port
+    "q"  #  4 physical_offset
+)
+
+
+def offset_id(message: StoredMessage) -> str:
+    """The broker's id of a message: where it was stored first and at which byte of the log."""
+    host, _, port = message.store_host.rpartition(":")
+    address = ipaddress.ip_address(host.strip("[]"))
+    return (address.packed + PORT_AND_OFFSET.pack(int(port), message.physical_offset)).hex().upper()
+
+
+def offset_in(text: str) -> int | None:
+    """The physical offset in an offset id; None for text that is none."""
+    try:
+        data = bytes.fromhex(text)
+    except ValueError:
+        return None
+    if len(data) not in OFFSET_ID_BYTES:
+        return None
+    _, offset = PORT_AND_OFFSET.unpack(data[-PORT_AND_OFFSET.size :])
+    return int(offset) if offset >= 0 else None
+
+
+async def at_offset(client: AdminClient, broker: str, offset: int, topic: str = "") -> StoredMessage | None:
+    """The message that begins at a byte of a broker's log (33); None where none does."""
+    header = ViewMessageHeader(offset, topic or None)
+    try:
+        reply = await client.ask(broker, RequestCode.VIEW_MESSAGE_BY_ID, header)
+    except RequestRefused as error:
+        if error.code == ResponseCode.SYSTEM_ERROR:
+            return None
+        raise
+    found = _decoded(broker, reply.body)
+    return found[0] if found else None
+
+
+async def by_key(
+    client: AdminClient,
+    broker: str,
+    topic: str,
+    key: str,
+    *,
+    count_max: int,
+    begin_ms: int = 0,
+    end_ms: int = TIMESTAMP_MAX,
+    unique: bool = False,
+) -> list[StoredMessage]:
+    """Messages that an index of one broker has for a key, or for a producer's id (12), oldest first."""
+    header = QueryMessageHeader(topic, key, count_max, begin_ms, end_ms, unique)
+    try:
+        reply = await client.ask(broker, RequestCode.QUERY_MESSAGE, header)
+    except RequestRefused as error:
+        if error.code == ResponseCode.QUERY_NOT_FOUND:
+            return []
+        raise
+    found = [message for message in _decoded(broker, reply.body) if _matches(message, topic, key, unique)]
+    return sorted(found, key=lambda message: (message.store_timestamp_ms, message.physical_offset))
+
+
+def _matches(message: StoredMessage, topic: str, key: str, unique: bool) -> bool:
+    """An index holds hashes: strangers with an equal hash are left out."""
+    if message.topic != topic:
+        return False
+    if unique:
+        return message.message_id == key
+    return key in message.properties.get("KEYS", "").split(" ")
+
+
+def _decoded(broker: str, body: bytes | bytearray | memoryview | None) -> list[StoredMessage]:
+    try:
+        return decode_messages(body or b"")
+    except RecordMalformed as error:
+        raise ReplyMalformed(f"{broker}: {error}") from error
+
+
+@asynccontextmanager
+async def puller(client: AdminClient, namesrv: str, group: str = TOOLS_GROUP) -> AsyncIterator[PullConsumer]:
+    """A consumer on the connections of `client`."""
+    routes = RouteTable(namesrv, client.remoting, client.clock)
+    try:
+        yield PullConsumer(group, routes=routes, client=client.remoting, clock=client.clock)
+    finally:
+        await routes.close()
+
+
+def plain_body(message: StoredMessage) -> bytes:
+    """The body as the application gave it, or as stored where its compression is not built in."""
+    try:
+        return message.plain_body()
+    except (CompressionUnsupported, zlib.error):
+        return message.body
+
+
+def format_message(message: StoredMessage, zone: tzinfo | None = None) -> str:
+    """The block of lines that the query commands print."""
+    rows = {
+        "OffsetID": offset_id(message),
+        "Topic": message.topic,
+        "Tags": f"[{message.properties.get('TAGS', 'null')}]",
+        "Keys": f"[{message.properties.get('KEYS', 'null')}]",
+        "Queue ID": message.queue_id,
+        "Queue Offset": message.queue_offset,
+        "CommitLog Offset": message.physical_offset,
+        "Reconsume Times": message.reconsume_times,
+        "Born Timestamp": format_time(message.born_timestamp_ms, zone),
+        "Store Timestamp": format_time(message.store_timestamp_ms, zone),
+        "Born Host": message.born_host,
+        "Store Host": message.store_host,
+        "System Flag": message.sys_flag,
+        "Properties": _java_map(message.properties),
+    }
+    return "".join(f"{name + ':':<20} {value}\n" for name, value in rows.items())
+
+
+def format_line(queue_broker: str, message: StoredMessage, body: str) -> str:
+    """The one line that consumeMessage prints, as upstream's MessageExt writes itself."""
+    plain = plain_body(message)
+    signed = ", ".join(str(byte - 256 if byte > 127 else byte) for byte in plain)
+    return (
+        f"MSGID: {message.message_id or offset_id(message)} MessageExt [brokerName={queue_broker}, "
+        f"queueId={message.queue_id}, storeSize={message.size_bytes}, queueOffset={message.queue_offset}, "
+        f"sysFlag={message.sys_flag}, bornTimestamp={message.born_timestamp_ms}, bornHost=/{message.born_host}, "
+        f"storeTimestamp={message.store_timestamp_ms}, storeHost=/{message.store_host}, "
+        f"msgId={offset_id(message)}, commitLogOffset={message.physical_offset}, "
+        f"bodyCRC={zlib.crc32(message.body) & 0x7FFFFFFF}, reconsumeTimes={message.reconsume_times}, "
+        f"preparedTransactionOffset={message.prepared_transaction_offset}, toString()=Message{{"
+        f"topic='{message.topic}', flag={message.flag}, properties={_java_map(message.properties)}, "
+        f"body=[{signed}], transactionId='null'}}] BODY: {body}\n"
+    )
+
+
+def as_json(message: StoredMessage) -> dict[str, Any]:
+    """One message for scripts: `body` is text where it is UTF-8, else `bodyBase64` holds the bytes."""
+    plain = plain_body(message)
+    try:
+        body = {"body": plain.decode()}
+    except UnicodeDecodeError:
+        body = {"bodyBase64": base64.b64encode(plain).decode()}
+    return {
+        "msgId": message.message_id,
+        "offsetMsgId": offset_id(message),
+        "topic": message.topic,
+        "queueId": message.queue_id,
+        "queueOffset": message.queue_offset,
+        "commitLogOffset": message.physical_offset,
+        "storeSize": message.size_bytes,
+        "flag": message.flag,
+        "sysFlag": message.sys_flag,
+        "bornTimestamp": message.born_timestamp_ms,
+        "bornHost": message.born_host,
+        "storeTimestamp": message.store_timestamp_ms,
+        "storeHost": message.store_host,
+        "reconsumeTimes": message.reconsume_times,
+        "properties": message.properties,
+        **body,
+    }
+
+
+def _java_map(properties: dict[str, str]) -> str:
+    return f"{{{', '.join(f'{key}={value}' for key, value in properties.items())}}}"
+
+
+def no_message(what: str) -> AdminError:
+    return AdminError(f"no message {what} was found; a removed or never stored one has no trace")

@@ -1,0 +1,57 @@
+"""queryMsgByKey: the messages that carry a key."""
+
+from __future__ import annotations
+
+from mqadmin.admin import AdminClient
+from mqadmin.calls import messages, topics
+from mqadmin.command import Argument, admin_command, number, required_namesrv, run
+from mqadmin.report import Report
+from mqclient.message import StoredMessage
+
+HEADING = f"{'#Message ID':<50} {'#QID':>4} {'#Offset':>40}\n"
+COUNT_MAX = 64
+
+
+def format_row(message: StoredMessage) -> str:
+    """A line under HEADING."""
+    return (
+        f"{message.message_id or messages.offset_id(message):<50} {message.queue_id:>4} "
+        f"{message.queue_offset:>40}\n"
+    )
+
+
+@admin_command(
+    "queryMsgByKey",
+    "Query Message by Key.",
+    Argument("t", "topic", "Topic name", required=True),
+    Argument("k", "msgKey", "Message Key", required=True),
+    Argument("b", "beginTimestamp", "Begin timestamp(ms). default:0, eg:1676730526212"),
+    Argument("e", "endTimestamp", "End timestamp(ms). default:Long.MAX_VALUE, eg:1676730526212"),
+    Argument("m", "maxNum", "The maximum number of messages returned by the query, default:64"),
+    Argument("c", "cluster", "Cluster name"),
+)
+def command(
+    namesrvaddr: str | None,
+    topic: str,
+    msgkey: str,
+    begintimestamp: str | None,
+    endtimestamp: str | None,
+    maxnum: str | None,
+    cluster: str | None,
+) -> None:
+    begin_ms = number("-b", begintimestamp, 0)
+    end_ms = number("-e", endtimestamp, messages.TIMESTAMP_MAX)
+    count_max = number("-m", maxnum, COUNT_MAX, least=1)
+
+    async def calls(client: AdminClient, report: Report) -> None:
+        found: list[StoredMessage] = []
+        for holder in await topics.holders(client, required_namesrv(namesrvaddr), topic, cluster):
+            found += await messages.by_key(
+                client, holder.address, topic, msgkey, count_max=count_max, begin_ms=begin_ms, end_ms=end_ms
+            )
+        if not found:
+            raise messages.no_message(f"with key {msgkey} of topic {topic}")
+        report.text(HEADING + "".join(map(format_row, found[:count_max])))
+        report.put(messages=[messages.as_json(message) for message in found[:count_max]])
+
+    run(calls)

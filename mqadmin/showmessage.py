@@ -1,0 +1,47 @@
+"""Shows one found message with its body in a file and its tracks, the same way in every query command.
+
+Invariant: what is known is shown even where the groups of the topic are not; then one line says so.
+"""
+
+from __future__ import annotations
+
+from mqadmin.admin import AdminClient
+from mqadmin.bodyfiles import save_body
+from mqadmin.calls import messages
+from mqadmin.calls.tracks import tracks
+from mqadmin.command import UsageWanted
+from mqadmin.errors import AdminError
+from mqadmin.report import Report
+from mqclient.message import StoredMessage
+
+BODY_FORMAT_HELP = "print message body by the specified format"
+
+
+def check_format(name: str | None) -> None:
+    """Raises `UsageWanted` for a character set that is not known."""
+    try:
+        b"".decode(name or "UTF-8")
+    except LookupError:
+        raise UsageWanted(f"-f {name}: no known character set") from None
+
+
+async def show_message(
+    client: AdminClient, report: Report, namesrv: str, message: StoredMessage, body_format: str | None
+) -> None:
+    """The block, the file with the body (or its text in `body_format`), and a line for each group."""
+    report.text(messages.format_message(message))
+    body = messages.plain_body(message)
+    if body_format:
+        report.text(f"{'Message Body:':<20} {body.decode(body_format, errors='replace')}\n")
+    elif not report.as_json:
+        path = save_body(message.message_id, messages.offset_id(message), body)
+        report.text(f"{'Message Body Path:':<20} {path}\n")
+    report.put(message=messages.as_json(message))
+    report.text("\n\n")
+    try:
+        found = await tracks(client, namesrv, message)
+    except AdminError as error:
+        report.note(f"the groups of the topic are not shown: {error}")
+        return
+    report.text("".join(f"{track}\n" for track in found))
+    report.put(tracks=found)
