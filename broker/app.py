@@ -41,6 +41,7 @@ from messagestore.dispatch import delay_levels_ms
 from messagestore.record import pack_host
 from messagestore.settings import FlushDiskType
 from messagestore.store import MessageStore
+from mqruntime.httppages import HttpPages
 from mqruntime.log import fields
 from mqruntime.runtime import Runtime
 from mqruntime.settings import SettingsError
@@ -72,6 +73,7 @@ class BrokerApp:
         self.manager: ReplicasManager | None = None
         self._registration: Registration | None = None
         self._slave_sync: SlaveSync | None = None
+        self.probes: HttpPages | None = None
 
         self.tables = Tables(settings, runtime.files, runtime.clock, self._topics_changed)
         self.store = MessageStore(runtime, settings, on_fatal=self._fatal)
@@ -148,6 +150,10 @@ class BrokerApp:
         self.manager = manager
         self._start_tasks()
         manager.start(self.role)
+        if settings.serves_metrics:
+            from broker.metrics import serve_broker_probes  # only then: it brings the Prometheus library
+
+            self.probes = await serve_broker_probes(self)
         log.info("broker started: %s", contract_sentence(settings), extra=fields(address=self.address))
 
     def _start_tasks(self) -> None:
@@ -191,6 +197,8 @@ class BrokerApp:
     async def stop(self) -> None:
         """Graceful end within three seconds; also after a `start` that failed or was cut short."""
         self.role.stop_serving()
+        if self.probes is not None:
+            await self.probes.stop()
         if self.manager is not None:
             await self.manager.stop()
         for controller in self.settings.controllers:
@@ -241,6 +249,14 @@ class BrokerApp:
     @property
     def messages_got(self) -> int:
         return self._pulls.found
+
+    @property
+    def bytes_put(self) -> int:
+        return self._sends.stored_bytes
+
+    @property
+    def bytes_got(self) -> int:
+        return self._pulls.found_bytes
 
     @property
     def sends_waiting(self) -> int:

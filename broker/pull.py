@@ -119,7 +119,7 @@ class PullProcessor:
         self._clock = clock
         self._limits = limits
         self._tasks = tasks
-        self.found = 0
+        self.found = self.found_bytes = 0
 
     def handle(
         self, peer: Peer, command: RemotingCommand
@@ -251,6 +251,7 @@ class PullProcessor:
         if result.status is not GetStatus.FOUND:
             return reply
         self.found += result.count
+        self.found_bytes += sum(size for _, size in result.ranges)
         if result.cold:
             return self._load_and_write(peer, reply, result)
         peer.write(frame_with(reply, result.buffers))

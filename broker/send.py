@@ -124,7 +124,7 @@ class SendProcessor:
         )
         self._id_prefix = f"{clock.now_ms():012x}"[-12:].upper()
         self._ids_given = 0
-        self.stored = 0
+        self.stored = self.stored_bytes = 0
 
     def handle(self, peer: Peer, commands: list[RemotingCommand]) -> None:
         """Answers all of `commands`, at once or when their replication ends."""
@@ -254,6 +254,7 @@ class SendProcessor:
                 _add(replies, command, command.reply(*PUT_ERRORS[appended.error]))
                 continue
             self.stored += appended.count
+            self.stored_bytes += appended.end_offset - appended.physical_offset
             if command.is_oneway:
                 continue
             fields = self._reply_fields(request.queue_id, appended, uniq_key)

@@ -38,6 +38,7 @@ class BrokerSettings(StoreSettings, ClientSettings, MetricsSettings):
     UPSTREAM: ClassVar[dict[str, str]] = (
         StoreSettings.UPSTREAM
         | ClientSettings.UPSTREAM
+        | MetricsSettings.UPSTREAM
         | {
             "allAckInSyncStateSet": "false",
             "bindAddress": "every address",

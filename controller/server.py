@@ -14,6 +14,7 @@ from dataclasses import replace
 
 from controller import requests
 from controller.configuration import Configuration
+from controller.counts import Counts
 from controller.decision import Decision
 from controller.events import AlterSyncStateSet, Event
 from controller.guard import MasterGuard
@@ -29,6 +30,7 @@ from dledger.entry import ENTRY_HEADER_BYTES
 from dledger.errors import NotLeader, OutcomeUnknown, TooManyProposals
 from dledger.node import DLedgerNode
 from dledger.settings import INDEX_UNIT_BYTES, DLedgerSettings
+from mqruntime.httppages import HttpPages
 from mqruntime.log import fields
 from mqruntime.runtime import Runtime
 from mqruntime.tasks import Tasks
@@ -82,6 +84,8 @@ class ControllerApp:
         notifier = Notifier(self._client, runtime.clock, self._tasks)
         self.guard = MasterGuard(self.state, self._runner, notifier, settings, runtime.clock)
         self._configuration = Configuration(settings, runtime.files)
+        self._counts = Counts()
+        self.probes: HttpPages | None = None
         self._connections = itertools.count(1)
         self.server = RemotingServer(
             self._router(),
@@ -97,11 +101,19 @@ class ControllerApp:
         """Serves. Raises AddressInUse, LogDamaged, OSError."""
         await self.server.start()
         await self.node.start()
+        if self.settings.serves_metrics:
+            from controller.metrics import (
+                serve_controller_probes,
+            )  # only then: it brings the Prometheus library
+
+            self.probes = await serve_controller_probes(self, self._counts)
         self._tasks.start(self.guard.watch(), name="watch masters")
         self._tasks.start(tell_leaderless(self.node, self._clock), name="tell leaderless")
         log.info("controller started", extra=fields(id=self.settings.self_id, port=self.server.port))
 
     async def stop(self) -> None:
+        if self.probes is not None:
+            await self.probes.stop()
         await self.node.stop()
         await self._tasks.stop()
         await self.server.stop()
@@ -121,6 +133,8 @@ class ControllerApp:
     def _applied(self, event: Event) -> None:
         self._runner.progressed()
         self.guard.applied(event)
+        if self.node.is_active:
+            self._counts.applied(event, self.state)
 
     def _connected(self, peer: Peer) -> None:
         peer.attributes[CONNECTION] = next(self._connections)
@@ -142,6 +156,8 @@ class ControllerApp:
             router.add(code, self._write(read))
         for code, read in requests.READS.items():
             router.add(code, self._read(read))
+        if self.settings.serves_metrics:
+            self._counts.watch(router)
         return router
 
     def _write(

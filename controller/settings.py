@@ -44,7 +44,7 @@ class ControllerSettings(MetricsSettings):
         }
     )
 
-    UPSTREAM: ClassVar[dict[str, str]] = {
+    UPSTREAM: ClassVar[dict[str, str]] = MetricsSettings.UPSTREAM | {
         "bindAddress": "every address",
         "controllerDLegerGroup": "null",
         "controllerDLegerPeers": "null",

@@ -137,6 +137,7 @@ class MasterConnection(asyncio.Protocol):
     def _write(self, data: bytes | memoryview) -> None:
         assert self._transport is not None
         self.rate.add(len(data), self._now_ms())
+        self._mastership.counters.sent_bytes += len(data)
         self._transport.write(data)
 
     # -- time and end

@@ -10,6 +10,7 @@ import logging
 from collections.abc import Callable
 
 from epochfile.history import EpochHistory
+from ha.counters import HACounters
 from ha.epochs import KeptEpochs
 from ha.frames import Handshake
 from ha.log import ReplicatedLog
@@ -37,6 +38,7 @@ class Mastership:
         settings: HASettings,
         clock: Clock,
         tasks: Tasks,
+        counters: HACounters,
         on_sync_state_set_wanted: Callable[[frozenset[int], str], None],
         on_confirm: Callable[[int], None],
     ) -> None:
@@ -44,6 +46,7 @@ class Mastership:
         self.settings = settings
         self.clock = clock
         self.tasks = tasks
+        self.counters = counters
         self.broker_id = broker_id
         self.sending_held = False
         self.protocol_errors = 0

@@ -14,6 +14,7 @@ from typing import Any, cast
 
 from epochfile.file import EpochFile
 from epochfile.history import NO_EPOCH, EpochHistory
+from ha.counters import HACounters
 from ha.epochs import KeptEpochs
 from ha.errors import EpochFenced, HAAddressInUse, HACannotListen
 from ha.log import ReplicatedLog
@@ -69,6 +70,7 @@ class HAService:
         self._broker_id = -1
         self._epoch = NO_EPOCH
         self._master_id = -1
+        self.counters = HACounters()
         self.refused_connections = 0
         self.protocol_errors = 0
 
@@ -142,10 +144,12 @@ class HAService:
                 settings=self._settings,
                 clock=self._clock,
                 tasks=self._tasks,
+                counters=self.counters,
                 on_sync_state_set_wanted=self._on_wanted,
                 on_confirm=self._on_confirm,
             )
             self._role.begin()
+            self.counters.role_changes += 1
             logger.info("master", extra=fields(epoch=epoch, log_end=self._log.max_offset(), epochs=history))
 
     async def become_slave(self, epoch: int, master_id: int, master_ha_address: str | None) -> None:
@@ -163,8 +167,10 @@ class HAService:
                     settings=self._settings,
                     clock=self._clock,
                     tasks=self._tasks,
+                    counters=self.counters,
                     on_confirm=self._on_confirm,
                 )
+                self.counters.role_changes += 1
                 self._master_id = master_id
                 logger.info(
                     "slave", extra=fields(epoch=epoch, master=master_id, log_end=self._log.max_offset())
@@ -229,6 +235,19 @@ class HAService:
     def status(self) -> dict[str, Any]:
         """HARuntimeInfo, see ha/status.py."""
         return runtime_info(self._log, self._role, self._clock.monotonic_ms())
+
+    def slaves(self) -> dict[int, tuple[int, bool]]:
+        """Broker id -> (ack offset, member of the applied SyncStateSet) of each slave that is connected; of several
+        links of one id the newest. Empty unless master."""
+        role = self._role
+        if not isinstance(role, Mastership):
+            return {}
+        members = role.sync_state_set.applied_members
+        return {
+            link.slave_broker_id: (link.link.ack_offset, link.slave_broker_id in members)
+            for link in role.connections
+            if link.slave_broker_id >= 0
+        }
 
     def _log_grew(self) -> None:
         if isinstance(self._role, Mastership):

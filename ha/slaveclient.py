@@ -9,6 +9,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Coroutine
 
+from ha.counters import HACounters
 from ha.epochs import KeptEpochs
 from ha.frames import Handshake
 from ha.log import ReplicatedLog
@@ -45,6 +46,7 @@ class SlaveClient:
         settings: HASettings,
         clock: Clock,
         tasks: Tasks,
+        counters: HACounters,
         on_confirm: Callable[[int], None],
     ) -> None:
         self._log = log
@@ -52,6 +54,7 @@ class SlaveClient:
         self._broker_id = broker_id
         self._settings = settings
         self._clock = clock
+        self._counters = counters
         self._on_confirm = on_confirm
         self._address: str | None = None
         self._address_changed = asyncio.Event()
@@ -136,7 +139,7 @@ class SlaveClient:
             handshake_timeout_ms=self._settings.handshake_timeout_ms,
             now_ms=self._clock.monotonic_ms(),
         )
-        self.connection = SlaveConnection(link, self._log, self._clock, self._on_confirm)
+        self.connection = SlaveConnection(link, self._log, self._clock, self._counters, self._on_confirm)
         return self.connection
 
     async def _perform(self, step: Cut | PersistEpochs, connection: SlaveConnection) -> None:
@@ -157,6 +160,7 @@ class SlaveClient:
             ),
         )
         await self._log.truncate(boundary)
+        self._counters.truncations += 1
         connection.step_done(connection.link.cut_done(boundary, self._clock.monotonic_ms()))
 
     async def _durably(self, step: Coroutine[None, None, None]) -> None:

@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import Callable, Iterable
 from typing import cast
 
+from ha.counters import HACounters
 from ha.log import ReplicatedLog
 from ha.rate import ByteRate
 from ha.slavelink import (
@@ -28,7 +29,12 @@ from mqruntime.clock import Clock
 
 class SlaveConnection(asyncio.BufferedProtocol):
     def __init__(
-        self, link: SlaveLink, log: ReplicatedLog, clock: Clock, on_confirm: Callable[[int], None]
+        self,
+        link: SlaveLink,
+        log: ReplicatedLog,
+        clock: Clock,
+        counters: HACounters,
+        on_confirm: Callable[[int], None],
     ) -> None:
         self.link = link
         self.rate = ByteRate()
@@ -37,6 +43,7 @@ class SlaveConnection(asyncio.BufferedProtocol):
         self.close_reason = "by the master"
         self._log = log
         self._clock = clock
+        self._counters = counters
         self._on_confirm = on_confirm
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
@@ -87,6 +94,7 @@ class SlaveConnection(asyncio.BufferedProtocol):
             return
         self.read_wall_ms = self._clock.now_ms()
         self.rate.add(nbytes, self._clock.monotonic_ms())
+        self._counters.received_bytes += nbytes
         self._perform(self.link.filled(nbytes, self._clock.monotonic_ms()))
 
     def connection_lost(self, error: Exception | None) -> None:

@@ -38,6 +38,8 @@ class MetricsSettings(Settings):
         }
     )
 
+    UPSTREAM: ClassVar[dict[str, str]] = {"metricsPromExporterHost": "every address"}
+
     metrics_exporter_type: ExporterType = Field(
         ExporterType.DISABLE,
         alias="metricsExporterType",

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 
+from mqruntime.httppages import HttpPages
 from mqruntime.log import fields
 from mqruntime.runtime import Runtime
 from namesrv import admin
@@ -48,6 +49,7 @@ class NamesrvApp:
         self._clock = runtime.clock
         self._kv = KVConfig(runtime.files, settings.kv_config_path.name)
         self._scan_timer: asyncio.TimerHandle | None = None
+        self.probes: HttpPages | None = None
         self._server = RemotingServer(
             self._router(),
             host=settings.listens_on,
@@ -66,12 +68,18 @@ class NamesrvApp:
         await self._kv.load()
         await self._server.start()
         self._arm_scan()
+        if self.settings.serves_metrics:
+            from namesrv.metrics import serve_namesrv_probes  # only then: it brings the Prometheus library
+
+            self.probes = await serve_namesrv_probes(self)
         log.info("name server started", extra=fields(address=self.settings.bind_address, port=self.port))
 
     async def stop(self) -> None:
         """Closes every connection."""
         if self._scan_timer is not None:
             self._scan_timer.cancel()
+        if self.probes is not None:
+            await self.probes.stop()
         await self._server.stop()
 
     async def wait_failed(self) -> BaseException:

@@ -1,0 +1,17 @@
+"""What replication has done since this process started.
+
+Invariant: the counts only grow, whatever roles come and go."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(slots=True)
+class HACounters:
+    """Totals over all links and roles."""
+
+    sent_bytes: int = 0  # to slaves, frame headers with them
+    received_bytes: int = 0  # from masters, likewise
+    truncations: int = 0  # of this log, because a master's differs
+    role_changes: int = 0

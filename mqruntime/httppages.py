@@ -1,0 +1,149 @@
+"""A few read-only pages over HTTP: metrics for a scraper, probes for a load balancer.
+
+Invariant: a connection carries one request of at most `HEAD_BYTES_MAX`, is answered once and closed; whoever is slow or
+one too many is cut, so this port can take nothing from the server beside it but the time of one page."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import cast
+
+from mqruntime.listening import why_not_listening
+
+log = logging.getLogger(__name__)
+
+HEAD_BYTES_MAX = 8 * 1024
+CONNECTIONS_MAX = 64
+PATIENCE_MS = 5_000
+REASONS = {
+    200: "OK",
+    400: "Bad Request",
+    404: "Not Found",
+    405: "Method Not Allowed",
+    500: "Internal Server Error",
+}
+TEXT = "text/plain; charset=utf-8"
+JSON = "application/json"
+END_OF_HEAD = b"\r\n\r\n"
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """One answer; `status` is 200, or 503 from a probe that says no."""
+
+    body: bytes
+    content_type: str = TEXT
+    status: int = 200
+
+
+class PagesCannotListen(Exception):
+    """The address of the pages cannot be used; the text says what to change."""
+
+
+class HttpPages:
+    """Serves `pages` by path on `host:port`; port 0 takes a free one, `port` then says which."""
+
+    def __init__(self, pages: Mapping[str, Callable[[], Page]], *, host: str, port: int) -> None:
+        self.host = host
+        self.port = port
+        self._pages = pages
+        self._connections: dict[_Connection, None] = {}
+        self._server: asyncio.AbstractServer | None = None
+
+    async def start(self) -> None:
+        """Listens. Raises PagesCannotListen."""
+        try:
+            server = await asyncio.get_running_loop().create_server(self._accept, self.host, self.port)
+        except OSError as error:
+            why = why_not_listening(error)
+            key = "metricsPromExporterPort" if error.errno == errno.EADDRINUSE else "metricsPromExporterHost"
+            raise PagesCannotListen(f"{key} {self.host}:{self.port}: {why}") from error
+        self._server = server
+        self.port = int(server.sockets[0].getsockname()[1])
+
+    async def stop(self) -> None:
+        """Stops accepting; requests under way are dropped."""
+        if self._server is not None:
+            self._server.close()
+        for connection in list(self._connections):
+            connection.cut()
+
+    def answer(self, head: bytes) -> bytes:
+        """The whole response to a request whose head is `head`."""
+        method, _, rest = head.partition(b"\r\n")[0].decode("latin-1").partition(" ")
+        target, _, version = rest.partition(" ")
+        if not version.startswith("HTTP/1."):
+            return _response(Page(b"this port speaks HTTP/1.1\n", status=400))
+        if method not in ("GET", "HEAD"):
+            return _response(Page(b"only GET and HEAD\n", status=405))
+        page = self._pages.get(target.partition("?")[0])
+        if page is None:
+            known = " ".join(sorted(self._pages))
+            return _response(Page(f"pages: {known}\n".encode(), status=404), with_body=method == "GET")
+        try:
+            made = page()
+        except Exception:
+            log.exception("page not made: %s", target)
+            made = Page(b"the page could not be made; the log says why\n", status=500)
+        return _response(made, with_body=method == "GET")
+
+    def opened(self, connection: _Connection) -> bool:
+        """False when there are too many of them."""
+        if len(self._connections) >= CONNECTIONS_MAX:
+            return False
+        self._connections[connection] = None
+        return True
+
+    def closed(self, connection: _Connection) -> None:
+        self._connections.pop(connection, None)
+
+    def _accept(self) -> asyncio.BaseProtocol:
+        return _Connection(self)
+
+
+class _Connection(asyncio.Protocol):
+    def __init__(self, owner: HttpPages) -> None:
+        self._owner = owner
+        self._head = b""
+        self._transport: asyncio.Transport | None = None
+        self._timer: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's is of no type of asyncio's
+        if self._owner.opened(self):
+            self._timer = asyncio.get_running_loop().call_later(PATIENCE_MS / 1000, self.cut)
+        else:
+            self.cut()
+
+    def data_received(self, data: bytes) -> None:
+        assert self._transport is not None
+        if self._transport.is_closing():
+            return
+        self._head += data
+        if END_OF_HEAD in self._head:
+            self._transport.write(self._owner.answer(self._head))
+            self._transport.close()
+        elif len(self._head) > HEAD_BYTES_MAX:
+            self._transport.write(_response(Page(b"the request is too long\n", status=400)))
+            self._transport.close()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._owner.closed(self)
+
+    def cut(self) -> None:
+        if self._transport is not None:
+            self._transport.abort()
+
+
+def _response(page: Page, *, with_body: bool = True) -> bytes:
+    head = (
+        f"HTTP/1.1 {page.status} {REASONS.get(page.status, 'Service Unavailable')}\r\n"
+        f"Content-Type: {page.content_type}\r\nContent-Length: {len(page.body)}\r\nConnection: close\r\n\r\n"
+    )
+    return head.encode("latin-1") + (page.body if with_body else b"")

@@ -1,0 +1,44 @@
+"""What every server says over HTTP: /metrics, /health and the probes of its roles.
+
+Invariant: a probe answers 200 for yes and 503 for no, with the same JSON facts either way, so that a person who looks
+sees why. Import this only when metrics are wanted: it brings the Prometheus library."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import orjson
+from prometheus_client import CollectorRegistry
+from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
+from prometheus_client.registry import Collector
+
+from mqruntime.httppages import JSON, HttpPages, Page
+from mqruntime.metricsettings import MetricsSettings
+
+Facts = Mapping[str, object]
+
+
+async def serve_probes(
+    settings: MetricsSettings,
+    collector: Collector,
+    facts: Callable[[], Facts],
+    roles: Mapping[str, Callable[[], bool]],
+) -> HttpPages:
+    """Pages that are being served. `facts` is what probes show; `roles` is path ("/master") -> does it hold now.
+
+    Raises PagesCannotListen."""
+    registry = CollectorRegistry()
+    registry.register(collector)
+
+    def probe(holds: Callable[[], bool]) -> Callable[[], Page]:
+        return lambda: Page(orjson.dumps(facts()) + b"\n", JSON, 200 if holds() else 503)
+
+    pages: dict[str, Callable[[], Page]] = {
+        "/metrics": lambda: Page(generate_latest(registry), CONTENT_TYPE_LATEST),
+        "/health": probe(lambda: True),
+        **{path: probe(holds) for path, holds in roles.items()},
+    }
+    host = settings.metrics_prom_exporter_host or settings.listens_on or "127.0.0.1"
+    served = HttpPages(pages, host=host, port=settings.metrics_prom_exporter_port)
+    await served.start()
+    return served

@@ -1,0 +1,109 @@
+"""The pages over HTTP: answered once, and nobody can wear them out."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+import uvloop
+
+from mqruntime.httppages import CONNECTIONS_MAX, HEAD_BYTES_MAX, HttpPages, Page, PagesCannotListen
+
+Run = Callable[[Coroutine[Any, Any, Any]], Any]
+
+
+@pytest.fixture(params=[asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
+def run(request: pytest.FixtureRequest) -> Run:
+    """Runs a scenario on each event loop."""
+
+    def on_this_loop(scenario: Coroutine[Any, Any, Any]) -> Any:
+        with asyncio.Runner(loop_factory=request.param) as runner:
+            return runner.run(scenario)
+
+    return on_this_loop
+
+
+def failing() -> Page:
+    raise RuntimeError("a bug in a page")
+
+
+PAGES = {
+    "/up": lambda: Page(b"yes\n"),
+    "/master": lambda: Page(b"{}", "application/json", 503),
+    "/broken": failing,
+}
+
+
+async def asked(pages: HttpPages, request: bytes, *, step: int = 1000) -> bytes:
+    reader, writer = await asyncio.open_connection("127.0.0.1", pages.port)
+    for at in range(0, len(request), step):
+        writer.write(request[at : at + step])
+        await writer.drain()
+    answer = await reader.read()
+    writer.close()
+    return answer
+
+
+async def answers(*requests: bytes, step: int = 1000) -> list[bytes]:
+    pages = HttpPages(PAGES, host="127.0.0.1", port=0)
+    await pages.start()
+    try:
+        return [await asked(pages, request, step=step) for request in requests]
+    finally:
+        await pages.stop()
+
+
+@pytest.mark.parametrize("step", [1, 7, 1000])
+def test_a_page_is_answered_however_the_request_is_cut(run: Run, step: int) -> None:
+    [answer] = run(answers(b"GET /up?x=1 HTTP/1.1\r\nHost: h\r\n\r\n", step=step))
+    assert answer == (
+        b"HTTP/1.1 200 OK\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: 4\r\nConnection: close\r\n\r\n"
+        b"yes\n"
+    )
+
+
+def test_each_kind_of_request_gets_its_status(run: Run) -> None:
+    got = run(
+        answers(
+            b"GET /master HTTP/1.1\r\n\r\n",
+            b"HEAD /up HTTP/1.0\r\n\r\n",
+            b"GET /nowhere HTTP/1.1\r\n\r\n",
+            b"POST /up HTTP/1.1\r\n\r\n",
+            b"nonsense\r\n\r\n",
+            b"\xff\x00\r\n\r\n",
+            b"GET /broken HTTP/1.1\r\n\r\n",
+            b"GET /" + b"x" * HEAD_BYTES_MAX,
+        )
+    )
+    assert [int(answer.split(b" ")[1]) for answer in got] == [503, 200, 404, 405, 400, 400, 500, 400]
+    assert got[1].endswith(b"\r\n\r\n"), "HEAD has no body"
+    assert b"/broken /master /up" in got[2], "a 404 names the pages there are"
+
+
+def test_one_connection_too_many_is_cut_and_the_port_is_free_again_afterwards(run: Run) -> None:
+    async def scenario() -> None:
+        pages = HttpPages(PAGES, host="127.0.0.1", port=0)
+        await pages.start()
+        held = [await asyncio.open_connection("127.0.0.1", pages.port) for _ in range(CONNECTIONS_MAX)]
+        with pytest.raises(ConnectionError):
+            if await asked(pages, b"GET /up HTTP/1.1\r\n\r\n") == b"":
+                raise ConnectionResetError
+        for _, writer in held:
+            writer.close()
+            await writer.wait_closed()
+        assert (await asked(pages, b"GET /up HTTP/1.1\r\n\r\n")).endswith(b"yes\n")
+        await pages.stop()
+
+    run(scenario())
+
+
+def test_a_used_port_is_a_typed_error_that_names_the_setting(run: Run) -> None:
+    async def scenario(port: int) -> None:
+        await HttpPages(PAGES, host="127.0.0.1", port=port).start()
+
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        with pytest.raises(PagesCannotListen, match="metricsPromExporterPort .*another process listens here"):
+            run(scenario(taken.getsockname()[1]))
