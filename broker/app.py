@@ -17,6 +17,7 @@ from broker.delaydelivery import DelayDelivery
 from broker.grouprequests import GroupRequests
 from broker.identity import IDENTITY_FILE
 from broker.longpolling import HeldPulls
+from broker.lookuprequests import LookupRequests
 from broker.masterfinder import MasterFinder
 from broker.offsetrequests import OffsetRequests
 from broker.pendingsends import PendingSends
@@ -384,7 +385,8 @@ class BrokerApp:
         GroupRequests(
             name, tables.groups, tables.saved_groups, tables.offsets, tables.delays, tables.topics, self.store
         ).add_to(router)
-        OffsetRequests(self.store, tables.topics, tables.offsets, self.role).add_to(router)
+        OffsetRequests(self.store, tables.topics, tables.offsets).add_to(router)
+        LookupRequests(self.store, self.role).add_to(router)
         send_back.add_to(router)
         self._clients.add_to(router)
         self._status.add_to(router)

@@ -1,15 +1,12 @@
-"""Requests about offsets: of queues (29, 30, 31, 32), of consumer groups (14, 15), and of one stored message (33)."""
+"""Requests about offsets: of queues (29, 30, 31, 32) and of consumer groups (14, 15)."""
 
 from __future__ import annotations
-
-from typing import Protocol
 
 from broker.consumeroffsets import ConsumerOffsets
 from broker.topics import Topics
 from messagestore.store import MessageStore
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import RemotingCommand
-from remoting.headers.messages import ViewMessageHeader
 from remoting.headers.offsets import (
     GetMaxOffsetHeader,
     OffsetResponseHeader,
@@ -25,21 +22,13 @@ from remoting.router import Router
 UPPER = "UPPER"
 
 
-class Reading(Protocol):
-    """Whether this broker may answer readers now."""
-
-    @property
-    def serves_reads(self) -> bool: ...
-
-
 class OffsetRequests:
     """Their handlers. Consumer offsets are bounded by nothing: what a group commits is its own affair."""
 
-    def __init__(self, store: MessageStore, topics: Topics, offsets: ConsumerOffsets, role: Reading) -> None:
+    def __init__(self, store: MessageStore, topics: Topics, offsets: ConsumerOffsets) -> None:
         self._store = store
         self._topics = topics
         self._offsets = offsets
-        self._role = role
 
     def add_to(self, router: Router) -> None:
         router.add(RequestCode.QUERY_CONSUMER_OFFSET, self._query)
@@ -48,7 +37,6 @@ class OffsetRequests:
         router.add(RequestCode.GET_MAX_OFFSET, self._max)
         router.add(RequestCode.GET_MIN_OFFSET, self._min)
         router.add(RequestCode.GET_EARLIEST_MSG_STORETIME, self._earliest)
-        router.add(RequestCode.VIEW_MESSAGE_BY_ID, self._view)
 
     def _query(self, peer: Peer, command: RemotingCommand) -> RemotingCommand:
         header = QueryConsumerOffsetHeader.from_ext(command.ext)
@@ -100,10 +88,3 @@ class OffsetRequests:
         first = store.min_queue_offset(header.topic, header.queue_id)
         timestamp = await store.store_time_at(header.topic, header.queue_id, first)
         return command.reply(header=TimestampResponseHeader(timestamp))
-
-    async def _view(self, peer: Peer, command: RemotingCommand) -> RemotingCommand:
-        offset = ViewMessageHeader.from_ext(command.ext).offset
-        record = await self._store.message_at(offset) if self._role.serves_reads else None
-        if record is None:
-            return command.reply(ResponseCode.SYSTEM_ERROR, f"can not find message by offset: {offset}")
-        return command.reply(body=bytes(record))

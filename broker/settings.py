@@ -26,8 +26,8 @@ class BrokerSettings(StoreSettings, ClientSettings, MetricsSettings):
         {
             "brokerId", "brokerRole", "checkSyncStateSetPeriod", "cleanFileForciblyEnable", "clusterTopicEnable",
             "brokerTopicEnable", "deleteWhen", "diskMaxUsedSpaceRatio", "enableAutoInSyncReplicas", "fileReservedTime",
-            "flushConsumerOffsetHistoryInterval", "forceRegister", "inSyncReplicas", "maxHashSlotNum", "maxIndexNum",
-            "messageIndexEnable", "rocketmqHome", "sendMessageThreadPoolNums", "serverSelectorThreads",
+            "flushConsumerOffsetHistoryInterval", "forceRegister", "flushDelayOffsetInterval", "inSyncReplicas",
+            "rocketmqHome", "sendMessageThreadPoolNums", "serverSelectorThreads",
             "serverWorkerThreads", "skipPreOnline", "storePathCommitLog", "storePathConsumeQueue", "timerWheelEnable",
             "totalReplicas", "traceTopicEnable", "transactionCheckInterval", "transactionCheckMax",
             "transactionTimeOut", "transientStorePoolEnable", "useEpollNativeSelector", "waitTimeMillsInSendQueue",

@@ -1,12 +1,13 @@
-"""Dispatch: consume queue entries for what every in-sync replica holds.
+"""Dispatch: consume queue and index entries for what every in-sync replica holds.
 
-Invariant: every record that ends at or below `position` has its entry, no record that ends above the confirm offset
+Invariant: every record that ends at or below `position` has its entries, no record that ends above the confirm offset
 has one, and a run stops for good at the first record that does: only a moved confirm offset starts the next run."""
 
 from __future__ import annotations
 
 from messagestore import record
 from messagestore.errors import QueueOffsetGap, StoreCorrupted
+from messagestore.indextable import IndexTable
 from messagestore.messages import QueueGrew
 from messagestore.properties import java_string_hash, last_value
 from messagestore.queuetable import QueueTable
@@ -31,11 +32,12 @@ def delay_levels_ms(setting: str) -> list[int]:
 
 
 class Dispatcher:
-    def __init__(self, queues: QueueTable, message_delay_level: str) -> None:
+    def __init__(self, queues: QueueTable, message_delay_level: str, index: IndexTable | None = None) -> None:
         self.position = 0  # a record boundary
         self.log_min = 0  # a log that starts at 0 holds the first message of each queue
         self.store_timestamp = 0  # of the last dispatched record, ms
         self._queues = queues
+        self._index = index
         self._levels_ms = delay_levels_ms(message_delay_level)
         self._hashes: dict[bytes, int] = {}
         self._grown: dict[tuple[bytes, int], int] = {}
@@ -78,8 +80,14 @@ class Dispatcher:
                 raise QueueOffsetGap(queue.topic, queue_id, self.position, queue_offset, 0)
             if queue.append(queue_offset, position, size, tags_code):
                 self._grown[topic, queue_id] = queue.max_queue_offset
+        self.index(position, facts)
         self.position = position + size
         self.store_timestamp = store_timestamp
+
+    def index(self, position: int, facts: QueueFacts) -> None:
+        """Index the record at `position`, unless it is."""
+        if self._index is not None:
+            self._index.put(position, facts)
 
     def tags_code(self, topic: bytes, properties: bytes, store_timestamp: int) -> int:
         """The third field of an entry: the tag's hash, or when a scheduled message is due."""

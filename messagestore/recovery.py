@@ -1,4 +1,4 @@
-"""Start-up: where the log ends, what of it was confirmed, and queues that agree with both.
+"""Start-up: where the log ends, what of it was confirmed, and queues and an index that agree with both.
 
 Invariant: the log is cut only above the last whole record that ends at or below the confirm offset. An unreadable record
 below it stops the start (StoreCorrupted); above it, it is the torn end of what nobody was promised. The log between the
@@ -11,6 +11,7 @@ from messagestore.checkpoint import Checkpoint
 from messagestore.commitlog import CommitLog
 from messagestore.dispatch import Dispatcher
 from messagestore.errors import StoreCorrupted
+from messagestore.indextable import IndexTable
 from messagestore.messages import RecoveryReport
 from messagestore.queuetable import QueueTable
 
@@ -26,6 +27,7 @@ class Recovery:
         queues: QueueTable,
         dispatcher: Dispatcher,
         checkpoint: Checkpoint,
+        index: IndexTable | None,
         *,
         verify_body: bool,
     ) -> None:
@@ -33,6 +35,7 @@ class Recovery:
         self._queues = queues
         self._dispatcher = dispatcher
         self._checkpoint = checkpoint
+        self._index = index
         self._verify_body = verify_body
         self._confirm = 0
         self._records = 0
@@ -56,7 +59,7 @@ class Recovery:
                 dispatched = log.min_offset
         self._dispatcher.position = dispatched
         self._dispatcher.log_min = log.min_offset
-        walked_from = log.segment_start(dispatched)
+        walked_from = log.segment_start(await self._index_start(dispatched, trusted=clean))
         end = await self._walk(walked_from)
         cut_bytes, removed_segments = await log.found_end(end)
         confirm = min(self._confirm, end)
@@ -65,6 +68,14 @@ class Recovery:
             dispatched_offset=self._dispatcher.position, walked_from=walked_from, walked_records=self._records,
             cut_bytes=cut_bytes, removed_segments=removed_segments,
         )  # fmt: skip
+
+    async def _index_start(self, dispatched: int, *, trusted: bool) -> int:
+        """Opens the index as of `dispatched`; from where on it has to be filled. Without any file that is all of the
+        log: the store had no index so far, or one of another geometry."""
+        if self._index is None:
+            return dispatched
+        await self._index.load(dispatched, trusted=trusted)
+        return dispatched if self._index.exists else self._log.min_offset
 
     async def _vouched_start(self) -> int:
         """The start of a segment in front of which every queue entry is on disk: that of the confirm offset, or an
@@ -119,6 +130,7 @@ class Recovery:
         self._records += 1
         if position < self._dispatcher.position:
             self._dispatcher.store_timestamp = facts.store_timestamp
+            self._dispatcher.index(position, facts)
         elif confirmed:
             self._dispatcher.put(position, facts)
         return True

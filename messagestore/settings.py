@@ -18,7 +18,11 @@ class FlushDiskType(Enum):
 class StoreSettings(Settings):
     """Sizes in bytes, intervals in milliseconds."""
 
-    UPSTREAM: ClassVar[dict[str, str]] = {"hotCommitLogFiles": OURS}
+    UPSTREAM: ClassVar[dict[str, str]] = {
+        "hotCommitLogFiles": OURS,
+        "maxHashSlotNum": "5000000",
+        "maxIndexNum": "20000000",
+    }
 
     mapped_file_size_commit_log: int = Field(
         default=1 << 30,
@@ -62,9 +66,35 @@ class StoreSettings(Settings):
         alias="messageDelayLevel",
         description="what the delay levels 1, 2, ... of a message mean",
     )
+    message_index_enable: bool = Field(
+        default=True, alias="messageIndexEnable", description="messages can be looked up by key"
+    )
+    max_index_num: int = Field(
+        default=0,
+        alias="maxIndexNum",
+        ge=0,
+        le=100_000_000,
+        description="keys in an index file; 0: one for each 512 bytes of a segment of the log",
+    )
+    max_hash_slot_num: int = Field(
+        default=0,
+        alias="maxHashSlotNum",
+        ge=0,
+        le=100_000_000,
+        description="hash slots of an index file; 0: a quarter of `maxIndexNum`",
+    )
     hot_segments: int = Field(
         default=2,
         alias="hotCommitLogFiles",
         ge=1,
         description="newest segments that are read through their mapping; older ones are read in a thread",
     )
+
+    @property
+    def index_entries(self) -> int:
+        """Keys that an index file has places for."""
+        return self.max_index_num or max(self.mapped_file_size_commit_log // 512, 64)
+
+    @property
+    def index_slots(self) -> int:
+        return self.max_hash_slot_num or max(self.index_entries // 4, 16)

@@ -1,4 +1,4 @@
-"""The message store of one broker: commit log, consume queues and checkpoint kept in step.
+"""The message store of one broker: commit log, consume queues, index and checkpoint kept in step.
 
 Invariant: dispatched offset <= confirm offset <= max offset, so no reader sees what an in-sync replica may lack; the
 confirm offset falls only by a truncation; and after the first failure of the disk nothing more is accepted."""
@@ -14,6 +14,9 @@ from messagestore.checkpoint import FILE, Checkpoint, decode_checkpoint
 from messagestore.commitlog import FOLDER, CommitLog
 from messagestore.dispatch import Dispatcher
 from messagestore.errors import DISK_FULL, StoreFailed
+from messagestore.indextable import FOLDER as INDEX_FOLDER
+from messagestore.indextable import IndexTable
+from messagestore.lookup import KeyLookup
 from messagestore.messages import (
     Appended,
     GetResult,
@@ -65,7 +68,13 @@ class MessageStore:
         self._queues = QueueTable(
             runtime.segments.subdirectory(QUEUES_FOLDER), settings.mapped_file_size_consume_queue
         )
-        self._dispatcher = Dispatcher(self._queues, settings.message_delay_level)
+        self._index = None
+        if settings.message_index_enable:
+            self._index = IndexTable(
+                runtime.segments.subdirectory(INDEX_FOLDER), settings.index_slots, settings.index_entries,
+                runtime.clock.now_ms,
+            )  # fmt: skip
+        self._dispatcher = Dispatcher(self._queues, settings.message_delay_level, self._index)
         self._appender = Appender(self._log, settings.max_message_size)
         self._reader = QueueReader(self._log, self._queues)
         self._checkpoint = Checkpoint()
@@ -94,7 +103,7 @@ class MessageStore:
             )  # again: a killed process may not have synced it
             self._checkpoint = decode_checkpoint(await self._files.read(FILE))
             recovery = Recovery(
-                self._log, self._queues, self._dispatcher, self._checkpoint,
+                self._log, self._queues, self._dispatcher, self._checkpoint, self._index,
                 verify_body=self._settings.check_crc_on_recover,
             )  # fmt: skip
             report = await recovery.run(clean=clean)
@@ -126,6 +135,8 @@ class MessageStore:
 
     def _close(self) -> None:
         self._queues.close()
+        if self._index is not None:
+            self._index.close()
         self._log.close()
 
     def _fail(self, error: BaseException) -> None:
@@ -253,6 +264,8 @@ class MessageStore:
                 await self._save_checkpoint()
             if self._dispatcher.position > offset:
                 await self._queues.truncate(offset)
+                if self._index is not None:
+                    await self._index.truncate(offset)
                 self._dispatcher.position = offset
             await self._log.truncate(offset)
         except OSError as error:
@@ -323,6 +336,19 @@ class MessageStore:
     async def message_at(self, physical_offset: int) -> memoryview | None:
         """The confirmed record that starts at `physical_offset`, or None."""
         return await self._reader.record_at(physical_offset, self._confirm)
+
+    async def find_by_key(
+        self, topic: str, key: str, count_max: int, begin_ms: int, end_ms: int
+    ) -> list[memoryview]:
+        """See KeyLookup.find; nothing without an index."""
+        if self._index is None:
+            return []
+        lookup = KeyLookup(self._reader, self._index)
+        return await lookup.find(topic, key, count_max, begin_ms, end_ms, self._confirm)
+
+    def last_indexed(self) -> tuple[int, int]:
+        """(store time in ms, physical offset) of the last record with a key; zeros when there is none."""
+        return self._index.last() if self._index is not None else (0, 0)
 
     async def store_time_at(self, topic: str, queue_id: int, queue_offset: int) -> int:
         return await self._reader.store_time_at(topic, queue_id, queue_offset)
@@ -402,9 +428,12 @@ class MessageStore:
                 self._unsaved.set()
 
     async def _save(self) -> None:
-        """Queues to disk, then the checkpoint that vouches for them."""
+        """Queues and index to disk, then the checkpoint that vouches for them."""
         position, timestamp = self._dispatcher.position, self._dispatcher.store_timestamp
         await self._queues.sync()
+        if self._index is not None:
+            await self._index.sync()
+            self._checkpoint.index_msg_timestamp = timestamp
         self._queues_synced = min(position, self._dispatcher.position)  # a truncation may have come between
         if position <= self._log.flushed_offset:
             self._checkpoint.physic_msg_timestamp = self._checkpoint.logics_msg_timestamp = timestamp

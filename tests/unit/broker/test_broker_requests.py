@@ -28,7 +28,7 @@ from remoting.headers.admin import (
     UnregisterClientHeader,
 )
 from remoting.headers.group import ExchangeHAInfoHeader
-from remoting.headers.messages import ViewMessageHeader
+from remoting.headers.messages import QueryMessageHeader, ViewMessageHeader
 from remoting.headers.offsets import (
     GetMaxOffsetHeader,
     QueryConsumerOffsetHeader,
@@ -155,6 +155,35 @@ def test_a_message_is_shown_by_its_physical_offset(served: Served) -> None:
     assert message.body == b"two"
     assert served.ask(RequestCode.VIEW_MESSAGE_BY_ID, ViewMessageHeader(physical + 1)).code == 1
     assert served.ask(RequestCode.VIEW_MESSAGE_BY_ID, ViewMessageHeader(1 << 40)).code == 1
+
+
+def test_messages_are_found_by_key_and_by_the_id_that_their_producer_gave(served: Served) -> None:
+    async def send() -> str:
+        async with served.cluster.client() as client:
+            producer = client.producer("PG")
+            for number in range(3):
+                result = await producer.send(
+                    "orders", b"keyed %d" % number, queue_id=number, properties={"KEYS": "k1 k2"}
+                )
+            return result.message_ids[0]
+
+    unique = served.cluster.run(send())
+    served.world.run_for_ms(100)
+
+    def query(key: str, count: int = 64, unique_key: bool | None = None) -> list[bytes]:
+        header = QueryMessageHeader("orders", key, count, 0, 1 << 62, unique_key)
+        assert served.ask(RequestCode.QUERY_MESSAGE, header, slave=True).code == ResponseCode.SYSTEM_BUSY
+        reply = served.ask(RequestCode.QUERY_MESSAGE, header)
+        assert int(reply.ext["indexLastUpdateTimestamp"]) > EPOCH_MS
+        assert int(reply.ext["indexLastUpdatePhyoffset"]) > 0
+        if reply.code == ResponseCode.QUERY_NOT_FOUND:
+            return []
+        return [message.body for message in decode_messages(bytes(reply.body or b""))]
+
+    assert query("k1") == query("k2") == [b"keyed 2", b"keyed 1", b"keyed 0"]
+    assert query("k1", 2) == [b"keyed 2", b"keyed 1"]
+    assert query(unique, 1, True) == [b"keyed 2"]
+    assert query("k3") == []
 
 
 # -- topics

@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from messagestore.indexfile import file_size_for
 from messagestore.messages import MessageToStore
 from messagestore.record import Message, pack_host
 from messagestore.settings import StoreSettings
@@ -14,6 +15,9 @@ from messagestore.store import MessageStore
 from mqruntime.realruntime import real_runtime
 
 GOLDEN = Path(__file__).parents[2] / "vectors" / "store"
+INDEX_GEOMETRY = {  # slots, entries
+    "clean-shutdown": (2000, 8000), "after-kill-9": (2000, 8000), "non-controller-record-crc": (100, 400)
+}  # fmt: skip
 SEGMENT_SIZES = {"clean-shutdown": 262144, "after-kill-9": 262144, "non-controller-record-crc": 65536}
 NOW_MS = 1_700_000_000_000
 
@@ -60,6 +64,13 @@ def golden_queues(name: str) -> dict[tuple[str, int], list[tuple[int, int, int]]
     return queues
 
 
+def golden_index(name: str) -> dict[str, bytes]:
+    """Index file name -> its bytes, at full size."""
+    size = file_size_for(*INDEX_GEOMETRY[name])
+    folder = GOLDEN / name / "index"
+    return {path.name: path.read_bytes().ljust(size, b"\0") for path in sorted(folder.iterdir())}
+
+
 def lay_out(name: str, root: Path, *, queues: bool) -> StoreSettings:
     """Puts a golden store into `root` as the broker left it and returns settings that open it."""
     (root / "commitlog").mkdir(parents=True)
@@ -72,7 +83,13 @@ def lay_out(name: str, root: Path, *, queues: bool) -> StoreSettings:
                 target = root / path.relative_to(GOLDEN / name)
                 target.parent.mkdir(parents=True)
                 target.write_bytes(path.read_bytes().ljust(6_000_000, b"\0"))
-    return StoreSettings(mapped_file_size_commit_log=SEGMENT_SIZES[name])
+        for path, content in golden_index(name).items():
+            (root / "index").mkdir(exist_ok=True)
+            (root / "index" / path).write_bytes(content)
+    slots, entries = INDEX_GEOMETRY[name]
+    return StoreSettings(
+        mapped_file_size_commit_log=SEGMENT_SIZES[name], max_hash_slot_num=slots, max_index_num=entries
+    )
 
 
 def queue_entries(store: MessageStore) -> dict[tuple[str, int], list[tuple[int, int, int]]]:

@@ -15,6 +15,7 @@ from messagestore.walker import order_segments, walk
 from tests.unit.messagestore.storehelp import (
     GOLDEN,
     SEGMENT_SIZES,
+    golden_index,
     golden_lines,
     golden_queues,
     golden_segments,
@@ -93,6 +94,8 @@ def test_dispatch_builds_the_queues_that_java_built(name: str, tmp_path: Path) -
         assert not report.clean
         assert report.max_offset == report.confirm_offset == last["physicalOffset"] + last["size"]
         assert queue_entries(store) == golden_queues(name)
+        (built,) = (tmp_path / "index").iterdir()
+        assert [built.read_bytes()] == list(golden_index(name).values())
         assert (report.cut_bytes, report.walked_records) == (0, len(golden_lines(name)) - 1)
         await store.stop()
 

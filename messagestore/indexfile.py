@@ -1,0 +1,200 @@
+"""One index file: a hash table on disk from message keys to positions in the commit log.
+
+Invariant: entries stand in log order and are never rewritten; entry k points to the entry before it in its slot's chain,
+so cutting entries from the end undoes them exactly. The header is written when the file is synced or cut: entries above
+its count are to be put again. A match is a match of hashes: whoever asks compares the keys."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterator
+from operator import mul
+from struct import Struct
+from sys import byteorder
+
+from messagestore.properties import java_string_hash
+from mqruntime.segments import SegmentFile
+
+HEADER = Struct(
+    ">"  # offset field
+    "q"  #  0 begin_timestamp    store time of the first indexed record, ms
+    "q"  #  8 end_timestamp      of the last one
+    "q"  # 16 begin_phy          position of the first indexed record
+    "q"  # 24 end_phy            of the last one
+    "i"  # 32 used_slots
+    "i"  # 36 index_count        number of the next entry; the first one is 1
+)
+SLOT = Struct(">i")  # number of the newest entry of a chain; 0 = none
+ENTRY = Struct(
+    ">"  # offset field
+    "i"  #  0 key_hash
+    "q"  #  4 phy                position of the record
+    "i"  # 12 seconds            between begin_timestamp and the record's store time
+    "i"  # 16 previous           entry of the same slot; 0 = end of the chain
+)
+SLOTS_AT, SLOT_SIZE, ENTRY_SIZE = HEADER.size, SLOT.size, ENTRY.size
+FIRST_ENTRY = 1
+I32_MAX = 2**31 - 1
+U32_MASK = 2**32 - 1
+RESERVE_STEP_BYTES = 64 << 10
+PAUSE = -1  # yielded between matches of a long chain
+PAUSE_STEPS = 4_096
+ROUNDING_MS = 1_000  # entries hold whole seconds
+
+KEY_BYTES_MAX = 255  # of a key that is hashed without a detour
+WEIGHTS = [
+    [pow(31, length - place, 1 << 32) for place in range(length + 1)] for length in range(KEY_BYTES_MAX + 1)
+]
+"""By the length of a text: what its prefix's hash and each of its units count for."""
+
+
+def key_hash(prefix_hash: int, key: bytes) -> int:
+    """Of the text that hashes to `prefix_hash` followed by `key` (UTF-8), as upstream counts it: never negative."""
+    value = longer_hash(prefix_hash, key)
+    if value > I32_MAX:
+        value = (1 << 32) - value
+    return value if value <= I32_MAX else 0  # the absolute value of the least int does not exist
+
+
+def longer_hash(prefix_hash: int, text: bytes) -> int:
+    """`String.hashCode`, as an unsigned number, of a text with that hash followed by `text` (UTF-8)."""
+    if text.isascii() and len(text) <= KEY_BYTES_MAX:
+        weights = WEIGHTS[len(text)]
+        return sum(map(mul, text, weights[1:]), prefix_hash * weights[0]) & U32_MASK
+    units = len(text.decode("utf-8", "replace").encode("utf-16-be", "surrogatepass")) // 2
+    own = java_string_hash(text.decode("utf-8", "replace"))
+    return (prefix_hash * pow(31, units, 1 << 32) + own) & U32_MASK
+
+
+def topic_prefix_hash(topic: bytes) -> int:
+    """The hash of `topic#`, which every key of a topic starts with."""
+    return java_string_hash(topic.decode("utf-8", "replace") + "#")
+
+
+def file_size_for(slots: int, entries: int) -> int:
+    return HEADER.size + SLOT.size * slots + ENTRY.size * entries
+
+
+class IndexFile:
+    """`slots` and `entries` are the geometry, which the file itself does not tell."""
+
+    def __init__(self, file: SegmentFile, slots: int, entries: int) -> None:
+        self.file = file
+        self._view = file.view()
+        self._slots = slots
+        self._entries_max = entries
+        self._entries_at = HEADER.size + SLOT.size * slots
+        self._reserved_end = 0
+        (
+            self.begin_timestamp, self.end_timestamp, self.begin_phy, self.end_phy, self._used_slots, count,
+        ) = HEADER.unpack_from(self._view)  # fmt: skip
+        self.index_count = min(max(count, FIRST_ENTRY), entries)
+
+    @property
+    def empty(self) -> bool:
+        return bool(self.index_count == FIRST_ENTRY)
+
+    def room_for(self, keys: int) -> bool:
+        """Upstream never uses the last place of a file."""
+        return bool(self.index_count + keys <= self._entries_max)
+
+    def reserve(self, keys: int) -> None:
+        """`keys` more entries have disk blocks on return; OSError (ENOSPC)."""
+        end = self._entries_at + ENTRY.size * (self.index_count + keys)
+        if end > self._reserved_end:
+            end = min(-(-end // RESERVE_STEP_BYTES) * RESERVE_STEP_BYTES, self.file.size_bytes)
+            self.file.reserve(end)
+            self._reserved_end = end
+
+    def put(self, hashes: list[int], phy: int, store_timestamp: int) -> None:
+        """Entries for the record at `phy`, above all others here. There is room and it is reserved."""
+        view, number = self._view, self.index_count
+        if number == FIRST_ENTRY:
+            self.begin_timestamp, self.begin_phy = store_timestamp, phy
+        seconds = (store_timestamp - self.begin_timestamp) // 1000
+        if not 0 <= seconds <= I32_MAX:
+            seconds = 0 if seconds < 0 else I32_MAX
+        for value in hashes:
+            slot_at = SLOTS_AT + SLOT_SIZE * (value % self._slots)
+            (previous,) = SLOT.unpack_from(view, slot_at)
+            if not 0 < previous < number:
+                previous = 0
+                self._used_slots += 1
+            ENTRY.pack_into(view, self._entries_at + ENTRY_SIZE * number, value, phy, seconds, previous)
+            SLOT.pack_into(view, slot_at, number)
+            number += 1
+        self.index_count, self.end_phy, self.end_timestamp = number, phy, store_timestamp
+
+    def find(self, value: int, begin_ms: int, end_ms: int) -> Iterator[int]:
+        """Positions of records whose key hashes to `value`, newest first; the times are whole seconds, rounded
+        generously. PAUSE now and then: the file may be cut, not filled anew, before the next step."""
+        if self.empty or self.begin_timestamp > end_ms or self.end_timestamp < begin_ms:
+            return
+        (number,) = SLOT.unpack_from(self._view, HEADER.size + SLOT.size * (value % self._slots))
+        above, steps = self.index_count, 0
+        while 0 < number < above:  # a chain only leads back
+            found, phy, seconds, previous = self._entry(number)
+            stored_ms = self.begin_timestamp + seconds * 1000
+            if found == value and stored_ms <= end_ms and stored_ms + ROUNDING_MS > begin_ms:
+                yield phy
+            above, number, steps = number, previous, steps + 1
+            if steps % PAUSE_STEPS == 0:
+                yield PAUSE
+
+    def cut(self, phy: int) -> None:
+        """Forget the records from `phy` on."""
+        number = self.index_count
+        while number > FIRST_ENTRY and (entry := self._entry(number - 1))[1] >= phy:
+            number -= 1
+            value, _, _, previous = entry
+            SLOT.pack_into(self._view, HEADER.size + SLOT.size * (value % self._slots), previous)
+            self._used_slots -= previous == 0
+        self._end_at(number)
+
+    def mend(self, phy: int) -> None:
+        """After a power cut: entries of records below `phy` are whole, everything else may be torn. Keep these and
+        build the slots anew. OSError (ENOSPC)."""
+        self.reserve(0)
+        slots = array("i", bytes(SLOT.size * self._slots))
+        number, before, used = FIRST_ENTRY, 0, 0
+        first_at = self._entries_at + ENTRY.size * FIRST_ENTRY
+        entries = self._view[first_at : self._entries_at + ENTRY.size * self.index_count]
+        for value, at, _, previous in ENTRY.iter_unpack(entries):
+            if not before <= at < phy or value < 0:
+                break
+            slots[value % self._slots] = number
+            used += previous == 0
+            before = at
+            number += 1
+        if byteorder == "little":
+            slots.byteswap()
+        self._view[HEADER.size : self._entries_at] = memoryview(slots).cast("B")
+        self._used_slots = used
+        self._end_at(number)
+
+    def _end_at(self, number: int) -> None:
+        if number < self.index_count:
+            end = self._entries_at + ENTRY.size * self.index_count
+            start = self._entries_at + ENTRY.size * number
+            self._view[start:end] = bytes(end - start)
+            self.index_count = number
+            if not self.empty:
+                _, self.end_phy, seconds, _ = self._entry(number - 1)
+                last_ms = self.begin_timestamp + seconds * 1000 + ROUNDING_MS - 1
+                self.end_timestamp = min(self.end_timestamp, last_ms)
+        self._write_header()
+
+    def _entry(self, number: int) -> tuple[int, int, int, int]:
+        value, phy, seconds, previous = ENTRY.unpack_from(self._view, self._entries_at + ENTRY.size * number)
+        return value, phy, seconds, previous
+
+    def _write_header(self) -> None:
+        HEADER.pack_into(
+            self._view, 0, self.begin_timestamp, self.end_timestamp, self.begin_phy, self.end_phy, self._used_slots,
+            self.index_count,
+        )  # fmt: skip
+
+    async def sync(self) -> None:
+        """What was put before the call is on disk on return; OSError when the disk fails."""
+        self._write_header()
+        await self.file.sync(0, self._entries_at + ENTRY.size * self.index_count)
