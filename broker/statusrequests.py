@@ -90,6 +90,8 @@ class StatusRequests:
         self._get_rates = Rates()
         self._booted_ms = clock.now_ms()
         self._started_ms = clock.monotonic_ms()
+        self._role_seen: tuple[int | None, int] | None = None
+        self._role_since_ms = self._booted_ms
 
     def add_to(self, router: Router) -> None:
         router.add(RequestCode.GET_BROKER_CONFIG, self._config)
@@ -99,10 +101,16 @@ class StatusRequests:
         router.add(RequestCode.GET_BROKER_EPOCH_CACHE, self._epochs)
 
     def sample(self) -> None:
-        """Once a second: what the rates are computed from."""
+        """Once a second: what the rates are computed from, and since when the role is what it is."""
+        self._look_at_role()
         now_ms = self._clock.monotonic_ms()
         self._put_rates.sample(self._counters.messages_put, now_ms)
         self._get_rates.sample(self._counters.messages_got, now_ms)
+
+    def _look_at_role(self) -> None:
+        role = (self._role.role_id, self._ha.epoch)
+        if role != self._role_seen:
+            self._role_seen, self._role_since_ms = role, self._clock.now_ms()
 
     def _config(self, peer: Peer, command: RemotingCommand) -> RemotingCommand:
         version = DataVersion(timestamp=self._booted_ms).encode().decode()
@@ -111,6 +119,7 @@ class StatusRequests:
 
     async def _runtime(self, peer: Peer, command: RemotingCommand) -> RemotingCommand:
         now_ms, store, counters = self._clock.monotonic_ms(), self._store, self._counters
+        self._look_at_role()
         up_seconds = (now_ms - self._started_ms) // 1000
         days, hours, minutes = up_seconds // 86_400, up_seconds // 3_600 % 24, up_seconds // 60 % 60
         table = dict.fromkeys(ALWAYS_ZERO, "0") | {
@@ -128,6 +137,7 @@ class StatusRequests:
             "msgGetTotalTodayNow": str(counters.messages_got),
             "msgPutTotalTodayNow": str(counters.messages_put),
             "putTps": self._put_rates.per_second(counters.messages_put, now_ms),
+            "roleSinceTimestamp": str(self._role_since_ms),
             "runtime": f"[ {days} days, {hours} hours, {minutes} minutes, {up_seconds % 60} seconds ]",
             "waitingSends": str(counters.sends_waiting),
         }

@@ -36,10 +36,11 @@ NOT_SERVED = "this server does not serve that request"
 
 
 class AdminClient:
-    """Admin calls over connections of its own; close it when done. Each call waits at most 3 s."""
+    """Admin calls over connections of its own; close it when done. Each call waits at most `answer_ms_max`."""
 
     def __init__(self, clock: Clock) -> None:
         self.clock = clock
+        self.answer_ms_max = CALL_TIMEOUT_MS
         self.remoting = RemotingClient(clock=clock)
 
     async def close(self) -> None:
@@ -185,7 +186,7 @@ class AdminClient:
         check_address(address)
         try:
             reply = await self.remoting.call(
-                address, RemotingCommand.request(code, ext, body), CALL_TIMEOUT_MS
+                address, RemotingCommand.request(code, ext, body), self.answer_ms_max
             )
         except RemotingError as error:
             raise ServerUnreachable(address, code.name, error.why) from error

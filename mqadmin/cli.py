@@ -48,6 +48,9 @@ COMMANDS: dict[str, CommandEntry] = {
     "resetOffsetByTime": CommandEntry(
         "mqadmin.commands.reset_offset", "Reset consumer offset by timestamp(without client restart)."
     ),
+    "watch": CommandEntry(
+        "mqadmin.commands.watch", "Live view of broker sets: master, epochs, lag, controllers, elections."
+    ),
     "haStatus": CommandEntry("mqadmin.commands.ha_status", "Fetch ha runtime status data."),
     "getBrokerEpoch": CommandEntry("mqadmin.commands.broker_epoch", "Fetch broker epoch entries."),
     "getSyncStateSet": CommandEntry(

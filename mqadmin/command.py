@@ -166,7 +166,7 @@ def run(calls: Calls, *, interval: str | None = None) -> None:
 
     Raises `AdminError` as the calls do, and `UsageWanted` for an interval that is no number.
     """
-    seconds = _interval_seconds(interval)
+    seconds = interval_seconds(interval)
     report = Report(as_json=bool(click.get_current_context().meta.get(JSON_KEY)))
 
     async def one_round(client: AdminClient) -> None:
@@ -190,7 +190,8 @@ def run(calls: Calls, *, interval: str | None = None) -> None:
     asyncio.run(session())
 
 
-def _interval_seconds(text: str | None) -> float | None:
+def interval_seconds(text: str | None) -> float | None:
+    """Seconds of -i, 3 for an empty text, None without it. Raises `UsageWanted`."""
     if text is None:
         return None
     try:

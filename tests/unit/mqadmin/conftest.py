@@ -102,3 +102,9 @@ class ScriptedServer:
 def server() -> Iterator[ScriptedServer]:
     with ScriptedServer() as scripted:
         yield scripted
+
+
+@pytest.fixture
+def another_server() -> Iterator[ScriptedServer]:
+    with ScriptedServer() as scripted:
+        yield scripted

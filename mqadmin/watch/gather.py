@@ -1,0 +1,185 @@
+"""Asks controllers, brokers and, where one is known, a name server for one look at everything.
+
+Invariant: a server that does not answer costs its own row, never the look; all of them are asked at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+
+from mqadmin.admin import AdminClient, split_addresses
+from mqadmin.calls import configs, messages
+from mqadmin.errors import AdminError
+from mqadmin.replies import BrokerEpochs, BrokerSet, SyncState
+from mqadmin.watch.story import ELECTIONS_MAX
+from mqadmin.watch.view import BrokerView, ControllerView, Election, SetView, View
+
+ANSWER_MS_MAX = 1000
+ROLES = {0: "master", -1: "none"}
+
+
+class Gatherer:
+    """Looks at the broker sets that are named; a name server's addresses stand in where no controller leads."""
+
+    def __init__(
+        self, client: AdminClient, controllers: str, broker_names: list[str], namesrv: str | None
+    ) -> None:
+        self._client = client
+        self._controllers = split_addresses(controllers)
+        self._broker_names = broker_names
+        self._namesrv = namesrv
+        self._firsts: dict[tuple[str, int, int], tuple[int, str]] = {}
+        client.answer_ms_max = ANSWER_MS_MAX
+
+    async def look(self) -> View:
+        """One look, without what a story adds to it."""
+        controllers, registered = await asyncio.gather(
+            asyncio.gather(*(self._controller(address) for address in self._controllers)), self._registered()
+        )
+        trouble: str | None = None
+        states: dict[str, SyncState] = {}
+        leader = next((row.address for row in controllers if row.is_leader), None)
+        if leader is None:
+            trouble = "no controller leads: a majority of them must run"
+        else:
+            try:
+                states = await self._client.sync_states(leader, self._broker_names)
+            except AdminError as error:
+                trouble = str(error)
+        sets = await asyncio.gather(
+            *(self._set(name, states.get(name), registered.get(name)) for name in self._broker_names)
+        )
+        return View(self._client.clock.now_ms(), tuple(controllers), tuple(sets), trouble)
+
+    async def _controller(self, address: str) -> ControllerView:
+        try:
+            told = await self._client.controller_metadata(address)
+        except AdminError as error:
+            return ControllerView(address, trouble=str(error))
+        return ControllerView(address, told.is_leader, told.leader_id, told.leader_address)
+
+    async def _registered(self) -> dict[str, BrokerSet]:
+        if not self._namesrv:
+            return {}
+        try:
+            return (await self._client.cluster_info(self._namesrv)).broker_sets
+        except AdminError:
+            return {}  # the controllers' word is enough
+
+    async def _set(self, name: str, state: SyncState | None, registered: BrokerSet | None) -> SetView:
+        if state is not None:
+            rows = [
+                BrokerView(replica.address, replica.broker_id, replica.alive, inside)
+                for members, inside in ((state.in_sync, True), (state.not_in_sync, False))
+                for replica in members
+            ]
+            rows.sort(key=lambda row: row.broker_id or 0)
+        else:
+            rows = [BrokerView(address) for address in (registered.addresses.values() if registered else ())]
+        told = await asyncio.gather(*(self._broker(row) for row in rows))
+        brokers = [row for row, _ in told]
+        histories = {row.address: epochs for row, epochs in told if epochs is not None}
+        cluster = registered.cluster if registered else None
+        if cluster is None:
+            cluster = next((epochs.cluster_name for epochs in histories.values()), None)
+        master_address = state.master_address if state else None
+        master = next((row for row in brokers if row.address == master_address), None)
+        if master is not None and master.max_offset is not None:
+            brokers = list(await asyncio.gather(*(self._lag(row, master) for row in brokers)))
+        return SetView(
+            broker_name=name,
+            cluster=cluster,
+            master_id=state.master_id if state else None,
+            master_address=master_address,
+            master_epoch=state.master_epoch if state else None,
+            sync_state_set_epoch=state.sync_state_set_epoch if state else None,
+            brokers=tuple(brokers),
+            elections=_dated(await self._elections(name, master_address, histories), master),
+        )
+
+    async def _broker(self, row: BrokerView) -> tuple[BrokerView, BrokerEpochs | None]:
+        try:
+            info, epochs = await asyncio.gather(
+                self._client.runtime_info(row.address), self._client.broker_epochs(row.address)
+            )
+        except AdminError as error:
+            return replace(row, trouble=str(error)), None
+        return replace(
+            row,
+            role=ROLES.get(epochs.broker_id, "slave"),
+            epoch=epochs.epochs[-1].epoch if epochs.epochs else None,
+            max_offset=epochs.max_offset,
+            confirm_offset=_number(info, "confirmOffset"),
+            role_since_ms=_number(info, "roleSinceTimestamp"),
+        ), epochs
+
+    async def _lag(self, row: BrokerView, master: BrokerView) -> BrokerView:
+        """Its lag; the time is told by the first message that it lacks, where one begins there."""
+        if row.max_offset is None or master.max_offset is None:
+            return row
+        lag_bytes = max(master.max_offset - row.max_offset, 0)
+        if not lag_bytes:
+            return replace(row, lag_bytes=0, lag_ms=0)
+        first = await self._stored(master.address, row.max_offset)
+        lag_ms = None if first is None else max(self._client.clock.now_ms() - first[0], 0)
+        return replace(row, lag_bytes=lag_bytes, lag_ms=lag_ms)
+
+    async def _elections(
+        self, name: str, master_address: str | None, histories: dict[str, BrokerEpochs]
+    ) -> tuple[Election, ...]:
+        """The epochs in the master's log, newest first. Where no controller names one, in the log of the broker that
+        calls itself master, or that has most."""
+        if not histories:
+            return ()
+
+        def standing(address: str) -> tuple[bool, bool, int, str]:
+            told = histories[address]
+            return address == master_address, ROLES.get(told.broker_id) == "master", told.max_offset, address
+
+        teller = max(histories, key=standing)
+        found: list[Election] = []
+        for row in reversed(histories[teller].epochs[-ELECTIONS_MAX:]):
+            key = (name, row.epoch, row.start_offset)
+            if key not in self._firsts and row.end_offset > row.start_offset:
+                first = await self._stored(teller, row.start_offset)
+                if first is not None:
+                    self._firsts[key] = first
+            at_ms, master = self._firsts.get(key, (None, None))
+            found.append(Election(row.epoch, row.start_offset, row.end_offset, at_ms, master))
+        return tuple(found)
+
+    async def _stored(self, broker: str, offset: int) -> tuple[int, str] | None:
+        """When and by whom the message that begins at a byte of the log was stored."""
+        try:
+            message = await messages.at_offset(self._client, broker, offset)
+        except AdminError:
+            return None
+        return None if message is None else (message.store_timestamp_ms, message.store_host)
+
+
+def _dated(elections: tuple[Election, ...], master: BrokerView | None) -> tuple[Election, ...]:
+    """The elections, the last one with the time that the master itself names."""
+    if master is None or master.role != "master" or not elections or elections[0].epoch != master.epoch:
+        return elections
+    return replace(elections[0], at_ms=master.role_since_ms), *elections[1:]
+
+
+def _number(info: dict[str, str], key: str) -> int | None:
+    text = info.get(key, "")
+    return int(text) if text.isdecimal() else None
+
+
+async def controllers_of(client: AdminClient, brokers: list[str]) -> str:
+    """The controllers that the brokers' own settings name. Raises `AdminError` where none can tell."""
+    why = "no broker is registered"
+    for address in brokers:
+        try:
+            found = (await configs.broker_settings(client, address)).get("controllerAddr", "")
+        except AdminError as error:
+            why = str(error)
+            continue
+        if found:
+            return found
+        why = f"{address} runs without controllers"
+    raise AdminError(f"the controllers are not known ({why}); name them with -a")

@@ -1,0 +1,168 @@
+"""Draws one look in 80 columns or more.
+
+Invariant: whatever the servers told fits its column: names and numbers are never broken in two, texts are cut.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, tzinfo
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from mqadmin.watch.view import BrokerView, ControllerView, Election, SetView, View
+
+WIDTH_MIN = 80
+UNKNOWN = "-"
+
+
+def screen(view: View, zone: tzinfo | None = None) -> Group:
+    """The whole view; times in `zone`, None being the local one."""
+    parts: list[RenderableType] = []
+    if view.trouble:
+        parts.append(Text(view.trouble, style="bold red", no_wrap=True, overflow="ellipsis"))
+    for row in view.sets:
+        parts += [headline(row, view.at_ms, zone), brokers(row), elections(row, zone)]
+    parts.append(controllers(view.controllers))
+    return Group(*parts)
+
+
+def headline(row: SetView, at_ms: int, zone: tzinfo | None) -> Text:
+    """Who is master, since when and why, how much is confirmed."""
+    master = row.master
+    text = Text(no_wrap=True, overflow="ellipsis")
+    text.append(f"{row.broker_name}", style="bold").append(
+        f" of {row.cluster or '?'} at {clock(at_ms, zone)}: "
+    )
+    if row.master_epoch is None:
+        text.append("master not known, no controller tells\n", style="bold red")
+    elif row.master_address is None:
+        text.append(f"NO MASTER, epoch {row.master_epoch}\n", style="bold red")
+    else:
+        text.append(f"master {row.master_id} {row.master_address}", style="bold green")
+        text.append(f", epoch {row.master_epoch}\n")
+    if row.master_address is not None:
+        text.append(f"master since {since(row, at_ms, zone)}\n")
+    members = [member for member in row.brokers if member.in_sync]
+    text.append(f"confirm {number(master.confirm_offset if master else None)}, ")
+    text.append(f"max {number(master.max_offset if master else None)}; ")
+    text.append(f"SyncStateSet {[member.broker_id for member in members]} of {len(row.brokers)}, ")
+    text.append(f"set epoch {number(row.sync_state_set_epoch)}")
+    return text
+
+
+def since(row: SetView, at_ms: int, zone: tzinfo | None) -> str:
+    """When the master became it and why, as far as anybody told."""
+    election = next((one for one in row.elections if one.epoch == row.master_epoch), None)
+    why = election.why if election and election.why else "why is not known"
+    if election is not None and election.at_ms is not None:
+        return f"{moment(election.at_ms, zone)} ({span(at_ms - election.at_ms)}); {why}"
+    if election is not None and election.first_message_ms is not None:
+        return f"{moment(election.first_message_ms, zone)} or before; {why}"
+    return f"a time that nobody told; {why}"
+
+
+def brokers(row: SetView) -> Table:
+    """A line per member; a star marks the SyncStateSet."""
+    table = _table("id", "role", "epoch", "address", "set", ">max offset", ">lag bytes", ">lag ms")
+    for member in row.brokers:
+        cells = [
+            number(member.broker_id),
+            member.role or UNKNOWN,
+            number(member.epoch),
+            member.address,
+            {True: "*", False: "", None: "?"}[member.in_sync],
+        ]
+        if member.trouble:
+            dead = "dead" if member.alive is False else "no answer"
+            table.add_row(*cells, Text(dead, style="bold red"), "", "")
+            continue
+        table.add_row(
+            *cells,
+            number(member.max_offset),
+            number(member.lag_bytes),
+            number(member.lag_ms),
+            style=_style(member),
+        )
+    return table
+
+
+def controllers(rows: tuple[ControllerView, ...]) -> Table:
+    """A line per controller with its own view of who leads."""
+    table = _table("controller", "state", "says that the leader is")
+    for row in rows:
+        if row.trouble:
+            table.add_row(row.address, Text("no answer", style="bold red"), UNKNOWN)
+            continue
+        leader = f"{row.leader_id} {row.leader_address}" if row.leader_address else "nobody"
+        table.add_row(row.address, "leader" if row.is_leader else "follower", leader)
+    return table
+
+
+def elections(row: SetView, zone: tzinfo | None) -> Table:
+    """The last ten, newest first, masters by their ids where they are known.
+
+    `when` is the moment, or with a `<` that of the first message."""
+    table = _table(">epoch", ">from offset", ">bytes", "when", "master", "why")
+    ids = {member.address: str(member.broker_id) for member in row.brokers if member.broker_id is not None}
+    for one in row.elections:
+        length = None if one.end_offset is None else one.end_offset - (one.start_offset or 0)
+        master = UNKNOWN if one.master is None else ids.get(one.master, one.master)
+        table.add_row(
+            str(one.epoch),
+            number(one.start_offset),
+            number(length),
+            _when(one, zone),
+            master,
+            one.why or UNKNOWN,
+        )
+    return table
+
+
+def _when(one: Election, zone: tzinfo | None) -> str:
+    if one.at_ms is not None:
+        return moment(one.at_ms, zone)
+    return UNKNOWN if one.first_message_ms is None else f"<{moment(one.first_message_ms, zone)}"
+
+
+def _style(member: BrokerView) -> str:
+    if member.role == "master":
+        return "green"
+    return "yellow" if member.in_sync is False else ""
+
+
+def _table(*columns: str) -> Table:
+    """Columns whose name begins with `>` are set to the right; only the last is wrapped, where it must."""
+    table = Table(box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), show_edge=False)
+    for name in columns:
+        table.add_column(
+            name.lstrip(">"),
+            justify="right" if name.startswith(">") else "left",
+            no_wrap=name != columns[-1],
+        )
+    return table
+
+
+def number(value: int | None) -> str:
+    return UNKNOWN if value is None else str(value)
+
+
+def clock(at_ms: int, zone: tzinfo | None) -> str:
+    """`14:20:31`"""
+    return f"{datetime.fromtimestamp(at_ms // 1000, UTC).astimezone(zone):%H:%M:%S}"
+
+
+def moment(at_ms: int, zone: tzinfo | None) -> str:
+    """`11-21 14:20:31`"""
+    return f"{datetime.fromtimestamp(at_ms // 1000, UTC).astimezone(zone):%m-%d %H:%M:%S}"
+
+
+def span(length_ms: int) -> str:
+    """`12 s`, `3 min 5 s`, `4 h 10 min`, `6 d 3 h`"""
+    seconds = max(length_ms, 0) // 1000
+    for size, unit, smaller, name in ((86_400, "d", 3600, "h"), (3600, "h", 60, "min"), (60, "min", 1, "s")):
+        if seconds >= size:
+            return f"{seconds // size} {unit} {seconds % size // smaller} {name}"
+    return f"{seconds} s"

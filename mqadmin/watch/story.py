@@ -1,0 +1,64 @@
+"""The elections of a broker set: those in its log, and those that were seen while watching.
+
+Invariant: why a master changed is said only of a change that two looks enclose, from what both of them told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from mqadmin.watch.view import Election, SetView
+
+ELECTIONS_MAX = 10
+
+
+class Story:
+    """What has been seen of one broker set since watching began."""
+
+    def __init__(self) -> None:
+        self._before: SetView | None = None
+        self._seen: dict[int, Election] = {}
+
+    def goes_on(self, now: SetView, at_ms: int) -> SetView:
+        """The look `now`, its elections completed by what was seen."""
+        before = self._before
+        if (
+            now.master_epoch is None
+        ):  # no controller told anything: the next look is compared with the last one
+            return replace(now, elections=self._merged(now.elections))
+        if before is not None and before.master_epoch is not None and now.master_epoch > before.master_epoch:
+            self._seen[now.master_epoch] = Election(
+                epoch=now.master_epoch, master=now.master_address, at_ms=at_ms, why=reason(before, now)
+            )
+            for epoch in sorted(self._seen)[:-ELECTIONS_MAX]:
+                del self._seen[epoch]
+        self._before = now
+        return replace(now, elections=self._merged(now.elections))
+
+    def _merged(self, logged: Iterable[Election]) -> tuple[Election, ...]:
+        rows = {row.epoch: row for row in logged}
+        for epoch, seen in self._seen.items():
+            known = rows.get(epoch, seen)
+            rows[epoch] = replace(
+                known, master=known.master or seen.master, at_ms=known.at_ms or seen.at_ms, why=seen.why
+            )
+        return tuple(rows[epoch] for epoch in sorted(rows, reverse=True)[:ELECTIONS_MAX])
+
+
+def reason(before: SetView, now: SetView) -> str:
+    """Why the master changed, as far as the two looks tell."""
+    if now.master_address is None:
+        return "nobody fit was alive"
+    if before.master_address is None:
+        return "there was no master"
+    if before.master_address == now.master_address:
+        return "the same broker again"
+    former = next((row for row in now.brokers if row.address == before.master_address), None)
+    if former is None or former.trouble is not None or former.alive is False:
+        return f"broker {_name(before)} was lost"
+    return f"handed over by {_name(before)}"
+
+
+def _name(view: SetView) -> str:
+    return str(view.master_address if view.master_id is None else view.master_id)

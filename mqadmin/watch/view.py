@@ -1,0 +1,84 @@
+"""One look at a broker set, as the servers themselves told it.
+
+Invariant: pure values. None means that nobody told; nothing here is guessed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class ControllerView:
+    """What one controller says of its group; `trouble` is why it did not answer."""
+
+    address: str
+    is_leader: bool = False
+    leader_id: str | None = None
+    leader_address: str | None = None
+    trouble: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerView:
+    """One member: `broker_id`, `alive` and `in_sync` are the controllers' word, the rest is its own."""
+
+    address: str
+    broker_id: int | None = None
+    alive: bool | None = None
+    in_sync: bool | None = None
+    role: str | None = None  # master, slave or none
+    epoch: int | None = None  # the last in its epoch file
+    max_offset: int | None = None
+    confirm_offset: int | None = None
+    role_since_ms: int | None = None
+    lag_bytes: int | None = None  # what its master has and it has not
+    lag_ms: int | None = None  # how long ago the first message that it lacks was stored
+    trouble: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Election:
+    """An epoch in the master's log, or one that was seen to begin; offsets in bytes, the end exclusive.
+
+    `first_message_ms` is when its first message was stored, by the broker at `master`: the election was then or
+    before. `at_ms` is when the master took its role, as it says itself or as was seen; it and `why` are known of
+    elections that happened while watching, `at_ms` of the last one too.
+    """
+
+    epoch: int
+    start_offset: int | None = None
+    end_offset: int | None = None
+    first_message_ms: int | None = None
+    master: str | None = None
+    at_ms: int | None = None
+    why: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SetView:
+    """One broker set. Master and epochs are the leading controller's word; without one they are None."""
+
+    broker_name: str
+    cluster: str | None
+    master_id: int | None
+    master_address: str | None
+    master_epoch: int | None
+    sync_state_set_epoch: int | None
+    brokers: tuple[BrokerView, ...]
+    elections: tuple[Election, ...] = ()  # newest first
+
+    @property
+    def master(self) -> BrokerView | None:
+        """The member that the controllers call master."""
+        return next((row for row in self.brokers if row.address == self.master_address), None)
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """Everything at one moment."""
+
+    at_ms: int
+    controllers: tuple[ControllerView, ...]
+    sets: tuple[SetView, ...]
+    trouble: str | None = None  # why the controllers' word is missing
