@@ -92,6 +92,8 @@ class AdminGroup(click.Group):
         if args[0].lower() == "help" and len(args) > 1:
             args = [args[1], "-h"]
         command = self.get_command(ctx, args[0])
+        if command is None and ctx.resilient_parsing:  # a shell asks how a half-typed line may go on
+            return None, None, args
         if command is None:
             click.echo(f"The sub command {args[0]} not exist.")
             ctx.exit(1)

@@ -119,6 +119,8 @@ class AdminCommand(click.Command):
         formatter.write(self.usage_text() + JSON_HELP)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if ctx.resilient_parsing:  # a shell asks how a half-typed line may go on
+            return super().parse_args(ctx, args)
         try:
             rest = super().parse_args(ctx, args)
             if rest:

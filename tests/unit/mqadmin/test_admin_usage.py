@@ -103,3 +103,23 @@ def test_help_loads_neither_the_event_loop_nor_the_network() -> None:
     )
     assert done.returncode == 0, done.stderr
     assert "electMaster" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("typed", "offered"),
+    [
+        ("mqadmin topicSt", ["topicStatus"]),
+        ("mqadmin help topicSt", ["topicStatus"]),
+        ("mqadmin topicStatus --to", ["--topic"]),
+        ("mqadmin electMaster -b 1 --brokerN", ["--brokerName"]),
+        ("mqadmin watch --js", ["--json"]),
+        ("mqadmin nosuch --x", []),
+    ],
+)
+def test_a_shell_is_told_how_a_line_may_go_on(typed: str, offered: list[str]) -> None:
+    words = typed.split()
+    env = {"_MQADMIN_COMPLETE": "bash_complete", "COMP_WORDS": typed, "COMP_CWORD": str(len(words) - 1)}
+    done = CliRunner(env=env).invoke(admin, [], prog_name="mqadmin")
+    found = [line.removeprefix("plain,") for line in done.stdout.splitlines() if line]
+    assert found == offered
+    assert done.stderr == ""
