@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from ipaddress import ip_address
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, Self
 
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
 from broker.clientsettings import ClientSettings
 from ha.frames import BODY_SIZE_MAX
@@ -28,7 +28,7 @@ class BrokerSettings(StoreSettings, ClientSettings, MetricsSettings):
             "brokerTopicEnable", "deleteWhen", "diskMaxUsedSpaceRatio", "enableAutoInSyncReplicas", "fileReservedTime",
             "flushConsumerOffsetHistoryInterval", "forceRegister", "flushDelayOffsetInterval", "inSyncReplicas",
             "rocketmqHome", "sendMessageThreadPoolNums", "serverSelectorThreads",
-            "serverWorkerThreads", "skipPreOnline", "storePathCommitLog", "storePathConsumeQueue", "timerWheelEnable",
+            "serverWorkerThreads", "skipPreOnline", "timerWheelEnable",
             "totalReplicas", "traceTopicEnable", "transactionCheckInterval", "transactionCheckMax",
             "transactionTimeOut", "transientStorePoolEnable", "useEpollNativeSelector", "waitTimeMillsInSendQueue",
             "warmMapedFileEnable",
@@ -116,6 +116,16 @@ class BrokerSettings(StoreSettings, ClientSettings, MetricsSettings):
         Path.home() / "store",
         alias="storePathRootDir",
         description="folder of log, queues, tables and identity; one process at a time",
+    )
+    store_path_commit_log: str = Field(
+        "",
+        alias="storePathCommitLog",
+        description="taken when it names the folder `commitlog` below the root",
+    )
+    store_path_consume_queue: str = Field(
+        "",
+        alias="storePathConsumeQueue",
+        description="taken when it names the folder `consumequeue` below the root",
     )
     store_path_broker_identity: str = Field(
         "",
@@ -272,6 +282,16 @@ class BrokerSettings(StoreSettings, ClientSettings, MetricsSettings):
         if value.startswith("/"):
             raise ValueError("must be a name below storePathRootDir")
         return value
+
+    @model_validator(mode="after")
+    def _folders_below_the_root(self) -> Self:
+        for key, value, folder in (
+            ("storePathCommitLog", self.store_path_commit_log, "commitlog"),
+            ("storePathConsumeQueue", self.store_path_consume_queue, "consumequeue"),
+        ):
+            if value and Path(value) != self.store_path_root_dir / folder:
+                raise ValueError(f"{key} must be {self.store_path_root_dir / folder}, or not be set")
+        return self
 
     @field_validator("enable_controller_mode")
     @classmethod

@@ -127,6 +127,7 @@ def test_a_mistyped_key_is_told_with_the_nearest_one_and_refused_when_strict(tmp
         ("broker", "brokerIP1=localhost", "does not appear to be an IPv4 or IPv6 address"),
         ("broker", "controllerAddr=controller-1", "is not HOST:PORT"),
         ("broker", "controllerAddr=", "must name controllers"),
+        ("broker", "storePathCommitLog=/data/elsewhere", "commitlog, or not be set"),
         ("broker", "enableControllerMode=false", "takes its role from controllers only"),
         ("controller", "controllerDLegerSelfId=n7", "is not among"),
         ("controller", "controllerDLegerPeers=n0:9878", "is not ID-HOST:PORT"),

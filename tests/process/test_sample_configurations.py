@@ -1,0 +1,111 @@
+"""The files under conf/ start as they are; only their ports are moved here, so that tests can run beside real servers."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import pytest
+
+from localcluster import ports
+from localcluster.waiting import NotYet, wait_for
+from mqadmin.admin import AdminClient
+from mqadmin.errors import AdminError
+from mqadmin.replies import SyncState
+from mqruntime.clock import SystemClock
+
+ROOT = Path(__file__).parents[2]
+CONF = ROOT / "conf"
+WAIT_MS = 20_000
+MOVED = {9876: 0, 9878: 1, 9868: 2, 9858: 3, 30911: 10, 30921: 20, 30931: 30}
+"""Port in the files -> place in a leased block; a broker also takes the ones at -2 and +1."""
+
+pytestmark = pytest.mark.timeout(60)
+
+
+@contextmanager
+def servers(folder: Path, names: list[str]) -> Iterator[int]:
+    """Runs the samples `names` in `folder`, as `mqbroker -c conf/...` would; yields the first port."""
+    lease = ports.lease_any(folder, 40)
+    first = lease.ports.start
+
+    def moved(match: re.Match[str]) -> str:
+        return str(first + MOVED[int(match.group())])
+
+    with ExitStack() as stack:
+        stack.callback(lease.release)
+        for name in names:
+            file = folder / "conf" / name
+            file.parent.mkdir(parents=True, exist_ok=True)
+            text = (CONF / name).read_text()
+            file.write_text(re.sub(r"\b(?:" + "|".join(map(str, MOVED)) + r")\b", moved, text))
+            module = re.match(r"[a-z]+", file.name)
+            assert module is not None
+            stack.enter_context(running(module.group(), file, folder))
+        yield first
+
+
+@contextmanager
+def running(module: str, file: Path, folder: Path) -> Iterator[None]:
+    log = folder / f"{file.stem}.log"
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            [sys.executable, "-P", "-m", module, "--strict", "-c", str(file)],
+            cwd=folder,
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            stderr=output,
+        )
+        try:
+            yield
+            assert process.poll() is None, log.read_text()
+        finally:
+            process.terminate()
+            process.wait(10)
+    assert process.returncode == 0 and "WARNING mqruntime" not in log.read_text(), log.read_text()
+
+
+async def in_sync(controllers: str, count: int) -> SyncState:
+    admin = AdminClient(SystemClock())
+
+    async def probe() -> SyncState:
+        try:
+            states = await admin.sync_states(controllers, ["broker-a"])
+        except AdminError as error:
+            raise NotYet(str(error)) from error
+        if "broker-a" not in states or len(states["broker-a"].in_sync) < count:
+            raise NotYet(f"not {count} in sync: {states}")
+        return states["broker-a"]
+
+    try:
+        return await wait_for("a set in sync", probe, WAIT_MS)
+    finally:
+        await admin.close()
+
+
+def test_the_quick_start_makes_a_set_of_two(tmp_path: Path) -> None:
+    names = [
+        "namesrv.conf",
+        *(f"quick-start/{name}.conf" for name in ("controller", "broker-n0", "broker-n1")),
+    ]
+    with servers(tmp_path, names) as first:
+        state = asyncio.run(in_sync(f"127.0.0.1:{first + 1}", 2))
+    assert state.master_address is not None
+    assert sorted(path.name for path in (tmp_path / "run").iterdir()) == [
+        "broker-n0",
+        "broker-n1",
+        "controller-n0",
+        "namesrv",
+    ]
+
+
+def test_three_nodes_make_a_set_of_three(tmp_path: Path) -> None:
+    nodes = [f"cluster-3n/{kind}-n{number}.conf" for kind in ("controller", "broker") for number in range(3)]
+    with servers(tmp_path, ["namesrv.conf", *nodes]) as first:
+        state = asyncio.run(in_sync(";".join(f"127.0.0.1:{first + place}" for place in (1, 2, 3)), 3))
+    assert state.master_address is not None

@@ -1,0 +1,76 @@
+"""The wheel: the packages and the commands, and nothing of tests, simulation or scripts."""
+
+from __future__ import annotations
+
+import configparser
+import os
+import shutil
+import subprocess
+import sys
+import tomllib
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PACKAGES = {
+    "broker", "controller", "dledger", "epochfile", "ha", "localcluster", "messagestore", "mqadmin", "mqclient",
+    "mqruntime", "namesrv", "remoting", "sparkreplay",
+}  # fmt: skip
+KEPT_OUT = ("tests", "simulation", "scripts")
+
+pytestmark = pytest.mark.timeout(90)
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Built from a copy of the source, without the network."""
+    source, out = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("wheel")
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, source)
+    for name in (*PACKAGES, *KEPT_OUT):
+        ignored = shutil.ignore_patterns("__pycache__", "vectors")
+        shutil.copytree(ROOT / name, source / name, ignore=ignored)
+    command = [sys.executable, "-m", "pip", "wheel", "--no-deps", "--no-build-isolation", "--no-index"]
+    built = subprocess.run(
+        [*command, "-q", "-w", str(out), str(source)], capture_output=True, text=True, check=False
+    )
+    assert built.returncode == 0, built.stderr
+    [path] = out.glob("*.whl")
+    return path
+
+
+def test_it_holds_every_module_of_the_packages_and_nothing_else(wheel: Path) -> None:
+    names = zipfile.ZipFile(wheel).namelist()
+    modules = {name for name in names if ".dist-info/" not in name}
+    assert {name.split("/")[0] for name in modules} == PACKAGES
+    assert modules == {
+        str(path.relative_to(ROOT)) for package in PACKAGES for path in (ROOT / package).rglob("*.py")
+    }
+    assert any(name.endswith("licenses/LICENSE") for name in names)
+
+
+def test_it_brings_the_commands(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        [name] = [name for name in archive.namelist() if name.endswith("entry_points.txt")]
+        parser = configparser.ConfigParser()
+        parser.read_string(archive.read(name).decode())
+    declared = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert dict(parser["console_scripts"]) == declared["scripts"]
+    assert set(declared["scripts"]) >= {"mqnamesrv", "mqcontroller", "mqbroker", "mqadmin", "mqreplay"}
+
+
+@pytest.mark.parametrize("module", ["namesrv", "controller", "broker"])
+def test_its_servers_tell_their_version(wheel: Path, tmp_path: Path, module: str) -> None:
+    zipfile.ZipFile(wheel).extractall(tmp_path)
+    shown = subprocess.run(
+        [sys.executable, "-P", "-m", module, "--version"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    assert (shown.returncode, shown.stdout) == (0, f"mq{module} {version}\n"), shown.stderr
