@@ -14,12 +14,9 @@ from broker.consumergroups import ConsumerGroups
 from broker.contract import contract_sentence
 from broker.controllerclient import ControllerClient
 from broker.delaydelivery import DelayDelivery
-from broker.grouprequests import GroupRequests
 from broker.identity import IDENTITY_FILE
 from broker.longpolling import HeldPulls
-from broker.lookuprequests import LookupRequests
 from broker.masterfinder import MasterFinder
-from broker.offsetrequests import OffsetRequests
 from broker.pendingsends import PendingSends
 from broker.pull import PullProcessor
 from broker.registration import Registration
@@ -33,8 +30,8 @@ from broker.slavesync import SlaveSync
 from broker.statusrequests import StatusRequests
 from broker.subscriptionrenewal import SubscriptionRenewal
 from broker.syncflush import SyncFlush
+from broker.tablerequests import add_table_requests
 from broker.tables import Tables
-from broker.topicrequests import TopicRequests
 from epochfile.file import DEFAULT_NAME as EPOCH_FILE
 from epochfile.file import EpochFile
 from ha.service import HAService
@@ -380,13 +377,14 @@ class BrokerApp:
         router.add(RequestCode.PULL_MESSAGE, self._pulls.handle)
         router.add(RequestCode.LITE_PULL_MESSAGE, self._pulls.handle)
         router.add(RequestCode.NOTIFY_BROKER_ROLE_CHANGED, self._role_changed)
-        name = settings.broker_name
-        TopicRequests(name, tables.topics, tables.saved_topics, self.store, tables.offsets).add_to(router)
-        GroupRequests(
-            name, tables.groups, tables.saved_groups, tables.offsets, tables.delays, tables.topics, self.store
-        ).add_to(router)
-        OffsetRequests(self.store, tables.topics, tables.offsets).add_to(router)
-        LookupRequests(self.store, self.role).add_to(router)
+        add_table_requests(
+            router,
+            settings=settings,
+            role=self.role,
+            store=self.store,
+            tables=tables,
+            consumers=self._consumers,
+        )
         send_back.add_to(router)
         self._clients.add_to(router)
         self._status.add_to(router)

@@ -1,6 +1,7 @@
 """How far each consumer group is in each queue.
 
-Invariant: keys read `topic@group`; an offset is the next queue offset to consume, as the group committed it last."""
+Invariant: keys read `topic@group`; an offset is the next queue offset to consume, as the group committed it last or as
+an administrator moved it. From such a move until the group hears of it by a pull its commits do not count."""
 
 from __future__ import annotations
 
@@ -15,9 +16,24 @@ class ConsumerOffsets:
 
     def __init__(self) -> None:
         self._wrapper = ConsumerOffsetWrapper()
+        self._resets: dict[tuple[str, str, int], int] = {}
         self.commits = 0
 
     def commit(self, group: str, topic: str, queue_id: int, offset: int) -> None:
+        """`group` goes on at `offset`, unless it was moved and does not know yet."""
+        if (group, topic, queue_id) not in self._resets:
+            self._put(group, topic, queue_id, offset)
+
+    def reset(self, group: str, topic: str, queue_id: int, offset: int) -> None:
+        """An administrator moves `group` to `offset`."""
+        self._resets[group, topic, queue_id] = offset
+        self._put(group, topic, queue_id, offset)
+
+    def take_reset(self, group: str, topic: str, queue_id: int) -> int | None:
+        """Where `group` was moved to, for the pull that tells it; None when it was not."""
+        return self._resets.pop((group, topic, queue_id), None) if self._resets else None
+
+    def _put(self, group: str, topic: str, queue_id: int, offset: int) -> None:
         self._wrapper.offset_table.setdefault(f"{topic}{SEPARATOR}{group}", {})[queue_id] = offset
         self.commits += 1
 
@@ -29,9 +45,15 @@ class ConsumerOffsets:
         suffix = SEPARATOR + group
         return [key.removesuffix(suffix) for key in self._wrapper.offset_table if key.endswith(suffix)]
 
+    def groups_of(self, topic: str) -> list[str]:
+        """The groups that have committed offsets in a topic."""
+        prefix = topic + SEPARATOR
+        return [key.removeprefix(prefix) for key in self._wrapper.offset_table if key.startswith(prefix)]
+
     def remove_group(self, group: str) -> None:
         """Forget a group in all topics."""
         suffix = SEPARATOR + group
+        self._resets = {key: at for key, at in self._resets.items() if key[0] != group}
         for key in [key for key in self._wrapper.offset_table if key.endswith(suffix)]:
             del self._wrapper.offset_table[key]
         self.commits += 1
@@ -39,12 +61,14 @@ class ConsumerOffsets:
     def remove_topic(self, topic: str) -> None:
         """Forget a topic in all groups."""
         prefix = topic + SEPARATOR
+        self._resets = {key: at for key, at in self._resets.items() if key[1] != topic}
         for key in [key for key in self._wrapper.offset_table if key.startswith(prefix)]:
             del self._wrapper.offset_table[key]
         self.commits += 1
 
     def adopt(self, wrapper: ConsumerOffsetWrapper) -> bool:
         """Each topic and group that the master knows replaces ours as a whole; False when nothing is new."""
+        self._resets.clear()  # a master's own affair
         table = self._wrapper.offset_table
         news = {key: queues for key, queues in wrapper.offset_table.items() if table.get(key) != queues}
         table.update(news)

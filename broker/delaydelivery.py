@@ -110,7 +110,7 @@ class DelayDelivery:
     async def run(self) -> None:
         while True:
             self._wake.clear()
-            wait_ms = await self._deliver_due()
+            wait_ms = await self.deliver_due()
             if wait_ms == 0:
                 await asyncio.sleep(0)  # others run between two batches
                 continue
@@ -120,7 +120,7 @@ class DelayDelivery:
             except TimeoutError:
                 continue
 
-    async def _deliver_due(self) -> int | None:
+    async def deliver_due(self) -> int | None:
         """Put what is due into its queue; ms until something else is, None when nothing waits."""
         waits = []
         for level in range(1, len(self._levels_ms) + 1):

@@ -72,6 +72,10 @@ class Queues(Protocol):
 
     async def load(self, result: GetResult) -> None: ...
 
+    def min_queue_offset(self, topic: str, queue_id: int) -> int: ...
+
+    def max_queue_offset(self, topic: str, queue_id: int) -> int: ...
+
 
 class PullLimits(Protocol):
     """The settings that bound a pull."""
@@ -132,6 +136,9 @@ class PullProcessor:
             if refused.code == ResponseCode.SUBSCRIPTION_NOT_LATEST:
                 self._renewal.ask(peer, header.consumer_group)
             return command.reply(refused.code, refused.remark)
+        moved_to = self._offsets.take_reset(header.consumer_group, header.topic, header.queue_id)
+        if moved_to is not None:
+            return self._moved(command, header, moved_to)
         if header.sys_flag & SYS_FLAG_COMMIT_OFFSET:
             self._offsets.commit(header.consumer_group, header.topic, header.queue_id, header.commit_offset)
         result = self._read(request)
@@ -149,6 +156,13 @@ class PullProcessor:
             self._held.hold(HeldPull(peer, request, self._clock.monotonic_ms() + wait_ms))
             return None
         return self._answer(peer, request, result)
+
+    def _moved(self, command: RemotingCommand, header: PullMessageHeader, offset: int) -> RemotingCommand:
+        """An administrator moved the group in this queue: it goes on at `offset`."""
+        store, topic, queue_id = self._store, header.topic, header.queue_id
+        bounds = store.min_queue_offset(topic, queue_id), store.max_queue_offset(topic, queue_id)
+        reply = PullMessageResponseHeader(MASTER_ID, offset, *bounds)
+        return command.reply(ResponseCode.PULL_OFFSET_MOVED, "OFFSET_RESET", reply)
 
     def arrived(self, grown: list[QueueGrew]) -> None:
         """Queues grew: answer the pulls that waited for it."""

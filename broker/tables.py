@@ -50,7 +50,7 @@ class Tables:
         self.saved_groups = SavedTable(
             files, SUBSCRIPTION_GROUPS_FILE, self.groups.encode, self.groups.decode
         )
-        self._saved_offsets = SavedTable(
+        self.saved_offsets = SavedTable(
             files, CONSUMER_OFFSETS_FILE, self.offsets.encode, self.offsets.decode
         )
         self._saved_delays = SavedTable(files, DELAY_OFFSETS_FILE, self.delays.encode, self.delays.decode)
@@ -63,7 +63,7 @@ class Tables:
         return {
             RequestCode.GET_ALL_TOPIC_CONFIG: self.saved_topics,
             RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG: self.saved_groups,
-            RequestCode.GET_ALL_CONSUMER_OFFSET: self._saved_offsets,
+            RequestCode.GET_ALL_CONSUMER_OFFSET: self.saved_offsets,
             RequestCode.GET_ALL_DELAY_OFFSET: self._saved_delays,
         }
 
@@ -100,7 +100,7 @@ class Tables:
     def _note_commits(self) -> None:
         if self.offsets.commits != self._commits_saved:
             self._commits_saved = self.offsets.commits
-            self._saved_offsets.changed()
+            self.saved_offsets.changed()
         if self.delays.advances != self._advances_saved:
             self._advances_saved = self.delays.advances
             self._saved_delays.changed()

@@ -7,6 +7,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from remoting.bodies.body import Body
+from remoting.bodies.heartbeats import SubscriptionData
 from remoting.wirefields import I32, I64, wire
 
 
@@ -76,6 +77,30 @@ class ResetOffsetBody(Body):
     """Reply to 222, body of 220."""
 
     offset_table: dict[MessageQueue, I64] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class ConsumeQueueData(Body):
+    """One entry of a queue; `eval` says whether the asking group's subscription takes it."""
+
+    physic_offset: I64
+    physic_size: I32
+    tags_code: I64
+    extend_data_json: str | None = None
+    bit_map: str | None = None
+    eval: bool = False
+    msg: str | None = None
+
+
+@dataclass(slots=True)
+class QueryConsumeQueueBody(Body):
+    """Reply to 321. `filter_data` says in words why there is no subscription."""
+
+    subscription_data: SubscriptionData | None = None
+    filter_data: str | None = None
+    queue_data: list[ConsumeQueueData] = field(default_factory=list)
+    max_queue_index: I64 = 0
+    min_queue_index: I64 = 0
 
 
 @dataclass(slots=True)

@@ -9,11 +9,13 @@ from typing import Any
 
 import pytest
 
+from messagestore.properties import java_string_hash
+from mqclient.client import Client
 from mqclient.message import OutgoingMessage, decode_messages
 from remoting.bodies.groups import SubscriptionGroupConfig, SubscriptionGroupWrapper
 from remoting.bodies.heartbeats import ConsumerData, HeartbeatData, ProducerData, SubscriptionData
 from remoting.bodies.offsets import ConsumerOffsetWrapper
-from remoting.bodies.queues import MessageQueue, TopicStatsTable
+from remoting.bodies.queues import MessageQueue, ResetOffsetBody, TopicStatsTable
 from remoting.bodies.topics import TopicConfig, TopicConfigWrapper
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import RemotingCommand
@@ -28,11 +30,12 @@ from remoting.headers.admin import (
     UnregisterClientHeader,
 )
 from remoting.headers.group import ExchangeHAInfoHeader
-from remoting.headers.messages import QueryMessageHeader, ViewMessageHeader
+from remoting.headers.messages import QueryConsumeQueueHeader, QueryMessageHeader, ViewMessageHeader
 from remoting.headers.offsets import (
     GetMaxOffsetHeader,
     QueryConsumerOffsetHeader,
     QueueHeader,
+    ResetOffsetHeader,
     SearchOffsetHeader,
     UpdateConsumerOffsetHeader,
 )
@@ -184,6 +187,98 @@ def test_messages_are_found_by_key_and_by_the_id_that_their_producer_gave(served
     assert query("k1", 2) == [b"keyed 2", b"keyed 1"]
     assert query(unique, 1, True) == [b"keyed 2"]
     assert query("k3") == []
+
+
+async def pull(client: Client, address: str, offset: int, queue_id: int = 1) -> RemotingCommand:
+    ext = {
+        "consumerGroup": "CG", "topic": "orders", "queueId": str(queue_id), "queueOffset": str(offset),
+        "maxMsgNums": "32", "sysFlag": "5", "commitOffset": str(offset), "suspendTimeoutMillis": "0",
+        "subscription": "*", "subVersion": "0",
+    }  # fmt: skip
+    return await client.remoting.call(address, RemotingCommand.request(RequestCode.PULL_MESSAGE, ext))
+
+
+def test_a_group_that_is_moved_hears_of_it_with_its_next_pull_and_commits_nothing_before(
+    served: Served,
+) -> None:
+    served.ask(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, None, SubscriptionGroupConfig("CG").encode())
+    served.ask(RequestCode.UPDATE_CONSUMER_OFFSET, UpdateConsumerOffsetHeader("CG", "orders", 1, 3))
+    reply = served.ask(RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, ResetOffsetHeader("orders", "CG", 0))
+    table = ResetOffsetBody.decode(reply.body).offset_table
+    assert table == {MessageQueue("orders", "broker-a", queue_id): 0 for queue_id in range(4)}
+    served.ask(RequestCode.UPDATE_CONSUMER_OFFSET, UpdateConsumerOffsetHeader("CG", "orders", 1, 3))
+    query = QueryConsumerOffsetHeader("CG", "orders", 1)
+    assert served.ext(RequestCode.QUERY_CONSUMER_OFFSET, query) == {"offset": "0"}
+
+    async def go_on() -> None:
+        address = served.master.address
+        async with served.cluster.client() as client:
+            told = await pull(client, address, 3)
+            assert (told.code, told.remark) == (ResponseCode.PULL_OFFSET_MOVED, "OFFSET_RESET")
+            assert (told.ext["nextBeginOffset"], told.ext["minOffset"], told.ext["maxOffset"]) == (
+                "0",
+                "0",
+                "3",
+            )
+            assert (await pull(client, address, 0)).code == 0
+
+    served.cluster.run(go_on())
+    served.ask(RequestCode.UPDATE_CONSUMER_OFFSET, UpdateConsumerOffsetHeader("CG", "orders", 1, 2))
+    assert served.ext(RequestCode.QUERY_CONSUMER_OFFSET, query) == {"offset": "2"}
+    served.world.run_for_ms(2_000)
+    assert served.slave.tables.offsets.find("CG", "orders", 1) == 2
+
+
+@pytest.mark.parametrize(
+    ("header", "code"),
+    [
+        (ResetOffsetHeader("none", "CG", 0), ResponseCode.TOPIC_NOT_EXIST),
+        (ResetOffsetHeader("orders", "none", 0), ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST),
+        (ResetOffsetHeader("orders", "CG", 0, queue_id=1, offset=4), ResponseCode.SYSTEM_ERROR),
+        (ResetOffsetHeader("orders", "CG", 0, queue_id=4), ResponseCode.SYSTEM_ERROR),
+        (ResetOffsetHeader("orders", "CG", 0, queue_id=1, offset=2), ResponseCode.SUCCESS),
+        (ResetOffsetHeader("orders", "CG", -1, queue_id=1, offset=-1), ResponseCode.SUCCESS),
+    ],
+)
+def test_a_move_to_nowhere_is_refused(served: Served, header: ResetOffsetHeader, code: int) -> None:
+    served.ask(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, None, SubscriptionGroupConfig("CG").encode())
+    assert served.ask(RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, header).code == code
+    assert served.ask(RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, header, slave=True).code == 1
+
+
+def test_a_queue_is_listed_as_upstream_lists_it_and_a_topic_names_its_groups(served: Served) -> None:
+    header = QueryConsumeQueueHeader("orders", 1, 1, 5, "CG")
+    listed = served.json(RequestCode.QUERY_CONSUME_QUEUE, header)
+    assert (listed["minQueueIndex"], listed["maxQueueIndex"]) == (0, 3)
+    assert listed["filterData"] == "CG@orders is not online!"
+    positions = [int(result.offset_message_id[16:], 16) for result in served.results[1:]]
+    assert [entry["physicOffset"] for entry in listed["queueData"]] == positions
+    assert set(listed["queueData"][0]) == {"eval", "physicOffset", "physicSize", "tagsCode"}
+    assert listed["queueData"][0]["tagsCode"] == java_string_hash("two")
+    nowhere = QueryConsumeQueueHeader("orders", 3, 0, 5, "CG")
+    assert served.ask(RequestCode.QUERY_CONSUME_QUEUE, nowhere).code == ResponseCode.SYSTEM_ERROR
+
+    served.ask(RequestCode.UPDATE_CONSUMER_OFFSET, UpdateConsumerOffsetHeader("CG", "orders", 1, 3))
+    groups = served.json(RequestCode.QUERY_TOPIC_CONSUME_BY_WHO, TopicHeader("orders"))
+    assert groups == {"groupList": ["CG"]}
+
+
+def test_settings_that_are_read_anew_change_while_the_broker_runs(served: Served) -> None:
+    def change(text: str) -> tuple[int, str]:
+        reply = served.ask(RequestCode.UPDATE_BROKER_CONFIG, None, text.encode())
+        return reply.code, reply.remark or ""
+
+    settings = served.master.settings
+    assert change("minInSyncReplicas=1\nlongPollingEnable=false\n")[0] == 0
+    assert (settings.min_in_sync_replicas, settings.long_polling_enable) == (1, False)
+    shown = bytes(served.ask(RequestCode.GET_BROKER_CONFIG).body or b"").decode()
+    assert "minInSyncReplicas=1\n" in shown
+    assert change("flushDiskType=ASYNC_FLUSH\n")[0] == 0, "as it is"
+    code, remark = change("minInSyncReplicas=2\nlistenPort=1\n")
+    assert (code, "listenPort" in remark) == (ResponseCode.NO_PERMISSION, True)
+    assert change("minInSyncReplicas=none\n")[0] == ResponseCode.SYSTEM_ERROR
+    assert change("noSuchKey=1\n")[0] == change("")[0] == 0, "passed over, as upstream does"
+    assert settings.min_in_sync_replicas == 1
 
 
 # -- topics

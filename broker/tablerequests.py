@@ -1,0 +1,47 @@
+"""All requests that are answered from tables and store alone, by clients that look up and by administrators.
+
+Invariant: none of them waits for replication; what they change is in the tables, which say themselves when it is on
+disk and how slaves get it."""
+
+from __future__ import annotations
+
+from broker.configuration import Configuration
+from broker.consumergroups import ConsumerGroups
+from broker.grouprequests import GroupRequests
+from broker.lookuprequests import LookupRequests
+from broker.offsetrequests import OffsetRequests
+from broker.queuerequests import QueueRequests
+from broker.roleswitch import RoleSwitch
+from broker.settings import BrokerSettings
+from broker.tables import Tables
+from broker.topicrequests import TopicRequests
+from messagestore.store import MessageStore
+from remoting.router import Router
+
+
+def add_table_requests(
+    router: Router,
+    *,
+    settings: BrokerSettings,
+    role: RoleSwitch,
+    store: MessageStore,
+    tables: Tables,
+    consumers: ConsumerGroups,
+) -> None:
+    """Their handlers go into `router`."""
+    name, topics, groups, offsets = settings.broker_name, tables.topics, tables.groups, tables.offsets
+    TopicRequests(name, topics, tables.saved_topics, store, offsets).add_to(router)
+    GroupRequests(name, groups, tables.saved_groups, offsets, tables.delays, topics, store).add_to(router)
+    OffsetRequests(store, topics, offsets).add_to(router)
+    LookupRequests(store, role).add_to(router)
+    Configuration(settings).add_to(router)
+    QueueRequests(
+        broker_name=name,
+        role=role,
+        store=store,
+        topics=topics,
+        groups=groups,
+        consumers=consumers,
+        offsets=offsets,
+        saved_offsets=tables.saved_offsets,
+    ).add_to(router)

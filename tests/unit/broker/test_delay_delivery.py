@@ -1,0 +1,225 @@
+"""The delivery of delayed messages against a scripted log: what is due, what waits, and what a failure leaves behind."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+from broker.delaydelivery import IN_FLIGHT_MAX, RETRY_MS, DelayDelivery
+from broker.delayoffsets import DelayOffsets
+from broker.scheduling import scheduled
+from messagestore.messages import Appended, MessageToStore, PutStatus, QueueEntry
+from messagestore.record import Message, encode, pack_host
+
+LEVELS_MS = [1_000, 5_000]
+HOST = pack_host("10.0.0.1", 10911)
+
+
+class ManualClock:
+    def __init__(self) -> None:
+        self.ms = 0
+        self.wall_ms = 1_700_000_000_000
+
+    def now_ms(self) -> int:
+        return self.wall_ms + self.ms
+
+    def monotonic_ms(self) -> int:
+        return self.ms
+
+
+class ScriptedLog:
+    """A schedule topic whose records stand 1,000 bytes apart; appended messages are 10 bytes long."""
+
+    def __init__(self, clock: ManualClock) -> None:
+        self.clock = clock
+        self.queues: dict[int, list[QueueEntry]] = {}
+        self.records: dict[int, bytes] = {}
+        self.put: list[MessageToStore] = []
+        self.errors: list[PutStatus | None] = []
+        self.end = 0
+        self.confirmed = 1 << 40
+        self.first = 0
+
+    def schedule(self, body: bytes, level: int) -> None:
+        waiting = scheduled(MessageToStore("orders", 3, body, b"KEYS\x01k\x02"), level, len(LEVELS_MS))
+        phy = len(self.records) * 1_000
+        record = encode(
+            Message(
+                topic=waiting.topic, queue_id=waiting.queue_id, queue_offset=0, physical_offset=phy, total_size=0,
+                flag=0, sys_flag=0, body_crc=0, born_timestamp=1, born_host=HOST, store_timestamp=0, store_host=HOST,
+                reconsume_times=0, prepared_transaction_offset=0, body=body, properties=waiting.properties,
+            )
+        )  # fmt: skip
+        self.records[phy] = record
+        due_ms = self.clock.now_ms() + LEVELS_MS[level - 1]
+        self.queues.setdefault(level - 1, []).append(QueueEntry(phy, len(record), due_ms))
+
+    def entries(self, topic: str, queue_id: int, queue_offset: int, count_max: int) -> list[QueueEntry]:
+        assert topic == "SCHEDULE_TOPIC_XXXX"
+        return self.queues.get(queue_id, [])[queue_offset : queue_offset + count_max]
+
+    def min_queue_offset(self, topic: str, queue_id: int) -> int:
+        return self.first
+
+    def confirm_offset(self) -> int:
+        return self.confirmed
+
+    async def message_at(self, physical_offset: int) -> memoryview | None:
+        record = self.records.get(physical_offset)
+        return None if record is None else memoryview(record)
+
+    def append(self, messages: Sequence[MessageToStore]) -> list[Appended]:
+        return [self._append(message) for message in messages]
+
+    def _append(self, message: MessageToStore) -> Appended:
+        if self.errors and (error := self.errors.pop(0)) is not None:
+            return Appended(-1, -1, -1, 0, -1, error)
+        self.put.append(message)
+        self.end += 10
+        return Appended(self.end - 10, self.end, 0, 1, 0)
+
+
+class ScriptedRole:
+    accepts_sends = True
+    enough = True
+    acked = 1 << 40
+
+    def enough_in_sync(self) -> bool:
+        return self.enough
+
+    def acked_end(self) -> int:
+        return self.acked
+
+
+class Bench:
+    def __init__(self) -> None:
+        self.clock = ManualClock()
+        self.log = ScriptedLog(self.clock)
+        self.role = ScriptedRole()
+        self.offsets = DelayOffsets()
+        self.delivery = DelayDelivery(
+            store=self.log, role=self.role, offsets=self.offsets, clock=self.clock, levels_ms=LEVELS_MS
+        )
+
+    def after(self, ms: int) -> int | None:
+        """A round `ms` later, and those that it asks for at once."""
+        self.clock.ms += ms
+        while (wait_ms := asyncio.run(self.delivery.deliver_due())) == 0:
+            continue
+        return wait_ms
+
+    @property
+    def delivered(self) -> list[bytes]:
+        return [bytes(message.body) for message in self.log.put]
+
+
+def test_each_level_is_delivered_when_its_head_is_due_and_one_timer_knows_the_next() -> None:
+    bench = Bench()
+    assert bench.after(0) is None, "nothing waits"
+    bench.log.schedule(b"five", 2)
+    bench.log.schedule(b"one", 1)
+    assert bench.after(0) == 1_000
+    assert (bench.after(999), bench.delivered) == (1, [])
+    assert (bench.after(1), bench.delivered) == (4_000, [b"one"])
+    assert (bench.after(4_000), bench.delivered) == (None, [b"one", b"five"])
+    (message, _) = bench.log.put
+    assert (message.topic, message.queue_id) == ("orders", 3)
+    assert [bench.offsets.next_offset(level) for level in (1, 2)] == [1, 1]
+
+
+def test_a_levels_offset_moves_only_when_the_replicas_hold_the_delivered_record() -> None:
+    bench = Bench()
+    bench.role.acked, bench.log.confirmed = 0, 0
+    for number in range(3):
+        bench.log.schedule(b"%d" % number, 1)
+    bench.after(1_000)
+    assert len(bench.delivered) == 3
+    assert bench.offsets.next_offset(1) == 0
+    bench.role.acked = 20
+    bench.delivery.acknowledged()
+    assert bench.offsets.next_offset(1) == 0, "what is acknowledged must be confirmed too"
+    bench.log.confirmed = 20
+    bench.delivery.acknowledged()
+    assert bench.offsets.next_offset(1) == 2
+
+
+def test_a_new_mastership_delivers_again_what_the_replicas_may_lack() -> None:
+    bench = Bench()
+    bench.role.acked = 10
+    bench.log.schedule(b"held by all", 1)
+    bench.log.schedule(b"in flight", 1)
+    bench.after(1_000)
+    bench.delivery.role_taken()
+    bench.after(0)
+    assert bench.delivered == [b"held by all", b"in flight", b"in flight"]
+
+
+def test_a_slave_delivers_nothing() -> None:
+    bench = Bench()
+    bench.log.schedule(b"waits", 1)
+    bench.role.accepts_sends = False
+    assert (bench.after(2_000), bench.delivered) == (None, [])
+
+
+def test_a_set_without_enough_replicas_delivers_later() -> None:
+    bench = Bench()
+    bench.log.schedule(b"waits", 1)
+    bench.role.enough = False
+    assert (bench.after(1_000), bench.delivered) == (RETRY_MS, [])
+    bench.role.enough = True
+    bench.after(RETRY_MS)
+    assert bench.delivered == [b"waits"]
+
+
+def test_clocks_that_disagree_delay_a_message_no_longer_than_its_level() -> None:
+    bench = Bench()
+    bench.log.schedule(b"from the future", 1)
+    bench.clock.wall_ms -= 3_600_000  # this master's clock is an hour behind
+    assert bench.after(0) == 1_000
+    bench.clock.wall_ms -= 3_600_000
+    bench.after(1_000)
+    assert bench.delivered == [b"from the future"]
+
+
+def test_a_full_disk_repeats_the_refused_message_and_those_behind_it() -> None:
+    bench = Bench()
+    bench.log.schedule(b"first", 1)
+    bench.log.schedule(b"second", 1)
+    bench.log.errors = [None, PutStatus.SERVICE_NOT_AVAILABLE]
+    assert (bench.after(1_000), bench.delivered) == (RETRY_MS, [b"first"])
+    bench.after(RETRY_MS)
+    assert bench.delivered == [b"first", b"second"]
+    assert bench.offsets.next_offset(1) == 2
+
+
+def test_what_can_never_be_delivered_is_passed_over() -> None:
+    bench = Bench()
+    for body in (b"lost", b"too large", b"last"):
+        bench.log.schedule(body, 1)
+    del bench.log.records[0]
+    bench.log.errors = [PutStatus.MESSAGE_ILLEGAL]
+    bench.after(1_000)
+    assert bench.delivered == [b"last"]
+    assert bench.offsets.next_offset(1) == 3
+
+
+def test_a_queue_whose_beginning_is_gone_goes_on_at_its_first_entry() -> None:
+    bench = Bench()
+    bench.log.schedule(b"removed", 1)
+    bench.log.schedule(b"kept", 1)
+    bench.log.first = 1
+    bench.after(1_000)
+    assert bench.delivered == [b"kept"]
+
+
+def test_no_more_is_in_flight_than_the_limit() -> None:
+    bench = Bench()
+    bench.role.acked = 0
+    for number in range(IN_FLIGHT_MAX + 100):
+        bench.log.schedule(b"%d" % number, 1)
+    assert bench.after(1_000) is None
+    assert len(bench.delivered) == IN_FLIGHT_MAX
+    bench.role.acked = 1 << 40
+    bench.delivery.acknowledged()
+    bench.after(0)
+    assert len(bench.delivered) == IN_FLIGHT_MAX + 100
