@@ -159,10 +159,10 @@ class Gatherer:
 
 
 def _dated(elections: tuple[Election, ...], master: BrokerView | None) -> tuple[Election, ...]:
-    """The elections, the last one with the time that the master itself names."""
+    """The elections, the last one with the master itself and the time that it names."""
     if master is None or master.role != "master" or not elections or elections[0].epoch != master.epoch:
         return elections
-    return replace(elections[0], at_ms=master.role_since_ms), *elections[1:]
+    return replace(elections[0], at_ms=master.role_since_ms, master=master.address), *elections[1:]
 
 
 def _number(info: dict[str, str], key: str) -> int | None:

@@ -1,0 +1,152 @@
+"""Every admin command once against real processes: what they print agrees, and their exit codes are true.
+
+The tests share the cluster and go from one to the next in order."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from localcluster.cluster import Cluster
+from localcluster.layout import BROKER_SET, CLUSTER_NAME
+from mqadmin.cli import COMMANDS
+
+ROOT = Path(__file__).parents[2]
+WAIT_MS = 20_000
+TOPIC, GROUP = "AdminTopic", "AdminGroup"
+asked: set[str] = set()
+
+pytestmark = pytest.mark.timeout(90)
+
+
+class Admin:
+    """`mqadmin` as a process, with the cluster's name server in its environment."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.namesrv = cluster.layout.namesrv
+        self.controllers = cluster.layout.controller_list
+
+    def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        asked.add(arguments[0])
+        command = [sys.executable, "-P", "-m", "mqadmin", *arguments, "-n", self.namesrv]
+        return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=20, check=False)
+
+    def told(self, *arguments: str) -> Any:
+        """The JSON of a command that succeeds."""
+        done = self.run(*arguments, "--json")
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)
+
+    def shown(self, *arguments: str) -> str:
+        """The text of a command that succeeds."""
+        done = self.run(*arguments)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    def failed(self, *arguments: str) -> str:
+        """The one line of a command that fails."""
+        done = self.run(*arguments)
+        assert done.returncode == 1
+        assert done.stderr.count("\n") == 1, done.stderr
+        return done.stderr
+
+    def master(self) -> str:
+        [state] = self.told("getSyncStateSet", "-a", self.controllers, "-b", BROKER_SET)["brokerSets"]
+        return str(state["masterAddress"])
+
+
+@pytest.fixture(scope="module")
+def admin(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Admin]:
+    with Cluster.create(tmp_path_factory.mktemp("admin") / "cluster") as made:
+        made.start()
+        asyncio.run(made.wait_whole(timeout_ms=WAIT_MS))
+        asyncio.run(made.create_topic(TOPIC, 2))
+        yield Admin(made)
+
+
+def test_topics_and_groups_come_into_being(admin: Admin) -> None:
+    assert "success" in admin.shown("updateTopic", "-c", CLUSTER_NAME, "-t", TOPIC, "-r", "2", "-w", "2")
+    assert "success" in admin.shown("updateSubGroup", "-c", CLUSTER_NAME, "-g", GROUP)
+    assert TOPIC in admin.told("topicList")["topics"]
+    assert admin.told("topicRoute", "-t", TOPIC)["route"]["queueDatas"][0]["readQueueNums"] == 2
+    assert "TOPIC_NOT_EXIST" in admin.failed("topicRoute", "-t", "Nowhere")
+
+
+def test_a_message_is_sent_and_found_in_every_way(admin: Admin) -> None:
+    sent = admin.told(
+        "sendMessage", "-t", TOPIC, "-p", "hello", "-k", "key other", "-b", BROKER_SET, "-i", "1"
+    )
+    assert sent["status"] == "SEND_OK"
+    place = ("-t", TOPIC, "-b", BROKER_SET, "-i", "1", "-o", "0")
+    found = [
+        admin.told("queryMsgById", "-t", TOPIC, "-i", sent["offsetMsgId"])["message"],
+        admin.told("queryMsgById", "-t", TOPIC, "-i", sent["msgId"])["message"],
+        admin.told("queryMsgByKey", "-t", TOPIC, "-k", "other")["messages"][0],
+        admin.told("queryMsgByOffset", *place)["message"],
+        admin.told("consumeMessage", *place)["messages"][0],
+    ]
+    assert {message["msgId"] for message in found} == {sent["msgId"]}
+    assert {message["body"] for message in found} == {"hello"}
+    assert "no message with key othe" in admin.failed("queryMsgByKey", "-t", TOPIC, "-k", "othe")
+    offsets = {row["queueId"]: row["maxOffset"] for row in admin.told("topicStatus", "-t", TOPIC)["queues"]}
+    assert offsets == {0: 0, 1: 1}
+
+
+def test_a_group_is_moved_and_its_progress_follows(admin: Admin) -> None:
+    move = ("resetOffsetByTime", "-g", GROUP, "-t", TOPIC, "-s")
+    assert {row["offset"] for row in admin.told(*move, "0")["queues"]} == {0}
+    assert admin.told("consumerProgress", "-g", GROUP)["diffTotal"] == 1
+    assert {row["offset"] for row in admin.told(*move, "-1")["queues"]} == {0, 1}
+    [group] = [row for row in admin.told("consumerProgress")["groups"] if row["group"] == GROUP]
+    assert group["diffTotal"] == 0
+    assert "updateSubGroup" in admin.failed("resetOffsetByTime", "-g", "Nobody", "-t", TOPIC, "-s", "0")
+
+
+def test_brokers_and_controllers_are_looked_at_and_changed(admin: Admin) -> None:
+    master = admin.master()
+    assert len(admin.told("clusterList")["brokers"]) == 3
+    assert len(admin.told("brokerStatus", "-c", CLUSTER_NAME)["brokers"]) == 3
+    assert admin.told("getBrokerConfig", "-b", master)["brokers"][master]["brokerName"] == BROKER_SET
+    on_brokers = ("updateBrokerConfig", "-c", CLUSTER_NAME, "-a", "-v", "900", "-k")
+    assert len(admin.told(*on_brokers, "shortPollingTimeMills")["brokers"]) == 3
+    assert "restart" in admin.failed(*on_brokers, "listenPort")
+    assert "has no setting" in admin.failed("updateBrokerConfig", "-b", master, "-k", "nothing", "-v", "1")
+    assert admin.told("haStatus", "-b", master)["brokers"][0]["isMaster"] is True
+    assert len(admin.told("getBrokerEpoch", "-b", BROKER_SET)["brokers"]) == 3
+    assert admin.told("getControllerMetaData", "-a", admin.controllers)["leaderAddress"]
+    change = ("updateControllerConfig", "-a", admin.controllers, "-k", "scanInactiveMasterInterval")
+    assert len(admin.told(*change, "-v", "4000")["controllers"]) == 3
+    settings = admin.told("getControllerConfig", "-a", admin.controllers)["controllers"]
+    assert {row["scanInactiveMasterInterval"] for row in settings.values()} == {"4000"}
+    clean = ("cleanBrokerMetadata", "-a", admin.controllers, "-bn", BROKER_SET, "-c", CLUSTER_NAME, "-b", "1")
+    assert "still alive" in admin.failed(*clean)
+
+
+def test_the_master_is_changed_and_the_watch_tells(admin: Admin) -> None:
+    [state] = admin.told("getSyncStateSet", "-a", admin.controllers, "-b", BROKER_SET)["brokerSets"]
+    chosen = next(row["brokerId"] for row in state["inSync"] if row["brokerId"] != state["masterId"])
+    elect = ("electMaster", "-a", admin.controllers, "-bn", BROKER_SET, "-c", CLUSTER_NAME, "-b")
+    elected = admin.told(*elect, str(chosen))
+    assert "knows no" in admin.failed("watch", "--once", "-b", "nowhere")
+    view = admin.told("watch")["view"]
+    [seen] = view["sets"]
+    assert (seen["masterId"], seen["masterEpoch"]) == (chosen, elected["masterEpoch"])
+    assert [row["epoch"] for row in seen["elections"]][-1] == 1
+    assert len(view["controllers"]) == 3
+    lines = admin.shown("watch", "--once").splitlines()
+    assert f"master {chosen} " in lines[0]
+    assert max(map(len, lines)) <= 80
+
+
+def test_topics_and_groups_go_away(admin: Admin) -> None:
+    assert "success" in admin.shown("deleteSubGroup", "-c", CLUSTER_NAME, "-g", GROUP, "-r", "true")
+    assert "success" in admin.shown("deleteTopic", "-c", CLUSTER_NAME, "-t", TOPIC)
+    assert "has topic" in admin.failed("deleteTopic", "-c", CLUSTER_NAME, "-t", TOPIC)
+    assert asked == set(COMMANDS)
