@@ -20,7 +20,14 @@ def mqadmin(*args: str) -> Result:
     return CliRunner(env={"NAMESRV_ADDR": ""}).invoke(admin, args, prog_name="mqadmin")
 
 
-@pytest.mark.parametrize("arguments", [["getControllerMetaData"], ["electMaster", "-b", "2", "-a", NOBODY]])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["getControllerMetaData"],
+        ["electMaster", "-b", "2", "-a", NOBODY],
+        ["updateControllerConfig", "-a", NOBODY, "-k", "x"],
+    ],
+)
 def test_missing_options_are_named_with_upstreams_usage(arguments: list[str]) -> None:
     result = mqadmin(*arguments)
     assert result.exit_code == 1
