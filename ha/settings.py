@@ -24,6 +24,9 @@ class HASettings:
     connect_timeout_ms: int = 5_000
     reconnect_ms_min: int = 50
     reconnect_ms_max: int = 2_000
+    full_log_wait_ms: int = (
+        5_000  # away long enough for the master to shrink the set and go on without this slave
+    )
     confirm_notice_ms: int = 100  # an idle slave learns a new confirm offset this late at most
     connections_max: int = 64
     sync_from_last_file: bool = False  # syncFromLastFile

@@ -92,8 +92,8 @@ class SlaveClient:
         wait_ms = self._settings.reconnect_ms_min
         while True:
             self._address_changed.clear()
-            if self._address is not None and await self._connected_to(self._address):
-                wait_ms = self._settings.reconnect_ms_min
+            if self._address is not None:
+                wait_ms = await self._connected_to(self._address) or wait_ms
             wait_s = None if self._address is None else wait_ms / 1000
             try:
                 async with asyncio.timeout(wait_s):
@@ -102,8 +102,9 @@ class SlaveClient:
             except TimeoutError:
                 wait_ms = min(2 * wait_ms, self._settings.reconnect_ms_max)
 
-    async def _connected_to(self, address: str) -> bool:
-        """One connection from its beginning to its end; True if the master sent of its log."""
+    async def _connected_to(self, address: str) -> int | None:
+        """One connection from its beginning to its end. How long to wait before the next one; None, as long as before
+        this one, when the master sent nothing of its log."""
         if self._log.max_offset() != self._whole_end:
             await self._durably(cut_partial_record(self._log))
             self._whole_end = self._log.max_offset()
@@ -115,14 +116,16 @@ class SlaveClient:
                 )
         except (OSError, TimeoutError, ValueError) as error:
             logger.info("master not reached", extra=fields(address=address, why=str(error) or "timeout"))
-            return False
+            return None
         logger.info("connected to master", extra=fields(address=address, log_end=self._log.max_offset()))
         while (step := await connection.next_durable_step()) is not None:
             await self._durably(self._perform(step, connection))
         logger.info(
             "connection to master ended", extra=fields(address=address, reason=connection.close_reason)
         )
-        return connection.link.frames > 0
+        if connection.log_refused:
+            return self._settings.full_log_wait_ms
+        return self._settings.reconnect_ms_min if connection.link.frames > 0 else None
 
     def _new_connection(self) -> SlaveConnection:
         link = SlaveLink(

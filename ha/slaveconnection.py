@@ -41,6 +41,7 @@ class SlaveConnection(asyncio.BufferedProtocol):
         self.read_wall_ms = 0
         self.written_wall_ms = 0
         self.close_reason = "by the master"
+        self.log_refused = False  # there was no place for bytes that came
         self._log = log
         self._clock = clock
         self._counters = counters
@@ -81,7 +82,10 @@ class SlaveConnection(asyncio.BufferedProtocol):
                 return self._log.write_view(place.offset, place.size)
         except Exception as error:  # the disk is full, or the log has failed and refuses all
             # not at once: uvloop crashes when a transport is aborted while it asks for a buffer
-            self._loop.call_soon(self.close, f"the log takes no bytes: {error}")
+            self._loop.call_soon(
+                self.close, f"the log takes no bytes: {error}; make room on this broker's disk"
+            )
+            self.log_refused = True
             self.link.connection_lost()
             return self._unplaced
         return self._unplaced if place is None else place

@@ -1,0 +1,123 @@
+"""A disk fills while messages come: what was acknowledged stays readable, and the others go on without that replica.
+
+The disk is a small file system in memory, which only root may mount."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import shutil
+import subprocess
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from localcluster.cluster import Cluster
+from localcluster.history import Outcome, judge
+from localcluster.layout import BROKER_SET, CLUSTER_NAME
+from localcluster.load import Load, read_back
+from mqadmin.admin import AdminClient
+from mqadmin.replies import SyncState
+from mqclient.client import Client
+from mqruntime.clock import SystemClock
+
+WAIT_MS = 20_000
+DISK_BYTES = 6 << 20
+FULL = "broker-0"
+BURST = 6_000  # of about 1 KiB, so about 7 MiB
+OUTAGE_MS_MAX = 10_000
+
+pytestmark = pytest.mark.timeout(90)
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    if os.geteuid() != 0 or shutil.which("mount") is None:
+        pytest.skip("mounting a small file system needs root")
+    place = tmp_path / "small"
+    place.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", f"size={DISK_BYTES}", "tmpfs", str(place)]
+    if subprocess.run(command, capture_output=True, check=False).returncode != 0:
+        pytest.skip("this machine does not let root mount a tmpfs")
+    try:
+        yield place
+    finally:
+        subprocess.run(["umount", str(place)], check=True)
+
+
+@pytest.fixture
+def cluster(tmp_path: Path, small_disk: Path) -> Iterator[Cluster]:
+    """Three brokers, the store of one of them on the small disk."""
+    made = Cluster.create(
+        tmp_path / "cluster",
+        controllers=1,
+        segment_bytes=1 << 20,
+        broker_settings={"mappedFileSizeConsumeQueue": "200000"},
+    )
+    with made:
+        file = made.directory / f"{FULL}.conf"
+        store = str(made.directory / FULL)
+        assert f"storePathRootDir={store}\n" in file.read_text()
+        file.write_text(file.read_text().replace(store, str(small_disk / "store")))
+        made.start()
+        asyncio.run(made.wait_whole(timeout_ms=WAIT_MS))
+        yield made
+
+
+async def lead(cluster: Cluster, wanted: bool) -> SyncState:
+    """Makes the broker on the small disk the master, or another one."""
+    state = await cluster.wait_whole(timeout_ms=WAIT_MS)
+    if (cluster.layout.name_of(state.master_address or "") == FULL) is wanted:
+        return state
+    fit = (
+        replica.broker_id
+        for replica in state.in_sync
+        if (cluster.layout.name_of(replica.address) == FULL) is wanted
+    )
+    admin = AdminClient(SystemClock())
+    try:
+        await admin.elect_master(cluster.layout.controller_list, CLUSTER_NAME, BROKER_SET, next(fit))
+    finally:
+        await admin.close()
+    return await cluster.wait_whole(timeout_ms=WAIT_MS)
+
+
+async def filled(cluster: Cluster, *, goes_on: bool) -> Counter[Outcome]:
+    """Sends until the small disk is full; nothing acknowledged may be missing afterwards."""
+    clock = SystemClock()
+    await cluster.create_topic("Filling", 4)
+    async with Client(cluster.layout.namesrv, clock=clock, random=random.Random(3)) as client:
+        load = Load(client.producer("PG"), "Filling", queues=4, clock=clock, random=random.Random(4))
+        await load.send_burst(BURST, in_flight=100, progress=lambda ended: None)
+        if goes_on:
+            load.start()
+            assert await load.acknowledged_after(clock.monotonic_ms(), OUTAGE_MS_MAX, count=20)
+            await load.stop()
+        assert judge(load.attempts, await read_back(client.consumer("CG"), "Filling")).faults == []
+        return Counter(attempt.outcome for attempt in load.attempts)
+
+
+def said_calmly(cluster: Cluster) -> bool:
+    """No traceback, and no line over and over."""
+    texts = [cluster.log_file(name).read_text() for name in cluster.layout.names]
+    return all("Traceback" not in text and text.count("\n") < 100 for text in texts)
+
+
+def test_a_slave_without_room_leaves_the_set_and_the_others_go_on(cluster: Cluster) -> None:
+    before = asyncio.run(lead(cluster, False))
+    asyncio.run(filled(cluster, goes_on=True))
+    assert "make room on this broker's disk" in cluster.log_file(FULL).read_text()
+    after = asyncio.run(cluster.wait_in_sync(2, timeout_ms=WAIT_MS))
+    assert (after.master_id, after.master_epoch) == (before.master_id, before.master_epoch)
+    assert FULL not in [cluster.layout.name_of(replica.address) for replica in after.in_sync]
+    assert said_calmly(cluster)
+
+
+def test_a_master_without_room_refuses_what_it_cannot_store_and_keeps_the_rest(cluster: Cluster) -> None:
+    asyncio.run(lead(cluster, True))
+    outcomes = asyncio.run(filled(cluster, goes_on=False))
+    assert outcomes[Outcome.ACKNOWLEDGED] > 1000 and outcomes[Outcome.REFUSED] > 100
+    assert said_calmly(cluster)
