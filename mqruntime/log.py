@@ -44,12 +44,23 @@ class JsonFormatter(logging.Formatter):
         return json.dumps(_fields(record, self) | line, default=str)
 
 
-def configure(*, level: int = logging.INFO, as_json: bool = False, stream: TextIO | None = None) -> None:
-    """Send the whole process' log to `stream` (standard error); replaces an earlier configuration."""
-    handler = logging.StreamHandler(stream or sys.stderr)
-    handler.setFormatter(JsonFormatter() if as_json else LineFormatter())
+def configure(
+    *,
+    level: int = logging.INFO,
+    as_json: bool = False,
+    stream: TextIO | None = None,
+    file: logging.Handler | None = None,
+) -> None:
+    """Send the whole process' log to `stream` (standard error), or to `file` and then only what is CRITICAL to
+    `stream` too; replaces an earlier configuration."""
+    handlers: list[logging.Handler] = [logging.StreamHandler(stream or sys.stderr)]
+    if file is not None:
+        handlers[0].setLevel(logging.CRITICAL)
+        handlers.append(file)
+    for handler in handlers:
+        handler.setFormatter(JsonFormatter() if as_json else LineFormatter())
     root = logging.getLogger()
-    root.handlers[:] = [handler]
+    root.handlers[:] = handlers
     root.setLevel(level)
 
 

@@ -11,14 +11,17 @@ import asyncio
 import errno
 import logging
 import os
+import resource
 import signal
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn, TypeVar
 
 from mqruntime import log
 from mqruntime.listening import exposure
+from mqruntime.logfile import FILE_BYTES, FILES_KEPT, LogFile
 from mqruntime.storelock import StoreLocked, StoreUnusable
 
 if TYPE_CHECKING:
@@ -65,7 +68,11 @@ def main(
     if chosen.print:
         sys.stdout.write(settings.effective())
         return 0
-    log.configure(as_json=chosen.json_log)
+    try:
+        log.configure(as_json=chosen.json_log, file=_log_file(chosen))
+    except OSError as error:
+        sys.stderr.write(f"{name}: cannot write the log file {chosen.log_file}: {error.strerror}\n")
+        return EXIT_USAGE
     for warning in settings.warnings:
         logger.warning(warning)
     if settings.listens_on is not None and (exposed := exposure(settings.listens_on)) is not None:
@@ -87,9 +94,39 @@ def command_line(name: str) -> CommandLine:
     parser.add_argument("-p", dest="print", action="store_true", help="print the settings in force and exit")
     parser.add_argument("--strict", action="store_true", help="refuse settings that would only be warned of")
     parser.add_argument("--json-log", action="store_true", help="log one JSON object a line")
+    parser.add_argument("--log-file", metavar="FILE", type=Path, help="log to FILE, not to standard error")
+    parser.add_argument(
+        "--log-file-size",
+        metavar="BYTES",
+        type=_at_least(1),
+        default=FILE_BYTES,
+        help="rename FILE when it would grow beyond this (%(default)s)",
+    )
+    parser.add_argument(
+        "--log-file-count",
+        metavar="N",
+        type=_at_least(1),
+        default=FILES_KEPT,
+        help="keep FILE.1 to FILE.N, the newest old ones (%(default)s)",
+    )
     parser.add_argument("--version", action="store_true", help="print the version and exit")
     parser.add_argument("overrides", metavar="KEY=VALUE", nargs="*", help="settings that override the file's")
     return parser
+
+
+def _at_least(least: int) -> Callable[[str], int]:
+    def number(text: str) -> int:
+        if not text.isascii() or not text.isdigit() or int(text) < least:
+            raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of {least} or more")
+        return int(text)
+
+    return number
+
+
+def _log_file(chosen: argparse.Namespace) -> LogFile | None:
+    if chosen.log_file is None:
+        return None
+    return LogFile(chosen.log_file, bytes_max=chosen.log_file_size, kept=chosen.log_file_count)
 
 
 def serve(name: str, make_app: Callable[[Runtime], App], root: Path) -> int:
@@ -98,6 +135,7 @@ def serve(name: str, make_app: Callable[[Runtime], App], root: Path) -> int:
 
     from mqruntime.realruntime import real_runtime
 
+    raise_open_files_limit()
     runtime = real_runtime(root)
     try:
         runtime.lock.acquire()
@@ -109,6 +147,15 @@ def serve(name: str, make_app: Callable[[Runtime], App], root: Path) -> int:
     finally:
         runtime.lock.release()
     return exit_code(failure)
+
+
+def raise_open_files_limit() -> None:
+    """Use as many open files as the system allows this user: shells and systemd start with a soft limit of 1024, which is
+    there for programs that still call select(), and each connection and log segment takes one."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        with suppress(OSError, ValueError):  # macOS refuses an unlimited one; then the soft limit stays
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 async def run_app(make_app: Callable[[], App]) -> BaseException | None:

@@ -1,0 +1,74 @@
+"""What a cluster of seven processes takes while nobody uses it: memory before load, and CPU of one core.
+
+    python -m scripts.bench.footprint [--runs 3] [--seconds 30]
+
+Each run starts a new cluster with shipped settings, waits until it is whole and its start has settled, reads the resident
+memory, then the CPU time that all seven processes together take in the seconds that follow. Exits 1 when a median misses its
+target."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import statistics
+import tempfile
+import time
+from pathlib import Path
+
+from localcluster.cluster import Cluster
+from scripts.bench.measured import cpu_seconds, machine, own_mib, resident_mib, spread
+
+SETTLE_S = 10  # the start's own work: elections, first registrations, set members' first reports
+RESIDENT_MIB_TARGETS = {"namesrv": 60, "controller": 60, "broker": 90}
+IDLE_PERCENT_TARGET = 4
+
+
+def run_once(seconds: float) -> tuple[dict[str, float], dict[str, float], dict[str, float]]:
+    """Process name -> resident MiB, own MiB, and percent of a core taken while idle."""
+    with tempfile.TemporaryDirectory(prefix="autoswitch-mq-bench-") as folder:
+        with Cluster.create(Path(folder) / "cluster") as cluster:
+            cluster.start()
+            asyncio.run(cluster.wait_whole())
+            time.sleep(SETTLE_S)
+            pids = {name: state.pid for name, state in cluster.states().items() if state is not None}
+            assert list(pids) == cluster.layout.names, "a process ended by itself"
+            resident = {name: resident_mib(pid) for name, pid in pids.items()}
+            own = {name: own_mib(pid) for name, pid in pids.items()}
+            began = time.monotonic()
+            before = {name: cpu_seconds(pid) for name, pid in pids.items()}
+            time.sleep(seconds)
+            took = time.monotonic() - began
+            idle = {name: (cpu_seconds(pid) - before[name]) / took * 100 for name, pid in pids.items()}
+            return resident, own, idle
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--seconds", type=float, default=30, help="how long idle CPU is counted in each run")
+    arguments = parser.parse_args()
+    print(machine())
+    runs = [run_once(arguments.seconds) for _ in range(arguments.runs)]
+    missed = 0
+    for kind, target in RESIDENT_MIB_TARGETS.items():
+        worst = [max(value for name, value in run[0].items() if name.startswith(kind)) for run in runs]
+        own = [max(value for name, value in run[1].items() if name.startswith(kind)) for run in runs]
+        missed += statistics.median(worst) > target
+        print(f"{kind:<10} resident, largest of its kind: {spread(worst, 'MiB')}, target {target}")
+        print(f"{'':<10} of which no file backs:        {spread(own, 'MiB')}")
+    for name in runs[0][2]:
+        print(f"{name:<13} idle CPU: {spread([run[2][name] for run in runs], '%', 2)}")
+    together = [sum(run[2].values()) for run in runs]
+    missed += statistics.median(together) > IDLE_PERCENT_TARGET
+    print(
+        f"together      idle CPU: {spread(together, '% of a core', 2)} over {arguments.seconds:g} s, "
+        f"target {IDLE_PERCENT_TARGET}"
+    )
+    print(machine())
+    return 1 if missed else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

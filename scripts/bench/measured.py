@@ -1,0 +1,51 @@
+"""What the kernel says of running processes, and how a figure of several runs is written.
+
+Invariant: only /proc is read; nothing is asked of the processes themselves, so measuring costs them nothing."""
+
+from __future__ import annotations
+
+import os
+import statistics
+from collections.abc import Sequence
+from pathlib import Path
+
+TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
+USER_TICKS_FIELD = 11  # of /proc/PID/stat, counted after the command's name; system ticks follow
+
+
+def cpu_seconds(pid: int) -> float:
+    """User and system time of the process since its start, all threads, in steps of 10 ms."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    user, system = fields[USER_TICKS_FIELD : USER_TICKS_FIELD + 2]
+    return (int(user) + int(system)) / TICKS_PER_SECOND
+
+
+def resident_mib(pid: int) -> float:
+    """Resident memory, shared libraries and touched pages of mapped files included."""
+    return _status_kib(pid, "VmRSS") / 1024
+
+
+def own_mib(pid: int) -> float:
+    """The part of `resident_mib` that no file backs: what the process itself allocated."""
+    return _status_kib(pid, "RssAnon") / 1024
+
+
+def spread(values: Sequence[float], unit: str, digits: int = 1) -> str:
+    """`min 1.0  median 2.0  max 3.0 MiB (3 runs)`."""
+    low, middle, high = min(values), statistics.median(values), max(values)
+    return (
+        f"min {low:.{digits}f}  median {middle:.{digits}f}  max {high:.{digits}f} {unit} ({len(values)} runs)"
+    )
+
+
+def machine() -> str:
+    """Cores and load of this machine now: what else it does spoils every figure."""
+    return f"{os.cpu_count()} cores, load of the last minute {os.getloadavg()[0]:.2f}"
+
+
+def _status_kib(pid: int, name: str) -> int:
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        key, _, value = line.partition(":")
+        if key == name:
+            return int(value.split()[0])
+    raise SystemExit(f"/proc/{pid}/status has no {name}; this needs Linux 4.5 or newer")
