@@ -18,7 +18,7 @@ from broker.sendrequest import SendRequest, asked_retries_max, read_send_request
 from broker.subscriptiongroups import SubscriptionGroups
 from broker.topics import RETRY_PREFIX, Topics
 from messagestore.messages import Appended, MessageToStore, PutStatus
-from messagestore.record import offset_message_id, pack_host
+from messagestore.record import COMPRESSED, offset_message_id, pack_host
 from mqruntime.clock import Clock
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import RESPONSE_BIT, RemotingCommand
@@ -32,6 +32,9 @@ NO_ROLE = "this broker has no role yet; its set has no master that it knows"
 NOT_ENOUGH = "in-sync replicas not enough"
 TIMER_UNSUPPORTED = "timer messages are not supported yet"
 BATCH_DELAYED = "a batch can not be delayed"
+BATCH_COMPRESSED = (
+    "a batch that was compressed as a whole cannot be read; send fewer or smaller messages in one"
+)
 TRANSACTION_UNSUPPORTED = "transactional messages are not supported yet"
 
 TOPIC_NAME = re.compile(r"[%|a-zA-Z0-9_-]+")
@@ -251,7 +254,10 @@ class SendProcessor:
         pending = self._pending
         for (command, request, uniq_key), appended in zip(accepted, self._log.append(messages), strict=True):
             if appended.error is not None:
-                _add(replies, command, command.reply(*PUT_ERRORS[appended.error]))
+                code, remark = PUT_ERRORS[appended.error]
+                if code == ResponseCode.MESSAGE_ILLEGAL and request.batch and request.sys_flag & COMPRESSED:
+                    remark = BATCH_COMPRESSED  # what the C++ client makes of batches of 4 KiB and more
+                _add(replies, command, command.reply(code, remark))
                 continue
             self.stored += appended.count
             self.stored_bytes += appended.end_offset - appended.physical_offset

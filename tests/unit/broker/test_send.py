@@ -323,6 +323,14 @@ def test_a_batch_is_answered_with_the_ids_of_all_its_members() -> None:
     assert bench.log.batches[0][0].properties == b"", "the members carry their own"
 
 
+def test_a_batch_that_was_compressed_as_a_whole_is_refused_with_what_to_do() -> None:
+    bench = Bench()
+    bench.log.error = PutStatus.MESSAGE_ILLEGAL
+    (reply,) = bench.send(send(m="1", f="1"))
+    assert reply.code == ResponseCode.MESSAGE_ILLEGAL
+    assert "compressed as a whole" in (reply.remark or "")
+
+
 @pytest.mark.parametrize(("level", "queue_id"), [("3", 2), ("18", 17), ("99", 17)])
 def test_a_delayed_message_waits_in_the_queue_of_its_level(level: str, queue_id: int) -> None:
     bench = Bench()

@@ -1,0 +1,279 @@
+"""The Apache C++ client (Python wheel `rocketmq`), told by lines on stdin what to do; every line is answered with one line of
+JSON on stdout. A program of its own, because native code that crashes takes its process with it.
+
+Each message carries its number as key and a body that follows from the number, so a reader knows what is missing, repeated
+or changed. Bodies hold no NUL: this library cuts what it reads at the first one.
+
+    sync|async|oneway|batch TOPIC COUNT SIZE TAG   sends; {"acked", "failed"}
+    delayed TOPIC LEVEL TAG                        sends one message with a delay level; as above
+    reopen                                         ends producer and push consumer and starts them again, which gets
+                                                   routes at once that it otherwise asks for each 30 s; {}
+    stream TOPIC                                   sends one after the other until "finish"; answered at the first acknowledged
+    await COUNT                                    waits until COUNT more of the stream are acknowledged; {"acked", "failed"}
+    failed COUNT                                   waits until COUNT more have failed; {"acked", "failed"}
+    finish                                         ends the stream; {"acked", "failed"}
+    subscribe TOPIC GROUP EXPRESSION               starts a push consumer; {}
+    drained                                        ends it when it has read what is acknowledged, or after 20 s; as pull
+    pull TOPIC GROUP EXPRESSION                    reads everything; {"read", "missing", "repeated", "changed", "tags"}
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import sys
+import threading
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+from rocketmq.client import Message, Producer, PullConsumer, PushConsumer, RecvMessage, SendResult, SendStatus
+from rocketmq.exceptions import RocketMQException
+
+WAIT_S = 20.0
+SEND_TIMEOUT_MS = 1_000
+BATCH = 16  # short of 4 KiB with their properties: from there on this library deflates a batch, which no broker reads
+PERIOD_S = 0.002  # between the messages of a stream
+AFTER_FAILURE_S = 0.05
+PROPERTY = "number"
+
+
+def body(number: int, size: int) -> bytes:
+    """`size` bytes that only message `number` has."""
+    text = f"{number}." * (size // 2 + 1)
+    return text[:size].encode()
+
+
+class Reading:
+    """What a reader saw of a topic."""
+
+    def __init__(self) -> None:
+        self.seen: Counter[int] = Counter()
+        self.tags: Counter[str] = Counter()
+        self.changed = 0
+        self.grown = threading.Condition()
+
+    def take(self, message: RecvMessage) -> None:
+        with self.grown:
+            number = int(message.keys)
+            self.seen[number] += 1
+            self.tags[message.tags.decode()] += 1
+            whole = message.body == body(number, len(message.body))
+            self.changed += not (whole and message.get_property(PROPERTY) == message.keys)
+            self.grown.notify_all()
+
+    def wait_for(self, numbers: set[int]) -> None:
+        with self.grown:
+            self.grown.wait_for(lambda: numbers <= self.seen.keys(), WAIT_S)
+
+    def against(self, acked: set[int]) -> dict[str, Any]:
+        """`acked`: the numbers that must be there."""
+        return {
+            "read": sum(self.seen.values()),
+            "missing": len(acked - set(self.seen)),
+            "repeated": sum(times - 1 for times in self.seen.values()),
+            "changed": self.changed,
+            "tags": dict(sorted(self.tags.items())),
+        }
+
+
+class CppClient:
+    """One producer and at most one push consumer. Only one thread at a time sends: the library's look-up of routes is
+    not made for more."""
+
+    def __init__(self, name_server: str) -> None:
+        self._name_server = name_server
+        self._numbers = itertools.count()
+        self._acked: dict[str, dict[int, str]] = {}  # topic -> number -> tag
+        self._stream: Stream | None = None
+        self._subscription: tuple[str, str, str]  # topic, group, expression
+        self._consumer: PushConsumer
+        self._consumed: Reading
+        self.producer = self._producer()
+
+    def perform(self, words: list[str]) -> dict[str, Any]:
+        match words:
+            case [("sync" | "async" | "oneway" | "batch") as how, topic, count, size, tag]:
+                sends: dict[str, Callable[..., int]] = {
+                    "sync": self._sync, "async": self._async, "oneway": self._oneway, "batch": self._batch,
+                }  # fmt: skip
+                acked = sends[how](topic, int(count), int(size), tag)
+                return {"acked": acked, "failed": int(count) - acked}
+            case ["delayed", topic, level, tag]:
+                number, message = self.message(topic, 100, tag)
+                message.set_delay_time_level(int(level))
+                acked = self.note(topic, tag, [number], self.producer.send_sync(message))
+                return {"acked": acked, "failed": 1 - acked}
+            case ["reopen"]:
+                self.producer.shutdown()
+                self._consumer.shutdown()
+                self.producer = self._producer()
+                self._consumer = self._push_consumer()
+                return {}
+            case ["stream", topic]:
+                self._stream = Stream(self, topic)
+                return self._stream.wait(acked=1)
+            case ["await", count]:
+                assert self._stream is not None
+                return self._stream.wait(acked=int(count))
+            case ["failed", count]:
+                assert self._stream is not None
+                return self._stream.wait(failed=int(count))
+            case ["finish"]:
+                assert self._stream is not None
+                return self._stream.finish()
+            case ["subscribe", topic, group, expression]:
+                self._subscription = (topic, group, expression)
+                self._consumed = Reading()
+                self._consumer = self._push_consumer()
+                return {}
+            case ["drained"]:
+                wanted = self._numbers_of(self._subscription[0], self._subscription[2])
+                self._consumed.wait_for(wanted)
+                self._consumer.shutdown()
+                return self._consumed.against(wanted)
+            case ["pull", topic, group, expression]:
+                return self._pull(topic, group, expression)
+        raise ValueError(f"no such thing to do: {words}")
+
+    def message(self, topic: str, size: int, tag: str) -> tuple[int, Message]:
+        number = next(self._numbers)
+        message = Message(topic)
+        message.set_keys(str(number))
+        message.set_tags(tag)
+        message.set_property(PROPERTY, str(number))
+        message.set_body(body(number, size))
+        return number, message
+
+    def note(self, topic: str, tag: str, numbers: list[int], result: SendResult) -> int:
+        """How many of `numbers` the answer acknowledges."""
+        if result.status != SendStatus.OK:
+            return 0
+        self._acked.setdefault(topic, {}).update(dict.fromkeys(numbers, tag))
+        return len(numbers)
+
+    def _producer(self) -> Producer:
+        producer = Producer("InteropCpp", timeout=SEND_TIMEOUT_MS)
+        producer.set_namesrv_addr(self._name_server)
+        producer.start()
+        return producer
+
+    def _numbers_of(self, topic: str, expression: str) -> set[int]:
+        tags = {tag.strip() for tag in expression.split("||")}
+        acked = self._acked.get(topic, {})
+        return {number for number, tag in acked.items() if expression == "*" or tag in tags}
+
+    def _sync(self, topic: str, count: int, size: int, tag: str) -> int:
+        acked = 0
+        for _ in range(count):
+            number, message = self.message(topic, size, tag)
+            acked += self.note(topic, tag, [number], self.producer.send_sync(message))
+        return acked
+
+    def _async(self, topic: str, count: int, size: int, tag: str) -> int:
+        answers: list[int] = []
+        answered = threading.Semaphore(0)
+
+        def done(acked: int) -> None:
+            answers.append(acked)
+            answered.release()
+
+        for _ in range(count):
+            number, message = self.message(topic, size, tag)
+            self.producer.send_async(
+                message,
+                lambda result, number=number: done(self.note(topic, tag, [number], result)),
+                lambda error: done(0),
+            )
+        for _ in range(count):
+            if not answered.acquire(timeout=WAIT_S):
+                break
+        return sum(answers)
+
+    def _oneway(self, topic: str, count: int, size: int, tag: str) -> int:
+        """Nothing is ever acknowledged; noted nevertheless, because without a failure all arrive."""
+        for _ in range(count):
+            number, message = self.message(topic, size, tag)
+            self.producer.send_oneway(message)
+            self._acked.setdefault(topic, {})[number] = tag
+        return count
+
+    def _batch(self, topic: str, count: int, size: int, tag: str) -> int:
+        acked = 0
+        for first in range(0, count, BATCH):
+            batch = [self.message(topic, size, tag) for _ in range(min(BATCH, count - first))]
+            result = self.producer.send_batch([message for _, message in batch])
+            acked += self.note(topic, tag, [number for number, _ in batch], result)
+        return acked
+
+    def _push_consumer(self) -> PushConsumer:
+        topic, group, expression = self._subscription
+        consumer = PushConsumer(group)
+        consumer.set_namesrv_addr(self._name_server)
+        consumer.set_thread_count(2)
+        consumer.subscribe(topic, self._consumed.take, expression)
+        consumer.start()
+        return consumer
+
+    def _pull(self, topic: str, group: str, expression: str) -> dict[str, Any]:
+        PullConsumer.offset_table = {}  # it is shared by all consumers, whatever their group
+        consumer = PullConsumer(group)
+        consumer.set_namesrv_addr(self._name_server)
+        consumer.start()
+        reading = Reading()
+        for message in consumer.pull(topic, expression):
+            reading.take(message)
+        consumer.shutdown()
+        return reading.against(self._numbers_of(topic, expression))
+
+
+class Stream(threading.Thread):
+    """Sends one message after the other, each once, whatever becomes of it."""
+
+    def __init__(self, client: CppClient, topic: str) -> None:
+        super().__init__(daemon=True)
+        self._client = client
+        self._topic = topic
+        self._ending = threading.Event()
+        self._changed = threading.Condition()
+        self._acked = self._failed = 0
+        self.start()
+
+    def run(self) -> None:
+        client = self._client
+        while not self._ending.is_set():
+            number, message = client.message(self._topic, 256, "Tag")
+            try:
+                acked = client.note(self._topic, "Tag", [number], client.producer.send_sync(message))
+            except RocketMQException:
+                acked = 0
+            with self._changed:
+                self._acked += acked
+                self._failed += 1 - acked
+                self._changed.notify_all()
+            self._ending.wait(PERIOD_S if acked else AFTER_FAILURE_S)
+
+    def wait(self, *, acked: int = 0, failed: int = 0) -> dict[str, Any]:
+        with self._changed:
+            enough = self._acked + acked, self._failed + failed
+            self._changed.wait_for(lambda: self._acked >= enough[0] and self._failed >= enough[1], WAIT_S)
+            return {"acked": self._acked, "failed": self._failed}
+
+    def finish(self) -> dict[str, Any]:
+        self._ending.set()
+        self.join(WAIT_S)
+        return self.wait()
+
+
+def main() -> None:
+    client = CppClient(sys.argv[1])
+    for line in sys.stdin:
+        try:
+            answer = client.perform(line.split())
+        except Exception as error:  # noqa: BLE001 - whatever it is, the test must hear of it
+            answer = {"error": f"{type(error).__name__}: {error}"}
+        print(json.dumps(answer), flush=True)
+
+
+if __name__ == "__main__":
+    main()

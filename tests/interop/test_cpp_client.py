@@ -1,0 +1,85 @@
+"""The Apache C++ client (Python wheel `rocketmq` 0.4.4) against a cluster of ours, in real processes.
+
+cppclient.py says what the client does with each line; it runs apart, so a native crash fails one test only."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from localcluster.cluster import Cluster
+from tests.interop.conftest import WAIT_MS
+from tests.interop.peerprocess import PeerProcess
+
+pytestmark = [
+    pytest.mark.timeout(90),
+    pytest.mark.skipif(
+        importlib.util.find_spec("rocketmq") is None,
+        reason="no C++ client: its wheel `rocketmq` 0.4.4 is for Linux on x86-64",
+    ),
+]
+
+
+@pytest.fixture
+def cpp(cluster: Cluster, tmp_path: Path) -> Iterator[PeerProcess]:
+    """A client whose native logs go to a folder of the test."""
+    program = str(Path(__file__).with_name("cppclient.py"))
+    command = [sys.executable, "-P", program, cluster.layout.namesrv]
+    with PeerProcess(command, {"HOME": str(tmp_path)}) as client:
+        yield client
+
+
+def all_read(**tags: int) -> dict[str, object]:
+    """A reading with every message there once, as it was."""
+    return dict(read=sum(tags.values()), missing=0, repeated=0, changed=0, tags=tags)
+
+
+def test_what_the_cpp_producer_sends_the_cpp_consumers_read(cpp: PeerProcess) -> None:
+    assert cpp.ask("sync", "CppSent", 20, 100, "TagA") == {"acked": 20, "failed": 0}
+    cpp.ask("subscribe", "CppSent", "CppPush", "TagA||TagC")
+    assert cpp.ask("async", "CppSent", 100, 300, "TagB") == {"acked": 100, "failed": 0}
+    assert cpp.ask("batch", "CppSent", 64, 50, "TagC") == {"acked": 64, "failed": 0}
+    # the client deflates what is longer than 4 KiB
+    assert cpp.ask("sync", "CppSent", 5, 12_000, "TagA") == {"acked": 5, "failed": 0}
+    assert cpp.ask("oneway", "CppSent", 50, 100, "TagA") == {"acked": 50, "failed": 0}
+    assert cpp.ask("delayed", "CppSent", 1, "TagA") == {"acked": 1, "failed": 0}
+    assert cpp.ask("drained") == all_read(TagA=76, TagC=64)
+    assert cpp.ask("pull", "CppSent", "CppPullAll", "*") == all_read(TagA=76, TagB=100, TagC=64)
+    assert cpp.ask("pull", "CppSent", "CppPullB", "TagB") == all_read(TagB=100)
+
+
+def test_what_cpp_clients_were_promised_outlives_a_killed_master(
+    cpp: PeerProcess, cluster: Cluster, tally: Callable[[str, int], None]
+) -> None:
+    before = asyncio.run(cluster.wait_whole(timeout_ms=WAIT_MS))
+    master = cluster.layout.name_of(before.master_address or "")
+    assert master is not None
+    assert cpp.ask("sync", "CppSurvived", 1, 100, "Tag") == {"acked": 1, "failed": 0}
+    cpp.ask("subscribe", "CppSurvived", "CppSurvivor", "*")
+    cpp.ask("stream", "CppSurvived")
+    cpp.ask("await", 50)
+    cluster.kill([master])
+    assert cpp.ask("failed", 1)["failed"] > 0
+    first = cpp.ask("finish")
+    after = asyncio.run(cluster.wait_in_sync(2, timeout_ms=WAIT_MS))
+    assert after.master_epoch > before.master_epoch
+    cpp.ask("reopen")
+    cpp.ask("stream", "CppSurvived")
+    cpp.ask("await", 50)
+    second = cpp.ask("finish")
+    acked = 1 + first["acked"] + second["acked"]
+    assert acked > 100
+    consumed = cpp.ask("drained")  # an offset that was lost with the master repeats messages
+    assert (consumed["missing"], consumed["changed"]) == (0, 0)
+    cluster.start([master])
+    asyncio.run(cluster.wait_whole(timeout_ms=WAIT_MS))
+    reading = cpp.ask("pull", "CppSurvived", "CppSurvivorPull", "*")
+    assert (reading["missing"], reading["changed"]) == (0, 0)
+    once = reading["read"] - reading["repeated"]  # the client itself sends again what was not answered
+    assert acked <= once <= acked + first["failed"] + second["failed"]
+    tally("cpp messages read back", reading["read"])
