@@ -11,7 +11,7 @@ from mqadmin.calls import messages
 from mqadmin.calls.tracks import tracks
 from mqadmin.command import UsageWanted
 from mqadmin.errors import AdminError
-from mqadmin.report import Report
+from mqadmin.report import Report, plain
 from mqclient.message import StoredMessage
 
 BODY_FORMAT_HELP = "print message body by the specified format"
@@ -28,20 +28,21 @@ def check_format(name: str | None) -> None:
 async def show_message(
     client: AdminClient, report: Report, namesrv: str, message: StoredMessage, body_format: str | None
 ) -> None:
-    """The block, the file with the body (or its text in `body_format`), and a line for each group."""
+    """The block, the file with the body (and its text in `body_format`), and a line for each group."""
     report.text(messages.format_message(message))
     body = messages.plain_body(message)
-    if body_format:
-        report.text(f"{'Message Body:':<20} {body.decode(body_format, errors='replace')}\n")
-    elif not report.as_json:
+    if not report.as_json:
         path = save_body(message.message_id, messages.offset_id(message), body)
         report.text(f"{'Message Body Path:':<20} {path}\n")
-    report.put(message=messages.as_json(message))
+    if body_format:
+        report.text(f"{'Message Body:':<20} {body.decode(body_format, errors='replace')}\n")
+    shown = messages.as_json(message)
     report.text("\n\n")
     try:
         found = await tracks(client, namesrv, message)
     except AdminError as error:
         report.note(f"the groups of the topic are not shown: {error}")
+        report.add("messages", shown)
         return
-    report.text("".join(f"{track}\n" for track in found))
-    report.put(tracks=found)
+    report.text("".join(f"{track}\n" for track in found) or "WARN: No Consumer\n")
+    report.add("messages", shown | {"tracks": plain(found)})

@@ -18,11 +18,11 @@ COUNT_MAX = 128
 TIME_HELP = "timestamp[currentTimeMillis|yyyy-MM-dd#HH:mm:ss:SSS]"
 
 
-def format_span(queue: MessageQueue, start: int, end: int) -> str:
-    """The line before the messages of a queue."""
+def format_end(queue: MessageQueue, end: int) -> str:
+    """The line after the last message of a queue."""
     return (
-        f"minOffset={start}, maxOffset={end}, MessageQueue [topic={queue.topic}, "
-        f"brokerName={queue.broker_name}, queueId={queue.queue_id}]\n"
+        f"MessageQueue [topic={queue.topic}, brokerName={queue.broker_name}, queueId={queue.queue_id}] "
+        f"print msg finished. status=NO_NEW_MSG, offset={end}\n"
     )
 
 
@@ -82,12 +82,20 @@ def command(
                     if end_ms is not None:
                         end = min(end, await _offset_at(client, broker, queue, end_ms + 1))
                     start = start if first is None else first
-                    report.text(format_span(queue, start, end))
+                    cut = end - start > left
+                    if cut:
+                        report.text(
+                            f"The older {left} message of the {queue.queue_id} queue will be provided\n"
+                        )
+                    if end > start:
+                        report.text("Consume ok\n")
                     async for message in consumer.read(queue, start, min(end, start + left)):
                         body = messages.plain_body(message).decode(errors="replace")
                         report.text(messages.format_line(queue.broker_name, message, body))
                         report.add("messages", messages.as_json(message))
                         left -= 1
+                    if not cut:
+                        report.text(format_end(queue, end))
                     if not left:
                         break
         except ClientError as error:

@@ -59,7 +59,7 @@ def format_group(row: GroupRow) -> str:
     oldest = min((member.version for member in members), default=0)
     version = VERSIONS.get(oldest, str(oldest)) if members else "OFFLINE"
     kind = TYPES.get(row.consumers.consume_type or "", "") if row.consumers else ""
-    model = (row.consumers.message_model or "") if row.consumers else ""
+    model = (row.consumers.message_model or "") if row.consumers and kind == "PUSH" else ""
     return (
         f"{row.group[:64]:<64}  {len(members):<6}  {version:<24} {kind:<5}  {model:<14}  "
         f"{row.consume_tps:<7.0f}  {row.diff_total}\n"

@@ -1,10 +1,10 @@
-"""queryMsgById: the message with a producer's or a broker's id."""
+"""queryMsgById: the messages with a producer's or a broker's ids, separated by commas."""
 
 from __future__ import annotations
 
 from mqadmin.admin import AdminClient
 from mqadmin.calls import messages, topics
-from mqadmin.command import Argument, admin_command, required_namesrv, run
+from mqadmin.command import Argument, UsageWanted, admin_command, required_namesrv, run
 from mqadmin.report import Report
 from mqadmin.showmessage import BODY_FORMAT_HELP, check_format, show_message
 from mqclient.message import StoredMessage
@@ -25,12 +25,16 @@ def command(
 ) -> None:
     namesrv = required_namesrv(namesrvaddr)
     check_format(bodyformat)
+    ids = [part.strip() for part in msgid.split(",") if part.strip()]
+    if not ids:
+        raise UsageWanted("-i: no id is given")
 
     async def calls(client: AdminClient, report: Report) -> None:
-        found = await _by_offset_id(client, namesrv, topic, cluster, msgid.strip())
-        if found is None:
-            found = await _by_unique_key(client, namesrv, topic, cluster, msgid.strip())
-        await show_message(client, report, namesrv, found, bodyformat)
+        for text in ids:
+            found = await _by_offset_id(client, namesrv, topic, cluster, text)
+            if found is None:
+                found = await _by_unique_key(client, namesrv, topic, cluster, text)
+            await show_message(client, report, namesrv, found, bodyformat)
 
     run(calls)
 

@@ -11,6 +11,8 @@ from mqadmin.times import read_time
 from remoting.bodies.queues import MessageQueue
 from remoting.headers.offsets import ResetOffsetHeader
 
+END = -1
+"""What the wire has for `now`: the end of each queue, whatever the broker's clock says."""
 HEADING = f"{'#brokerName':<40}  {'#queueId':<40}  {'#offset':<40}\n"
 
 
@@ -31,6 +33,7 @@ def format_queue(queue: MessageQueue, offset: int) -> str:
     "resetOffsetByTime",
     "Reset consumer offset by timestamp(without client restart).",
     Argument("b", "broker", "broker addr"),
+    Argument("c", "cplus", "reset c++ client offset", is_flag=True),
     Argument("f", "force", "set the force rollback by timestamp switch[true|false]. Deprecated."),
     Argument("g", "group", "set the consumer group", required=True),
     Argument("o", "offset", "Expect queue offset, not support old version broker"),
@@ -43,6 +46,7 @@ def format_queue(queue: MessageQueue, offset: int) -> str:
 def command(
     namesrvaddr: str | None,
     broker: str | None,
+    cplus: bool,  # brokers move groups of all clients alike
     force: str | None,
     group: str,
     offset: str | None,
@@ -58,7 +62,9 @@ def command(
         )
 
     async def calls(client: AdminClient, report: Report) -> None:
-        timestamp_ms = read_time("-s", timestamp, client.clock.now_ms())
+        timestamp_ms = (
+            END if timestamp.strip() == "now" else read_time("-s", timestamp, client.clock.now_ms())
+        )
         header = ResetOffsetHeader(topic, group, timestamp_ms, forced, queue_id, wanted)
         if broker:
             brokers = [broker]

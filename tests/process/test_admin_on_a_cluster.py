@@ -86,10 +86,10 @@ def test_a_message_is_sent_and_found_in_every_way(admin: Admin) -> None:
     assert sent["status"] == "SEND_OK"
     place = ("-t", TOPIC, "-b", BROKER_SET, "-i", "1", "-o", "0")
     found = [
-        admin.told("queryMsgById", "-t", TOPIC, "-i", sent["offsetMsgId"])["message"],
-        admin.told("queryMsgById", "-t", TOPIC, "-i", sent["msgId"])["message"],
+        admin.told("queryMsgById", "-t", TOPIC, "-i", sent["offsetMsgId"])["messages"][0],
+        admin.told("queryMsgById", "-t", TOPIC, "-i", sent["msgId"])["messages"][0],
         admin.told("queryMsgByKey", "-t", TOPIC, "-k", "other")["messages"][0],
-        admin.told("queryMsgByOffset", *place)["message"],
+        admin.told("queryMsgByOffset", *place)["messages"][0],
         admin.told("consumeMessage", *place)["messages"][0],
     ]
     assert {message["msgId"] for message in found} == {sent["msgId"]}

@@ -125,6 +125,13 @@ def test_one_queue_is_moved_to_an_offset(server: ScriptedServer) -> None:
     assert server.run(*options, "-o", "3").exit_code == 1  # of which queue?
 
 
+def test_now_is_the_end_of_the_queues(server: ScriptedServer) -> None:
+    server.says(RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, {"offsetTable": {QUEUE_KEY: 9}})
+    assert server.run("resetOffsetByTime", "-g", "G", "-t", "T", "-s", "now").exit_code == 0
+    [request] = server.requests(RequestCode.INVOKE_BROKER_TO_RESET_OFFSET)
+    assert request.ext["timestamp"] == "-1"
+
+
 def test_an_unknown_group_is_not_moved(server: ScriptedServer) -> None:
     server.says(RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, status=26, remark="no group")
     result = server.run("resetOffsetByTime", "-g", "G", "-t", "T", "-s", "now")

@@ -77,7 +77,10 @@ def test_messages_of_a_key_read_as_upstreams() -> None:
 
 def test_a_consumed_message_reads_as_upstreams() -> None:
     expected = upstream_printed("printMsg").splitlines()
-    assert consume_message.format_span(MessageQueue("VecTopic", "broker-a", 3), 0, 3) == expected[0] + "\n"
+    end = consume_message.format_end(MessageQueue("VecTopic", "broker-a", 3), 3)
+    assert end.startswith(
+        expected[0].partition(", MessageQueue ")[2].join(("MessageQueue ", " print msg finished."))
+    )
     printed = messages.format_line("broker-a", stored("queryMsgById"), "NOT PRINT BODY")
     assert in_any_order(printed.rstrip("\n")) == in_any_order(expected[1])
 
@@ -115,7 +118,7 @@ def test_a_message_is_found_by_its_producers_id(server: ScriptedServer) -> None:
     result = server.run("queryMsgById", "-t", "VecTopic", "-i", UNIQUE_ID, "--json")
     told = json.loads(result.stdout)
     assert result.exit_code == 0
-    assert told["message"]["body"] == "with keys"
+    assert told["messages"][0]["body"] == "with keys"
     assert "does not serve that request" in told["notes"][0]  # the groups of the topic
     [request] = server.requests(RequestCode.QUERY_MESSAGE)
     assert request.ext["_UNIQUE_KEY_QUERY"] == "true"
@@ -146,7 +149,7 @@ def test_a_broker_without_an_index_says_so_in_one_line(server: ScriptedServer) -
     assert "QUERY_MESSAGE" in result.stderr
 
 
-def test_a_message_is_found_by_its_queue_offset(server: ScriptedServer) -> None:
+def test_a_message_is_found_by_its_queue_offset(server: ScriptedServer, folder: Path) -> None:
     server.says(RequestCode.PULL_MESSAGE, RECORD, ext=PULLED)
     options = ("queryMsgByOffset", "-t", "VecTopic", "-b", "broker-a", "-i", "1")
     shown = server.run(*options, "-o", "0", "-f", "UTF-8")
@@ -192,7 +195,11 @@ def test_messages_of_a_span_of_time_are_read(server: ScriptedServer) -> None:
     options = ("consumeMessage", "-t", "VecTopic", "-b", "broker-a", "-i", "1")
     shown = server.run(*options, "-s", "1795256518544")
     assert shown.exit_code == 0
-    assert shown.stdout.endswith("BODY: with keys\n")
+    lines = shown.stdout.splitlines()
+    assert lines[0] == "Consume ok"
+    assert lines[1].endswith("BODY: with keys")
+    assert lines[2].endswith("print msg finished. status=NO_NEW_MSG, offset=1")
+    assert len(lines) == 3
     assert server.requests(RequestCode.SEARCH_OFFSET_BY_TIMESTAMP)[0].ext["timestamp"] == "1795256518544"
     told = json.loads(server.run(*options, "--json").stdout)
     assert told["messages"][0]["offsetMsgId"] == OFFSET_ID
