@@ -46,12 +46,21 @@ class ConsumerGroup:
     subscriptions: dict[str, Subscription] = field(default_factory=dict)
 
 
+@dataclass(slots=True)
+class _Joined:
+    """(group, client id) of every client that one connection brought; some may have come anew over another since."""
+
+    as_producer: dict[tuple[str, str], None] = field(default_factory=dict)
+    as_consumer: dict[tuple[str, str], None] = field(default_factory=dict)
+
+
 class ConsumerGroups:
     """All connected consumers and producers."""
 
     def __init__(self) -> None:
         self._groups: dict[str, ConsumerGroup] = {}
         self._producers: dict[str, dict[str, Client]] = {}
+        self._joined: dict[Peer, _Joined] = {}
 
     def find(self, group: str) -> ConsumerGroup | None:
         return self._groups.get(group)
@@ -82,31 +91,40 @@ class ConsumerGroups:
     def heartbeat(self, peer: Peer, data: HeartbeatData, language: str, version: int) -> list[str]:
         """Take in a client; the groups whose membership changed. Raises HeaderError for a bad subscription."""
         client = Client(data.client_id, peer, language, version)
+        joined = self._joined.setdefault(peer, _Joined())
         for producer in data.producer_data_set:
             self._producers.setdefault(producer.group_name, {})[client.client_id] = client
-        return [consumer.group_name for consumer in data.consumer_data_set if self._join(client, consumer)]
+            joined.as_producer[producer.group_name, client.client_id] = None
+        changed: list[str] = []
+        for consumer in data.consumer_data_set:
+            if self._join(client, consumer):
+                changed.append(consumer.group_name)
+            joined.as_consumer[consumer.group_name, client.client_id] = None
+        return changed
 
     def leave(self, client_id: str, consumer_group: str | None, producer_group: str | None) -> list[str]:
         """A client unregistered; the groups whose membership changed."""
-        if producer_group and producer_group in self._producers:
-            self._drop(self._producers, producer_group, client_id)
-        group = self._groups.get(consumer_group or "")
-        if consumer_group is None or group is None or group.clients.pop(client_id, None) is None:
+        if producer_group:
+            producer = self._drop_producer(producer_group, client_id)
+            if producer is not None and producer.peer in self._joined:
+                self._joined[producer.peer].as_producer.pop((producer_group, client_id), None)
+        consumer = self._drop_consumer(consumer_group, client_id) if consumer_group else None
+        if consumer is None or not consumer_group:
             return []
-        if not group.clients:
-            del self._groups[consumer_group]
+        if consumer.peer in self._joined:
+            self._joined[consumer.peer].as_consumer.pop((consumer_group, client_id), None)
         return [consumer_group]
 
     def disconnected(self, peer: Peer) -> list[str]:
-        """A connection ended; the groups whose membership changed."""
-        for name in list(self._producers):
-            for client in [client for client in self._producers[name].values() if client.peer is peer]:
-                self._drop(self._producers, name, client.client_id)
-        changed: list[str] = []
-        for name in list(self._groups):
-            for client in [client for client in self._groups[name].clients.values() if client.peer is peer]:
-                changed += self.leave(client.client_id, name, None)
-        return changed
+        """A connection ended; the groups whose membership changed. Costs no more than what the connection joined."""
+        joined = self._joined.pop(peer, _Joined())
+        for group, client_id in joined.as_producer:
+            self._drop_producer(group, client_id, peer)
+        return [
+            group
+            for group, client_id in joined.as_consumer
+            if self._drop_consumer(group, client_id, peer) is not None
+        ]
 
     def _join(self, client: Client, data: ConsumerData) -> bool:
         group = self._groups.get(data.group_name) or ConsumerGroup(
@@ -118,11 +136,28 @@ class ConsumerGroups:
         group.clients[client.client_id] = client
         return known is None or known.peer is not client.peer
 
-    @staticmethod
-    def _drop(groups: dict[str, dict[str, Client]], name: str, client_id: str) -> None:
-        groups[name].pop(client_id, None)
-        if not groups[name]:
-            del groups[name]
+    def _drop_producer(self, group: str, client_id: str, peer: Peer | None = None) -> Client | None:
+        """The client, gone now; None where it is not in the group, or there over another connection than `peer`."""
+        clients = self._producers.get(group, {})
+        dropped = _take_out(clients, client_id, peer)
+        if dropped is not None and not clients:
+            del self._producers[group]
+        return dropped
+
+    def _drop_consumer(self, group: str, client_id: str, peer: Peer | None = None) -> Client | None:
+        """As `_drop_producer`."""
+        found = self._groups.get(group)
+        dropped = _take_out(found.clients, client_id, peer) if found is not None else None
+        if found is not None and dropped is not None and not found.clients:
+            del self._groups[group]
+        return dropped
+
+
+def _take_out(clients: dict[str, Client], client_id: str, peer: Peer | None) -> Client | None:
+    client = clients.get(client_id)
+    if client is None or (peer is not None and client.peer is not peer):
+        return None
+    return clients.pop(client_id)
 
 
 def _take_in(group: ConsumerGroup, data: list[SubscriptionData]) -> None:

@@ -240,6 +240,29 @@ def test_a_client_that_reconnected_is_not_dropped_with_its_old_connection() -> N
     assert groups.heartbeat(new, heartbeat("c1"), "JAVA", 479) == ["CG"]
     assert groups.disconnected(old) == []
     assert groups.find("CG") is not None
+    assert groups.disconnected(new) == ["CG"]
+    assert (groups.find("CG"), groups.producers("PG")) == (None, [])
+
+
+def test_a_client_that_left_may_come_back_and_goes_with_its_connection() -> None:
+    groups = ConsumerGroups()
+    peer = cast(Any, NamedPeer("10.0.0.1:1"))
+    groups.heartbeat(peer, heartbeat("c1"), "JAVA", 479)
+    assert groups.leave("c1", "CG", "PG") == ["CG"]
+    assert groups.disconnected(peer) == [], "nothing of it was left"
+    groups.heartbeat(peer, heartbeat("c1"), "JAVA", 479)
+    assert groups.disconnected(peer) == ["CG"]
+
+
+@pytest.mark.timeout(10)  # a tenth of a second is enough, unless each end looks at every client
+def test_thirty_thousand_connections_that_end_together_hold_up_nobody() -> None:
+    groups = ConsumerGroups()
+    peers = [cast(Any, NamedPeer(f"10.0.0.1:{port}")) for port in range(30_000)]
+    for peer in peers:
+        groups.heartbeat(peer, heartbeat(peer.remote_address), "JAVA", 479)
+    changes = [groups.disconnected(peer) for peer in reversed(peers)]
+    assert changes == [["CG"]] * len(peers)
+    assert (groups.find("CG"), groups.producers("PG")) == (None, [])
 
 
 # -- settings and the rest
