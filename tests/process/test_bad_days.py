@@ -208,7 +208,7 @@ async def load_under(cluster: Cluster, harm: list[int]) -> list[Attempt]:
         assert await load.acknowledged_after(0, WAIT_MS, count=20)
         for _ in range(3):
             await asyncio.gather(*(asyncio.to_thread(throw, port, GARBAGE) for port in harm))
-        assert await load.acknowledged_after(clock.monotonic_ms(), WAIT_MS, count=20)
+        assert await load.acknowledged_after(clock.now_ms(), WAIT_MS, count=20)
         await load.stop()
         assert judge(load.attempts, await read_back(client.consumer("CG"), "Harmed")).faults == []
         return load.attempts

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import shutil
 import socket
@@ -126,7 +127,6 @@ def test_a_mistyped_key_is_told_with_the_nearest_one_and_refused_when_strict(tmp
         ("broker", "minInSyncReplicas=0", "greater than or equal to 1"),
         ("broker", "brokerIP1=localhost", "does not appear to be an IPv4 or IPv6 address"),
         ("broker", "controllerAddr=controller-1", "is not HOST:PORT"),
-        ("broker", "controllerAddr=", "must name controllers"),
         ("broker", "storePathCommitLog=/data/elsewhere", "commitlog, or not be set"),
         ("broker", "enableControllerMode=false", "takes its role from controllers only"),
         ("controller", "controllerDLegerSelfId=n7", "is not among"),
@@ -136,12 +136,25 @@ def test_a_mistyped_key_is_told_with_the_nearest_one_and_refused_when_strict(tmp
     ],
 )
 def test_a_value_that_cannot_be_is_refused_by_name(
-    tmp_path: Path, module: str, setting: str, why: str
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    module: str,
+    setting: str,
+    why: str,
 ) -> None:
+    """Settings are read before anything else, so this needs no process of its own."""
     known = {"broker": broker, "controller": controller, "namesrv": namesrv}[module](tmp_path)
-    code, said = ends(module, *known, setting)
+    monkeypatch.setattr(sys, "argv", [f"mq{module}", *known, setting])
+    assert importlib.import_module(f"{module}.__main__").main() == USAGE
+    said = capsys.readouterr().err
+    assert setting.partition("=")[0] in said and why in said and said.count("\n") == 1
+
+
+def test_a_broker_without_controllers_is_told_to_name_them(tmp_path: Path) -> None:
+    code, said = ends("broker", *broker(tmp_path, "controllerAddr="))
     assert code == USAGE
-    assert setting.partition("=")[0] in said and why in said
+    assert "controllerAddr" in said and "must name controllers" in said
 
 
 def test_the_store_of_another_broker_is_left_alone(tmp_path: Path) -> None:

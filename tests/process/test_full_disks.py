@@ -94,7 +94,7 @@ async def filled(cluster: Cluster, *, goes_on: bool) -> Counter[Outcome]:
         await load.send_burst(BURST, in_flight=100, progress=lambda ended: None)
         if goes_on:
             load.start()
-            assert await load.acknowledged_after(clock.monotonic_ms(), OUTAGE_MS_MAX, count=20)
+            assert await load.acknowledged_after(clock.now_ms(), OUTAGE_MS_MAX, count=20)
             await load.stop()
         assert judge(load.attempts, await read_back(client.consumer("CG"), "Filling")).faults == []
         return Counter(attempt.outcome for attempt in load.attempts)
