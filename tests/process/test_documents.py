@@ -1,0 +1,203 @@
+"""The commands of README.md and docs/*.md are run, as they stand there, in a folder of their own beside one cluster.
+
+A command is a line of a code block marked `sh`, or inline code that begins with a program of ours and goes on. Each must be
+in COMMANDS, which says how it is run here or where else; whoever documents a new one adds it there."""
+
+from __future__ import annotations
+
+import os
+import pty
+import re
+import shlex
+import signal
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from localcluster.cluster import Cluster
+
+ROOT = Path(__file__).parents[2]
+DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+INLINE = re.compile(r"(?<!`)`([^`\n]+)`(?!`)")
+PROGRAM = re.compile(
+    r"(?:\w+=\S+ )*(?:mq(?:admin|broker|controller|namesrv|replay)|scripts/[\w-]+|python -m|docker) +\S"
+)
+"""How inline code and unmarked blocks are told from commands: a program alone, as in `mqadmin`, is only its name."""
+
+pytestmark = pytest.mark.timeout(60)
+
+
+@dataclass(frozen=True)
+class Run:
+    """Run here: `shows` is in what it prints. `options` go to its end, each `instead` pair into its text."""
+
+    shows: str
+    options: str = ""
+    instead: tuple[tuple[str, str], ...] = ()
+    folder: str = "."
+
+
+@dataclass(frozen=True)
+class Elsewhere:
+    """Not run here: `why` names the test that does, or what it needs."""
+
+    why: str
+
+
+UP, DOWN = "scripts/cluster up --dir run/demo", "scripts/cluster down --dir run/demo --remove"
+
+COMMANDS: dict[str, Run | Elsewhere] = {
+    UP: Elsewhere("the fixture `cluster`"),
+    DOWN: Elsewhere("the fixture `cluster`"),
+    "scripts/cluster status --dir run/demo": Run("controller-2"),
+    "scripts/drill kill --count 5 --dir run/demo": Run("lost 0", instead=(("--count 5", "--count 1"),)),
+    "scripts/quickstart": Elsewhere("takes minutes and needs Java; tests/spark has its Spark step"),
+    "scripts/quickstart --install-java": Elsewhere("installs packages of the system"),
+    "scripts/test": Elsewhere("runs this test"),
+    "docker compose -f deploy/compose.yaml up --build": Elsewhere(
+        "tests/unit/mqruntime/test_deployment_files.py"
+    ),
+    # the cluster's own processes were started so; here the settings are only printed
+    "mqnamesrv -c namesrv.conf": Run("listenPort=", "-p", folder="run/demo"),
+    "mqcontroller -c controller-0.conf": Run("controllerDLegerSelfId=n0", "-p", folder="run/demo"),
+    "mqbroker -c broker-0.conf": Run("brokerName=broker-a", "-p", folder="run/demo"),
+    "mqbroker -c broker-0.conf --log-file logs/mqbroker.log": Run(
+        "brokerName=broker-a", "-p", folder="run/demo"
+    ),
+    "mqadmin --help": Run("getSyncStateSet"),
+    "mqadmin help COMMAND": Run("usage: mqadmin haStatus", instead=(("COMMAND", "haStatus"),)),
+    "mqreplay --help": Run("export"),
+    "mqadmin watch": Run("--once", "--help"),
+    "mqreplay scan": Run("mqreplay scan", "--help"),
+    "mqreplay export": Run("mqreplay export", "--help"),
+    "python -m namesrv": Run("usage: mqnamesrv", "--help"),
+    "mqadmin watch -n NAMESRV": Elsewhere("needs a terminal; the last test of this file gives it one"),
+    "mqadmin watch -n NAMESRV --once": Run("broker-a of DefaultCluster"),
+    "mqadmin getControllerMetaData -a CONTROLLER": Run("#ControllerLeaderId"),
+    "mqadmin getSyncStateSet -a CONTROLLER -b broker-a": Run("#SyncStateSetNums"),
+    "mqadmin haStatus -n NAMESRV -c DefaultCluster": Run("#MasterCommitLogMaxOffset"),
+    "mqadmin getBrokerEpoch -n NAMESRV -b broker-a": Run("#Epoch: EpochEntry{epoch=1"),
+    "mqadmin electMaster -a CONTROLLERS -b BROKER_ID -bn broker-a -c DefaultCluster": Run(
+        "#BrokerMasterAddr"
+    ),
+    'eval "$(_MQADMIN_COMPLETE=bash_source mqadmin)"': Run("_mqadmin_completion", "; complete -p mqadmin"),
+    'eval "$(_MQADMIN_COMPLETE=zsh_source mqadmin)"': Run("#compdef mqadmin", instead=(("eval", "echo"),)),
+    "_MQADMIN_COMPLETE=fish_source mqadmin | source": Run("complete", instead=(("| source", "| cat"),)),
+}
+
+
+def documented() -> dict[str, str]:
+    """Command, comment and spare blanks taken away -> the document it is in."""
+    found: dict[str, str] = {}
+    for document in DOCUMENTS:
+        text = document.read_text()
+        lines = [line for kind, body in BLOCK.findall(text) if kind == "sh" for line in body.splitlines()]
+        lines += [code for code in INLINE.findall(BLOCK.sub("", text)) if PROGRAM.match(code)]
+        for line in lines:
+            command = " ".join(re.sub(r"(^| +)# .*", "", line).split())
+            if command:
+                found.setdefault(command, document.name)
+    return found
+
+
+def environment(folder: Path) -> dict[str, str]:
+    paths = {"PATH": f"{folder.resolve()}/bin:{os.environ['PATH']}", "PYTHONPATH": str(ROOT)}
+    return {**os.environ, **paths}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where a reader stands: our programs on the PATH and scripts/ below, for the Python that runs the tests."""
+    folder = tmp_path_factory.mktemp("reader")
+    names = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]
+    modules = {f"bin/{name}": entry.partition(".__main__")[0] for name, entry in names.items()}
+    for script in ("scripts/cluster", "scripts/drill"):
+        module = re.search(r'-m (\S+) "\$@"$', (ROOT / script).read_text(), re.MULTILINE)
+        assert module is not None, f"{script} runs a module"
+        modules[script] = module.group(1)
+    for name, module_name in modules.items():
+        program = folder / name
+        program.parent.mkdir(exist_ok=True)
+        program.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -P -m {module_name} "$@"\n')
+        program.chmod(0o755)
+    return folder
+
+
+def run(folder: Path, line: str) -> subprocess.CompletedProcess[str]:
+    command = ["bash", "-c", line]
+    return subprocess.run(
+        command, cwd=folder, env=environment(folder), capture_output=True, text=True, timeout=50, check=False
+    )
+
+
+@pytest.fixture(scope="module")
+def cluster(folder: Path) -> Iterator[Cluster]:
+    """Started and, at the end, removed by the documented commands."""
+    done = run(folder, UP)
+    assert done.returncode == 0 and "data, logs and *.conf are in" in done.stdout, done.stderr
+    with Cluster.open(folder / "run/demo") as cluster:
+        yield cluster
+        done = run(folder, DOWN)
+        assert done.returncode == 0 and "is removed" in done.stdout, done.stderr
+    assert not (folder / "run/demo").exists()
+
+
+def test_every_documented_command_is_known_here() -> None:
+    unknown = {command: where for command, where in documented().items() if command not in COMMANDS}
+    assert not unknown, "say in COMMANDS how these are run"
+
+
+def test_commands_stand_in_blocks_that_are_marked_as_such() -> None:
+    for document in DOCUMENTS:
+        for kind, body in BLOCK.findall(document.read_text()):
+            if kind != "sh":
+                assert not [line for line in body.splitlines() if PROGRAM.match(line)], document.name
+
+
+@pytest.mark.parametrize("command", [name for name, how in COMMANDS.items() if isinstance(how, Run)])
+def test_a_documented_command_does_what_its_reader_expects(
+    command: str, folder: Path, cluster: Cluster
+) -> None:
+    how = COMMANDS[command]
+    assert isinstance(how, Run)
+    done = run(folder, as_run(command, how, cluster))
+    assert done.returncode == 0, done.stderr
+    assert how.shows in done.stdout, done.stdout + done.stderr
+
+
+def as_run(command: str, how: Run, cluster: Cluster) -> str:
+    layout = cluster.layout
+    line = f"cd {how.folder} && {command} {how.options}"
+    values = {
+        "CONTROLLERS": shlex.quote(layout.controller_list),
+        "CONTROLLER": layout.address("controller-0"),
+        "NAMESRV": layout.namesrv,
+        "BROKER_ID": "1",
+    }
+    for old, new in how.instead:
+        line = line.replace(old, new)
+    return re.sub(r"\b(?:" + "|".join(values) + r")\b", lambda name: values[name.group()], line)
+
+
+def test_the_live_view_draws_on_a_terminal_until_it_is_interrupted(folder: Path, cluster: Cluster) -> None:
+    ours, theirs = pty.openpty()
+    command = ["mqadmin", "watch", "-n", cluster.layout.namesrv]
+    process = subprocess.Popen(command, env=environment(folder), stdin=theirs, stdout=theirs, stderr=theirs)
+    os.close(theirs)
+    drawn = b""
+    while b"of DefaultCluster" not in drawn:
+        drawn += os.read(ours, 65536)
+    process.send_signal(signal.SIGINT)
+    with suppress(OSError):  # EIO: the other end is closed
+        while part := os.read(ours, 65536):
+            drawn += part
+    os.close(ours)
+    assert process.wait(timeout=20) == 0
+    assert b"Traceback" not in drawn
