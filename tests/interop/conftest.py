@@ -1,4 +1,6 @@
-"""The cluster that the clients of this layer share: in real processes, with delay levels that suit impatient tests."""
+"""The cluster that the clients of this layer share, in real processes, and the JVM that the Java tests share.
+
+The cluster's delay levels and its slaves' period of copying suit tests that wait for them."""
 
 from __future__ import annotations
 
@@ -8,16 +10,23 @@ from collections.abc import Iterator
 import pytest
 
 from localcluster.cluster import Cluster
+from tests.interop.javapeer import JavaClient
 
 WAIT_MS = 20_000
-DELAY_LEVELS = "1s 1s 1s 1s 1s"
+BROKER_SETTINGS = {"messageDelayLevel": "1s 1s 1s 1s 1s", "slaveSyncInterval": "500"}
 
 
 @pytest.fixture(scope="session")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """Every test leaves it whole."""
     directory = tmp_path_factory.mktemp("interop") / "cluster"
-    with Cluster.create(directory, broker_settings={"messageDelayLevel": DELAY_LEVELS}) as made:
+    with Cluster.create(directory, broker_settings=BROKER_SETTINGS) as made:
         made.start()
         asyncio.run(made.wait_whole(timeout_ms=WAIT_MS))
         yield made
+
+
+@pytest.fixture(scope="session")
+def java(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[JavaClient]:
+    with JavaClient(cluster.layout.namesrv, tmp_path_factory.mktemp("home")) as client:
+        yield client

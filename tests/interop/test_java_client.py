@@ -6,91 +6,21 @@ one to the next in order; each leaves it whole."""
 from __future__ import annotations
 
 import asyncio
-import os
 import re
-import shutil
-import subprocess
-from collections.abc import Callable, Iterator
-from pathlib import Path
-from typing import Any
+from collections.abc import Callable
 
-import orjson
 import pytest
 
 from localcluster.cluster import Cluster
 from localcluster.layout import BROKER_SET, CLUSTER_NAME
 from mqadmin.replies import SyncState
-
-SOURCES = Path(__file__).parent / "java"
-DEFAULT_PEERS = "~/.cache/autoswitch-mq/peers-5.3.3"
-JARS = Path(os.environ.get("AUTOSWITCH_PEERS") or DEFAULT_PEERS).expanduser() / "jars"
-WAIT_MS = 20_000
-
-
-def missing() -> str | None:
-    """Why the Java side cannot run here."""
-    if shutil.which("java") is None or shutil.which("javac") is None:
-        return "no JDK: java and javac must be in PATH"
-    if not (JARS / "rocketmq-tools-5.3.3.jar").exists():
-        return f"no RocketMQ 5.3.3 in {JARS}: run scripts/fetch-peers, which needs Maven"
-    return None
-
+from tests.interop.conftest import WAIT_MS
+from tests.interop.javapeer import JavaClient, missing
 
 pytestmark = [
     pytest.mark.timeout(90),
     pytest.mark.skipif(missing() is not None, reason=str(missing())),
 ]
-
-
-class JavaClient:
-    """The JVM: one line in, one line of JSON out."""
-
-    def __init__(self, namesrv: str, home: Path) -> None:
-        classes = f"{SOURCES}{os.pathsep}{JARS}/*"
-        options = ["-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", f"-Duser.home={home}"]
-        self._process = subprocess.Popen(
-            ["java", *options, "-cp", classes, str(SOURCES / "JavaClient.java"), namesrv],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            text=True,
-        )
-
-    def ask(self, *words: object) -> dict[str, Any]:
-        """Has it do one thing; fails on what it could not do."""
-        assert self._process.stdin is not None and self._process.stdout is not None
-        self._process.stdin.write(" ".join(map(str, words)) + "\n")
-        self._process.stdin.flush()
-        line = self._process.stdout.readline()
-        assert line, f"the JVM ended with {self._process.wait()} at {words}"
-        answer: dict[str, Any] = orjson.loads(line)
-        assert "error" not in answer, answer["error"]
-        return answer
-
-    def admin(self, *arguments: object) -> str:
-        """What an mqadmin command printed; it has failed when it complained."""
-        answer = self.ask("admin", *arguments)
-        assert answer["err"] == "", answer["err"]
-        return str(answer["out"])
-
-    def close(self) -> None:
-        self._process.kill()
-        self._process.communicate()
-
-
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    with Cluster.create(tmp_path_factory.mktemp("interop") / "cluster") as made:
-        made.start()
-        asyncio.run(made.wait_whole(timeout_ms=WAIT_MS))
-        yield made
-
-
-@pytest.fixture(scope="module")
-def java(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[JavaClient]:
-    client = JavaClient(cluster.layout.namesrv, tmp_path_factory.mktemp("home"))
-    yield client
-    client.close()
 
 
 def whole(cluster: Cluster) -> SyncState:
@@ -114,9 +44,10 @@ def test_what_the_java_producer_sends_the_java_consumers_read(java: JavaClient, 
     assert java.ask("async", "Sent", 400, 1024) == {"acked": 400, "failed": 0}
     assert java.ask("sync", "Sent", 20, 30_000) == {"acked": 20, "failed": 0}  # the client compresses these
     assert java.ask("batch", "Sent", 320, 100) == {"acked": 320, "failed": 0}
-    assert java.ask("pull", "Sent") == everything(840, compressed=20)
+    assert java.ask("oneway", "Sent", 100, 100) == {"acked": 100, "failed": 0}
     java.ask("subscribe", "Sent", "InteropPush")
-    assert java.ask("drained") == everything(840, compressed=20)
+    assert java.ask("drained") == everything(940, compressed=20)
+    assert java.ask("pull", "Sent") == everything(940, compressed=20)
 
 
 def test_the_java_producer_is_given_a_topic_that_did_not_exist(java: JavaClient) -> None:
@@ -128,7 +59,7 @@ def test_the_java_admin_tool_shows_topics_and_groups(java: JavaClient, cluster: 
     namesrv = cluster.layout.namesrv
     rows = [line.split() for line in java.admin("topicStatus", "-n", namesrv, "-t", "Sent").splitlines()]
     ends = [int(row[3]) for row in rows if row and row[0] == BROKER_SET]
-    assert len(ends) == 4 and sum(ends) == 840
+    assert len(ends) == 4 and sum(ends) == 940
     progress = java.admin("consumerProgress", "-n", namesrv, "-g", "InteropPush")
     assert re.search(r"^Consume Diff Total: 0$", progress, re.MULTILINE), progress
     assert "Sent" in java.admin("topicList", "-n", namesrv).split()

@@ -18,6 +18,7 @@ import org.apache.rocketmq.client.consumer.PullResult;
 import org.apache.rocketmq.client.consumer.PullStatus;
 import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
 import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
+import org.apache.rocketmq.client.exception.MQClientException;
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
 import org.apache.rocketmq.client.producer.SendCallback;
 import org.apache.rocketmq.client.producer.SendResult;
@@ -34,7 +35,10 @@ import org.apache.rocketmq.tools.command.MQAdminStartup;
  * moved and changed messages.
  *
  * <pre>
- * sync|async|batch TOPIC COUNT SIZE   sends; {"acked", "failed"}
+ * sync|async|batch TOPIC COUNT SIZE [TAG]   sends; {"acked", "failed"}
+ * oneway TOPIC COUNT SIZE [TAG]       sends and counts them as acknowledged, which without a failure they are; as above
+ * acked TOPIC                         what was acknowledged; {"keys"}
+ * lookup TOPIC                        sends a message and finds it again; {"offset id", "unique id", "key"}
  * stream TOPIC                        sends one after the other until "finish"; {"acked"} as soon as one is acknowledged
  * await COUNT                         waits until COUNT more of the stream are acknowledged; {"acked"}
  * finish                              ends the stream; {"acked", "failed"}
@@ -43,20 +47,29 @@ import org.apache.rocketmq.tools.command.MQAdminStartup;
  * drained                             ends it when it has read what is acknowledged, or after 20 s; as pull
  * admin ARGUMENT...                   runs an mqadmin command; {"out", "err"}
  * </pre>
+ *
+ * {@link Consumers} and {@link Refusals} understand more.
  */
 public final class JavaClient {
     private static final int BATCH = 32;
     private static final int POLL_MS = 500;
     private static final long WAIT_S = 20;
     private static final int NUDGE_MS = 50;
+    private static final String TAG = "Tag";
+    private static final String PROPERTY = "number";
 
-    /** Queue and offset of an acknowledged message, in the order of the acknowledgements' arrival. */
+    /** Queue and offset of an acknowledged message. */
     private record Place(int queue, long offset) { }
+
+    /** Where a one-way message is, nobody tells. */
+    private static final Place SOMEWHERE = new Place(-1, -1);
 
     private final String namesrv;
     private final DefaultMQProducer producer;
     private final Map<String, Map<Integer, Place>> acked = new ConcurrentHashMap<>();
     private final AtomicInteger numbers = new AtomicInteger();
+    private final Consumers consumers;
+    private final Refusals refusals;
     private Stream stream;
     private DefaultMQPushConsumer consumer;
     private Reading consumed;
@@ -69,6 +82,8 @@ public final class JavaClient {
         producer.setRetryTimesWhenSendFailed(0);
         producer.setRetryTimesWhenSendAsyncFailed(0);
         producer.start();
+        consumers = new Consumers(namesrv, producer);
+        refusals = new Refusals(namesrv, producer.getDefaultMQProducerImpl().getMqClientFactory().getMQClientAPIImpl());
     }
 
     private static byte[] body(int number, int size) {
@@ -79,8 +94,10 @@ public final class JavaClient {
         return body;
     }
 
-    private Message message(String topic, int number, int size) {
-        return new Message(topic, "Tag", Integer.toString(number), body(number, size));
+    private Message message(String topic, int number, int size, String tag) {
+        Message message = new Message(topic, tag, Integer.toString(number), body(number, size));
+        message.putUserProperty(PROPERTY, Integer.toString(number));
+        return message;
     }
 
     private Map<Integer, Place> ackedOf(String topic) {
@@ -98,13 +115,13 @@ public final class JavaClient {
         return true;
     }
 
-    private String send(String how, String topic, int count, int size) throws Exception {
+    private String send(String how, String topic, int count, int size, String tag) throws Exception {
         AtomicInteger good = new AtomicInteger();
         if (how.equals("async")) {
             CountDownLatch answered = new CountDownLatch(count);
             for (int k = 0; k < count; k++) {
                 int number = numbers.getAndIncrement();
-                producer.send(message(topic, number, size), new SendCallback() {
+                producer.send(message(topic, number, size, tag), new SendCallback() {
                     @Override
                     public void onSuccess(SendResult result) {
                         good.addAndGet(note(topic, number, 1, result) ? 1 : 0);
@@ -118,6 +135,13 @@ public final class JavaClient {
                 });
             }
             answered.await(WAIT_S, TimeUnit.SECONDS);
+        } else if (how.equals("oneway")) {
+            for (int k = 0; k < count; k++) {
+                int number = numbers.getAndIncrement();
+                producer.sendOneway(message(topic, number, size, tag));
+                ackedOf(topic).put(number, SOMEWHERE);
+            }
+            good.set(count);
         } else {
             int step = how.equals("batch") ? BATCH : 1;
             for (int done = 0; done < count; done += step) {
@@ -125,7 +149,7 @@ public final class JavaClient {
                 int first = numbers.getAndAdd(many);
                 List<Message> messages = new ArrayList<>();
                 for (int k = 0; k < many; k++) {
-                    messages.add(message(topic, first + k, size));
+                    messages.add(message(topic, first + k, size, tag));
                 }
                 SendResult result = step == 1 ? producer.send(messages.get(0)) : producer.send(messages);
                 good.addAndGet(note(topic, first, many, result) ? many : 0);
@@ -153,7 +177,7 @@ public final class JavaClient {
                 int number = numbers.getAndIncrement();
                 boolean ok;
                 try {
-                    ok = note(topic, number, 1, producer.send(message(topic, number, 256), 1000));
+                    ok = note(topic, number, 1, producer.send(message(topic, number, 256, TAG), 1000));
                 } catch (Exception error) {
                     ok = false;
                 }
@@ -208,10 +232,10 @@ public final class JavaClient {
             if (seen.put(number, true) != null) {
                 repeated.incrementAndGet();
             }
-            if (place != null && (place.queue() != message.getQueueId() || place.offset() != message.getQueueOffset())) {
+            if (place != null && place != SOMEWHERE && (place.queue() != message.getQueueId() || place.offset() != message.getQueueOffset())) {
                 moved.incrementAndGet();
             }
-            if (!"Tag".equals(message.getTags())
+            if (!TAG.equals(message.getTags()) || !message.getKeys().equals(message.getUserProperty(PROPERTY))
                 || !Arrays.equals(message.getBody(), body(number, message.getBody().length))) {
                 changed.incrementAndGet();
             }
@@ -226,6 +250,29 @@ public final class JavaClient {
                 "{\"read\":%d,\"compressed\":%d,\"missing\":%d,\"repeated\":%d,\"moved\":%d,\"changed\":%d}",
                 read.get(), compressed.get(), missing(), repeated.get(), moved.get(), changed.get());
         }
+    }
+
+    /** Whether a message that was just stored is found; a key is found as soon as its message is dispatched. */
+    private String lookup(String topic) throws Exception {
+        int number = numbers.getAndIncrement();
+        SendResult result = producer.send(message(topic, number, 100, TAG));
+        note(topic, number, 1, result);
+        byte[] body = body(number, 100);
+        boolean byOffset = Arrays.equals(body, producer.viewMessage(topic, result.getOffsetMsgId()).getBody());
+        long until = System.nanoTime() + TimeUnit.SECONDS.toNanos(WAIT_S);
+        boolean byKey = false;
+        boolean byUniqueId = false;
+        while (!(byKey && byUniqueId) && System.nanoTime() < until) {
+            try {
+                List<MessageExt> found =
+                    producer.queryMessage(topic, Integer.toString(number), BATCH, 0, Long.MAX_VALUE).getMessageList();
+                byKey = found.size() == 1 && Arrays.equals(body, found.get(0).getBody());
+                byUniqueId = Arrays.equals(body, producer.viewMessage(topic, result.getMsgId()).getBody());
+            } catch (MQClientException notYet) {
+                Thread.sleep(10);
+            }
+        }
+        return String.format("{\"offset id\":%b,\"unique id\":%b,\"key\":%b}", byOffset, byUniqueId, byKey);
     }
 
     private String pull(String topic) throws Exception {
@@ -331,7 +378,13 @@ public final class JavaClient {
             case "sync":
             case "async":
             case "batch":
-                return send(words[0], words[1], Integer.parseInt(words[2]), Integer.parseInt(words[3]));
+            case "oneway":
+                String tag = words.length > 4 ? words[4] : TAG;
+                return send(words[0], words[1], Integer.parseInt(words[2]), Integer.parseInt(words[3]), tag);
+            case "acked":
+                return String.format("{\"keys\":%s}", ackedOf(words[1]).keySet());
+            case "lookup":
+                return lookup(words[1]);
             case "stream":
                 stream = new Stream(words[1]);
                 return stream.await(1);
@@ -347,6 +400,18 @@ public final class JavaClient {
                 return drained();
             case "admin":
                 return admin(Arrays.copyOfRange(words, 1, words.length));
+            case "consume":
+            case "assigned":
+            case "exists":
+            case "seen":
+            case "close":
+            case "litepull":
+                return consumers.perform(words);
+            case "transaction":
+            case "sql92":
+            case "lock":
+            case "request":
+                return refusals.perform(words);
             default:
                 throw new IllegalArgumentException(words[0]);
         }

@@ -1,0 +1,173 @@
+import java.util.HashMap;
+import java.util.Map;
+import java.util.Queue;
+import java.util.TreeMap;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.ConcurrentLinkedQueue;
+import java.util.concurrent.TimeUnit;
+import java.util.function.BooleanSupplier;
+import java.util.stream.Collectors;
+import org.apache.rocketmq.client.consumer.DefaultLitePullConsumer;
+import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
+import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
+import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
+import org.apache.rocketmq.client.exception.MQClientException;
+import org.apache.rocketmq.client.producer.DefaultMQProducer;
+import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
+import org.apache.rocketmq.common.message.MessageExt;
+import org.apache.rocketmq.remoting.protocol.heartbeat.MessageModel;
+
+/**
+ * Consumers by name, each a client of its own, and what each has consumed: {"keys", "tags", "tries"}, the keys of the
+ * messages it consumed in the order of their arrival, how many of each tag, and how often it was given each message.
+ *
+ * <pre>
+ * consume NAME TOPIC GROUP MODEL EXPRESSION FAILS MAX
+ *                        starts a push consumer that fails each message FAILS times; the broker gives it up after MAX retries
+ * assigned NAME COUNT    waits until it has COUNT queues of its topic; {"queues"}
+ * exists TOPIC           waits until clients are told where the topic is; {"exists"}
+ * seen NAME COUNT        waits until it has consumed COUNT messages; what it consumed
+ * close NAME             ends it, which stores its offsets; what it consumed
+ * litepull TOPIC GROUP COUNT
+ *                        polls until it has COUNT messages, commits and ends; what it consumed
+ * </pre>
+ */
+final class Consumers {
+    private static final long WAIT_S = 20;
+    private static final int POLL_MS = 500;
+
+    private final String namesrv;
+    private final DefaultMQProducer producer;
+    private final Map<String, Consumer> consumers = new HashMap<>();
+
+    /** The producer is asked for routes only. */
+    Consumers(String namesrv, DefaultMQProducer producer) {
+        this.namesrv = namesrv;
+        this.producer = producer;
+    }
+
+    /** What one consumer has done. */
+    private static final class Consumed {
+        private final Queue<String> keys = new ConcurrentLinkedQueue<>();
+        private final Queue<String> tags = new ConcurrentLinkedQueue<>();
+        private final Map<String, Integer> tries = new ConcurrentHashMap<>();
+
+        private void tried(MessageExt message) {
+            tries.merge(message.getKeys(), 1, Integer::sum);
+        }
+
+        private void done(MessageExt message) {
+            tags.add(message.getTags());
+            keys.add(message.getKeys());
+        }
+
+        private String json() {
+            Map<String, Long> byTag =
+                tags.stream().collect(Collectors.groupingBy(tag -> tag, TreeMap::new, Collectors.counting()));
+            return String.format("{\"keys\":[%s],\"tags\":%s,\"tries\":%s}",
+                String.join(",", keys), object(byTag), object(new TreeMap<>(tries)));
+        }
+
+        private static String object(Map<String, ?> values) {
+            return values.entrySet().stream().map(each -> "\"" + each.getKey() + "\":" + each.getValue())
+                .collect(Collectors.joining(",", "{", "}"));
+        }
+    }
+
+    private static void await(BooleanSupplier met) throws InterruptedException {
+        long until = System.nanoTime() + TimeUnit.SECONDS.toNanos(WAIT_S);
+        while (!met.getAsBoolean() && System.nanoTime() < until) {
+            Thread.sleep(10);
+        }
+    }
+
+    private final class Consumer {
+        private final String topic;
+        private final DefaultMQPushConsumer client;
+        private final Consumed consumed = new Consumed();
+
+        private Consumer(String name, String topic, String group, String model, String expression, int fails, int max)
+            throws Exception {
+            this.topic = topic;
+            client = new DefaultMQPushConsumer(group);
+            client.setInstanceName(name);
+            client.setNamesrvAddr(namesrv);
+            client.setPollNameServerInterval(POLL_MS);
+            client.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
+            client.setMessageModel(MessageModel.valueOf(model));
+            client.setMaxReconsumeTimes(max);
+            client.subscribe(topic, expression);
+            client.registerMessageListener((MessageListenerConcurrently) (messages, context) -> {
+                for (MessageExt message : messages) {
+                    consumed.tried(message);
+                    if (message.getReconsumeTimes() < fails) {
+                        return ConsumeConcurrentlyStatus.RECONSUME_LATER;
+                    }
+                    consumed.done(message);
+                }
+                return ConsumeConcurrentlyStatus.CONSUME_SUCCESS;
+            });
+            client.start();
+        }
+
+        private long queues() {
+            return client.getDefaultMQPushConsumerImpl().getRebalanceImpl().getProcessQueueTable().keySet().stream()
+                .filter(queue -> queue.getTopic().equals(topic)).count();
+        }
+    }
+
+    private boolean hasRoute(String topic) {
+        try {
+            return !producer.fetchPublishMessageQueues(topic).isEmpty();
+        } catch (MQClientException notYet) {
+            return false;
+        }
+    }
+
+    private String litePull(String topic, String group, int count) throws Exception {
+        DefaultLitePullConsumer client = new DefaultLitePullConsumer(group);
+        client.setNamesrvAddr(namesrv);
+        client.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
+        client.setAutoCommit(false);
+        client.subscribe(topic, "*");
+        client.start();
+        Consumed consumed = new Consumed();
+        long until = System.nanoTime() + TimeUnit.SECONDS.toNanos(WAIT_S);
+        while (consumed.keys.size() < count && System.nanoTime() < until) {
+            for (MessageExt message : client.poll(100)) {
+                consumed.tried(message);
+                consumed.done(message);
+            }
+        }
+        client.commitSync();
+        client.shutdown();
+        return consumed.json();
+    }
+
+    String perform(String[] words) throws Exception {
+        String name = words[1];
+        switch (words[0]) {
+            case "consume":
+                consumers.put(name, new Consumer(name, words[2], words[3], words[4], words[5],
+                    Integer.parseInt(words[6]), Integer.parseInt(words[7])));
+                return "{}";
+            case "assigned":
+                Consumer asked = consumers.get(name);
+                await(() -> asked.queues() == Integer.parseInt(words[2]));
+                return String.format("{\"queues\":%d}", asked.queues());
+            case "exists":
+                await(() -> hasRoute(name));
+                return String.format("{\"exists\":%b}", hasRoute(name));
+            case "seen":
+                Consumed seen = consumers.get(name).consumed;
+                await(() -> seen.keys.size() >= Integer.parseInt(words[2]));
+                return seen.json();
+            case "close":
+                Consumer closed = consumers.remove(name);
+                closed.client.shutdown();
+                return closed.consumed.json();
+            default:
+                return litePull(words[1], words[2], Integer.parseInt(words[3]));
+        }
+    }
+}

@@ -1,0 +1,117 @@
+import java.util.Set;
+import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
+import org.apache.rocketmq.client.consumer.MessageSelector;
+import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
+import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
+import org.apache.rocketmq.client.exception.MQBrokerException;
+import org.apache.rocketmq.client.exception.MQClientException;
+import org.apache.rocketmq.client.impl.MQClientAPIImpl;
+import org.apache.rocketmq.client.producer.LocalTransactionState;
+import org.apache.rocketmq.client.producer.TransactionListener;
+import org.apache.rocketmq.client.producer.TransactionMQProducer;
+import org.apache.rocketmq.common.message.Message;
+import org.apache.rocketmq.common.message.MessageExt;
+import org.apache.rocketmq.common.message.MessageQueue;
+import org.apache.rocketmq.remoting.protocol.RemotingCommand;
+import org.apache.rocketmq.remoting.protocol.body.LockBatchRequestBody;
+
+/**
+ * What a broker may not support, tried as applications try it; every answer is {"code"}, the broker's, 0 where it went well.
+ *
+ * <pre>
+ * transaction TOPIC        sends a message in a transaction
+ * sql92 TOPIC              starts a push consumer with an SQL92 expression
+ * lock TOPIC BROKER ADDR   locks a queue, as ordered consumption begins
+ * request CODE ADDR        sends a request without content
+ * </pre>
+ */
+final class Refusals {
+    private static final int TIMEOUT_MS = 5000;
+
+    private final String namesrv;
+    private final MQClientAPIImpl api;
+
+    Refusals(String namesrv, MQClientAPIImpl api) {
+        this.namesrv = namesrv;
+        this.api = api;
+    }
+
+    private int transaction(String topic) throws Exception {
+        TransactionMQProducer producer = new TransactionMQProducer("InteropTransactions");
+        producer.setNamesrvAddr(namesrv);
+        producer.setTransactionListener(new TransactionListener() {
+            @Override
+            public LocalTransactionState executeLocalTransaction(Message message, Object argument) {
+                return LocalTransactionState.COMMIT_MESSAGE;
+            }
+
+            @Override
+            public LocalTransactionState checkLocalTransaction(MessageExt message) {
+                return LocalTransactionState.COMMIT_MESSAGE;
+            }
+        });
+        producer.start();
+        try {
+            producer.sendMessageInTransaction(new Message(topic, "half".getBytes()), null);
+            return 0;
+        } finally {
+            producer.shutdown();
+        }
+    }
+
+    private int sql92(String topic) throws Exception {
+        DefaultMQPushConsumer consumer = new DefaultMQPushConsumer("InteropSql92");
+        consumer.setNamesrvAddr(namesrv);
+        consumer.subscribe(topic, MessageSelector.bySql("number > 1"));
+        consumer.registerMessageListener(
+            (MessageListenerConcurrently) (messages, context) -> ConsumeConcurrentlyStatus.CONSUME_SUCCESS);
+        try {
+            consumer.start();
+            return 0;
+        } finally {
+            consumer.shutdown();
+        }
+    }
+
+    private int lock(String topic, String broker, String address) throws Exception {
+        LockBatchRequestBody body = new LockBatchRequestBody();
+        body.setConsumerGroup("InteropOrdered");
+        body.setClientId("interop");
+        body.setMqSet(Set.of(new MessageQueue(topic, broker, 0)));
+        api.lockBatchMQ(address, body, TIMEOUT_MS);
+        return 0;
+    }
+
+    private int codeOf(String[] words) throws Exception {
+        switch (words[0]) {
+            case "transaction":
+                return transaction(words[1]);
+            case "sql92":
+                return sql92(words[1]);
+            case "lock":
+                return lock(words[1], words[2], words[3]);
+            default:
+                RemotingCommand request = RemotingCommand.createRequestCommand(Integer.parseInt(words[1]), null);
+                return api.getRemotingClient().invokeSync(words[2], request, TIMEOUT_MS).getCode();
+        }
+    }
+
+    /** The broker's code is in the exception or in one of its causes. */
+    String perform(String[] words) throws Exception {
+        int code;
+        try {
+            code = codeOf(words);
+        } catch (MQClientException | MQBrokerException error) {
+            Throwable cause = error;
+            while (cause != null && !(cause instanceof MQBrokerException)) {
+                cause = cause.getCause();
+            }
+            if (cause != null) {
+                code = ((MQBrokerException) cause).getResponseCode();
+            } else {
+                code = ((MQClientException) error).getResponseCode();
+            }
+        }
+        return String.format("{\"code\":%d}", code);
+    }
+}

@@ -1,0 +1,207 @@
+"""How applications consume every day with the public Java client 5.3.3, against a cluster of ours in real processes.
+
+java/Consumers.java and java/Refusals.java say what the client does with each line."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from localcluster.cluster import Cluster
+from localcluster.layout import BROKER_SET, CLUSTER_NAME
+from localcluster.waiting import NotYet, wait_for
+from mqruntime.clock import SystemClock
+from remoting.client import RemotingClient
+from remoting.codes import RequestCode, ResponseCode
+from remoting.command import RemotingCommand
+from remoting.headers.offsets import QueryConsumerOffsetHeader
+from tests.interop.conftest import WAIT_MS
+from tests.interop.javapeer import JavaClient, missing
+
+pytestmark = [
+    pytest.mark.timeout(90),
+    pytest.mark.skipif(missing() is not None, reason=str(missing())),
+]
+
+QUEUES = 4
+NO_RETRIES_ASKED = -1
+POP_MESSAGE, ACK_MESSAGE, CHANGE_INVISIBLE_TIME = 200_050, 200_051, 200_053
+
+
+def create_topic(java: JavaClient, cluster: Cluster, topic: str) -> None:
+    options = ("-c", CLUSTER_NAME, "-t", topic, "-r", QUEUES, "-w", QUEUES)
+    assert "success" in java.admin("updateTopic", "-n", cluster.layout.namesrv, *options)
+
+
+def master_address(cluster: Cluster) -> str:
+    address = asyncio.run(cluster.wait_whole(timeout_ms=WAIT_MS)).master_address
+    assert address is not None
+    return address
+
+
+def consume(
+    java: JavaClient,
+    name: str,
+    topic: str,
+    group: str,
+    *,
+    model: str = "CLUSTERING",
+    tags: str = "*",
+    fails: int = 0,
+    retries_max: int = NO_RETRIES_ASKED,
+) -> None:
+    java.ask("consume", name, topic, group, model, tags, fails, retries_max)
+
+
+def send(java: JavaClient, topic: str, count: int, *, tag: str = "Tag") -> None:
+    assert java.ask("sync", topic, count, 100, tag) == {"acked": count, "failed": 0}
+
+
+def acked(java: JavaClient, topic: str) -> list[int]:
+    """The keys of all messages that were acknowledged, in order."""
+    return sorted(java.ask("acked", topic)["keys"])
+
+
+def once(*consumed: dict[str, Any]) -> list[int]:
+    """The keys that some consumers have consumed together, in order, repeated ones as often as they were."""
+    return sorted(key for each in consumed for key in each["keys"])
+
+
+def test_two_consumers_of_a_group_share_the_queues_and_each_message_goes_to_one(
+    java: JavaClient, cluster: Cluster
+) -> None:
+    create_topic(java, cluster, "Shared")
+    consume(java, "one", "Shared", "InteropShared")
+    assert java.ask("assigned", "one", QUEUES) == {"queues": QUEUES}
+    consume(java, "two", "Shared", "InteropShared")
+    assert java.ask("assigned", "one", QUEUES // 2) == {"queues": QUEUES // 2}
+    assert java.ask("assigned", "two", QUEUES // 2) == {"queues": QUEUES // 2}
+    send(java, "Shared", 100)
+    half = java.ask("seen", "one", 50)
+    assert once(half, java.ask("seen", "two", 50)) == acked(java, "Shared")
+    first = java.ask("close", "one")
+    assert java.ask("assigned", "two", QUEUES) == {"queues": QUEUES}
+    send(java, "Shared", 20)
+    java.ask("seen", "two", 70)
+    assert once(first, java.ask("close", "two")) == acked(java, "Shared")
+
+
+def test_every_consumer_of_a_broadcast_gets_every_message(java: JavaClient, cluster: Cluster) -> None:
+    create_topic(java, cluster, "Broadcast")
+    for name in ("left", "right"):
+        consume(java, name, "Broadcast", "InteropBroadcast", model="BROADCASTING")
+    send(java, "Broadcast", 40)
+    for name in ("left", "right"):
+        java.ask("seen", name, 40)
+        assert once(java.ask("close", name)) == acked(java, "Broadcast")
+
+
+def test_a_consumer_gets_the_tags_that_it_subscribed_to(java: JavaClient, cluster: Cluster) -> None:
+    create_topic(java, cluster, "Tagged")
+    consume(java, "tags", "Tagged", "InteropTags", tags="TagA||TagB")
+    for tag in ("TagA", "TagC", "TagB"):
+        assert java.ask("batch", "Tagged", 10, 100, tag) == {"acked": 10, "failed": 0}
+        assert java.ask("oneway", "Tagged", 10, 100, tag) == {"acked": 10, "failed": 0}
+        assert java.ask("async", "Tagged", 10, 100, tag) == {"acked": 10, "failed": 0}
+    java.ask("seen", "tags", 60)
+    assert java.ask("close", "tags")["tags"] == {"TagA": 30, "TagB": 30}
+
+
+def test_what_a_listener_could_not_consume_comes_again_until_it_can(
+    java: JavaClient, cluster: Cluster
+) -> None:
+    create_topic(java, cluster, "Retried")
+    consume(java, "retrying", "Retried", "InteropRetry", fails=1)
+    send(java, "Retried", 10)
+    java.ask("seen", "retrying", 10)
+    consumed = java.ask("close", "retrying")
+    assert once(consumed) == acked(java, "Retried")
+    assert Counter(consumed["tries"].values()) == {2: 10}
+
+
+def test_what_no_retry_helps_ends_among_the_dead_letters(java: JavaClient, cluster: Cluster) -> None:
+    create_topic(java, cluster, "Hopeless")
+    consume(java, "hopeless", "Hopeless", "InteropHopeless", fails=99, retries_max=1)
+    send(java, "Hopeless", 5)
+    assert java.ask("exists", "%DLQ%InteropHopeless") == {"exists": True}
+    consume(java, "undertaker", "%DLQ%InteropHopeless", "InteropUndertaker")
+    java.ask("seen", "undertaker", 5)
+    assert once(java.ask("close", "undertaker")) == acked(java, "Hopeless")
+    failed = java.ask("close", "hopeless")
+    assert failed["keys"] == [] and Counter(failed["tries"].values()) == {2: 5}
+
+
+def test_a_lite_pull_consumer_goes_on_where_it_committed(java: JavaClient, cluster: Cluster) -> None:
+    create_topic(java, cluster, "LitePulled")
+    send(java, "LitePulled", 30)
+    before = java.ask("litepull", "LitePulled", "InteropLitePull", 30)
+    assert once(before) == acked(java, "LitePulled")
+    send(java, "LitePulled", 5)
+    after = java.ask("litepull", "LitePulled", "InteropLitePull", 5)
+    assert once(before, after) == acked(java, "LitePulled")
+
+
+def test_messages_are_found_by_their_ids_and_their_key(java: JavaClient, cluster: Cluster) -> None:
+    create_topic(java, cluster, "LookedUp")
+    assert java.ask("lookup", "LookedUp") == {"offset id": True, "unique id": True, "key": True}
+
+
+def test_what_is_not_supported_is_refused_with_a_code(java: JavaClient, cluster: Cluster) -> None:
+    create_topic(java, cluster, "Refused")
+    address = master_address(cluster)
+
+    def code(*words: object) -> ResponseCode:
+        return ResponseCode(java.ask(*words)["code"])
+
+    assert code("transaction", "Refused") is ResponseCode.NO_PERMISSION
+    assert code("sql92", "Refused") is ResponseCode.SUBSCRIPTION_PARSE_FAILED
+    assert code("lock", "Refused", BROKER_SET, address) is ResponseCode.REQUEST_CODE_NOT_SUPPORTED
+    for request in (POP_MESSAGE, ACK_MESSAGE, CHANGE_INVISIBLE_TIME):
+        assert code("request", request, address) is ResponseCode.REQUEST_CODE_NOT_SUPPORTED
+    send(java, "Refused", 5)
+    assert java.ask("pull", "Refused")["read"] == 5
+
+
+async def wait_offsets(cluster: Cluster, group: str, topic: str, total: int) -> None:
+    """Until every broker knows that `group` has consumed `total` messages of `topic`."""
+    client = RemotingClient(clock=SystemClock())
+
+    async def all_know() -> None:
+        for name in cluster.layout.broker_names:
+            known = 0
+            for queue_id in range(QUEUES):
+                header = QueryConsumerOffsetHeader(group, topic, queue_id)
+                question = RemotingCommand.request(RequestCode.QUERY_CONSUMER_OFFSET, header)
+                reply = await client.call(cluster.layout.address(name), question)
+                known += int(reply.ext.get("offset", 0))
+            if known != total:
+                raise NotYet(f"{name} knows {known}")
+
+    try:
+        await wait_for(f"offsets of {group} on all brokers", all_know, WAIT_MS)
+    finally:
+        await client.close()
+
+
+def test_a_group_goes_on_where_it_was_on_the_next_master(java: JavaClient, cluster: Cluster) -> None:
+    create_topic(java, cluster, "GoneOn")
+    consume(java, "before", "GoneOn", "InteropGoneOn")
+    send(java, "GoneOn", 40)
+    java.ask("seen", "before", 40)
+    first = java.ask("close", "before")
+    asyncio.run(wait_offsets(cluster, "InteropGoneOn", "GoneOn", 40))
+    killed = cluster.layout.name_of(master_address(cluster))
+    assert killed is not None
+    cluster.kill([killed])
+    asyncio.run(cluster.wait_in_sync(2, timeout_ms=WAIT_MS))
+    java.ask("stream", "GoneOn")
+    java.ask("await", 10)
+    java.ask("finish")
+    consume(java, "after", "GoneOn", "InteropGoneOn")
+    java.ask("seen", "after", len(acked(java, "GoneOn")) - 40)
+    assert once(first, java.ask("close", "after")) == acked(java, "GoneOn")
+    cluster.start([killed])
+    asyncio.run(cluster.wait_whole(timeout_ms=WAIT_MS))
