@@ -35,9 +35,9 @@ class CommitLog:
     async def load(self, confirm_offset: int, *, never_saved: bool) -> None:
         """Opens the segments found on disk. The end stays unknown until `found_end`.
 
-        A power cut may take a new file's name and leave that of the next one: what follows a gap above the confirm
-        offset is deleted, and so is a log without its beginning if its store never saved a checkpoint. A gap below is
-        BadSegments."""
+        A power cut may take a new file's name and leave that of the next one: what follows a gap that starts at or
+        above the confirm offset is deleted, and so is a log without its beginning if its store never saved a
+        checkpoint. A gap below is BadSegments."""
         found = self._directory.names()
         if found:  # what the last process deleted must not come back over what this one writes
             await self._directory.sync_directory()
@@ -47,7 +47,7 @@ class CommitLog:
         kept = 0 if never_saved and names and names[0] != segment_name(0) else 1
         while 0 < kept < len(names):
             expected = segment_name(int(names[kept - 1]) + self.segment_size_bytes)
-            if names[kept] > expected > segment_name(confirm_offset):
+            if names[kept] > expected >= segment_name(confirm_offset):
                 break
             kept += 1
         for name in reversed(names[kept:]):

@@ -20,6 +20,7 @@ SEGMENT_SIZE = 8192
 BODY_SIZES = (40,) * 9 + (900, 5000)  # mostly equal, so that new records end where cut ones began
 SCRIPT_STEPS = 40
 CRASHES_PER_SEED = 80
+KEYS = [b"", *(b"KEYS\x01k%d\x02" % number for number in range(4)), b"KEYS\x01k1 k2\x02UNIQ_KEY\x01U\x02"]
 QUEUES = [("TopicA", 0), ("TopicA", 1), ("TopicB", 0)]
 
 
@@ -46,6 +47,8 @@ class Script:
         settings = StoreSettings(
             mapped_file_size_commit_log=SEGMENT_SIZE,
             mapped_file_size_consume_queue=600,
+            max_index_num=self.random.choice((16, 16, 400)),
+            max_hash_slot_num=self.random.choice((5, 2_000)),  # chains, or slots on other pages than entries
             flush_interval_commit_log=self.random.choice((20, 5_000)),
             flush_interval_consume_queue=self.random.choice((5, 1_000)),
         )
@@ -79,7 +82,7 @@ class Script:
         elif choice < 0.6:
             await self.flush()
         elif choice < 0.7:
-            await asyncio.sleep(self.random.choice((0.001, 0.03, 1.1)))
+            await asyncio.sleep(self.random.choice((0.001, 0.03, 1.1, 4.0)))  # more than the margin of timestamps
         elif choice < 0.85:
             self.store.set_confirm_offset(self.random.randint(self.store.confirm_offset(), self.written.end))
         elif choice < 0.9:
@@ -108,7 +111,8 @@ class Script:
         for _ in range(self.random.choice((1, 1, 2, 12))):
             topic, queue_id = self.random.choice(QUEUES)
             body = self.random.randbytes(self.random.choice(BODY_SIZES))
-            messages.append(MessageToStore(topic, queue_id, body, properties=b"TAGS\x01a\x02"))
+            properties = b"TAGS\x01a\x02" + self.random.choice(KEYS)
+            messages.append(MessageToStore(topic, queue_id, body, properties=properties))
         for appended in self.store.append(messages):
             assert appended.error is None
             size = appended.end_offset - appended.physical_offset
@@ -170,6 +174,22 @@ def check_recovered(store: MessageStore, written: Written) -> None:
         if entries := [(phy, size) for phy, size, _ in queue.entries(0, queue.max_queue_offset)]:
             indexed[topic, queue_id] = entries
     assert indexed == expected
+    check_index(store, {offset: found[offset] for queue in expected.values() for offset, _ in queue})
+
+
+def check_index(store: MessageStore, confirmed: dict[int, bytes]) -> None:
+    """Each key leads to the confirmed records that have it, newest first, and to no other."""
+    expected: dict[tuple[str, str], list[int]] = {}
+    for offset in sorted(confirmed, reverse=True):
+        message = record.decode(confirmed[offset])
+        pairs = message.property_map
+        for key in [*pairs.get("KEYS", "").split(), *pairs.get("UNIQ_KEY", "").split()]:
+            expected.setdefault((message.topic, key), []).append(offset)
+    assert store._index is not None
+    for topic in ("TopicA", "TopicB"):
+        for key in ("k0", "k1", "k2", "k3", "U"):
+            found = list(store._index.find(topic, key, 0, 1 << 62))
+            assert found == expected.get((topic, key), []), f"{key} of {topic}"
 
 
 def live(node: Node, seed: str, written: Written, steps: int | None) -> int:
