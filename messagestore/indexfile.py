@@ -60,7 +60,7 @@ def longer_hash(prefix_hash: int, text: bytes) -> int:
     """`String.hashCode`, as an unsigned number, of a text with that hash followed by `text` (UTF-8)."""
     if text.isascii() and len(text) <= KEY_BYTES_MAX:
         weights = WEIGHTS[len(text)]
-        return sum(map(mul, text, weights[1:]), prefix_hash * weights[0]) & U32_MASK
+        return int(sum(map(mul, text, weights[1:]), prefix_hash * weights[0])) & U32_MASK
     units = len(text.decode("utf-8", "replace").encode("utf-16-be", "surrogatepass")) // 2
     own = java_string_hash(text.decode("utf-8", "replace"))
     return (prefix_hash * pow(31, units, 1 << 32) + own) & U32_MASK
