@@ -12,9 +12,9 @@ or changed. Bodies hold no NUL: this library cuts what it reads at the first one
     await COUNT                                    waits until COUNT more of the stream are acknowledged; {"acked", "failed"}
     failed COUNT                                   waits until COUNT more have failed; {"acked", "failed"}
     finish                                         ends the stream; {"acked", "failed"}
-    subscribe TOPIC GROUP EXPRESSION               starts a push consumer; {}
+    subscribe TOPIC GROUP EXPRESSION [FAILS]       starts a push consumer that fails each message FAILS times; {}
     drained                                        ends it when it has read what is acknowledged, or after 20 s; as pull
-    pull TOPIC GROUP EXPRESSION                    reads everything; {"read", "missing", "repeated", "changed", "tags"}
+    pull TOPIC GROUP EXPRESSION                   reads everything; {"read", "missing", "repeated", "changed", "failed", "tags"}
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ BATCH = 16  # short of 4 KiB with their properties: from there on this library d
 PERIOD_S = 0.002  # between the messages of a stream
 AFTER_FAILURE_S = 0.05
 PROPERTY = "number"
+SUCCESS, RECONSUME_LATER = 0, 1
 
 
 def body(number: int, size: int) -> bytes:
@@ -45,22 +46,29 @@ def body(number: int, size: int) -> bytes:
 
 
 class Reading:
-    """What a reader saw of a topic."""
+    """What a reader saw of a topic; it fails each message `fails` times before."""
 
-    def __init__(self) -> None:
+    def __init__(self, fails: int = 0) -> None:
+        self._fails = fails
+        self.failed = 0
         self.seen: Counter[int] = Counter()
         self.tags: Counter[str] = Counter()
         self.changed = 0
         self.grown = threading.Condition()
 
-    def take(self, message: RecvMessage) -> None:
+    def take(self, message: RecvMessage) -> bool:
+        """Whether it was consumed."""
         with self.grown:
+            if message.reconsume_times < self._fails:
+                self.failed += 1
+                return False
             number = int(message.keys)
             self.seen[number] += 1
             self.tags[message.tags.decode()] += 1
             whole = message.body == body(number, len(message.body))
             self.changed += not (whole and message.get_property(PROPERTY) == message.keys)
             self.grown.notify_all()
+            return True
 
     def wait_for(self, numbers: set[int]) -> None:
         with self.grown:
@@ -70,6 +78,7 @@ class Reading:
         """`acked`: the numbers that must be there."""
         return {
             "read": sum(self.seen.values()),
+            "failed": self.failed,
             "missing": len(acked - set(self.seen)),
             "repeated": sum(times - 1 for times in self.seen.values()),
             "changed": self.changed,
@@ -122,9 +131,9 @@ class CppClient:
             case ["finish"]:
                 assert self._stream is not None
                 return self._stream.finish()
-            case ["subscribe", topic, group, expression]:
+            case ["subscribe", topic, group, expression, *fails]:
                 self._subscription = (topic, group, expression)
-                self._consumed = Reading()
+                self._consumed = Reading(int(fails[0]) if fails else 0)
                 self._consumer = self._push_consumer()
                 return {}
             case ["drained"]:
@@ -212,6 +221,11 @@ class CppClient:
         consumer.set_namesrv_addr(self._name_server)
         consumer.set_thread_count(2)
         consumer.subscribe(topic, self._consumed.take, expression)
+        # the callback that this put around ours answers at random when ours fails
+        take = self._consumed.take
+        consumer._register_callback(
+            lambda _, message: SUCCESS if take(RecvMessage(message)) else RECONSUME_LATER
+        )
         consumer.start()
         return consumer
 

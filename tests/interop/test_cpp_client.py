@@ -25,18 +25,21 @@ pytestmark = [
 ]
 
 
+def started(cluster: Cluster, home: Path) -> PeerProcess:
+    """A client whose native logs go to the folder `home`."""
+    program = str(Path(__file__).with_name("cppclient.py"))
+    return PeerProcess([sys.executable, "-P", program, cluster.layout.namesrv], {"HOME": str(home)})
+
+
 @pytest.fixture
 def cpp(cluster: Cluster, tmp_path: Path) -> Iterator[PeerProcess]:
-    """A client whose native logs go to a folder of the test."""
-    program = str(Path(__file__).with_name("cppclient.py"))
-    command = [sys.executable, "-P", program, cluster.layout.namesrv]
-    with PeerProcess(command, {"HOME": str(tmp_path)}) as client:
+    with started(cluster, tmp_path) as client:
         yield client
 
 
-def all_read(**tags: int) -> dict[str, object]:
-    """A reading with every message there once, as it was."""
-    return dict(read=sum(tags.values()), missing=0, repeated=0, changed=0, tags=tags)
+def all_read(failed: int = 0, **tags: int) -> dict[str, object]:
+    """A reading with every message there once, as it was, after `failed` tries that did not succeed."""
+    return dict(read=sum(tags.values()), failed=failed, missing=0, repeated=0, changed=0, tags=tags)
 
 
 def test_what_the_cpp_producer_sends_the_cpp_consumers_read(cpp: PeerProcess) -> None:
@@ -51,6 +54,20 @@ def test_what_the_cpp_producer_sends_the_cpp_consumers_read(cpp: PeerProcess) ->
     assert cpp.ask("drained") == all_read(TagA=76, TagC=64)
     assert cpp.ask("pull", "CppSent", "CppPullAll", "*") == all_read(TagA=76, TagB=100, TagC=64)
     assert cpp.ask("pull", "CppSent", "CppPullB", "TagB") == all_read(TagB=100)
+
+
+def test_what_a_cpp_listener_could_not_consume_comes_again(
+    cpp: PeerProcess, cluster: Cluster, tmp_path: Path
+) -> None:
+    # one message for each queue, as this library fails, unseen, what follows a failure in a pull
+    assert cpp.ask("sync", "CppRetried", 4, 100, "Tag") == {"acked": 4, "failed": 0}
+    # it looks for its group's retry topic when it starts and then each 10 s: one more start makes the topic before
+    with started(cluster, tmp_path) as before:
+        before.ask("sync", "CppBefore", 1, 100, "Tag")
+        before.ask("subscribe", "CppBefore", "CppRetry", "*")
+        assert before.ask("drained") == all_read(Tag=1)
+    cpp.ask("subscribe", "CppRetried", "CppRetry", "*", 1)
+    assert cpp.ask("drained") == all_read(failed=4, Tag=4)
 
 
 def test_what_cpp_clients_were_promised_outlives_a_killed_master(
