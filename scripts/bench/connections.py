@@ -31,7 +31,7 @@ from scripts.bench.measured import cpu_seconds, machine, own_mib, resident_mib, 
 RESIDENT_MIB_TARGET = 250
 TOPIC = "beside"
 BODY = bytes(1024)
-SENDS = 2000
+SENDS = 10_000
 WARM_UP_SENDS = 500
 SOURCES = 20  # addresses 127.0.0.2 and up, so that ports do not run short
 SPARE_FILES = 200

@@ -74,6 +74,11 @@ COMMANDS: dict[str, Run | Elsewhere] = {
     "mqadmin --help": Run("getSyncStateSet"),
     "mqadmin help COMMAND": Run("usage: mqadmin haStatus", instead=(("COMMAND", "haStatus"),)),
     "mqreplay --help": Run("export"),
+    # the figures take minutes: here their commands only start
+    "python -m scripts.bench.footprint": Run("--seconds", "--help"),
+    "python -m scripts.bench.java_outage": Run("--count", "--help"),
+    "python -m scripts.bench.cli": Run("--runs", "--help"),
+    "python -m scripts.bench.connections": Run("--connections", "--help"),
     "mqadmin watch": Run("--once", "--help"),
     "mqreplay scan": Run("mqreplay scan", "--help"),
     "mqreplay export": Run("mqreplay export", "--help"),

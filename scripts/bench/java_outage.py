@@ -1,0 +1,112 @@
+"""How long a Java producer that asks for routes each second gets no acknowledgement when the master is killed.
+
+    python -m scripts.bench.java_outage [--count 10] [--seed 1]
+
+One new cluster of seven processes with shipped settings; SIGKILL to the master again and again, at any moment of the producer's
+second. An outage lasts from the last acknowledgement before to the first after; only then the killed broker is started again,
+and the set is whole before the next. Needs a JDK and scripts/fetch-peers. Exits 1 when the median misses its target."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import random
+import statistics
+import subprocess
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+from localcluster.cluster import Cluster
+from scripts.bench.measured import machine, spread
+from tests.interop.javapeer import JARS, QUICK_START, SOURCES, missing
+
+OUTAGE_MS_TARGET = 2000
+TOPIC = "outage"
+STEADY_S = 3.0
+PHASE_S = 1.0  # the producer's period: kills come at any moment of it
+PATIENCE_S = 60.0
+PROGRAM = Path(__file__).parent / "java" / "Outage.java"
+
+
+class JavaProducer:
+    """The producer in a JVM of its own; `acknowledged_ms` grows while it runs."""
+
+    def __init__(self, namesrv: str, home: Path) -> None:
+        path = f"{SOURCES}:{JARS}/*"  # the first holds the logging configuration that keeps it silent
+        command = ["java", *QUICK_START, f"-Duser.home={home}", "-cp", path, str(PROGRAM), namesrv, TOPIC]
+        self.acknowledged_ms: list[int] = []
+        self._process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+        )
+        self._reader = threading.Thread(target=self._read, name="acknowledgements")
+        self._reader.start()
+
+    def _read(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            self.acknowledged_ms.append(int(line))
+
+    def wait_after(self, moment_ms: float) -> None:
+        """Waits for an acknowledgement after `moment_ms`."""
+        deadline = time.monotonic() + PATIENCE_S
+        while not self.acknowledged_ms or self.acknowledged_ms[-1] <= moment_ms:
+            if time.monotonic() > deadline or self._process.poll() is not None:
+                raise SystemExit(f"the producer got no acknowledgement for {PATIENCE_S:g} s, or ended")
+            time.sleep(0.01)
+
+    def end(self) -> None:
+        self._process.kill()
+        self._process.wait()
+        self._reader.join()
+
+
+def kill_once(cluster: Cluster, producer: JavaProducer, chance: random.Random) -> int:
+    """The outage around one SIGKILL, in ms."""
+    state = asyncio.run(cluster.wait_whole())
+    time.sleep(STEADY_S + PHASE_S * chance.random())
+    master = cluster.layout.name_of(state.master_address or "")
+    assert master is not None
+    producer.wait_after(time.time() * 1000)
+    killed_ms = time.time() * 1000
+    cluster.kill([master])
+    producer.wait_after(time.time() * 1000)  # what arrived while the kill was under way is from before it
+    cluster.start([master])
+    asyncio.run(cluster.wait_whole())
+    moments = producer.acknowledged_ms
+    return max(
+        after - before for before, after in zip(moments, moments[1:], strict=False) if after >= killed_ms
+    )
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--count", type=int, default=10)
+    parser.add_argument("--seed", type=int, default=1)
+    arguments = parser.parse_args()
+    why = missing()
+    if why is not None:
+        raise SystemExit(why)
+    print(machine())
+    chance = random.Random(arguments.seed)
+    with tempfile.TemporaryDirectory(prefix="autoswitch-mq-bench-") as folder:
+        with Cluster.create(Path(folder) / "cluster") as cluster:
+            cluster.start()
+            asyncio.run(cluster.wait_whole())
+            asyncio.run(cluster.create_topic(TOPIC))
+            producer = JavaProducer(cluster.layout.namesrv, Path(folder))
+            try:
+                outages = [kill_once(cluster, producer, chance) for _ in range(arguments.count)]
+            finally:
+                producer.end()
+    print(" ".join(map(str, outages)), "ms")
+    print(f"outage of the Java producer: {spread(outages, 'ms', 0)}, target {OUTAGE_MS_TARGET}")
+    print(machine())
+    return int(statistics.median(outages) > OUTAGE_MS_TARGET)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
