@@ -70,7 +70,10 @@ def test_one_store_has_one_process(tmp_path: Path) -> None:
     [
         ("typed", "fatal: port 1 is taken; choose another listenPort\n"),
         ("unmakable", "fatal: peers of controllerDLegerPeers are not id-host:port\n"),
-        ("fatal", "fatal: Input/output error (commitlog/0): the disk fails; replace it, and let the other members fill a new store\n"),
+        (
+            "fatal",
+            "fatal: Input/output error (commitlog/0): the disk fails; replace it, and let the other members fill a new store\n",
+        ),
     ],
 )
 def test_a_fatal_error_is_one_line_and_an_exit_code(tmp_path: Path, mode: str, line: str) -> None:
