@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 
 from messagestore.indexfile import (
     HEADER,
@@ -145,11 +145,11 @@ class IndexTable:
         file.file.close()
 
     def _new_file(self) -> IndexFile:
-        """A file named after its creation, as upstream does, and after all others."""
-        created = datetime.fromtimestamp(self._now_ms() / 1000, UTC)
+        """A file named after its creation, as upstream does, and after all others also when the clock went back."""
+        name = _name(datetime.fromtimestamp(self._now_ms() / 1000, UTC))
         newest = self._files[-1].file.name if self._files else ""
-        while (name := _name(created)) <= newest:
-            created += timedelta(milliseconds=1)
+        if name <= newest:
+            name = str(int(newest) + 1).zfill(len(newest))
         size = file_size_for(self._slots, self._entries)
         file = IndexFile(self._directory.create(name, size, reserve=False), self._slots, self._entries)
         self._files.append(file)

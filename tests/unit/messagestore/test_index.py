@@ -109,6 +109,17 @@ def test_a_full_file_is_followed_by_the_next_and_both_are_searched(tmp_path: Pat
     assert all(len(name) == 17 and name.startswith("2023111422") for name in names), "UTC"
 
 
+def test_a_clock_that_went_back_a_year_costs_the_next_file_no_time(tmp_path: Path) -> None:
+    moments = iter((1_700_000_000_000, 1_670_000_000_000, 1_670_000_000_001))
+    directory = real_runtime(tmp_path).segments.subdirectory("index")
+    index = IndexTable(directory, SLOTS, ENTRIES, lambda: next(moments))
+    for number in range(20):
+        index.put(number * 100, facts("a"))
+    assert found(index, "a") == [number * 100 for number in reversed(range(20))]
+    first, *later = content(tmp_path)
+    assert first.startswith("20231114") and later == [str(int(first) + 1), str(int(first) + 2)]
+
+
 @pytest.mark.parametrize("cut", [0, 100, 550, 700, 900, 1_300, 2_000])
 def test_a_cut_leaves_what_would_stand_there_without_the_rest(tmp_path: Path, cut: int) -> None:
     async def scenario() -> None:
