@@ -199,7 +199,7 @@ def test_a_group_goes_on_where_it_was_on_the_next_master(java: JavaClient, clust
     asyncio.run(cluster.wait_in_sync(2, timeout_ms=WAIT_MS))
     java.ask("stream", "GoneOn")
     java.ask("await", 10)
-    java.ask("finish")
+    assert java.ask("finish")["given up"] == []
     consume(java, "after", "GoneOn", "InteropGoneOn")
     java.ask("seen", "after", len(acked(java, "GoneOn")) - 40)
     assert once(first, java.ask("close", "after")) == acked(java, "GoneOn")

@@ -18,6 +18,7 @@ import org.apache.rocketmq.client.consumer.PullResult;
 import org.apache.rocketmq.client.consumer.PullStatus;
 import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
 import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
+import org.apache.rocketmq.client.exception.MQBrokerException;
 import org.apache.rocketmq.client.exception.MQClientException;
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
 import org.apache.rocketmq.client.producer.SendCallback;
@@ -41,7 +42,7 @@ import org.apache.rocketmq.tools.command.MQAdminStartup;
  * lookup TOPIC                        sends a message and finds it again; {"offset id", "unique id", "key"}
  * stream TOPIC                        sends one after the other until "finish"; {"acked"} as soon as one is acknowledged
  * await COUNT                         waits until COUNT more of the stream are acknowledged; {"acked"}
- * finish                              ends the stream; {"acked", "failed"}
+ * finish                              ends the stream; {"acked", "failed", "given up"}: codes with which no client tries again
  * pull TOPIC                          reads everything and compares; {"read", "compressed", "missing", "repeated", "moved", "changed"}
  * subscribe TOPIC GROUP               starts a push consumer; {}
  * drained                             ends it when it has read what is acknowledged, or after 20 s; as pull
@@ -164,6 +165,7 @@ public final class JavaClient {
         private volatile boolean ending;
         private int good;
         private int bad;
+        private final Set<Integer> givenUp = ConcurrentHashMap.newKeySet();
 
         private Stream(String topic) {
             this.topic = topic;
@@ -178,6 +180,9 @@ public final class JavaClient {
                 boolean ok;
                 try {
                     ok = note(topic, number, 1, producer.send(message(topic, number, 256, TAG), 1000));
+                } catch (MQBrokerException error) {
+                    givenUp.add(error.getResponseCode());
+                    ok = false;
                 } catch (Exception error) {
                     ok = false;
                 }
@@ -206,7 +211,7 @@ public final class JavaClient {
         private String finish() throws InterruptedException {
             ending = true;
             join();
-            return await(0);
+            return String.format("{\"acked\":%d,\"failed\":%d,\"given up\":%s}", good, bad, givenUp);
         }
     }
 
