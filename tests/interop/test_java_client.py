@@ -143,6 +143,7 @@ def test_java_producer_and_push_consumer_outlive_a_killed_master(java: JavaClien
     java.ask("subscribe", "Survived", "InteropSurvivor")
     java.ask("stream", "Survived")
     java.ask("await", 50)
+    assert java.ask("reading")["read"] > 0
     cluster.kill([master])
     java.ask("await", 50)
     sent = java.ask("finish")

@@ -45,6 +45,8 @@ import org.apache.rocketmq.tools.command.MQAdminStartup;
  * finish                              ends the stream; {"acked", "failed", "given up"}: codes with which no client tries again
  * pull TOPIC                          reads everything and compares; {"read", "compressed", "missing", "repeated", "moved", "changed"}
  * subscribe TOPIC GROUP               starts a push consumer; {}
+ * reading                             waits until it has read something: a master that goes before it has shared out its
+ *                                     queues costs it 20 s, its own period; {"read"}
  * drained                             ends it when it has read what is acknowledged, or after 20 s; as pull
  * admin ARGUMENT...                   runs an mqadmin command; {"out", "err"}
  * </pre>
@@ -319,6 +321,14 @@ public final class JavaClient {
         return "{}";
     }
 
+    private String reading() throws InterruptedException {
+        long until = System.nanoTime() + TimeUnit.SECONDS.toNanos(WAIT_S);
+        while (consumed.read.get() == 0 && System.nanoTime() < until) {
+            Thread.sleep(10);
+        }
+        return String.format("{\"read\":%d}", consumed.read.get());
+    }
+
     private String drained() throws InterruptedException {
         long until = System.nanoTime() + TimeUnit.SECONDS.toNanos(WAIT_S);
         while (consumed.missing() > 0 && System.nanoTime() < until) {
@@ -401,6 +411,8 @@ public final class JavaClient {
                 return pull(words[1]);
             case "subscribe":
                 return subscribe(words[1], words[2]);
+            case "reading":
+                return reading();
             case "drained":
                 return drained();
             case "admin":
