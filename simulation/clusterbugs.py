@@ -5,17 +5,21 @@ nothing is left of it when its context ends."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from unittest.mock import patch
 
 from broker.roleswitch import RoleSwitch
 from broker.syncstatesetreport import ALTER_RETRY_MS, SyncStateSetReport
 from dledger.actions import Vote
 from dledger.termfile import TermFile
-from epochfile.history import EpochHistory
+from epochfile.history import NO_EPOCH, EpochHistory
 from ha import confirm
 from ha.epochs import KeptEpochs
+from ha.frames import Handshake
+from ha.masterconnection import MasterConnection
+from ha.mastership import Mastership
+from ha.slavelink import Action, SlaveLink
 from ha.syncstateset import SyncStateSet
 from messagestore.commitlog import CommitLog
 from messagestore.store import MessageStore
@@ -96,6 +100,46 @@ async def next_offsets_of_the_queues(self: MessageStore) -> None:
     self._master = self._running
 
 
+settled_by_broker = Mastership._settle
+
+
+def settled_by_connection(self: Mastership, *, always_tell: bool = False) -> None:
+    """Upstream's GroupTransferService: of two connections of one slave both count."""
+    members = self.sync_state_set
+    ends = sorted(
+        link.link.ack_offset for link in self.connections if link.slave_broker_id in members.union()
+    )
+    needed = len(members.union()) - 1
+    if 0 < needed <= len(ends):
+        counted = min(ends[-needed], self.log.max_offset())
+        members._confirm_offset = max(members._confirm_offset, counted)
+    settled_by_broker(self, always_tell=always_tell)
+
+
+def greeted_beside_the_former(self: Mastership, connection: MasterConnection, handshake: Handshake) -> None:
+    """The former connection of this slave stays until its end is noticed."""
+    self._newest[handshake.slave_broker_id] = connection
+    self.sync_state_set.connected(handshake.slave_broker_id, is_async_learner=handshake.is_async_learner)
+
+
+@contextmanager
+def connections_counted() -> Iterator[None]:
+    with (
+        patch.object(Mastership, "_settle", settled_by_connection),
+        patch.object(Mastership, "greeted", greeted_beside_the_former),
+    ):
+        yield
+
+
+reply_read = SlaveLink._reply_filled
+
+
+def any_master_is_followed(self: SlaveLink, now_ms: int) -> list[Action]:
+    """Upstream's doTruncate: some consistent point is enough, however old the master's newest epoch is."""
+    self._epoch_min = NO_EPOCH
+    return reply_read(self, now_ms)
+
+
 BUGS: dict[str, Callable[[], AbstractContextManager[object]]] = {
     "ack-before-replication": lambda: patch.object(
         RoleSwitch, "acked_end", acked_with_the_end_of_the_own_log
@@ -111,6 +155,8 @@ BUGS: dict[str, Callable[[], AbstractContextManager[object]]] = {
     "epoch-not-persisted": lambda: patch.object(KeptEpochs, "_store", epochs_in_memory),
     "vote-not-persisted": lambda: patch.object(TermFile, "store", term_without_vote),
     "dispatch-beyond-confirm": lambda: patch.object(MessageStore, "dispatch", dispatch_to_the_end),
+    "connections-counted": connections_counted,
+    "old-master-accepted": lambda: patch.object(SlaveLink, "_reply_filled", any_master_is_followed),
     "queue-offsets-forgotten": lambda: patch.object(
         MessageStore, "become_master", next_offsets_of_the_queues
     ),

@@ -5,11 +5,15 @@ back without its memory only when the SyncStateSet goes on without it."""
 
 from __future__ import annotations
 
+import errno
+import os
 import random
 from collections import Counter
+from dataclasses import dataclass
 
 from broker.app import BrokerApp
-from simulation.clustercheck import ClusterCheck
+from broker.replicas import Role
+from simulation.clustercheck import ClusterCheck, Violation
 from simulation.node import Node
 from simulation.world import World
 
@@ -18,10 +22,34 @@ KINDS = (
     "partition", "one-way partition", "isolate master", "isolate", "delay", "reset", "pause", "disk stall",
     "power cut of a controller", "stop", "half-open", "master without controllers", "master with its client",
     "kill master and leading controller", "kill after truncation",
-    "expansion without an answer",
+    "expansion without an answer", "clock jump", "disk error", "half-open slave while another lags",
+    "deposed master at a new address",
 )  # fmt: skip
 RESTART_MS = (1, 300, 2000, 6000)
 STOPPED_MS = 4000
+CLOCK_JUMP_MS = 3_600_000
+DISK_ERRORS = (
+    ("sync", errno.EIO, "commitlog/"), ("sync", errno.ENOSPC, "commitlog/"), ("sync", errno.EIO, ""),
+    ("create", errno.ENOSPC, ""), ("reserve", errno.ENOSPC, ""), ("replace", errno.ENOSPC, ""),
+)  # fmt: skip
+LAGGING_MS = (600, 2_500)
+ENDS_MS = 12_000
+"""A broker whose log could not be synced has ended within this time, though it may have been paused."""
+
+
+@dataclass
+class FailingDisk:
+    """A fault set on a broker's disk."""
+
+    operation: str
+    failures: int
+    """How many had struck this operation before."""
+
+    ends: bool
+    """Whether the broker must end, rather than refuse what it has no room for."""
+
+    incarnation: int
+    struck_ms: int | None = None
 
 
 class Faults:
@@ -56,6 +84,17 @@ class Faults:
         self.without_power: dict[str, int] = {}
         """Node name -> broker id that must have left the set before the node comes back."""
         self.done: Counter[str] = Counter()
+        self.half_open: tuple[int, Node, Node] | None = None
+        """When a slave (the second) is to forget its connections with the master (the first)."""
+        self.deposed: Node | None = None
+        """A master that is cut off, until another one is there."""
+        self.failing: dict[str, FailingDisk] = {}
+        self.skews_ms = [node.skew_ms for node in brokers]
+
+    @property
+    def spread_ms(self) -> int:
+        """How far any two wall clocks of brokers were ever apart."""
+        return max(self.skews_ms) - min(self.skews_ms)
 
     def strike(self, kind: str, master: Node | None, leader: Node | None) -> None:
         """One fault of `kind`; what cannot be done at the moment is left out."""
@@ -122,6 +161,24 @@ class Faults:
                 self.world.network.reset(one.host, other.host)
             case "pause" if broker.running:
                 broker.pause(self.random.choice((100, 1500, 8000)))
+            case "clock jump":
+                self.jump_clock(self.random.choice(self.everyone))
+            case "disk error":
+                self.fail_disk(broker)
+                return  # counted once it has struck
+            case "half-open slave while another lags" if master is not None:
+                lagging, forgetful = self.random.sample(
+                    [node for node in self.brokers if node is not master], 2
+                )
+                self.world.network.cut(master.host, lagging.host)
+                at_ms = self.world.now_ms + self.random.randint(*LAGGING_MS)
+                self.half_open = (at_ms, master, forgetful)
+            case "deposed master at a new address" if master is not None:
+                for other in self.everyone:
+                    if other is not master:
+                        self.world.network.cut(master.host, other.host)
+                self.deposed = master
+                return  # counted once it is done
             case "disk stall":
                 self.random.choice((broker, controller)).disk.stall(self.random.choice((100, 2000)))
             case _:
@@ -174,6 +231,8 @@ class Faults:
         others_run = all(other.running for other in self.brokers if other is not node)
         if broker_id is None or not others_run or self.without_power:
             return
+        if node.name in self.failing or node.disk.failures["sync"]:
+            return  # its kernel takes pages for written that are not: power loss leaves a store to be wiped
         if len(self.check.members) < 2 and broker_id in self.check.members:
             return
         if self.random.random() < 0.5:  # its kernel says goodbye to nobody
@@ -182,6 +241,70 @@ class Faults:
                     self.world.network.cut(node.host, other.host)
         self.kill(node)
         self.without_power[node.name] = broker_id
+
+    def jump_clock(self, node: Node) -> None:
+        node.skew_ms += self.random.choice((-CLOCK_JUMP_MS, CLOCK_JUMP_MS))
+        if node in self.brokers:
+            self.skews_ms.append(node.skew_ms)
+
+    def fail_disk(self, node: Node) -> None:
+        """The next operation of a kind fails, once."""
+        if node.name in self.failing or node.name in self.without_power:
+            return
+        operation, number, where = self.random.choice(DISK_ERRORS)
+        node.disk.fail_next(operation, OSError(number, os.strerror(number)), where=where)
+        self.failing[node.name] = FailingDisk(
+            operation, node.disk.failures[operation], operation == "sync", node.incarnation
+        )
+
+    def ends_by_itself(self, node: Node, failing: FailingDisk) -> None:
+        """Once the fault has struck, the broker's process must not outlive it by long."""
+        if failing.struck_ms is None:
+            if node.disk.failures[failing.operation] == failing.failures:
+                failing.incarnation = node.incarnation
+                return
+            failing.struck_ms = self.world.now_ms
+            self.done["disk error"] += 1
+        if not node.running or node.incarnation != failing.incarnation or not failing.ends:
+            del self.failing[node.name]
+            if not node.running and node.failure is not None:
+                self.done["ended by a disk error"] += 1
+                self.restart_at_ms[node.name] = self.world.now_ms + self.random.choice(RESTART_MS)
+        elif self.world.now_ms - failing.struck_ms > ENDS_MS:
+            raise Violation("L6", f"{node.name} still runs {ENDS_MS} ms after its log could not be synced")
+
+    def misdirect(self, former: Node, master: Node) -> None:
+        """The slave of `master` finds `former`, which still takes itself for the master, at its address."""
+        slave = next(node for node in self.brokers if node is not former and node is not master)
+        apps = [node.app for node in (former, master, slave)]
+        if not all(isinstance(app, BrokerApp) and app.role.role is not Role.NONE for app in apps):
+            return
+        old, new, follower = (app for app in apps if isinstance(app, BrokerApp))
+        if old.role.role is not Role.MASTER:
+            self.deposed = None  # it has heard of its successor
+        elif (
+            follower.ha.history.last_epoch() == new.ha.history.last_epoch()
+            and broker_id_of(slave) in self.check.members
+        ):
+            start = new.ha.history.entries[-1].start_offset
+            if follower.store.confirm_offset() > start:
+                self.deposed = None
+                self.world.network.heal(former.host, slave.host)
+                self.world.network.misdirect(slave.host, master.host, former.host)
+                self.world.network.reset(slave.host, master.host)
+                self.done["deposed master at a new address"] += 1
+
+    def next_steps(self, master: Node | None) -> None:
+        """What earlier faults have set in motion. Raises Violation."""
+        if self.half_open is not None and self.world.now_ms >= self.half_open[0]:
+            _, former, slave = self.half_open
+            self.half_open = None
+            self.world.network.half_open(slave.host, former.host)
+        if self.deposed is not None and master is not None and master is not self.deposed:
+            self.misdirect(self.deposed, master)
+        for node in self.brokers:
+            if node.name in self.failing:
+                self.ends_by_itself(node, self.failing[node.name])
 
     def due_for_restart(self, node: Node) -> bool:
         """Whether it comes back now. Only what left the set meanwhile has really lost its memory: had it been
@@ -209,6 +332,12 @@ class Faults:
         self.restart_at_ms.clear()
         self.truncations_to_kill = 0
         self.expansions_to_cut = 0
+        self.half_open = self.deposed = None
+        for name in list(self.failing):
+            if self.failing[name].struck_ms is None:
+                del self.failing[name]
+        for node in self.brokers:
+            node.disk.mend()
 
 
 def broker_id_of(node: Node) -> int | None:

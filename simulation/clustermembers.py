@@ -22,6 +22,7 @@ from mqclient.errors import PullFailed, RouteUnknown
 from mqruntime.runtime import Runtime
 from namesrv.server import NamesrvApp
 from namesrv.settings import NamesrvSettings
+from simulation.clusterdelays import GROUP, LATER, DelayedWork
 
 NAMESRV_HOST = "10.0.0.1"
 NAMESRV = f"{NAMESRV_HOST}:9876"
@@ -126,7 +127,7 @@ class ReaderNotes:
 
 
 class ClientApp:
-    """One producer and one consumer, both at work until `stop_sending`."""
+    """A producer, a consumer and a few delayed messages, all at work until `stop_sending`."""
 
     def __init__(self, runtime: Runtime, interval_ms: int, notes: ReaderNotes) -> None:
         self.client = Client(
@@ -141,13 +142,16 @@ class ClientApp:
             interval_ms=interval_ms,
             timeout_ms=SEND_TIMEOUT_MS,
         )
+        self.delayed = DelayedWork(self.client, runtime.random, SEND_TIMEOUT_MS)
         self.notes = notes
         self.reading: asyncio.Task[None] | None = None
         self.never_fails: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
 
     async def start(self) -> None:
-        await self.create_topic()
+        await self.create_topic(TOPIC, QUEUES)
+        await self.create_topic(LATER, 1)
         self.load.start()
+        self.delayed.start()
         self.reading = asyncio.get_running_loop().create_task(self.read(), name="reader")
 
     async def stop(self) -> None:
@@ -159,19 +163,20 @@ class ClientApp:
 
     async def stop_sending(self) -> None:
         await self.load.stop()
+        await self.delayed.stop()
         if self.reading is not None:
             self.reading.cancel()
             await asyncio.wait([self.reading])
             self.reading = None
 
-    async def create_topic(self) -> None:
+    async def create_topic(self, topic: str, queues: int) -> None:
         """On the master, until the name server routes it."""
         admin = AdminClient(self.client.clock)
         while True:
             try:
                 state = (await admin.sync_states(CONTROLLERS, [BROKER_SET]))[BROKER_SET]
-                await admin.create_topic(state.master_address or "", TopicSettings(TOPIC, QUEUES, QUEUES))
-                await admin.topic_route(NAMESRV, TOPIC)
+                await admin.create_topic(state.master_address or "", TopicSettings(topic, queues, queues))
+                await admin.topic_route(NAMESRV, topic)
                 break
             except (AdminError, KeyError):
                 await asyncio.sleep(0.2)
@@ -179,23 +184,26 @@ class ClientApp:
 
     async def read(self) -> None:
         """Polls every queue in turn, as a consumer that follows the log does."""
-        consumer = self.client.consumer("reader")
+        consumer = self.client.consumer(GROUP)
         next_offset: dict[str, int] = {}
         while True:
             await asyncio.sleep(1.5)
             try:
-                for queue in await consumer.queues(TOPIC):
+                queues = [queue for topic in (TOPIC, LATER) for queue in await consumer.queues(topic)]
+                for queue in queues:
                     result = await consumer.pull(queue, next_offset.get(str(queue), 0))
                     for message in result.messages:
                         place = Place(str(queue), message.queue_offset)
                         key = message.properties.get("KEYS", "")
                         self.notes.note(Found(key, body_hash(message.plain_body()), place))
                         next_offset[str(queue)] = message.queue_offset + 1
+                        if message.topic == TOPIC:
+                            self.delayed.newest = message
             except (PullFailed, RouteUnknown):
                 continue
 
     async def read_everything(self) -> list[Found]:
-        """Each queue from its first to its last readable message. Raises PullFailed."""
+        """Each queue of the plain topic from its first to its last readable message. Raises PullFailed."""
         read = await read_back(self.client.consumer("judge"), TOPIC)
         for message in read:
             self.notes.note(message)

@@ -26,10 +26,15 @@ from broker.replicas import Role
 from controller.server import ControllerApp
 from dledger.node import DLedgerNode
 from dledger.raft import Raft
+from ha.errors import HAError
 from localcluster.history import Attempt, Outcome, judge
+from localcluster.load import as_found
+from messagestore.errors import StoreError
+from mqclient.route import MessageQueue
 from simulation import clustermembers as members
 from simulation.clusterbugs import BUGS
 from simulation.clustercheck import ClusterCheck, Violation
+from simulation.clusterdelaycheck import all_delivered, judge_delayed, waiting
 from simulation.clusterfaults import Faults
 from simulation.clusterlog import LoggedBugs
 from simulation.clustermembers import FAST, ClientApp, ReaderNotes, Timers
@@ -43,12 +48,15 @@ T = TypeVar("T")
 RUN_MS = 100_000
 HEAL_LIMIT_MS = 60_000
 READ_LIMIT_MS = 60_000
+DELIVERY_LIMIT_MS = 200_000
+"""Where clocks are apart each message waits for its whole delay anew, behind the one before it."""
 RUN_MS_MIN = 120_000
 CHECK_MS = 50
 WHOLE_MS = 200
 COPIED_MS = 6_000
 """A new topic reaches the slaves' tables within this time; only then may its master die."""
 ACKNOWLEDGED_MIN = 200
+DELAYED_MIN = 5
 ROLE_CHANGES_MIN = 2
 FAULT_KINDS_MIN = 3
 
@@ -117,7 +125,8 @@ class ClusterWorld:
             self.start(node)
 
     def start(self, node: Node) -> None:
-        if isinstance(node.failure, Exception) and not isinstance(node.failure, OSError):
+        typed = (OSError, StoreError, HAError) if node.disk.failures else OSError
+        if isinstance(node.failure, Exception) and not isinstance(node.failure, typed):
             raise Violation("V2", f"{node.name} ended by itself: {node.failure!r}")
         if node in self.controllers:
             number = self.controllers.index(node)
@@ -162,6 +171,7 @@ class ClusterWorld:
         if now_us >= self.look_at_us:
             self.look_at_us = now_us + 1000 * CHECK_MS
             self.watch()
+            self.faults.next_steps(self.master())
             self.restart_due()
 
     def watch(self) -> None:
@@ -197,6 +207,7 @@ class ClusterWorld:
             len(self.check.masters) < 1 + ROLE_CHANGES_MIN
             or self.world.now_ms < RUN_MS_MIN
             or self.acknowledged() < ACKNOWLEDGED_MIN
+            or self.client_app.delayed.acknowledged() < DELAYED_MIN
         ):
             self.world.run_for_ms(3000)
             if len(self.check.masters) < 1 + ROLE_CHANGES_MIN:
@@ -223,8 +234,7 @@ class ClusterWorld:
 
     def judge(self) -> None:
         """The client stops; logs become equal; what it was told is compared with what is there."""
-        client = self.client.app
-        assert isinstance(client, ClientApp)
+        client = self.client_app
         self.world.run(self.as_client(client.stop_sending()), limit_ms=READ_LIMIT_MS)
         apps = [app for _, _, app in self.broker_apps()]
 
@@ -232,15 +242,27 @@ class ClusterWorld:
             ends = {end for app in apps for end in (app.store.max_offset(), app.store.confirm_offset())}
             return len(ends) == 1 and len({app.ha.history.entries for app in apps}) == 1
 
+        def delivered() -> bool:
+            node = self.master()
+            return node is not None and isinstance(node.app, BrokerApp) and all_delivered(node.app)
+
+        self.world.run_until(delivered, DELIVERY_LIMIT_MS)
         self.world.run_until(level, HEAL_LIMIT_MS)
         self.watch()
         self.check.at_the_end(apps)
         found = self.world.run(self.as_client(client.read_everything()), limit_ms=READ_LIMIT_MS)
+        late = self.world.run(self.as_client(client.delayed.delivered()), limit_ms=READ_LIMIT_MS)
         if self.notes.contradictions:
             raise Violation("Q2", self.notes.contradictions[0])
         verdict = judge(client.load.attempts, found)
         if not verdict.holds:
             raise Violation("C6", f"{len(verdict.faults)} broken promises, first: {verdict.faults[0]}")
+        scheduled = waiting(apps[0], self.check.confirmed)
+        again = judge_delayed(client.delayed.attempts, late, scheduled, self.faults.spread_ms)
+        self.totals.counts["delivered again"] += again
+        for message in late:
+            queue = MessageQueue(message.topic, members.BROKER_SET, message.queue_id)
+            found.append(as_found(queue, message))
         unread = set(self.notes.seen) - {message.place for message in found}
         if unread:
             raise Violation("C6", f"{len(unread)} messages were read once and are gone: {sorted(unread)[0]}")
@@ -279,14 +301,19 @@ class ClusterWorld:
                 "role changes": role_changes,
                 "acknowledged": acknowledged,
                 "attempts": len(attempts),
+                "delayed or handed back": self.client_app.delayed.acknowledged(),
                 "simulated seconds": self.world.now_ms // 1000,
             }
         )
 
     @property
-    def attempts(self) -> list[Attempt]:
+    def client_app(self) -> ClientApp:
         assert isinstance(self.client.app, ClientApp)
-        return self.client.app.load.attempts
+        return self.client.app
+
+    @property
+    def attempts(self) -> list[Attempt]:
+        return self.client_app.load.attempts
 
     def acknowledged(self) -> int:
         return sum(attempt.outcome is Outcome.ACKNOWLEDGED for attempt in self.attempts)

@@ -13,6 +13,7 @@ import asyncio
 import errno
 import os
 import random
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -54,6 +55,8 @@ class SimulatedDisk:
         self._durable: dict[str, Inode] = {}  # what a power cut leaves of the names
         self._holder: Process | None = None
         self._faults: list[Fault] = []
+        self.failures: Counter[str] = Counter()
+        """Operation -> how often a fault that was set for it has struck."""
         self._stalled_until_us = 0
         self._small_files_busy_until_us = 0
         self._random = random.Random(f"{seed}/disk/{name}")
@@ -65,6 +68,10 @@ class SimulatedDisk:
         """The next `times` operations (one of OPERATIONS) on paths that contain `where` fail with `error`."""
         assert operation in OPERATIONS, f"{operation} is none of {OPERATIONS}"
         self._faults += [Fault(operation, error, where)] * times
+
+    def mend(self) -> None:
+        """Faults that have not struck yet are taken back."""
+        self._faults.clear()
 
     def slow_down(self, min_ms: float, max_ms: float) -> None:
         """Every sync and every replace takes this long from now on."""
@@ -141,6 +148,7 @@ class SimulatedDisk:
         for fault in self._faults:
             if fault.operation == operation and fault.where in path:
                 self._faults.remove(fault)
+                self.failures[operation] += 1
                 self._trace.event(self.loop.now_us, f"fail {operation}", f"{self.name}/{path}")
                 raise OSError(fault.error.errno, fault.error.strerror, f"{self.name}/{path}")
 

@@ -88,6 +88,7 @@ class SimulatedNetwork:
         self._cut_since_us: dict[tuple[str, str], int] = {}
         self._delays_us: dict[tuple[str, str], tuple[int, int]] = {}
         self._silent_hosts: dict[str, None] = {}
+        self._misdirected: dict[tuple[str, str], str] = {}
 
     # -- faults
 
@@ -97,7 +98,9 @@ class SimulatedNetwork:
             self._cut_since_us.setdefault(way, self.loop.now_us)
 
     def heal(self, host: str | None = None, other: str | None = None) -> None:
-        """Mend both ways between two hosts, all ways of one host, or (no argument) everything."""
+        """Mend both ways between two hosts, all ways of one host, or (no argument) everything, misdirection too."""
+        if host is None:
+            self._misdirected.clear()
         healed: dict[tuple[str, str], int] = {}
         for way, since_us in list(self._cut_since_us.items()):
             if (host is None or host in way) and (other is None or other in way):
@@ -114,6 +117,10 @@ class SimulatedNetwork:
         assert 0 < min_ms <= max_ms
         for way in ((host, other), (other, host)):
             self._delays_us[way] = (int(min_ms * 1000), int(max_ms * 1000))
+
+    def misdirect(self, host: str, other: str, to: str) -> None:
+        """What `host` opens to `other` from now on reaches `to`, as after a change of addresses that it missed."""
+        self._misdirected[host, other] = to
 
     def reset(self, host: str, other: str) -> None:
         """Both ends of every connection between two hosts see a reset now."""
@@ -198,6 +205,8 @@ class SimulatedNetwork:
         _no_tls(options)
         process = PROCESS.get() or self.loop.outside
         target = process.host if host in LOOPBACK or host in ANY_HOST else host
+        if (process.host, target) in self._misdirected:
+            host = target = self._misdirected[process.host, target]
         for retry_us in (*SYN_RETRIES_US, 0):
             if not self.is_cut(process.host, target) and not self.is_cut(target, process.host):
                 break

@@ -22,11 +22,13 @@ from simulation.clusterworld import (
 FOUND_BY = {
     "ack-before-replication": 1,
     "confirm-skips-unknown": 1,
+    "connections-counted": 40,
     "dispatch-beyond-confirm": 2,
     "epoch-not-persisted": 1,
     "leaves-on-disconnect": 1,
     "lost-answer-is-refusal": 1,
     "min-in-sync-ignored": 1,
+    "old-master-accepted": 3,
     "queue-offsets-forgotten": 1,
     "swap-instead-of-union": 1,
     "truncation-not-durable": 2,
