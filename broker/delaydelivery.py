@@ -4,8 +4,8 @@ Invariant: only a master delivers, only what is confirmed, and a level's offset 
 delivered record; so a message is delivered at least once whoever is master next. One task with one timer serves all
 levels: within a level messages fall due in queue order, so the heads tell when to wake up.
 
-Due times are wall-clock times of the master that stored the message. A wait is measured on the monotonic clock and is
-never longer than the level's delay, whatever the clocks of two masters say."""
+Due times are wall-clock times of the master that stored the message. A wait is measured on the monotonic clock and ends a
+level's delay after this master first saw the message in its queue, whatever the clocks of two masters say."""
 
 from __future__ import annotations
 
@@ -28,6 +28,8 @@ log = logging.getLogger("broker.delaydelivery")
 BATCH_MAX = 32
 IN_FLIGHT_MAX = 1_024
 RETRY_MS = 1_000
+SIGHTINGS_PER_DELAY = 100
+"""When a message was first seen is known to a hundredth of its level's delay."""
 NEVER_STORED = (PutStatus.MESSAGE_ILLEGAL, PutStatus.PROPERTIES_SIZE_EXCEEDED)
 
 
@@ -37,6 +39,8 @@ class Log(Protocol):
     def entries(self, topic: str, queue_id: int, queue_offset: int, count_max: int) -> list[QueueEntry]: ...
 
     def min_queue_offset(self, topic: str, queue_id: int) -> int: ...
+
+    def max_queue_offset(self, topic: str, queue_id: int) -> int: ...
 
     def confirm_offset(self) -> int: ...
 
@@ -65,6 +69,34 @@ class Delivery:
     next_offset: int
 
 
+class Sightings:
+    """When messages of one level were first seen in its queue: at most about SIGHTINGS_PER_DELAY marks a delay."""
+
+    def __init__(self, delay_ms: int) -> None:
+        self._apart_ms = delay_ms // SIGHTINGS_PER_DELAY
+        self._marks: deque[tuple[int, int]] = (
+            deque()
+        )  # (queue offset below which all were seen, monotonic ms)
+        self._opened_ms = 0  # when the last mark was made; what joins it moves its time on
+
+    def seen(self, end: int, now_ms: int) -> None:
+        """All messages below queue offset `end` are there. Joined to the last mark they count as seen with it, or
+        later: a wait is never cut short."""
+        if self._marks and end <= self._marks[-1][0]:
+            return
+        if self._marks and now_ms - self._opened_ms < self._apart_ms:
+            self._marks[-1] = end, now_ms
+        else:
+            self._marks.append((end, now_ms))
+            self._opened_ms = now_ms
+
+    def when(self, queue_offset: int) -> int:
+        """When the message at `queue_offset` was first seen; marks of messages before it are forgotten."""
+        while self._marks[0][0] <= queue_offset:
+            self._marks.popleft()
+        return self._marks[0][1]
+
+
 class DelayDelivery:
     """`levels_ms`: the delay of each level, level 1 first."""
 
@@ -78,6 +110,7 @@ class DelayDelivery:
         self._levels_ms = levels_ms
         self._cursors: dict[int, int] = {}  # level -> next offset to deliver; ahead of the table
         self._heads: dict[int, tuple[int, int]] = {}  # level -> (queue offset, when it is due, monotonic ms)
+        self._sightings: dict[int, Sightings] = {}
         self._in_flight: deque[Delivery] = deque()
         self._term = 0
         self._wake = asyncio.Event()
@@ -87,6 +120,7 @@ class DelayDelivery:
         self._term += 1
         self._cursors.clear()
         self._heads.clear()
+        self._sightings.clear()
         self._in_flight.clear()
         self._wake.set()
 
@@ -135,6 +169,8 @@ class DelayDelivery:
         store, queue_id, term = self._store, level - 1, self._term
         cursor = self._cursors.get(level, self._offsets.next_offset(level))
         cursor = max(cursor, store.min_queue_offset(SCHEDULE_TOPIC, queue_id))
+        sightings = self._sightings.setdefault(level, Sightings(self._levels_ms[level - 1]))
+        sightings.seen(store.max_queue_offset(SCHEDULE_TOPIC, queue_id), self._clock.monotonic_ms())
         due: list[QueueEntry] = []
         wait_ms: int | None = None
         for entry in store.entries(SCHEDULE_TOPIC, queue_id, cursor, BATCH_MAX):
@@ -154,8 +190,9 @@ class DelayDelivery:
     def _wait_ms(self, level: int, queue_offset: int, due_ms: int) -> int:
         now_ms, head = self._clock.monotonic_ms(), self._heads.get(level)
         if head is None or head[0] != queue_offset:
-            wait_ms = min(max(due_ms - self._clock.now_ms(), 0), self._levels_ms[level - 1])
-            head = self._heads[level] = (queue_offset, now_ms + wait_ms)
+            latest_ms = self._sightings[level].when(queue_offset) + self._levels_ms[level - 1]
+            head = (queue_offset, min(now_ms + max(due_ms - self._clock.now_ms(), 0), latest_ms))
+            self._heads[level] = head
         return max(head[1] - now_ms, 0)
 
     async def _message_of(self, entry: QueueEntry) -> MessageToStore | None:

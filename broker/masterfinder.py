@@ -1,7 +1,8 @@
 """A slave asks its master where it serves its log (906), and goes on asking until it knows.
 
-Invariant: an answer counts only for the masterEpoch it was asked under. Upstream learns the address from name servers
-alone, which costs up to a registration period after each election; here their word is the fallback."""
+Invariant: an answer counts only for the masterEpoch it was asked under, and only from the master itself. Upstream learns
+the address from name servers alone, which costs up to a registration period after each election; here their word is the
+fallback."""
 
 from __future__ import annotations
 
@@ -21,6 +22,7 @@ log = logging.getLogger("broker.masterfinder")
 ASK_AGAIN_MS = 200
 KNOWN_AGAIN_MS = 5_000  # a master that restarted within its epoch may have another HA port
 TIMEOUT_MS = 1_000
+REFUSALS_PER_CONNECTION = 10
 
 
 class MasterFinder:
@@ -31,6 +33,7 @@ class MasterFinder:
         self._on_found = on_found
         self._master: tuple[str, int] | None = None
         self._known: str | None = None
+        self._refusals = 0
         self._changed = asyncio.Event()
 
     def follow(self, master_address: str, master_epoch: int) -> None:
@@ -66,12 +69,28 @@ class MasterFinder:
         request = RemotingCommand.request(RequestCode.EXCHANGE_BROKER_HA_INFO)
         try:
             reply = await self._client.call(master_address, request, TIMEOUT_MS)
-            found = ExchangeHAInfoHeader.from_ext(reply.ext).master_ha_address
+            answer = ExchangeHAInfoHeader.from_ext(reply.ext)
         except (RemotingError, HeaderError) as error:
             log.debug("master does not say its HA address", extra=fields(master=master_address, why=error))
             return
-        if reply.code != ResponseCode.SUCCESS or not found or self._master != (master_address, master_epoch):
+        found = answer.master_ha_address
+        if answer.master_address not in (None, master_address):
+            log.warning(
+                "another broker answers at the master's address",
+                extra=fields(master=master_address, answered=answer.master_address),
+            )
+            self._client.disconnect(master_address)  # the next question asks whoever is there then
             return
+        if reply.code != ResponseCode.SUCCESS or not found:
+            self._refusals += 1
+            if (
+                self._refusals % REFUSALS_PER_CONNECTION == 0
+            ):  # perhaps the address has moved to another broker
+                self._client.disconnect(master_address)
+            return
+        if self._master != (master_address, master_epoch):
+            return
+        self._refusals = 0
         if found != self._known:
             self._known = found
             self._on_found(found, master_epoch)

@@ -100,9 +100,7 @@ class SimulatedNetwork:
     def heal(self, host: str | None = None, other: str | None = None) -> None:
         """Mend both ways between two hosts, all ways of one host, or (no argument) everything, misdirection too."""
         if host is None:
-            misdirected, self._misdirected = self._misdirected, {}
-            for (misled, _), reached in misdirected.items():
-                self.reset(misled, reached)
+            self._misdirected.clear()
         healed: dict[tuple[str, str], int] = {}
         for way, since_us in list(self._cut_since_us.items()):
             if (host is None or host in way) and (other is None or other in way):
@@ -121,8 +119,7 @@ class SimulatedNetwork:
             self._delays_us[way] = (int(min_ms * 1000), int(max_ms * 1000))
 
     def misdirect(self, host: str, other: str, to: str) -> None:
-        """What `host` opens to `other` from now on reaches `to`, as after a change of addresses that it missed. Healing
-        resets what `host` and `to` have open."""
+        """What `host` opens to `other` from now on reaches `to`, as after a change of addresses that it missed."""
         self._misdirected[host, other] = to
 
     def reset(self, host: str, other: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from broker.delaydelivery import IN_FLIGHT_MAX, RETRY_MS, DelayDelivery
+from broker.delaydelivery import IN_FLIGHT_MAX, RETRY_MS, SIGHTINGS_PER_DELAY, DelayDelivery
 from broker.delayoffsets import DelayOffsets
 from broker.scheduling import scheduled
 from messagestore.messages import Appended, MessageToStore, PutStatus, QueueEntry
@@ -60,6 +60,9 @@ class ScriptedLog:
 
     def min_queue_offset(self, topic: str, queue_id: int) -> int:
         return self.first
+
+    def max_queue_offset(self, topic: str, queue_id: int) -> int:
+        return len(self.queues.get(queue_id, []))
 
     def confirm_offset(self) -> int:
         return self.confirmed
@@ -179,6 +182,21 @@ def test_clocks_that_disagree_delay_a_message_no_longer_than_its_level() -> None
     bench.clock.wall_ms -= 3_600_000
     bench.after(1_000)
     assert bench.delivered == [b"from the future"]
+
+
+def test_a_backlog_from_a_clock_ahead_does_not_wait_one_message_after_the_other() -> None:
+    bench = Bench()
+    for number in range(100):
+        bench.log.schedule(b"%d" % number, 1)
+    bench.clock.wall_ms -= 3_600_000
+    bench.after(0)
+    bench.log.schedule(b"own", 1)
+    bench.after(500)
+    bench.clock.wall_ms -= 3_600_000
+    bench.after(500)
+    assert bench.delivered == [b"%d" % number for number in range(100)]
+    bench.after(500 + LEVELS_MS[0] // SIGHTINGS_PER_DELAY)
+    assert bench.delivered[-1] == b"own"
 
 
 def test_a_full_disk_repeats_the_refused_message_and_those_behind_it() -> None:

@@ -1,0 +1,72 @@
+"""A slave believes the HA address of its master only, whoever else answers at the master's address."""
+
+from __future__ import annotations
+
+import asyncio
+
+from broker.masterfinder import REFUSALS_PER_CONNECTION, MasterFinder
+from remoting.codes import RequestCode, ResponseCode
+from remoting.command import RemotingCommand
+from remoting.headers.group import ExchangeHAInfoHeader
+
+MASTER = "10.0.0.1:10911"
+
+
+class ScriptedClient:
+    """Answers 906 as told and remembers which connections were ended."""
+
+    def __init__(self) -> None:
+        self.reply = RemotingCommand.request(RequestCode.EXCHANGE_BROKER_HA_INFO).reply()
+        self.disconnected: list[str] = []
+
+    def answers(self, ha_address: str, address: str) -> None:
+        request = RemotingCommand.request(RequestCode.EXCHANGE_BROKER_HA_INFO)
+        self.reply = request.reply(header=ExchangeHAInfoHeader(ha_address, 0, address))
+
+    def refuses(self) -> None:
+        request = RemotingCommand.request(RequestCode.EXCHANGE_BROKER_HA_INFO)
+        self.reply = request.reply(ResponseCode.SYSTEM_ERROR, "this broker is not master now")
+
+    async def call(self, address: str, command: RemotingCommand, timeout_ms: int) -> RemotingCommand:
+        await asyncio.sleep(0)
+        return self.reply
+
+    def disconnect(self, address: str) -> None:
+        self.disconnected.append(address)
+
+
+async def asked(finder: MasterFinder, times: int = 1) -> None:
+    """Lets the finder ask, without its waits in between."""
+    for _ in range(times):
+        finder.follow(MASTER, 7)
+        task = asyncio.get_running_loop().create_task(finder.run())
+        for _ in range(5):
+            await asyncio.sleep(0)
+        task.cancel()
+        await asyncio.wait([task])
+
+
+def test_the_master_itself_is_believed() -> None:
+    client, found = ScriptedClient(), []
+    client.answers("10.0.0.1:10912", MASTER)
+    finder = MasterFinder(client, lambda address, epoch: found.append((address, epoch)))  # type: ignore[arg-type]
+    asyncio.run(asked(finder))
+    assert (found, client.disconnected) == ([("10.0.0.1:10912", 7)], [])
+
+
+def test_another_broker_at_the_masters_address_is_not_believed_and_left() -> None:
+    client, found = ScriptedClient(), []
+    client.answers("10.0.0.9:10912", "10.0.0.9:10911")
+    finder = MasterFinder(client, lambda address, epoch: found.append((address, epoch)))  # type: ignore[arg-type]
+    asyncio.run(asked(finder))
+    assert (found, client.disconnected) == ([], [MASTER])
+
+
+def test_one_that_goes_on_refusing_is_asked_over_a_new_connection() -> None:
+    client, found = ScriptedClient(), []
+    client.refuses()
+    finder = MasterFinder(client, lambda address, epoch: found.append((address, epoch)))  # type: ignore[arg-type]
+    asyncio.run(asked(finder, REFUSALS_PER_CONNECTION - 1))
+    assert client.disconnected == []
+    asyncio.run(asked(finder))
+    assert (found, client.disconnected) == ([], [MASTER])
