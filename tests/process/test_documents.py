@@ -58,6 +58,9 @@ COMMANDS: dict[str, Run | Elsewhere] = {
     DOWN: Elsewhere("the fixture `cluster`"),
     "scripts/cluster status --dir run/demo": Run("controller-2"),
     "scripts/drill kill --count 5 --dir run/demo": Run("lost 0", instead=(("--count 5", "--count 1"),)),
+    "scripts/drill kill --count 20": Elsewhere(
+        "the drill before this one, on a cluster of its own and for longer"
+    ),
     "scripts/quickstart": Elsewhere("takes minutes and needs Java; tests/spark has its Spark step"),
     "scripts/quickstart --install-java": Elsewhere("installs packages of the system"),
     "scripts/test": Elsewhere("runs this test"),
@@ -75,6 +78,7 @@ COMMANDS: dict[str, Run | Elsewhere] = {
     "mqadmin help COMMAND": Run("usage: mqadmin haStatus", instead=(("COMMAND", "haStatus"),)),
     "mqreplay --help": Run("export"),
     # the figures take minutes: here their commands only start
+    "python -m scripts.bench.startup": Run("--runs", "--help"),
     "python -m scripts.bench.footprint": Run("--seconds", "--help"),
     "python -m scripts.bench.java_outage": Run("--count", "--help"),
     "python -m scripts.bench.cli": Run("--runs", "--help"),
