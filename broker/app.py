@@ -32,6 +32,7 @@ from broker.subscriptionrenewal import SubscriptionRenewal
 from broker.syncflush import SyncFlush
 from broker.tablerequests import add_table_requests
 from broker.tables import Tables
+from broker.totals import Totals
 from epochfile.file import DEFAULT_NAME as EPOCH_FILE
 from epochfile.file import EpochFile
 from ha.service import HAService
@@ -72,6 +73,7 @@ class BrokerApp:
         self._registration: Registration | None = None
         self._slave_sync: SlaveSync | None = None
         self.probes: HttpPages | None = None
+        self.totals = Totals() if settings.serves_metrics else None
 
         self.tables = Tables(settings, runtime.files, runtime.clock, self._topics_changed)
         self.store = MessageStore(runtime, settings, on_fatal=self._fatal)
@@ -90,7 +92,7 @@ class BrokerApp:
         self._finder = MasterFinder(self._client, self._master_found)
         self._pending = PendingSends(settings.waiting_sends_max)
         self._held = HeldPulls(settings.held_pulls_max)
-        self._consumers = ConsumerGroups()
+        self.consumers = ConsumerGroups()
         self.role = RoleSwitch(
             settings=settings,
             store=self.store,
@@ -151,7 +153,7 @@ class BrokerApp:
         if settings.serves_metrics:
             from broker.metrics import serve_broker_probes  # only then: it brings the Prometheus library
 
-            self.probes = await serve_broker_probes(self)
+            self.probes = await serve_broker_probes(self, self._clock)
         log.info("broker started: %s", contract_sentence(settings), extra=fields(address=self.address))
 
     def _start_tasks(self) -> None:
@@ -249,14 +251,6 @@ class BrokerApp:
         return self._pulls.found
 
     @property
-    def bytes_put(self) -> int:
-        return self._sends.stored_bytes
-
-    @property
-    def bytes_got(self) -> int:
-        return self._pulls.found_bytes
-
-    @property
     def sends_waiting(self) -> int:
         return len(self._pending)
 
@@ -329,6 +323,7 @@ class BrokerApp:
             cluster_name=settings.broker_cluster_name,
             delay_levels=len(levels_ms),
             slave_timeout_ms=settings.slave_timeout,
+            totals=self.totals,
         )
         send_back = SendBack(
             store=self.store,
@@ -341,6 +336,7 @@ class BrokerApp:
             broker_permission=settings.broker_permission,
             delay_levels=len(levels_ms),
             slave_timeout_ms=settings.slave_timeout,
+            totals=self.totals,
         )
         self._delivery = self.role.delivery = DelayDelivery(
             store=self.store, role=self.role, offsets=tables.delays, clock=clock, levels_ms=levels_ms
@@ -350,18 +346,19 @@ class BrokerApp:
             role=self.role,
             topics=tables.topics,
             groups=tables.groups,
-            consumers=self._consumers,
+            consumers=self.consumers,
             offsets=tables.offsets,
-            renewal=SubscriptionRenewal(self._consumers, self._tasks),
+            renewal=SubscriptionRenewal(self.consumers, self._tasks),
             held=self._held,
             clock=clock,
             limits=settings,
             tasks=self._tasks,
+            totals=self.totals,
         )
         self.store.on_arrival(self.role.queues_grew)
         self.store.on_arrival(self._pulls.arrived)
         self.store.on_arrival(self._delivery.arrived)
-        self._clients = ClientRequests(self._consumers, tables.groups, tables.topics, self.role)
+        self._clients = ClientRequests(self.consumers, tables.groups, tables.topics, self.role)
         self._status = StatusRequests(
             settings=settings,
             store=self.store,
@@ -383,7 +380,7 @@ class BrokerApp:
             role=self.role,
             store=self.store,
             tables=tables,
-            consumers=self._consumers,
+            consumers=self.consumers,
         )
         send_back.add_to(router)
         self._clients.add_to(router)

@@ -65,6 +65,14 @@ class ConsumerGroups:
     def find(self, group: str) -> ConsumerGroup | None:
         return self._groups.get(group)
 
+    def groups(self) -> dict[str, ConsumerGroup]:
+        """Every group with its consumers."""
+        return dict(self._groups)
+
+    def all_producers(self) -> list[Client]:
+        """The producers of every group."""
+        return [client for clients in self._producers.values() for client in clients.values()]
+
     def producers(self, group: str) -> list[Client]:
         return list(self._producers.get(group, {}).values())
 

@@ -50,6 +50,11 @@ class ConsumerOffsets:
         prefix = topic + SEPARATOR
         return [key.removeprefix(prefix) for key in self._wrapper.offset_table if key.startswith(prefix)]
 
+    def committed(self) -> list[tuple[str, str]]:
+        """(topic, group) of everything that has committed offsets."""
+        pairs = (key.partition(SEPARATOR) for key in self._wrapper.offset_table)
+        return [(topic, group) for topic, _, group in pairs]
+
     def remove_group(self, group: str) -> None:
         """Forget a group in all topics."""
         suffix = SEPARATOR + group

@@ -1,30 +1,41 @@
-"""A broker's figures for Prometheus: upstream's names, and `rocketmq_ha_*` for what upstream does not show.
+"""A broker's figures for Prometheus.
 
-Invariant: everything is read when it is scraped; between scrapes metrics cost nothing."""
+Invariant: everything is read when it is scraped, but for the totals by topic, which a batch adds to once while metrics
+are on."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
+from broker import figures
+from broker.retries import dead_letter_topic
+from broker.topics import RETRY_PREFIX
+from broker.totals import Totals
+from messagestore.record import PREFIX, RECORD_SIZE_MIN, declared_end, store_timestamp
+from mqruntime.figures import Families
 from mqruntime.probes import serve_probes
 
 if TYPE_CHECKING:
     from broker.app import BrokerApp
+    from mqruntime.clock import Clock
     from mqruntime.httppages import HttpPages
 
-BASE_LABELS = ("cluster", "node_type", "node_id")
+SYSTEM_GROUP_PREFIX = "CID_RMQ_SYS_"
+CONSUME_MODES = {"CONSUME_PASSIVELY": "push", "CONSUME_ACTIVELY": "pull", "CONSUME_POP": "pop"}
+PROTOCOL = "remoting"
+ON_DISK = ("local", "disk")
 
 
-async def serve_broker_probes(app: BrokerApp) -> HttpPages:
+async def serve_broker_probes(app: BrokerApp, clock: Clock) -> HttpPages:
     """/metrics, /health, /master (200 on the broker that takes sends) and /slave. Raises PagesCannotListen."""
     return await serve_probes(
         app.settings,
-        BrokerCollector(app),
+        BrokerCollector(app, clock),
         lambda: {
             "cluster": app.settings.broker_cluster_name,
             "broker": app.settings.broker_name,
@@ -40,87 +51,136 @@ async def serve_broker_probes(app: BrokerApp) -> HttpPages:
 
 
 class BrokerCollector(Collector):
-    def __init__(self, app: BrokerApp) -> None:
+    """`clock` tells how old the oldest message is."""
+
+    def __init__(self, app: BrokerApp, clock: Clock) -> None:
         self._app = app
+        self._clock = clock
+        self._totals = app.totals or Totals()
         settings = app.settings
-        self._base = (settings.broker_cluster_name, "broker", settings.broker_name)
+        values = (settings.broker_cluster_name, "broker", settings.broker_name)
+        self._families = Families(dict(zip(figures.BASE_LABELS, values, strict=True)))
+        self._oldest: tuple[int, int] | None = None
 
     def collect(self) -> Iterator[Metric]:
-        yield from self._messages()
+        yield from self._status()
+        yield from self._traffic()
+        yield from self._connections()
+        yield self._lag()
+        yield self._families.one(figures.WAITING_SENDS, self._app.sends_waiting)
+        yield self._families.one(figures.HELD_PULLS, self._app.pulls_held)
         yield from self._store()
         yield from self._replication()
 
-    def _messages(self) -> Iterator[Metric]:
-        app = self._app
-        yield self._counter("rocketmq_messages_in", "messages that producers stored", app.messages_put)
-        yield self._counter("rocketmq_messages_out", "messages that pulls found", app.messages_got)
-        yield self._counter("rocketmq_throughput_in", "bytes of stored records", app.bytes_put)
-        yield self._counter("rocketmq_throughput_out", "bytes of records that pulls found", app.bytes_got)
-        yield self._gauge("rocketmq_broker_permission", "4 read, 2 write", app.settings.broker_permission)
-        yield self._gauge("rocketmq_topic_number", "topics known", len(app.tables.topics.names()))
-        groups = len(app.tables.groups.wrapper.subscription_group_table)
-        yield self._gauge("rocketmq_consumer_group_number", "consumer groups known", groups)
-        yield self._gauge("rocketmq_waiting_sends", "sends that wait for replicas (ours)", app.sends_waiting)
-        yield self._gauge("rocketmq_held_pulls", "pulls that wait for messages (ours)", app.pulls_held)
+    def _status(self) -> Iterator[Metric]:
+        app, one = self._app, self._families.one
+        yield one(figures.PERMISSION, app.settings.broker_permission)
+        yield one(figures.TOPICS, len(app.tables.topics.names()))
+        yield one(figures.GROUPS, len(app.tables.groups.wrapper.subscription_group_table))
+
+    def _traffic(self) -> Iterator[Metric]:
+        totals, each = self._totals, self._families.each
+        stored = [((topic, self._system(topic)), amount) for topic, amount in sorted(totals.stored.items())]
+        found = [
+            ((topic, group, self._system(topic, group)), amount)
+            for (topic, group), amount in sorted(totals.found.items())
+        ]
+        yield each(figures.MESSAGES_IN, ((labels, amount.messages) for labels, amount in stored))
+        yield each(figures.MESSAGES_OUT, ((labels, amount.messages) for labels, amount in found))
+        yield each(figures.BYTES_IN, ((labels, amount.bytes) for labels, amount in stored))
+        yield each(figures.BYTES_OUT, ((labels, amount.bytes) for labels, amount in found))
+        dead = sorted(totals.dead_letters.items())
+        yield each(
+            figures.DEAD_LETTERS,
+            (((group, dead_letter_topic(group), self._system("", group)), count) for group, count in dead),
+        )
+
+    def _connections(self) -> Iterator[Metric]:
+        clients = self._app.consumers
+        producers = Counter(
+            (client.language.lower(), str(client.version), PROTOCOL) for client in clients.all_producers()
+        )
+        yield self._families.each(figures.PRODUCERS, sorted(producers.items()))
+        consumers = Counter(
+            (
+                name,
+                CONSUME_MODES.get(group.consume_type, "unknown"),
+                client.language.lower(),
+                str(client.version),
+            )
+            + (PROTOCOL, self._system("", name))
+            for name, group in clients.groups().items()
+            for client in group.clients.values()
+        )
+        yield self._families.each(figures.CONSUMERS, sorted(consumers.items()))
+
+    def _lag(self) -> Metric:
+        tables = self._app.tables
+        lags = []
+        for topic, group in sorted(tables.offsets.committed()):
+            if tables.topics.find(topic) is not None:
+                is_retry = _truth(topic.startswith(RETRY_PREFIX))
+                lags.append(
+                    ((group, topic, is_retry, self._system(topic, group)), self._behind(topic, group))
+                )
+        return self._families.each(figures.LAG, lags)
+
+    def _behind(self, topic: str, group: str) -> int:
+        """How many messages of all queues are not committed."""
+        tables, store = self._app.tables, self._app.store
+        config = tables.topics.find(topic)
+        return sum(
+            max(
+                store.max_queue_offset(topic, queue_id) - (tables.offsets.find(group, topic, queue_id) or 0),
+                0,
+            )
+            for queue_id in range(config.read_queue_nums if config else 0)
+        )
 
     def _store(self) -> Iterator[Metric]:
         store = self._app.store
-        end, confirmed = store.max_offset(), store.confirm_offset()
-        behind = {
-            "rocketmq_storage_size_bytes": ("log that is kept", end - store.min_offset()),
-            "rocketmq_storage_flush_behind_bytes": ("log not yet synced", end - store.flushed_offset()),
-            "rocketmq_storage_dispatch_behind_bytes": (
-                "confirmed log not yet in consume queues",
-                max(confirmed - store.dispatched_offset(), 0),
-            ),
-        }
-        for name, (meaning, value) in behind.items():
-            family = GaugeMetricFamily(name, meaning, labels=(*BASE_LABELS, "storage_type", "storage_medium"))
-            family.add_metric((*self._base, "local", "disk"), value)
-            yield family
+        end = store.max_offset()
+        for figure, value in (
+            (figures.STORE_SIZE, end - store.min_offset()),
+            (figures.FLUSH_BEHIND, end - store.flushed_offset()),
+            (figures.DISPATCH_BEHIND, max(store.confirm_offset() - store.dispatched_offset(), 0)),
+            (figures.RESERVE_TIME, self._oldest_age_ms()),
+        ):
+            yield self._families.each(figure, [(ON_DISK, value)])
+
+    def _oldest_age_ms(self) -> int:
+        """Reads the first record's head when it is another one than at the last scrape."""
+        store = self._app.store
+        start = store.min_offset()
+        if self._oldest is None or self._oldest[0] != start:
+            head = store.read(start, RECORD_SIZE_MIN) if store.confirm_offset() > start else b""
+            if len(head) < RECORD_SIZE_MIN or declared_end(head[: PREFIX.size], 0, start) == start:
+                return 0
+            self._oldest = start, store_timestamp(head, 0)
+        return max(self._clock.now_ms() - self._oldest[1], 0)
 
     def _replication(self) -> Iterator[Metric]:
-        ha, store = self._app.ha, self._app.store
+        ha, store, one, each = self._app.ha, self._app.store, self._families.one, self._families.each
         end = store.max_offset()
-        yield self._gauge(
-            "rocketmq_ha_master", "1 on the broker that takes sends", self._app.role.accepts_sends
-        )
-        yield self._gauge("rocketmq_ha_epoch", "newest epoch known here", ha.epoch)
-        yield self._gauge("rocketmq_ha_max_offset", "end of the log", end)
-        yield self._gauge(
-            "rocketmq_ha_confirm_offset", "end of what every member has", store.confirm_offset()
-        )
-        yield self._gauge("rocketmq_ha_sync_state_set_size", "members; 0 on slaves", ha.in_sync_count())
-        acked, lag, in_sync = (
-            GaugeMetricFamily(name, meaning, labels=(*BASE_LABELS, "slave_id"))
-            for name, meaning in (
-                ("rocketmq_ha_slave_ack_offset", "end of what a slave acknowledged"),
-                ("rocketmq_ha_lag_bytes", "log that a slave has not acknowledged"),
-                ("rocketmq_ha_in_sync", "1 for a member of the SyncStateSet"),
-            )
-        )
-        for slave_id, (ack_offset, member) in sorted(ha.slaves().items()):
-            labels = (*self._base, str(slave_id))
-            acked.add_metric(labels, ack_offset)
-            lag.add_metric(labels, end - ack_offset)
-            in_sync.add_metric(labels, member)
-        yield from (acked, lag, in_sync)
-        transferred = CounterMetricFamily(
-            "rocketmq_ha_transfer_bytes", "bytes on replication links", labels=(*BASE_LABELS, "direction")
-        )
-        transferred.add_metric((*self._base, "sent"), ha.counters.sent_bytes)
-        transferred.add_metric((*self._base, "received"), ha.counters.received_bytes)
-        yield transferred
-        yield self._counter("rocketmq_ha_role_changes", "roles taken", ha.counters.role_changes)
-        truncations = ha.counters.truncations
-        yield self._counter("rocketmq_ha_truncations", "cuts of this log to a master's", truncations)
+        yield one(figures.MASTER, self._app.role.accepts_sends)
+        yield one(figures.EPOCH, ha.epoch)
+        yield one(figures.MAX_OFFSET, end)
+        yield one(figures.CONFIRM_OFFSET, store.confirm_offset())
+        yield one(figures.SET_SIZE, ha.in_sync_count())
+        slaves = [((str(slave_id),), *told) for slave_id, told in sorted(ha.slaves().items())]
+        yield each(figures.ACK_OFFSET, ((labels, ack_offset) for labels, ack_offset, _ in slaves))
+        yield each(figures.LAG_BYTES, ((labels, end - ack_offset) for labels, ack_offset, _ in slaves))
+        yield each(figures.IN_SYNC, ((labels, member) for labels, _, member in slaves))
+        counters = ha.counters
+        moved = [(("sent",), counters.sent_bytes), (("received",), counters.received_bytes)]
+        yield each(figures.TRANSFERRED, moved)
+        yield one(figures.ROLE_CHANGES, counters.role_changes)
+        yield one(figures.TRUNCATIONS, counters.truncations)
 
-    def _gauge(self, name: str, meaning: str, value: float) -> Metric:
-        family = GaugeMetricFamily(name, meaning, labels=BASE_LABELS)
-        family.add_metric(self._base, value)
-        return family
+    def _system(self, topic: str, group: str = "") -> str:
+        """The label is_system."""
+        return _truth(self._app.tables.topics.is_system(topic) or group.startswith(SYSTEM_GROUP_PREFIX))
 
-    def _counter(self, name: str, meaning: str, value: float) -> Metric:
-        family = CounterMetricFamily(name, meaning, labels=BASE_LABELS)
-        family.add_metric(self._base, value)
-        return family
+
+def _truth(value: bool) -> str:
+    return "true" if value else "false"

@@ -16,6 +16,7 @@ from broker.subscription import TAG, tag_filter
 from broker.subscriptiongroups import SubscriptionGroups
 from broker.subscriptionrenewal import SubscriptionRenewal
 from broker.topics import Topics
+from broker.totals import Totals
 from messagestore.messages import GetResult, GetStatus, QueueGrew, TagFilter
 from mqruntime.clock import Clock
 from mqruntime.tasks import Tasks
@@ -111,6 +112,7 @@ class PullProcessor:
         clock: Clock,
         limits: PullLimits,
         tasks: Tasks,
+        totals: Totals | None = None,
     ) -> None:
         self._store = store
         self._role = role
@@ -123,7 +125,8 @@ class PullProcessor:
         self._clock = clock
         self._limits = limits
         self._tasks = tasks
-        self.found = self.found_bytes = 0
+        self._totals = totals
+        self.found = 0
 
     def handle(
         self, peer: Peer, command: RemotingCommand
@@ -221,7 +224,14 @@ class PullProcessor:
         if header.max_msg_bytes is not None and header.max_msg_bytes > 0:
             size = min(size, header.max_msg_bytes)
         return PullRequest(
-            command, header.topic, header.queue_id, header.queue_offset, count, size, self._filter(header)
+            command,
+            header.consumer_group,
+            header.topic,
+            header.queue_id,
+            header.queue_offset,
+            count,
+            size,
+            self._filter(header),
         )
 
     def _filter(self, header: PullMessageHeader) -> TagFilter | None:
@@ -265,7 +275,9 @@ class PullProcessor:
         if result.status is not GetStatus.FOUND:
             return reply
         self.found += result.count
-        self.found_bytes += sum(size for _, size in result.ranges)
+        if self._totals is not None:
+            found_bytes = sum(size for _, size in result.ranges)
+            self._totals.pull_found(request.topic, request.group, result.count, found_bytes)
         if result.cold:
             return self._load_and_write(peer, reply, result)
         peer.write(frame_with(reply, result.buffers))

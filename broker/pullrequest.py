@@ -13,6 +13,7 @@ class PullRequest:
     """`offset` is the queue offset to read from; it moves on while a held pull skips what it does not want."""
 
     command: RemotingCommand
+    group: str
     topic: str
     queue_id: int
     offset: int

@@ -17,6 +17,7 @@ from broker.scheduling import scheduled
 from broker.sendrequest import SendRequest, asked_retries_max, read_send_request
 from broker.subscriptiongroups import SubscriptionGroups
 from broker.topics import RETRY_PREFIX, Topics
+from broker.totals import Totals
 from messagestore.messages import Appended, MessageToStore, PutStatus
 from messagestore.record import COMPRESSED, offset_message_id, pack_host
 from mqruntime.clock import Clock
@@ -112,6 +113,7 @@ class SendProcessor:
         cluster_name: str,
         delay_levels: int,
         slave_timeout_ms: int,
+        totals: Totals | None = None,
     ) -> None:
         self._log = log
         self._topics = topics
@@ -127,7 +129,8 @@ class SendProcessor:
         )
         self._id_prefix = f"{clock.now_ms():012x}"[-12:].upper()
         self._ids_given = 0
-        self.stored = self.stored_bytes = 0
+        self._totals = totals
+        self.stored = 0
 
     def handle(self, peer: Peer, commands: list[RemotingCommand]) -> None:
         """Answers all of `commands`, at once or when their replication ends."""
@@ -252,7 +255,9 @@ class SendProcessor:
         replies: list[RemotingCommand] = []
         deadline_ms = self._clock.monotonic_ms() + self._slave_timeout_ms
         pending = self._pending
-        for (command, request, uniq_key), appended in zip(accepted, self._log.append(messages), strict=True):
+        stored, stored_bytes = self.stored, 0
+        results = self._log.append(messages)
+        for (command, request, uniq_key), appended in zip(accepted, results, strict=True):
             if appended.error is not None:
                 code, remark = PUT_ERRORS[appended.error]
                 if code == ResponseCode.MESSAGE_ILLEGAL and request.batch and request.sys_flag & COMPRESSED:
@@ -260,7 +265,7 @@ class SendProcessor:
                 _add(replies, command, command.reply(code, remark))
                 continue
             self.stored += appended.count
-            self.stored_bytes += appended.end_offset - appended.physical_offset
+            stored_bytes += appended.end_offset - appended.physical_offset
             if command.is_oneway:
                 continue
             fields = self._reply_fields(request.queue_id, appended, uniq_key)
@@ -269,6 +274,8 @@ class SendProcessor:
                 pending.add(PendingSend(appended.end_offset, deadline_ms, peer, reply))
             else:
                 replies.append(reply)
+        if self._totals is not None:
+            self._totals.sends_stored(messages, results, self.stored - stored, stored_bytes)
         pending.acknowledged(self._replication.acked_end())
         return replies
 

@@ -24,6 +24,7 @@ from broker.scheduling import scheduled
 from broker.send import NO_ROLE, REJECTED, Log, Replication
 from broker.subscriptiongroups import SubscriptionGroups
 from broker.topics import Topics
+from broker.totals import Totals
 from messagestore.messages import MessageToStore
 from messagestore.properties import DELAY, WAIT, format_properties
 from messagestore.record import Message, decode
@@ -59,6 +60,7 @@ class SendBack:
         broker_permission: int,
         delay_levels: int,
         slave_timeout_ms: int,
+        totals: Totals | None = None,
     ) -> None:
         self._store = store
         self._topics = topics
@@ -70,6 +72,7 @@ class SendBack:
         self._writable = bool(broker_permission & PERM_WRITE)
         self._delay_levels = delay_levels
         self._slave_timeout_ms = slave_timeout_ms
+        self._totals = totals
 
     def add_to(self, router: Router) -> None:
         router.add(RequestCode.CONSUMER_SEND_MSG_BACK, self.handle)
@@ -153,6 +156,8 @@ class SendBack:
         (appended,) = self._store.append([message])
         if appended.error is not None:
             return command.reply(ResponseCode.SYSTEM_ERROR, appended.error.name)
+        if self._totals is not None:
+            self._totals.dead_letter(message.topic)
         if command.is_oneway:
             return None
         deadline_ms = self._clock.monotonic_ms() + self._slave_timeout_ms

@@ -16,6 +16,7 @@ from remoting.bodies.topics import PERM_INHERIT, PERM_READ, PERM_WRITE, TopicCon
 
 TOPICS_FILE = "config/topics.json"
 RETRY_PREFIX = "%RETRY%"
+SYSTEM_PREFIX = "rmq_sys_"
 AUTO_CREATE_TOPIC = "TBW102"
 PERM_ALL = PERM_READ | PERM_WRITE | PERM_INHERIT
 PERM_READ_WRITE = PERM_READ | PERM_WRITE
@@ -55,6 +56,10 @@ class Topics:
 
     def find(self, name: str) -> TopicConfig | None:
         return self._table.get(name)
+
+    def is_system(self, name: str) -> bool:
+        """Made by brokers for themselves."""
+        return name in self.system_names or name.startswith(SYSTEM_PREFIX)
 
     def names(self) -> list[str]:
         return list(self._table)

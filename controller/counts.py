@@ -1,16 +1,19 @@
 """What a controller has been asked and what its elections came to, since it was started.
 
-Invariant: every answered request is counted once, under upstream's names; elections are counted by the controller that
-leads, when they are applied."""
+Invariant: every answered request is counted and timed once, under upstream's names; elections are counted by the
+controller that leads, those that changed something when they are applied."""
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 from collections import Counter
 from collections.abc import Awaitable
 
+from controller.decision import Decision
 from controller.events import ElectMaster, Event
 from controller.state import ReplicasState
+from mqruntime.histogram import Histogram
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import RemotingCommand
 from remoting.peer import Peer
@@ -31,12 +34,28 @@ COUNTED = {
     RequestCode.CONTROLLER_APPLY_BROKER_ID: "CONTROLLER_APPLY_BROKER_ID",
 }
 
+NO_MASTER = "no_master_elected"
+UNCHANGED: dict[int, str] = {
+    ResponseCode.CONTROLLER_MASTER_STILL_EXIST: "keep_current_master",
+    ResponseCode.CONTROLLER_MASTER_NOT_AVAILABLE: NO_MASTER,
+    ResponseCode.CONTROLLER_ELECT_MASTER_FAILED: NO_MASTER,
+}
+"""What an election that changed nothing came to, by its answer."""
+
+LATENCY_BOUNDS = tuple(
+    float(step * unit) for unit in (1, 1_000) for step in (1, 3, 5, 10, 30, 50, 100, 300, 500)
+) + (1e6, 3e6, 5e6, 1e7)
+"""Upstream's, in microseconds."""
+
 
 class Counts:
-    """`requests` by (type, status); `elections` by (cluster, broker set, result)."""
+    """`requests` by (type, status), `latencies` by type in microseconds, `proposals` by status; `elections` by
+    (cluster, broker set, result)."""
 
     def __init__(self) -> None:
         self.requests: Counter[tuple[str, str]] = Counter()
+        self.latencies: dict[str, Histogram] = {}
+        self.proposals: Counter[str] = Counter()
         self.elections: Counter[tuple[str, str, str]] = Counter()
 
     def watch(self, router: Router) -> None:
@@ -47,41 +66,62 @@ class Counts:
     def applied(self, event: Event, state: ReplicasState) -> None:
         """An election was carried out; `state` is what came of it."""
         if isinstance(event, ElectMaster):
-            replicas = state.replicas.get(event.broker_name)
-            cluster = replicas.cluster_name if replicas is not None else ""
-            result = "no_master_elected" if event.master_id is None else "new_master_elected"
-            self.elections[cluster, event.broker_name, result] += 1
+            result = NO_MASTER if event.master_id is None else "new_master_elected"
+            self._elected(event.broker_name, result, state)
+
+    def answered(self, broker_name: str, decision: Decision, state: ReplicasState) -> None:
+        """A request for an election came to `decision`; one with events is counted when these are applied."""
+        result = UNCHANGED.get(decision.code)
+        if result is not None and not decision.events:
+            self._elected(broker_name, result, state)
+
+    def proposed(self, status: str) -> None:
+        """A proposal to the group ended."""
+        self.proposals[status] += 1
+
+    def _elected(self, broker_name: str, result: str, state: ReplicasState) -> None:
+        replicas = state.replicas.get(broker_name)
+        cluster = replicas.cluster_name if replicas is not None else ""
+        self.elections[cluster, broker_name, result] += 1
 
     def _counting(self, name: str, handler: Handler) -> Handler:
         def handle(
             peer: Peer, request: RemotingCommand
         ) -> RemotingCommand | Awaitable[RemotingCommand | None] | None:
+            began = asyncio.get_running_loop().time()
             try:
                 result = handler(peer, request)
             except Exception:
-                self.requests[name, "failed"] += 1
+                self._ended(name, "failed", began)
                 raise
             if inspect.isawaitable(result):
-                return self._awaited(name, result)
-            self._count(name, result)
+                return self._awaited(name, result, began)
+            self._ended(name, status_of(result), began)
             return result
 
         return handle
 
-    async def _awaited(self, name: str, result: Awaitable[RemotingCommand | None]) -> RemotingCommand | None:
+    async def _awaited(
+        self, name: str, result: Awaitable[RemotingCommand | None], began: float
+    ) -> RemotingCommand | None:
         try:
             reply = await result
         except Exception:
-            self.requests[name, "failed"] += 1
+            self._ended(name, "failed", began)
             raise
-        self._count(name, reply)
+        self._ended(name, status_of(reply), began)
         return reply
 
-    def _count(self, name: str, reply: RemotingCommand | None) -> None:
-        if reply is None or reply.code == ResponseCode.SUCCESS:
-            status = "success"
-        elif (reply.remark or "").startswith("outcome unknown"):
-            status = "timeout"
-        else:
-            status = "failed"
+    def _ended(self, name: str, status: str, began: float) -> None:
         self.requests[name, status] += 1
+        latency = self.latencies.get(name)
+        if latency is None:
+            latency = self.latencies[name] = Histogram(LATENCY_BOUNDS)
+        latency.observe((asyncio.get_running_loop().time() - began) * 1e6)
+
+
+def status_of(reply: RemotingCommand | None) -> str:
+    """Upstream's word for what became of a request."""
+    if reply is None or reply.code == ResponseCode.SUCCESS:
+        return "success"
+    return "timeout" if (reply.remark or "").startswith("outcome unknown") else "failed"

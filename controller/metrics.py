@@ -7,11 +7,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
+from controller import figures
 from dledger.actions import Role
+from mqruntime.figures import Families
 from mqruntime.probes import serve_probes
 
 if TYPE_CHECKING:
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from controller.server import ControllerApp
     from mqruntime.httppages import HttpPages
 
-BASE_LABELS = ("address", "group", "peer_id")
 ROLE_NUMBERS = {Role.CANDIDATE: 1, Role.FOLLOWER: 2, Role.LEADER: 3}
 
 
@@ -45,30 +45,22 @@ class ControllerCollector(Collector):
         self._app = app
         self._counts = counts
         settings = app.settings
-        self._base = (settings.peers[settings.self_id], settings.group, settings.self_id)
+        values = (settings.peers[settings.self_id], settings.group, settings.self_id)
+        self._families = Families(dict(zip(figures.BASE_LABELS, values, strict=True)))
 
     def collect(self) -> Iterator[Metric]:
-        app, base = self._app, self._base
-        role = GaugeMetricFamily("role", "1 candidate, 2 follower, 3 leader", labels=BASE_LABELS)
-        role.add_metric(base, ROLE_NUMBERS[app.node.role])
-        yield role
-        active = GaugeMetricFamily(
-            "active_broker_num", "brokers heard in time", labels=(*BASE_LABELS, "cluster", "broker_set")
-        )
+        app, counts, families = self._app, self._counts, self._families
+        yield families.one(figures.ROLE, ROLE_NUMBERS[app.node.role])
+        yield families.one(figures.DISK_USAGE, app.node.store.size_bytes())
         live = app.guard.liveness()
+        active = []
         for name, replicas in sorted(app.state.replicas.items()):
             keys = ((replicas.cluster_name, name, broker_id) for broker_id in replicas.by_id)
-            active.add_metric((*base, replicas.cluster_name, name), sum(map(live.is_alive, keys)))
-        yield active
-        requests = CounterMetricFamily(
-            "request", "requests answered", labels=(*BASE_LABELS, "request_type", "request_handle_status")
-        )
-        for request_labels, count in sorted(self._counts.requests.items()):
-            requests.add_metric((*base, *request_labels), count)
-        yield requests
-        elections = CounterMetricFamily(
-            "election", "elections held", labels=(*BASE_LABELS, "cluster", "broker_set", "election_result")
-        )
-        for election_labels, count in sorted(self._counts.elections.items()):
-            elections.add_metric((*base, *election_labels), count)
-        yield elections
+            active.append(((replicas.cluster_name, name), sum(map(live.is_alive, keys))))
+        yield families.each(figures.ACTIVE_BROKERS, active)
+        yield families.each(figures.REQUESTS, sorted(counts.requests.items()))
+        latencies = sorted(counts.latencies.items())
+        yield families.histograms(figures.REQUEST_LATENCY, (((kind,), waits) for kind, waits in latencies))
+        proposals = sorted(counts.proposals.items())
+        yield families.each(figures.PROPOSALS, ((("append", status), count) for status, count in proposals))
+        yield families.each(figures.ELECTIONS, sorted(counts.elections.items()))

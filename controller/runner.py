@@ -31,10 +31,11 @@ class Busy(Exception):
 
 
 class CommandRunner:
-    """The one place where events are proposed."""
+    """The one place where events are proposed; `on_proposed` is told success, failed or timeout of each try."""
 
-    def __init__(self, node: DLedgerNode) -> None:
+    def __init__(self, node: DLedgerNode, on_proposed: Callable[[str], None] | None = None) -> None:
         self._node = node
+        self._on_proposed = on_proposed or (lambda status: None)
         self._turn = asyncio.Lock()
         self._waiting = 0
         self._unsettled: tuple[int, int] | None = None
@@ -85,13 +86,17 @@ class CommandRunner:
         return decision
 
     async def _propose(self, bodies: list[bytes], timeout_ms: int) -> None:
-        term = self._node.term
+        term, status = self._node.term, "failed"
         try:
             await self._node.propose(bodies, timeout_ms)
+            status = "success"
         except OutcomeUnknown:
+            status = "timeout"
             end_index = self._node.core.end_index if self._node.core else NO_INDEX
             self._unsettled = (term, end_index)
             raise
+        finally:
+            self._on_proposed(status)
 
     async def _settle(self, end: float) -> None:
         """Wait until an earlier proposal of unknown fate is applied, or out of the world with its term."""

@@ -80,11 +80,12 @@ class ControllerApp:
             on_role_change=self._role_changed,
             on_fatal=self._fail,
         )
-        self._runner = CommandRunner(self.node)
+        self._counts = Counts()
+        on_proposed = self._counts.proposed if settings.serves_metrics else None
+        self._runner = CommandRunner(self.node, on_proposed)
         notifier = Notifier(self._client, runtime.clock, self._tasks)
         self.guard = MasterGuard(self.state, self._runner, notifier, settings, runtime.clock)
         self._configuration = Configuration(settings, runtime.files)
-        self._counts = Counts()
         self.probes: HttpPages | None = None
         self._connections = itertools.count(1)
         self.server = RemotingServer(
@@ -201,6 +202,7 @@ class ControllerApp:
             decision = await self._runner.run(decide_now)
             asked = "designated" if header.designate_elect else "requested"
             self.guard.log_election(header.broker_name, decision, before, f"{asked} by {peer.remote_address}")
+            self._counts.answered(header.broker_name, decision, self.state)
             return decision
 
         return await self._reply(request, elected())

@@ -119,6 +119,11 @@ class Store:
         self.committed_index = committed_index
         await self.checkpoint_file.store(Checkpoint(self.log.end_index, committed_index))
 
+    def size_bytes(self) -> int:
+        """The length of all files of the log, filled or not."""
+        folders = (self.directory.subdirectory(name) for name in self.directory.subdirectories())
+        return sum(size for folder in folders for _, size in folder.names())
+
     async def close(self, committed_index: int) -> None:
         """Leaves a complete index and checkpoint behind, unless a write failed or was given up before."""
         if self.log is None:

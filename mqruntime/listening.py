@@ -21,16 +21,23 @@ def why_not_listening(error: OSError) -> str:
     return REASONS.get(error.errno or 0) or f"cannot listen: {error.strerror or error}"
 
 
-def exposure(host: str) -> str | None:
-    """A warning for ports opened on `host`; None where only this machine reaches them."""
+def beyond_this_machine(host: str) -> str | None:
+    """What to call `host` where others may reach what listens on it; None where only this machine does."""
     if host == "localhost":
         return None
     try:
         if host not in WILDCARDS and ip_address(host).is_loopback:
             return None
-        shown = "every address" if host in WILDCARDS or ip_address(host).is_unspecified else host
+        return "every address" if host in WILDCARDS or ip_address(host).is_unspecified else host
     except ValueError:
-        shown = host
+        return host
+
+
+def exposure(host: str) -> str | None:
+    """A warning for ports opened on `host`; None where only this machine reaches them."""
+    shown = beyond_this_machine(host)
+    if shown is None:
+        return None
     return (
         f"listening on {shown}: without TLS and access control, whoever reaches these ports may read, write and "
         "administer; keep them in a private network"

@@ -4,6 +4,7 @@ Invariant: without `metricsExporterType=PROM` no such port is opened and nothing
 
 from __future__ import annotations
 
+import re
 from enum import Enum
 from typing import Any, ClassVar
 
@@ -20,6 +21,7 @@ class ExporterType(Enum):
 
 
 NUMBERS = {"0": "DISABLE", "2": "PROM"}
+LABEL_NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
 NOT_BUILT = {"OTLP_GRPC", "LOG", "1", "3"}
 
 
@@ -34,7 +36,6 @@ class MetricsSettings(Settings):
             "metricsGrpcExporterHeader",
             "metricsGrpcExporterTarget",
             "metricsInDelta",
-            "metricsLabel",
         }
     )
 
@@ -54,6 +55,18 @@ class MetricsSettings(Settings):
         description="host of `/metrics`; empty: the host of the other ports",
     )
 
+    metrics_label: str = Field(
+        "",
+        alias="metricsLabel",
+        description="labels that every figure gets, `name:value,name:value`",
+    )
+
+    @field_validator("metrics_label")
+    @classmethod
+    def _readable(cls, value: str) -> str:
+        labels_of(value)
+        return value
+
     @field_validator("metrics_exporter_type", mode="before")
     @classmethod
     def _built(cls, value: Any) -> Any:
@@ -64,3 +77,21 @@ class MetricsSettings(Settings):
     @property
     def serves_metrics(self) -> bool:
         return self.metrics_exporter_type is ExporterType.PROM
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """What `metricsLabel` says."""
+        return labels_of(self.metrics_label)
+
+
+def labels_of(text: str) -> dict[str, str]:
+    """The labels in `name:value,name:value`. Raises ValueError."""
+    labels: dict[str, str] = {}
+    for part in filter(None, (part.strip() for part in text.split(","))):
+        name, colon, value = part.partition(":")
+        if not colon or not LABEL_NAME.fullmatch(name) or name.startswith("__"):
+            raise ValueError(
+                f"{part!r} is no label: write name:value,name:value, names of letters, digits and underscores"
+            )
+        labels[name] = value
+    return labels

@@ -5,6 +5,7 @@ sees why. Import this only when metrics are wanted: it brings the Prometheus lib
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping
 
 import orjson
@@ -12,8 +13,12 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from prometheus_client.registry import Collector
 
+from mqruntime.figures import Labelled
 from mqruntime.httppages import JSON, HttpPages, Page
+from mqruntime.listening import beyond_this_machine
 from mqruntime.metricsettings import MetricsSettings
+
+log = logging.getLogger(__name__)
 
 Facts = Mapping[str, object]
 
@@ -26,9 +31,9 @@ async def serve_probes(
 ) -> HttpPages:
     """Pages that are being served. `facts` is what probes show; `roles` is path ("/master") -> does it hold now.
 
-    Raises PagesCannotListen."""
+    Every figure carries the labels of `metricsLabel` too. Raises PagesCannotListen."""
     registry = CollectorRegistry()
-    registry.register(collector)
+    registry.register(Labelled(collector, settings.labels))
 
     def probe(holds: Callable[[], bool]) -> Callable[[], Page]:
         return lambda: Page(orjson.dumps(facts()) + b"\n", JSON, 200 if holds() else 503)
@@ -41,4 +46,11 @@ async def serve_probes(
     host = settings.metrics_prom_exporter_host or settings.listens_on or "127.0.0.1"
     served = HttpPages(pages, host=host, port=settings.metrics_prom_exporter_port)
     await served.start()
+    if (shown := beyond_this_machine(host)) is not None:
+        log.warning(
+            "metrics on %s port %d: whoever reaches it reads names and figures; metricsPromExporterHost=127.0.0.1 "
+            "keeps them on this machine",
+            shown,
+            served.port,
+        )
     return served

@@ -7,11 +7,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
+from mqruntime.figures import Families
 from mqruntime.probes import serve_probes
+from namesrv import figures
 
 if TYPE_CHECKING:
     from mqruntime.httppages import HttpPages
@@ -28,6 +29,6 @@ class NamesrvCollector(Collector):
         self._app = app
 
     def collect(self) -> Iterator[Metric]:
-        table = self._app.table
-        yield GaugeMetricFamily("rocketmq_namesrv_brokers", "brokers registered", value=len(table.live))
-        yield GaugeMetricFamily("rocketmq_namesrv_topics", "topics with a route", value=len(table.topics))
+        table, families = self._app.table, Families({})
+        yield families.one(figures.BROKERS, len(table.live))
+        yield families.one(figures.TOPICS, len(table.topics))

@@ -53,6 +53,7 @@ class NamesrvSettings(MetricsSettings):
     UPSTREAM: ClassVar[dict[str, str]] = {
         "bindAddress": "every address",
         "metricsExporterType": OURS,
+        "metricsLabel": OURS,
         "metricsPromExporterHost": OURS,
         "metricsPromExporterPort": OURS,
     }

@@ -92,7 +92,7 @@ def test_brokers_show_messages_and_replication(cluster: Cluster) -> None:
     assert master["rocketmq_ha_slave_ack_offset"] == master["rocketmq_ha_confirm_offset"] > 2000
     assert (master["rocketmq_ha_lag_bytes"], master["rocketmq_ha_in_sync"]) == (0, 1)
     assert (master["rocketmq_ha_sync_state_set_size"], master["rocketmq_ha_master"]) == (2, 1)
-    assert (slave["rocketmq_messages_in_total"], slave["rocketmq_ha_master"]) == (0, 0)
+    assert ("rocketmq_messages_in_total" in slave, slave["rocketmq_ha_master"]) == (False, 0)
     assert slave["rocketmq_ha_transfer_bytes_total"] >= slave["rocketmq_ha_max_offset"]
     assert master["rocketmq_topic_number"] == slave["rocketmq_topic_number"]
 

@@ -37,11 +37,11 @@ class Cluster:
     def __init__(self, world: World, brokers: int, learners: tuple[int, ...] = (), **settings: Any) -> None:
         self.world = world
         self._learners = learners
+        self._settings = settings
         world.node("namesrv", "10.0.3.1")
         self.start_namesrv()
         for number, host in enumerate(CONTROLLERS):
             world.node(f"controller-{number}", host).start(self._controller(number, host))
-        self._settings = settings
         self.brokers = [world.node(f"broker-{number}", f"10.0.2.{number + 1}") for number in range(brokers)]
         for node in self.brokers:
             self.start(node)
@@ -55,6 +55,7 @@ class Cluster:
             controllerDLegerSelfId=f"n{number}",
             mappedFileSize=1 << 20,
             configStorePath=Path("controller.properties"),
+            metricsExporterType=self._settings.get("metricsExporterType", "DISABLE"),
         )
         return lambda runtime: ControllerApp(settings, runtime)
 

@@ -328,7 +328,7 @@ def test_a_broker_that_may_not_answer_any_more_sends_its_readers_away() -> None:
 def test_answered_pulls_do_not_pile_up_behind_their_deadlines() -> None:
     held = HeldPulls(10)
     for _ in range(10_000):
-        request = PullRequest(pull(), "orders", 0, 0, 32, 1 << 18, None)
+        request = PullRequest(pull(), "CG", "orders", 0, 0, 32, 1 << 18, None)
         waiting = HeldPull(cast(Any, RecordingPeer()), request, 15_000)
         held.hold(waiting)
         assert held.release(waiting)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Coroutine
 from types import SimpleNamespace
 from typing import Any, cast
@@ -50,6 +51,24 @@ def runner_of(member: Member) -> CommandRunner:
 
 async def undecided() -> None:
     raise OutcomeUnknown("not decided")
+
+
+async def refused() -> None:
+    raise NotLeader(None, None)
+
+
+@pytest.mark.parametrize(("fate", "told"), [(None, "success"), (undecided, "timeout"), (refused, "failed")])
+def test_every_proposal_is_told_of_once(fate: Any, told: str) -> None:
+    member, heard = Member(), list[str]()
+    member.fate = fate
+    commands = CommandRunner(cast(DLedgerNode, member), heard.append)
+    asyncio.run(asyncio.wait_for(_outcome(commands), 5))
+    assert heard == [told]
+
+
+async def _outcome(commands: CommandRunner) -> None:
+    with contextlib.suppress(NotLeader, OutcomeUnknown):
+        await commands.run(lambda: ELECT)
 
 
 def test_a_reply_with_events_waits_for_them_and_one_without_for_a_quorum() -> None:

@@ -1,0 +1,71 @@
+"""The figures of a broker, declared: upstream's names and types, and `rocketmq_ha_*` for what upstream does not show."""
+
+from __future__ import annotations
+
+from mqruntime.figures import Figure
+
+BASE_LABELS = ("cluster", "node_type", "node_id")
+OF_TOPIC = ("topic", "is_system")
+OF_READER = ("topic", "consumer_group", "is_system")
+OF_DISK = ("storage_type", "storage_medium")
+OF_SLAVE = ("slave_id",)
+
+PERMISSION = Figure("rocketmq_broker_permission", "`brokerPermission`: 4 read, 2 write")
+TOPICS = Figure("rocketmq_topic_number", "topics known")
+GROUPS = Figure("rocketmq_consumer_group_number", "consumer groups known")
+MESSAGES_IN = Figure("rocketmq_messages_in_total", "messages that producers stored", OF_TOPIC)
+MESSAGES_OUT = Figure("rocketmq_messages_out_total", "messages that pulls found", OF_READER)
+BYTES_IN = Figure("rocketmq_throughput_in_total", "bytes of stored records", OF_TOPIC)
+BYTES_OUT = Figure("rocketmq_throughput_out_total", "bytes of records that pulls found", OF_READER)
+DEAD_LETTERS = Figure(
+    "rocketmq_send_to_dlq_messages_total",
+    "messages given up; `topic` is the dead letter topic",
+    ("consumer_group", "topic", "is_system"),
+)
+PRODUCERS = Figure(
+    "rocketmq_producer_connections",
+    "producers in each group; `version` is the number on the wire",
+    ("language", "version", "protocol_type"),
+)
+CONSUMERS = Figure(
+    "rocketmq_consumer_connections",
+    "consumers in each group; `consume_mode` push, pull or pop",
+    ("consumer_group", "consume_mode", "language", "version", "protocol_type", "is_system"),
+)
+LAG = Figure(
+    "rocketmq_consumer_lag_messages",
+    "messages after the committed offsets, as `consumerProgress` counts them",
+    ("consumer_group", "topic", "is_retry", "is_system"),
+)
+WAITING_SENDS = Figure("rocketmq_waiting_sends", "sends that wait for replicas", ours=True)
+HELD_PULLS = Figure("rocketmq_held_pulls", "pulls that wait for messages", ours=True)
+STORE_SIZE = Figure("rocketmq_storage_size_bytes", "log that is kept", OF_DISK)
+FLUSH_BEHIND = Figure("rocketmq_storage_flush_behind_bytes", "log not yet synced", OF_DISK)
+DISPATCH_BEHIND = Figure(
+    "rocketmq_storage_dispatch_behind_bytes", "confirmed log not yet in consume queues", OF_DISK
+)
+RESERVE_TIME = Figure(
+    "rocketmq_storage_message_reserve_time_milliseconds",
+    "age of the oldest message that is kept; 0 without any",
+    OF_DISK,
+)
+MASTER = Figure("rocketmq_ha_master", "1 on the broker that takes sends", ours=True)
+EPOCH = Figure("rocketmq_ha_epoch", "newest epoch known here", ours=True)
+MAX_OFFSET = Figure("rocketmq_ha_max_offset", "end of the log", ours=True)
+CONFIRM_OFFSET = Figure("rocketmq_ha_confirm_offset", "end of what every member has", ours=True)
+SET_SIZE = Figure("rocketmq_ha_sync_state_set_size", "members; 0 on slaves", ours=True)
+ACK_OFFSET = Figure("rocketmq_ha_slave_ack_offset", "end of what a slave acknowledged", OF_SLAVE, ours=True)
+LAG_BYTES = Figure("rocketmq_ha_lag_bytes", "log that a slave has not acknowledged", OF_SLAVE, ours=True)
+IN_SYNC = Figure("rocketmq_ha_in_sync", "1 for a member of the SyncStateSet", OF_SLAVE, ours=True)
+TRANSFERRED = Figure(
+    "rocketmq_ha_transfer_bytes_total", "bytes `sent` and `received` on links", ("direction",), ours=True
+)
+ROLE_CHANGES = Figure("rocketmq_ha_role_changes_total", "roles taken", ours=True)
+TRUNCATIONS = Figure("rocketmq_ha_truncations_total", "cuts of this log to a master's", ours=True)
+
+BROKER_FIGURES = (
+    PERMISSION, TOPICS, GROUPS, MESSAGES_IN, MESSAGES_OUT, BYTES_IN, BYTES_OUT, DEAD_LETTERS, PRODUCERS, CONSUMERS, LAG,
+    WAITING_SENDS, HELD_PULLS, STORE_SIZE, FLUSH_BEHIND, DISPATCH_BEHIND, RESERVE_TIME, MASTER, EPOCH, MAX_OFFSET,
+    CONFIRM_OFFSET, SET_SIZE, ACK_OFFSET, LAG_BYTES, IN_SYNC, TRANSFERRED, ROLE_CHANGES, TRUNCATIONS,
+)  # fmt: skip
+"""In the order in which they are shown."""

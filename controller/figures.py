@@ -1,0 +1,43 @@
+"""The figures of a controller, declared: upstream's names, types and labels."""
+
+from __future__ import annotations
+
+from mqruntime.figures import Figure
+
+BASE_LABELS = ("address", "group", "peer_id")
+
+ROLE = Figure("role", "1 candidate, 2 follower, 3 leader")
+DISK_USAGE = Figure("dledger_disk_usage_bytes", "size of the files of its log")
+ACTIVE_BROKERS = Figure("active_broker_num", "brokers heard in time", ("cluster", "broker_set"))
+REQUESTS = Figure(
+    "request_total",
+    "requests answered: `success`, `failed` or `timeout`",
+    ("request_type", "request_handle_status"),
+)
+REQUEST_LATENCY = Figure(
+    "request_latency_microseconds",
+    "from the arrival of a request to its answer",
+    ("request_type",),
+    histogram=True,
+)
+PROPOSALS = Figure(
+    "dledger_op_total",
+    "proposals to the group (`append`): `success`, `failed` or `timeout`",
+    ("dledger_operation", "dLedger_operation_status"),
+)
+ELECTIONS = Figure(
+    "election_total",
+    "elections held by this leader: `new_master_elected`, `keep_current_master` or `no_master_elected`",
+    ("cluster", "broker_set", "election_result"),
+)
+
+CONTROLLER_FIGURES = (
+    ROLE,
+    DISK_USAGE,
+    ACTIVE_BROKERS,
+    REQUESTS,
+    REQUEST_LATENCY,
+    PROPOSALS,
+    ELECTIONS,
+)
+"""In the order in which they are shown."""

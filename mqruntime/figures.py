@@ -1,0 +1,91 @@
+"""What a server shows to Prometheus, declared: the collector and the table in the documentation share one declaration.
+
+Invariant: a family has the name, type and labels that its declaration says, after the labels of all its server's
+figures. Import this only when metrics are wanted: it brings the Prometheus library."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
+
+from mqruntime.histogram import Histogram
+
+Labels = tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """`name` is the scraped one; what ends in `_total` is a counter. `labels` are those that the others lack."""
+
+    name: str
+    meaning: str
+    labels: Labels = ()
+    ours: bool = False
+    """Upstream has no such figure."""
+    histogram: bool = False
+
+    @property
+    def kind(self) -> str:
+        if self.histogram:
+            return "histogram"
+        return "counter" if self.name.endswith("_total") else "gauge"
+
+
+class Families:
+    """Makes families whose samples all carry `base`."""
+
+    def __init__(self, base: Mapping[str, str]) -> None:
+        self._names = tuple(base)
+        self._values = tuple(base.values())
+
+    def one(self, figure: Figure, value: float) -> Metric:
+        """A figure without labels of its own."""
+        return self.each(figure, [((), value)])
+
+    def each(self, figure: Figure, values: Iterable[tuple[Labels, float]]) -> Metric:
+        """`values` by the figure's own labels."""
+        make = CounterMetricFamily if figure.kind == "counter" else GaugeMetricFamily
+        family = make(figure.name, figure.meaning, labels=(*self._names, *figure.labels))
+        for labels, value in values:
+            family.add_metric((*self._values, *labels), value)
+        return family
+
+    def histograms(self, figure: Figure, values: Iterable[tuple[Labels, Histogram]]) -> Metric:
+        """As `each`."""
+        family = HistogramMetricFamily(figure.name, figure.meaning, labels=(*self._names, *figure.labels))
+        for labels, histogram in values:
+            bounds = [*(f"{bound:.1f}" for bound in histogram.bounds), "+Inf"]
+            buckets = list(zip(bounds, accumulate(histogram.counts), strict=True))
+            family.add_metric((*self._values, *labels), buckets, histogram.sum)
+        return family
+
+
+class Labelled(Collector):
+    """What `collector` shows, with `labels` on every sample; a label that a sample has already stays as it is."""
+
+    def __init__(self, collector: Collector, labels: Mapping[str, str]) -> None:
+        self._collector = collector
+        self._labels = dict(labels)
+
+    def collect(self) -> Iterator[Metric]:
+        for family in self._collector.collect():
+            family.samples = [
+                sample._replace(labels=self._labels | dict(sample.labels)) for sample in family.samples
+            ]
+            yield family
+
+
+def markdown_table(figures: Sequence[Figure]) -> str:
+    """A row a figure, in their order: name, type, own labels, meaning, ours."""
+    rows = ["| figure | type | labels | meaning | |", "|---|---|---|---|---|"]
+    for figure in figures:
+        labels = ", ".join(figure.labels)
+        rows.append(
+            f"| `{figure.name}` | {figure.kind} | {labels} | {figure.meaning} | {'ours' if figure.ours else ''} |"
+        )
+    return "\n".join(rows) + "\n"

@@ -1,0 +1,21 @@
+"""How often a measured value fell below each of some bounds.
+
+Invariant: every observation stands in exactly one bucket; one of a bound's own size belongs to that bound."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Sequence
+
+
+class Histogram:
+    """`counts[i]` observations are above `bounds[i - 1]` and at most `bounds[i]`; the last are above all bounds."""
+
+    def __init__(self, bounds: Sequence[float]) -> None:
+        self.bounds = tuple(bounds)
+        self.counts = [0] * (len(self.bounds) + 1)
+        self.sum = 0.0
+
+    def observe(self, value: float) -> None:
+        self.counts[bisect_left(self.bounds, value)] += 1
+        self.sum += value

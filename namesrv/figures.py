@@ -1,0 +1,11 @@
+"""The figures of a name server, declared; upstream has none."""
+
+from __future__ import annotations
+
+from mqruntime.figures import Figure
+
+BROKERS = Figure("rocketmq_namesrv_brokers", "brokers registered", ours=True)
+TOPICS = Figure("rocketmq_namesrv_topics", "topics with a route", ours=True)
+
+NAMESRV_FIGURES = (BROKERS, TOPICS)
+"""In the order in which they are shown."""

@@ -1,0 +1,240 @@
+"""What the servers of a running set show to Prometheus, and that the documentation says the same."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from prometheus_client.metrics_core import Metric
+
+from broker import figures as broker_figures
+from broker.metrics import BrokerCollector
+from controller import figures as controller_figures
+from controller.metrics import ControllerCollector
+from controller.server import ControllerApp
+from mqruntime.figures import Figure, markdown_table
+from namesrv import figures as namesrv_figures
+from namesrv.metrics import NamesrvCollector
+from namesrv.server import NamesrvApp
+from remoting.bodies.heartbeats import ConsumerData, HeartbeatData, ProducerData, SubscriptionData
+from remoting.codes import RequestCode, ResponseCode
+from remoting.command import RemotingCommand
+from remoting.headers.controller import ElectMasterHeader
+from remoting.headers.messages import ConsumerSendMsgBackHeader
+from simulation.node import SimulatedClock
+from simulation.world import World
+from tests.unit.broker.brokerset import CONTROLLERS, Cluster
+
+OPERATIONS = Path(__file__).parents[3] / "docs" / "operations.md"
+BODIES = [f"message {number}".encode() for number in range(12)]
+
+
+class Shown(NamedTuple):
+    """A figure as Prometheus sees it, with the labels of its samples."""
+
+    kind: str
+    labels: frozenset[str]
+
+
+class Page:
+    """One collector's families."""
+
+    def __init__(self, families: Iterable[Metric]) -> None:
+        self.families = list(families)
+
+    def values(self, name: str, **labels: str) -> list[float]:
+        """The samples called `name` that have `labels`."""
+        return [
+            sample.value
+            for family in self.families
+            for sample in family.samples
+            if sample.name == name and labels.items() <= dict(sample.labels).items()
+        ]
+
+    def value(self, name: str, **labels: str) -> float:
+        (value,) = self.values(name, **labels)
+        return value
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    """A master and a slave with metrics on: twelve messages were sent and pulled, one committed, one given up."""
+    with World(21) as world:
+        cluster = Cluster(world, 2, metricsExporterType="PROM")
+        cluster.start_up()
+        cluster.run(cluster.send_all(BODIES))
+        cluster.run(cluster.read_all())
+        cluster.app(cluster.master).tables.offsets.commit("readers", "orders", 0, 1)
+        cluster.run(give_up_one(cluster))
+        yield cluster
+
+
+async def give_up_one(cluster: Cluster) -> None:
+    header = ConsumerSendMsgBackHeader(offset=0, group="CG", delay_level=-1)
+    reply = await cluster.ask(cluster.app(cluster.master).address, RequestCode.CONSUMER_SEND_MSG_BACK, header)
+    assert reply.code == 0, reply.remark
+
+
+def broker_page(cluster: Cluster, *, of_master: bool = True) -> Page:
+    (node,) = (node for node in cluster.brokers if (node is cluster.master) == of_master)
+    return Page(BrokerCollector(cluster.app(node), SimulatedClock(node)).collect())
+
+
+def controller_pages(cluster: Cluster) -> list[Page]:
+    apps = [cluster.world.nodes[f"controller-{number}"].app for number in range(len(CONTROLLERS))]
+    return [
+        Page(ControllerCollector(app, app._counts).collect())
+        for app in apps
+        if isinstance(app, ControllerApp)
+    ]
+
+
+def namesrv_page(cluster: Cluster) -> Page:
+    app = cluster.world.nodes["namesrv"].app
+    assert isinstance(app, NamesrvApp)
+    return Page(NamesrvCollector(app).collect())
+
+
+def exposed(pages: Iterable[Page]) -> dict[str, Shown]:
+    found: dict[str, Shown] = {}
+    for page in pages:
+        for family in page.families:
+            name = family.name + ("_total" if family.type == "counter" else "")
+            labels = {label for sample in family.samples for label in sample.labels} - {"le"}
+            found[name] = Shown(
+                family.type, frozenset(labels) | found.get(name, Shown("", frozenset())).labels
+            )
+    return found
+
+
+def assert_declared(shown: dict[str, Shown], base: Sequence[str], figures: Sequence[Figure]) -> None:
+    assert list(shown) == [figure.name for figure in figures], "nothing else, and in this order"
+    for figure in figures:
+        assert shown[figure.name].kind == figure.kind, figure
+        assert shown[figure.name].labels == {*base, *figure.labels}, figure
+
+
+async def heartbeat(cluster: Cluster) -> None:
+    subscription = [SubscriptionData("orders", "*", [], [], 1, "TAG")]
+    consumer = ConsumerData("CG", "CONSUME_PASSIVELY", "CLUSTERING", "CONSUME_FROM_LAST_OFFSET", subscription)
+    body = HeartbeatData("client@1", [ProducerData("PG")], [consumer]).encode()
+    async with cluster.client() as client:
+        address = cluster.app(cluster.master).address
+        reply = await client.remoting.call(
+            address, RemotingCommand.request(RequestCode.HEART_BEAT, None, body)
+        )
+        assert reply.code == 0, reply.remark
+        page = broker_page(cluster)
+        clients = {"language": "python", "version": "479", "protocol_type": "remoting"}
+        assert page.value("rocketmq_producer_connections", **clients) == 1
+        read = {"consumer_group": "CG", "consume_mode": "push", "is_system": "false"}
+        assert page.value("rocketmq_consumer_connections", **read, **clients) == 1
+        assert_declared(exposed([page]), broker_figures.BASE_LABELS, broker_figures.BROKER_FIGURES)
+
+
+def test_what_is_exposed_is_what_is_declared(cluster: Cluster) -> None:
+    cluster.run(heartbeat(cluster))
+    assert_declared(
+        exposed(controller_pages(cluster)),
+        controller_figures.BASE_LABELS,
+        controller_figures.CONTROLLER_FIGURES,
+    )
+    assert_declared(exposed([namesrv_page(cluster)]), (), namesrv_figures.NAMESRV_FIGURES)
+
+
+@pytest.mark.parametrize(
+    "figures",
+    [
+        broker_figures.BROKER_FIGURES,
+        controller_figures.CONTROLLER_FIGURES,
+        namesrv_figures.NAMESRV_FIGURES,
+    ],
+)
+def test_the_documentation_has_the_declared_table(figures: Sequence[Figure]) -> None:
+    assert markdown_table(figures) in OPERATIONS.read_text(), markdown_table(figures)
+
+
+def test_messages_are_counted_by_topic_and_reader(cluster: Cluster) -> None:
+    page = broker_page(cluster)
+    topic = {"topic": "orders", "is_system": "false"}
+    node = {"cluster": "DefaultCluster", "node_type": "broker", "node_id": "broker-a"}
+    assert page.value("rocketmq_messages_in_total", **topic, **node) == 12
+    assert page.value("rocketmq_messages_out_total", consumer_group="readers", **topic, **node) == 12
+    stored = page.value("rocketmq_throughput_in_total", **topic)
+    assert stored == page.value("rocketmq_throughput_out_total", consumer_group="readers", **topic)
+    kept = page.value("rocketmq_storage_size_bytes", storage_type="local", storage_medium="disk")
+    assert kept > stored > 1000, "the dead letter is kept too, and no producer sent it"
+    slave = broker_page(cluster, of_master=False)
+    assert slave.values("rocketmq_messages_in_total") == []
+    assert slave.value("rocketmq_storage_size_bytes") == kept
+
+
+def test_a_message_that_was_given_up_is_counted_for_its_group(cluster: Cluster) -> None:
+    dead = broker_page(cluster).values(
+        "rocketmq_send_to_dlq_messages_total", consumer_group="CG", topic="%DLQ%CG"
+    )
+    assert dead == [1]
+
+
+def test_the_lag_is_what_no_offset_was_committed_for(cluster: Cluster) -> None:
+    labels = {"consumer_group": "readers", "topic": "orders", "is_retry": "false", "is_system": "false"}
+    assert broker_page(cluster).value("rocketmq_consumer_lag_messages", **labels) == 11
+
+
+def test_the_oldest_message_grows_older(cluster: Cluster) -> None:
+    name = "rocketmq_storage_message_reserve_time_milliseconds"
+    before = broker_page(cluster).value(name)
+    cluster.world.run_for_ms(5_000)
+    assert before + 4_900 <= broker_page(cluster).value(name) <= before + 5_100
+
+
+def test_an_empty_store_keeps_nothing_old() -> None:
+    with World(22) as world:
+        cluster = Cluster(world, 2)
+        cluster.wait_in_sync(2)
+        page = broker_page(cluster)
+        assert page.value("rocketmq_storage_message_reserve_time_milliseconds") == 0
+        assert cluster.app(cluster.master).totals is None, "metrics are off"
+
+
+def test_controllers_time_requests_and_count_proposals(cluster: Cluster) -> None:
+    leader = next(page for page in controller_pages(cluster) if page.value("role") == 3)
+    assert leader.value("election_total", election_result="new_master_elected") == 1
+    assert leader.value("dledger_disk_usage_bytes") >= 1 << 20
+    kind = {"request_type": "CONTROLLER_APPLY_BROKER_ID"}
+    answered = leader.values("request_total", **kind)
+    assert leader.values("request_latency_microseconds_count", **kind) == [sum(answered)] != [0]
+    assert leader.value("request_latency_microseconds_sum", **kind) > 0
+    done = {"dledger_operation": "append", "dLedger_operation_status": "success"}
+    assert leader.value("dledger_op_total", **done) >= 4
+
+
+def test_an_election_that_keeps_the_master_is_counted_as_one(cluster: Cluster) -> None:
+    def kept() -> list[float]:
+        pages = controller_pages(cluster)
+        return [
+            n for page in pages for n in page.values("election_total", election_result="keep_current_master")
+        ]
+
+    before = sum(kept())
+    reply = cluster.run(elect(cluster))
+    assert reply.code == ResponseCode.CONTROLLER_MASTER_STILL_EXIST
+    assert sum(kept()) == before + 1
+
+
+async def elect(cluster: Cluster) -> RemotingCommand:
+    told = await cluster.ask(f"{CONTROLLERS[0]}:9878", RequestCode.CONTROLLER_GET_METADATA_INFO)
+    header = ElectMasterHeader("broker-a", "DefaultCluster")
+    leader = told.ext["controllerLeaderAddress"]
+    return await cluster.ask(leader, RequestCode.CONTROLLER_ELECT_MASTER, header)
+
+
+def test_a_master_shows_the_slaves_that_keep_up(cluster: Cluster) -> None:
+    page = broker_page(cluster)
+    assert page.value("rocketmq_ha_role_changes_total") >= 1
+    assert page.value("rocketmq_ha_sync_state_set_size") == 2
+    (slave,) = page.values("rocketmq_ha_in_sync")
+    assert slave == 1
+    assert page.values("rocketmq_ha_lag_bytes") == [0]

@@ -1,0 +1,51 @@
+"""What a broker adds up by topic and group."""
+
+from __future__ import annotations
+
+from broker.totals import Amount, Totals
+from messagestore.messages import Appended, MessageToStore, PutStatus
+
+
+def message(topic: str) -> MessageToStore:
+    return MessageToStore(topic, 0, b"body")
+
+
+def stored(size: int, count: int = 1) -> Appended:
+    return Appended(1000, 1000 + size, 0, count, 0)
+
+
+REFUSED = Appended(-1, -1, -1, 0, -1, PutStatus.MESSAGE_ILLEGAL)
+
+
+def test_a_batch_of_one_topic_is_added_as_it_was_counted() -> None:
+    totals = Totals()
+    totals.sends_stored([message("orders")] * 3, [stored(100), REFUSED, stored(150, 2)], 3, 250)
+    assert totals.stored == {"orders": Amount(3, 250)}
+
+
+def test_a_batch_of_several_topics_is_shared_out_without_what_was_refused() -> None:
+    totals = Totals()
+    messages = [message("orders"), message("bills"), message("orders"), message("notes")]
+    totals.sends_stored(messages, [stored(100), stored(200, 4), stored(50), REFUSED], 6, 350)
+    assert totals.stored == {"orders": Amount(2, 150), "bills": Amount(4, 200)}
+
+
+def test_a_topic_of_which_nothing_was_stored_is_not_there() -> None:
+    totals = Totals()
+    totals.sends_stored([message("orders")], [REFUSED], 0, 0)
+    assert totals.stored == {}
+
+
+def test_dead_letters_are_counted_by_the_group_that_gave_up() -> None:
+    totals = Totals()
+    totals.sends_stored([message("%DLQ%CG"), message("orders")], [stored(100), stored(100)], 2, 200)
+    totals.dead_letter("%DLQ%CG")
+    totals.dead_letter("%RETRY%CG")
+    assert totals.dead_letters == {"CG": 2}
+
+
+def test_pulls_are_counted_by_topic_and_group() -> None:
+    totals = Totals()
+    for group, count in (("A", 2), ("B", 5), ("A", 3)):
+        totals.pull_found("orders", group, count, 10 * count)
+    assert totals.found == {("orders", "A"): Amount(5, 50), ("orders", "B"): Amount(5, 50)}
