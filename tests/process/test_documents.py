@@ -123,7 +123,7 @@ def environment(folder: Path) -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where a reader stands: our programs on the PATH and scripts/ below, for the Python that runs the tests."""
+    """Where a reader stands: our programs and `python` on the PATH and scripts/ below, for the Python that runs the tests."""
     folder = tmp_path_factory.mktemp("reader")
     names = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]
     modules = {f"bin/{name}": entry.partition(".__main__")[0] for name, entry in names.items()}
@@ -131,10 +131,11 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         module = re.search(r'-m (\S+) "\$@"$', (ROOT / script).read_text(), re.MULTILINE)
         assert module is not None, f"{script} runs a module"
         modules[script] = module.group(1)
-    for name, module_name in modules.items():
+    commands = {name: f"-P -m {module_name}" for name, module_name in modules.items()}
+    for name, arguments in {**commands, "bin/python": ""}.items():
         program = folder / name
         program.parent.mkdir(exist_ok=True)
-        program.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -P -m {module_name} "$@"\n')
+        program.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} {arguments} "$@"\n')
         program.chmod(0o755)
     return folder
 
