@@ -35,6 +35,7 @@ from mqclient.errors import ClientError
 from mqclient.route import MessageQueue
 from mqruntime.clock import SystemClock
 from sparkreplay.engine import missing_for_spark
+from sparkreplay.files import LocalFiles
 from sparkreplay.store import read_bound
 
 TOPIC = "quickstart"
@@ -242,7 +243,7 @@ class Quickstart:
 
 
 async def bound_at_least(store: Path, end: int) -> int:
-    bound = read_bound(str(store))
+    bound = read_bound(LocalFiles(str(store)))
     if bound < end:
         raise NotYet(f"{bound}, the last message read ends at {end}")
     return bound

@@ -15,7 +15,7 @@ from sparkreplay.engine import Engine, LocalEngine, SparkEngine
 from sparkreplay.errors import ReplayError
 from sparkreplay.export import export_stretch, prepare_target, write_manifest
 from sparkreplay.options import read_options
-from sparkreplay.reader import ReadPlan, plan_read
+from sparkreplay.reader import ReadPlan, SourcePlan, plan_read
 from sparkreplay.scan import SCAN_COLUMNS, merge, require_gapless, scan_stretch, summaries
 
 
@@ -104,25 +104,30 @@ def engine_named(name: str, master: str) -> Engine:
 
 
 def describe(read: ReadPlan) -> dict[str, Any]:
+    return {"stores": [describe_source(source) for source in read.sources]}
+
+
+def describe_source(source: SourcePlan) -> dict[str, Any]:
+    store = source.store
     return {
-        "store": read.store.root,
-        "broker_name": read.store.broker_name,
-        "segments": len(read.store.segments),
-        "epochs": [list(entry) for entry in read.store.epochs],
-        "committed_bound": read.store.bound,
-        "start_offset": read.start,
-        "end_offset": read.end,
+        "store": store.root,
+        "broker_name": store.broker_name,
+        "segments": len(store.segments),
+        "epochs": [list(entry) for entry in store.epochs],
+        "committed_bound": store.bound,
+        "start_offset": source.start,
+        "end_offset": source.end,
     }
 
 
 def print_plan(read: ReadPlan) -> None:
-    epochs = ", ".join(f"{epoch} from {start}" for epoch, start in read.store.epochs)
-    print(f"store {read.store.root} of {read.store.broker_name}: {len(read.store.segments)} segments")
-    print(f"epochs {epochs}")
-    print(
-        f"reading [{read.start}, {read.end}) in {len(read.stretches)} splits, "
-        f"committed up to {read.store.bound}"
-    )
+    for number, source in enumerate(read.sources):
+        store = source.store
+        epochs = ", ".join(f"{epoch} from {start}" for epoch, start in store.epochs)
+        splits = sum(stretch.source == number for stretch in read.stretches)
+        print(f"store {store.root} of {store.broker_name}: {len(store.segments)} segments")
+        print(f"epochs {epochs}")
+        print(f"reading [{source.start}, {source.end}) in {splits} splits, committed up to {store.bound}")
 
 
 def main() -> None:

@@ -35,6 +35,17 @@ class LogCorrupted(ReplayError):
         self.offset = offset
 
 
+class SegmentGone(ReplayError):
+    """A planned segment was deleted (retention) before its worker opened it."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(
+            f"{path}: was deleted after the read was planned; run the job again, "
+            "or with failOnDataLoss=false from the log's new beginning"
+        )
+        self.path = path
+
+
 class EpochChanged(ReplayError):
     """The log was truncated below the bound while it was read; what was read must be thrown away."""
 

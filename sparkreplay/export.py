@@ -29,7 +29,7 @@ def export_stretch(read: ReadPlan, number: int, folder: str) -> int:
     target = Path(folder) / f"part-{number:05d}.parquet"
     unfinished = target.with_suffix(".unfinished")
     rows = 0
-    schema = arrow_schema(read.selection.columns)
+    schema = arrow_schema(read.columns)
     with pq.ParquetWriter(
         unfinished, schema, compression="snappy", use_dictionary=dictionary_columns(read)
     ) as writer:
@@ -43,19 +43,24 @@ def export_stretch(read: ReadPlan, number: int, folder: str) -> int:
 def dictionary_columns(read: ReadPlan) -> list[str]:
     """Columns with few distinct values; a dictionary of bodies or keys only costs."""
     repeated = {"topic", "tags", "born_host", "store_host", "transaction", "broker_name", "queue_id", "epoch"}
-    return [name for name in read.selection.columns if name in repeated]
+    return [name for name in read.columns if name in repeated]
 
 
 def write_manifest(read: ReadPlan, rows: list[int], folder: str) -> Path:
     """What the export holds: store, range, epochs below the bound, rows of each part."""
     manifest = {
-        "store": read.store.root,
-        "broker_name": read.store.broker_name,
-        "start_offset": read.start,
-        "end_offset": read.end,
-        "committed_bound": read.store.bound,
-        "epochs": [list(entry) for entry in read.store.epochs_below(read.end)],
-        "columns": list(read.selection.columns),
+        "stores": [
+            {
+                "store": source.store.root,
+                "broker_name": source.store.broker_name,
+                "start_offset": source.start,
+                "end_offset": source.end,
+                "committed_bound": source.store.bound,
+                "epochs": [list(entry) for entry in source.store.epochs_below(source.end)],
+            }
+            for source in read.sources
+        ],
+        "columns": list(read.columns),
         "parts": [{"file": f"part-{number:05d}.parquet", "rows": count} for number, count in enumerate(rows)],
         "rows": sum(rows),
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -16,7 +17,7 @@ SIZE_UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 class ReadOptions:
     """A frozen request. `end` is None for the committed bound."""
 
-    path: str
+    paths: tuple[str, ...]
     columns: tuple[str, ...]
     topics: frozenset[str] | None = None
     queues: frozenset[int] | None = None
@@ -51,7 +52,7 @@ def read_options(given: Mapping[str, str]) -> ReadOptions:
     if not options.get("path"):
         raise OptionError("path", f"is missing: {KNOWN['path']}")
     return ReadOptions(
-        path=options["path"].removeprefix("file://"),
+        paths=store_paths(options["path"]),
         columns=columns_named(options.get("columns", "full")),
         topics=names(options.get("topic")),
         queues=frozenset(number("queues", text) for text in names(options["queues"]) or ())
@@ -65,6 +66,12 @@ def read_options(given: Mapping[str, str]) -> ReadOptions:
         check_crc=flag("crc", options.get("crc", "false")),
         split_bytes=size("splitBytes", options.get("splitbytes", str(SPLIT_BYTES))),
     )
+
+
+def store_paths(text: str) -> tuple[str, ...]:
+    """One path, or a JSON list of them as Spark's `load([...])` hands it over."""
+    paths = json.loads(text) if text.startswith("[") else [text]
+    return tuple(path.removeprefix("file://") for path in paths)
 
 
 def names(text: str | None) -> frozenset[str] | None:

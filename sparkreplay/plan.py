@@ -5,11 +5,11 @@ is checked again by the worker that reads up to the seam."""
 
 from __future__ import annotations
 
-import os
 import struct
 
 from messagestore.record import MAGIC_BLANK, MAGIC_V1, MAGIC_V2, RECORD_SIZE_MIN
 from sparkreplay.errors import LogCorrupted
+from sparkreplay.files import Files, OpenFile
 from sparkreplay.store import Segment, StoreSnapshot
 from sparkreplay.walk import RECORD_SIZE_MAX, Stretch
 
@@ -20,7 +20,9 @@ PHYSICAL_OFFSET = struct.Struct(">q")
 PHYSICAL_OFFSET_AT = 28
 
 
-def plan(store: StoreSnapshot, start: int, end: int, split_bytes: int = SPLIT_BYTES) -> list[Stretch]:
+def plan(
+    store: StoreSnapshot, start: int, end: int, split_bytes: int = SPLIT_BYTES, source: int = 0
+) -> list[Stretch]:
     """Stretches of about `split_bytes` that cover [start, end); `start` must be a record's or a segment's beginning."""
     stretches = []
     for segment in store.segments:
@@ -29,38 +31,46 @@ def plan(store: StoreSnapshot, start: int, end: int, split_bytes: int = SPLIT_BY
             continue
         seams = [first]
         for target in range(first + split_bytes, last, split_bytes):
-            seam = record_at_or_after(segment, max(target, seams[-1] + 1), last)
+            seam = record_at_or_after(store.files, segment, max(target, seams[-1] + 1), last)
             if seam is None:
                 break
             if seam > seams[-1]:
                 seams.append(seam)
         seams.append(last)
         stretches += [
-            Stretch(segment, at, to, at_bound=to == end) for at, to in zip(seams, seams[1:], strict=False)
+            Stretch(segment, at, to, at_bound=to == end, source=source)
+            for at, to in zip(seams, seams[1:], strict=False)
         ]
     return stretches
 
 
-def record_at_or_after(segment: Segment, offset: int, end: int) -> int | None:
+def record_at_or_after(files: Files, segment: Segment, offset: int, end: int) -> int | None:
     """The first record boundary in [offset, end) that can be told without walking: its own physical offset and its
     successor's magic must agree. A record forged inside a body may fool it: the worker's seam check finds that."""
-    window_bytes = 2 * RECORD_SIZE_MAX
-    with open(segment.path, "rb", buffering=0) as file:
+    window_bytes = 64 << 10  # most records are found in the first; the next windows are larger
+    file = files.open(segment.name)
+    try:
         at = offset
         while at < end:
-            window = os.pread(
-                file.fileno(), min(window_bytes, segment.end_offset - at), at - segment.start_offset
-            )
-            found = first_record(window, at, segment, file.fileno(), end)
+            window = bytes_at(file, at - segment.start_offset, min(window_bytes, segment.end_offset - at))
+            found = first_record(window, at, segment, file, end)
             if found is not None:
                 return found
             if len(window) < window_bytes:
                 return None
             at += window_bytes - PHYSICAL_OFFSET_AT - PHYSICAL_OFFSET.size
+            window_bytes = 2 * RECORD_SIZE_MAX
+    finally:
+        file.close()
     return None
 
 
-def first_record(window: bytes, at: int, segment: Segment, descriptor: int, end: int) -> int | None:
+def bytes_at(file: OpenFile, at: int, size: int) -> bytes:
+    buffer = bytearray(size)
+    return bytes(memoryview(buffer)[: file.read_into(memoryview(buffer), at)])
+
+
+def first_record(window: bytes, at: int, segment: Segment, file: OpenFile, end: int) -> int | None:
     candidates = []
     for magic in MAGICS:
         place = window.find(magic, 4)
@@ -77,7 +87,7 @@ def first_record(window: bytes, at: int, segment: Segment, descriptor: int, end:
             continue
         if not RECORD_SIZE_MIN <= size <= RECORD_SIZE_MAX:
             continue
-        after = os.pread(descriptor, SIZE_AND_MAGIC.size, at + place + size - segment.start_offset)
+        after = bytes_at(file, at + place + size - segment.start_offset, SIZE_AND_MAGIC.size)
         if len(after) < SIZE_AND_MAGIC.size or SIZE_AND_MAGIC.unpack(after)[1] in (
             MAGIC_V1,
             MAGIC_V2,
@@ -92,6 +102,7 @@ def require_boundary(store: StoreSnapshot, offset: int) -> None:
     """Raises LogCorrupted when no record, and no segment, begins at `offset`."""
     for segment in store.segments:
         if segment.start_offset <= offset < segment.end_offset:
-            if offset != segment.start_offset and record_at_or_after(segment, offset, offset + 1) != offset:
+            found = record_at_or_after(store.files, segment, offset, offset + 1)
+            if offset != segment.start_offset and found != offset:
                 raise LogCorrupted(segment.path, offset, "no record begins here, so no read can start here")
             return

@@ -1,4 +1,4 @@
-"""One read of one store, with or without Spark: planned once on the driver, stretches read wherever workers are.
+"""One read of one or more stores, with or without Spark: planned once on the driver, stretches read wherever workers are.
 
 Invariant: no row ends above the bound that the plan froze, and a stretch whose log was truncated meanwhile fails."""
 
@@ -18,19 +18,37 @@ from sparkreplay.walk import Stretch, chunks_of
 
 
 @dataclass(frozen=True)
-class ReadPlan:
-    """What every worker gets: the frozen view of the store, the rows wanted, and the stretches."""
+class SourcePlan:
+    """What is read of one store: physical offsets [start, end), and which of its records become rows."""
 
     store: StoreSnapshot
     selection: Selection
     start: int
     end: int
+
+
+@dataclass(frozen=True)
+class ReadPlan:
+    """What every worker gets: the frozen view of each store, and the stretches."""
+
+    columns: tuple[str, ...]
+    sources: tuple[SourcePlan, ...]
     stretches: tuple[Stretch, ...]
 
 
 def plan_read(options: ReadOptions) -> ReadPlan:
-    """Raises OptionError for a range outside the log, and what opening a store raises."""
-    store = open_store(options.path)
+    """Raises OptionError for a range outside a log, and what opening a store raises."""
+    sources = tuple(plan_source(path, options) for path in options.paths)
+    stretches = tuple(
+        stretch
+        for number, source in enumerate(sources)
+        for stretch in plan(source.store, source.start, source.end, options.split_bytes, number)
+    )
+    return ReadPlan(options.columns, sources, stretches)
+
+
+def plan_source(path: str, options: ReadOptions) -> SourcePlan:
+    store = open_store(path)
     start = store.min_offset if options.start is None else options.start
     end = max(store.bound, store.min_offset) if options.end is None else options.end
     if end > store.bound and options.end is not None:
@@ -50,19 +68,20 @@ def plan_read(options: ReadOptions) -> ReadPlan:
         broker_name=store.broker_name,
         epochs=store.epochs,
     )
-    return ReadPlan(store, selection, start, end, tuple(plan(store, start, end, options.split_bytes)))
+    return SourcePlan(store, selection, start, end)
 
 
 def read_stretch(read: ReadPlan, stretch: Stretch) -> Iterator[pa.RecordBatch]:
     """Batches of a few MiB; raises LogCorrupted, or EpochChanged at its end."""
-    for chunk in chunks_of(stretch):
-        batch = decode_chunk(chunk, read.selection, stretch.segment.path)
+    source = read.sources[stretch.source]
+    for chunk in chunks_of(source.store.files, stretch):
+        batch = decode_chunk(chunk, source.selection, stretch.segment.path)
         if batch.num_rows:
             yield batch
-    check_epochs(read.store)
+    check_epochs(source.store)
 
 
 def read_all(read: ReadPlan) -> Iterator[pa.RecordBatch]:
-    """Every stretch, in the log's order, in this process."""
+    """Every stretch, in each log's order, in this process."""
     for stretch in read.stretches:
         yield from read_stretch(read, stretch)

@@ -10,8 +10,8 @@ from sparkreplay.errors import LogCorrupted
 from sparkreplay.reader import ReadPlan, read_stretch
 from sparkreplay.schema import arrow_schema
 
-SCAN_COLUMNS = ("topic", "queue_id", "queue_offset", "store_timestamp", "store_size")
-GROUP = ["topic", "queue_id"]
+SCAN_COLUMNS = ("broker_name", "topic", "queue_id", "queue_offset", "store_timestamp", "store_size")
+GROUP = ["broker_name", "topic", "queue_id"]
 AGGREGATES = [
     ("store_size", "count"), ("store_size", "sum"), ("queue_offset", "min"), ("queue_offset", "max"),
     ("store_timestamp", "min"), ("store_timestamp", "max"),
@@ -26,6 +26,7 @@ MERGED = [
 class QueueSummary:
     """One queue's rows; offsets are inclusive, times are ISO 8601 in UTC."""
 
+    broker_name: str
     topic: str
     queue_id: int
     rows: int
@@ -52,9 +53,10 @@ def merge(parts: list[pa.Table]) -> pa.Table:
 
 
 def summaries(table: pa.Table) -> list[QueueSummary]:
-    """One row a queue, by topic and queue id."""
+    """One row a queue, by broker set, topic and queue id."""
     return [
         QueueSummary(
+            broker_name=row["broker_name"],
             topic=row["topic"],
             queue_id=row["queue_id"],
             rows=row["store_size_count"],
@@ -70,13 +72,16 @@ def summaries(table: pa.Table) -> list[QueueSummary]:
 
 def require_gapless(read: ReadPlan, found: list[QueueSummary]) -> None:
     """Every queue's offsets between its first and last must be there once each; raises LogCorrupted."""
-    if not read.selection.committed_only:
-        return
-    for queue in found:
-        if queue.rows != queue.last_offset - queue.first_offset + 1:
-            raise LogCorrupted(
-                read.store.root,
-                read.start,
-                f"queue {queue.topic}/{queue.queue_id} holds {queue.rows} rows for the offsets "
-                f"{queue.first_offset} to {queue.last_offset}",
-            )
+    for source in read.sources:
+        if not source.selection.committed_only:
+            continue
+        for queue in found:
+            if queue.broker_name != source.store.broker_name:
+                continue
+            if queue.rows != queue.last_offset - queue.first_offset + 1:
+                raise LogCorrupted(
+                    source.store.root,
+                    source.start,
+                    f"queue {queue.topic}/{queue.queue_id} holds {queue.rows} rows for the offsets "
+                    f"{queue.first_offset} to {queue.last_offset}",
+                )

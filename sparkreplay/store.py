@@ -5,13 +5,12 @@ checkpoint held when the folder was opened: no election can take back what lies 
 
 from __future__ import annotations
 
-import os
 import struct
 from dataclasses import dataclass
-from pathlib import Path
 
 from epochfile.format import EpochFileDamaged, decode
 from sparkreplay.errors import EpochChanged, StoreUnreadable
+from sparkreplay.files import Files, LocalFiles
 
 CONFIRM_OFFSET = struct.Struct(">q")
 CONFIRM_OFFSET_AT = 32
@@ -20,8 +19,9 @@ CONFIRM_OFFSET_AT = 32
 
 @dataclass(frozen=True)
 class Segment:
-    """One commit log file: its path and the physical offset of its first byte."""
+    """One commit log file: its name below the root, the path that errors show, the physical offset of its first byte."""
 
+    name: str
     path: str
     start_offset: int
     size_bytes: int
@@ -35,12 +35,16 @@ class Segment:
 class StoreSnapshot:
     """What the driver saw, frozen for the whole job."""
 
-    root: str
+    files: Files
     broker_name: str
     segments: tuple[Segment, ...]
     epochs: tuple[tuple[int, int], ...]
     """(epoch, start offset), oldest first."""
     bound: int
+
+    @property
+    def root(self) -> str:
+        return self.files.root
 
     @property
     def min_offset(self) -> int:
@@ -52,81 +56,86 @@ class StoreSnapshot:
 
 def open_store(root: str) -> StoreSnapshot:
     """Reads epochs, bound and segments, in this order twice: epochs that changed in between are read again."""
-    folder = Path(root)
-    if not (folder / "commitlog").is_dir():
-        raise StoreUnreadable(root, "has no folder commitlog; name a broker's storePathRootDir")
-    epochs = read_epochs(root)
-    bound = read_bound(root)
-    segments = list_segments(root)
-    if read_epochs(root) != epochs:
+    files = LocalFiles(root)
+    epochs = read_epochs(files)
+    bound = read_bound(files)
+    segments = list_segments(files)
+    if read_epochs(files) != epochs:
         return open_store(root)
     if segments and bound > segments[-1].end_offset:
         raise StoreUnreadable(root, f"confirm offset {bound} lies beyond the last segment's end")
-    return StoreSnapshot(root, read_broker_name(root), segments, epochs, bound)
+    return StoreSnapshot(files, read_broker_name(files), segments, epochs, bound)
 
 
-def read_epochs(root: str) -> tuple[tuple[int, int], ...]:
-    path = Path(root) / "epochFileCheckpoint"
+def read_epochs(files: Files) -> tuple[tuple[int, int], ...]:
+    name = "epochFileCheckpoint"
     try:
-        return tuple((epoch, start_offset) for epoch, start_offset in decode(path.read_bytes()))
+        return tuple((epoch, start_offset) for epoch, start_offset in decode(files.read(name)))
     except FileNotFoundError:
         raise StoreUnreadable(
-            root, "has no epochFileCheckpoint; only stores of controller mode can be read"
+            files.root,
+            "has no epochFileCheckpoint; name a broker's storePathRootDir (only stores of controller mode can be read)",
         ) from None
     except EpochFileDamaged as error:
-        raise StoreUnreadable(str(path), str(error)) from error
+        raise StoreUnreadable(files.shown(name), str(error)) from error
 
 
-def read_bound(root: str) -> int:
+def read_bound(files: Files) -> int:
     """The confirm offset of the checkpoint: at most a second old, and never above what every member of the set holds."""
-    path = Path(root) / "checkpoint"
     try:
-        page = path.read_bytes()
+        page = files.read("checkpoint")
     except FileNotFoundError:
-        raise StoreUnreadable(root, "has no checkpoint file, so nothing says what is committed") from None
+        raise StoreUnreadable(
+            files.root, "has no checkpoint file, so nothing says what is committed"
+        ) from None
     if len(page) < CONFIRM_OFFSET_AT + CONFIRM_OFFSET.size:
-        raise StoreUnreadable(str(path), f"is {len(page)} bytes long, too short to hold a confirm offset")
+        raise StoreUnreadable(
+            files.shown("checkpoint"), f"is {len(page)} bytes long, too short to hold a confirm offset"
+        )
     return max(0, int(CONFIRM_OFFSET.unpack_from(page, CONFIRM_OFFSET_AT)[0]))
 
 
-def read_broker_name(root: str) -> str:
+def read_broker_name(files: Files) -> str:
     """The broker set's name from the identity file `cluster#brokerName#id`; the folder's name where there is none."""
     try:
-        parts = (Path(root) / "brokerIdentity").read_text().split("#")
+        parts = files.read("brokerIdentity").decode("utf-8", "replace").split("#")
     except FileNotFoundError:
         parts = []
-    return parts[1] if len(parts) >= 3 else Path(root).name
+    return parts[1] if len(parts) >= 3 else files.root.rstrip("/").rpartition("/")[2]
 
 
-def list_segments(root: str) -> tuple[Segment, ...]:
+def list_segments(files: Files) -> tuple[Segment, ...]:
     found: list[Segment] = []
-    with os.scandir(Path(root) / "commitlog") as entries:
-        for entry in sorted(entries, key=lambda entry: entry.name):
-            if entry.is_dir():
-                continue
-            if not (entry.name.isdecimal() and len(entry.name) == 20):
-                raise StoreUnreadable(entry.path, "is not named as a segment is (20 digits)")
-            if entry.is_symlink():
-                raise StoreUnreadable(
-                    entry.path, "is a symbolic link; segments are read from the store itself only"
-                )
-            size = entry.stat().st_size
-            if size:
-                found.append(Segment(entry.path, int(entry.name), size))
+    try:
+        entries = files.entries("commitlog")
+    except FileNotFoundError:
+        raise StoreUnreadable(
+            files.root, "has no folder commitlog; name a broker's storePathRootDir"
+        ) from None
+    for entry in entries:
+        name = f"commitlog/{entry.name}"
+        if entry.is_folder:
+            continue
+        if not (entry.name.isascii() and entry.name.isdecimal() and len(entry.name) == 20):
+            raise StoreUnreadable(files.shown(name), "is not named as a segment is (20 digits)")
+        if entry.is_link:
+            raise StoreUnreadable(
+                files.shown(name), "is a symbolic link; segments are read from the store itself only"
+            )
+        if entry.size_bytes:
+            found.append(Segment(name, files.shown(name), int(entry.name), entry.size_bytes))
     for before, after in zip(found, found[1:], strict=False):
         if after.size_bytes != before.size_bytes:
             raise StoreUnreadable(
                 after.path, f"is {after.size_bytes} bytes long, the others {before.size_bytes}"
             )
         if after.start_offset != before.end_offset:
-            raise StoreUnreadable(
-                after.path, f"does not follow {Path(before.path).name}; a segment is missing"
-            )
+            raise StoreUnreadable(after.path, f"does not follow {before.name}; a segment is missing")
     return tuple(found)
 
 
 def check_epochs(store: StoreSnapshot) -> None:
     """Raises EpochChanged when the log was truncated below the bound since the snapshot was taken."""
-    now = tuple(entry for entry in read_epochs(store.root) if entry[1] < store.bound)
+    now = tuple(entry for entry in read_epochs(store.files) if entry[1] < store.bound)
     if now != store.epochs_below(store.bound):
         raise EpochChanged(store.root, store.bound, store.epochs_below(store.bound), now)

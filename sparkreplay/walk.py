@@ -5,7 +5,6 @@ one before by its size, so that what looks like a record inside a body is never 
 
 from __future__ import annotations
 
-import os
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -14,7 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from messagestore.record import MAGIC_BLANK, MAGIC_V1, MAGIC_V2, RECORD_SIZE_MIN
-from sparkreplay.errors import LogCorrupted
+from sparkreplay.errors import LogCorrupted, SegmentGone
+from sparkreplay.files import Files
 from sparkreplay.store import Segment
 
 CHUNK_BYTES = 4 << 20
@@ -31,6 +31,8 @@ class Stretch:
     end: int
     at_bound: bool = False
     """The end is the committed bound: it may lie inside a record, which then is left out."""
+    source: int = 0
+    """Which store of the read it lies in."""
 
 
 @dataclass(frozen=True)
@@ -43,26 +45,26 @@ class Chunk:
     """Where in `data` each record begins; the last one ends at the end of `data`."""
 
 
-def chunks_of(stretch: Stretch, chunk_bytes: int = CHUNK_BYTES) -> Iterator[Chunk]:
-    """Raises LogCorrupted where the stretch does not hold what its plan says."""
+def chunks_of(files: Files, stretch: Stretch, chunk_bytes: int = CHUNK_BYTES) -> Iterator[Chunk]:
+    """Raises LogCorrupted where the stretch does not hold what its plan says, SegmentGone where its file was deleted."""
     segment = stretch.segment
     capacity = chunk_bytes + RECORD_SIZE_MAX
     buffer = np.empty(min(capacity, stretch.end - stretch.start), np.uint8)
     view = buffer.data
-    descriptor = os.open(segment.path, os.O_RDONLY | os.O_NOFOLLOW)
     try:
-        os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_SEQUENTIAL)
+        file = files.open(segment.name)
+    except FileNotFoundError:
+        raise SegmentGone(segment.path) from None
+    try:
         at = stretch.start
         held = 0
         while True:
             want = min(len(buffer), stretch.end - at)
-            while held < want:
-                got = os.preadv(descriptor, [view[held:want]], at + held - segment.start_offset)
-                if got == 0:
-                    raise LogCorrupted(
-                        segment.path, at + held, "the file ends before the planned end of the read"
-                    )
-                held += got
+            held += file.read_into(view[held:want], at + held - segment.start_offset)
+            if held < want:
+                raise LogCorrupted(
+                    segment.path, at + held, "the file ends before the planned end of the read"
+                )
             ends = at + held == stretch.end
             positions, used, blank = boundaries(view[:held], segment, at, stretch)
             if positions:
@@ -79,7 +81,7 @@ def chunks_of(stretch: Stretch, chunk_bytes: int = CHUNK_BYTES) -> Iterator[Chun
             at += used
             held -= used
     finally:
-        os.close(descriptor)
+        file.close()
 
 
 def boundaries(view: memoryview, segment: Segment, at: int, stretch: Stretch) -> tuple[list[int], int, bool]:

@@ -153,7 +153,7 @@ def test_a_new_epoch_above_the_bound_changes_nothing(tmp_path: Path) -> None:
 
 
 def test_a_store_that_cannot_be_read_exactly_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(StoreUnreadable, match="commitlog"):
+    with pytest.raises(StoreUnreadable, match="storePathRootDir"):
         rows_of(str(tmp_path))
     store = mixed_store(tmp_path)
     path = store.write()
