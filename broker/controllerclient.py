@@ -31,7 +31,7 @@ class ControllerClient:
         self._first = 0  # whom to believe first, if several name a leader
 
     async def call(self, command: RemotingCommand) -> RemotingCommand:
-        """The leader's answer. Raises ConnectFailed when the request was certainly not sent, another
+        """The leader's answer. Raises NotSent when the request was certainly not sent, another
         RemotingError when it may have been carried out."""
         for _ in range(2):
             leader = await self._leader()
@@ -57,7 +57,7 @@ class ControllerClient:
         await self.heartbeat(await self._leader(), header)
 
     async def heartbeat(self, address: str, header: BrokerHeartbeatHeader) -> None:
-        """Raises ConnectFailed."""
+        """Raises NotSent."""
         await self._client.one_way(address, RemotingCommand.request(RequestCode.BROKER_HEARTBEAT, header))
 
     async def _leader(self) -> str:

@@ -38,7 +38,7 @@ from mqruntime.tasks import Tasks
 from mqruntime.trouble import Trouble
 from remoting.codes import ResponseCode
 from remoting.command import RemotingCommand
-from remoting.errors import BodyError, ConnectFailed, HeaderError, RemotingError
+from remoting.errors import BodyError, HeaderError, NotSent, RemotingError
 from remoting.headers.controller import BrokerHeartbeatHeader
 from remoting.peer import Peer
 
@@ -212,7 +212,7 @@ class ReplicasManager:
         except (RemotingError, HeaderError, BodyError) as error:
             if self._trouble.met(type(error), clock.monotonic_ms()):
                 log.warning("%s", TRYING_ON, extra=fields(call=type(call).__name__, why=error))
-            sent = not isinstance(error, ConnectFailed)
+            sent = not isinstance(error, NotSent)
             self._apply(replicas.not_replied(call, clock.monotonic_ms(), sent=sent))
             return
         if reply.code not in (ResponseCode.SUCCESS, ResponseCode.CONTROLLER_MASTER_STILL_EXIST):

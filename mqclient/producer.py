@@ -20,7 +20,7 @@ from mqruntime.clock import Clock
 from remoting.client import RemotingClient
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import RemotingCommand
-from remoting.errors import ConnectFailed, HeaderError, RemotingError
+from remoting.errors import HeaderError, NotSent, RemotingError
 from remoting.headers.send import SendMessageHeader, SendMessageResponseHeader
 
 AUTO_CREATE_TOPIC = "TBW102"
@@ -99,7 +99,8 @@ class Producer:
         timeout_ms: int = SEND_TIMEOUT_MS,
     ) -> SendResult:
         """Sends one message, to `queue_id` or the next queue in turn, of one broker set or of any; one attempt,
-        at most `timeout_ms` once sent.
+        at most `timeout_ms` once connected; where the broker reads too slowly, part of it passes before the
+        message leaves.
 
         `keys` are index keys separated by blanks. Raises `SendRefused` and `SendOutcomeUnknown`.
         """
@@ -166,7 +167,7 @@ class Producer:
         request = RemotingCommand.request(code, header.to_short_ext(), body)
         try:
             reply = await self._client.call(address, request, timeout_ms)
-        except ConnectFailed as error:
+        except NotSent as error:
             self._routes.renew(topic)
             raise SendRefused(topic, str(error)) from error
         except RemotingError as error:

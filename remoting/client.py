@@ -13,15 +13,16 @@ from mqruntime.clock import Clock
 from remoting.codes import ResponseCode
 from remoting.command import RemotingCommand
 from remoting.connections import Connections
-from remoting.errors import ConnectFailed, ConnectionLost
+from remoting.errors import ConnectFailed, ConnectionLost, NotSent
 from remoting.frame import FRAME_BYTES_MAX
 from remoting.limits import Limits
 from remoting.peer import Peer
 from remoting.router import Router
 
 CLIENT_LIMITS = Limits(
-    header_bytes_max=FRAME_BYTES_MAX - 8
-)  # a batch's reply names each message in its header
+    header_bytes_max=FRAME_BYTES_MAX - 8,  # a batch's reply names each message in its header
+    reads_on=True,
+)
 
 
 class RemotingClient:
@@ -47,9 +48,10 @@ class RemotingClient:
         self._closed = False
 
     async def call(self, address: str, command: RemotingCommand, timeout_ms: int = 3000) -> RemotingCommand:
-        """The reply of the process at `address` ("host:port") to `command`.
+        """The reply of the process at `address` ("host:port") to `command`, at most `timeout_ms` after a
+        connection is open; waiting for room behind what other calls send counts.
 
-        Raises ConnectFailed (certainly not sent), CallTimeout, ConnectionLost (both: perhaps carried out).
+        Raises NotSent (ConnectFailed is one), CallTimeout, ConnectionLost (both: perhaps carried out).
         A server that answers GO_AWAY is stopping: the request was not carried out and is tried once on a
         new connection.
         """
@@ -62,9 +64,12 @@ class RemotingClient:
         return reply
 
     async def one_way(self, address: str, command: RemotingCommand) -> None:
-        """Sends `command` without asking for a reply. Raises ConnectFailed."""
+        """Sends `command` without asking for a reply, after what waits for room. Raises NotSent."""
         peer = await self._peer(address, self._connect_timeout_ms)
-        peer.one_way(command)
+        try:
+            await peer.one_way_in_turn(command, self._connect_timeout_ms)
+        except NotSent as error:
+            raise NotSent(address, error.why) from None
 
     def connected(self, address: str) -> bool:
         """Whether a connection to `address` is open."""
@@ -90,8 +95,8 @@ class RemotingClient:
     ) -> RemotingCommand:
         try:
             return await peer.call(command, timeout_ms)
-        except ConnectionLost as lost:
-            raise ConnectionLost(address, lost.why) from None
+        except (ConnectionLost, NotSent) as error:
+            raise type(error)(address, error.why) from None
 
     async def _peer(self, address: str, timeout_ms: int) -> Peer:
         """The open connection to `address`; callers that meet while it opens share one attempt."""

@@ -12,8 +12,12 @@ class RemotingError(Exception):
         self.why = why
 
 
-class ConnectFailed(RemotingError):
-    """No connection came about, so the request was certainly not sent."""
+class NotSent(RemotingError):
+    """No byte of the request left, so it was certainly not carried out; it may be tried again."""
+
+
+class ConnectFailed(NotSent):
+    """No connection came about."""
 
 
 class CallTimeout(RemotingError):

@@ -11,14 +11,15 @@ from remoting.frame import FRAME_BYTES_MAX, HEADER_BYTES_MAX
 class Limits:
     """Limits of a server or client; the defaults suit a broker.
 
-    Beyond `unsent_bytes_high` unread replies a peer's requests wait unread; beyond `unsent_bytes_max` it is
-    cut.
+    Beyond `unsent_bytes_high` our own requests wait for room, and the peer's requests wait unread unless
+    `reads_on`; beyond `unsent_bytes_max` it is cut.
     """
 
     frame_bytes_max: int = FRAME_BYTES_MAX
     header_bytes_max: int = HEADER_BYTES_MAX
     unsent_bytes_high: int = 1 << 20
     unsent_bytes_max: int = 64 << 20
+    reads_on: bool = False  # for who mostly asks: were both ends to stop reading, neither would go on
     idle_ms_max: int = 120_000  # neither bytes read nor written
     stall_ms_max: int = 120_000  # one frame begun and not ended, or replies waiting and none taken
     connections_max: int = 20_000

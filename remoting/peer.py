@@ -1,7 +1,8 @@
 """One open connection, as handlers and callers see it; also the protocol that the event loop feeds.
 
-Invariant: every call on it ends: with its reply, CallTimeout, or ConnectionLost when the connection goes.
-While the other end leaves more than `unsent_bytes_high` unread, nothing more is read from it.
+Invariant: every call on it ends: with its reply, CallTimeout, ConnectionLost when the connection goes, or NotSent.
+While the other end leaves more than `unsent_bytes_high` unread, our requests wait for room, first come, first sent,
+and nothing more is read from it unless the limits say `reads_on`.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, cast
 
 from mqruntime.log import fields
 from remoting.command import ONEWAY_BIT, Body, RemotingCommand
-from remoting.errors import CallTimeout, ConnectionLost
+from remoting.errors import CallTimeout, ConnectionLost, NotSent
 from remoting.frame import FrameReader, encode
 
 if TYPE_CHECKING:
@@ -41,10 +42,12 @@ class Peer(asyncio.BufferedProtocol):
         self._reader = FrameReader(limits.frame_bytes_max, limits.header_bytes_max)
         self._transport: asyncio.Transport | None = None
         self._pending: dict[int, asyncio.Future[RemotingCommand]] = {}
+        self._waiting: dict[int, RemotingCommand] = {}  # for room, in order; each is pending too
         self._last_opaque = 0
         self._close_callbacks: list[Callable[[Peer], None]] = []
         self._frame_begun_ms: int | None = None
         self._writing_paused_ms: int | None = None
+        self._cut_why: str | None = None
 
     # what handlers and callers use
 
@@ -67,23 +70,38 @@ class Peer(asyncio.BufferedProtocol):
             self.cut("it does not read what it asked for")
 
     async def call(self, command: RemotingCommand, timeout_ms: int) -> RemotingCommand:
-        """The other end's reply to `command`, its opaque set here. Raises CallTimeout, ConnectionLost."""
+        """The other end's reply to `command`, its opaque set here. Raises NotSent (also when there was no room
+        to send it for `timeout_ms`), CallTimeout, ConnectionLost.
+        """
         if self.closed:
-            raise ConnectionLost(self.remote_address, f"request {command.code} on a closed connection")
-        command.opaque = self._next_opaque()
-        opaque = command.opaque
+            raise NotSent(self.remote_address, f"request {command.code} on a closed connection")
+        opaque = command.opaque = self._next_opaque()
         future: asyncio.Future[RemotingCommand] = asyncio.get_running_loop().create_future()
         self._pending[opaque] = future
         error = CallTimeout(self.remote_address, f"no reply to request {command.code} in {timeout_ms} ms")
         self._connections.deadlines.add(future, timeout_ms, error)
-        self.send([command])
+        if self._writing_paused_ms is None:
+            self._send_request(command)
+        else:
+            self._waiting[opaque] = command
         try:
             return await future
+        except CallTimeout:
+            if opaque not in self._waiting:
+                raise
+            why = f"request {command.code} was not sent: for {timeout_ms} ms it did not read what was sent before"
+            raise NotSent(self.remote_address, why) from None
         finally:
             self._pending.pop(opaque, None)
+            self._waiting.pop(opaque, None)
+
+    async def one_way_in_turn(self, command: RemotingCommand, timeout_ms: int) -> None:
+        """Sends a request that gets no reply, after those that wait for room. Raises NotSent."""
+        command.flag |= ONEWAY_BIT
+        await self.call(command, timeout_ms)
 
     def one_way(self, command: RemotingCommand) -> None:
-        """Sends a request that gets no reply; its opaque and one-way bit are set here."""
+        """Sends a request that gets no reply, at once; its opaque and one-way bit are set here."""
         command.opaque = self._next_opaque()
         command.flag |= ONEWAY_BIT
         self.send([command])
@@ -115,6 +133,7 @@ class Peer(asyncio.BufferedProtocol):
         """Ends the connection at once."""
         if not self.closed:
             log.warning("connection cut", extra=fields(peer=self.remote_address, why=why))
+            self._cut_why = f"cut by this end: {why}"
         self.closed = True
         if self._transport is not None:
             self._transport.abort()
@@ -133,7 +152,7 @@ class Peer(asyncio.BufferedProtocol):
         if self._frame_begun_ms is not None and now_ms - self._frame_begun_ms >= limits.stall_ms_max:
             return "it began a frame and does not end it"
         if self._writing_paused_ms is not None and now_ms - self._writing_paused_ms >= limits.stall_ms_max:
-            return "it does not read its replies"
+            return "it does not read what is sent to it"
         return None
 
     # what the event loop calls
@@ -169,27 +188,34 @@ class Peer(asyncio.BufferedProtocol):
 
     def pause_writing(self) -> None:
         self._writing_paused_ms = self._connections.clock.monotonic_ms()
-        if self._transport is not None and not self.closed:
+        if self._transport is not None and not self.closed and not self._connections.limits.reads_on:
             self._transport.pause_reading()
 
     def resume_writing(self) -> None:
         self._writing_paused_ms = None
         if self._transport is not None and not self.closed:
             self._transport.resume_reading()
+        while self._waiting and self._writing_paused_ms is None and not self.closed:
+            self._send_request(self._waiting.pop(next(iter(self._waiting))))
 
     def connection_lost(self, exc: BaseException | None) -> None:
         self.closed = True
         self._transport = None
         pending, self._pending = self._pending, {}
-        for future in pending.values():
+        why = str(exc or self._cut_why or "closed by the other end")
+        for opaque, future in pending.items():
             if not future.done():
-                future.set_exception(
-                    ConnectionLost(self.remote_address, str(exc or "closed by the other end"))
-                )
+                kind = NotSent if opaque in self._waiting else ConnectionLost
+                future.set_exception(kind(self.remote_address, why))
         callbacks, self._close_callbacks = self._close_callbacks, []
         for callback in callbacks:
             callback(self)
         self._connections.gone(self)
+
+    def _send_request(self, command: RemotingCommand) -> None:
+        self.send([command])
+        if command.is_oneway:
+            self.resolve(command)  # it asks for nothing more than to be sent
 
     def _next_opaque(self) -> int:
         self._last_opaque = self._last_opaque % OPAQUE_MAX + 1

@@ -16,7 +16,7 @@ from mqclient.message import StoredMessage
 from mqclient.producer import NEVER_STORED
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import RemotingCommand
-from remoting.errors import ConnectFailed, RemotingError
+from remoting.errors import NotSent, RemotingError
 from remoting.headers.messages import ConsumerSendMsgBackHeader
 
 LATER = "later"
@@ -105,7 +105,7 @@ class DelayedWork:
                 outcome, why = Outcome.REFUSED, str(reply.remark)
             elif reply.code != ResponseCode.SUCCESS:
                 outcome, why = Outcome.UNKNOWN, str(reply.remark)
-        except (ConnectFailed, RouteUnknown) as error:
+        except (NotSent, RouteUnknown) as error:
             outcome, why = Outcome.REFUSED, str(error)
         except RemotingError as error:
             outcome, why = Outcome.UNKNOWN, str(error)

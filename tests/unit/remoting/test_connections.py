@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import socket
-from collections.abc import AsyncIterator, Callable, Coroutine
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 import pytest
@@ -16,16 +14,26 @@ from mqruntime.clock import SystemClock
 from remoting.client import RemotingClient
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import RemotingCommand
-from remoting.errors import AddressInUse, CallTimeout, ConnectFailed, ConnectionLost
-from remoting.frame import FrameReader, encode
-from remoting.headers.controller import GetReplicaInfoHeader
+from remoting.errors import AddressInUse, CallTimeout, ConnectFailed, ConnectionLost, NotSent
 from remoting.limits import Limits
 from remoting.peer import Peer
 from remoting.router import Router
 from remoting.server import RemotingServer
-
-ECHO, SILENT, BROKEN, STRICT, LATER, BUG, BATCH_A, BATCH_B = range(60_001, 60_009)
-request = RemotingCommand.request
+from tests.unit.remoting.scene import (
+    BATCH_A,
+    BATCH_B,
+    BROKEN,
+    BUG,
+    ECHO,
+    LATER,
+    SILENT,
+    STRICT,
+    frames,
+    raw,
+    replies,
+    request,
+    scene,
+)
 
 Run = Callable[[Coroutine[Any, Any, None]], None]
 
@@ -33,97 +41,6 @@ Run = Callable[[Coroutine[Any, Any, None]], None]
 @pytest.fixture(params=["asyncio", "uvloop"])
 def run(request: pytest.FixtureRequest) -> Run:
     return asyncio.run if request.param == "asyncio" else uvloop.run
-
-
-class Scene:
-    """A server with a handler of each kind, a client, and what they saw."""
-
-    def __init__(self, server_limits: Limits, client_limits: Limits) -> None:
-        self.fatal: list[BaseException] = []
-        self.batches: list[list[bytes]] = []
-        self.release = asyncio.Event()
-        self.connected: list[Peer] = []
-        self.disconnected: asyncio.Queue[Peer] = asyncio.Queue()
-        router = Router(on_fatal=self.fatal.append)
-        router.add(ECHO, lambda peer, command: command.reply(body=command.body))
-        router.add(SILENT, lambda peer, command: None)
-        router.add(BROKEN, self._broken)
-        router.add(
-            STRICT, lambda peer, command: command.reply(header=GetReplicaInfoHeader.from_ext(command.ext))
-        )
-        router.add(LATER, self._later)
-        router.add(BUG, self._bug)
-        router.add_batch({BATCH_A, BATCH_B}, self._batch)
-        clock = SystemClock()
-        self.server = RemotingServer(
-            router,
-            host="127.0.0.1",
-            port=0,
-            clock=clock,
-            limits=server_limits,
-            on_connect=self.connected.append,
-            on_disconnect=self.disconnected.put_nowait,
-        )
-        client_router = Router()
-        client_router.add(ECHO, lambda peer, command: command.reply(body=b"client"))
-        self.client = RemotingClient(clock=clock, router=client_router, limits=client_limits)
-
-    @property
-    def address(self) -> str:
-        return f"127.0.0.1:{self.server.port}"
-
-    async def call(self, code: int, body: bytes | None = None, timeout_ms: int = 5000) -> RemotingCommand:
-        return await self.client.call(self.address, request(code, body=body), timeout_ms)
-
-    def _broken(self, peer: Peer, command: RemotingCommand) -> RemotingCommand:
-        raise KeyError("no such thing")
-
-    def _bug(self, peer: Peer, command: RemotingCommand) -> RemotingCommand:
-        raise AssertionError("epochs went backwards")
-
-    async def _later(self, peer: Peer, command: RemotingCommand) -> RemotingCommand:
-        await self.release.wait()
-        return command.reply(body=command.body)
-
-    def _batch(self, peer: Peer, commands: list[RemotingCommand]) -> None:
-        self.batches.append([bytes(command.body or b"") for command in commands])
-        if commands[0].body == b"fail":
-            raise OSError("disk")
-        peer.write([buffer for command in commands for buffer in encode(command.reply())])
-
-
-@asynccontextmanager
-async def scene(
-    server_limits: Limits | None = None, client_limits: Limits | None = None
-) -> AsyncIterator[Scene]:
-    made = Scene(server_limits or Limits(), client_limits or Limits())
-    await made.server.start()
-    try:
-        yield made
-    finally:
-        await made.client.close()
-        await made.server.stop()
-
-
-async def raw(made: Scene, data: bytes) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    reader, writer = await asyncio.open_connection("127.0.0.1", made.server.port, limit=1 << 24)
-    writer.write(data)
-    return reader, writer
-
-
-async def replies(stream: asyncio.StreamReader, count: int) -> list[RemotingCommand]:
-    reader, got = FrameReader(), list[RemotingCommand]()
-    while len(got) < count:
-        data = await stream.read(1 << 20)
-        assert data, f"closed after {len(got)} of {count} replies"
-        got += reader.receive(data)
-    return got
-
-
-def frames(*commands: RemotingCommand) -> bytes:
-    for opaque, command in enumerate(commands, start=1):
-        command.opaque = opaque
-    return b"".join(bytes(buffer) for command in commands for buffer in encode(command))
 
 
 def test_calls_are_answered_also_with_bodies_of_four_mebibytes(run: Run) -> None:
@@ -339,80 +256,6 @@ def test_a_taken_port_is_reported_as_such(run: Run) -> None:
     run(story())
 
 
-def test_malformed_bytes_close_that_connection_and_no_other(run: Run) -> None:
-    async def story() -> None:
-        async with scene() as made:
-            stream, writer = await raw(made, frames(request(ECHO, body=b"ok")) + b"GET / HTTP/1.1\r\n\r\n")
-            got = FrameReader().receive(await stream.read())
-            assert [answer.body for answer in got] == [b"ok"]
-            writer.close()
-            assert (await made.call(ECHO, b"alive")).body == b"alive"
-            assert made.server.connections.frame_failures == 1
-
-    run(story())
-
-
-def test_a_reader_that_never_reads_is_cut_at_the_limit(run: Run) -> None:
-    async def story() -> None:
-        limits = Limits(unsent_bytes_high=1 << 30, unsent_bytes_max=8 << 20)
-        async with scene(limits) as made:
-            body = bytes(1 << 20)
-            with socket.create_connection(("127.0.0.1", made.server.port)) as quiet:
-                quiet.setblocking(False)
-                while not made.connected or not made.connected[0].closed:
-                    try:
-                        await asyncio.get_running_loop().sock_sendall(quiet, frames(request(ECHO, body=body)))
-                    except OSError:
-                        break
-                await made.disconnected.get()
-
-    run(story())
-
-
-def test_a_slow_reader_s_requests_wait_and_all_are_answered(run: Run) -> None:
-    async def story() -> None:
-        high, body, count = 1 << 16, bytes(1 << 18), 100
-        async with scene(Limits(unsent_bytes_high=high)) as made:
-            stream, writer = await raw(made, b"")
-            for _ in range(count):
-                writer.write(frames(request(ECHO, body=body)))
-            unsent_max, got, reader = 0, 0, FrameReader()
-            while got < count:
-                got += len(reader.receive(await stream.read(1 << 14)))
-                unsent_max = max(unsent_max, *(peer.unsent_bytes for peer in made.connected), 0)
-            assert unsent_max <= high + 3 * len(body)  # never more than what one receive may bring on top
-            writer.close()
-
-    run(story())
-
-
-def test_idle_connections_and_unfinished_frames_are_closed(run: Run) -> None:
-    async def story() -> None:
-        async with scene(Limits(idle_ms_max=1)) as made:
-            stream, writer = await raw(made, b"")
-            assert await stream.read() == b""
-            assert made.server.connections.stalled_cuts == 1
-            writer.close()
-        async with scene(Limits(stall_ms_max=1)) as made:
-            stream, writer = await raw(made, frames(request(ECHO, body=b"never whole"))[:-1])
-            assert await stream.read() == b""
-            writer.close()
-
-    run(story())
-
-
-def test_more_connections_than_allowed_are_turned_away(run: Run) -> None:
-    async def story() -> None:
-        async with scene(Limits(connections_max=1)) as made:
-            await made.call(ECHO)
-            stream, writer = await raw(made, b"")
-            assert await stream.read() == b""
-            writer.close()
-            assert (await made.call(ECHO, b"mine")).body == b"mine"
-
-    run(story())
-
-
 def test_close_callbacks_run_once_even_when_added_late(run: Run) -> None:
     async def story() -> None:
         async with scene() as made:
@@ -424,7 +267,7 @@ def test_close_callbacks_run_once_even_when_added_late(run: Run) -> None:
             assert await made.disconnected.get() is peer
             peer.on_close(lambda gone: seen.append("late"))
             peer.send([request(ECHO)])  # to nobody, without effect
-            with pytest.raises(ConnectionLost):
+            with pytest.raises(NotSent):
                 await peer.call(request(ECHO), 1000)
             assert seen == ["first", "late"]
 

@@ -1,0 +1,113 @@
+"""What happens at the limits of a connection, over real loopback, on the standard loop and on uvloop."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+import uvloop
+
+from remoting.frame import FrameReader
+from remoting.limits import Limits
+from tests.unit.remoting.scene import (
+    ECHO,
+    frames,
+    raw,
+    request,
+    scene,
+)
+
+Run = Callable[[Coroutine[Any, Any, None]], None]
+
+
+@pytest.fixture(params=["asyncio", "uvloop"])
+def run(request: pytest.FixtureRequest) -> Run:
+    return asyncio.run if request.param == "asyncio" else uvloop.run
+
+
+def test_bodies_beyond_every_buffer_both_ways_at_once_are_all_answered(run: Run) -> None:
+    async def story() -> None:
+        async with scene() as made:
+            body = bytes(range(256)) * (4 << 12)
+            answers = await asyncio.gather(*(made.call(ECHO, body[i:], 60_000) for i in range(30)))
+            assert [len(answer.body or b"") for answer in answers] == [len(body) - i for i in range(30)]
+            assert len(made.connected) == 1
+
+    run(story())
+
+
+def test_malformed_bytes_close_that_connection_and_no_other(run: Run) -> None:
+    async def story() -> None:
+        async with scene() as made:
+            stream, writer = await raw(made, frames(request(ECHO, body=b"ok")) + b"GET / HTTP/1.1\r\n\r\n")
+            got = FrameReader().receive(await stream.read())
+            assert [answer.body for answer in got] == [b"ok"]
+            writer.close()
+            assert (await made.call(ECHO, b"alive")).body == b"alive"
+            assert made.server.connections.frame_failures == 1
+
+    run(story())
+
+
+def test_a_reader_that_never_reads_is_cut_at_the_limit(run: Run) -> None:
+    async def story() -> None:
+        limits = Limits(unsent_bytes_high=1 << 30, unsent_bytes_max=8 << 20)
+        async with scene(limits) as made:
+            body = bytes(1 << 20)
+            with socket.create_connection(("127.0.0.1", made.server.port)) as quiet:
+                quiet.setblocking(False)
+                while not made.connected or not made.connected[0].closed:
+                    try:
+                        await asyncio.get_running_loop().sock_sendall(quiet, frames(request(ECHO, body=body)))
+                    except OSError:
+                        break
+                await made.disconnected.get()
+
+    run(story())
+
+
+def test_a_slow_reader_s_requests_wait_and_all_are_answered(run: Run) -> None:
+    async def story() -> None:
+        high, body, count = 1 << 16, bytes(1 << 18), 100
+        async with scene(Limits(unsent_bytes_high=high)) as made:
+            stream, writer = await raw(made, b"")
+            for _ in range(count):
+                writer.write(frames(request(ECHO, body=body)))
+            unsent_max, got, reader = 0, 0, FrameReader()
+            while got < count:
+                got += len(reader.receive(await stream.read(1 << 14)))
+                unsent_max = max(unsent_max, *(peer.unsent_bytes for peer in made.connected), 0)
+            assert unsent_max <= high + 3 * len(body)  # never more than what one receive may bring on top
+            writer.close()
+
+    run(story())
+
+
+def test_idle_connections_and_unfinished_frames_are_closed(run: Run) -> None:
+    async def story() -> None:
+        async with scene(Limits(idle_ms_max=1)) as made:
+            stream, writer = await raw(made, b"")
+            assert await stream.read() == b""
+            assert made.server.connections.stalled_cuts == 1
+            writer.close()
+        async with scene(Limits(stall_ms_max=1)) as made:
+            stream, writer = await raw(made, frames(request(ECHO, body=b"never whole"))[:-1])
+            assert await stream.read() == b""
+            writer.close()
+
+    run(story())
+
+
+def test_more_connections_than_allowed_are_turned_away(run: Run) -> None:
+    async def story() -> None:
+        async with scene(Limits(connections_max=1)) as made:
+            await made.call(ECHO)
+            stream, writer = await raw(made, b"")
+            assert await stream.read() == b""
+            writer.close()
+            assert (await made.call(ECHO, b"mine")).body == b"mine"
+
+    run(story())
