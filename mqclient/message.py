@@ -81,11 +81,16 @@ class CompressionUnsupported(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class OutgoingMessage:
-    """One message to send. `properties` go with it as given; keys and tags are properties KEYS and TAGS."""
+    """One message to send. `properties` go with it as given; keys and tags are properties KEYS and TAGS.
+
+    A message that was stored before keeps its `born_timestamp_ms`, and the `sys_flag` that says how its body is
+    compressed; in a batch neither travels with a message of its own."""
 
     body: bytes
     properties: Mapping[str, str] = field(default_factory=dict)
     flag: int = 0
+    born_timestamp_ms: int | None = None  # now
+    sys_flag: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
 
 from mqclient.errors import RouteUnknown, SendOutcomeUnknown, SendRefused
@@ -105,9 +105,30 @@ class Producer:
         `keys` are index keys separated by blanks. Raises `SendRefused` and `SendOutcomeUnknown`.
         """
         own = {name: text for name, text in (("KEYS", keys), ("TAGS", tags)) if text}
-        message = self._identified(OutgoingMessage(body, {**own, **(properties or {})}))
+        message = OutgoingMessage(body, {**own, **(properties or {})})
+        return await self.send_message(
+            topic, message, broker_name=broker_name, queue_id=queue_id, timeout_ms=timeout_ms
+        )
+
+    async def send_message(
+        self,
+        topic: str,
+        message: OutgoingMessage,
+        *,
+        broker_name: str | None = None,
+        queue_id: int | None = None,
+        timeout_ms: int = SEND_TIMEOUT_MS,
+    ) -> SendResult:
+        """As `send`, for a message with its own flag, time of birth and compression."""
+        named = self._identified(message)
         return await self._send(
-            RequestCode.SEND_MESSAGE_V2, topic, body, message, (message,), (broker_name, queue_id), timeout_ms
+            RequestCode.SEND_MESSAGE_V2,
+            topic,
+            message.body,
+            named,
+            (named,),
+            (broker_name, queue_id),
+            timeout_ms,
         )
 
     async def send_batch(
@@ -155,8 +176,10 @@ class Producer:
             default_topic=AUTO_CREATE_TOPIC,
             default_topic_queue_nums=AUTO_CREATE_QUEUES,
             queue_id=queue.queue_id,
-            sys_flag=0,
-            born_timestamp=self._clock.now_ms(),
+            sys_flag=envelope.sys_flag,
+            born_timestamp=self._clock.now_ms()
+            if envelope.born_timestamp_ms is None
+            else envelope.born_timestamp_ms,
             flag=envelope.flag,
             properties=encode_properties(envelope.properties),
             reconsume_times=0,
@@ -226,6 +249,4 @@ class Producer:
         self._ids += 1
         time_ms = self._clock.now_ms() & 0xFFFFFFFF
         own_id = f"{self._id_prefix}{time_ms:08X}{self._ids & 0xFFFFFFFF:08X}"
-        return OutgoingMessage(
-            message.body, {"UNIQ_KEY": own_id, "WAIT": "true", **message.properties}, message.flag
-        )
+        return replace(message, properties={"UNIQ_KEY": own_id, "WAIT": "true", **message.properties})

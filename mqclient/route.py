@@ -27,12 +27,14 @@ class MessageQueue:
 
 @dataclass(frozen=True, slots=True)
 class TopicRoute:
-    """Queues that may be written and read, in order, and broker addresses by set name and role id."""
+    """Queues that may be written and read, in order, and broker addresses by set name and role id,
+    and the cluster of each set."""
 
     topic: str
     write_queues: tuple[MessageQueue, ...]
     read_queues: tuple[MessageQueue, ...]
     addresses: dict[str, dict[int, str]]
+    clusters: dict[str, str]
 
     def master(self, broker_name: str) -> str | None:
         """Address of the set's master; None while it has none."""
@@ -56,4 +58,5 @@ class TopicRoute:
             row["brokerName"]: {int(key): address for key, address in (row.get("brokerAddrs") or {}).items()}
             for row in body.get("brokerDatas") or ()
         }
-        return TopicRoute(topic, tuple(writable), tuple(readable), addresses)
+        clusters = {row["brokerName"]: row.get("cluster") or "" for row in body.get("brokerDatas") or ()}
+        return TopicRoute(topic, tuple(writable), tuple(readable), addresses, clusters)

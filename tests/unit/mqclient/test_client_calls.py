@@ -117,6 +117,21 @@ def test_sends_take_the_queues_in_turn_and_name_the_message() -> None:
     with_servers(namesrv, broker)(scenario)
 
 
+def test_a_stored_message_is_sent_again_as_it_was_born() -> None:
+    namesrv, broker = cluster(stored_as())
+
+    async def scenario(client: Client) -> None:
+        message = OutgoingMessage(
+            b"x", {"UNIQ_KEY": "old"}, flag=9, born_timestamp_ms=1_700_000_000_000, sys_flag=0x201
+        )
+        result = await client.producer("g").send_message("t", message, queue_id=2)
+        assert result.message_ids == ("old",)
+
+    with_servers(namesrv, broker)(scenario)
+    header = SendMessageHeader.of(broker.asked[0])
+    assert (header.flag, header.born_timestamp, header.sys_flag) == (9, 1_700_000_000_000, 0x201)
+
+
 def test_many_sends_share_one_connection_and_are_answered_out_of_order() -> None:
     namesrv, broker = cluster(stored_as())
 
