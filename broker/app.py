@@ -15,6 +15,7 @@ from broker.contract import contract_sentence
 from broker.controllerclient import ControllerClient
 from broker.delaydelivery import DelayDelivery
 from broker.identity import IDENTITY_FILE
+from broker.latencies import Latencies
 from broker.longpolling import HeldPulls
 from broker.masterfinder import MasterFinder
 from broker.pendingsends import PendingSends
@@ -73,9 +74,12 @@ class BrokerApp:
         self._registration: Registration | None = None
         self._slave_sync: SlaveSync | None = None
         self.probes: HttpPages | None = None
-        self.totals = Totals() if settings.serves_metrics else None
-
         self.tables = Tables(settings, runtime.files, runtime.clock, self._topics_changed)
+        self.totals: Totals | None = None
+        self.latencies: Latencies | None = None
+        if settings.serves_metrics:
+            self.totals = Totals()
+            self.latencies = Latencies(runtime.clock, self.tables.topics, settings.slave_timeout)
         self.store = MessageStore(runtime, settings, on_fatal=self._fatal)
         self.ha = HAService(
             self.store,
@@ -90,7 +94,8 @@ class BrokerApp:
         )
         self._client = RemotingClient(clock=runtime.clock, on_disconnect=self._server_lost)
         self._finder = MasterFinder(self._client, self._master_found)
-        self._pending = PendingSends(settings.waiting_sends_max)
+        on_answer = self.latencies.sends_settled if self.latencies is not None else None
+        self._pending = PendingSends(settings.waiting_sends_max, on_answer)
         self._held = HeldPulls(settings.held_pulls_max)
         self.consumers = ConsumerGroups()
         self.role = RoleSwitch(
@@ -324,6 +329,7 @@ class BrokerApp:
             delay_levels=len(levels_ms),
             slave_timeout_ms=settings.slave_timeout,
             totals=self.totals,
+            latencies=self.latencies,
         )
         send_back = SendBack(
             store=self.store,
@@ -354,6 +360,7 @@ class BrokerApp:
             limits=settings,
             tasks=self._tasks,
             totals=self.totals,
+            latencies=self.latencies,
         )
         self.store.on_arrival(self.role.queues_grew)
         self.store.on_arrival(self._pulls.arrived)
@@ -385,6 +392,8 @@ class BrokerApp:
         send_back.add_to(router)
         self._clients.add_to(router)
         self._status.add_to(router)
+        if self.latencies is not None:
+            self.latencies.watch(router)
         return router
 
     def _role_changed(self, peer: Peer, command: RemotingCommand) -> RemotingCommand:

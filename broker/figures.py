@@ -7,6 +7,7 @@ from mqruntime.figures import Figure
 BASE_LABELS = ("cluster", "node_type", "node_id")
 OF_TOPIC = ("topic", "is_system")
 OF_READER = ("topic", "consumer_group", "is_system")
+OF_CREATION = ("invocation_status", "is_system")
 OF_DISK = ("storage_type", "storage_medium")
 OF_SLAVE = ("slave_id",)
 
@@ -17,6 +18,31 @@ MESSAGES_IN = Figure("rocketmq_messages_in_total", "messages that producers stor
 MESSAGES_OUT = Figure("rocketmq_messages_out_total", "messages that pulls found", OF_READER)
 BYTES_IN = Figure("rocketmq_throughput_in_total", "bytes of stored records", OF_TOPIC)
 BYTES_OUT = Figure("rocketmq_throughput_out_total", "bytes of records that pulls found", OF_READER)
+MESSAGE_SIZE = Figure(
+    "rocketmq_message_size",
+    "records that producers stored, in bytes; those of one batch count with their mean",
+    OF_TOPIC,
+    histogram=True,
+)
+RPC_LATENCY = Figure(
+    "rocketmq_rpc_latency_milliseconds",
+    "from the arrival of a request to its answer; not of one-way requests. `result` is `success` or "
+    "`process_request_failed`",
+    ("protocol_type", "request_code", "response_code", "is_long_polling", "result"),
+    histogram=True,
+)
+TOPIC_CREATION = Figure(
+    "rocketmq_topic_create_execution_time_milliseconds",
+    "creating or changing a topic (17): `success` or `failure`",
+    OF_CREATION,
+    histogram=True,
+)
+GROUP_CREATION = Figure(
+    "rocketmq_consumer_group_create_execution_time_milliseconds",
+    "creating or changing a consumer group (200): `success` or `failure`",
+    OF_CREATION,
+    histogram=True,
+)
 DEAD_LETTERS = Figure(
     "rocketmq_send_to_dlq_messages_total",
     "messages given up; `topic` is the dead letter topic",
@@ -64,7 +90,8 @@ ROLE_CHANGES = Figure("rocketmq_ha_role_changes_total", "roles taken", ours=True
 TRUNCATIONS = Figure("rocketmq_ha_truncations_total", "cuts of this log to a master's", ours=True)
 
 BROKER_FIGURES = (
-    PERMISSION, TOPICS, GROUPS, MESSAGES_IN, MESSAGES_OUT, BYTES_IN, BYTES_OUT, DEAD_LETTERS, PRODUCERS, CONSUMERS, LAG,
+    PERMISSION, TOPICS, GROUPS, MESSAGES_IN, MESSAGES_OUT, BYTES_IN, BYTES_OUT, MESSAGE_SIZE, RPC_LATENCY,
+    TOPIC_CREATION, GROUP_CREATION, DEAD_LETTERS, PRODUCERS, CONSUMERS, LAG,
     WAITING_SENDS, HELD_PULLS, STORE_SIZE, FLUSH_BEHIND, DISPATCH_BEHIND, RESERVE_TIME, MASTER, EPOCH, MAX_OFFSET,
     CONFIRM_OFFSET, SET_SIZE, ACK_OFFSET, LAG_BYTES, IN_SYNC, TRANSFERRED, ROLE_CHANGES, TRUNCATIONS,
 )  # fmt: skip

@@ -7,25 +7,28 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from broker import figures
+from broker.latencies import Latencies, name_of
 from broker.retries import dead_letter_topic
+from broker.subscriptiongroups import is_system_group
 from broker.topics import RETRY_PREFIX
 from broker.totals import Totals
 from messagestore.record import PREFIX, RECORD_SIZE_MIN, declared_end, store_timestamp
 from mqruntime.figures import Families
 from mqruntime.probes import serve_probes
+from remoting.codes import RequestCode, ResponseCode
 
 if TYPE_CHECKING:
     from broker.app import BrokerApp
     from mqruntime.clock import Clock
     from mqruntime.httppages import HttpPages
 
-SYSTEM_GROUP_PREFIX = "CID_RMQ_SYS_"
 CONSUME_MODES = {"CONSUME_PASSIVELY": "push", "CONSUME_ACTIVELY": "pull", "CONSUME_POP": "pop"}
 PROTOCOL = "remoting"
 ON_DISK = ("local", "disk")
@@ -58,6 +61,7 @@ class BrokerCollector(Collector):
         self._clock = clock
         self._totals = app.totals or Totals()
         settings = app.settings
+        self._latencies = app.latencies or Latencies(clock, app.tables.topics, settings.slave_timeout)
         values = (settings.broker_cluster_name, "broker", settings.broker_name)
         self._families = Families(dict(zip(figures.BASE_LABELS, values, strict=True)))
         self._oldest: tuple[int, int] | None = None
@@ -89,11 +93,47 @@ class BrokerCollector(Collector):
         yield each(figures.MESSAGES_OUT, ((labels, amount.messages) for labels, amount in found))
         yield each(figures.BYTES_IN, ((labels, amount.bytes) for labels, amount in stored))
         yield each(figures.BYTES_OUT, ((labels, amount.bytes) for labels, amount in found))
+        sizes = sorted(totals.sizes.items())
+        yield self._families.histograms(
+            figures.MESSAGE_SIZE, (((topic, self._system(topic)), histogram) for topic, histogram in sizes)
+        )
+        yield from self._waits()
         dead = sorted(totals.dead_letters.items())
         yield each(
             figures.DEAD_LETTERS,
             (((group, dead_letter_topic(group), self._system("", group)), count) for group, count in dead),
         )
+
+    def _waits(self) -> Iterator[Metric]:
+        histograms, latencies = self._families.histograms, self._latencies
+        yield histograms(
+            figures.RPC_LATENCY,
+            (
+                (
+                    (
+                        PROTOCOL,
+                        name_of(call.request_code, RequestCode),
+                        name_of(call.response_code, ResponseCode),
+                        _truth(call.long_polling),
+                        call.result,
+                    ),
+                    histogram,
+                )
+                for call, histogram in sorted(latencies.calls.items(), key=itemgetter(0))
+            ),
+        )
+        for figure, code in (
+            (figures.TOPIC_CREATION, RequestCode.UPDATE_AND_CREATE_TOPIC),
+            (figures.GROUP_CREATION, RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP),
+        ):
+            yield histograms(
+                figure,
+                (
+                    ((creation.status, _truth(creation.is_system)), histogram)
+                    for creation, histogram in sorted(latencies.creations.items(), key=itemgetter(0))
+                    if creation.request_code == code
+                ),
+            )
 
     def _connections(self) -> Iterator[Metric]:
         clients = self._app.consumers
@@ -179,7 +219,7 @@ class BrokerCollector(Collector):
 
     def _system(self, topic: str, group: str = "") -> str:
         """The label is_system."""
-        return _truth(self._app.tables.topics.is_system(topic) or group.startswith(SYSTEM_GROUP_PREFIX))
+        return _truth(self._app.tables.topics.is_system(topic) or is_system_group(group))
 
 
 def _truth(value: bool) -> str:

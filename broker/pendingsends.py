@@ -7,6 +7,7 @@ stored and its fate unknown (FLUSH_SLAVE_TIMEOUT for sends). Replies that go to 
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from remoting.codes import ResponseCode
@@ -22,19 +23,25 @@ DEMOTED_REMARK = (
 @dataclass(slots=True)
 class PendingSend:
     """A stored send and the reply for when all hold it (code 0); offsets exclusive, times monotonic ms. `unknown` is
-    the reply for when that stays unknown; without one `reply` becomes it."""
+    the reply for when that stays unknown; without one `reply` becomes it. `request_code` is what asked for it."""
 
     end_offset: int
     deadline_ms: int
     peer: Peer
     reply: RemotingCommand
+    request_code: int
     unknown: RemotingCommand | None = None
 
 
 class PendingSends:
-    """The waiting sends of a broker, `count_max` at most; more are refused before they are stored."""
+    """The waiting sends of a broker, `count_max` at most; more are refused before they are stored.
 
-    def __init__(self, count_max: int) -> None:
+    `on_answer`, where there is one, gets those that are being answered."""
+
+    def __init__(
+        self, count_max: int, on_answer: Callable[[Sequence[PendingSend]], None] | None = None
+    ) -> None:
+        self._on_answer = on_answer
         self._sends: deque[PendingSend] = deque()
         self._count_max = count_max
 
@@ -59,7 +66,7 @@ class PendingSends:
         answered: list[PendingSend] = []
         while sends and sends[0].end_offset <= end:
             answered.append(sends.popleft())
-        _answer(answered)
+        self._answer(answered)
 
     def expire(self, now_ms: int) -> None:
         """Answer those whose time is over."""
@@ -67,28 +74,28 @@ class PendingSends:
         expired: list[PendingSend] = []
         while sends and sends[0].deadline_ms <= now_ms:
             expired.append(sends.popleft())
-        _answer_unknown(expired, UNKNOWN_REMARK)
+        self._answer_unknown(expired, UNKNOWN_REMARK)
 
     def give_up(self) -> None:
         """The broker is master no more: nobody will ever know here."""
         given_up = list(self._sends)
         self._sends.clear()
-        _answer_unknown(given_up, DEMOTED_REMARK)
+        self._answer_unknown(given_up, DEMOTED_REMARK)
 
+    def _answer_unknown(self, sends: list[PendingSend], remark: str) -> None:
+        for send in sends:
+            if send.unknown is not None:
+                send.reply = send.unknown
+            else:
+                send.reply.code = ResponseCode.FLUSH_SLAVE_TIMEOUT
+                send.reply.remark = remark
+        self._answer(sends)
 
-def _answer_unknown(sends: list[PendingSend], remark: str) -> None:
-    for send in sends:
-        if send.unknown is not None:
-            send.reply = send.unknown
-        else:
-            send.reply.code = ResponseCode.FLUSH_SLAVE_TIMEOUT
-            send.reply.remark = remark
-    _answer(sends)
-
-
-def _answer(sends: list[PendingSend]) -> None:
-    by_peer: dict[Peer, list[RemotingCommand]] = {}
-    for send in sends:
-        by_peer.setdefault(send.peer, []).append(send.reply)
-    for peer, replies in by_peer.items():
-        peer.send(replies)
+    def _answer(self, sends: list[PendingSend]) -> None:
+        if self._on_answer is not None and sends:
+            self._on_answer(sends)
+        by_peer: dict[Peer, list[RemotingCommand]] = {}
+        for send in sends:
+            by_peer.setdefault(send.peer, []).append(send.reply)
+        for peer, replies in by_peer.items():
+            peer.send(replies)

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 from broker.consumergroups import ConsumerGroups
 from broker.consumeroffsets import ConsumerOffsets
+from broker.latencies import Call, Latencies
 from broker.longpolling import HeldPull, HeldPulls
 from broker.pullrequest import PullRequest
 from broker.subscription import TAG, tag_filter
@@ -113,6 +114,7 @@ class PullProcessor:
         limits: PullLimits,
         tasks: Tasks,
         totals: Totals | None = None,
+        latencies: Latencies | None = None,
     ) -> None:
         self._store = store
         self._role = role
@@ -126,6 +128,7 @@ class PullProcessor:
         self._limits = limits
         self._tasks = tasks
         self._totals = totals
+        self._latencies = latencies
         self.found = 0
 
     def handle(
@@ -134,7 +137,7 @@ class PullProcessor:
         """Answers a pull, or holds it when the queue has nothing yet and the client waits."""
         try:
             header = PullMessageHeader.from_ext(command.ext)
-            request = self._request(command, header)
+            request = self._request(peer, command, header)
         except Refused as refused:
             if refused.code == ResponseCode.SUBSCRIPTION_NOT_LATEST:
                 self._renewal.ask(peer, header.consumer_group)
@@ -156,6 +159,7 @@ class PullProcessor:
             if not peer.attributes.get("holds_pulls"):
                 peer.attributes["holds_pulls"] = True
                 peer.on_close(self._held.release_of)
+            request.held = True
             self._held.hold(HeldPull(peer, request, self._clock.monotonic_ms() + wait_ms))
             return None
         return self._answer(peer, request, result)
@@ -186,9 +190,11 @@ class PullProcessor:
     def release_all(self) -> None:
         """The broker may not answer readers any more: send them to look elsewhere."""
         for pull in self._held.release_all():
-            pull.peer.send([pull.request.command.reply(ResponseCode.SYSTEM_BUSY, REJECTED)])
+            reply = pull.request.command.reply(ResponseCode.SYSTEM_BUSY, REJECTED)
+            self._observe(pull.request, reply)
+            pull.peer.send([reply])
 
-    def _request(self, command: RemotingCommand, header: PullMessageHeader) -> PullRequest:
+    def _request(self, peer: Peer, command: RemotingCommand, header: PullMessageHeader) -> PullRequest:
         if not self._role.serves_reads:
             raise Refused(ResponseCode.SYSTEM_BUSY, REJECTED)
         limits = self._limits
@@ -232,6 +238,7 @@ class PullProcessor:
             count,
             size,
             self._filter(header),
+            peer.active_at_ms,
         )
 
     def _filter(self, header: PullMessageHeader) -> TagFilter | None:
@@ -264,6 +271,7 @@ class PullProcessor:
     def _answer_held(self, pull: HeldPull, result: GetResult) -> None:
         answer = self._answer(pull.peer, pull.request, result)
         if isinstance(answer, RemotingCommand):
+            self._observe(pull.request, answer)
             pull.peer.send([answer])
         elif answer is not None:
             self._tasks.start(answer, name=f"cold pull of {pull.peer.remote_address}")
@@ -279,13 +287,24 @@ class PullProcessor:
             found_bytes = sum(size for _, size in result.ranges)
             self._totals.pull_found(request.topic, request.group, result.count, found_bytes)
         if result.cold:
-            return self._load_and_write(peer, reply, result)
-        peer.write(frame_with(reply, result.buffers))
+            return self._load_and_write(peer, request, reply, result)
+        self._write(peer, request, reply, result)
         return None
 
-    async def _load_and_write(self, peer: Peer, reply: RemotingCommand, result: GetResult) -> None:
+    async def _load_and_write(
+        self, peer: Peer, request: PullRequest, reply: RemotingCommand, result: GetResult
+    ) -> None:
         await self._store.load(result)
+        self._write(peer, request, reply, result)
+
+    def _write(self, peer: Peer, request: PullRequest, reply: RemotingCommand, result: GetResult) -> None:
+        self._observe(request, reply)
         peer.write(frame_with(reply, result.buffers))
+
+    def _observe(self, request: PullRequest, reply: RemotingCommand) -> None:
+        if self._latencies is not None:
+            call = Call(request.command.code, reply.code, request.held)
+            self._latencies.observe(call, request.arrived_ms)
 
 
 def _code(result: GetResult, request: PullRequest) -> ResponseCode:

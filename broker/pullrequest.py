@@ -20,6 +20,8 @@ class PullRequest:
     count_max: int
     bytes_max: int
     filter: TagFilter | None
+    arrived_ms: int  # monotonic
+    held: bool = False  # it had to wait
     moved: bool = False  # past messages that the filter does not want
 
     @property

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from random import Random
 from typing import Protocol
 
+from broker.latencies import Latencies
 from broker.pendingsends import PendingSend, PendingSends
 from broker.retries import DLQ_QUEUES, NO_DELAY, dead_letter_topic, group_of_retry_topic, retries_max
 from broker.scheduling import scheduled
@@ -114,6 +115,7 @@ class SendProcessor:
         delay_levels: int,
         slave_timeout_ms: int,
         totals: Totals | None = None,
+        latencies: Latencies | None = None,
     ) -> None:
         self._log = log
         self._topics = topics
@@ -130,6 +132,7 @@ class SendProcessor:
         self._id_prefix = f"{clock.now_ms():012x}"[-12:].upper()
         self._ids_given = 0
         self._totals = totals
+        self._latencies = latencies
         self.stored = 0
 
     def handle(self, peer: Peer, commands: list[RemotingCommand]) -> None:
@@ -155,6 +158,8 @@ class SendProcessor:
         if messages:
             replies += self._store(peer, accepted, messages)
         if replies:
+            if self._latencies is not None:
+                self._latencies.answered_at_once(commands, replies, peer.active_at_ms)
             peer.send(replies)
 
     def _refusal(self, count: int) -> Refused | None:
@@ -271,7 +276,7 @@ class SendProcessor:
             fields = self._reply_fields(request.queue_id, appended, uniq_key)
             reply = RemotingCommand(ResponseCode.SUCCESS.value, command.opaque, RESPONSE_BIT, None, fields)
             if request.waits_for_replicas:
-                pending.add(PendingSend(appended.end_offset, deadline_ms, peer, reply))
+                pending.add(PendingSend(appended.end_offset, deadline_ms, peer, reply, command.code))
             else:
                 replies.append(reply)
         if self._totals is not None:

@@ -162,6 +162,8 @@ class SendBack:
             return None
         deadline_ms = self._clock.monotonic_ms() + self._slave_timeout_ms
         unknown = command.reply(ResponseCode.SYSTEM_ERROR, "FLUSH_SLAVE_TIMEOUT")
-        self._pending.add(PendingSend(appended.end_offset, deadline_ms, peer, command.reply(), unknown))
+        self._pending.add(
+            PendingSend(appended.end_offset, deadline_ms, peer, command.reply(), command.code, unknown)
+        )
         self._pending.acknowledged(self._replication.acked_end())
         return None

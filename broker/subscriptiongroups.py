@@ -10,6 +10,12 @@ from remoting.bodies.groups import SubscriptionGroupConfig, SubscriptionGroupWra
 
 SUBSCRIPTION_GROUPS_FILE = "config/subscriptionGroup.json"
 NAME_LENGTH_MAX = 255
+SYSTEM_PREFIX = "CID_RMQ_SYS_"
+
+
+def is_system_group(name: str) -> bool:
+    """Of upstream's own tools."""
+    return name.startswith(SYSTEM_PREFIX)
 
 
 class SubscriptionGroups:

@@ -1,16 +1,21 @@
 """Messages and bytes by topic, and by topic and group, since the start; kept only while metrics are on.
 
-Invariant: a batch costs one addition for each of its topics; only a batch of several is looked at message by
-message."""
+Invariant: what one receive brought costs one addition for each of its topics, and one observation for each size that
+its records have."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from broker.retries import DLQ_PREFIX
 from messagestore.messages import Appended, MessageToStore
+from mqruntime.histogram import Histogram
+
+KIB = 1024.0
+SIZE_BOUNDS = (KIB, 4 * KIB, 512 * KIB, KIB * KIB, 2 * KIB * KIB, 4 * KIB * KIB)
+"""Upstream's, in bytes."""
 
 
 @dataclass(slots=True)
@@ -26,10 +31,11 @@ class Amount:
 
 
 class Totals:
-    """`stored` by topic; `found` by topic and consumer group; `dead_letters` by group."""
+    """`stored` and `sizes` of records by topic; `found` by topic and consumer group; `dead_letters` by group."""
 
     def __init__(self) -> None:
         self.stored: dict[str, Amount] = {}
+        self.sizes: dict[str, Histogram] = {}
         self.found: dict[tuple[str, str], Amount] = {}
         self.dead_letters: Counter[str] = Counter()
 
@@ -38,15 +44,15 @@ class Totals:
     ) -> None:
         """One append stored `count` messages in `size` bytes."""
         if len({message.topic for message in messages}) == 1:
-            self._add(messages[0].topic, count, size)
+            self._add(messages[0].topic, count, size, appended)
             return
-        amounts: dict[str, Amount] = {}
+        of_topic: dict[str, list[Appended]] = {}
         for message, stored in zip(messages, appended, strict=True):
-            if stored.error is None:
-                amount = amounts.setdefault(message.topic, Amount())
-                amount.add(stored.count, stored.end_offset - stored.physical_offset)
-        for topic, amount in amounts.items():
-            self._add(topic, amount.messages, amount.bytes)
+            of_topic.setdefault(message.topic, []).append(stored)
+        for topic, results in of_topic.items():
+            stored_ones = [stored for stored in results if stored.error is None]
+            size = sum(stored.end_offset - stored.physical_offset for stored in stored_ones)
+            self._add(topic, sum(stored.count for stored in stored_ones), size, results)
 
     def pull_found(self, topic: str, group: str, count: int, size: int) -> None:
         """One pull of `group` was answered with messages."""
@@ -60,7 +66,20 @@ class Totals:
         if topic.startswith(DLQ_PREFIX):
             self.dead_letters[topic.removeprefix(DLQ_PREFIX)] += count
 
-    def _add(self, topic: str, count: int, size: int) -> None:
-        if count:
-            self.stored.setdefault(topic, Amount()).add(count, size)
-            self.dead_letter(topic, count)
+    def _add(self, topic: str, count: int, size: int, appended: Iterable[Appended]) -> None:
+        if not count:
+            return
+        self.stored.setdefault(topic, Amount()).add(count, size)
+        self.dead_letter(topic, count)
+        sizes = self.sizes.get(topic)
+        if sizes is None:
+            sizes = self.sizes[topic] = Histogram(SIZE_BOUNDS)
+        kinds = Counter(
+            [
+                (stored.end_offset - stored.physical_offset, stored.count)
+                for stored in appended
+                if stored.count
+            ]
+        )
+        for (records_size, records), times in kinds.items():
+            sizes.observe(records_size / records, records * times)

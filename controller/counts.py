@@ -49,13 +49,14 @@ LATENCY_BOUNDS = tuple(
 
 
 class Counts:
-    """`requests` by (type, status), `latencies` by type in microseconds, `proposals` by status; `elections` by
-    (cluster, broker set, result)."""
+    """`requests` by (type, status), `latencies` by type in microseconds, `proposals` by status, and how
+    long they took in microseconds; `elections` by (cluster, broker set, result)."""
 
     def __init__(self) -> None:
         self.requests: Counter[tuple[str, str]] = Counter()
         self.latencies: dict[str, Histogram] = {}
         self.proposals: Counter[str] = Counter()
+        self.proposal_latency = Histogram(LATENCY_BOUNDS)
         self.elections: Counter[tuple[str, str, str]] = Counter()
 
     def watch(self, router: Router) -> None:
@@ -75,9 +76,10 @@ class Counts:
         if result is not None and not decision.events:
             self._elected(broker_name, result, state)
 
-    def proposed(self, status: str) -> None:
-        """A proposal to the group ended."""
+    def proposed(self, status: str, seconds: float) -> None:
+        """A proposal to the group ended, after `seconds`."""
         self.proposals[status] += 1
+        self.proposal_latency.observe(seconds * 1e6)
 
     def _elected(self, broker_name: str, result: str, state: ReplicasState) -> None:
         replicas = state.replicas.get(broker_name)

@@ -25,6 +25,12 @@ PROPOSALS = Figure(
     "proposals to the group (`append`): `success`, `failed` or `timeout`",
     ("dledger_operation", "dLedger_operation_status"),
 )
+PROPOSAL_LATENCY = Figure(
+    "dledger_op_latency_microseconds",
+    "from a proposal to the group (`append`) to its end",
+    ("dledger_operation",),
+    histogram=True,
+)
 ELECTIONS = Figure(
     "election_total",
     "elections held by this leader: `new_master_elected`, `keep_current_master` or `no_master_elected`",
@@ -38,6 +44,7 @@ CONTROLLER_FIGURES = (
     REQUESTS,
     REQUEST_LATENCY,
     PROPOSALS,
+    PROPOSAL_LATENCY,
     ELECTIONS,
 )
 """In the order in which they are shown."""

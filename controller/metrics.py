@@ -63,4 +63,5 @@ class ControllerCollector(Collector):
         yield families.histograms(figures.REQUEST_LATENCY, (((kind,), waits) for kind, waits in latencies))
         proposals = sorted(counts.proposals.items())
         yield families.each(figures.PROPOSALS, ((("append", status), count) for status, count in proposals))
+        yield families.histograms(figures.PROPOSAL_LATENCY, [(("append",), counts.proposal_latency)])
         yield families.each(figures.ELECTIONS, sorted(counts.elections.items()))

@@ -31,11 +31,12 @@ class Busy(Exception):
 
 
 class CommandRunner:
-    """The one place where events are proposed; `on_proposed` is told success, failed or timeout of each try."""
+    """The one place where events are proposed; `on_proposed` is told of each try: success, failed or
+    timeout, and how many seconds it took."""
 
-    def __init__(self, node: DLedgerNode, on_proposed: Callable[[str], None] | None = None) -> None:
+    def __init__(self, node: DLedgerNode, on_proposed: Callable[[str, float], None] | None = None) -> None:
         self._node = node
-        self._on_proposed = on_proposed or (lambda status: None)
+        self._on_proposed = on_proposed or (lambda status, seconds: None)
         self._turn = asyncio.Lock()
         self._waiting = 0
         self._unsettled: tuple[int, int] | None = None
@@ -86,7 +87,7 @@ class CommandRunner:
         return decision
 
     async def _propose(self, bodies: list[bytes], timeout_ms: int) -> None:
-        term, status = self._node.term, "failed"
+        term, status, began = self._node.term, "failed", asyncio.get_running_loop().time()
         try:
             await self._node.propose(bodies, timeout_ms)
             status = "success"
@@ -96,7 +97,7 @@ class CommandRunner:
             self._unsettled = (term, end_index)
             raise
         finally:
-            self._on_proposed(status)
+            self._on_proposed(status, asyncio.get_running_loop().time() - began)
 
     async def _settle(self, end: float) -> None:
         """Wait until an earlier proposal of unknown fate is applied, or out of the world with its term."""

@@ -16,6 +16,7 @@ class Histogram:
         self.counts = [0] * (len(self.bounds) + 1)
         self.sum = 0.0
 
-    def observe(self, value: float) -> None:
-        self.counts[bisect_left(self.bounds, value)] += 1
-        self.sum += value
+    def observe(self, value: float, count: int = 1) -> None:
+        """`value` was seen `count` times."""
+        self.counts[bisect_left(self.bounds, value)] += count
+        self.sum += value * count

@@ -18,6 +18,7 @@ from mqruntime.figures import Figure, markdown_table
 from namesrv import figures as namesrv_figures
 from namesrv.metrics import NamesrvCollector
 from namesrv.server import NamesrvApp
+from remoting.bodies.groups import SubscriptionGroupConfig
 from remoting.bodies.heartbeats import ConsumerData, HeartbeatData, ProducerData, SubscriptionData
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import RemotingCommand
@@ -68,12 +69,20 @@ def cluster() -> Iterator[Cluster]:
         cluster.run(cluster.read_all())
         cluster.app(cluster.master).tables.offsets.commit("readers", "orders", 0, 1)
         cluster.run(give_up_one(cluster))
+        cluster.run(create_group(cluster))
         yield cluster
 
 
 async def give_up_one(cluster: Cluster) -> None:
     header = ConsumerSendMsgBackHeader(offset=0, group="CG", delay_level=-1)
     reply = await cluster.ask(cluster.app(cluster.master).address, RequestCode.CONSUMER_SEND_MSG_BACK, header)
+    assert reply.code == 0, reply.remark
+
+
+async def create_group(cluster: Cluster) -> None:
+    address = cluster.app(cluster.master).address
+    body = SubscriptionGroupConfig("CG").encode()
+    reply = await cluster.ask(address, RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, body=body)
     assert reply.code == 0, reply.remark
 
 
@@ -171,6 +180,35 @@ def test_messages_are_counted_by_topic_and_reader(cluster: Cluster) -> None:
     assert slave.value("rocketmq_storage_size_bytes") == kept
 
 
+def test_records_are_shown_by_their_sizes(cluster: Cluster) -> None:
+    page, topic = broker_page(cluster), {"topic": "orders", "is_system": "false"}
+    assert page.value("rocketmq_message_size_count", **topic) == 12
+    assert page.value("rocketmq_message_size_bucket", le="1024.0", **topic) == 12
+    stored = page.value("rocketmq_throughput_in_total", **topic)
+    assert page.value("rocketmq_message_size_sum", **topic) == pytest.approx(stored)
+
+
+def test_every_answer_is_timed_once(cluster: Cluster) -> None:
+    page, name = broker_page(cluster), "rocketmq_rpc_latency_milliseconds"
+    done = {"response_code": "success", "result": "success", "protocol_type": "remoting"}
+
+    def count(request_code: str) -> list[float]:
+        return page.values(f"{name}_count", request_code=request_code, is_long_polling="false", **done)
+
+    assert count("send_message_v2") == [12]
+    assert count("consumer_send_msg_back") == [1]
+    assert count("update_and_create_topic") == [1]
+    assert sum(count("pull_message")) >= 1
+    waited = page.value(f"{name}_sum", request_code="send_message_v2")
+    assert 0 < waited < 12 * 100, "the slave had to acknowledge each"
+
+
+def test_what_administrators_create_is_timed(cluster: Cluster) -> None:
+    page, done = broker_page(cluster), {"invocation_status": "success", "is_system": "false"}
+    assert page.value("rocketmq_topic_create_execution_time_milliseconds_count", **done) == 1
+    assert page.value("rocketmq_consumer_group_create_execution_time_milliseconds_count", **done) == 1
+
+
 def test_a_message_that_was_given_up_is_counted_for_its_group(cluster: Cluster) -> None:
     dead = broker_page(cluster).values(
         "rocketmq_send_to_dlq_messages_total", consumer_group="CG", topic="%DLQ%CG"
@@ -196,7 +234,8 @@ def test_an_empty_store_keeps_nothing_old() -> None:
         cluster.wait_in_sync(2)
         page = broker_page(cluster)
         assert page.value("rocketmq_storage_message_reserve_time_milliseconds") == 0
-        assert cluster.app(cluster.master).totals is None, "metrics are off"
+        app = cluster.app(cluster.master)
+        assert app.totals is None and app.latencies is None, "metrics are off"
 
 
 def test_controllers_time_requests_and_count_proposals(cluster: Cluster) -> None:
@@ -209,6 +248,9 @@ def test_controllers_time_requests_and_count_proposals(cluster: Cluster) -> None
     assert leader.value("request_latency_microseconds_sum", **kind) > 0
     done = {"dledger_operation": "append", "dLedger_operation_status": "success"}
     assert leader.value("dledger_op_total", **done) >= 4
+    proposed = sum(leader.values("dledger_op_total"))
+    assert leader.value("dledger_op_latency_microseconds_count", dledger_operation="append") == proposed
+    assert leader.value("dledger_op_latency_microseconds_sum") > 0
 
 
 def test_an_election_that_keeps_the_master_is_counted_as_one(cluster: Cluster) -> None:

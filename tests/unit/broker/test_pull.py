@@ -41,6 +41,7 @@ class RecordingPeer:
 
     def __init__(self) -> None:
         self.attributes: dict[str, object] = {}
+        self.active_at_ms = 0
         self.received: list[RemotingCommand] = []
         self.close_callbacks: list[Any] = []
 
@@ -328,7 +329,7 @@ def test_a_broker_that_may_not_answer_any_more_sends_its_readers_away() -> None:
 def test_answered_pulls_do_not_pile_up_behind_their_deadlines() -> None:
     held = HeldPulls(10)
     for _ in range(10_000):
-        request = PullRequest(pull(), "CG", "orders", 0, 0, 32, 1 << 18, None)
+        request = PullRequest(pull(), "CG", "orders", 0, 0, 32, 1 << 18, None, 0)
         waiting = HeldPull(cast(Any, RecordingPeer()), request, 15_000)
         held.hold(waiting)
         assert held.release(waiting)

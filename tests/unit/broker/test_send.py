@@ -42,6 +42,7 @@ class RecordingPeer:
 
     def __init__(self) -> None:
         self.attributes: dict[str, object] = {}
+        self.active_at_ms = 0
         self.writes: list[list[RemotingCommand]] = []
 
     def send(self, commands: list[RemotingCommand]) -> None:

@@ -36,6 +36,16 @@ def test_a_topic_of_which_nothing_was_stored_is_not_there() -> None:
     assert totals.stored == {}
 
 
+def test_sizes_are_those_of_records_and_a_batch_counts_with_its_mean() -> None:
+    totals = Totals()
+    totals.sends_stored([message("orders")] * 3, [stored(1024), stored(5000, 2), stored(5000)], 4, 11_024)
+    totals.sends_stored([message("orders"), message("bills")], [REFUSED, stored(100)], 1, 100)
+    orders = totals.sizes["orders"]
+    assert orders.counts == [1, 2, 1, 0, 0, 0, 0]
+    assert orders.sum == 11_024
+    assert totals.sizes["bills"].counts[0] == 1
+
+
 def test_dead_letters_are_counted_by_the_group_that_gave_up() -> None:
     totals = Totals()
     totals.sends_stored([message("%DLQ%CG"), message("orders")], [stored(100), stored(100)], 2, 200)

@@ -61,7 +61,7 @@ async def refused() -> None:
 def test_every_proposal_is_told_of_once(fate: Any, told: str) -> None:
     member, heard = Member(), list[str]()
     member.fate = fate
-    commands = CommandRunner(cast(DLedgerNode, member), heard.append)
+    commands = CommandRunner(cast(DLedgerNode, member), lambda status, seconds: heard.append(status))
     asyncio.run(asyncio.wait_for(_outcome(commands), 5))
     assert heard == [told]
 
