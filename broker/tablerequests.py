@@ -1,10 +1,12 @@
-"""All requests that are answered from tables and store alone, by clients that look up and by administrators.
+"""All requests that are answered from tables and store, or by one consumer: those of clients that look up and of
+administrators.
 
 Invariant: none of them waits for replication; what they change is in the tables, which say themselves when it is on
 disk and how slaves get it."""
 
 from __future__ import annotations
 
+from broker.clientcalls import ClientCalls
 from broker.configuration import Configuration
 from broker.consumergroups import ConsumerGroups
 from broker.grouprequests import GroupRequests
@@ -34,6 +36,7 @@ def add_table_requests(
     GroupRequests(name, groups, tables.saved_groups, offsets, tables.delays, topics, store).add_to(router)
     OffsetRequests(store, topics, offsets).add_to(router)
     LookupRequests(store, role).add_to(router)
+    ClientCalls(name, consumers, store, role).add_to(router)
     Configuration(settings).add_to(router)
     QueueRequests(
         broker_name=name,
