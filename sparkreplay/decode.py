@@ -49,6 +49,7 @@ class Selection:
     committed_only: bool = True
     system_topics: bool = False
     check_crc: bool = False
+    decompress: bool = True
     broker_name: str = ""
     epochs: tuple[tuple[int, int], ...] = field(default=())
 
@@ -247,6 +248,8 @@ class ChunkColumns:
 
     def body(self) -> pa.Array:
         bodies = self.pieces(1, self.rows)
+        if not self.selection.decompress:
+            return bodies
         return decompressed(bodies, self.sys_flag[self.rows], lambda place: self.where(int(self.rows[place])))
 
     def where(self, row: int) -> tuple[str, int]:
