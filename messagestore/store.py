@@ -10,12 +10,13 @@ import logging
 from collections.abc import Callable, Sequence
 
 from messagestore.appender import Appender
-from messagestore.checkpoint import FILE, Checkpoint, decode_checkpoint
 from messagestore.commitlog import FOLDER, CommitLog
 from messagestore.dispatch import Dispatcher
+from messagestore.dispatching import Dispatching
 from messagestore.errors import DISK_FULL, StoreFailed
 from messagestore.indextable import FOLDER as INDEX_FOLDER
 from messagestore.indextable import IndexTable
+from messagestore.logtail import LogTail
 from messagestore.lookup import KeyLookup
 from messagestore.messages import (
     Appended,
@@ -30,17 +31,14 @@ from messagestore.messages import (
 from messagestore.queuetable import FOLDER as QUEUES_FOLDER
 from messagestore.queuetable import QueueTable
 from messagestore.reading import QueueReader
-from messagestore.record import counts_in_queue, pack_host, queue_facts
+from messagestore.record import pack_host
 from messagestore.recovery import Recovery
+from messagestore.savedqueues import SavedQueues
 from messagestore.settings import StoreSettings
-from messagestore.walker import SegmentWalk, Stop
 from mqruntime.runtime import Runtime
 from mqruntime.tasks import Tasks
 
 ABORT_FILE = "abort"  # exists while a store runs; found at start, the last run did not stop by itself
-DISK_FULL_RETRY_S = 1.0
-DISPATCH_STEP_RECORDS = 512
-COLD_STEP_BYTES = 1 << 20
 
 log = logging.getLogger(__name__)
 
@@ -77,19 +75,23 @@ class MessageStore:
         self._dispatcher = Dispatcher(self._queues, settings.message_delay_level, self._index)
         self._appender = Appender(self._log, settings.max_message_size)
         self._reader = QueueReader(self._log, self._queues)
-        self._checkpoint = Checkpoint()
-        self._stored_checkpoint = b""
         self._confirm = 0
-        self._queues_synced = 0  # entries of records that end at or below this are on disk
         self._running = False
         self._master = False
-        self._queues_full = False
         self._failure: BaseException | None = None
         self._append_callbacks: list[Callable[[], None]] = []
-        self._arrival_callbacks: list[Callable[[list[QueueGrew]], None]] = []
         self._unflushed = asyncio.Event()
-        self._undispatched = asyncio.Event()
         self._unsaved = asyncio.Event()
+        self._tail = LogTail(self._log, self._queues, self._dispatcher)
+        self._dispatching = Dispatching(
+            self._log, self._dispatcher,
+            confirm_offset=self.confirm_offset,
+            record_size_max=settings.max_message_size,
+            on_progress=self._unsaved.set,
+        )  # fmt: skip
+        self._saved = SavedQueues(
+            runtime.files, self._log, self._queues, self._index, self._dispatcher, self.confirm_offset
+        )
 
     # Life
 
@@ -101,22 +103,22 @@ class MessageStore:
             await self._files.replace(
                 ABORT_FILE, b"running\n"
             )  # again: a killed process may not have synced it
-            self._checkpoint = decode_checkpoint(await self._files.read(FILE))
+            checkpoint = await self._saved.load()
             recovery = Recovery(
-                self._log, self._queues, self._dispatcher, self._checkpoint, self._index,
+                self._log, self._queues, self._dispatcher, checkpoint, self._index,
                 verify_body=self._settings.check_crc_on_recover,
             )  # fmt: skip
             report = await recovery.run(clean=clean)
             self._confirm = report.confirm_offset
-            await self._save()
+            await self._saved.save()
         except BaseException:
             self._close()
             raise
         self._running = True
         self._tasks.start(self._flush_loop(), name="store-flush")
-        self._tasks.start(self._dispatch_loop(), name="store-dispatch")
+        self._tasks.start(self._dispatching.run(), name="store-dispatch")
         self._tasks.start(self._save_loop(), name="store-checkpoint")
-        self._undispatched.set()
+        self._dispatching.wake()
         return report
 
     async def stop(self) -> None:
@@ -128,7 +130,7 @@ class MessageStore:
         try:
             if self._failure is None:
                 await self._log.flush()
-                await self._save()
+                await self._saved.save()
                 await self._files.remove(ABORT_FILE)
         finally:
             self._close()
@@ -150,21 +152,7 @@ class MessageStore:
         """Ends the log at a record boundary, finds the next queue offsets and accepts appends. Takes as long as reading
         the part of the log that is not dispatched yet; calling it again does no harm."""
         await self.truncate(self.boundary_at_or_below(self._log.max_offset))
-        next_offsets = self._queues.next_offsets()
-        timestamp, position = self._dispatcher.store_timestamp, self._dispatcher.position
-        while position < self._log.max_offset:
-            view, start = self._log.segment_view(position)
-            walk = SegmentWalk(view, start, position, self._log.max_offset, verify_body=False)
-            for number, (offset, size) in enumerate(walk, 1):
-                facts = queue_facts(view, offset - start, size, offset)
-                assert not isinstance(facts, int), f"the record at {offset} was whole a moment ago"
-                timestamp = max(timestamp, facts.store_timestamp)
-                if counts_in_queue(facts.sys_flag):
-                    next_offsets[facts.topic, facts.queue_id] = facts.queue_offset + 1
-                if number % DISPATCH_STEP_RECORDS == 0:
-                    await asyncio.sleep(0)
-            position = start + self.segment_size_bytes if walk.stop is Stop.END_OF_SEGMENT else walk.position
-            assert walk.stop is not Stop.INVALID, f"the log was walked to {self._log.max_offset} a moment ago"
+        next_offsets, timestamp = await self._tail.next_offsets()
         self._appender.next_offsets = next_offsets
         self._appender.store_timestamp = timestamp
         self._master = self._running
@@ -177,7 +165,7 @@ class MessageStore:
 
     def append(self, messages: Sequence[MessageToStore]) -> list[Appended]:
         """Stores messages in order, each with its own outcome, and wakes replication once."""
-        if not self._master or self._queues_full or self._failure is not None:
+        if not self._master or self._dispatching.full or self._failure is not None:
             refused = Appended(-1, -1, -1, 0, -1, PutStatus.SERVICE_NOT_AVAILABLE)
             return [refused] * len(messages)
         before = self._log.max_offset
@@ -256,17 +244,8 @@ class MessageStore:
         """Log, queues and confirm offset end at `offset`, durably on return. Called with max_offset it erases what an
         ended connection left above the log's end; to be done before a new connection fills it."""
         self._confirm = min(self._confirm, offset)
-        self._queues_synced = min(self._queues_synced, offset)
         try:
-            if (
-                self._checkpoint.confirm_phy_offset > offset
-            ):  # first, so that a crash finds nothing lost below it
-                await self._save_checkpoint()
-            if self._dispatcher.position > offset:
-                await self._queues.truncate(offset)
-                if self._index is not None:
-                    await self._index.truncate(offset)
-                self._dispatcher.position = offset
+            await self._saved.truncate(offset)
             await self._log.truncate(offset)
         except OSError as error:
             self._fail(error)
@@ -274,20 +253,7 @@ class MessageStore:
 
     def boundary_at_or_below(self, offset: int) -> int:
         """The greatest start or end of a record that is not above `offset`, found from the nearest known one."""
-        offset = min(offset, self._log.max_offset)
-        known = max(self._log.segment_start(offset), self._log.min_offset)
-        dispatched = self._dispatcher.position
-        known = max(known, dispatched if dispatched <= offset else self._queues.boundary_at_or_below(offset))
-        while known < offset:
-            view, start = self._log.segment_view(known)
-            walk = SegmentWalk(view, start, known, offset, verify_body=False)
-            for _ in walk:
-                pass
-            segment_end = start + self.segment_size_bytes
-            if walk.stop is not Stop.END_OF_SEGMENT or segment_end > offset:
-                return walk.position
-            known = segment_end
-        return known
+        return self._tail.boundary_at_or_below(offset)
 
     def confirm_offset(self) -> int:
         return self._confirm
@@ -298,23 +264,19 @@ class MessageStore:
         offset = min(offset, self._log.max_offset)
         if offset > self._confirm:
             self._confirm = offset
-            self._undispatched.set()
+            self._dispatching.wake()
             self._unsaved.set()
 
     # Readers
 
     def on_arrival(self, callback: Callable[[list[QueueGrew]], None]) -> None:
         """`callback` with the queues that grew, after each step of dispatch that added something."""
-        self._arrival_callbacks.append(callback)
+        self._dispatching.on_arrival(callback)
 
     def dispatch(self) -> bool:
         """One bounded step over mapped segments; True when more can be done at once. The store does this by itself
         whenever the confirm offset moves."""
-        position = self._dispatcher.position
-        if position >= self._confirm:
-            return False
-        view, start = self._log.segment_view(position)
-        return self._dispatch_in(view, start, start + self.segment_size_bytes)
+        return self._dispatching.step()
 
     def dispatched_offset(self) -> int:
         return self._dispatcher.position
@@ -371,42 +333,6 @@ class MessageStore:
 
     # Background
 
-    async def _dispatch_loop(self) -> None:
-        while True:
-            await self._undispatched.wait()
-            self._undispatched.clear()
-            if await self._dispatch_step():
-                self._undispatched.set()
-                await asyncio.sleep(0)  # others run between two steps
-
-    async def _dispatch_step(self) -> bool:
-        position = self._dispatcher.position
-        if position >= self._confirm or not self._log.is_cold(position):
-            return self.dispatch()
-        segment_end = self._log.segment_start(position) + self.segment_size_bytes
-        wanted = max(COLD_STEP_BYTES, 2 * self._settings.max_message_size)
-        content = await self._log.read_file(position, min(position + wanted, segment_end))
-        if self._dispatcher.position != position:  # truncated meanwhile
-            return True
-        self._dispatch_in(content, position, segment_end)
-        return self._dispatcher.position != position
-
-    def _dispatch_in(self, buffer: bytes | memoryview, start: int, segment_end: int) -> bool:
-        try:
-            more = self._dispatcher.run(buffer, start, segment_end, self._confirm, DISPATCH_STEP_RECORDS)
-            self._queues_full = False
-        except OSError as error:
-            if error.errno not in DISK_FULL:
-                raise
-            log.warning("dispatch=waiting position=%d error=%s", self._dispatcher.position, error)
-            self._queues_full, more = True, False
-            asyncio.get_running_loop().call_later(DISK_FULL_RETRY_S, self._undispatched.set)
-        if grown := self._dispatcher.take_grown():
-            self._unsaved.set()
-            for callback in self._arrival_callbacks:
-                callback(grown)
-        return more
-
     async def _flush_loop(self) -> None:
         while True:
             await self._unflushed.wait()
@@ -420,30 +346,9 @@ class MessageStore:
             await asyncio.sleep(self._settings.flush_interval_consume_queue / 1000)
             self._unsaved.clear()
             try:
-                await self._save()
+                await self._saved.save()
             except OSError as error:
                 if error.errno not in DISK_FULL:
                     raise
                 log.warning("checkpoint=waiting error=%s", error)
                 self._unsaved.set()
-
-    async def _save(self) -> None:
-        """Queues and index to disk, then the checkpoint that vouches for them."""
-        position, timestamp = self._dispatcher.position, self._dispatcher.store_timestamp
-        await self._queues.sync()
-        if self._index is not None:
-            await self._index.sync()
-            self._checkpoint.index_msg_timestamp = timestamp
-        self._queues_synced = min(position, self._dispatcher.position)  # a truncation may have come between
-        if position <= self._log.flushed_offset:
-            self._checkpoint.physic_msg_timestamp = self._checkpoint.logics_msg_timestamp = timestamp
-        await self._save_checkpoint()
-
-    async def _save_checkpoint(self) -> None:
-        self._checkpoint.confirm_phy_offset = min(
-            self._confirm, self._log.flushed_offset, self._queues_synced
-        )
-        encoded = self._checkpoint.encode()
-        if encoded != self._stored_checkpoint:
-            await self._files.replace(FILE, encoded)
-            self._stored_checkpoint = encoded

@@ -22,6 +22,7 @@ from ha.mastership import Mastership
 from ha.slavelink import Action, SlaveLink
 from ha.syncstateset import SyncStateSet
 from messagestore.commitlog import CommitLog
+from messagestore.dispatching import Dispatching
 from messagestore.store import MessageStore
 
 
@@ -80,16 +81,16 @@ async def term_without_vote(self: TermFile, vote: Vote) -> None:
     await stored_vote(self, Vote(vote.term, None))
 
 
-confirmed_dispatch = MessageStore.dispatch
+confirmed_step = Dispatching.step
 
 
-def dispatch_to_the_end(self: MessageStore) -> bool:
+def dispatch_to_the_end(self: Dispatching) -> bool:
     """Upstream #6609: queue entries for what the other replicas may lack."""
-    kept, self._confirm = self._confirm, self._log.max_offset
+    kept, self._confirm_offset = self._confirm_offset, lambda: self._log.max_offset
     try:
-        return confirmed_dispatch(self)
+        return confirmed_step(self)
     finally:
-        self._confirm = kept
+        self._confirm_offset = kept
 
 
 async def next_offsets_of_the_queues(self: MessageStore) -> None:
@@ -154,7 +155,7 @@ BUGS: dict[str, Callable[[], AbstractContextManager[object]]] = {
     "truncation-not-durable": lambda: patch.object(CommitLog, "truncate", truncated_in_memory),
     "epoch-not-persisted": lambda: patch.object(KeptEpochs, "_store", epochs_in_memory),
     "vote-not-persisted": lambda: patch.object(TermFile, "store", term_without_vote),
-    "dispatch-beyond-confirm": lambda: patch.object(MessageStore, "dispatch", dispatch_to_the_end),
+    "dispatch-beyond-confirm": lambda: patch.object(Dispatching, "step", dispatch_to_the_end),
     "connections-counted": connections_counted,
     "old-master-accepted": lambda: patch.object(SlaveLink, "_reply_filled", any_master_is_followed),
     "queue-offsets-forgotten": lambda: patch.object(

@@ -1,0 +1,75 @@
+"""Consume queues and index on disk, and the checkpoint that vouches for them.
+
+Invariant: the checkpoint's confirm offset never exceeds what is confirmed, flushed, and listed in queues on disk; it is
+lowered on disk before anything below it is cut."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from messagestore.checkpoint import FILE, Checkpoint, decode_checkpoint
+from messagestore.commitlog import CommitLog
+from messagestore.dispatch import Dispatcher
+from messagestore.indextable import IndexTable
+from messagestore.queuetable import QueueTable
+from mqruntime.smallfiles import SmallFiles
+
+
+class SavedQueues:
+    """Offsets are physical."""
+
+    def __init__(
+        self,
+        files: SmallFiles,
+        log: CommitLog,
+        queues: QueueTable,
+        index: IndexTable | None,
+        dispatcher: Dispatcher,
+        confirm_offset: Callable[[], int],
+    ) -> None:
+        self._files = files
+        self._log = log
+        self._queues = queues
+        self._index = index
+        self._dispatcher = dispatcher
+        self._confirm_offset = confirm_offset
+        self._checkpoint = Checkpoint()
+        self._stored = b""
+        self._synced_end = 0  # entries of records that end at or below this are on disk
+
+    async def load(self) -> Checkpoint:
+        """What the last run left. StoreCorrupted or OSError when it cannot be read."""
+        self._checkpoint = decode_checkpoint(await self._files.read(FILE))
+        return self._checkpoint
+
+    async def save(self) -> None:
+        """Queues and index to disk, then the checkpoint. OSError."""
+        position, timestamp = self._dispatcher.position, self._dispatcher.store_timestamp
+        await self._queues.sync()
+        if self._index is not None:
+            await self._index.sync()
+            self._checkpoint.index_msg_timestamp = timestamp
+        self._synced_end = min(position, self._dispatcher.position)  # a truncation may have come between
+        if position <= self._log.flushed_offset:
+            self._checkpoint.physic_msg_timestamp = self._checkpoint.logics_msg_timestamp = timestamp
+        await self._save_checkpoint()
+
+    async def truncate(self, offset: int) -> None:
+        """Queues, index and dispatch end at `offset`; the confirm offset does already. OSError."""
+        self._synced_end = min(self._synced_end, offset)
+        if self._checkpoint.confirm_phy_offset > offset:  # first, so that a crash finds nothing lost below it
+            await self._save_checkpoint()
+        if self._dispatcher.position > offset:
+            await self._queues.truncate(offset)
+            if self._index is not None:
+                await self._index.truncate(offset)
+            self._dispatcher.position = offset
+
+    async def _save_checkpoint(self) -> None:
+        self._checkpoint.confirm_phy_offset = min(
+            self._confirm_offset(), self._log.flushed_offset, self._synced_end
+        )
+        encoded = self._checkpoint.encode()
+        if encoded != self._stored:
+            await self._files.replace(FILE, encoded)
+            self._stored = encoded
