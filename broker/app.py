@@ -9,35 +9,22 @@ from __future__ import annotations
 import asyncio
 import logging
 
-from broker.clientrequests import ClientRequests
-from broker.consumergroups import ConsumerGroups
 from broker.contract import contract_sentence
 from broker.controllerclient import ControllerClient
-from broker.delaydelivery import DelayDelivery
 from broker.identity import IDENTITY_FILE
-from broker.latencies import Latencies
-from broker.longpolling import HeldPulls
 from broker.masterfinder import MasterFinder
-from broker.pendingsends import PendingSends
-from broker.pull import PullProcessor
 from broker.registration import Registration
 from broker.replicas import Replicas
 from broker.replicasmanager import ReplicasManager
+from broker.requests import Requests, Waiting
 from broker.roleswitch import RoleSwitch
-from broker.send import SEND_CODES, SendProcessor
-from broker.sendback import SendBack
 from broker.settings import BrokerSettings
 from broker.slavesync import SlaveSync
-from broker.statusrequests import StatusRequests
-from broker.subscriptionrenewal import SubscriptionRenewal
 from broker.syncflush import SyncFlush
-from broker.tablerequests import add_table_requests
 from broker.tables import Tables
-from broker.totals import Totals
 from epochfile.file import DEFAULT_NAME as EPOCH_FILE
 from epochfile.file import EpochFile
 from ha.service import HAService
-from messagestore.dispatch import delay_levels_ms
 from messagestore.record import pack_host
 from messagestore.settings import FlushDiskType
 from messagestore.store import MessageStore
@@ -47,12 +34,11 @@ from mqruntime.runtime import Runtime
 from mqruntime.settings import SettingsError
 from mqruntime.tasks import Tasks
 from remoting.client import RemotingClient
-from remoting.codes import RequestCode, ResponseCode
+from remoting.codes import ResponseCode
 from remoting.command import RemotingCommand
 from remoting.headers.controller import BrokerHeartbeatHeader
 from remoting.limits import Limits
 from remoting.peer import Peer
-from remoting.router import Router
 from remoting.server import RemotingServer
 
 log = logging.getLogger("broker")
@@ -75,11 +61,6 @@ class BrokerApp:
         self._slave_sync: SlaveSync | None = None
         self.probes: HttpPages | None = None
         self.tables = Tables(settings, runtime.files, runtime.clock, self._topics_changed)
-        self.totals: Totals | None = None
-        self.latencies: Latencies | None = None
-        if settings.serves_metrics:
-            self.totals = Totals()
-            self.latencies = Latencies(runtime.clock, self.tables.topics, settings.slave_timeout)
         self.store = MessageStore(runtime, settings, on_fatal=self._fatal)
         self.ha = HAService(
             self.store,
@@ -94,30 +75,40 @@ class BrokerApp:
         )
         self._client = RemotingClient(clock=runtime.clock, on_disconnect=self._server_lost)
         self._finder = MasterFinder(self._client, self._master_found)
-        on_answer = self.latencies.sends_settled if self.latencies is not None else None
-        self._pending = PendingSends(settings.waiting_sends_max, on_answer)
-        self._held = HeldPulls(settings.held_pulls_max)
-        self.consumers = ConsumerGroups()
+        waiting = Waiting(settings, self.tables, runtime.clock)
         self.role = RoleSwitch(
             settings=settings,
             store=self.store,
             ha=self.ha,
             topics=self.tables.topics,
-            pending=self._pending,
+            pending=waiting.pending,
             finder=self._finder,
             replicas=self._replicas,
         )
         self._no_replicas = Replicas(cluster_name="", broker_name="", address="", poll_ms=1)
-        self.router = self._build_router()
+        self.requests = Requests(
+            settings=settings,
+            store=self.store,
+            tables=self.tables,
+            ha=self.ha,
+            role=self.role,
+            waiting=waiting,
+            clock=runtime.clock,
+            random=runtime.random,
+            tasks=self._tasks,
+            address=lambda: self.address,
+            ha_address=lambda: self.ha_address,
+            on_role_changed=self._role_changed,
+        )
         limits = Limits(idle_ms_max=settings.server_channel_max_idle_time_seconds * 1000)
         self._server, self._fast_server = (
             RemotingServer(
-                self.router,
+                self.requests.router,
                 host=settings.listens_on,
                 port=port,
                 clock=runtime.clock,
                 limits=limits,
-                on_disconnect=self._clients.disconnected,
+                on_disconnect=self.requests.disconnected,
             )
             for port in (settings.listen_port, settings.fast_port)
         )
@@ -193,7 +184,7 @@ class BrokerApp:
         tasks.start(self._slave_sync.run(), name="slave sync")
         tasks.start(self._finder.run(), name="master finder")
         tasks.start(tables.run(), name="tables")
-        tasks.start(self._delivery.run(), name="delay delivery")
+        tasks.start(self.requests.delivery.run(), name="delay delivery")
         tasks.start(self._sweep(), name="sweep")
         if settings.flush_disk_type is FlushDiskType.SYNC_FLUSH:
             flush = SyncFlush(self.store, lambda: self._confirmed(0))
@@ -247,22 +238,6 @@ class BrokerApp:
         """Where slaves get the log."""
         return f"{self.settings.ha_host}:{self.ha.port}"
 
-    @property
-    def messages_put(self) -> int:
-        return self._sends.stored
-
-    @property
-    def messages_got(self) -> int:
-        return self._pulls.found
-
-    @property
-    def sends_waiting(self) -> int:
-        return len(self._pending)
-
-    @property
-    def pulls_held(self) -> int:
-        return len(self._held)
-
     def _replicas(self) -> Replicas:
         return self.manager.replicas if self.manager is not None else self._no_replicas
 
@@ -307,94 +282,7 @@ class BrokerApp:
         """The one timer of waiting sends, held pulls and rates."""
         while True:
             await asyncio.sleep(SWEEP_MS / 1000)
-            now_ms = self._clock.monotonic_ms()
-            self._pending.expire(now_ms)
-            self._pulls.expire(now_ms)
-            self._status.sample()
-
-    # -- requests
-
-    def _build_router(self) -> Router:
-        settings, tables, clock = self.settings, self.tables, self._clock
-        levels_ms = delay_levels_ms(settings.message_delay_level)
-        self._sends = SendProcessor(
-            log=self.store,
-            topics=tables.topics,
-            groups=tables.groups,
-            replication=self.role,
-            pending=self._pending,
-            clock=clock,
-            random=self._runtime.random,
-            cluster_name=settings.broker_cluster_name,
-            delay_levels=len(levels_ms),
-            slave_timeout_ms=settings.slave_timeout,
-            totals=self.totals,
-            latencies=self.latencies,
-        )
-        send_back = SendBack(
-            store=self.store,
-            topics=tables.topics,
-            groups=tables.groups,
-            replication=self.role,
-            pending=self._pending,
-            clock=clock,
-            random=self._runtime.random,
-            broker_permission=settings.broker_permission,
-            delay_levels=len(levels_ms),
-            slave_timeout_ms=settings.slave_timeout,
-            totals=self.totals,
-        )
-        self._delivery = self.role.delivery = DelayDelivery(
-            store=self.store, role=self.role, offsets=tables.delays, clock=clock, levels_ms=levels_ms
-        )
-        self._pulls = self.role.pulls = PullProcessor(
-            store=self.store,
-            role=self.role,
-            topics=tables.topics,
-            groups=tables.groups,
-            consumers=self.consumers,
-            offsets=tables.offsets,
-            renewal=SubscriptionRenewal(self.consumers, self._tasks),
-            held=self._held,
-            clock=clock,
-            limits=settings,
-            tasks=self._tasks,
-            totals=self.totals,
-            latencies=self.latencies,
-        )
-        self.store.on_arrival(self.role.queues_grew)
-        self.store.on_arrival(self._pulls.arrived)
-        self.store.on_arrival(self._delivery.arrived)
-        self._clients = ClientRequests(self.consumers, tables.groups, tables.topics, self.role)
-        self._status = StatusRequests(
-            settings=settings,
-            store=self.store,
-            ha=self.ha,
-            role=self.role,
-            counters=self,
-            clock=clock,
-            ha_address=lambda: self.ha_address,
-            address=lambda: self.address,
-        )
-        router = Router()
-        router.add_batch(SEND_CODES, self._sends.handle)
-        router.add(RequestCode.PULL_MESSAGE, self._pulls.handle)
-        router.add(RequestCode.LITE_PULL_MESSAGE, self._pulls.handle)
-        router.add(RequestCode.NOTIFY_BROKER_ROLE_CHANGED, self._role_changed)
-        add_table_requests(
-            router,
-            settings=settings,
-            role=self.role,
-            store=self.store,
-            tables=tables,
-            consumers=self.consumers,
-        )
-        send_back.add_to(router)
-        self._clients.add_to(router)
-        self._status.add_to(router)
-        if self.latencies is not None:
-            self.latencies.watch(router)
-        return router
+            self.requests.sweep(self._clock.monotonic_ms())
 
     def _role_changed(self, peer: Peer, command: RemotingCommand) -> RemotingCommand:
         if self.manager is None:

@@ -59,9 +59,11 @@ class BrokerCollector(Collector):
     def __init__(self, app: BrokerApp, clock: Clock) -> None:
         self._app = app
         self._clock = clock
-        self._totals = app.totals or Totals()
+        self._totals = app.requests.totals or Totals()
         settings = app.settings
-        self._latencies = app.latencies or Latencies(clock, app.tables.topics, settings.slave_timeout)
+        self._latencies = app.requests.latencies or Latencies(
+            clock, app.tables.topics, settings.slave_timeout
+        )
         values = (settings.broker_cluster_name, "broker", settings.broker_name)
         self._families = Families(dict(zip(figures.BASE_LABELS, values, strict=True)))
         self._oldest: tuple[int, int] | None = None
@@ -71,8 +73,8 @@ class BrokerCollector(Collector):
         yield from self._traffic()
         yield from self._connections()
         yield self._lag()
-        yield self._families.one(figures.WAITING_SENDS, self._app.sends_waiting)
-        yield self._families.one(figures.HELD_PULLS, self._app.pulls_held)
+        yield self._families.one(figures.WAITING_SENDS, self._app.requests.sends_waiting)
+        yield self._families.one(figures.HELD_PULLS, self._app.requests.pulls_held)
         yield from self._store()
         yield from self._replication()
 
@@ -136,7 +138,7 @@ class BrokerCollector(Collector):
             )
 
     def _connections(self) -> Iterator[Metric]:
-        clients = self._app.consumers
+        clients = self._app.requests.consumers
         producers = Counter(
             (client.language.lower(), str(client.version), PROTOCOL) for client in clients.all_producers()
         )

@@ -238,7 +238,7 @@ def test_a_name_servers_word_is_enough_for_a_slave_whose_master_does_not_say_its
         for node in cluster.brokers:
             world.run_until(lambda node=node: isinstance(node.app, BrokerApp), 100)  # type: ignore[misc]
             app = cluster.app(node)
-            app.router.handlers.pop(RequestCode.EXCHANGE_BROKER_HA_INFO)
+            app.requests.router.handlers.pop(RequestCode.EXCHANGE_BROKER_HA_INFO)
         cluster.wait_in_sync(2, limit_ms=40_000)
 
 
