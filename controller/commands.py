@@ -176,7 +176,7 @@ def register_broker(
         header.master_epoch = sync_state.master_epoch
         header.sync_state_set_epoch = sync_state.set_epoch
     body = SyncStateSet(sync_state.members, sync_state.set_epoch).encode()
-    return Decision(header=header, body=body, events=tuple(events))
+    return Decision(header=header, body=body, events=tuple(events), reason="broker restarted")
 
 
 def of_another_cluster(replicas: Replicas, broker_name: str, cluster_name: str) -> Decision:

@@ -21,3 +21,5 @@ class Decision:
     header: Header | None = None
     body: bytes | None = None
     events: tuple[Event, ...] = ()
+    reason: str | None = None
+    """Why there is an election among them."""

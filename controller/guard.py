@@ -35,7 +35,8 @@ FORGET_EVERY_MS = 60_000
 
 
 class MasterGuard:
-    """`state` is read, never changed; elections go through `runner` like any command."""
+    """`state` is read, never changed; elections go through `runner` like any command. `on_master_told` hears the
+    broker name and epoch of each elected master that was sent the news."""
 
     def __init__(
         self,
@@ -44,12 +45,14 @@ class MasterGuard:
         notifier: Notifier,
         settings: ControllerSettings,
         clock: Clock,
+        on_master_told: Callable[[str, int], None],
     ) -> None:
         self._state = state
         self._runner = runner
         self._notifier = notifier
         self._settings = settings
         self._clock = clock
+        self._on_master_told = on_master_told
         self._heartbeats = Heartbeats()
         self._judging_since_ms = 0
         self._active = False
@@ -80,11 +83,12 @@ class MasterGuard:
         again, and with what its log holds now."""
         key = self._key(broker_name, broker_id)
         if key is not None:
-            self._heartbeats.restarted(key, connection)
+            self._heartbeats.restarted(key, connection, self._clock.monotonic_ms())
 
     def connection_closed(self, connection: int) -> None:
         """A broker whose connection this was is gone."""
-        for cluster, broker, broker_id in self._heartbeats.connection_closed(connection):
+        ended = self._heartbeats.connection_closed(connection, self._clock.monotonic_ms())
+        for cluster, broker, broker_id in ended:
             log.info("broker connection ended", extra=fields(cluster=cluster, broker=broker, id=broker_id))
             self._look.set()
 
@@ -145,27 +149,25 @@ class MasterGuard:
             due = self._replacement(broker_name)
             if due is None or not due.events:
                 continue
-            reason = self._reason(broker_name)
             before = replace(self._state.sync_states[broker_name])
             try:
                 decision = await self._runner.run(partial(self._replacement, broker_name))
             except (NotLeader, Busy, TooManyProposals, OutcomeUnknown) as error:
-                log.warning("election not held", extra=fields(broker=broker_name, reason=reason, why=error))
+                log.warning(
+                    "election not held", extra=fields(broker=broker_name, reason=due.reason, why=error)
+                )
                 continue
             if decision is not None:
-                self.log_election(broker_name, decision, before, reason)
+                self.log_election(broker_name, decision, before)
 
     def _replacement(self, broker_name: str) -> Decision | None:
         unclean = self._settings.enable_elect_unclean_master
         return replace_lost_master(self._state, self.liveness(), broker_name=broker_name, unclean=unclean)
 
-    def _reason(self, broker_name: str) -> str:
-        master_id = self._state.sync_states[broker_name].master_id
-        key = self._key(broker_name, master_id) if master_id is not None else None
-        return f"master lost: {self.liveness().last_words(key)}" if key else "no master"
-
-    def log_election(self, broker_name: str, decision: Decision, before: SyncState, reason: str) -> None:
-        """One line for each election that changed something."""
+    def log_election(
+        self, broker_name: str, decision: Decision, before: SyncState, asked_by: str | None = None
+    ) -> None:
+        """One line for each election that changed something; `asked_by` is where a request for it came from."""
         elected = next((event for event in decision.events if isinstance(event, ElectMaster)), None)
         sync_state = self._state.sync_states.get(broker_name)
         if elected is None or sync_state is None:
@@ -174,7 +176,8 @@ class MasterGuard:
             "elected" if elected.master_id is not None else "struck off",
             extra=fields(
                 broker=broker_name,
-                reason=reason,
+                reason=decision.reason,
+                **({} if asked_by is None else {"asked_by": asked_by}),
                 old=before.master_id,
                 new=elected.master_id,
                 unclean=before.master_epoch > 0 and elected.master_id not in before.members | {None},
@@ -201,7 +204,13 @@ class MasterGuard:
             for broker_id, replica in replicas.by_id.items()
             if live.is_reachable((replicas.cluster_name, broker_name, broker_id))
         ]
-        self._notifier.announce(addresses, header, sync_state.members)
+        epoch = sync_state.master_epoch
+
+        def sent(address: str) -> None:
+            if address == master.address:
+                self._on_master_told(broker_name, epoch)
+
+        self._notifier.announce(addresses, header, sync_state.members, sent)
 
     def _key(self, broker_name: str, broker_id: int) -> BrokerKey | None:
         """Under the stored cluster name; None for a broker that is not registered."""

@@ -30,12 +30,22 @@ class Heartbeat:
     report: LiveReport
 
 
+@dataclass(frozen=True, slots=True)
+class Farewell:
+    """How a broker that is dead was lost; None is not known. Silence has no moment of its own."""
+
+    why: str
+    heard_ago_ms: int | None = None
+    noticed_ago_ms: int | None = None
+
+
 @dataclass(slots=True)
 class _Entry:
     connection: int
     open: bool
     last_seen_ms: int
     heartbeat: Heartbeat
+    closed_ms: int = 0  # when it was last found not to be open
 
     def alive_at(self, now_ms: int) -> bool:
         return self.open and self.last_seen_ms + self.heartbeat.timeout_ms >= now_ms
@@ -65,19 +75,21 @@ class Heartbeats:
         entry.last_seen_ms = now_ms
         return entry.alive_at(now_ms) and not was_alive
 
-    def connection_closed(self, connection: int) -> list[BrokerKey]:
+    def connection_closed(self, connection: int, now_ms: int) -> list[BrokerKey]:
         """End the brokers whose connection this was."""
         ended = [key for key, entry in self._entries.items() if entry.open and entry.connection == connection]
         for key in ended:
             self._entries[key].open = False
+            self._entries[key].closed_ms = now_ms
         return ended
 
-    def restarted(self, key: BrokerKey, connection: int) -> None:
+    def restarted(self, key: BrokerKey, connection: int, now_ms: int) -> None:
         """The broker's process is a new one, heard over `connection`: what it said over others no longer
         counts."""
         entry = self._entries.get(key)
         if entry is not None and entry.connection != connection:
             entry.open = False
+            entry.closed_ms = now_ms
 
     def forget_silent(self, now_ms: int) -> None:
         """Drop the dead that have not been heard of for long."""
@@ -121,12 +133,17 @@ class Liveness:
         entry = self.entries.get(key)
         return entry is None or entry.open
 
-    def last_words(self, key: BrokerKey) -> str:
-        """What there is to say of a broker's end, for the log."""
+    def farewell(self, key: BrokerKey) -> Farewell | None:
+        """What there is to say of the end of a dead broker; None of one that is not dead."""
+        if not self.is_dead(key):
+            return None
         entry = self.entries.get(key)
         if entry is None:
-            return "never heard"
-        return f"silent for {self.now_ms - entry.last_seen_ms} ms" if entry.open else "connection ended"
+            return Farewell("never heard")
+        heard_ago_ms = self.now_ms - entry.last_seen_ms
+        if entry.open:
+            return Farewell("heartbeat lost", heard_ago_ms)
+        return Farewell("connection ended", heard_ago_ms, self.now_ms - entry.closed_ms)
 
     def reports(self, cluster_name: str, broker_name: str, ids: Iterable[int]) -> dict[int, LiveReport]:
         """What the living among `ids` last said."""

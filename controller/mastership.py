@@ -45,7 +45,8 @@ def elect_master(
     else:
         chosen = _choose(broker_name, replicas, sync_state, live, broker_id if designate else None, unclean)
     if chosen is not None:
-        return _elected(broker_name, replicas, sync_state, chosen)
+        why = "operator asked" if designate else _why(broker_name, replicas, sync_state, live)
+        return _elected(broker_name, replicas, sync_state, chosen, why)
     if broker_id == NOBODY and not designate:
         return Decision(
             ResponseCode.CONTROLLER_MASTER_NOT_AVAILABLE,
@@ -69,11 +70,24 @@ def replace_lost_master(
     if sync_state.master_epoch == 0 or _stays(broker_name, replicas, sync_state, live):
         return None
     chosen = _choose(broker_name, replicas, sync_state, live, None, unclean)
+    why = _why(broker_name, replicas, sync_state, live)
     if chosen is not None:
-        return _elected(broker_name, replicas, sync_state, chosen)
+        return _elected(broker_name, replicas, sync_state, chosen, why)
     if sync_state.master_id is None:
         return None
-    return Decision(ResponseCode.CONTROLLER_MASTER_NOT_AVAILABLE, events=(ElectMaster(broker_name, None),))
+    return Decision(
+        ResponseCode.CONTROLLER_MASTER_NOT_AVAILABLE, events=(ElectMaster(broker_name, None),), reason=why
+    )
+
+
+def _why(broker_name: str, replicas: Replicas, sync_state: SyncState, live: Liveness) -> str:
+    """Why a master must be elected that no operator asked for."""
+    if sync_state.master_epoch == 0:
+        return "first election"
+    if sync_state.master_id is None:
+        return "no master"
+    farewell = live.farewell((replicas.cluster_name, broker_name, sync_state.master_id))
+    return farewell.why if farewell is not None else "not in its set"
 
 
 def _stays(broker_name: str, replicas: Replicas, sync_state: SyncState, live: Liveness) -> bool:
@@ -101,7 +115,7 @@ def _choose(
     return None
 
 
-def _elected(broker_name: str, replicas: Replicas, sync_state: SyncState, chosen: int) -> Decision:
+def _elected(broker_name: str, replicas: Replicas, sync_state: SyncState, chosen: int, why: str) -> Decision:
     if chosen == sync_state.master_id:
         return Decision(
             ResponseCode.CONTROLLER_MASTER_STILL_EXIST,
@@ -112,10 +126,12 @@ def _elected(broker_name: str, replicas: Replicas, sync_state: SyncState, chosen
     after = SyncState(chosen, sync_state.master_epoch + 1, frozenset({chosen}), sync_state.set_epoch + 1)
     addresses = {broker_id: replica.address for broker_id, replica in sorted(replicas.by_id.items())}
     group = BrokerMemberGroup(replicas.cluster_name, broker_name, addresses)
+    clean = sync_state.master_epoch == 0 or chosen in sync_state.members
     return Decision(
         header=_header(replicas, after),
         body=ElectMasterBody(after.members, group).encode(),
         events=(ElectMaster(broker_name, chosen),),
+        reason=why if clean else f"{why}, unclean",
     )
 
 

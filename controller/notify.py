@@ -6,7 +6,7 @@ assured: brokers also ask."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import partial
 
 from mqruntime.clock import Clock
@@ -32,25 +32,37 @@ class Notifier:
         self._sending: dict[str, asyncio.Task[None]] = {}
 
     def announce(
-        self, addresses: Iterable[str], header: NotifyBrokerRoleChangedHeader, members: frozenset[int]
+        self,
+        addresses: Iterable[str],
+        header: NotifyBrokerRoleChangedHeader,
+        members: frozenset[int],
+        on_sent: Callable[[str], None],
     ) -> None:
-        """Tell the brokers at `addresses` the master in `header` and the SyncStateSet that goes with it."""
+        """Tell the brokers at `addresses` the master in `header` and the SyncStateSet that goes with it; `on_sent`
+        gets each address that it was sent to."""
         body = SyncStateSet(members, header.sync_state_set_epoch or 0).encode()
         for address in addresses:
             older = self._sending.pop(address, None)
             if older is not None:
                 older.cancel()
             name = f"notify {address} epoch={header.master_epoch}"
-            task = self._tasks.start(self._send(address, header, body), name=name)
+            task = self._tasks.start(self._send(address, header, body, on_sent), name=name)
             self._sending[address] = task
             task.add_done_callback(partial(self._ended, address))
 
-    async def _send(self, address: str, header: NotifyBrokerRoleChangedHeader, body: bytes) -> None:
+    async def _send(
+        self,
+        address: str,
+        header: NotifyBrokerRoleChangedHeader,
+        body: bytes,
+        on_sent: Callable[[str], None],
+    ) -> None:
         give_up_ms = self._clock.monotonic_ms() + RETRY_FOR_MS
         while True:
             command = RemotingCommand.request(RequestCode.NOTIFY_BROKER_ROLE_CHANGED, header, body)
             try:
-                return await self._client.one_way(address, command)
+                await self._client.one_way(address, command)
+                return on_sent(address)
             except RemotingError:
                 if self._clock.monotonic_ms() >= give_up_ms:
                     return

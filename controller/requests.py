@@ -75,13 +75,19 @@ def replica_info(request: RemotingCommand) -> Decide:
 
 
 def sync_state_data(request: RemotingCommand) -> Decide:
+    names = broker_names(request)
+    return lambda state, live: commands.sync_state_data(state, live, broker_names=names)
+
+
+def broker_names(request: RemotingCommand) -> list[str]:
+    """The broker sets that a body, a JSON array, names. Raises BodyError."""
     try:
         names = loads(request.body) if request.body else []
     except FastJsonError as error:
         raise BodyError(f"broker names expected, but the body is not JSON: {error}") from None
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
         raise BodyError("the body is not a JSON array of broker names")
-    return lambda state, live: commands.sync_state_data(state, live, broker_names=names)
+    return names
 
 
 def clean_broker_data(request: RemotingCommand) -> Decide:

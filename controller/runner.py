@@ -32,10 +32,16 @@ class Busy(Exception):
 
 class CommandRunner:
     """The one place where events are proposed; `on_proposed` is told of each try: success, failed or
-    timeout, and how many seconds it took."""
+    timeout, and how many seconds it took; `on_proposing` gets each decision that is about to be tried."""
 
-    def __init__(self, node: DLedgerNode, on_proposed: Callable[[str, float], None] | None = None) -> None:
+    def __init__(
+        self,
+        node: DLedgerNode,
+        on_proposed: Callable[[str, float], None] | None = None,
+        on_proposing: Callable[[Decision], None] | None = None,
+    ) -> None:
         self._node = node
+        self._on_proposing = on_proposing or (lambda decision: None)
         self._on_proposed = on_proposed or (lambda status, seconds: None)
         self._turn = asyncio.Lock()
         self._waiting = 0
@@ -83,6 +89,7 @@ class CommandRunner:
         if decision is not None and decision.events:
             if _ms_until(end) < PROPOSE_MS_MIN:
                 raise Busy(f"its turn came after {TIMEOUT_MS - PROPOSE_MS_MIN} ms")
+            self._on_proposing(decision)
             await self._propose([encode(event) for event in decision.events], _ms_until(end))
         return decision
 

@@ -25,6 +25,7 @@ from controller.runner import Busy, CommandRunner
 from controller.settings import ControllerSettings
 from controller.state import SyncState
 from controller.statemachine import ReplicasStateMachine
+from controller.witness import Witness
 from dledger.actions import Role
 from dledger.entry import ENTRY_HEADER_BYTES
 from dledger.errors import NotLeader, OutcomeUnknown, TooManyProposals
@@ -82,9 +83,12 @@ class ControllerApp:
         )
         self._counts = Counts()
         on_proposed = self._counts.proposed if settings.serves_metrics else None
-        self._runner = CommandRunner(self.node, on_proposed)
+        self._witness = Witness(self.state, lambda: self.guard.liveness(), runtime.files, runtime.clock)
+        self._runner = CommandRunner(self.node, on_proposed, self._witness.proposing)
         notifier = Notifier(self._client, runtime.clock, self._tasks)
-        self.guard = MasterGuard(self.state, self._runner, notifier, settings, runtime.clock)
+        self.guard = MasterGuard(
+            self.state, self._runner, notifier, settings, runtime.clock, self._witness.notified
+        )
         self._configuration = Configuration(settings, runtime.files)
         self.probes: HttpPages | None = None
         self._connections = itertools.count(1)
@@ -101,6 +105,7 @@ class ControllerApp:
     async def start(self) -> None:
         """Serves. Raises AddressInUse, LogDamaged, OSError."""
         await self.server.start()
+        await self._witness.load()
         await self.node.start()
         if self.settings.serves_metrics:
             from controller.metrics import (
@@ -109,6 +114,7 @@ class ControllerApp:
 
             self.probes = await serve_controller_probes(self, self._counts)
         self._tasks.start(self.guard.watch(), name="watch masters")
+        self._tasks.start(self._witness.run(), name="save elections")
         self._tasks.start(tell_leaderless(self.node, self._clock), name="tell leaderless")
         log.info("controller started", extra=fields(id=self.settings.self_id, port=self.server.port))
 
@@ -119,6 +125,7 @@ class ControllerApp:
         await self._tasks.stop()
         await self.server.stop()
         await self._client.close()
+        await self._witness.save()
 
     async def wait_failed(self) -> BaseException:
         return await asyncio.shield(self._failed)
@@ -130,9 +137,12 @@ class ControllerApp:
     def _role_changed(self, role: Role, term: int) -> None:
         self._runner.progressed()
         self.guard.role_changed(role, term)
+        if role is not Role.LEADER:
+            self._witness.deposed()
 
-    def _applied(self, event: Event) -> None:
+    def _applied(self, index: int, event: Event) -> None:
         self._runner.progressed()
+        self._witness.applied(event, witnessed=self.node.came_undecided(index))
         self.guard.applied(event)
         if self.node.is_active:
             self._counts.applied(event, self.state)
@@ -200,8 +210,7 @@ class ControllerApp:
 
         async def elected() -> Decision:
             decision = await self._runner.run(decide_now)
-            asked = "designated" if header.designate_elect else "requested"
-            self.guard.log_election(header.broker_name, decision, before, f"{asked} by {peer.remote_address}")
+            self.guard.log_election(header.broker_name, decision, before, peer.remote_address)
             self._counts.answered(header.broker_name, decision, self.state)
             return decision
 
@@ -239,9 +248,13 @@ class ControllerApp:
         if header.broker_id is None:
             return request.reply(ResponseCode.CONTROLLER_INVALID_REQUEST, "Heart beat with empty brokerId")
         self.guard.heard(header, connection_of(peer))
+        self._witness.heard(header)
         return request.reply(ResponseCode.SUCCESS, "Heart beat success")
 
     def _metadata(self, peer: Peer, request: RemotingCommand) -> RemotingCommand:
+        """1005; a body that names broker sets, as 1006 has it and upstream's tools never send, asks for their
+        elections too."""
+        named = requests.broker_names(request) if request.body else []
         header = GetMetadataResponseHeader(
             group=self.settings.group,
             controller_leader_id=self.node.leader_id,
@@ -249,7 +262,7 @@ class ControllerApp:
             is_leader=self.node.role is Role.LEADER,
             peers="".join(f"{peer_id}:{address};" for peer_id, address in self.node.peers.items()),
         )
-        return request.reply(header=header)
+        return request.reply(header=header, body=self._witness.tell(named).encode() if named else None)
 
     async def _update_configuration(self, peer: Peer, request: RemotingCommand) -> RemotingCommand:
         decision = await self._configuration.update(request.body)

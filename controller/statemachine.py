@@ -15,10 +15,10 @@ log = logging.getLogger(__name__)
 
 
 class ReplicasStateMachine:
-    """`on_applied(event)` runs after each event, on every controller, also when the log is replayed at
+    """`on_applied(index, event)` runs after each event, on every controller, also when the log is replayed at
     start."""
 
-    def __init__(self, on_applied: Callable[[Event], None]) -> None:
+    def __init__(self, on_applied: Callable[[int, Event], None]) -> None:
         self.state = ReplicasState()
         self._on_applied = on_applied
 
@@ -28,4 +28,4 @@ class ReplicasStateMachine:
             log.warning("entry is no event", extra=fields(index=index, size=len(body)))
             return
         self.state.apply(event)
-        self._on_applied(event)
+        self._on_applied(index, event)

@@ -141,6 +141,11 @@ class DLedgerNode:
             and self.applied_index >= core.term_start_index
         )
 
+    def came_undecided(self, index: int) -> bool:
+        """Whether the entry reached this process before it was decided: then it is applied about when that happens,
+        not later."""
+        return self.core is not None and index > self.core.decided_on_arrival_end
+
     def register(self, router: Router) -> None:
         """The members' requests arrive at the server that `router` belongs to."""
         self._conversation.register(router)

@@ -111,6 +111,9 @@ class Raft:
         self.leader_id: str | None = None
         self.committed_index = committed_index
         self.durable_index = self.end_index
+        self.decided_on_arrival_end = self.end_index
+        """Entries up to here were, or may have been, decided before this process got them: what the disk held, and
+        what a leader pushed together with a commit index beyond it."""
 
         self.pending_ends: deque[int] = deque()
         """End of the log at each PersistThenSend that is not confirmed yet."""
@@ -499,6 +502,8 @@ class Raft:
             fresh = list(request.entries[first - request.prev_index - 1 :])
             self.log.extend(fresh)
             self.turn.entries.extend(fresh)
+            already = min(request.commit_index, self.end_index)
+            self.decided_on_arrival_end = max(self.decided_on_arrival_end, already)
         proven_end = request.prev_index + len(request.entries)
         self.committed_index = max(self.committed_index, min(request.commit_index, proven_end))
         return ResultCode.SUCCESS

@@ -51,6 +51,7 @@ PURE = [
     "controller/decision.py",
     "controller/election.py",
     "controller/heartbeats.py",
+    "controller/chronicle.py",
     "broker/replicas.py",
     "localcluster/history.py",
     "namesrv/routes.py",

@@ -47,7 +47,7 @@ def alive(*broker_ids: int) -> Liveness:
         beat = Heartbeat(f"h{broker_id}:1", 10_000, LiveReport(1, 0, 0))
         table.heard(("c", "a", broker_id), broker_id, beat, NOW)
         if broker_id not in broker_ids:
-            table.connection_closed(broker_id)
+            table.connection_closed(broker_id, NOW)
     return table.at(NOW, 0)
 
 

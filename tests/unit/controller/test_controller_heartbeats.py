@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from controller.election import LiveReport
-from controller.heartbeats import FORGET_AFTER_MS, UNHEARD_TIMEOUT_MS, Heartbeat, Heartbeats
+from controller.heartbeats import FORGET_AFTER_MS, UNHEARD_TIMEOUT_MS, Farewell, Heartbeat, Heartbeats
 
 KEY = ("c", "a", 1)
 
@@ -22,19 +22,19 @@ def test_a_broker_lives_until_it_has_been_silent_for_longer_than_it_announced() 
 def test_the_end_of_its_connection_ends_a_broker_at_once() -> None:
     table = Heartbeats()
     table.heard(KEY, 1, beat(), 0)
-    assert table.connection_closed(1) == [KEY]
+    assert table.connection_closed(1, 1) == [KEY]
     assert not table.at(1, 0).is_alive(KEY)
     assert table.at(1, 1).is_dead(KEY)
-    assert table.connection_closed(1) == []
+    assert table.connection_closed(1, 1) == []
 
 
 def test_the_late_end_of_an_older_connection_changes_nothing() -> None:
     table = Heartbeats()
     table.heard(KEY, 1, beat(), 0)
     table.heard(KEY, 2, beat(), 5)
-    assert table.connection_closed(1) == []
+    assert table.connection_closed(1, 1) == []
     assert table.at(6, 0).is_alive(KEY)
-    assert table.connection_closed(2) == [KEY]
+    assert table.connection_closed(2, 9) == [KEY]
 
 
 def test_a_heartbeat_that_comes_late_over_the_older_connection_does_not_make_it_the_brokers_own() -> None:
@@ -42,16 +42,16 @@ def test_a_heartbeat_that_comes_late_over_the_older_connection_does_not_make_it_
     table.heard(KEY, 2, beat(max_offset=7), 0)
     table.heard(KEY, 1, beat(max_offset=3), 1)
     assert table.at(1, 0).reports("c", "a", [1])[1].max_offset == 7
-    assert table.connection_closed(1) == []
+    assert table.connection_closed(1, 1) == []
     assert table.at(2, 0).is_alive(KEY)
 
 
 def test_a_broker_whose_newer_connection_ended_goes_on_over_the_older_one() -> None:
     table = Heartbeats()
     table.heard(KEY, 2, beat(), 0)
-    table.connection_closed(2)
+    table.connection_closed(2, 9)
     assert table.heard(KEY, 1, beat(), 1)
-    assert table.connection_closed(1) == [KEY]
+    assert table.connection_closed(1, 1) == [KEY]
 
 
 def test_the_newest_report_counts_also_when_the_log_got_shorter() -> None:
@@ -88,9 +88,9 @@ def test_silence_counts_only_from_when_this_controller_began_to_judge() -> None:
 def test_what_a_broker_said_before_it_was_restarted_no_longer_counts() -> None:
     table = Heartbeats()
     table.heard(KEY, 1, beat(), 0)
-    table.restarted(KEY, 1)
+    table.restarted(KEY, 1, 20)
     assert table.at(0, 0).is_alive(KEY), "the same connection, so the same process"
-    table.restarted(KEY, 2)
+    table.restarted(KEY, 2, 20)
     assert table.at(0, 0).is_dead(KEY)
     assert table.heard(KEY, 2, beat(), 1)
 
@@ -98,8 +98,26 @@ def test_what_a_broker_said_before_it_was_restarted_no_longer_counts() -> None:
 def test_the_dead_are_forgotten_after_a_long_silence() -> None:
     table = Heartbeats()
     table.heard(KEY, 1, beat(), 0)
-    table.connection_closed(1)
+    table.connection_closed(1, 1)
     table.forget_silent(FORGET_AFTER_MS)
     assert table.at(FORGET_AFTER_MS, FORGET_AFTER_MS).is_dead(KEY)
     table.forget_silent(FORGET_AFTER_MS + 1)
     assert not table.at(FORGET_AFTER_MS, FORGET_AFTER_MS).is_dead(KEY), "unheard of, not known to be gone"
+
+
+def test_the_end_of_a_broker_is_told_with_its_moments_once_it_is_dead() -> None:
+    table = Heartbeats()
+    table.heard(KEY, 1, beat(timeout_ms=10), 100)
+    assert table.at(110, 0).farewell(KEY) is None
+    assert table.at(115, 0).farewell(KEY) == Farewell("heartbeat lost", heard_ago_ms=15)
+    table.connection_closed(1, 130)
+    assert table.at(150, 0).farewell(KEY) == Farewell("connection ended", 50, 20)
+    never_heard = table.at(UNHEARD_TIMEOUT_MS + 1, 0)
+    assert never_heard.farewell(("c", "a", 2)) == Farewell("never heard")
+
+
+def test_a_restarted_broker_was_noticed_when_it_registered() -> None:
+    table = Heartbeats()
+    table.heard(KEY, 1, beat(), 100)
+    table.restarted(KEY, 2, 300)
+    assert table.at(301, 0).farewell(KEY) == Farewell("connection ended", 201, 1)

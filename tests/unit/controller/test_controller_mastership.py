@@ -39,7 +39,7 @@ def brokers(**lives: int | str) -> Liveness:
         beat = Heartbeat("", 10_000, LiveReport(1, life if isinstance(life, int) else 0, 0))
         table.heard(("c", "a", broker_id), broker_id, beat, NOW)
         if life == GONE:
-            table.connection_closed(broker_id)
+            table.connection_closed(broker_id, NOW)
     return table.at(NOW, NOW)
 
 
@@ -166,3 +166,21 @@ def test_a_master_struck_off_leads_again_with_a_new_epoch_once_it_is_back() -> N
     assert decision.events == (ElectMaster("a", 1),)
     assert ext(decision)["masterEpoch"] == "3"
     assert elect(state, brokers(b1=70, b2=900), 2).events == (ElectMaster("a", 1),)
+
+
+def test_every_election_says_why() -> None:
+    fresh = state_of(applied(1), applied(2))
+    assert elect(fresh, brokers(b1=100), 1).reason == "first election"
+    state = three_brokers(1, 2)
+    lost = replace(state, brokers(b1=GONE, b2=100))
+    assert lost is not None and lost.reason == "connection ended"
+    assert elect(state, brokers(b1=GONE, b2=100), 2).reason == "connection ended", "asked by a broker"
+    assert elect(state, brokers(b1=100, b2=100), 2, designate=True).reason == "operator asked"
+    nobody = replace(state, brokers(b1=GONE))
+    assert nobody is not None
+    assert (nobody.events, nobody.reason) == ((ElectMaster("a", None),), "connection ended")
+    unclean = replace(state, brokers(b1=GONE, b3=100), unclean=True)
+    assert unclean is not None and unclean.reason == "connection ended, unclean"
+    state.apply(ElectMaster("a", None))
+    again = replace(state, brokers(b2=100))
+    assert again is not None and again.reason == "no master"

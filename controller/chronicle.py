@@ -1,0 +1,135 @@
+"""The last elections of each broker set, as this controller saw them happen.
+
+Invariant: moments are told only of elections that this controller witnessed; of the others, those that it read from
+the log later, it tells what it had saved of them, else only what the log says. Nothing is decided on any of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+
+from controller.events import ElectMaster
+from controller.heartbeats import Farewell
+from remoting.bodies.elections import Election, Elections
+
+ELECTIONS_MAX = 10
+
+
+@dataclass(frozen=True, slots=True)
+class _Proposed:
+    event: ElectMaster
+    reason: str | None
+    at_ms: int
+
+
+class Chronicle:
+    """Times are wall clock ms; `on_change` hears that something was witnessed."""
+
+    def __init__(self, on_change: Callable[[], None]) -> None:
+        self._on_change = on_change
+        self._elections: dict[str, list[Election]] = {}
+        self._saved: dict[str, dict[int, Election]] = {}
+        self._proposed: dict[str, _Proposed] = {}
+        self._awaited: dict[str, int] = {}
+        """Epoch of the election whose master was not seen acting yet."""
+
+    def restore(self, saved: Elections) -> None:
+        """What an earlier process of this controller witnessed; the log, applied again, asks for it."""
+        for broker_name, elections in saved.elections_table.items():
+            self._saved[broker_name] = {election.epoch: election for election in elections}
+
+    def tell(self, broker_names: Iterable[str]) -> Elections:
+        """The elections of the sets that are named and known."""
+        return Elections(
+            {name: list(self._elections[name]) for name in broker_names if name in self._elections}
+        )
+
+    def tell_all(self) -> Elections:
+        return self.tell(list(self._elections))
+
+    def proposing(self, event: ElectMaster, reason: str | None, now_ms: int) -> None:
+        """This controller leads and proposes `event` now."""
+        self._proposed[event.broker_name] = _Proposed(event, reason, now_ms)
+
+    def deposed(self) -> None:
+        """This controller leads no more: what it proposed may be lost, and another's may look the same."""
+        self._proposed.clear()
+
+    def elected(
+        self, event: ElectMaster, epoch: int, farewell: Farewell | None, witnessed_ms: int | None
+    ) -> None:
+        """`event` was applied and began `epoch`; `witnessed_ms` is None when it had been decided before it came.
+        `farewell` is the old master's, if this controller takes it for dead."""
+        former = self._elections.setdefault(event.broker_name, [])
+        election = Election(epoch, former[-1].new_master_id if former else None, event.master_id)
+        if witnessed_ms is None:
+            saved = self._saved.get(event.broker_name, {}).get(epoch)
+            same = saved is not None and saved.new_master_id == event.master_id
+            election = saved if saved is not None and same else election
+        else:
+            election = self._witnessed(event, election, farewell, witnessed_ms)
+        former.append(election)
+        del former[:-ELECTIONS_MAX]
+        self._awaited.pop(event.broker_name, None)
+        if witnessed_ms is not None:
+            if event.master_id is not None:
+                self._awaited[event.broker_name] = epoch
+            self._on_change()
+
+    def notified(self, broker_name: str, epoch: int, now_ms: int) -> None:
+        """The master of `epoch` was sent the news. Later repetitions tell nothing new."""
+        last = self._awaited_election(broker_name, epoch)
+        if last is not None and last.notified_ms is None:
+            self._elections[broker_name][-1] = replace(last, notified_ms=now_ms)
+            self._on_change()
+
+    def acts(self, broker_name: str, broker_id: int | None, epoch: int, now_ms: int) -> None:
+        """A broker showed that it acts in `epoch`."""
+        last = self._awaited_election(broker_name, epoch)
+        if last is not None and last.new_master_id == broker_id:
+            self._elections[broker_name][-1] = replace(last, writable_ms=now_ms)
+            del self._awaited[broker_name]
+            self._on_change()
+
+    def forget(self, broker_name: str, *, witnessed: bool) -> None:
+        """The set is gone; another of its name begins anew. Its saved elections may be those of a later one
+        while the log is applied again."""
+        gone = self._elections.pop(broker_name, None)
+        self._awaited.pop(broker_name, None)
+        if witnessed:
+            self._saved.pop(broker_name, None)
+        if witnessed and gone is not None:
+            self._on_change()
+
+    def _witnessed(
+        self, event: ElectMaster, election: Election, farewell: Farewell | None, now_ms: int
+    ) -> Election:
+        proposed = self._proposed.pop(event.broker_name, None)
+        mine = proposed if proposed is not None and proposed.event == event else None
+        election = replace(election, elected_ms=now_ms)
+        if farewell is not None:
+            election = replace(
+                election,
+                reason=farewell.why,
+                heard_ms=_ago(now_ms, farewell.heard_ago_ms),
+                noticed_ms=_ago(now_ms, farewell.noticed_ago_ms),
+            )
+        if mine is None:
+            return election
+        noticed_ms = election.noticed_ms
+        if farewell is not None and noticed_ms is None:
+            noticed_ms = mine.at_ms  # silence is noticed by who replaces the silent
+        return replace(
+            election,
+            reason=mine.reason or election.reason,
+            noticed_ms=noticed_ms,
+            proposed_ms=mine.at_ms,
+        )
+
+    def _awaited_election(self, broker_name: str, epoch: int) -> Election | None:
+        """The last election, if it is the one of `epoch` and its master was not seen acting yet."""
+        return self._elections[broker_name][-1] if self._awaited.get(broker_name) == epoch else None
+
+
+def _ago(now_ms: int, ago_ms: int | None) -> int | None:
+    return None if ago_ms is None else now_ms - ago_ms

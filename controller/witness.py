@@ -1,0 +1,123 @@
+"""Watches elections happen on this controller, and keeps what it saw in a small file.
+
+Invariant: it only looks on. A file that cannot be read or written costs the story of elections, never one."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from controller.chronicle import Chronicle
+from controller.decision import Decision
+from controller.events import AlterSyncStateSet, ElectMaster, Event
+from controller.heartbeats import BrokerKey, Liveness
+from controller.state import ReplicasState
+from mqruntime.clock import Clock
+from mqruntime.log import fields
+from mqruntime.smallfiles import SmallFiles
+from remoting.bodies.elections import Elections
+from remoting.errors import BodyError
+from remoting.headers.controller import BrokerHeartbeatHeader
+
+log = logging.getLogger(__name__)
+
+FILE = "elections.json"
+SAVE_AFTER_MS = 2_000
+"""An election's last moments come soon after it; they are saved together."""
+
+
+class Witness:
+    """`state` and `liveness` are this controller's own."""
+
+    def __init__(
+        self, state: ReplicasState, liveness: Callable[[], Liveness], files: SmallFiles, clock: Clock
+    ) -> None:
+        self._state = state
+        self._liveness = liveness
+        self._files = files
+        self._clock = clock
+        self._changed = asyncio.Event()
+        self._masters: dict[str, BrokerKey | None] = {}
+        """Master of each broker set that an election was held in, as it stands before the next event."""
+        self._chronicle = Chronicle(self._changed.set)
+
+    def tell(self, broker_names: list[str]) -> Elections:
+        """The last elections of the sets that are named and known."""
+        return self._chronicle.tell(broker_names)
+
+    # What happens
+
+    def proposing(self, decision: Decision) -> None:
+        """This controller is about to propose the events of `decision`."""
+        for event in decision.events:
+            if isinstance(event, ElectMaster):
+                self._chronicle.proposing(event, decision.reason, self._clock.now_ms())
+
+    def deposed(self) -> None:
+        """This controller leads no more."""
+        self._chronicle.deposed()
+
+    def applied(self, event: Event, *, witnessed: bool) -> None:
+        """`event` has just changed the state; `witnessed` when it reached this controller undecided."""
+        name, now_ms = event.broker_name, self._clock.now_ms()
+        known = self._state.known(name)
+        if known is None:
+            self._masters.pop(name, None)
+            self._chronicle.forget(name, witnessed=witnessed)
+            return
+        replicas, sync_state = known
+        match event:
+            case ElectMaster():
+                self._elected(event, sync_state.master_epoch, now_ms if witnessed else None)
+                master_id = sync_state.master_id
+                self._masters[name] = (
+                    None if master_id is None else (replicas.cluster_name, name, master_id)
+                )
+            case AlterSyncStateSet() if witnessed:
+                self._chronicle.acts(name, sync_state.master_id, sync_state.master_epoch, now_ms)
+
+    def notified(self, broker_name: str, epoch: int) -> None:
+        """The news of `epoch` was sent to its master."""
+        self._chronicle.notified(broker_name, epoch, self._clock.now_ms())
+
+    def heard(self, header: BrokerHeartbeatHeader) -> None:
+        """A heartbeat came; its epoch is the one that the broker acts in."""
+        self._chronicle.acts(header.broker_name, header.broker_id, header.epoch, self._clock.now_ms())
+
+    def _elected(self, event: ElectMaster, epoch: int, witnessed_ms: int | None) -> None:
+        old_master = self._masters.get(event.broker_name)
+        farewell = self._liveness().farewell(old_master) if old_master is not None else None
+        self._chronicle.elected(event, epoch, farewell, witnessed_ms)
+
+    # The file
+
+    async def load(self) -> None:
+        """Take up what an earlier process saved; a damaged file counts as none."""
+        try:
+            data = await self._files.read(FILE)
+            if data is not None:
+                self._chronicle.restore(Elections.decode(data))
+        except (OSError, BodyError) as error:
+            log.warning(
+                "earlier elections are not known: %s cannot be read and will be replaced",
+                FILE,
+                extra=fields(why=error),
+            )
+
+    async def run(self) -> None:
+        """Save what changed, until cancelled."""
+        while True:
+            await self._changed.wait()
+            await asyncio.sleep(SAVE_AFTER_MS / 1000)
+            await self.save()
+
+    async def save(self) -> None:
+        """Write the file if anything changed since."""
+        if not self._changed.is_set():
+            return
+        self._changed.clear()
+        try:
+            await self._files.replace(FILE, self._chronicle.tell_all().encode())
+        except OSError as error:
+            log.warning("elections are not saved, the next one tries again", extra=fields(why=error))

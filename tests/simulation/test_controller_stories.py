@@ -1,0 +1,186 @@
+"""What controllers tell of elections: while they run, after restarts, after a change of leader, on bad disks."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Iterator
+from zlib import crc32
+
+import pytest
+
+from controller.witness import FILE, SAVE_AFTER_MS
+from remoting.bodies.elections import Election, Elections
+from remoting.client import RemotingClient
+from remoting.codes import RequestCode, ResponseCode
+from remoting.command import RemotingCommand
+from simulation.controllerworld import PEERS, ControllerWorld
+from simulation.node import Node, SimulatedClock
+from simulation.scriptedbroker import BROKER_NAME, CLUSTER_NAME
+from simulation.world import World
+from tests.simulation.test_controller_elections import elect, leader_of, master_of, recorded
+
+NAMED = f'["{BROKER_NAME}"]'.encode()
+
+
+@pytest.fixture
+def cluster(request: pytest.FixtureRequest) -> Iterator[ControllerWorld]:
+    """Three controllers, three brokers, all in the SyncStateSet."""
+    with World(crc32(request.node.name.encode())) as world:
+        cluster = ControllerWorld(world)
+        cluster.start_all()
+        world.run_until(cluster.whole, limit_ms=30_000)
+        yield cluster
+
+
+def ask(cluster: ControllerWorld, node: Node, body: bytes | None) -> RemotingCommand:
+    async def call() -> RemotingCommand:
+        client = RemotingClient(clock=SimulatedClock(cluster.brokers[0]))
+        request = RemotingCommand.request(RequestCode.CONTROLLER_GET_METADATA_INFO, None, body)
+        reply = await client.call(PEERS[node.name], request)
+        await client.close()
+        return reply
+
+    return cluster.world.run(call())
+
+
+def told(cluster: ControllerWorld, node: Node) -> list[Election]:
+    return Elections.decode(ask(cluster, node, NAMED).body).elections_table.get(BROKER_NAME, [])
+
+
+def after_the_master_is_killed(cluster: ControllerWorld) -> int:
+    """Epoch 2, whole again; the time of the kill."""
+    master, killed_ms = master_of(cluster), cluster.world.now_ms
+    old_id = cluster.broker(master).broker_id
+    master.kill()
+    cluster.world.run_until(lambda: recorded(cluster).master_epoch == 2, limit_ms=1_000)
+    cluster.start_broker(master)
+    cluster.world.run_until(cluster.whole, limit_ms=30_000)
+    assert recorded(cluster).master_id != old_id
+    return killed_ms
+
+
+def followers(cluster: ControllerWorld) -> list[Node]:
+    return [node for node in cluster.controllers if node is not leader_of(cluster)]
+
+
+def test_every_controller_tells_an_election_and_the_leader_all_of_it(cluster: ControllerWorld) -> None:
+    after_the_master_is_killed(cluster)
+    first, second = told(cluster, leader_of(cluster))
+    assert (first.epoch, first.old_master_id, first.reason) == (1, None, "first election")
+    assert (second.epoch, second.old_master_id, second.new_master_id) == (
+        2,
+        first.new_master_id,
+        recorded(cluster).master_id,
+    )
+    assert second.reason == "connection ended"
+    moments = [
+        second.heard_ms,
+        second.noticed_ms,
+        second.proposed_ms,
+        second.elected_ms,
+        second.notified_ms,
+        second.writable_ms,
+    ]
+    assert None not in moments
+    assert moments == sorted(moments, key=lambda moment: moment or 0)
+    assert (second.elected_ms or 0) - (second.noticed_ms or 0) < 100
+    for node in followers(cluster):
+        seen = told(cluster, node)[-1]
+        assert (seen.epoch, seen.new_master_id, seen.reason) == (2, second.new_master_id, second.reason)
+        assert None not in (seen.heard_ms, seen.noticed_ms, seen.elected_ms, seen.writable_ms)
+        assert (seen.proposed_ms, seen.notified_ms) == (None, None)
+
+
+def test_an_operators_election_is_told_as_such(cluster: ControllerWorld) -> None:
+    chosen = next(iter(recorded(cluster).members - {recorded(cluster).master_id}))
+    assert elect(cluster, chosen, designate=True).code == ResponseCode.SUCCESS
+    seen = told(cluster, leader_of(cluster))[-1]
+    assert (seen.new_master_id, seen.reason) == (chosen, "operator asked")
+    assert (seen.heard_ms, seen.noticed_ms) == (None, None), "nobody was lost"
+
+
+def test_the_story_survives_restarts_and_a_change_of_leader(cluster: ControllerWorld) -> None:
+    after_the_master_is_killed(cluster)
+    teller = leader_of(cluster)
+    story = told(cluster, teller)
+    cluster.world.run_for_ms(2 * SAVE_AFTER_MS)
+    teller.kill(power_cut=True)
+    cluster.world.run_until(lambda: cluster.leader() not in (None, teller), limit_ms=10_000)
+    assert [one.epoch for one in told(cluster, leader_of(cluster))] == [1, 2]
+    cluster.start_controller(teller)
+    cluster.world.run_for_ms(5_000)
+    assert told(cluster, teller) == story
+
+
+def test_what_happened_while_a_controller_was_away_is_told_without_moments(cluster: ControllerWorld) -> None:
+    away = followers(cluster)[0]
+    away.kill()
+    after_the_master_is_killed(cluster)
+    cluster.start_controller(away)
+    cluster.world.run_for_ms(5_000)
+    assert told(cluster, away)[-1] == Election(
+        2, told(cluster, away)[0].new_master_id, recorded(cluster).master_id
+    )
+
+
+def test_a_controller_that_was_cut_off_does_not_date_what_it_missed(cluster: ControllerWorld) -> None:
+    away = followers(cluster)[0]
+    for node in (*cluster.controllers, *cluster.brokers):
+        if node is not away:
+            cluster.world.network.cut(away.host, node.host)
+    after_the_master_is_killed(cluster)
+    cluster.world.network.heal()
+    cluster.world.run_for_ms(5_000)
+    assert [one.epoch for one in told(cluster, away)] == [1, 2]
+    assert told(cluster, away)[-1].elected_ms is None
+
+
+@pytest.mark.parametrize("data", [b"", b"\0" * 100, b'{"electionsTable":{"a":7}}'])
+def test_a_damaged_file_costs_the_story_and_nothing_else(
+    cluster: ControllerWorld, data: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    node = followers(cluster)[0]
+    cluster.world.run_for_ms(2 * SAVE_AFTER_MS)
+    node.kill()
+    cluster.world.run(node.runtime().files.replace(FILE, data))
+    cluster.start_controller(node)
+    cluster.world.run_for_ms(5_000)
+    assert f"{FILE} cannot be read" in caplog.text
+    assert told(cluster, node) == [Election(1, None, recorded(cluster).master_id)]
+    after_the_master_is_killed(cluster)
+    assert told(cluster, node)[-1].elected_ms is not None
+
+
+def test_a_full_disk_costs_the_file_and_nothing_else(cluster: ControllerWorld) -> None:
+    cluster.world.run_for_ms(2 * SAVE_AFTER_MS)
+    node = leader_of(cluster)
+    node.disk.fail_next("replace", OSError(errno.ENOSPC, "no space left"), where=FILE, times=1)
+    after_the_master_is_killed(cluster)
+    cluster.world.run_for_ms(2 * SAVE_AFTER_MS)
+    assert node.disk.failures
+    assert node.running
+    assert told(cluster, node)[-1].writable_ms is not None
+
+
+def test_who_does_not_ask_gets_upstreams_answer_and_who_asks_wrongly_an_error(
+    cluster: ControllerWorld,
+) -> None:
+    assert ask(cluster, leader_of(cluster), None).body in (None, b"")
+    assert ask(cluster, leader_of(cluster), b"{}").code == ResponseCode.SYSTEM_ERROR
+    nobody = ask(cluster, leader_of(cluster), b'["nobody"]')
+    assert (nobody.code, nobody.body) == (0, b'{"electionsTable":{}}')
+
+
+def test_a_set_that_was_cleaned_is_told_no_more(cluster: ControllerWorld) -> None:
+    async def clean() -> RemotingCommand:
+        client = RemotingClient(clock=SimulatedClock(cluster.controllers[0]))
+        ext = {"clusterName": CLUSTER_NAME, "brokerName": BROKER_NAME, "isCleanLivingBroker": "true"}
+        request = RemotingCommand.request(RequestCode.CLEAN_BROKER_DATA, ext)
+        reply = await client.call(PEERS[leader_of(cluster).name], request)
+        await client.close()
+        return reply
+
+    for node in cluster.brokers:
+        node.kill()
+    assert cluster.world.run(clean()).code == ResponseCode.SUCCESS
+    assert told(cluster, leader_of(cluster)) == []
