@@ -8,6 +8,7 @@ from zlib import crc32
 
 import pytest
 
+from controller.chronicle import ELECTIONS_MAX
 from controller.witness import FILE, SAVE_AFTER_MS
 from remoting.bodies.elections import Election, Elections
 from remoting.client import RemotingClient
@@ -184,3 +185,25 @@ def test_a_set_that_was_cleaned_is_told_no_more(cluster: ControllerWorld) -> Non
         node.kill()
     assert cluster.world.run(clean()).code == ResponseCode.SUCCESS
     assert told(cluster, leader_of(cluster)) == []
+
+
+@pytest.mark.parametrize("seed", range(31, 37))
+def test_all_controllers_tell_the_same_elections_whatever_is_killed_paused_or_cut(seed: int) -> None:
+    with World(seed) as world:
+        cluster = ControllerWorld(world)
+        cluster.start_all()
+        world.run_until(cluster.whole, limit_ms=30_000)
+        world.run(cluster.misbehave(60_000), limit_ms=200_000)
+        world.run_until(cluster.whole, limit_ms=60_000)
+        world.run_for_ms(2_000)
+        held = [(epoch, master_id) for (_, epoch), master_id in cluster.checker.masters.items()]
+        assert len(held) > 1
+        before = dict(held)
+        for node in cluster.controllers:
+            story = told(cluster, node)
+            assert [(one.epoch, one.new_master_id) for one in story] == held[-ELECTIONS_MAX:]
+            for one in story:
+                assert one.old_master_id == before.get(one.epoch - 1)
+                moments = [one.proposed_ms, one.elected_ms, one.writable_ms]
+                known = [moment for moment in moments if moment is not None]
+                assert known == sorted(known)
