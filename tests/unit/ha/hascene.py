@@ -1,0 +1,149 @@
+"""Brokers' replication over real loopback sockets with logs in memory, on asyncio's loop and on uvloop."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+import uvloop
+
+from epochfile.file import EpochFile
+from ha.frames import Handshake, HandshakeReply, encode_ack
+from ha.service import HAService
+from ha.settings import HASettings
+from mqruntime.clock import SystemClock
+from tests.unit.ha.memorylog import MemoryLog, record
+
+HOST = "127.0.0.1"
+SETTINGS = HASettings(
+    transfer_batch_size=4096,
+    sync_state_set_check_ms=5,
+    wanted_repeat_ms=20,
+    confirm_notice_ms=2,
+    reconnect_ms_min=2,
+    reconnect_ms_max=10,
+    slave_disconnected_ms_max=100,
+)
+
+loops = pytest.mark.parametrize(
+    "loop_factory", [asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"]
+)
+LoopFactory = Callable[[], asyncio.AbstractEventLoop]
+
+
+class Files:
+    """Small files in memory; `gate` holds writes back, `error` fails them."""
+
+    def __init__(self) -> None:
+        self.files: dict[str, bytes] = {}
+        self.gate: asyncio.Event | None = None
+        self.waiting = 0
+        self.error: OSError | None = None
+
+    async def read(self, name: str) -> bytes | None:
+        return self.files.get(name)
+
+    async def replace(self, name: str, data: bytes) -> None:
+        if self.gate is not None:
+            self.waiting += 1
+            await self.gate.wait()
+        if self.error is not None:
+            raise self.error
+        self.files[name] = data
+
+    async def remove(self, name: str) -> None:
+        self.files.pop(name, None)
+
+    async def names(self, under: str) -> list[str]:
+        return sorted(self.files)
+
+
+class Node:
+    """One broker's replication; its controller accepts every set that is wanted while `controller_up`."""
+
+    def __init__(self, broker_id: int, log: MemoryLog | None = None, settings: HASettings = SETTINGS) -> None:
+        self.broker_id = broker_id
+        self.log = log or MemoryLog()
+        self.files = Files()
+        self.settings = settings
+        self.wanted: list[tuple[frozenset[int], str]] = []
+        self.fatal: list[BaseException] = []
+        self.confirms = 0
+        self.set_epoch = 1
+        self.controller_up = True
+        self.ha = self._new_service(0)
+
+    def _new_service(self, port: int) -> HAService:
+        return HAService(
+            self.log,
+            EpochFile(self.files),
+            settings=self.settings,
+            clock=SystemClock(),
+            host=HOST,
+            port=port,
+            on_sync_state_set_wanted=self._set_wanted,
+            on_confirm=self._confirmed,
+            on_fatal=self.fatal.append,
+        )
+
+    async def start(self) -> Node:
+        await self.ha.start()
+        self.ha.set_broker_id(self.broker_id)
+        return self
+
+    def _confirmed(self, offset: int) -> None:
+        self.confirms += 1
+
+    def _set_wanted(self, members: frozenset[int], reason: str) -> None:
+        self.wanted.append((members, reason))
+        if self.controller_up and self.ha.propose(members):
+            self.set_epoch += 1
+            assert self.ha.applied(members, self.set_epoch)
+
+    @property
+    def address(self) -> str:
+        return f"{HOST}:{self.ha.port}"
+
+    async def lead(self, epoch: int) -> None:
+        self.set_epoch += 1
+        await self.ha.become_master(epoch, frozenset({self.broker_id}), self.set_epoch)
+
+    async def follow(self, master: Node, epoch: int) -> None:
+        await self.ha.become_slave(epoch, master.broker_id, master.address)
+
+
+async def until(predicate: Callable[[], bool]) -> None:
+    async with asyncio.timeout(20):
+        while not predicate():  # noqa: ASYNC110 - the sockets are real, so is the waiting
+            await asyncio.sleep(0)
+
+
+def run(loop_factory: LoopFactory, scenario: Callable[[list[Node]], Awaitable[None]], *ids: int) -> None:
+    async def whole() -> None:
+        nodes = [await Node(broker_id).start() for broker_id in ids]
+        try:
+            await scenario(nodes)
+        finally:
+            for node in nodes:
+                await node.ha.stop()
+        assert len(asyncio.all_tasks()) == 1, asyncio.all_tasks()  # V4
+
+    with asyncio.Runner(loop_factory=loop_factory) as runner:
+        runner.run(whole())
+
+
+def fill(node: Node, name: str, count: int, size: int = 500) -> None:
+    node.log.append(*(record(f"{name}-{n}", size) for n in range(count)))
+
+
+async def greeted(
+    port: int, handshake: Handshake, ack: int
+) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """A connection of a slave that has shaken hands and acknowledged `ack`."""
+    reader, writer = await asyncio.open_connection(HOST, port)
+    writer.write(handshake.encode())
+    header = await reader.readexactly(20)
+    await reader.readexactly(HandshakeReply.body_size(header))
+    writer.write(encode_ack(ack))
+    return reader, writer
