@@ -136,10 +136,14 @@ class Producer:
         topic: str,
         messages: Sequence[OutgoingMessage],
         *,
+        broker_name: str | None = None,
         queue_id: int | None = None,
+        born_timestamp_ms: int | None = None,
         timeout_ms: int = SEND_TIMEOUT_MS,
     ) -> SendResult:
-        """Sends several messages as one: all go to one queue at consecutive offsets, or none is stored."""
+        """Sends several messages as one: all go to one queue at consecutive offsets, or none is stored.
+
+        They share one time of birth. The envelope has no id of its own: a broker would give it to all of them."""
         if not messages:
             raise ValueError("a batch holds at least one message")
         named = [self._identified(message) for message in messages]
@@ -148,9 +152,9 @@ class Producer:
             RequestCode.SEND_BATCH_MESSAGE,
             topic,
             body,
-            self._identified(OutgoingMessage(body)),
+            OutgoingMessage(body, {"WAIT": "true"}, born_timestamp_ms=born_timestamp_ms),
             named,
-            (None, queue_id),
+            (broker_name, queue_id),
             timeout_ms,
         )
 

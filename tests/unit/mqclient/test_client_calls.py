@@ -256,7 +256,8 @@ def test_a_batch_goes_to_one_queue_and_keeps_an_id_for_each_message() -> None:
         assert result.queue == MessageQueue("T", "broker-a", 1)
         assert result.queue_offset == 40
         assert len(set(result.message_ids)) == 2
-        assert SendMessageHeader.of(broker.asked[0]).batch
+        header = SendMessageHeader.of(broker.asked[0])
+        assert header.batch and decode_properties(header.properties or "") == {"WAIT": "true"}
 
     with_servers(namesrv, broker)(scenario)
 
