@@ -180,13 +180,14 @@ class AdminClient:
         *,
         body: bytes | None = None,
         advice: dict[ResponseCode, str] | None = None,
+        wait_ms: int | None = None,
     ) -> RemotingCommand:
-        """The successful answer of `address`. Raises `ServerUnreachable`, or `RequestRefused` with the `advice` for
-        its code."""
+        """The successful answer of `address`, waited for as long as for every answer unless `wait_ms` says more.
+        Raises `ServerUnreachable`, or `RequestRefused` with the `advice` for its code."""
         check_address(address)
         try:
             reply = await self.remoting.call(
-                address, RemotingCommand.request(code, ext, body), self.answer_ms_max
+                address, RemotingCommand.request(code, ext, body), wait_ms or self.answer_ms_max
             )
         except RemotingError as error:
             raise ServerUnreachable(address, code.name, error.why) from error

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from datetime import tzinfo
 
 from mqadmin.admin import AdminClient
-from mqadmin.calls import groups
+from mqadmin.calls import clients, groups
 from mqadmin.calls.groups import Progress
-from mqadmin.command import Argument, admin_command, required_namesrv, run
+from mqadmin.command import Argument, UsageWanted, admin_command, boolean, required_namesrv, run
 from mqadmin.errors import AdminError
 from mqadmin.report import Report
 from mqadmin.times import format_seconds
@@ -19,6 +19,7 @@ QUEUE_HEADING = (
     f"{'#Topic':<64}  {'#Broker Name':<32}  {'#QID':<4}  {'#Broker Offset':<20}  {'#Consumer Offset':<20}  "
     f"{'#Diff':<20} {'#Inflight':<20}#LastTime\n"
 )
+QUEUE_HEADING_WITH_IP = QUEUE_HEADING.replace("#Diff", f"{'#Client IP':<20} #Diff", 1)
 GROUP_HEADING = f"{'#Group':<64}  {'#Count':<6}  {'#Version':<24} {'#Type':<5}  {'#Model':<14}  {'#TPS':<7}  #Diff Total\n"
 VERSIONS = {
     401: "V4_9_4", 407: "V4_9_7", 409: "V4_9_8", 413: "V5_0_0", 441: "V5_1_4", 473: "V5_3_0", 475: "V5_3_1",
@@ -26,6 +27,9 @@ VERSIONS = {
 }  # fmt: skip
 """The releases that are in use; others are shown by their number."""
 TYPES = {"CONSUME_PASSIVELY": "PUSH", "CONSUME_ACTIVELY": "PULL", "CONSUME_POP": "POP"}
+
+Readers = dict[MessageQueue, str]
+"""Queue -> ip of the client that reads it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,17 +42,22 @@ class GroupRow:
     diff_total: int
 
 
-def format_progress(progress: Progress, zone: tzinfo | None = None) -> str:
-    """A line per queue, by topic, broker and queue, and the totals."""
+def format_progress(progress: Progress, zone: tzinfo | None = None, readers: Readers | None = None) -> str:
+    """A line per queue, by topic, broker and queue, with its reader's ip where readers are given; and the totals."""
+
+    def ip(queue: MessageQueue) -> str:
+        return "" if readers is None else f"{readers.get(queue, 'N/A'):<20} "
+
     rows = "".join(
         f"{queue.topic[:64]:<64}  {queue.broker_name[:32]:<32}  {queue.queue_id:<4}  {row.broker_offset:<20}  "
-        f"{row.consumer_offset:<20}  {row.broker_offset - row.consumer_offset:<20} "
+        f"{row.consumer_offset:<20}  {ip(queue)}{row.broker_offset - row.consumer_offset:<20} "
         f"{row.pull_offset - row.consumer_offset:<20} "
         f"{format_seconds(row.last_timestamp, zone) if row.last_timestamp > 0 else 'N/A'}\n"
         for queue, row in sorted(progress.offsets.items(), key=queue_order)
     )
+    heading = QUEUE_HEADING if readers is None else QUEUE_HEADING_WITH_IP
     return (
-        f"{QUEUE_HEADING}{rows}\nConsume TPS: {progress.consume_tps:.2f}\n"
+        f"{heading}{rows}\nConsume TPS: {progress.consume_tps:.2f}\n"
         f"Consume Diff Total: {progress.diff_total}\nConsume Inflight Total: {progress.inflight_total}\n"
     )
 
@@ -76,16 +85,24 @@ def queue_order(row: tuple[MessageQueue, OffsetWrapper]) -> tuple[str, str, int]
     Argument("c", "cluster", "Cluster name"),
     Argument("g", "groupName", "consumer group name"),
     Argument("t", "topicName", "topic name"),
+    Argument("s", "showClientIP", "Show Client IP per Queue"),
 )
 def command(
-    namesrvaddr: str | None, cluster: str | None, groupname: str | None, topicname: str | None
+    namesrvaddr: str | None,
+    cluster: str | None,
+    groupname: str | None,
+    topicname: str | None,
+    showclientip: str | None,
 ) -> None:
     namesrv = required_namesrv(namesrvaddr)
+    show_ip = boolean("-s", showclientip)
+    if show_ip and not groupname:
+        raise UsageWanted("-s shows who reads the queues of one group: name it with -g")
 
     async def calls(client: AdminClient, report: Report) -> None:
         masters = await groups.every_master(client, namesrv, cluster)
         if groupname:
-            await _one(client, report, masters, groupname, topicname)
+            await _one(client, report, masters, groupname, topicname, show_ip)
             return
         report.text(GROUP_HEADING)
         report.put(groups=[])
@@ -100,13 +117,23 @@ def command(
 
 
 async def _one(
-    client: AdminClient, report: Report, masters: list[str], group: str, topic: str | None
+    client: AdminClient,
+    report: Report,
+    masters: list[str],
+    group: str,
+    topic: str | None,
+    show_ip: bool,
 ) -> None:
     progress = await groups.progress(client, masters, group, topic)
     if not progress.offsets:
         of = f" of topic {topic}" if topic else ""
         raise AdminError(f"group {group} has committed no offset{of}; consumerProgress lists the groups")
-    report.text(format_progress(progress))
+    readers: Readers | None = None
+    if show_ip:
+        readers, silent = await clients.readers(client, masters, group)
+        for line in silent:
+            report.note(line)
+    report.text(format_progress(progress, readers=readers))
     report.put(
         group=group,
         consume_tps=progress.consume_tps,
@@ -121,6 +148,7 @@ async def _one(
                 "consumerOffset": row.consumer_offset,
                 "pullOffset": row.pull_offset,
                 "lastTimestamp": row.last_timestamp,
+                **({} if readers is None else {"clientIp": readers.get(queue)}),
             }
             for queue, row in sorted(progress.offsets.items(), key=queue_order)
         ],

@@ -1,15 +1,55 @@
-"""queryMsgById: the messages with a producer's or a broker's ids, separated by commas."""
+"""queryMsgById: the messages with a producer's or a broker's ids, separated by commas: shown, sent once more, or given to
+one consumer."""
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
+
 from mqadmin.admin import AdminClient
-from mqadmin.calls import messages, topics
-from mqadmin.command import Argument, UsageWanted, admin_command, required_namesrv, run
+from mqadmin.calls import clients, messages, topics
+from mqadmin.calls.sending import as_json, must_be_safe, producer
+from mqadmin.calls.topics import Holder
+from mqadmin.command import Argument, UsageWanted, admin_command, boolean, required_namesrv, run
+from mqadmin.errors import AdminError
 from mqadmin.report import Report
 from mqadmin.showmessage import BODY_FORMAT_HELP, check_format, show_message
-from mqclient.message import StoredMessage
+from mqclient.message import (
+    SYS_FLAG_COMPRESSED,
+    SYS_FLAG_COMPRESSION_TYPE,
+    OutgoingMessage,
+    StoredMessage,
+)
+from mqclient.producer import SendResult
+from remoting.bodies.queues import ConsumeDirectlyResult
+from remoting.headers.messages import ConsumeMessageDirectlyHeader
 
 COUNT_MAX = 32
+RESEND_GROUP = "ReSendMsgById"
+COMPRESSION = SYS_FLAG_COMPRESSED | SYS_FLAG_COMPRESSION_TYPE
+NO_UNIT = "-u changes nothing: clients here belong to no unit"
+
+Found = tuple[Holder, StoredMessage]
+Deed = Callable[[AdminClient, Report, Found], Awaitable[None]]
+
+
+def format_verdict(result: ConsumeDirectlyResult) -> str:
+    """The line of a consumer that was given a message, as upstream's object writes itself."""
+    return (
+        f"ConsumeMessageDirectlyResult [order={str(result.order).lower()}, "
+        f"autoCommit={str(result.auto_commit).lower()}, consumeResult={result.consume_result}, "
+        f"remark={result.remark or 'null'}, spentTimeMills={result.spent_time_mills}]\n"
+    )
+
+
+def format_sent(result: SendResult) -> str:
+    """The line of a message that was sent once more, as upstream's object writes itself."""
+    queue = result.queue
+    return (
+        f"SendResult [sendStatus={result.status.name}, msgId={result.message_ids[0]}, "
+        f"offsetMsgId={result.offset_message_id}, messageQueue=MessageQueue [topic={queue.topic}, "
+        f"brokerName={queue.broker_name}, queueId={queue.queue_id}], queueOffset={result.queue_offset}, "
+        "recallHandle=null]\n"
+    )
 
 
 @admin_command(
@@ -18,30 +58,85 @@ COUNT_MAX = 32
     Argument("i", "msgId", "Message Id", required=True),
     Argument("t", "topic", "topic name", required=True),
     Argument("c", "cluster", "Cluster name"),
+    Argument("d", "clientId", "The consumer's client id"),
     Argument("f", "bodyFormat", BODY_FORMAT_HELP),
+    Argument("g", "consumerGroup", "consumer group name"),
+    Argument("s", "sendMessage", "resend message"),
+    Argument("u", "unitName", "unit name"),
 )
 def command(
-    namesrvaddr: str | None, msgid: str, topic: str, cluster: str | None, bodyformat: str | None
+    namesrvaddr: str | None,
+    msgid: str,
+    topic: str,
+    cluster: str | None,
+    clientid: str | None,
+    bodyformat: str | None,
+    consumergroup: str | None,
+    sendmessage: str | None,
+    unitname: str | None,
 ) -> None:
     namesrv = required_namesrv(namesrvaddr)
     check_format(bodyformat)
     ids = [part.strip() for part in msgid.split(",") if part.strip()]
     if not ids:
         raise UsageWanted("-i: no id is given")
+    resend = boolean("-s", sendmessage)
+    if bool(clientid) != bool(consumergroup):
+        raise UsageWanted("-g and -d go together: they name the one consumer that is given the message")
+    if clientid and resend:
+        raise UsageWanted("-s sends to everybody, -g and -d give to one consumer: choose one")
+
+    async def show(client: AdminClient, report: Report, found: Found) -> None:
+        await show_message(client, report, namesrv, found[1], bodyformat)
+
+    async def send_again(client: AdminClient, report: Report, found: Found) -> None:
+        await _send_again(client, report, namesrv, found[1])
+
+    async def give(client: AdminClient, report: Report, found: Found) -> None:
+        await _give(client, report, found, consumergroup or "", clientid or "")
+
+    deed: Deed = give if clientid else send_again if resend else show
 
     async def calls(client: AdminClient, report: Report) -> None:
+        if unitname:
+            report.note(NO_UNIT)
         for text in ids:
             found = await _by_offset_id(client, namesrv, topic, cluster, text)
             if found is None:
                 found = await _by_unique_key(client, namesrv, topic, cluster, text)
-            await show_message(client, report, namesrv, found, bodyformat)
+            await deed(client, report, found)
 
     run(calls)
 
 
+async def _send_again(client: AdminClient, report: Report, namesrv: str, message: StoredMessage) -> None:
+    """One more message with the same body, properties and id; the first one stays."""
+    report.text(f"prepare resend msg. originalMsgId={message.message_id or messages.offset_id(message)}\n")
+    again = OutgoingMessage(
+        message.body, message.properties, message.flag, sys_flag=message.sys_flag & COMPRESSION
+    )
+    async with producer(client, namesrv, RESEND_GROUP) as sender:
+        result = await sender.send_message(message.topic, again)
+    report.text(format_sent(result))
+    report.add("sent", as_json(result))
+    must_be_safe(result)
+
+
+async def _give(client: AdminClient, report: Report, found: Found, group: str, client_id: str) -> None:
+    holder, message = found
+    header = ConsumeMessageDirectlyHeader(
+        group, client_id, messages.offset_id(message), holder.broker_name, message.topic
+    )
+    result = await clients.consume_directly(client, holder.address, header)
+    report.text(format_verdict(result))
+    report.add("results", result)
+    if result.consume_result not in ("CR_SUCCESS", "CR_COMMIT"):
+        raise AdminError(f"{client_id} did not consume the message: {result.consume_result}")
+
+
 async def _by_offset_id(
     client: AdminClient, namesrv: str, topic: str, cluster: str | None, text: str
-) -> StoredMessage | None:
+) -> Found | None:
     """The message at the byte that an offset id names, from whoever is master now: all logs of a set are one."""
     offset = messages.offset_in(text)
     if offset is None:
@@ -49,16 +144,17 @@ async def _by_offset_id(
     for holder in await topics.holders(client, namesrv, topic, cluster):
         message = await messages.at_offset(client, holder.address, offset, topic)
         if message is not None and messages.offset_id(message) == text.upper() and message.topic == topic:
-            return message
+            return holder, message
     return None
 
 
 async def _by_unique_key(
     client: AdminClient, namesrv: str, topic: str, cluster: str | None, text: str
-) -> StoredMessage:
-    found: list[StoredMessage] = []
+) -> Found:
+    found: list[Found] = []
     for holder in await topics.holders(client, namesrv, topic, cluster):
-        found += await messages.by_key(client, holder.address, topic, text, count_max=COUNT_MAX, unique=True)
+        by_key = await messages.by_key(client, holder.address, topic, text, count_max=COUNT_MAX, unique=True)
+        found += [(holder, message) for message in by_key]
     if not found:
         raise messages.no_message(f"with id {text} of topic {topic}")
-    return min(found, key=lambda message: message.store_timestamp_ms)
+    return min(found, key=lambda row: row[1].store_timestamp_ms)

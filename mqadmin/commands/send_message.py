@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import random
-
 from mqadmin.admin import AdminClient
-from mqadmin.command import Argument, UsageWanted, admin_command, number, required_namesrv, run
-from mqadmin.errors import AdminError
+from mqadmin.calls.sending import as_json, must_be_safe, producer
+from mqadmin.command import Argument, UsageWanted, admin_command, boolean, number, required_namesrv, run
 from mqadmin.report import Report
-from mqclient.errors import ClientError
-from mqclient.producer import Producer, SendResult
-from mqclient.routetable import RouteTable
+from mqclient.producer import SendResult
 
 GROUP = "TOOLS_PRODUCER"
+NO_TRACE = "-m true changes nothing: this tool sends no trace messages"
 COLUMNS = "{:<32}  {:<4}  {:<20}    {}\n"
 HEADING = COLUMNS.format("#Broker Name", "#QID", "#Send Result", "#MsgId")
 
@@ -33,6 +30,7 @@ def format_result(result: SendResult) -> str:
     Argument("c", "tags", "Message tags"),
     Argument("b", "broker", "Send message to target broker"),
     Argument("i", "qid", "Send message to target queue"),
+    Argument("m", "msgTraceEnable", "Message Trace Enable, Default: false"),
 )
 def command(
     namesrvaddr: str | None,
@@ -42,35 +40,23 @@ def command(
     tags: str | None,
     broker: str | None,
     qid: str | None,
+    msgtraceenable: str | None,
 ) -> None:
     namesrv = required_namesrv(namesrvaddr)
+    traced = boolean("-m", msgtraceenable)
     queue_id = None if qid is None else number("-i", qid, 0)
     if queue_id is not None and not broker:
         raise UsageWanted("-i names a queue of one broker set: give its name with -b")
 
     async def calls(client: AdminClient, report: Report) -> None:
-        routes = RouteTable(namesrv, client.remoting, client.clock)
-        producer = Producer(
-            GROUP, routes=routes, client=client.remoting, clock=client.clock, random=random.Random()
-        )
-        try:
-            result = await producer.send(
+        async with producer(client, namesrv, GROUP) as sender:
+            result = await sender.send(
                 topic, body.encode(), keys=key or "", tags=tags or "", broker_name=broker, queue_id=queue_id
             )
-        except (ClientError, ValueError) as error:
-            raise AdminError(str(error)) from error
-        finally:
-            await routes.close()
+        if traced:
+            report.note(NO_TRACE)
         report.text(HEADING + format_result(result))
-        report.put(
-            broker_name=result.queue.broker_name,
-            queue_id=result.queue.queue_id,
-            queue_offset=result.queue_offset,
-            status=result.status.name,
-            msg_id=result.message_ids[0],
-            offset_msg_id=result.offset_message_id,
-        )
-        if not result.acknowledged:
-            raise AdminError(f"the message is stored, but not safe: {result.status.name}")
+        report.put(**as_json(result))
+        must_be_safe(result)
 
     run(calls)

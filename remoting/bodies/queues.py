@@ -10,6 +10,15 @@ from remoting.bodies.body import Body
 from remoting.bodies.heartbeats import SubscriptionData
 from remoting.wirefields import I32, I64, wire
 
+CONSUME_RESULTS = (
+    "CR_SUCCESS",
+    "CR_LATER",
+    "CR_ROLLBACK",
+    "CR_COMMIT",
+    "CR_THROW_EXCEPTION",
+    "CR_RETURN_NULL",
+)
+
 
 @dataclass(frozen=True, slots=True)
 class MessageQueue(Body):
@@ -101,6 +110,32 @@ class QueryConsumeQueueBody(Body):
     queue_data: list[ConsumeQueueData] = field(default_factory=list)
     max_queue_index: I64 = 0
     min_queue_index: I64 = 0
+
+
+@dataclass(slots=True)
+class ProcessQueueInfo(Body):
+    """Where a client is in a queue that it reads."""
+
+    commit_offset: I64 = 0
+
+
+@dataclass(slots=True)
+class ConsumerQueues(Body):
+    """What a client's reply to 307 says of the queues that it reads; `properties` are its settings."""
+
+    mq_table: dict[MessageQueue, ProcessQueueInfo] = field(default_factory=dict)
+    properties: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class ConsumeDirectlyResult(Body):
+    """A client's reply to 309."""
+
+    order: bool = False
+    auto_commit: bool = True
+    consume_result: str | None = wire(names=CONSUME_RESULTS, default=None)
+    remark: str | None = None
+    spent_time_mills: I64 = 0
 
 
 @dataclass(slots=True)
