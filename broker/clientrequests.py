@@ -32,7 +32,7 @@ class RoleView(Protocol):
 
 
 class ClientRequests:
-    """Their handlers. Every change of a group's members is told to the members at once (40)."""
+    """Their handlers. Every change of a group's members or topics is told to the members at once (40)."""
 
     def __init__(
         self, consumers: ConsumerGroups, groups: SubscriptionGroups, topics: Topics, role: RoleView
@@ -53,6 +53,11 @@ class ClientRequests:
     def disconnected(self, peer: Peer) -> None:
         """A connection ended."""
         self._notify(self._consumers.disconnected(peer))
+
+    def share_anew(self) -> None:
+        """This broker has become master: a member whose last sharing of queues met a dead one would wait for its
+        next, 20 s with upstream's clients."""
+        self._notify(list(self._consumers.groups()))
 
     def _heartbeat(self, peer: Peer, command: RemotingCommand) -> RemotingCommand:
         data = HeartbeatData.decode(command.body)

@@ -97,7 +97,8 @@ class ConsumerGroups:
             _take_in(found, data)
 
     def heartbeat(self, peer: Peer, data: HeartbeatData, language: str, version: int) -> list[str]:
-        """Take in a client; the groups whose membership changed. Raises HeaderError for a bad subscription."""
+        """Take in a client; the groups whose members changed, or that read one more topic. Raises HeaderError for a
+        bad subscription."""
         client = Client(data.client_id, peer, language, version)
         joined = self._joined.setdefault(peer, _Joined())
         for producer in data.producer_data_set:
@@ -138,11 +139,11 @@ class ConsumerGroups:
         group = self._groups.get(data.group_name) or ConsumerGroup(
             data.consume_type, data.message_model, data.consume_from_where
         )
-        _take_in(group, data.subscription_data_set)
+        reads_more = _take_in(group, data.subscription_data_set)
         self._groups[data.group_name] = group
         known = group.clients.get(client.client_id)
         group.clients[client.client_id] = client
-        return known is None or known.peer is not client.peer
+        return known is None or known.peer is not client.peer or reads_more
 
     def _drop_producer(self, group: str, client_id: str, peer: Peer | None = None) -> Client | None:
         """The client, gone now; None where it is not in the group, or there over another connection than `peer`."""
@@ -168,8 +169,9 @@ def _take_out(clients: dict[str, Client], client_id: str, peer: Peer | None) -> 
     return clients.pop(client_id)
 
 
-def _take_in(group: ConsumerGroup, data: list[SubscriptionData]) -> None:
-    """The newest version of each topic's subscription counts; a bad one changes nothing."""
+def _take_in(group: ConsumerGroup, data: list[SubscriptionData]) -> bool:
+    """The newest version of each topic's subscription counts; a bad one changes nothing. True for a new topic."""
+    known = len(group.subscriptions)
     subscriptions = [
         Subscription(item, tag_filter(item.sub_string, None)) for item in data if item.expression_type in TAG
     ]
@@ -177,3 +179,4 @@ def _take_in(group: ConsumerGroup, data: list[SubscriptionData]) -> None:
         before = group.subscriptions.get(subscription.data.topic)
         if before is None or before.version <= subscription.version:
             group.subscriptions[subscription.data.topic] = subscription
+    return len(group.subscriptions) > known

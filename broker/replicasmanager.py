@@ -122,6 +122,7 @@ class ReplicasManager:
         self._call_wake = asyncio.Event()
         self._role_wake = asyncio.Event()
         self._may_beat = asyncio.Event()  # registered once: the controllers know our id
+        self._beat_now = asyncio.Event()  # a new one each time that it was set
         self._announced_epoch = 0
         self._trouble = Trouble()
         self.replicas = self._new_replicas()
@@ -255,7 +256,11 @@ class ReplicasManager:
                 await self._controllers.heartbeat(address, self._heartbeat())
             except RemotingError as error:
                 log.debug("no heartbeat", extra=fields(address=address, why=error))
-            await asyncio.sleep(self._timers.broker_heartbeat_interval / 1000)
+            try:
+                async with asyncio.timeout(self._timers.broker_heartbeat_interval / 1000):
+                    await self._beat_now.wait()
+            except TimeoutError:
+                continue
 
     # -- roles
 
@@ -291,6 +296,8 @@ class ReplicasManager:
             replicas.role_taken(grant)
             log.info("role taken", extra=said)
             self._roles.role_taken()
+            self._beat_now.set()  # the controllers note when an elected master acts
+            self._beat_now = asyncio.Event()
 
     # -- waiting
 

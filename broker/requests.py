@@ -116,7 +116,7 @@ class Requests:
             totals=waiting.totals,
             latencies=waiting.latencies,
         )
-        self._clients = ClientRequests(self.consumers, tables.groups, tables.topics, role)
+        self._clients = role.consumers = ClientRequests(self.consumers, tables.groups, tables.topics, role)
         self._status = StatusRequests(
             settings=settings,
             store=store,

@@ -35,6 +35,14 @@ class Prompted(Protocol):
     def soon(self) -> None: ...
 
 
+class Consumers(Protocol):
+    """The connected members of consumer groups."""
+
+    def share_anew(self) -> None:
+        """Have every group share its queues at once."""
+        ...
+
+
 class RoleSwitch:
     """The broker's role, performed and as others see it."""
 
@@ -62,6 +70,8 @@ class RoleSwitch:
         self.copier: Prompted | None = None  # copies the master's tables
         self.pulls: PullProcessor | None = None
         self.delivery: DelayDelivery | None = None
+        self.consumers: Consumers | None = None
+        self._led = False  # the role before this one was a master's
 
     # -- as others see it
 
@@ -144,6 +154,10 @@ class RoleSwitch:
             for topic, queue_id in self._store.queues():
                 self._topics.cover(topic, queue_id)
             self._pending.acknowledged(self.acked_end())  # elected again: what was acked while it changed
+        leads = self.role is Role.MASTER
+        if leads and not self._led and self.consumers is not None:
+            self.consumers.share_anew()
+        self._led = leads
         self._topics.led_under(taken.master_epoch)
         if self.delivery is not None:
             self.delivery.role_taken()

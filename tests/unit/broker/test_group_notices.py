@@ -1,0 +1,96 @@
+"""When members of consumer groups are told to share their queues anew (40): on changes of members, topics and master."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+
+import pytest
+
+from broker.app import BrokerApp
+from controller.server import ControllerApp
+from mqclient.client import Client
+from remoting.bodies.heartbeats import ConsumerData, HeartbeatData, SubscriptionData
+from remoting.codes import RequestCode
+from remoting.command import RemotingCommand
+from remoting.peer import Peer
+from remoting.router import Router
+from simulation.world import World
+from tests.unit.broker.brokerset import Cluster
+
+
+class Told(Router):
+    """A client's router; `groups` are those that it was told of, in order."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.groups: list[str] = []
+        self.add(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, self._told)
+
+    def _told(self, peer: Peer, command: RemotingCommand) -> None:
+        self.groups.append(command.ext["consumerGroup"])
+
+
+@pytest.fixture
+def cluster() -> Iterator[Cluster]:
+    """Two brokers in sync."""
+    with World(31) as world:
+        cluster = Cluster(world, 2)
+        cluster.start_up()
+        yield cluster
+
+
+async def beat(client: Client, address: str, wanted: list[SubscriptionData], *groups: str) -> None:
+    """A consumer of each group shows itself to the broker at `address`, and hears what that causes."""
+    consumers = [ConsumerData(group, subscription_data_set=wanted) for group in groups]
+    data = HeartbeatData("c1", [], consumers)
+    heartbeat = RemotingCommand.request(RequestCode.HEART_BEAT, None, data.encode())
+    assert (await client.remoting.call(address, heartbeat)).code == 0
+    await asyncio.sleep(0.1)
+
+
+def test_one_more_topic_is_told_and_what_was_known_is_not(cluster: Cluster) -> None:
+    async def scenario() -> list[int]:
+        told, counts = Told(), []
+        async with cluster.client(told) as client:
+            for topics in (["orders"], ["orders"], ["orders", "returns"], ["orders", "returns"]):
+                wanted = [SubscriptionData(topic, sub_version=len(counts)) for topic in topics]
+                await beat(client, cluster.app(cluster.master).address, wanted, "CG")
+                counts.append(len(told.groups))
+        return counts
+
+    assert cluster.run(scenario()) == [1, 1, 2, 2]
+
+
+def test_a_new_master_tells_every_group_once(cluster: Cluster) -> None:
+    (slave,) = (cluster.app(node) for node in cluster.brokers if node is not cluster.master)
+
+    async def scenario() -> list[list[str]]:
+        told, seen = Told(), []
+        async with cluster.client(told) as client:
+            await beat(client, slave.address, [SubscriptionData("orders")], "CG", "CG2")
+            told.groups.clear()
+            cluster.master.kill()
+            await asyncio.sleep(2)
+            assert slave.role.accepts_sends
+            seen.append(list(told.groups))
+            await announced_again(cluster, slave)
+            seen.append(list(told.groups))
+        return seen
+
+    assert cluster.run(scenario()) == [["CG", "CG2"], ["CG", "CG2"]]
+
+
+async def announced_again(cluster: Cluster, master: BrokerApp) -> None:
+    """Another controller leads now, and has announced the same master."""
+    (leader,) = (
+        node
+        for node in cluster.world.nodes.values()
+        if isinstance(node.app, ControllerApp) and node.app.node.is_active
+    )
+    assert master.manager is not None
+    epoch = master.manager.replicas.master_epoch
+    leader.kill()
+    await asyncio.sleep(5)
+    assert master.manager.replicas.master_epoch == epoch
+    assert master.role.accepts_sends
