@@ -131,7 +131,8 @@ async def _give(client: AdminClient, report: Report, found: Found, group: str, c
     report.text(format_verdict(result))
     report.add("results", result)
     if result.consume_result not in ("CR_SUCCESS", "CR_COMMIT"):
-        raise AdminError(f"{client_id} did not consume the message: {result.consume_result}")
+        why = f" ({result.remark})" if result.remark else ""
+        raise AdminError(f"{client_id} did not consume the message: {result.consume_result}{why}")
 
 
 async def _by_offset_id(

@@ -1,0 +1,67 @@
+"""A Java push consumer as administrators reach it: with our mqadmin and with upstream's, through brokers of ours."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from localcluster.cluster import Cluster
+from localcluster.layout import CLUSTER_NAME
+from tests.interop.javapeer import JavaClient, missing
+
+pytestmark = [
+    pytest.mark.timeout(90),
+    pytest.mark.skipif(missing() is not None, reason=str(missing())),
+]
+
+ROOT = Path(__file__).parents[2]
+TOPIC, GROUP, QUEUES = "Administered", "InteropAdministered", 4
+
+
+def told(cluster: Cluster, *arguments: str) -> Any:
+    """The JSON of a command of our mqadmin."""
+    command = [sys.executable, "-m", "mqadmin", *arguments, "-n", cluster.layout.namesrv, "--json"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=30, check=False)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def client_id(cluster: Cluster) -> str:
+    [group] = [row for row in told(cluster, "consumerProgress")["groups"] if row["group"] == GROUP]
+    [member] = group["consumers"]["connectionSet"]
+    return str(member["clientId"])
+
+
+def test_a_java_consumer_tells_what_it_reads_and_takes_a_message_again(
+    java: JavaClient, cluster: Cluster
+) -> None:
+    namesrv = ("-n", cluster.layout.namesrv)
+    create = ("-c", CLUSTER_NAME, "-t", TOPIC, "-r", QUEUES, "-w", QUEUES)
+    assert "success" in java.admin("updateTopic", *namesrv, *create)
+    java.ask("consume", "administered", TOPIC, GROUP, "CLUSTERING", "*", 0, -1)
+    java.ask("assigned", "administered", QUEUES)
+    sent = told(cluster, "sendMessage", "-t", TOPIC, "-p", "hello", "-k", "7", "-c", "Tag")
+    java.ask("seen", "administered", 1)
+    java.admin(
+        "resetOffsetByTime", *namesrv, "-g", GROUP, "-t", TOPIC, "-s", "now"
+    )  # offsets for every queue
+
+    member = client_id(cluster)
+    ip = member.partition("@")[0]
+    rows = told(cluster, "consumerProgress", "-g", GROUP, "-s", "true")["queues"]
+    assert [row["clientIp"] for row in rows] == [ip] * QUEUES
+    upstream = java.admin("consumerProgress", *namesrv, "-g", GROUP, "-s", "true")
+    assert [line.split()[5] for line in upstream.splitlines() if line.startswith(TOPIC)] == [ip] * QUEUES
+
+    given = ("-t", TOPIC, "-i", sent["msgId"], "-g", GROUP, "-d", member)
+    [result] = told(cluster, "queryMsgById", *given)["results"]
+    assert result["consumeResult"] == "CR_SUCCESS"
+    assert "consumeResult=CR_SUCCESS" in java.admin("queryMsgById", *namesrv, *given)
+    told(cluster, "queryMsgById", "-t", TOPIC, "-i", sent["offsetMsgId"], "-s", "true")
+    java.ask("seen", "administered", 4)
+    assert java.ask("close", "administered")["keys"] == [7] * 4
