@@ -34,9 +34,9 @@ from mqclient.client import Client
 from mqclient.errors import ClientError
 from mqclient.route import MessageQueue
 from mqruntime.clock import SystemClock
+from sparkreplay.bound import checkpoint_bound
 from sparkreplay.engine import missing_for_spark
 from sparkreplay.files import LocalFiles
-from sparkreplay.store import read_bound
 
 TOPIC = "quickstart"
 QUEUES = 8
@@ -243,7 +243,7 @@ class Quickstart:
 
 
 async def bound_at_least(store: Path, end: int) -> int:
-    bound = read_bound(LocalFiles(str(store)))
+    bound = checkpoint_bound(LocalFiles(str(store)))
     if bound < end:
         raise NotYet(f"{bound}, the last message read ends at {end}")
     return bound

@@ -2,9 +2,21 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 
 class ReplayError(Exception):
     """A read that cannot be exact. Nothing was skipped or guessed to get here."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Errors travel from workers with their facts, whatever their constructor takes."""
+        return restored, (type(self), self.args, self.__dict__)
+
+
+def restored(kind: type[ReplayError], message: tuple[Any, ...], facts: dict[str, Any]) -> ReplayError:
+    error = kind.__new__(kind, *message)
+    error.__dict__.update(facts)
+    return error
 
 
 class OptionError(ReplayError):
@@ -54,3 +66,105 @@ class EpochChanged(ReplayError):
             f"{path}: the epochs below the bound {bound} changed while it was read, from {before} to {after}; "
             "run the job again for a new bound"
         )
+
+
+
+class OffsetUnreadable(ReplayError):
+    """A stream's checkpoint holds an offset that this source did not write."""
+
+    def __init__(self, value: object, why: str) -> None:
+        super().__init__(
+            f"the checkpoint's offset {value!r} cannot be used: {why}; "
+            "name the checkpointLocation that this query has written, or a new one to begin anew"
+        )
+
+
+class LogTruncated(ReplayError):
+    """A log was cut below what a stream has read of it: rows that are out already may have been taken back."""
+
+    def __init__(
+        self, name: str, path: str, offset: int, was: tuple[int, int], found: tuple[int, int], intact: int
+    ) -> None:
+        super().__init__(
+            f"broker set {name}: the stream has read up to offset {offset} in epoch {was[0]} (from {was[1]}), but in "
+            f"{path} epoch {found[0]} (from {found[1]}) holds the byte below it: the log was truncated, and [{intact}, "
+            f"{offset}) is not what was read. Nothing is read again by itself: name another replica of the set if this "
+            "one is not its log; else remove the rows of that range from the output and start a new query, with a "
+            f"new checkpointLocation and startingOffsets at {intact}"
+        )
+        self.offset = offset
+        self.intact = intact
+
+
+class DataLost(ReplayError):
+    """Retention deleted what a stream has not read yet."""
+
+    def __init__(self, name: str, path: str, start: int, end: int, messages: str) -> None:
+        super().__init__(
+            f"broker set {name}: [{start}, {end}) of {path} was deleted before the stream read it: "
+            f"{end - start} bytes, {messages}; name another replica of the set that still holds them, "
+            f"or set failOnDataLoss=false to go on at {end} without them"
+        )
+        self.start = start
+        self.end = end
+
+
+class BrokerSetMissing(ReplayError):
+    """A stream has read of a broker set that no path leads to any more."""
+
+    def __init__(self, name: str, offset: int, present: list[str]) -> None:
+        super().__init__(
+            f"broker set {name}, read up to offset {offset}, is not among the stores that path names "
+            f"({', '.join(present) or 'none'}); add a replica of it, or set failOnDataLoss=false to go on without it"
+        )
+        self.name = name
+
+
+class ReplicaBehind(ReplayError):
+    """A batch that was planned from one replica cannot be repeated from another that does not hold all of it yet."""
+
+    def __init__(self, name: str, path: str, bound: int, end: int) -> None:
+        super().__init__(
+            f"broker set {name}: a batch that ends at offset {end} has to be repeated, but {path} is committed up to "
+            f"{bound} only; start the query again when it has caught up, or name another replica of the set"
+        )
+        self.bound = bound
+        self.end = end
+
+
+class EngineFailed(ReplayError):
+    """Workers that ended for a reason of their own: killed, out of memory, or lost by the cluster."""
+
+
+class ExportRefused(ReplayError):
+    """A folder that holds another export, or one that cannot be continued."""
+
+    def __init__(self, folder: str, why: str) -> None:
+        super().__init__(f"{folder}: {why}")
+        self.folder = folder
+
+
+class UncommittedRefused(ReplayError):
+    """What was asked for may be taken back by an election, and nobody said that this is wanted."""
+
+    def __init__(self, path: str, why: str) -> None:
+        super().__init__(
+            f"{path}: {why}; set allowUncommitted=true to read what a failover may take back all the same"
+        )
+        self.path = path
+
+
+class LiveBrokerFailed(ReplayError):
+    """A broker that was to say what is committed does not answer, or is not the store's."""
+
+    def __init__(self, address: str, why: str) -> None:
+        super().__init__(f"broker {address}: {why}")
+        self.address = address
+
+
+class DataLost(ReplayError):
+    """Messages that were asked for are no longer in the log, or never were."""
+
+    def __init__(self, path: str, why: str) -> None:
+        super().__init__(f"{path}: {why}; with failOnDataLoss=false the read goes on with what is there")
+        self.path = path

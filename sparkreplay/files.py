@@ -1,13 +1,21 @@
-"""Where a store's bytes are read from: a local folder, or any file system that pyarrow.fs knows. Nothing is ever written.
+"""Where a store's bytes are read from: a local folder here, any file system that pyarrow.fs knows in remotefiles.py. Nothing
+is ever written.
 
-Invariant: a name below the root is taken as it is: links are told apart, never followed."""
+Invariant: a name below the root is taken as it is: links are told apart, never followed; and what is read whole is small."""
 
 from __future__ import annotations
 
 import os
 import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Protocol
+
+from sparkreplay.errors import StoreUnreadable
+
+SMALL_FILE_BYTES_MAX = 4 << 20
+"""More than an epoch file of as many entries as epochfile.format takes."""
 
 
 @dataclass(frozen=True)
@@ -18,6 +26,7 @@ class Entry:
     size_bytes: int
     is_folder: bool = False
     is_link: bool = False
+    is_file: bool = True
 
 
 class OpenFile(Protocol):
@@ -32,10 +41,12 @@ class OpenFile(Protocol):
 class Files(Protocol):
     """A store's root. Small enough to be pickled to workers, which open files of it on their own.
 
-    Names are relative POSIX paths. Every method raises FileNotFoundError for what is not there, OSError for the rest."""
+    Names are relative POSIX paths. Every method raises FileNotFoundError for what is not there, StoreUnreadable for what
+    cannot be read for another reason."""
 
     @property
-    def root(self) -> str: ...
+    def root(self) -> str:
+        """As given, but for what is secret in it."""
 
     def shown(self, name: str) -> str:
         """The name as errors show it."""
@@ -44,9 +55,27 @@ class Files(Protocol):
         """Sorted by name."""
 
     def read(self, name: str) -> bytes:
-        """A small file, whole."""
+        """A small file, whole: at most SMALL_FILE_BYTES_MAX."""
 
     def open(self, name: str) -> OpenFile: ...
+
+
+@contextmanager
+def told_as_unreadable(path: str) -> Iterator[None]:
+    """What the operating system or a remote store refuses, as an error that names the file."""
+    try:
+        yield
+    except FileNotFoundError:
+        raise
+    except PermissionError:
+        raise StoreUnreadable(
+            path, "may not be read by this user; run as the broker's user, or grant it read access"
+        ) from None
+    except OSError as error:
+        raise StoreUnreadable(
+            path,
+            f"cannot be read: {(error.strerror or str(error)).strip().rstrip('.')}; mend that, or read another replica",
+        ) from error
 
 
 @dataclass(frozen=True)
@@ -59,43 +88,76 @@ class LocalFiles:
         return os.path.join(self.root, name)
 
     def entries(self, folder: str) -> list[Entry]:
-        with os.scandir(self.shown(folder)) as found:
-            return sorted((entry_of(entry) for entry in found), key=lambda entry: entry.name)
+        path = self.shown(folder)
+        with told_as_unreadable(path), os.scandir(path) as found:
+            entries = [entry for member in found if (entry := entry_of(member)) is not None]
+        return sorted(entries, key=lambda entry: entry.name)
 
     def read(self, name: str) -> bytes:
-        with open(self.shown(name), "rb") as file:
-            return file.read()
+        file = LocalFile(self.shown(name))
+        try:
+            buffer = bytearray(min(file.size_bytes, SMALL_FILE_BYTES_MAX) + 1)
+            held = file.read_into(memoryview(buffer), 0)
+        finally:
+            file.close()
+        return small(self.shown(name), bytes(memoryview(buffer)[:held]))
 
     def open(self, name: str) -> OpenFile:
         return LocalFile(self.shown(name))
 
 
-def entry_of(entry: os.DirEntry[str]) -> Entry:
-    status = entry.stat(follow_symlinks=False)
+def small(path: str, data: bytes) -> bytes:
+    """`data` itself unless it is more than a small file may hold."""
+    if len(data) > SMALL_FILE_BYTES_MAX:
+        raise StoreUnreadable(
+            path,
+            f"is longer than {SMALL_FILE_BYTES_MAX} bytes; it is not a broker's file, read another replica",
+        )
+    return data
+
+
+def entry_of(member: os.DirEntry[str]) -> Entry | None:
+    """None for what was deleted since the folder was listed."""
+    try:
+        status = member.stat(follow_symlinks=False)
+    except FileNotFoundError:
+        return None
     plain = stat.S_ISREG(status.st_mode)
     return Entry(
-        entry.name,
+        member.name,
         status.st_size if plain else 0,
         is_folder=stat.S_ISDIR(status.st_mode),
         is_link=stat.S_ISLNK(status.st_mode),
+        is_file=plain,
     )
 
 
 class LocalFile:
-    """Reads go to the caller's own buffer; the kernel is told to read ahead."""
+    """Reads go to the caller's own buffer; the kernel is told to read ahead. A link or a pipe is refused, not opened."""
 
     def __init__(self, path: str) -> None:
-        self.descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        self.path = path
+        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        with told_as_unreadable(path):
+            if os.path.islink(path):
+                raise StoreUnreadable(path, "is a symbolic link; copy the file itself into the store")
+            self.descriptor = os.open(path, flags)
+        status = os.fstat(self.descriptor)
+        self.size_bytes = status.st_size
+        if not stat.S_ISREG(status.st_mode):
+            os.close(self.descriptor)
+            raise StoreUnreadable(path, "is no plain file; name a broker's storePathRootDir")
         if hasattr(os, "posix_fadvise"):
             os.posix_fadvise(self.descriptor, 0, 0, os.POSIX_FADV_SEQUENTIAL)
 
     def read_into(self, view: memoryview, at: int) -> int:
         held = 0
-        while held < len(view):
-            got = os.preadv(self.descriptor, [view[held:]], at + held)
-            if got == 0:
-                break
-            held += got
+        with told_as_unreadable(self.path):
+            while held < len(view):
+                got = os.preadv(self.descriptor, [view[held:]], at + held)
+                if got == 0:
+                    break
+                held += got
         return held
 
     def close(self) -> None:

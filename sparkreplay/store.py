@@ -1,34 +1,40 @@
-"""A store folder as a reader sees it: segments, epochs, the committed bound. Nothing in it is ever written.
+"""A store as a reader sees it: segments, epochs, the committed bound. Nothing in it is ever written.
 
-Invariant: segments have one size, their names are consecutive multiples of it, and `bound` is the confirm offset that the
-checkpoint held when the folder was opened: no election can take back what lies below it."""
+Invariant: a snapshot is of one moment of one log: the epochs were the same before and after the rest of it was read, and
+`bound` does not change any more. Whoever has read up to it asks `check_epochs` whether that still stands."""
 
 from __future__ import annotations
 
-import struct
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from epochfile.format import EpochFileDamaged, decode
-from sparkreplay.errors import EpochChanged, StoreUnreadable
-from sparkreplay.files import Files, LocalFiles
+from messagestore import contractmark
+from messagestore.contractmark import ContractMark, ContractMarkDamaged
+from sparkreplay.bound import checkpoint_bound, latest, resolve
+from sparkreplay.epochs import Epochs, common_part, epochs_within, read_epochs
+from sparkreplay.errors import (
+    EpochChanged,
+    LiveBrokerFailed,
+    OptionError,
+    StoreUnreadable,
+    UncommittedRefused,
+)
+from sparkreplay.files import Files
+from sparkreplay.livebroker import BrokerView, look_at
+from sparkreplay.remotefiles import files_at
+from sparkreplay.segments import Segment as Segment
+from sparkreplay.segments import list_segments
 
-CONFIRM_OFFSET = struct.Struct(">q")
-CONFIRM_OFFSET_AT = 32
-"""Where the checkpoint file keeps confirmPhyOffset (upstream: StoreCheckpoint)."""
+IDENTITY_FILE = "brokerIdentity"
+LOOKS_MAX = 5
 
 
 @dataclass(frozen=True)
-class Segment:
-    """One commit log file: its name below the root, the path that errors show, the physical offset of its first byte."""
+class Identity:
+    """Whose store it is: `cluster#brokerName#id`."""
 
-    name: str
-    path: str
-    start_offset: int
-    size_bytes: int
-
-    @property
-    def end_offset(self) -> int:
-        return self.start_offset + self.size_bytes
+    cluster_name: str
+    broker_name: str
+    replica_id: int
 
 
 @dataclass(frozen=True)
@@ -38,9 +44,18 @@ class StoreSnapshot:
     files: Files
     broker_name: str
     segments: tuple[Segment, ...]
-    epochs: tuple[tuple[int, int], ...]
-    """(epoch, start offset), oldest first."""
+    epochs: Epochs
     bound: int
+    bound_source: str = "checkpoint"
+    """`checkpoint`, `broker HOST:PORT`, `given` or `latest`."""
+    bound_note: str = ""
+    """What a user should know of how the bound came about; often empty."""
+    contract: str = ""
+    """`A` where the store says that it ran contract A, and still holds what was written then."""
+    cluster_name: str = ""
+    """Empty where no identity file and no broker tells."""
+    address: str | None = None
+    """The live brokers, `HOST:PORT;...`, that are asked for epochs again."""
 
     @property
     def root(self) -> str:
@@ -50,92 +65,142 @@ class StoreSnapshot:
     def min_offset(self) -> int:
         return self.segments[0].start_offset if self.segments else 0
 
-    def epochs_below(self, offset: int) -> tuple[tuple[int, int], ...]:
+    def epochs_below(self, offset: int) -> Epochs:
         return tuple(entry for entry in self.epochs if entry[1] < offset)
 
 
-def open_store(root: str) -> StoreSnapshot:
-    """Reads epochs, bound and segments, in this order twice: epochs that changed in between are read again."""
-    files = LocalFiles(root)
-    epochs = read_epochs(files)
-    bound = read_bound(files)
-    segments = list_segments(files)
-    if read_epochs(files) != epochs:
-        return open_store(root)
-    if segments and bound > segments[-1].end_offset:
-        raise StoreUnreadable(root, f"confirm offset {bound} lies beyond the last segment's end")
-    return StoreSnapshot(files, read_broker_name(files), segments, epochs, bound)
+def open_store(
+    path: str | Files, *, address: str | None = None, allow_uncommitted: bool = False
+) -> StoreSnapshot:
+    """The store at `path` (see files_at) with its committed bound. `address` names live brokers of its set,
+    `HOST:PORT;HOST:PORT`; the first that answers counts.
 
-
-def read_epochs(files: Files) -> tuple[tuple[int, int], ...]:
-    name = "epochFileCheckpoint"
-    try:
-        return tuple((epoch, start_offset) for epoch, start_offset in decode(files.read(name)))
-    except FileNotFoundError:
-        raise StoreUnreadable(
+    Raises StoreUnreadable, OptionError, LiveBrokerFailed, and UncommittedRefused for a store that ran contract A unless
+    `allow_uncommitted`."""
+    files = files_at(path) if isinstance(path, str) else path
+    for _ in range(LOOKS_MAX):
+        epochs = read_epochs(files)
+        view = None if address is None else look_at(address)
+        confirm = checkpoint_bound(files)
+        segments = list_segments(files)
+        identity = read_identity(files)
+        bound = resolve(files, confirm, segments, epochs, view, identity.replica_id if identity else None)
+        if view is not None:
+            require_same_set(files, identity, view)
+            require_same_log(files, epochs, bound.offset, view)
+        if read_epochs(files) == epochs:
+            break
+    else:
+        raise StoreUnreadable(files.root, "its epochs change all the time; run the job after the elections")
+    contract = contract_of(files, segments, view)
+    if contract and not allow_uncommitted:
+        raise UncommittedRefused(
             files.root,
-            "has no epochFileCheckpoint; name a broker's storePathRootDir (only stores of controller mode can be read)",
-        ) from None
-    except EpochFileDamaged as error:
-        raise StoreUnreadable(files.shown(name), str(error)) from error
-
-
-def read_bound(files: Files) -> int:
-    """The confirm offset of the checkpoint: at most a second old, and never above what every member of the set holds."""
-    try:
-        page = files.read("checkpoint")
-    except FileNotFoundError:
-        raise StoreUnreadable(
-            files.root, "has no checkpoint file, so nothing says what is committed"
-        ) from None
-    if len(page) < CONFIRM_OFFSET_AT + CONFIRM_OFFSET.size:
-        raise StoreUnreadable(
-            files.shown("checkpoint"), f"is {len(page)} bytes long, too short to hold a confirm offset"
+            "ran contract A (allAckInSyncStateSet=false), under which no bound is replication-safe",
         )
-    return max(0, int(CONFIRM_OFFSET.unpack_from(page, CONFIRM_OFFSET_AT)[0]))
+    named = identity or view
+    return StoreSnapshot(
+        files,
+        named.broker_name if named else files.root.rstrip("/").rpartition("/")[2],
+        segments,
+        epochs,
+        bound.offset,
+        bound.source,
+        bound.note,
+        contract,
+        named.cluster_name if named else "",
+        address,
+    )
 
 
-def read_broker_name(files: Files) -> str:
-    """The broker set's name from the identity file `cluster#brokerName#id`; the folder's name where there is none."""
+def up_to(store: StoreSnapshot, end: int) -> StoreSnapshot:
+    """The same store with a bound that was given. Raises OptionError for one above what is committed."""
+    if end > store.bound:
+        raise OptionError(
+            "endingOffsets", f"{end} lies above the committed bound {store.bound} ({store.bound_source})"
+        )
+    return replace(store, bound=end, bound_source="given")
+
+
+def up_to_latest(store: StoreSnapshot, *, allow_uncommitted: bool) -> StoreSnapshot:
+    """The same store with the end of its records as bound. Raises UncommittedRefused unless `allow_uncommitted`."""
+    if not allow_uncommitted:
+        raise UncommittedRefused(store.root, "endingOffsets=latest goes beyond what is committed")
+    end = latest(store.files, store.bound, store.segments, store.epochs)
+    return replace(store, bound=end, bound_source="latest")
+
+
+def read_identity(files: Files) -> Identity | None:
+    """None where there is no identity file, as in a copy. Raises StoreUnreadable."""
     try:
-        parts = files.read("brokerIdentity").decode("utf-8", "replace").split("#")
+        text = files.read(IDENTITY_FILE).decode("utf-8", "replace").strip()
     except FileNotFoundError:
-        parts = []
-    return parts[1] if len(parts) >= 3 else files.root.rstrip("/").rpartition("/")[2]
-
-
-def list_segments(files: Files) -> tuple[Segment, ...]:
-    found: list[Segment] = []
-    try:
-        entries = files.entries("commitlog")
-    except FileNotFoundError:
+        return None
+    parts = text.split("#")
+    if (
+        len(parts) != 3
+        or not all(parts)
+        or len(text) > 1024
+        or not (parts[2].isascii() and parts[2].isdecimal())
+    ):
         raise StoreUnreadable(
-            files.root, "has no folder commitlog; name a broker's storePathRootDir"
-        ) from None
-    for entry in entries:
-        name = f"commitlog/{entry.name}"
-        if entry.is_folder:
-            continue
-        if not (entry.name.isascii() and entry.name.isdecimal() and len(entry.name) == 20):
-            raise StoreUnreadable(files.shown(name), "is not named as a segment is (20 digits)")
-        if entry.is_link:
-            raise StoreUnreadable(
-                files.shown(name), "is a symbolic link; segments are read from the store itself only"
-            )
-        if entry.size_bytes:
-            found.append(Segment(name, files.shown(name), int(entry.name), entry.size_bytes))
-    for before, after in zip(found, found[1:], strict=False):
-        if after.size_bytes != before.size_bytes:
-            raise StoreUnreadable(
-                after.path, f"is {after.size_bytes} bytes long, the others {before.size_bytes}"
-            )
-        if after.start_offset != before.end_offset:
-            raise StoreUnreadable(after.path, f"does not follow {before.name}; a segment is missing")
-    return tuple(found)
+            files.shown(IDENTITY_FILE),
+            f"{text[:60]!r} is not cluster#brokerName#id; copy it again from the broker",
+        )
+    return Identity(parts[0], parts[1], int(parts[2]))
+
+
+def contract_of(files: Files, segments: tuple[Segment, ...], view: BrokerView | None) -> str:
+    """`A`, or nothing. Java brokers leave no mark."""
+    mark = read_contract_mark(files)
+    log_min = segments[0].start_offset if segments else 0
+    return "A" if (mark and not mark.outlived(log_min)) or (view and view.ran_contract_a) else ""
+
+
+def read_contract_mark(files: Files) -> ContractMark | None:
+    try:
+        return contractmark.decode(files.read(contractmark.FILE))
+    except FileNotFoundError:
+        return None
+    except ContractMarkDamaged as error:
+        raise StoreUnreadable(files.root, str(error)) from error
+
+
+def require_same_set(files: Files, identity: Identity | None, view: BrokerView) -> None:
+    """Raises LiveBrokerFailed when the broker is of another set than the store."""
+    if identity is None or (view.cluster_name, view.broker_name) == (
+        identity.cluster_name,
+        identity.broker_name,
+    ):
+        return
+    raise LiveBrokerFailed(
+        view.address,
+        f"is of {view.cluster_name}/{view.broker_name}, but the store {files.root} of "
+        f"{identity.cluster_name}/{identity.broker_name}; name a broker of the store's own set",
+    )
+
+
+def require_same_log(files: Files, epochs: Epochs, bound: int, view: BrokerView) -> None:
+    """Raises LiveBrokerFailed when the broker's log is another one below the bound."""
+    ours, theirs = common_part(epochs, view.epochs, min(bound, view.max_offset))
+    if ours != theirs:
+        raise LiveBrokerFailed(
+            view.address,
+            f"tells the epochs {theirs} where the store {files.root} has {ours}: they are different logs, or the store was "
+            "copied before a truncation; read the store of a broker that is in the SyncStateSet now",
+        )
 
 
 def check_epochs(store: StoreSnapshot) -> None:
-    """Raises EpochChanged when the log was truncated below the bound since the snapshot was taken."""
-    now = tuple(entry for entry in read_epochs(store.files) if entry[1] < store.bound)
-    if now != store.epochs_below(store.bound):
-        raise EpochChanged(store.root, store.bound, store.epochs_below(store.bound), now)
+    """Raises EpochChanged when the log, or the live broker's, was truncated below the bound since the snapshot was taken;
+    retention may have removed its front. StoreUnreadable, LiveBrokerFailed where that can no longer be told."""
+    require_unchanged(store, store.root, read_epochs(store.files), store.bound)
+    if store.address is not None:
+        view = look_at(store.address)
+        require_unchanged(store, f"broker {view.address}", view.epochs, min(store.bound, view.max_offset))
+
+
+def require_unchanged(store: StoreSnapshot, path: str, now: Epochs, end: int) -> None:
+    before, after = common_part(store.epochs, now, end)
+    if before != after or (not before and end > store.min_offset):
+        raise EpochChanged(path, store.bound, epochs_within(store.epochs, 0, end), epochs_within(now, 0, end))
