@@ -1,0 +1,1 @@
+"""Sends the committed messages of a store again, into a live cluster."""

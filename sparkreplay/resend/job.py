@@ -1,0 +1,216 @@
+"""A resend as it was asked for: what is read, where it goes, where its ledger is; the same for a worker of Spark's.
+
+Invariant: a ledger is continued only for the same topic, target queues and logs, and by one run at a time."""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import os
+import random
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from mqclient.client import Client
+from mqruntime.clock import SystemClock
+from sparkreplay.errors import OptionError
+from sparkreplay.reader import ReadPlan
+from sparkreplay.resend.errors import LedgerUnusable
+from sparkreplay.resend.ledger import Ledger, SourceProgress, decode_ledger
+from sparkreplay.resend.rate import RateLimit
+from sparkreplay.resend.rewrite import ROW_COLUMNS
+from sparkreplay.resend.run import ALL, Counts, Limits, Run, Share
+from sparkreplay.resend.target import QueueSender, TargetQueue, same_queues, target_queues
+from sparkreplay.topics import is_system_topic
+
+PRODUCER_GROUP = "mqreplay"
+Epochs = list[list[int]]
+
+
+@dataclass(frozen=True)
+class ResendJob:
+    """Rates are per worker and second; None for none."""
+
+    read: ReadPlan
+    topic: str
+    cluster: str
+    to_topic: str
+    namesrv: str
+    ledger: str
+    messages_per_s: float | None = None
+    bytes_per_s: float | None = None
+    patience_s: float = 120.0
+
+    def ledger_of(self, share: Share) -> Path:
+        return Path(self.ledger if share.count == 1 else f"{self.ledger}.{share.number}-of-{share.count}")
+
+
+def prepare(job: ResendJob, *, force: bool) -> ResendJob:
+    """The job with its read narrowed to what is sent. Raises OptionError for a topic of the brokers' own, and for a target
+    that is the source."""
+    if is_system_topic(job.topic):
+        raise OptionError(
+            "--topic",
+            f"{job.topic} belongs to the brokers themselves: what is delayed is in its own topic once it was delivered, "
+            "and half messages are in theirs once they were committed",
+        )
+    names = [source.store.broker_name for source in job.read.sources]
+    if len(set(names)) != len(names):
+        raise OptionError(
+            "STORE", f"two stores of one broker set ({', '.join(names)}); name one of its replicas"
+        )
+    if not force:
+        asyncio.run(refuse_own_topic(job, set(names)))
+    sources = tuple(
+        replace(
+            source,
+            selection=replace(
+                source.selection,
+                columns=ROW_COLUMNS,
+                topics=frozenset({job.topic}),
+                decompress=False,
+                committed_only=True,
+            ),
+        )
+        for source in job.read.sources
+    )
+    return replace(job, read=replace(job.read, columns=ROW_COLUMNS, sources=sources))
+
+
+async def refuse_own_topic(job: ResendJob, broker_names: set[str]) -> None:
+    """Raises OptionError when messages would go back to the topic and set that they come from."""
+    if job.topic != job.to_topic:
+        return
+    async with Client(job.namesrv, clock=SystemClock(), random=random.Random()) as client:
+        queues = await target_queues(client, job.cluster, job.to_topic)
+    own = sorted(broker_names & {queue.broker_name for queue in queues})
+    if own:
+        raise OptionError(
+            "--to",
+            f"{job.cluster}/{job.to_topic} on broker set {', '.join(own)} seems to be where the messages come from; "
+            "--force sends them there all the same",
+        )
+
+
+def send_share(
+    job: ResendJob, share: Share = ALL, on_run: Callable[[Run], None] = lambda run: None
+) -> Counts:
+    """Sends one worker's queues; what an earlier run of the same ledger sent is left out."""
+    path = job.ledger_of(share)
+    with only_one(path):
+        return asyncio.run(send_with_ledger(job, share, path, on_run))
+
+
+async def send_with_ledger(job: ResendJob, share: Share, path: Path, on_run: Callable[[Run], None]) -> Counts:
+    async with Client(job.namesrv, clock=SystemClock(), random=random.Random()) as client:
+        queues = await target_queues(client, job.cluster, job.to_topic)
+        ledger = open_ledger(path, job, queues)
+        queues = same_queues(ledger.purpose["queues"], queues)
+        producer = client.producer(PRODUCER_GROUP)
+        run = Run(
+            what_is_left(job.read, ledger, str(path)),
+            ledger,
+            path,
+            topic=job.topic,
+            sender_of=lambda queue_id: QueueSender(producer, queues[queue_id % len(queues)]).send,
+            limits=Limits(RateLimit(job.messages_per_s), RateLimit(job.bytes_per_s), job.patience_s),
+            share=share,
+        )
+        on_run(run)
+        await run.send_all()
+        return replace(run.counts, maybe_twice=run.maybe_twice)
+
+
+def open_ledger(path: Path, job: ResendJob, queues: list[TargetQueue]) -> Ledger:
+    """The ledger at `path`, or a new one. Raises LedgerUnusable when it is another resend's."""
+    wanted = purpose_of(job, queues)
+    fresh = {
+        source.store.broker_name: SourceProgress(source.start, source.start) for source in job.read.sources
+    }
+    try:
+        found = decode_ledger(str(path), path.read_bytes())
+    except FileNotFoundError:
+        return Ledger(wanted, fresh)
+    for name in ("topic", "target"):
+        if found.purpose[name] != wanted[name]:
+            raise LedgerUnusable(str(path), f"is of {name} {found.purpose[name]}, not {wanted[name]}")
+    for broker_name, progress in found.sources.items():
+        if broker_name not in fresh:
+            raise LedgerUnusable(
+                str(path), f"is also of broker set {broker_name}, which is not among the stores"
+            )
+        before, now = found.purpose["epochs"][broker_name], wanted["epochs"][broker_name]
+        low = min_offset(job.read, broker_name)
+        if epochs_between(before, low, progress.sent_below) != epochs_between(now, low, progress.sent_below):
+            raise LedgerUnusable(
+                str(path),
+                f"knows the log of {broker_name} up to {progress.sent_below} with the epochs {before}, but they are {now}: "
+                "it was truncated below what was sent",
+            )
+    found.purpose["epochs"] = wanted["epochs"]
+    found.sources = {**fresh, **found.sources}
+    return found
+
+
+def purpose_of(job: ResendJob, queues: list[TargetQueue]) -> dict[str, Any]:
+    epochs = {
+        source.store.broker_name: [list(entry) for entry in source.store.epochs_below(source.end)]
+        for source in job.read.sources
+    }
+    return {
+        "topic": job.topic,
+        "target": f"{job.cluster}/{job.to_topic}",
+        "queues": [str(queue) for queue in queues],
+        "epochs": epochs,
+    }
+
+
+def min_offset(read: ReadPlan, broker_name: str) -> int:
+    return next(source.store.min_offset for source in read.sources if source.store.broker_name == broker_name)
+
+
+def epochs_between(epochs: Epochs, low: int, high: int) -> Epochs:
+    """The epochs of the offsets [low, high), each with the first of those offsets that it holds."""
+    ends = [*(start for _, start in epochs[1:]), high]
+    return [
+        [epoch, max(start, low)]
+        for (epoch, start), end in zip(epochs, ends, strict=False)
+        if low < end and start < high
+    ]
+
+
+def what_is_left(read: ReadPlan, ledger: Ledger, path: str) -> ReadPlan:
+    """The stretches that the ledger does not know to be done. Raises LedgerUnusable when some of them were deleted."""
+    left = []
+    for stretch in read.stretches:
+        name = read.sources[stretch.source].store.broker_name
+        done_below = ledger.sources[name].done_below
+        if stretch.end > done_below:
+            left.append(replace(stretch, start=max(stretch.start, done_below)))
+    for source in read.sources:
+        done_below = ledger.sources[source.store.broker_name].done_below
+        if done_below < source.store.min_offset:
+            raise LedgerUnusable(
+                path,
+                f"ends at {done_below} of {source.store.broker_name}, but its log begins at {source.store.min_offset}: "
+                "what lies between was deleted before it was sent",
+            )
+    return replace(read, stretches=tuple(left))
+
+
+@contextmanager
+def only_one(ledger: Path) -> Iterator[None]:
+    """Raises LedgerUnusable while another process sends by the same ledger."""
+    ledger.parent.mkdir(parents=True, exist_ok=True)
+    lock = os.open(f"{ledger}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise LedgerUnusable(str(ledger), "is in use by another run") from None
+        yield
+    finally:
+        os.close(lock)

@@ -1,0 +1,130 @@
+"""Sends the rows of one source queue to one target queue, one request after the other.
+
+Invariant: a request leaves only when all before it were acknowledged, so the target holds the queue's order. A request whose
+outcome is unknown is sent again, and what it held is counted as perhaps there twice."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from mqclient.errors import SendOutcomeUnknown, SendRefused
+from mqclient.message import OutgoingMessage
+from mqclient.producer import SendResult
+from remoting.codes import ResponseCode
+from sparkreplay.resend.errors import ResendFailed
+from sparkreplay.resend.rewrite import Row
+
+WAITING_MAX = 256
+BATCH_MESSAGES_MAX = 64
+BATCH_BYTES_MAX = 256 << 10
+RETRY_S_MIN, RETRY_S_MAX = 0.05, 2.0
+FINAL = frozenset(
+    {ResponseCode.MESSAGE_ILLEGAL, ResponseCode.TOPIC_NOT_EXIST, ResponseCode.INVALID_PARAMETER}
+)
+"""Refusals that the same message will get again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Parcel:
+    """A row and the message that is made of it."""
+
+    row: Row
+    message: OutgoingMessage
+
+
+Sender = Callable[[list[OutgoingMessage]], Awaitable[SendResult]]
+"""Sends to one queue of the target; raises what a Producer raises."""
+
+
+class Lane:
+    """`on_attempt(end)` is told before a request leaves, `on_acked(parcels)` after it was acknowledged."""
+
+    def __init__(
+        self,
+        origin: str,
+        sender: Sender,
+        *,
+        wait_for_rate: Callable[[int, int], Awaitable[None]],
+        on_attempt: Callable[[int], None],
+        on_acked: Callable[[list[Parcel]], None],
+        patience_s: float,
+    ) -> None:
+        self.origin = origin
+        self.maybe_twice = 0
+        self._send = sender
+        self._wait_for_rate = wait_for_rate
+        self._on_attempt = on_attempt
+        self._on_acked = on_acked
+        self._patience_s = patience_s
+        self._waiting: asyncio.Queue[Parcel | None] = asyncio.Queue(WAITING_MAX)
+        self._next: Parcel | None = None  # taken from the queue, but not of the last request
+
+    async def put(self, parcel: Parcel) -> None:
+        """Waits while the lane is full."""
+        if self._waiting.full():
+            await self._waiting.put(parcel)
+        else:
+            self._waiting.put_nowait(parcel)
+
+    async def finish(self) -> None:
+        """No row follows; `run` returns once all are acknowledged."""
+        await self._waiting.put(None)
+
+    async def run(self) -> None:
+        """Raises ResendFailed for a row that the target refuses for good, or has not taken for `patience_s`."""
+        while (parcels := await self._request()) is not None:
+            await self._wait_for_rate(len(parcels), sum(len(parcel.message.body) for parcel in parcels))
+            await self._deliver(parcels)
+            self._on_acked(parcels)
+
+    async def _request(self) -> list[Parcel] | None:
+        """The oldest row, with those after it that one request can carry: born in the same millisecond, not compressed."""
+        first = self._next or await self._waiting.get()
+        self._next = None
+        if first is None:
+            return None
+        parcels, size = [first], len(first.message.body)
+        alone = first.message.sys_flag != 0
+        while not alone and len(parcels) < BATCH_MESSAGES_MAX and not self._waiting.empty():
+            following = self._waiting.get_nowait()
+            size += len(following.message.body) if following else 0
+            if (
+                following is None
+                or following.message.sys_flag != 0
+                or following.row.born_ms != first.row.born_ms
+                or size > BATCH_BYTES_MAX
+            ):
+                self._next = following
+                if following is None:
+                    self._waiting.put_nowait(None)  # for the next call
+                break
+            parcels.append(following)
+        return parcels
+
+    async def _deliver(self, parcels: list[Parcel]) -> None:
+        loop = asyncio.get_running_loop()
+        give_up_at = loop.time() + self._patience_s
+        pause_s = RETRY_S_MIN
+        where = f"{self.origin}: the message at physical offset {parcels[0].row.physical_offset}"
+        messages = [parcel.message for parcel in parcels]
+        while True:
+            self._on_attempt(parcels[-1].row.end)
+            try:
+                result = await self._send(messages)
+                if result.acknowledged:
+                    return
+                why = f"the target stored it, but answered {result.status.name}"
+                self.maybe_twice += len(parcels)
+            except SendOutcomeUnknown as error:
+                why = str(error)
+                self.maybe_twice += len(parcels)
+            except SendRefused as error:
+                why = str(error)
+                if error.code in FINAL:
+                    raise ResendFailed(where, why) from error
+            if loop.time() >= give_up_at:
+                raise ResendFailed(where, f"was not taken for {self._patience_s:g} s: {why}")
+            await asyncio.sleep(pause_s)
+            pause_s = min(2 * pause_s, RETRY_S_MAX)

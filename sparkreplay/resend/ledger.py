@@ -1,0 +1,109 @@
+"""How far a resend has come, so that a killed one goes on without a gap.
+
+Invariant: no record that ends above `sent_below` was ever handed to the target, and of a queue every record that ends at or
+below `acked[queue]` was acknowledged by it. So what lies between the two is all that may be there twice."""
+
+from __future__ import annotations
+
+import json
+from collections import deque
+from dataclasses import dataclass, field
+from typing import Any
+
+from sparkreplay.resend.errors import LedgerUnusable
+
+VERSION = 1
+
+
+@dataclass
+class SourceProgress:
+    """One broker set's log. Offsets are physical; `acked` and `sent_below` are ends, exclusive."""
+
+    done_below: int
+    """Every record that begins below was acknowledged: a run begins to read here."""
+    sent_below: int
+    acked: dict[int, int] = field(default_factory=dict)
+    """By queue id; a queue that is absent has nothing acknowledged above `done_below`."""
+
+    def is_acked(self, queue_id: int, end: int) -> bool:
+        return end <= self.acked.get(queue_id, self.done_below)
+
+    def may_be_sent(self, end: int) -> bool:
+        return end <= self.sent_below
+
+
+@dataclass
+class Ledger:
+    """What one resend was asked to do, and its progress in each source. Counts are over all runs."""
+
+    purpose: dict[str, Any]
+    """Sources with their epochs below the last bound, topic, target: another run must name the same."""
+    sources: dict[str, SourceProgress] = field(default_factory=dict)
+    acknowledged: int = 0
+    maybe_twice: int = 0
+
+    def encode(self) -> bytes:
+        progress = {
+            name: {
+                "done_below": source.done_below,
+                "sent_below": source.sent_below,
+                "acked": {str(queue): end for queue, end in sorted(source.acked.items())},
+            }
+            for name, source in self.sources.items()
+        }
+        found = {
+            "version": VERSION,
+            "purpose": self.purpose,
+            "sources": progress,
+            "acknowledged": self.acknowledged,
+            "maybe_twice": self.maybe_twice,
+        }
+        return json.dumps(found, indent=1).encode() + b"\n"
+
+
+def decode_ledger(path: str, data: bytes) -> Ledger:
+    """Raises LedgerUnusable for what no run of ours wrote."""
+    try:
+        found = json.loads(data)
+        if found["version"] != VERSION:
+            raise LedgerUnusable(path, f"has version {found['version']}; this program writes {VERSION}")
+        sources = {
+            str(name): SourceProgress(
+                int(source["done_below"]),
+                int(source["sent_below"]),
+                {int(queue): int(end) for queue, end in source["acked"].items()},
+            )
+            for name, source in found["sources"].items()
+        }
+        return Ledger(dict(found["purpose"]), sources, int(found["acknowledged"]), int(found["maybe_twice"]))
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise LedgerUnusable(path, f"is damaged ({error!r})") from error
+
+
+class Tracker:
+    """What is under way of one source: rows handed to queues in the log's order, acknowledged in each queue's order."""
+
+    def __init__(self, progress: SourceProgress) -> None:
+        self.progress = progress
+        self.read_below = progress.done_below
+        self._waiting: dict[int, deque[tuple[int, int]]] = {}  # (physical offset, end), oldest first
+
+    def handed(self, queue_id: int, offset: int, end: int) -> None:
+        self._waiting.setdefault(queue_id, deque()).append((offset, end))
+        self.read_below = offset  # where a record begins for certain; its end may be a file's filler
+
+    def acked(self, queue_id: int, count: int = 1) -> None:
+        """The oldest `count` rows of the queue were acknowledged."""
+        waiting = self._waiting[queue_id]
+        for _ in range(count):
+            self.progress.acked[queue_id] = waiting.popleft()[1]
+
+    def passed(self, seam: int) -> None:
+        """Every record that begins below `seam` was handed over or is none of ours; a record or a segment begins there."""
+        self.read_below = max(self.read_below, seam)
+
+    def settle(self) -> SourceProgress:
+        """The progress as it is now, with `done_below` as high as it can be."""
+        heads = [waiting[0][0] for waiting in self._waiting.values() if waiting]
+        self.progress.done_below = max(self.progress.done_below, min(heads, default=self.read_below))
+        return self.progress

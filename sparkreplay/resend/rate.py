@@ -1,0 +1,24 @@
+"""A limit on what is sent each second.
+
+Invariant: over any time the average stays at or below the rate, after a burst of at most a tenth of a second's worth."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+BURST_S = 0.1
+
+
+@dataclass
+class RateLimit:
+    """`per_second` counts bytes or messages, as the caller does; None for no limit."""
+
+    per_second: float | None
+    _free_at: float = field(default=0.0)
+
+    def wait_s(self, amount: int, now_s: float) -> float:
+        """Takes `amount`; returns how long its sender has to wait first."""
+        if self.per_second is None:
+            return 0.0
+        self._free_at = max(self._free_at, now_s - BURST_S) + amount / self.per_second
+        return max(0.0, self._free_at - now_s)

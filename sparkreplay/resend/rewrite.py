@@ -1,0 +1,75 @@
+"""What a stored record becomes when it is sent again.
+
+Invariant: body, flag, compression, time of birth, keys, tags, id and every other property are as they were, but for the
+properties by which a broker would treat the message specially: a delay that has passed, a transaction that is decided."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+ROW_COLUMNS = (
+    "queue_id", "queue_offset", "body", "properties", "born_timestamp", "flag", "sys_flag", "physical_offset", "store_size",
+    "epoch",
+)  # fmt: skip
+SENT_FLAGS = 0x1 | 0x2 | 0x700
+"""Bits of sysFlag that describe the body and the tags; transaction and host bits are the new broker's to set."""
+SPECIAL = frozenset(
+    {
+        "DELAY", "REAL_TOPIC", "REAL_QID", "TRAN_MSG", "PGROUP", "TRAN_PREPARED_QUEUE_OFFSET", "CHECK_IMMUNITY_TIME_IN_SECONDS",
+        "TIMER_DELAY_SEC", "TIMER_DELAY_MS", "TIMER_DELIVER_MS", "TIMER_IN_MS", "TIMER_OUT_MS", "TIMER_ENQUEUE_MS",
+        "TIMER_DEQUEUE_MS", "TIMER_ROLL_TIMES", "TIMER_DEL_UNIQKEY", "INNER_NUM", "INNER_BASE", "INNER_MULTI_DISPATCH",
+        "INNER_MULTI_QUEUE_OFFSET", "__CRC32#", "WAIT",
+    }
+)  # fmt: skip
+"""Properties that ask a broker for more than storing the message (upstream: MessageConst). WAIT is always sent as true:
+a message that does not wait for its replicas could be lost although it was acknowledged."""
+ORIGIN, ORIGIN_QUEUE, ORIGIN_EPOCH = "REPLAY_SRC", "REPLAY_QUEUE", "REPLAY_EPOCH"
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One record of one queue. `born_ms` is its time of birth, ms; `properties` as stored."""
+
+    queue_id: int
+    queue_offset: int
+    physical_offset: int
+    end: int
+    born_ms: int
+    flag: int
+    sys_flag: int
+    epoch: int
+    body: bytes
+    properties: dict[str, str]
+
+
+def rows_of(batch: pa.RecordBatch) -> Iterator[Row]:
+    """The rows of a batch of ROW_COLUMNS."""
+    born = batch.column("born_timestamp").cast(pa.int64()).to_pylist()
+    columns = [batch.column(name).to_pylist() for name in ROW_COLUMNS if name != "born_timestamp"]
+    for born_us, (queue_id, queue_offset, body, properties, flag, sys_flag, at, size, epoch) in zip(
+        born, zip(*columns, strict=True), strict=True
+    ):
+        yield Row(
+            queue_id,
+            queue_offset,
+            at,
+            at + size,
+            born_us // 1000,
+            flag,
+            sys_flag,
+            epoch,
+            body,
+            dict(properties),
+        )
+
+
+def sent_properties(row: Row, broker_name: str, topic: str) -> dict[str, str]:
+    """The properties that go with the message; where it was is added, and replaced if it was sent again before."""
+    kept = {name: value for name, value in row.properties.items() if name not in SPECIAL}
+    kept[ORIGIN] = f"{broker_name}@{row.physical_offset}"
+    kept[ORIGIN_QUEUE] = f"{topic}/{row.queue_id}@{row.queue_offset}"
+    kept[ORIGIN_EPOCH] = str(row.epoch)
+    return kept

@@ -1,0 +1,242 @@
+"""One run of a resend: reads the committed rows of a topic and sends them, queue by queue, in order.
+
+Invariant: the ledger is durable before the first record that it allows is handed to the target, and it never says more than
+what the target acknowledged. So a run that is killed anywhere goes on without a gap."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+
+import pyarrow as pa
+
+from mqclient.message import OutgoingMessage, encode_properties
+from sparkreplay.durable import replace_durably
+from sparkreplay.errors import ReplayError
+from sparkreplay.reader import ReadPlan, read_stretch
+from sparkreplay.resend.errors import ResendFailed
+from sparkreplay.resend.lane import Lane, Parcel, Sender
+from sparkreplay.resend.ledger import Ledger, SourceProgress, Tracker
+from sparkreplay.resend.rate import RateLimit
+from sparkreplay.resend.rewrite import SENT_FLAGS, Row, rows_of, sent_properties
+from sparkreplay.walk import Stretch
+
+WINDOW_BYTES_MIN = 1 << 20
+WINDOW_BYTES_MAX = 64 << 20
+LEDGER_INTERVAL_S = 1.0
+UNSENT_BYTES_MAX = 32 << 20
+PROPERTIES_BYTES_MAX = 32767
+
+
+@dataclass(frozen=True)
+class Share:
+    """The queues that one worker sends: those whose id leaves `number` when divided by `count`."""
+
+    number: int = 0
+    count: int = 1
+
+    def of(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        if self.count == 1:
+            return batch
+        mine = batch.column("queue_id").to_numpy() % self.count == self.number
+        return batch.filter(pa.array(mine))
+
+
+ALL = Share()
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How fast, and for how many seconds a message that is not taken is tried."""
+
+    messages: RateLimit
+    bytes: RateLimit
+    patience_s: float = 120.0
+
+
+@dataclass
+class Counts:
+    """What one run did. `maybe_twice`: messages that may stand in the target once more than in the source."""
+
+    acknowledged: int = 0
+    bytes: int = 0
+    acknowledged_before: int = 0
+    maybe_twice: int = 0
+
+
+@dataclass
+class Source:
+    """One broker set's share of the run."""
+
+    broker_name: str
+    tracker: Tracker
+    may_be_sent_below: int
+    """An earlier run may have sent what ends at or below, without noting that it was acknowledged."""
+    attempted_below: int
+    lanes: dict[int, Lane] = field(default_factory=dict)
+
+    @property
+    def progress(self) -> SourceProgress:
+        return self.tracker.progress
+
+
+class Run:
+    """`send_all` does the work; `counts` may be read while it goes on."""
+
+    def __init__(
+        self,
+        read: ReadPlan,
+        ledger: Ledger,
+        ledger_path: Path,
+        *,
+        topic: str,
+        sender_of: Callable[[int], Sender],
+        limits: Limits,
+        share: Share = ALL,
+    ) -> None:
+        self.counts = Counts()
+        self._read = read
+        self._ledger = ledger
+        self._ledger_path = ledger_path
+        self._topic = topic
+        self._sender_of = sender_of
+        self._limits = limits
+        self._share = share
+        self._sources = {
+            name: Source(name, Tracker(progress), progress.sent_below, progress.sent_below)
+            for name, progress in ledger.sources.items()
+        }
+        self._window_bytes = WINDOW_BYTES_MIN
+        self._written_at = 0.0
+        self._noted = Counts()  # what of `counts` the ledger already has
+        self._unsent_bytes = 0
+        self._room = asyncio.Event()
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def send_all(self) -> None:
+        """Raises ResendFailed, and what reading raises. The ledger is written at the end in any case."""
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                notes = tasks.create_task(self._note_regularly(), name="ledger")
+                for stretch in self._read.stretches:
+                    await self._feed(stretch, tasks)
+                for lane in self._lanes():
+                    await lane.finish()
+                if self._tasks:
+                    await asyncio.wait(self._tasks)
+                notes.cancel()
+        except ExceptionGroup as group:
+            raise first_of(group) from group
+        finally:
+            for source in self._sources.values():  # what was never attempted was certainly not sent
+                source.progress.sent_below = source.attempted_below
+            self._note()
+
+    def _lanes(self) -> list[Lane]:
+        return [lane for source in self._sources.values() for lane in source.lanes.values()]
+
+    async def _feed(self, stretch: Stretch, tasks: asyncio.TaskGroup) -> None:
+        """Hands the rows of a stretch to the lanes, in the log's order."""
+        source = self._sources[self._read.sources[stretch.source].store.broker_name]
+        for batch in read_stretch(self._read, stretch):
+            for row in rows_of(self._share.of(batch)):
+                if source.progress.is_acked(row.queue_id, row.end):
+                    self.counts.acknowledged_before += 1
+                    continue
+                if row.end <= source.may_be_sent_below:
+                    self.counts.maybe_twice += 1
+                if row.end > source.progress.sent_below:
+                    self._allow(source, row.end)
+                while self._unsent_bytes > UNSENT_BYTES_MAX:
+                    self._room.clear()
+                    await self._room.wait()
+                self._unsent_bytes += len(row.body)
+                source.tracker.handed(row.queue_id, row.physical_offset, row.end)
+                lane = source.lanes.get(row.queue_id) or self._open_lane(source, row.queue_id, tasks)
+                await lane.put(Parcel(row, self._message(row, source.broker_name)))
+            await asyncio.sleep(0)
+        if not stretch.at_bound:
+            source.tracker.passed(stretch.end)
+
+    def _open_lane(self, source: Source, queue_id: int, tasks: asyncio.TaskGroup) -> Lane:
+        def attempted(end: int) -> None:
+            source.attempted_below = max(source.attempted_below, end)
+
+        lane = Lane(
+            f"{source.broker_name} {self._topic}/{queue_id}",
+            self._sender_of(queue_id),
+            wait_for_rate=self._wait_for_rate,
+            on_attempt=attempted,
+            on_acked=partial(self._acked, source, queue_id),
+            patience_s=self._limits.patience_s,
+        )
+        source.lanes[queue_id] = lane
+        self._tasks.append(tasks.create_task(lane.run(), name=f"resend {lane.origin}"))
+        return lane
+
+    def _message(self, row: Row, broker_name: str) -> OutgoingMessage:
+        properties = sent_properties(row, broker_name, self._topic)
+        size = len(encode_properties(properties).encode())
+        if size > PROPERTIES_BYTES_MAX:
+            raise ResendFailed(
+                f"{broker_name} {self._topic}/{row.queue_id}: the message at physical offset {row.physical_offset}",
+                f"its properties would be {size} bytes long with where it came from, more than a record holds",
+            )
+        return OutgoingMessage(
+            row.body, properties, row.flag, born_timestamp_ms=row.born_ms, sys_flag=row.sys_flag & SENT_FLAGS
+        )
+
+    async def _wait_for_rate(self, messages: int, size: int) -> None:
+        now_s = asyncio.get_running_loop().time()
+        wait_s = max(self._limits.messages.wait_s(messages, now_s), self._limits.bytes.wait_s(size, now_s))
+        if wait_s:
+            await asyncio.sleep(wait_s)
+
+    def _acked(self, source: Source, queue_id: int, parcels: list[Parcel]) -> None:
+        source.tracker.acked(queue_id, len(parcels))
+        size = sum(len(parcel.row.body) for parcel in parcels)
+        self.counts.acknowledged += len(parcels)
+        self.counts.bytes += size
+        self._unsent_bytes -= size
+        self._room.set()
+
+    def _allow(self, source: Source, end: int) -> None:
+        """Raises the bound of what may be sent: about as far as one interval will take."""
+        now_s = asyncio.get_running_loop().time()
+        faster = now_s - self._written_at < LEDGER_INTERVAL_S
+        wanted = self._window_bytes * 2 if faster else self._window_bytes // 2
+        self._window_bytes = min(max(wanted, WINDOW_BYTES_MIN), WINDOW_BYTES_MAX)
+        source.progress.sent_below = end + self._window_bytes
+        self._note()
+
+    async def _note_regularly(self) -> None:
+        while True:
+            await asyncio.sleep(LEDGER_INTERVAL_S)
+            self._note()
+
+    def _note(self) -> None:
+        """Writes the ledger as things are now."""
+        for source in self._sources.values():
+            source.tracker.settle()
+        unknown = self.counts.maybe_twice + sum(lane.maybe_twice for lane in self._lanes())
+        self._ledger.acknowledged += self.counts.acknowledged - self._noted.acknowledged
+        self._ledger.maybe_twice += unknown - self._noted.maybe_twice
+        self._noted = Counts(acknowledged=self.counts.acknowledged, maybe_twice=unknown)
+        replace_durably(self._ledger_path, self._ledger.encode())
+        self._written_at = asyncio.get_running_loop().time()
+
+    @property
+    def maybe_twice(self) -> int:
+        """Messages of this run that may stand in the target once more than in the source."""
+        return self.counts.maybe_twice + sum(lane.maybe_twice for lane in self._lanes())
+
+
+def first_of(group: ExceptionGroup[Exception]) -> Exception:
+    """What a person is told of several failures: the first that explains itself."""
+    leaves: list[Exception] = []
+    for error in group.exceptions:
+        leaves.append(first_of(error) if isinstance(error, ExceptionGroup) else error)
+    return next((error for error in leaves if isinstance(error, ReplayError)), leaves[0])

@@ -1,0 +1,267 @@
+"""A resend, against a target that is a list for each queue: order, retries, and going on after a kill at any moment."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from mqclient.errors import SendOutcomeUnknown, SendRefused
+from mqclient.message import OutgoingMessage
+from mqclient.producer import SendResult, SendStatus
+from mqclient.route import MessageQueue
+from remoting.codes import ResponseCode
+from sparkreplay.errors import OptionError
+from sparkreplay.options import read_options
+from sparkreplay.reader import plan_read
+from sparkreplay.resend.errors import LedgerUnusable, ResendFailed
+from sparkreplay.resend.job import ResendJob, epochs_between, open_ledger, prepare, what_is_left
+from sparkreplay.resend.lane import Sender
+from sparkreplay.resend.ledger import Ledger, decode_ledger
+from sparkreplay.resend.rate import RateLimit
+from sparkreplay.resend.run import Limits, Run, Share
+from sparkreplay.resend.target import TargetQueue
+from tests.unit.sparkreplay.storefolder import StoreFolder
+
+QUEUES = [TargetQueue("copy", "broker-z", number) for number in range(4)]
+NO_LIMIT = Limits(RateLimit(None), RateLimit(None), patience_s=0.2)
+
+
+class Killed(BaseException):
+    """The process ends here; nothing after it runs."""
+
+
+class Target:
+    """Stores what it is sent; `answer(n)` may raise instead of the n-th request's acknowledgement, before or after storing."""
+
+    def __init__(self, answer: Callable[[int], BaseException | None] = lambda request: None) -> None:
+        self.stored: dict[int, list[OutgoingMessage]] = {}
+        self.requests = 0
+        self.answer = answer
+        self.stores_before_failing = True
+
+    def sender_of(self, queue_id: int) -> Sender:
+        async def send(messages: list[OutgoingMessage]) -> SendResult:
+            await asyncio.sleep(0)
+            self.requests += 1
+            failure = self.answer(self.requests)
+            if failure is None or self.stores_before_failing:
+                self.stored.setdefault(queue_id, []).extend(messages)
+            if failure is not None:
+                raise failure
+            return SendResult(SendStatus.SEND_OK, MessageQueue("copy", "broker-z", queue_id), 0, (), "")
+
+        return send
+
+    def origins(self, queue_id: int) -> list[int]:
+        return [
+            int(message.properties["REPLAY_SRC"].partition("@")[2])
+            for message in self.stored.get(queue_id, [])
+        ]
+
+
+def source_store(root: Path, count: int = 60) -> StoreFolder:
+    store = StoreFolder(root, segment_bytes=4096)
+    for number in range(count):
+        store.add(
+            topic=("orders", "other")[number % 3 == 2],
+            queue_id=number % 4,
+            body=b"x" * (number * 7 % 90),
+            properties=f"UNIQ_KEY\x01K{number}\x02TAGS\x01T\x02DELAY\x013\x02TRAN_MSG\x01true\x02",
+        )
+    return store
+
+
+def job_of(path: str, ledger: Path, **options: str) -> ResendJob:
+    read = plan_read(read_options({"path": path, "splitBytes": "4096", **options}))
+    return prepare(ResendJob(read, "orders", "C", "copy", "", str(ledger)), force=True)
+
+
+def run_of(job: ResendJob, target: Target, share: Share | None = None) -> Run:
+    path = Path(job.ledger)
+    ledger = open_ledger(path, job, QUEUES)
+    return Run(
+        what_is_left(job.read, ledger, str(path)), ledger, path, topic="orders", sender_of=target.sender_of, limits=NO_LIMIT,
+        share=share or Share(),
+    )  # fmt: skip
+
+
+def expected(store: StoreFolder, count: int = 60) -> dict[int, list[str]]:
+    wanted: dict[int, list[str]] = {}
+    for number in range(count):
+        if number % 3 != 2:
+            wanted.setdefault(number % 4, []).append(f"K{number}")
+    return wanted
+
+
+def ids(target: Target) -> dict[int, list[str]]:
+    return {
+        queue: [message.properties["UNIQ_KEY"] for message in messages]
+        for queue, messages in target.stored.items()
+    }
+
+
+def test_each_queue_is_sent_whole_in_its_order_as_it_was(tmp_path: Path) -> None:
+    store = source_store(tmp_path / "store")
+    target = Target()
+    run = run_of(job_of(store.write(), tmp_path / "ledger"), target)
+    asyncio.run(run.send_all())
+    assert ids(target) == expected(store)
+    first = target.stored[0][0]
+    assert (first.born_timestamp_ms, first.flag) == (1700000000000, 7)
+    assert first.properties == {
+        "UNIQ_KEY": "K0", "TAGS": "T", "REPLAY_SRC": "broker-a@0", "REPLAY_QUEUE": "orders/0@0", "REPLAY_EPOCH": "1",
+    }  # fmt: skip
+    assert (run.counts.acknowledged, run.maybe_twice) == (40, 0)
+
+
+def test_messages_of_one_millisecond_share_a_request_and_compressed_ones_go_alone(tmp_path: Path) -> None:
+    import zlib
+
+    store = StoreFolder(tmp_path / "store")
+    for number in range(9):
+        store.add(
+            body=zlib.compress(b"z" * 50) if number == 4 else b"plain", sys_flag=1 if number == 4 else 0
+        )
+    target = Target()
+    asyncio.run(run_of(job_of(store.write(), tmp_path / "ledger"), target).send_all())
+    assert target.requests == 3 and len(target.stored[0]) == 9
+    opened = target.stored[0][4]
+    assert opened.sys_flag == 1 and zlib.decompress(opened.body) == b"z" * 50
+
+
+@pytest.mark.parametrize("stored", [True, False])
+def test_an_unknown_outcome_is_sent_again_and_counted(tmp_path: Path, stored: bool) -> None:
+    store = source_store(tmp_path / "store")
+    target = Target(lambda request: SendOutcomeUnknown("copy", "h:1", "gone") if request == 2 else None)
+    target.stores_before_failing = stored
+    run = run_of(job_of(store.write(), tmp_path / "ledger"), target)
+    asyncio.run(run.send_all())
+    twice = sum(len(messages) - len(set(messages)) for messages in ids(target).values())
+    assert run.maybe_twice > 0 and (0 < twice <= run.maybe_twice if stored else twice == 0)
+    assert {queue: list(dict.fromkeys(found)) for queue, found in ids(target).items()} == expected(store)
+
+
+def test_a_message_that_the_target_will_never_take_ends_the_run_by_name(tmp_path: Path) -> None:
+    store = source_store(tmp_path / "store")
+    target = Target(lambda request: SendRefused("copy", "too big", ResponseCode.MESSAGE_ILLEGAL))
+    with pytest.raises(
+        ResendFailed, match=r"broker-a orders/\d: the message at physical offset \d+.*too big"
+    ):
+        asyncio.run(run_of(job_of(store.write(), tmp_path / "ledger"), target).send_all())
+
+
+def test_a_target_that_stays_away_is_given_up_after_the_patience(tmp_path: Path) -> None:
+    store = source_store(tmp_path / "store")
+    target = Target(lambda request: SendRefused("copy", "no master"))
+    target.stores_before_failing = False
+    with pytest.raises(ResendFailed, match="not taken for 0.2 s"):
+        asyncio.run(run_of(job_of(store.write(), tmp_path / "ledger"), target).send_all())
+    again = Target()
+    run = run_of(job_of(str(tmp_path / "store"), tmp_path / "ledger"), again)
+    asyncio.run(run.send_all())
+    assert ids(again) == expected(store)
+
+
+@pytest.mark.parametrize("at", [1, 2, 3, 5, 8, 12])
+def test_a_killed_run_goes_on_without_a_gap_and_says_what_may_be_twice(tmp_path: Path, at: int) -> None:
+    store = source_store(tmp_path / "store")
+    ledger = tmp_path / "ledger"
+    job = job_of(store.write(), ledger)
+    target = Target()
+    kept: list[bytes] = []
+
+    def kill(request: int) -> BaseException | None:
+        if request == at:
+            kept.append(ledger.read_bytes())  # what is on disk when the process dies
+            return Killed()
+        return None
+
+    target.answer = kill
+    with pytest.raises(BaseExceptionGroup):
+        asyncio.run(run_of(job, target).send_all())
+    ledger.write_bytes(kept[0])
+    target.answer = lambda request: None
+    again = run_of(job_of(str(tmp_path / "store"), ledger), target)
+    asyncio.run(again.send_all())
+    twice = sum(len(found) - len(set(found)) for found in ids(target).values())
+    assert {queue: list(dict.fromkeys(found)) for queue, found in ids(target).items()} == expected(store)
+    assert twice <= again.maybe_twice
+    assert decode_ledger(str(ledger), ledger.read_bytes()).maybe_twice == again.maybe_twice
+
+
+def test_a_finished_ledger_goes_on_with_what_was_committed_since(tmp_path: Path) -> None:
+    store = source_store(tmp_path / "store")
+    target = Target()
+    job = job_of(store.write(confirm=store.ends[29]), tmp_path / "ledger")
+    asyncio.run(run_of(job, target).send_all())
+    store.write()
+    run = run_of(job_of(str(tmp_path / "store"), tmp_path / "ledger"), target)
+    asyncio.run(run.send_all())
+    assert ids(target) == expected(store) and run.maybe_twice == 0
+
+
+def test_workers_share_the_queues_among_them(tmp_path: Path) -> None:
+    store = source_store(tmp_path / "store")
+    path = store.write()
+    target = Target()
+    for number in range(2):
+        job = job_of(path, tmp_path / f"ledger{number}")
+        asyncio.run(run_of(job, target, Share(number, 2)).send_all())
+    assert ids(target) == expected(store)
+
+
+def test_a_ledger_is_continued_for_the_same_resend_only(tmp_path: Path) -> None:
+    store = source_store(tmp_path / "store")
+    ledger = tmp_path / "ledger"
+    asyncio.run(run_of(job_of(store.write(), ledger), Target()).send_all())
+    other = ResendJob(
+        job_of(str(tmp_path / "store"), ledger).read, "orders", "C", "elsewhere", "", str(ledger)
+    )
+    with pytest.raises(LedgerUnusable, match="target C/copy, not C/elsewhere"):
+        open_ledger(ledger, other, QUEUES)
+    store.write_epochs(((1, 0), (3, 100)))
+    with pytest.raises(LedgerUnusable, match="truncated below what was sent"):
+        run_of(job_of(str(tmp_path / "store"), ledger), Target())
+    ledger.write_bytes(b'{"version": 1')
+    with pytest.raises(LedgerUnusable, match="is damaged"):
+        run_of(job_of(str(tmp_path / "store"), ledger), Target())
+
+
+def test_what_was_deleted_before_it_was_sent_is_named(tmp_path: Path) -> None:
+    store = source_store(tmp_path / "store", 200)
+    ledger = tmp_path / "ledger"
+    asyncio.run(run_of(job_of(store.write(confirm=store.ends[9]), ledger), Target()).send_all())
+    store.write()
+    for name in ("00000000000000000000", "00000000000000004096"):
+        (tmp_path / "store" / "commitlog" / name).unlink()
+    store.write_epochs(((1, 8192),))
+    with pytest.raises(LedgerUnusable, match="was deleted before it was sent"):
+        run_of(job_of(str(tmp_path / "store"), ledger), Target())
+
+
+def test_the_brokers_own_topics_are_not_sent(tmp_path: Path) -> None:
+    store = source_store(tmp_path / "store")
+    read = plan_read(read_options({"path": store.write()}))
+    with pytest.raises(OptionError, match="belongs to the brokers"):
+        prepare(ResendJob(read, "SCHEDULE_TOPIC_XXXX", "C", "copy", "", "ledger"), force=True)
+
+
+def test_epochs_are_compared_where_both_logs_still_have_them() -> None:
+    assert epochs_between([[1, 0], [2, 50], [5, 90]], 60, 80) == [[2, 60]]
+    assert epochs_between([[2, 55], [5, 90]], 60, 95) == [[2, 60], [5, 90]]
+    assert epochs_between([], 0, 10) == []
+
+
+def test_a_rate_is_kept_after_a_short_burst() -> None:
+    limit = RateLimit(100.0)
+    waits = [limit.wait_s(10, 5.0) for _ in range(4)]
+    assert waits == [pytest.approx(0.0), pytest.approx(0.1), pytest.approx(0.2), pytest.approx(0.3)]
+    assert RateLimit(None).wait_s(1 << 30, 0.0) == 0.0
+
+
+def test_a_ledger_is_read_back_as_it_was_written() -> None:
+    ledger = Ledger({"topic": "t"}, {}, 3, 1)
+    assert decode_ledger("x", ledger.encode()) == ledger
