@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 
 from controller.events import ElectMaster
 from controller.heartbeats import Farewell
+from controller.reasons import FIRST_ELECTION, NO_MASTER
 from remoting.bodies.elections import Election, Elections
 
 ELECTIONS_MAX = 10
@@ -61,7 +62,9 @@ class Chronicle:
         """`event` was applied and began `epoch`; `witnessed_ms` is None when it had been decided before it came.
         `farewell` is the old master's, if this controller takes it for dead."""
         former = self._elections.setdefault(event.broker_name, [])
-        election = Election(epoch, former[-1].new_master_id if former else None, event.master_id)
+        old_master_id = former[-1].new_master_id if former else None
+        reason = _reason_by_itself(epoch, old_master_id)
+        election = Election(epoch, old_master_id, event.master_id, reason)
         if witnessed_ms is None:
             saved = self._saved.get(event.broker_name, {}).get(epoch)
             same = saved is not None and saved.new_master_id == event.master_id
@@ -129,6 +132,13 @@ class Chronicle:
     def _awaited_election(self, broker_name: str, epoch: int) -> Election | None:
         """The last election, if it is the one of `epoch` and its master was not seen acting yet."""
         return self._elections[broker_name][-1] if self._awaited.get(broker_name) == epoch else None
+
+
+def _reason_by_itself(epoch: int, old_master_id: int | None) -> str | None:
+    """The reason of an election that the log alone explains."""
+    if epoch == 1:
+        return FIRST_ELECTION
+    return NO_MASTER if old_master_id is None else None
 
 
 def _ago(now_ms: int, ago_ms: int | None) -> int | None:

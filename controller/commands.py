@@ -20,6 +20,7 @@ from controller.events import (
     UpdateBrokerAddress,
 )
 from controller.heartbeats import Liveness
+from controller.reasons import BROKER_RESTARTED
 from controller.state import FIRST_BROKER_ID, Replicas, ReplicasState
 from remoting.bodies.replicas import BrokerReplicasInfo, ReplicaIdentity, ReplicasInfo, SyncStateSet
 from remoting.codes import ResponseCode
@@ -176,7 +177,7 @@ def register_broker(
         header.master_epoch = sync_state.master_epoch
         header.sync_state_set_epoch = sync_state.set_epoch
     body = SyncStateSet(sync_state.members, sync_state.set_epoch).encode()
-    return Decision(header=header, body=body, events=tuple(events), reason="broker restarted")
+    return Decision(header=header, body=body, events=tuple(events), reason=BROKER_RESTARTED)
 
 
 def of_another_cluster(replicas: Replicas, broker_name: str, cluster_name: str) -> Decision:

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from controller.election import LiveReport
+from controller.reasons import CONNECTION_LOST, HEARTBEAT_LOST, NEVER_HEARD
 
 UNHEARD_TIMEOUT_MS = 10_000
 """How long a new leader waits for a broker it never heard of: the lifetime that brokers announce by
@@ -139,11 +140,11 @@ class Liveness:
             return None
         entry = self.entries.get(key)
         if entry is None:
-            return Farewell("never heard")
+            return Farewell(NEVER_HEARD)
         heard_ago_ms = self.now_ms - entry.last_seen_ms
         if entry.open:
-            return Farewell("heartbeat lost", heard_ago_ms)
-        return Farewell("connection ended", heard_ago_ms, self.now_ms - entry.closed_ms)
+            return Farewell(HEARTBEAT_LOST, heard_ago_ms)
+        return Farewell(CONNECTION_LOST, heard_ago_ms, self.now_ms - entry.closed_ms)
 
     def reports(self, cluster_name: str, broker_name: str, ids: Iterable[int]) -> dict[int, LiveReport]:
         """What the living among `ids` last said."""

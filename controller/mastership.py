@@ -12,6 +12,7 @@ from controller.decision import Decision
 from controller.election import elect
 from controller.events import ElectMaster
 from controller.heartbeats import Liveness
+from controller.reasons import FIRST_ELECTION, NO_MASTER, NOT_IN_ITS_SET, OPERATOR_ASKED, UNCLEAN
 from controller.state import Replicas, ReplicasState, SyncState
 from remoting.bodies.replicas import ElectMasterBody
 from remoting.bodies.routes import BrokerMemberGroup
@@ -45,7 +46,7 @@ def elect_master(
     else:
         chosen = _choose(broker_name, replicas, sync_state, live, broker_id if designate else None, unclean)
     if chosen is not None:
-        why = "operator asked" if designate else _why(broker_name, replicas, sync_state, live)
+        why = OPERATOR_ASKED if designate else _why(broker_name, replicas, sync_state, live)
         return _elected(broker_name, replicas, sync_state, chosen, why)
     if broker_id == NOBODY and not designate:
         return Decision(
@@ -83,11 +84,11 @@ def replace_lost_master(
 def _why(broker_name: str, replicas: Replicas, sync_state: SyncState, live: Liveness) -> str:
     """Why a master must be elected that no operator asked for."""
     if sync_state.master_epoch == 0:
-        return "first election"
+        return FIRST_ELECTION
     if sync_state.master_id is None:
-        return "no master"
+        return NO_MASTER
     farewell = live.farewell((replicas.cluster_name, broker_name, sync_state.master_id))
-    return farewell.why if farewell is not None else "not in its set"
+    return farewell.why if farewell is not None else NOT_IN_ITS_SET
 
 
 def _stays(broker_name: str, replicas: Replicas, sync_state: SyncState, live: Liveness) -> bool:
@@ -131,7 +132,7 @@ def _elected(broker_name: str, replicas: Replicas, sync_state: SyncState, chosen
         header=_header(replicas, after),
         body=ElectMasterBody(after.members, group).encode(),
         events=(ElectMaster(broker_name, chosen),),
-        reason=why if clean else f"{why}, unclean",
+        reason=why if clean else why + UNCLEAN,
     )
 
 

@@ -71,9 +71,7 @@ class Witness:
             case ElectMaster():
                 self._elected(event, sync_state.master_epoch, now_ms if witnessed else None)
                 master_id = sync_state.master_id
-                self._masters[name] = (
-                    None if master_id is None else (replicas.cluster_name, name, master_id)
-                )
+                self._masters[name] = None if master_id is None else (replicas.cluster_name, name, master_id)
             case AlterSyncStateSet() if witnessed:
                 self._chronicle.acts(name, sync_state.master_id, sync_state.master_epoch, now_ms)
 

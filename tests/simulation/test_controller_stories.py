@@ -73,7 +73,7 @@ def test_every_controller_tells_an_election_and_the_leader_all_of_it(cluster: Co
         first.new_master_id,
         recorded(cluster).master_id,
     )
-    assert second.reason == "connection ended"
+    assert second.reason == "connection lost"
     moments = [
         second.heard_ms,
         second.noticed_ms,
@@ -136,7 +136,9 @@ def test_a_controller_that_was_cut_off_does_not_date_what_it_missed(cluster: Con
     assert told(cluster, away)[-1].elected_ms is None
 
 
-@pytest.mark.parametrize("data", [b"", b"\0" * 100, b'{"electionsTable":{"a":7}}'])
+@pytest.mark.parametrize(
+    "data", [b"", b"\0" * 100, b'{"electionsTable":{"a":7}}'], ids=["empty", "zeroes", "another shape"]
+)
 def test_a_damaged_file_costs_the_story_and_nothing_else(
     cluster: ControllerWorld, data: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -147,7 +149,7 @@ def test_a_damaged_file_costs_the_story_and_nothing_else(
     cluster.start_controller(node)
     cluster.world.run_for_ms(5_000)
     assert f"{FILE} cannot be read" in caplog.text
-    assert told(cluster, node) == [Election(1, None, recorded(cluster).master_id)]
+    assert told(cluster, node) == [Election(1, None, recorded(cluster).master_id, "first election")]
     after_the_master_is_killed(cluster)
     assert told(cluster, node)[-1].elected_ms is not None
 

@@ -10,7 +10,7 @@ from controller.heartbeats import Farewell
 from remoting.bodies.elections import Election, Elections
 from remoting.errors import BodyError
 
-ENDED = Farewell("connection ended", heard_ago_ms=400, noticed_ago_ms=5)
+ENDED = Farewell("connection lost", heard_ago_ms=400, noticed_ago_ms=5)
 SILENT = Farewell("heartbeat lost", heard_ago_ms=10_000)
 
 
@@ -43,13 +43,13 @@ def told(chronicle: Chronicle) -> list[Election]:
 
 
 def test_the_leader_tells_the_whole_timeline(chronicle: Chronicle) -> None:
-    chronicle.proposing(ElectMaster("a", 2), "connection ended", 5_004)
+    chronicle.proposing(ElectMaster("a", 2), "connection lost", 5_004)
     chronicle.elected(ElectMaster("a", 2), 2, ENDED, 5_010)
     chronicle.notified("a", 2, 5_012)
     chronicle.acts("a", 2, 2, 5_090)
     assert told(chronicle) == [
         Election(1, None, 1, "first election", proposed_ms=990, elected_ms=1000, writable_ms=1050),
-        Election(2, 1, 2, "connection ended", 4_610, 5_005, 5_004, 5_010, 5_012, 5_090),
+        Election(2, 1, 2, "connection lost", 4_610, 5_005, 5_004, 5_010, 5_012, 5_090),
     ]
 
 
@@ -64,7 +64,7 @@ def test_a_follower_tells_what_it_knows_itself(chronicle: Chronicle) -> None:
     chronicle.elected(ElectMaster("a", 2), 2, ENDED, 5_020)
     chronicle.elected(ElectMaster("a", 1), 3, None, 6_000)
     assert told(chronicle)[1:] == [
-        Election(2, 1, 2, "connection ended", 4_620, 5_015, elected_ms=5_020),
+        Election(2, 1, 2, "connection lost", 4_620, 5_015, elected_ms=5_020),
         Election(3, 2, 1, elected_ms=6_000),
     ]
 
@@ -102,7 +102,7 @@ def test_a_master_that_was_struck_off_leaves_nobody(chronicle: Chronicle) -> Non
     chronicle.elected(ElectMaster("a", 1), 3, None, 2_100)
     struck, again = told(chronicle)[1:]
     assert (struck.old_master_id, struck.new_master_id, struck.reason) == (1, None, "broker restarted")
-    assert (again.old_master_id, again.new_master_id) == (None, 1)
+    assert (again.old_master_id, again.new_master_id, again.reason) == (None, 1, "no master")
 
 
 def test_the_log_applied_again_brings_back_what_was_saved_and_dates_nothing_else(
@@ -126,7 +126,7 @@ def test_a_saved_election_that_the_log_does_not_have_is_not_told(
     again = Chronicle(changes)
     again.restore(chronicle.tell_all())
     again.elected(ElectMaster("a", 2), 1, None, None)
-    assert told(again) == [Election(1, None, 2)]
+    assert told(again) == [Election(1, None, 2, "first election")]
 
 
 def test_ten_elections_of_each_set_are_told_to_who_names_it(chronicle: Chronicle) -> None:
@@ -143,7 +143,7 @@ def test_a_set_that_is_gone_takes_its_elections_along(chronicle: Chronicle, chan
     assert changes.count == seen + 1
     assert chronicle.tell_all() == Elections()
     chronicle.elected(ElectMaster("a", 7), 1, None, 9_000)
-    assert told(chronicle) == [Election(1, None, 7, elected_ms=9_000)]
+    assert told(chronicle) == [Election(1, None, 7, "first election", elected_ms=9_000)]
 
 
 @pytest.mark.parametrize("data", [b"", b"{", b"[]", b'{"electionsTable":{"a":[{}]}}'])

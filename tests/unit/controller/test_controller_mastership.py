@@ -173,14 +173,14 @@ def test_every_election_says_why() -> None:
     assert elect(fresh, brokers(b1=100), 1).reason == "first election"
     state = three_brokers(1, 2)
     lost = replace(state, brokers(b1=GONE, b2=100))
-    assert lost is not None and lost.reason == "connection ended"
-    assert elect(state, brokers(b1=GONE, b2=100), 2).reason == "connection ended", "asked by a broker"
+    assert lost is not None and lost.reason == "connection lost"
+    assert elect(state, brokers(b1=GONE, b2=100), 2).reason == "connection lost", "asked by a broker"
     assert elect(state, brokers(b1=100, b2=100), 2, designate=True).reason == "operator asked"
     nobody = replace(state, brokers(b1=GONE))
     assert nobody is not None
-    assert (nobody.events, nobody.reason) == ((ElectMaster("a", None),), "connection ended")
+    assert (nobody.events, nobody.reason) == ((ElectMaster("a", None),), "connection lost")
     unclean = replace(state, brokers(b1=GONE, b3=100), unclean=True)
-    assert unclean is not None and unclean.reason == "connection ended, unclean"
+    assert unclean is not None and unclean.reason == "connection lost, unclean"
     state.apply(ElectMaster("a", None))
     again = replace(state, brokers(b2=100))
     assert again is not None and again.reason == "no master"
