@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 import logging
 
-from broker.contract import contract_sentence
+from broker.contract import contract_sentence, runs_contract_a
+from broker.contractmark import keep_contract_mark
 from broker.controllerclient import ControllerClient
 from broker.identity import IDENTITY_FILE
 from broker.masterfinder import MasterFinder
@@ -127,6 +128,13 @@ class BrokerApp:
         log.info("store recovered", extra=fields(report=report))
         await self.tables.load()
         await self.ha.start()
+        self.role.contract_mark = await keep_contract_mark(
+            runtime.files,
+            contract_a=runs_contract_a(settings),
+            epoch=self.ha.epoch,
+            log_min=self.store.min_offset(),
+            log_max=self.store.max_offset(),
+        )
         await self._server.start()
         await self._fast_server.start()
         self.store.store_host = pack_host(settings.broker_ip1, self._server.port)

@@ -9,12 +9,17 @@ from broker.settings import BrokerSettings
 from messagestore.settings import FlushDiskType
 
 
+def runs_contract_a(settings: BrokerSettings) -> bool:
+    """Whether sends are acknowledged before other replicas have them; such a store is marked, see broker.contractmark."""
+    return not settings.all_ack_in_sync_state_set
+
+
 def contract_sentence(settings: BrokerSettings) -> str:
     """Says which contract holds and what may be lost under it."""
     on_disk = (
         " The master also has it on disk." if settings.flush_disk_type is FlushDiskType.SYNC_FLUSH else ""
     )
-    if not settings.all_ack_in_sync_state_set:
+    if runs_contract_a(settings):
         return (
             "contract A: a send is answered once this master alone has it; an election may lose what no slave has yet."
             + on_disk

@@ -21,6 +21,7 @@ from broker.steps import Grant
 from broker.topics import Topics
 from ha.errors import EpochFenced, HAError
 from ha.service import HAService
+from messagestore.contractmark import ContractMark
 from messagestore.errors import StoreError
 from messagestore.messages import QueueGrew
 from messagestore.settings import FlushDiskType
@@ -66,6 +67,7 @@ class RoleSwitch:
         self._replicas = replicas
         self._flushes = settings.flush_disk_type is FlushDiskType.SYNC_FLUSH
         self.stopping = False
+        self.contract_mark: ContractMark | None = None  # of the store, see broker.contractmark
         self.announcer: Prompted | None = None  # tells name servers what this broker is
         self.copier: Prompted | None = None  # copies the master's tables
         self.pulls: PullProcessor | None = None
@@ -99,6 +101,16 @@ class RoleSwitch:
         if self.role is Role.NONE:
             return None
         return MASTER_ROLE_ID if self.role is Role.MASTER else self._replicas().broker_id
+
+    @property
+    def replica_id(self) -> int | None:
+        """The id that the controllers granted this store; None before."""
+        return self._replicas().broker_id
+
+    @property
+    def ran_contract_a(self) -> bool:
+        """Whether the log holds what was acknowledged before other replicas had it."""
+        return self.contract_mark is not None
 
     @property
     def master_address(self) -> str | None:

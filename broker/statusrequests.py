@@ -60,7 +60,13 @@ class RoleView(Protocol):
     def role_id(self) -> int | None: ...
 
     @property
+    def replica_id(self) -> int | None: ...
+
+    @property
     def accepts_sends(self) -> bool: ...
+
+    @property
+    def ran_contract_a(self) -> bool: ...
 
 
 class StatusRequests:
@@ -137,10 +143,13 @@ class StatusRequests:
             "msgGetTotalTodayNow": str(counters.messages_got),
             "msgPutTotalTodayNow": str(counters.messages_put),
             "putTps": self._put_rates.per_second(counters.messages_put, now_ms),
+            "ranContractA": "true" if self._role.ran_contract_a else "false",
             "roleSinceTimestamp": str(self._role_since_ms),
             "runtime": f"[ {days} days, {hours} hours, {minutes} minutes, {up_seconds % 60} seconds ]",
             "waitingSends": str(counters.sends_waiting),
         }
+        if self._role.replica_id is not None:
+            table["replicaId"] = str(self._role.replica_id)
         return command.reply(body=KVTable(table).encode())
 
     async def _earliest_ms(self) -> int:

@@ -40,7 +40,6 @@ class BrokerView:
     confirm_offset: int | None
     replica_id: int | None
     """The id in the identity file of its store."""
-    master_epoch: int | None
     ran_contract_a: bool
 
 
@@ -142,7 +141,6 @@ def read_view(address: str, cache: dict[str, Any], table: dict[str, Any]) -> Bro
         epochs=epochs_in(address, cache),
         confirm_offset=optional(address, "confirmOffset", table),
         replica_id=optional(address, "replicaId", table),
-        master_epoch=optional(address, "masterEpoch", table),
         ran_contract_a=table.get("ranContractA") == "true",
     )
 
