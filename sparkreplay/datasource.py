@@ -1,26 +1,49 @@
-"""`spark.read.format("rocketmq")`: the committed records of one store, as Arrow batches of its segments.
+"""`spark.read.format("rocketmq")`: the committed records of stores, as Arrow batches of their segments.
 
     register(spark)
     frame = spark.read.format("rocketmq").option("path", "/data/broker-a").option("topic", "orders").load()
 
-The bound is resolved once, when the read is planned. Options: sparkreplay.options.KNOWN."""
+The bound is resolved once, when the read is planned. Options: sparkreplay.knownoptions."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
-from pyspark.sql.types import StructType
+from pyspark.sql.types import (
+    BinaryType,
+    DataType,
+    IntegerType,
+    LongType,
+    MapType,
+    StringType,
+    StructType,
+    TimestampType,
+)
 
-from sparkreplay.errors import OptionError
+from sparkreplay.errors import OptionError, ReplayError
+from sparkreplay.knownoptions import nearest
 from sparkreplay.options import ReadOptions, read_options
-from sparkreplay.reader import ReadPlan, plan_read, read_stretch
+from sparkreplay.pushed import comparisons
+from sparkreplay.reader import ReadPlan, plan_read, read_stretch, spared
 from sparkreplay.schema import BY_NAME, spark_schema
 from sparkreplay.walk import Stretch
+
+PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
+TYPES: dict[str, DataType] = {
+    "string": StringType(),
+    "int": IntegerType(),
+    "bigint": LongType(),
+    "binary": BinaryType(),
+    "timestamp": TimestampType(),
+    "map<string,string>": MapType(StringType(), StringType()),
+}
+"""Spark's types, as sparkreplay.schema names them."""
 
 
 @dataclass
@@ -42,11 +65,29 @@ class RocketMQReader(DataSourceReader):
     def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
         if not isinstance(partition, StretchPartition):  # Spark's way of saying that there are none
             return iter(())
-        return read_stretch(self.read_plan, partition.stretch)
+        return self.batches(partition.stretch)
+
+    def batches(self, stretch: Stretch) -> Iterator[pa.RecordBatch]:
+        with ToldPlainly():
+            yield from read_stretch(self.read_plan, stretch)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What every task gets: it knows its own stretch, and needs no other."""
+        return {**self.__dict__, "read_plan": replace(self.read_plan, stretches=())}
+
+
+class PushingReader(RocketMQReader):
+    """Spares work by the filters that Spark offers; Spark evaluates all of them again."""
+
+    def pushFilters(self, filters: list[Any]) -> Iterable[Any]:
+        self.read_plan = spared(self.read_plan, comparisons(filters))
+        return filters
 
 
 class RocketMQDataSource(DataSource):
     """The data source `rocketmq`."""
+
+    reader_class = RocketMQReader
 
     @classmethod
     def name(cls) -> str:
@@ -57,16 +98,56 @@ class RocketMQDataSource(DataSource):
         return read_options(dict(self.options))
 
     def schema(self) -> str:
-        return spark_schema(self.read_options.columns)
+        with ToldPlainly():
+            return spark_schema(self.read_options.columns)
 
     def reader(self, schema: StructType) -> RocketMQReader:
-        names = tuple(schema.fieldNames())
-        for name in names:
-            if name not in BY_NAME:
-                raise OptionError("schema", f"no column {name!r}; some of {', '.join(BY_NAME)}")
-        return RocketMQReader(replace(self.read_options, columns=names))
+        with ToldPlainly():
+            columns = columns_of(schema)
+            if "columns" in self.options and columns != self.read_options.columns:
+                raise OptionError("columns", "and .schema(...) name different columns; give one of them")
+            return self.reader_class(replace(self.read_options, columns=columns))
+
+
+class PushingDataSource(RocketMQDataSource):
+    """The same for a session with filter push-down on. Spark refuses a reader that takes filters in any other session, and
+    does not tell its planner which session it is."""
+
+    reader_class = PushingReader
+
+
+def columns_of(schema: StructType) -> tuple[str, ...]:
+    """Raises OptionError for a user's schema whose columns are not ours in name, type and nullability."""
+    for field in schema.fields:
+        known = BY_NAME.get(field.name)
+        if known is None:
+            raise OptionError("schema", f"no column {field.name!r}; {nearest(field.name, BY_NAME)}")
+        if field.dataType != TYPES[known.spark]:
+            raise OptionError(
+                "schema",
+                f"column {field.name} is {known.spark}, not {field.dataType.simpleString()}; cast it later",
+            )
+        if not field.nullable:
+            raise OptionError("schema", f"column {field.name} is nullable; leave NOT NULL out")
+    names = tuple(schema.fieldNames())
+    if not names:
+        raise OptionError("schema", "names no column")
+    return names
+
+
+class ToldPlainly:
+    """A ReplayError leaves without its way through our code: Spark prints tracebacks, and the message is what counts."""
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, ReplayError):
+            raise error.with_traceback(None) from None
 
 
 def register(spark: SparkSession) -> None:
-    """Makes `format("rocketmq")` known to a session."""
-    spark.dataSource.register(RocketMQDataSource)
+    """Makes `format("rocketmq")` known to a session.
+
+    It takes part in filter push-down when the session has it on at this moment (spark.sql.python.filterPushdown.enabled)."""
+    pushing = spark.conf.get(PUSHDOWN, "false") == "true"
+    spark.dataSource.register(PushingDataSource if pushing else RocketMQDataSource)

@@ -28,6 +28,7 @@ from sparkreplay.bodies import decompressed
 from sparkreplay.errors import LogCorrupted
 from sparkreplay.hosts import host_text
 from sparkreplay.properties import property_column, property_map
+from sparkreplay.rowfilter import RowFilter
 from sparkreplay.schema import TIMESTAMP, arrow_schema
 from sparkreplay.topics import is_system_topic
 from sparkreplay.walk import Chunk
@@ -52,6 +53,7 @@ class Selection:
     decompress: bool = True
     broker_name: str = ""
     epochs: tuple[tuple[int, int], ...] = field(default=())
+    row_filter: RowFilter | None = None
 
 
 def decode_chunk(chunk: Chunk, selection: Selection, path: str) -> pa.RecordBatch:
@@ -203,9 +205,20 @@ class ChunkColumns:
         if keep is not None:
             rows = rows[np.asarray(keep)]
             self.topics = self.topics.filter(keep)
+        if selection.row_filter is not None:
+            rows = selection.row_filter.choose(self, rows)
+            self.topics = self.text(3, rows)
         if selection.check_crc:
             self.check_crc(rows)
         return rows
+
+    def native(self, name: str) -> NDArray[np.signedinteger]:
+        """A fixed field of every record, in the machine's byte order."""
+        values = self.late[name]
+        return values.astype(values.dtype.newbyteorder("="))
+
+    def topics_of(self, rows: NDArray[np.int64]) -> pa.Array:
+        return self.text(3, rows)
 
     def check_crc(self, rows: NDArray[np.int64]) -> None:
         view = self.chunk.data.data

@@ -162,7 +162,7 @@ class LiveBrokerFailed(ReplayError):
         self.address = address
 
 
-class DataLost(ReplayError):
+class MessagesGone(ReplayError):
     """Messages that were asked for are no longer in the log, or never were."""
 
     def __init__(self, path: str, why: str) -> None:

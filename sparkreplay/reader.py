@@ -1,20 +1,28 @@
 """One read of one or more stores, with or without Spark: planned once on the driver, stretches read wherever workers are.
 
-Invariant: no row ends above the bound that the plan froze, and a stretch whose log was truncated meanwhile fails."""
+Invariant: no row ends above the bound that the plan froze, and a stretch whose log was truncated meanwhile fails. Rows of a
+stretch come in the order of its log; so do those of a queue in `read_all`, and after a sort by broker_name, queue_id and
+queue_offset of one topic."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+import logging
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
 from sparkreplay.decode import Selection, decode_chunk
-from sparkreplay.errors import OptionError
-from sparkreplay.options import ReadOptions
-from sparkreplay.plan import plan, require_boundary
-from sparkreplay.store import StoreSnapshot, check_epochs, open_store
+from sparkreplay.errors import OptionError, SegmentGone
+from sparkreplay.options import SPLIT_BYTES_MIN, ReadOptions
+from sparkreplay.plan import as_far_as_wanted, plan, require_boundary
+from sparkreplay.pushed import Comparison, may_hold, names_allowed, row_conditions
+from sparkreplay.request import conditions, lose, require_brokers, require_present
+from sparkreplay.rowfilter import Condition, RowFilter
+from sparkreplay.store import StoreSnapshot, check_epochs, open_store, up_to_latest
 from sparkreplay.walk import Stretch, chunks_of
+
+log = logging.getLogger("sparkreplay")
 
 
 @dataclass(frozen=True)
@@ -34,50 +42,137 @@ class ReadPlan:
     columns: tuple[str, ...]
     sources: tuple[SourcePlan, ...]
     stretches: tuple[Stretch, ...]
+    fail_on_data_loss: bool = True
+    """Without it a stretch whose segment retention deleted is left out, and logged."""
 
 
 def plan_read(options: ReadOptions) -> ReadPlan:
-    """Raises OptionError for a range outside a log, and what opening a store raises."""
-    sources = tuple(plan_source(path, options) for path in options.paths)
-    stretches = tuple(
-        stretch
-        for number, source in enumerate(sources)
-        for stretch in plan(source.store, source.start, source.end, options.split_bytes, number)
-    )
-    return ReadPlan(options.columns, sources, stretches)
+    """Raises OptionError for what cannot be asked of these stores, MessagesGone for what is gone, and what opening raises."""
+    stores = open_stores(options)
+    require_brokers(options, [store.broker_name for store in stores])
+    sources = []
+    stretches: list[Stretch] = []
+    for number, store in enumerate(stores):
+        start, end = physical_range(options, store)
+        split_bytes = split_bytes_of(options, (end - start) * len(stores))
+        source, planned = plan_range(store, selection_of(options, store), start, end, split_bytes, number)
+        require_present(options, store, planned)
+        sources.append(source)
+        stretches += planned
+    return ReadPlan(options.columns, tuple(sources), tuple(stretches), options.fail_on_data_loss)
 
 
-def plan_source(path: str, options: ReadOptions) -> SourcePlan:
-    store = open_store(path)
-    start = store.min_offset if options.start is None else options.start
-    end = max(store.bound, store.min_offset) if options.end is None else options.end
-    if end > store.bound and options.end is not None:
-        raise OptionError("endingOffsets", f"{end} lies above the committed bound {store.bound}")
-    if start < store.min_offset:
-        raise OptionError("startingOffsets", f"{start} was deleted; the log begins at {store.min_offset}")
-    if start > end:
-        raise OptionError("startingOffsets", f"{start} lies above the end of the read, {end}")
+def open_stores(options: ReadOptions) -> list[StoreSnapshot]:
+    """One snapshot a broker set. Raises what open_store, choose_replicas and up_to_latest raise."""
+    stores = [
+        open_store(path, address=options.address, allow_uncommitted=options.allow_uncommitted)
+        for path in options.paths
+    ]
+    if options.to_latest:
+        stores = [up_to_latest(store, allow_uncommitted=options.allow_uncommitted) for store in stores]
+    return stores
+
+
+def plan_range(
+    store: StoreSnapshot, selection: Selection, start: int, end: int, split_bytes: int, source: int
+) -> tuple[SourcePlan, list[Stretch]]:
+    """Part [start, end) of one store, as source number `source` of a read. `start` must be where a record begins."""
     require_boundary(store, start)
-    selection = Selection(
+    return SourcePlan(store, selection, start, end), plan(store, start, end, split_bytes, source)
+
+
+def selection_of(options: ReadOptions, store: StoreSnapshot) -> Selection:
+    """Which records of `store` become rows."""
+    found = conditions(options, store.broker_name)
+    return Selection(
         columns=options.columns,
         topics=options.topics,
         queues=options.queues,
         committed_only=options.committed_only,
         system_topics=options.system_topics,
         check_crc=options.check_crc,
+        decompress=options.decompress,
         broker_name=store.broker_name,
         epochs=store.epochs,
+        row_filter=RowFilter(found) if found else None,
     )
-    return SourcePlan(store, selection, start, end)
+
+
+def physical_range(options: ReadOptions, store: StoreSnapshot) -> tuple[int, int]:
+    """[start, end) of the log, inside what it holds and below its bound."""
+    start, end = options.starting.physical_offset, options.ending.physical_offset
+    bound = max(store.bound, store.min_offset)
+    if end is None:
+        end = bound
+    elif end > store.bound:
+        raise OptionError("endingOffsets", f"{end} lies above the committed bound {store.bound}")
+    if start is None:
+        start = store.min_offset
+    if start > end:
+        raise OptionError("startingOffsets", f"{start} lies above the end of the read, {end}")
+    if start < store.min_offset:
+        lose(options, store.root, f"offset {start} was deleted, the log begins at {store.min_offset}")
+    return max(start, store.min_offset), max(end, store.min_offset)
+
+
+def split_bytes_of(options: ReadOptions, total_bytes: int) -> int:
+    even = -(-total_bytes // options.min_partitions)
+    return max(SPLIT_BYTES_MIN, min(options.split_bytes, even)) if even else options.split_bytes
+
+
+def spared(read: ReadPlan, pushed: Sequence[Comparison]) -> ReadPlan:
+    """The same read without work that filters rule out: stretches by broker_name, physical_offset and epoch, rows before
+    their bodies are copied. The caller evaluates the filters again on what is left."""
+    named = names_allowed(pushed, "broker_name")
+
+    def wanted(stretch: Stretch) -> bool:
+        store = read.sources[stretch.source].store
+        return (
+            named(store.broker_name)
+            and may_hold(pushed, "physical_offset", stretch.start, stretch.end - 1)
+            and may_hold(pushed, "epoch", *epochs_within(store, stretch))
+        )
+
+    sources = tuple(
+        replace(source, selection=narrowed(source.selection, row_conditions(pushed)))
+        for source in read.sources
+    )
+    return replace(read, sources=sources, stretches=tuple(as_far_as_wanted(read.stretches, wanted)))
+
+
+def narrowed(selection: Selection, more: tuple[Condition, ...]) -> Selection:
+    if not more:
+        return selection
+    before = () if selection.row_filter is None else selection.row_filter.conditions
+    return replace(selection, row_filter=RowFilter((*more, *before)))
+
+
+def epochs_within(store: StoreSnapshot, stretch: Stretch) -> tuple[int, int]:
+    """The first and last epoch of a stretch's rows; -1 before the first that the epoch file names."""
+    at_start = [epoch for epoch, start in store.epochs if start <= stretch.start]
+    at_end = [epoch for epoch, start in store.epochs if start < stretch.end]
+    return (at_start or [-1])[-1], (at_end or [-1])[-1]
 
 
 def read_stretch(read: ReadPlan, stretch: Stretch) -> Iterator[pa.RecordBatch]:
-    """Batches of a few MiB; raises LogCorrupted, or EpochChanged at its end."""
+    """Batches of a few MiB; raises LogCorrupted or SegmentGone, or EpochChanged at its end."""
     source = read.sources[stretch.source]
-    for chunk in chunks_of(source.store.files, stretch):
-        batch = decode_chunk(chunk, source.selection, stretch.segment.path)
-        if batch.num_rows:
-            yield batch
+    begun = False
+    try:
+        for chunk in chunks_of(source.store.files, stretch):
+            batch = decode_chunk(chunk, source.selection, stretch.segment.path)
+            if batch.num_rows:
+                begun = True
+                yield batch
+    except SegmentGone:
+        if read.fail_on_data_loss or begun:
+            raise
+        log.warning(
+            "%s: was deleted after the read was planned; its part [%d, %d) is left out (failOnDataLoss=false)",
+            stretch.segment.path,
+            stretch.start,
+            stretch.end,
+        )
     check_epochs(source.store)
 
 

@@ -50,21 +50,28 @@ PRESETS = {
         "topic", "queue_id", "queue_offset", "born_timestamp", "store_timestamp", "sys_flag", "physical_offset",
         "store_size", "epoch",
     ),
+    "default": (
+        "topic", "queue_id", "queue_offset", "tags", "keys", "msg_id", "body", "born_timestamp", "store_timestamp",
+        "physical_offset", "epoch", "broker_name",
+    ),
 }  # fmt: skip
 
 
 def columns_named(text: str) -> tuple[str, ...]:
-    """The columns of a preset (`full`, `meta`) or of a comma list; raises OptionError for a stranger."""
+    """The columns of a preset or of a comma list; raises OptionError for a stranger."""
     if text in PRESETS:
         return PRESETS[text]
     names = tuple(name.strip() for name in text.split(",") if name.strip())
     for name in names:
         if name not in BY_NAME:
             raise OptionError(
-                "columns", f"no column {name!r}; a preset (full, meta) or some of {', '.join(BY_NAME)}"
+                "columns",
+                f"no column {name!r}; a preset ({', '.join(PRESETS)}) or some of {', '.join(BY_NAME)}",
             )
     if not names:
         raise OptionError("columns", "is empty")
+    if len(set(names)) < len(names):
+        raise OptionError("columns", f"{text!r} names a column twice")
     return names
 
 

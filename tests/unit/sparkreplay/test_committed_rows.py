@@ -16,7 +16,7 @@ from tests.unit.sparkreplay.storefolder import StoreFolder, record
 
 
 def rows_of(path: str, **options: str) -> list[dict[str, object]]:
-    read = plan_read(read_options({"path": path, **options}))
+    read = plan_read(read_options({"path": path, "columns": "full", **options}))
     return pa.Table.from_batches(list(read_all(read)), None if read.stretches else pa.schema([])).to_pylist()
 
 

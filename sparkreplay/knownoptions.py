@@ -1,0 +1,84 @@
+"""Every option of the data source: its name, the values it takes, its default and what it does.
+
+Invariant: this is the only list. What is not in it is refused, and the table of docs/spark.md is tested against it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+
+from sparkreplay.errors import OptionError
+
+
+@dataclass(frozen=True)
+class Option:
+    """One option, as its row of docs/spark.md has it. `default` is empty where there is none."""
+
+    name: str
+    values: str
+    default: str
+    meaning: str
+
+
+OPTIONS = (
+    Option("path", "a store, or a JSON list of stores; also through `load(...)`", "", "storePathRootDir of a broker; of "
+           "several replicas of one broker set one is read, several broker sets become one DataFrame"),
+    Option("address", "`host:port`, semicolon between", "", "running brokers of the store's set: the first that answers "
+           "tells the bound, and its epochs are compared with the store's, at the end again"),
+    Option("topic", "names, comma between", "all", "only these topics"),
+    Option("topicPattern", "regular expression", "all", "only topics that it matches whole; not together with `topic`"),
+    Option("queues", "queue ids, comma between", "all", "only these queues of each topic"),
+    Option("includeSystemTopics", "`true`, `false`", "`false`", "also the brokers' own topics, among them those that "
+           "hold delayed messages and open transactions"),
+    Option("transactions", "`committed`, `all`", "`committed`", "`all`: also prepared and rolled back records"),
+    Option("startingOffsets", "`earliest`, a physical offset, or JSON per queue", "`earliest`", "where to begin. JSON is "
+           "`{topic: {queue: n}}`, or `{topic: {broker: {queue: n}}}` for several broker sets; -2 is the earliest. A "
+           "queue that is not named is read from its beginning"),
+    Option("endingOffsets", "`confirmed`, `latest`, a physical offset, or JSON per queue", "`confirmed`", "where to end "
+           "(exclusive), never above the committed bound; -1 in JSON is that bound. `latest` reads up to the end of the "
+           "log and needs `allowUncommitted`"),
+    Option("startingOffsetsByTimestamp", "JSON per queue", "", "per queue the first message stored at or after this time "
+           "(ms); wins over `startingOffsets`"),
+    Option("endingOffsetsByTimestamp", "JSON per queue", "", "per queue up to the first message stored at or after this "
+           "time (ms); wins over `endingOffsets`"),
+    Option("startingTimestamp", "ms since 1970", "", "the same time for every queue; wins over both others"),
+    Option("endingTimestamp", "ms since 1970", "", "the same time for every queue; wins over both others"),
+    Option("startingOffsetsByTimestampStrategy", "`error`, `latest`", "`error`", "when nothing was stored since the "
+           "starting time (by a queue that JSON names, else by a whole log): fail, or read nothing of it"),
+    Option("failOnDataLoss", "`true`, `false`", "`true`", "fail when messages that were asked for are gone (deleted by "
+           "retention, before or during the read) or beyond the end; `false`: read what is left and log a warning"),
+    Option("allowUncommitted", "`true`, `false`", "`false`", "permit rows that a failover may take back"),
+    Option("columns", "`default`, `meta`, `full`, or names, comma between", "`default`", "which columns, in this order; "
+           "fewer columns are read faster"),
+    Option("includeProperties", "`true`, `false`", "`false`", "add `properties` to the columns of a preset"),
+    Option("decompress", "`true`, `false`", "`true`", "open compressed bodies; `false` gives them as they are stored"),
+    Option("crc", "`true`, `false`", "`false`", "check the CRC of every body that becomes a row"),
+    Option("mode", "`failfast`", "`failfast`", "damage below the bound fails the job; nothing is ever skipped"),
+    Option("splitBytes", "bytes, or `64k`, `128m`, `1g`", "`128m`", "size of a partition"),
+    Option("minPartitions", "a number", "", "make partitions smaller than `splitBytes` to have about as many"),
+)  # fmt: skip
+PATHS = "paths"
+"""How Spark hands over `load([...])` of several: as path, in JSON."""
+KNOWN = {option.name.lower(): option for option in OPTIONS}
+
+
+def normalized(given: Mapping[str, str]) -> dict[str, str]:
+    """The options by lower-case name; raises OptionError for an unknown one, naming the nearest that exists."""
+    options: dict[str, str] = {}
+    for name, value in given.items():
+        if name.lower() == PATHS:
+            name = "path"
+        if name.lower() in options:
+            raise OptionError(name, "is given twice")
+        if name.lower() not in KNOWN:
+            raise OptionError(name, f"is unknown; {nearest(name, (option.name for option in OPTIONS))}")
+        options[name.lower()] = value
+    return options
+
+
+def nearest(name: str, names: Iterable[str]) -> str:
+    """`did you mean X?`, or all of them where none is like it."""
+    by_lower = {known.lower(): known for known in names}
+    close = get_close_matches(name.lower(), by_lower, n=1, cutoff=0.6)
+    return f"did you mean {by_lower[close[0]]}?" if close else f"there are {', '.join(by_lower.values())}"

@@ -1,0 +1,118 @@
+"""Where a read begins and ends, as its options say it: by physical offset, per queue, or by store time.
+
+Invariant: a range is half open, [start, end), whichever way it is said, and every value is a whole number >= 0."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from sparkreplay.errors import OptionError
+
+EARLIEST, LATEST = -2, -1
+"""Inside JSON, as Kafka's connector has them."""
+VALUE_MAX = 2**63 - 1
+
+
+@dataclass(frozen=True)
+class QueueValue:
+    """A queue offset, or a time in ms, that JSON names for one queue; of any broker set where `broker_name` is None."""
+
+    topic: str
+    broker_name: str | None
+    queue_id: int
+    value: int
+
+
+PerQueue: TypeAlias = tuple[QueueValue, ...]
+
+
+@dataclass(frozen=True)
+class Edge:
+    """One end of a read. At most one field is set; none is the log's own beginning, or the committed bound."""
+
+    physical_offset: int | None = None
+    queue_offsets: PerQueue = ()
+    timestamp: int | None = None
+    queue_timestamps: PerQueue = ()
+
+    @property
+    def per_queue(self) -> PerQueue:
+        return self.queue_offsets or self.queue_timestamps
+
+
+def starting_edge(offsets: str, by_timestamp: str | None, timestamp: str | None) -> Edge:
+    """Raises OptionError. A time wins over times per queue, and these over offsets."""
+    if timestamp is not None:
+        return Edge(timestamp=whole_number("startingTimestamp", timestamp))
+    if by_timestamp is not None:
+        return Edge(queue_timestamps=per_queue("startingOffsetsByTimestamp", by_timestamp))
+    return offsets_edge("startingOffsets", offsets, "earliest", EARLIEST)
+
+
+def ending_edge(offsets: str, by_timestamp: str | None, timestamp: str | None) -> Edge:
+    """Raises OptionError. `latest` is no other edge than `confirmed`: the bound of the store differs."""
+    if timestamp is not None:
+        return Edge(timestamp=whole_number("endingTimestamp", timestamp))
+    if by_timestamp is not None:
+        return Edge(queue_timestamps=per_queue("endingOffsetsByTimestamp", by_timestamp))
+    return offsets_edge("endingOffsets", "confirmed" if offsets == "latest" else offsets, "confirmed", LATEST)
+
+
+def offsets_edge(option: str, text: str, keyword: str, sentinel: int) -> Edge:
+    """`keyword` alone, or `sentinel` for one queue in JSON, says that this side has no edge."""
+    if text == keyword:
+        return Edge()
+    if text.lstrip().startswith("{"):
+        named = per_queue(option, text, sentinel)
+        return Edge(queue_offsets=tuple(queue for queue in named if queue.value != sentinel))
+    if not text[:1].isdecimal():
+        other = "confirmed, latest" if sentinel == LATEST else keyword
+        raise OptionError(option, f"{text!r} is none of {other}, a physical offset, JSON per queue")
+    return Edge(physical_offset=whole_number(option, text))
+
+
+def whole_number(option: str, text: str) -> int:
+    if not (text.isascii() and text.isdecimal()) or int(text[:20]) > VALUE_MAX:
+        raise OptionError(option, f"{text!r} is not a whole number")
+    return int(text)
+
+
+def per_queue(option: str, text: str, sentinel: int | None = None) -> PerQueue:
+    """`{topic: {queue: n}}` or `{topic: {broker: {queue: n}}}`; `n` below 0 is `sentinel` only."""
+    shape = f'{option} is JSON like {{"topic": {{"0": 23}}}} or {{"topic": {{"broker-a": {{"0": 23}}}}}}'
+    try:
+        topics = json.loads(text)
+    except ValueError as error:
+        raise OptionError(option, f"is no JSON: {error}; {shape}") from None
+    found: list[QueueValue] = []
+    for topic, queues in members(option, topics, shape):
+        for name, inner in members(option, queues, shape):
+            if isinstance(inner, dict):
+                found += [
+                    queue_value(option, topic, name, queue, value, sentinel) for queue, value in inner.items()
+                ]
+            else:
+                found.append(queue_value(option, topic, None, name, inner, sentinel))
+    if not found:
+        raise OptionError(option, f"names no queue; {shape}")
+    return tuple(found)
+
+
+def members(option: str, value: Any, shape: str) -> list[tuple[str, Any]]:
+    if not isinstance(value, dict):
+        raise OptionError(option, f"{json.dumps(value)} is no JSON object; {shape}")
+    return list(value.items())
+
+
+def queue_value(
+    option: str, topic: str, broker_name: str | None, queue: str, value: Any, sentinel: int | None
+) -> QueueValue:
+    where = f"{topic}/{queue}"
+    if not (queue.isascii() and queue.isdecimal()):
+        raise OptionError(option, f"{where}: {queue!r} is no queue id")
+    if type(value) is not int or not (0 <= value <= VALUE_MAX or value == sentinel):
+        permitted = "a whole number" if sentinel is None else f"a whole number or {sentinel}"
+        raise OptionError(option, f"{where}: {json.dumps(value)} is not {permitted}")
+    return QueueValue(topic, broker_name, int(queue), value)
