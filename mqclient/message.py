@@ -135,14 +135,19 @@ def encode_properties(properties: Mapping[str, str]) -> str:
     Raises ValueError for what a reader would drop or misread: an empty key or value, or a separator inside
     one.
     """
+    text = "".join(
+        [f"{key}{NAME_VALUE_SEPARATOR}{value}{PROPERTY_SEPARATOR}" for key, value in properties.items()]
+    )
+    # the text is looked at once as a whole: a pair at a time costs more than the rest of a send
+    whole = text.count(NAME_VALUE_SEPARATOR) == text.count(PROPERTY_SEPARATOR) == len(properties)
+    if whole and "" not in properties and "\x01\x02" not in text:
+        return text
     for key, value in properties.items():
         if not key or not value:
             raise ValueError(f"property {key!r}={value!r}: neither name nor value may be empty")
         if any(separator in text for text in (key, value) for separator in "\x01\x02"):
             raise ValueError(f"property {key!r}={value!r}: bytes 0x01 and 0x02 separate properties")
-    return "".join(
-        f"{key}{NAME_VALUE_SEPARATOR}{value}{PROPERTY_SEPARATOR}" for key, value in properties.items()
-    )
+    return text
 
 
 def decode_properties(text: str) -> dict[str, str]:

@@ -14,6 +14,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import uvloop
+
 from mqclient.client import Client
 from mqruntime.clock import SystemClock
 from sparkreplay.errors import OptionError
@@ -101,7 +103,7 @@ def send_share(
     """Sends one worker's queues; what an earlier run of the same ledger sent is left out."""
     path = job.ledger_of(share)
     with only_one(path):
-        return asyncio.run(send_with_ledger(job, share, path, on_run))
+        return uvloop.run(send_with_ledger(job, share, path, on_run))
 
 
 async def send_with_ledger(job: ResendJob, share: Share, path: Path, on_run: Callable[[Run], None]) -> Counts:

@@ -179,8 +179,11 @@ class Run:
 
     def _message(self, row: Row, broker_name: str) -> OutgoingMessage:
         properties = sent_properties(row, broker_name, self._topic)
-        size = len(encode_properties(properties).encode())
-        if size > PROPERTIES_BYTES_MAX:
+        size = sum(4 * (len(name) + len(value)) + 2 for name, value in properties.items())  # at most
+        if (
+            size > PROPERTIES_BYTES_MAX
+            and (size := len(encode_properties(properties).encode())) > PROPERTIES_BYTES_MAX
+        ):
             raise ResendFailed(
                 f"{broker_name} {self._topic}/{row.queue_id}: the message at physical offset {row.physical_offset}",
                 f"its properties would be {size} bytes long with where it came from, more than a record holds",

@@ -1,0 +1,130 @@
+"""How fast a resend is beside the producer alone, into one local cluster of seven processes with shipped settings.
+
+    python -m scripts.bench.resend [--runs 3] [--messages 20000] [--queues 8]
+
+In turn, each run in a process of its own: the producer sends messages of 1 KiB that it makes up, once with one request a queue
+under way, as one that keeps a queue's order must, and once with --in-flight; then a resend reads what a slave has of them and
+sends it to another topic, each queue's order kept. Exits 1 when the resend's median is below that of the producer in order."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import multiprocessing
+import random
+import statistics
+import tempfile
+import time
+from pathlib import Path
+
+import uvloop
+
+from localcluster.cluster import Cluster
+from mqclient.client import Client
+from mqruntime.clock import SystemClock
+from scripts.bench.measured import machine, spread
+from sparkreplay.options import read_options
+from sparkreplay.reader import plan_read
+from sparkreplay.resend.job import ResendJob, prepare, send_share
+
+BODY = random.Random(1).randbytes(1024)
+
+
+async def produce(namesrv: str, topic: str, count: int, in_flight: int) -> float:
+    """Messages a second, from the first send to the last acknowledgement."""
+    async with Client(namesrv, clock=SystemClock(), random=random.Random(1)) as client:
+        producer = client.producer("bench")
+        left = count
+
+        async def sender() -> None:
+            nonlocal left
+            while left > 0:
+                left -= 1
+                result = await producer.send(topic, BODY, keys="order-1", tags="paid")
+                assert result.acknowledged, result
+
+        began = time.perf_counter()
+        async with asyncio.TaskGroup() as senders:
+            for _ in range(in_flight):
+                senders.create_task(sender())
+        return count / (time.perf_counter() - began)
+
+
+def produce_here(namesrv: str, topic: str, count: int, in_flight: int) -> float:
+    return uvloop.run(produce(namesrv, topic, count, in_flight))
+
+
+def resend_here(namesrv: str, store: str, topic: str, count: int, folder: str) -> float:
+    """Messages a second, planning included."""
+    began = time.perf_counter()
+    read = plan_read(read_options({"path": store, "topic": topic}))
+    job = ResendJob(read, topic, "DefaultCluster", f"{topic}-copy", namesrv, f"{folder}/{topic}.ledger")
+    counts = send_share(prepare(job, force=False))
+    assert (counts.acknowledged, counts.maybe_twice) == (count, 0), counts
+    return count / (time.perf_counter() - began)
+
+
+def wait_committed(store: str, topic: str, count: int) -> None:
+    """Until the slave's saved bound covers all of them; it is saved once a second."""
+    from sparkreplay.reader import read_all
+
+    deadline = time.monotonic() + 30
+    while True:
+        read = plan_read(read_options({"path": store, "topic": topic, "columns": "queue_id"}))
+        rows = sum(batch.num_rows for batch in read_all(read))
+        if rows == count:
+            return
+        if time.monotonic() > deadline:
+            raise SystemExit(f"{store} has {rows} of {count} messages committed after 30 s")
+        time.sleep(0.2)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--messages", type=int, default=20_000)
+    parser.add_argument("--queues", type=int, default=8)
+    parser.add_argument("--in-flight", type=int, default=64)
+    given = parser.parse_args()
+    print(machine())
+    ordered, alone, again = [], [], []
+    with (
+        tempfile.TemporaryDirectory(prefix="autoswitch-mq-bench-") as folder,
+        Cluster.create(Path(folder) / "cluster") as cluster,
+        multiprocessing.get_context("spawn").Pool(1, maxtasksperchild=1) as process,
+    ):
+        cluster.start()
+        state = asyncio.run(cluster.wait_whole())
+        slave = next(
+            name
+            for name in cluster.layout.broker_names
+            if name != cluster.layout.name_of(state.master_address or "")
+        )
+        store = cluster.layout.properties(slave)["storePathRootDir"]
+        namesrv = cluster.layout.namesrv
+        for run in range(given.runs):
+            topic = f"bench{run}"
+            for name in (topic, f"{topic}-ordered", f"{topic}-copy"):
+                asyncio.run(cluster.create_topic(name, given.queues))
+            ordered.append(
+                process.apply(produce_here, (namesrv, f"{topic}-ordered", given.messages, given.queues))
+            )
+            alone.append(process.apply(produce_here, (namesrv, topic, given.messages, given.in_flight)))
+            wait_committed(store, topic, given.messages)
+            again.append(process.apply(resend_here, (namesrv, store, topic, given.messages, folder)))
+            shown = f"{ordered[-1]:,.0f} in order, {alone[-1]:,.0f} with {given.in_flight} under way"
+            print(f"run {run + 1}: producer {shown}; resend {again[-1]:,.0f} messages/s", flush=True)
+    print(f"producer, {given.queues:>3} under way  {spread(ordered, 'messages/s', 0)}")
+    print(f"producer, {given.in_flight:>3} under way  {spread(alone, 'messages/s', 0)}")
+    print(f"resend                   {spread(again, 'messages/s', 0)}")
+    median = statistics.median(again)
+    for name, figures in (("in order", ordered), (f"with {given.in_flight} under way", alone)):
+        print(f"resend / producer {name}, medians: {median / statistics.median(figures):.2f}")
+    if median < statistics.median(ordered):
+        raise SystemExit("the resend is slower than a producer that keeps the order")
+
+
+if __name__ == "__main__":
+    main()
