@@ -26,9 +26,9 @@ OPTIONS = (
            "several replicas of one broker set one is read, several broker sets become one DataFrame"),
     Option("address", "`host:port`, semicolon between", "", "running brokers of the store's set: the first that answers "
            "tells the bound, and its epochs are compared with the store's, at the end again"),
-    Option("topic", "names, comma between", "all", "only these topics"),
-    Option("topicPattern", "regular expression", "all", "only topics that it matches whole; not together with `topic`"),
-    Option("queues", "queue ids, comma between", "all", "only these queues of each topic"),
+    Option("topic", "names, comma between", "", "only these topics"),
+    Option("topicPattern", "regular expression", "", "only topics that it matches whole; not together with `topic`"),
+    Option("queues", "queue ids, comma between", "", "only these queues of each topic"),
     Option("includeSystemTopics", "`true`, `false`", "`false`", "also the brokers' own topics, among them those that "
            "hold delayed messages and open transactions"),
     Option("transactions", "`committed`, `all`", "`committed`", "`all`: also prepared and rolled back records"),
@@ -82,3 +82,11 @@ def nearest(name: str, names: Iterable[str]) -> str:
     by_lower = {known.lower(): known for known in names}
     close = get_close_matches(name.lower(), by_lower, n=1, cutoff=0.6)
     return f"did you mean {by_lower[close[0]]}?" if close else f"there are {', '.join(by_lower.values())}"
+
+
+def option_table() -> list[str]:
+    """The rows of docs/spark.md."""
+    return [
+        f"| `{option.name}` | {option.values} | {option.default or '–'} | {option.meaning} |"
+        for option in OPTIONS
+    ]

@@ -36,6 +36,8 @@ class Edge:
     queue_offsets: PerQueue = ()
     timestamp: int | None = None
     queue_timestamps: PerQueue = ()
+    at_bound: bool = False
+    """A stream begins with what is committed after it was started."""
 
     @property
     def per_queue(self) -> PerQueue:
@@ -48,6 +50,8 @@ def starting_edge(offsets: str, by_timestamp: str | None, timestamp: str | None)
         return Edge(timestamp=whole_number("startingTimestamp", timestamp))
     if by_timestamp is not None:
         return Edge(queue_timestamps=per_queue("startingOffsetsByTimestamp", by_timestamp))
+    if offsets.lower() == "latest":
+        return Edge(at_bound=True)
     return offsets_edge("startingOffsets", offsets, "earliest", EARLIEST)
 
 
@@ -57,12 +61,13 @@ def ending_edge(offsets: str, by_timestamp: str | None, timestamp: str | None) -
         return Edge(timestamp=whole_number("endingTimestamp", timestamp))
     if by_timestamp is not None:
         return Edge(queue_timestamps=per_queue("endingOffsetsByTimestamp", by_timestamp))
-    return offsets_edge("endingOffsets", "confirmed" if offsets == "latest" else offsets, "confirmed", LATEST)
+    same = "confirmed" if offsets.lower() == "latest" else offsets
+    return offsets_edge("endingOffsets", same, "confirmed", LATEST)
 
 
 def offsets_edge(option: str, text: str, keyword: str, sentinel: int) -> Edge:
     """`keyword` alone, or `sentinel` for one queue in JSON, says that this side has no edge."""
-    if text == keyword:
+    if text.lower() == keyword:
         return Edge()
     if text.lstrip().startswith("{"):
         named = per_queue(option, text, sentinel)

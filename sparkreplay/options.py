@@ -59,7 +59,7 @@ def read_options(given: Mapping[str, str]) -> ReadOptions:
             options.get("startingtimestamp"),
         ),
         ending=ending_edge(ending, options.get("endingoffsetsbytimestamp"), options.get("endingtimestamp")),
-        to_latest=ending == "latest",
+        to_latest=ending.lower() == "latest",
         unmatched_start_fails=choice(
             "startingOffsetsByTimestampStrategy",
             options.get("startingoffsetsbytimestampstrategy", "error"),

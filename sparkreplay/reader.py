@@ -17,9 +17,10 @@ from sparkreplay.errors import OptionError, SegmentGone
 from sparkreplay.options import SPLIT_BYTES_MIN, ReadOptions
 from sparkreplay.plan import as_far_as_wanted, plan, require_boundary
 from sparkreplay.pushed import Comparison, may_hold, names_allowed, row_conditions
+from sparkreplay.replicas import choose_replicas
 from sparkreplay.request import conditions, lose, require_brokers, require_present
 from sparkreplay.rowfilter import Condition, RowFilter
-from sparkreplay.store import StoreSnapshot, check_epochs, open_store, up_to_latest
+from sparkreplay.store import StoreSnapshot, check_epochs, open_store, up_to, up_to_latest
 from sparkreplay.walk import Stretch, chunks_of
 
 log = logging.getLogger("sparkreplay")
@@ -48,6 +49,8 @@ class ReadPlan:
 
 def plan_read(options: ReadOptions) -> ReadPlan:
     """Raises OptionError for what cannot be asked of these stores, MessagesGone for what is gone, and what opening raises."""
+    if options.starting.at_bound:
+        raise OptionError("startingOffsets", "latest is where a stream may begin; a batch would have no rows")
     stores = open_stores(options)
     require_brokers(options, [store.broker_name for store in stores])
     sources = []
@@ -63,11 +66,15 @@ def plan_read(options: ReadOptions) -> ReadPlan:
 
 
 def open_stores(options: ReadOptions) -> list[StoreSnapshot]:
-    """One snapshot a broker set. Raises what open_store, choose_replicas and up_to_latest raise."""
-    stores = [
+    """One snapshot a broker set, with the bound that was asked for. Raises what open_store, choose_replicas, up_to and
+    up_to_latest raise."""
+    opened = [
         open_store(path, address=options.address, allow_uncommitted=options.allow_uncommitted)
         for path in options.paths
     ]
+    stores = choose_replicas(opened)
+    if options.ending.physical_offset is not None:
+        stores = [up_to(store, options.ending.physical_offset) for store in stores]
     if options.to_latest:
         stores = [up_to_latest(store, allow_uncommitted=options.allow_uncommitted) for store in stores]
     return stores
@@ -100,19 +107,15 @@ def selection_of(options: ReadOptions, store: StoreSnapshot) -> Selection:
 
 def physical_range(options: ReadOptions, store: StoreSnapshot) -> tuple[int, int]:
     """[start, end) of the log, inside what it holds and below its bound."""
-    start, end = options.starting.physical_offset, options.ending.physical_offset
-    bound = max(store.bound, store.min_offset)
-    if end is None:
-        end = bound
-    elif end > store.bound:
-        raise OptionError("endingOffsets", f"{end} lies above the committed bound {store.bound}")
-    if start is None:
-        start = store.min_offset
-    if start > end:
+    log_min = store.min_offset
+    start, end = options.starting.physical_offset, max(store.bound, log_min)
+    if start is not None and start > end:
         raise OptionError("startingOffsets", f"{start} lies above the end of the read, {end}")
-    if start < store.min_offset:
-        lose(options, store.root, f"offset {start} was deleted, the log begins at {store.min_offset}")
-    return max(start, store.min_offset), max(end, store.min_offset)
+    if start is not None and start < log_min:
+        lose(options, store.root, f"offset {start} was deleted, the log begins at {log_min}")
+    elif store.bound < log_min and options.ending.physical_offset is not None:
+        lose(options, store.root, f"all below {store.bound} was deleted, the log begins at {log_min}")
+    return max(start or 0, log_min), end
 
 
 def split_bytes_of(options: ReadOptions, total_bytes: int) -> int:
