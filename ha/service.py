@@ -218,6 +218,11 @@ class HAService:
         """Members of the applied set; 0 unless master."""
         return len(self._role.sync_state_set.applied_members) if isinstance(self._role, Mastership) else 0
 
+    def counted_members(self) -> frozenset[int]:
+        """Over whom acks are counted now: the applied set, every open proposal and who is about to be proposed. Empty
+        unless master."""
+        return self._role.sync_state_set.union() if isinstance(self._role, Mastership) else frozenset()
+
     def confirm_offset(self) -> int:
         return self._log.confirm_offset()
 

@@ -9,7 +9,9 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from unittest.mock import patch
 
+from broker.delaydelivery import DelayDelivery
 from broker.roleswitch import RoleSwitch
+from broker.scheduling import SCHEDULE_TOPIC
 from broker.syncstatesetreport import ALTER_RETRY_MS, SyncStateSetReport
 from dledger.actions import Vote
 from dledger.termfile import TermFile
@@ -23,6 +25,7 @@ from ha.slavelink import Action, SlaveLink
 from ha.syncstateset import SyncStateSet
 from messagestore.commitlog import CommitLog
 from messagestore.dispatching import Dispatching
+from messagestore.messages import MessageToStore
 from messagestore.store import MessageStore
 
 
@@ -141,6 +144,35 @@ def any_master_is_followed(self: SlaveLink, now_ms: int) -> list[Action]:
     return reply_read(self, now_ms)
 
 
+def due_at_once(self: DelayDelivery, level: int, queue_offset: int, due_ms: int) -> int:
+    """Delayed messages are delivered without delay."""
+    return 0
+
+
+kept_in_flight = DelayDelivery._put
+
+
+def offsets_ahead_of_the_replicas(
+    self: DelayDelivery, level: int, cursor: int, found: list[MessageToStore | None]
+) -> int:
+    """Upstream: a level's offset moves before the replicas hold what was delivered; slaves copy the offset."""
+    wait_ms = kept_in_flight(self, level, cursor, found)
+    for delivery in self._in_flight:
+        self._offsets.advance(delivery.level, delivery.next_offset)
+    self._in_flight.clear()
+    return wait_ms
+
+
+begun_anew = DelayDelivery.role_taken
+
+
+def what_waited_is_forgotten(self: DelayDelivery) -> None:
+    """A new master takes what waits already for delivered by the one before."""
+    begun_anew(self)
+    for level in range(1, len(self._levels_ms) + 1):
+        self._offsets.advance(level, self._store.max_queue_offset(SCHEDULE_TOPIC, level - 1))
+
+
 BUGS: dict[str, Callable[[], AbstractContextManager[object]]] = {
     "ack-before-replication": lambda: patch.object(
         RoleSwitch, "acked_end", acked_with_the_end_of_the_own_log
@@ -157,6 +189,9 @@ BUGS: dict[str, Callable[[], AbstractContextManager[object]]] = {
     "vote-not-persisted": lambda: patch.object(TermFile, "store", term_without_vote),
     "dispatch-beyond-confirm": lambda: patch.object(Dispatching, "step", dispatch_to_the_end),
     "connections-counted": connections_counted,
+    "delivered-without-delay": lambda: patch.object(DelayDelivery, "_wait_ms", due_at_once),
+    "delay-offset-ahead": lambda: patch.object(DelayDelivery, "_put", offsets_ahead_of_the_replicas),
+    "waiting-forgotten": lambda: patch.object(DelayDelivery, "role_taken", what_waited_is_forgotten),
     "old-master-accepted": lambda: patch.object(SlaveLink, "_reply_filled", any_master_is_followed),
     "queue-offsets-forgotten": lambda: patch.object(
         MessageStore, "become_master", next_offsets_of_the_queues

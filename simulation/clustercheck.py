@@ -2,7 +2,7 @@
 
 Invariant of the checker itself: `confirmed` holds the bytes below the highest confirm offset that any broker ever had,
 and no broker may confirm others. Names of invariants: M masters, S SyncStateSet, C confirm offset and acknowledgements,
-Q readers."""
+L logs, Q readers."""
 
 from __future__ import annotations
 
@@ -12,16 +12,10 @@ from dataclasses import dataclass, field
 from broker.app import BrokerApp
 from broker.replicas import Role
 from controller.server import ControllerApp
-from ha.mastership import Mastership
+from simulation.clustergrants import Grants
+from simulation.clusterlogmatch import logs_match
 from simulation.clustermembers import BROKER_HOSTS, BROKER_SET, MIN_IN_SYNC
-
-
-class Violation(AssertionError):
-    """An invariant does not hold."""
-
-    def __init__(self, rule: str, what: str) -> None:
-        super().__init__(f"{rule}: {what}")
-        self.rule = rule
+from simulation.clusterviolation import Violation
 
 
 @dataclass
@@ -43,6 +37,7 @@ class ClusterCheck:
     """Master epoch -> broker id, as controllers applied it and as brokers act."""
     sets: dict[int, tuple[int | None, frozenset[int]]] = field(default_factory=dict)
     """SyncStateSet epoch -> (master id, members)."""
+    grants: Grants = field(default_factory=Grants)
     confirmed: bytearray = field(default_factory=bytearray)
     watched: dict[tuple[str, int], Watched] = field(default_factory=dict)
     newest: tuple[int, int] = (0, 0)
@@ -62,7 +57,10 @@ class ClusterCheck:
         running = [(name, number, app) for name, number, app in brokers if app.manager is not None]
         for name, number, app in running:
             self.look_at_broker(self.watched.setdefault((name, number), Watched()), name, app)
-        self.look_at_members([app for _, _, app in running])
+        apps = [app for _, _, app in running]
+        self.look_at_members(apps)
+        self.grants.look(apps)
+        logs_match([(name, app) for name, _, app in running], len(self.confirmed))
 
     def look_at_controller(self, app: ControllerApp) -> None:
         known = app.state.known(BROKER_SET)
@@ -136,10 +134,9 @@ class ClusterCheck:
         for app in masters:
             assert app.manager is not None
             self.enough_copies(app, apps)
-            mastership = app.ha._role
-            if not isinstance(mastership, Mastership):
+            counted = app.ha.counted_members()
+            if not counted:
                 continue  # it is leaving the role
-            counted = mastership.sync_state_set.union()
             if app.manager.replicas.master_epoch == self.newest[0] and not self.members <= counted:
                 raise Violation(
                     "S3",

@@ -15,8 +15,8 @@ from localcluster.history import Attempt, Outcome
 from localcluster.load import body_hash
 from messagestore.record import decode
 from mqclient.message import StoredMessage
-from simulation.clustercheck import Violation
 from simulation.clusterdelays import LEVELS
+from simulation.clusterviolation import Violation
 
 
 class Waiting(NamedTuple):

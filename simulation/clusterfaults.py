@@ -13,7 +13,8 @@ from dataclasses import dataclass
 
 from broker.app import BrokerApp
 from broker.replicas import Role
-from simulation.clustercheck import ClusterCheck, Violation
+from simulation.clustercheck import ClusterCheck
+from simulation.clusterviolation import Violation
 from simulation.node import Node
 from simulation.world import World
 

@@ -24,6 +24,7 @@ from unittest.mock import patch
 from broker.app import BrokerApp
 from broker.replicas import Role
 from controller.server import ControllerApp
+from controller.statemachine import ReplicasStateMachine
 from dledger.node import DLedgerNode
 from dledger.raft import Raft
 from ha.errors import HAError
@@ -33,11 +34,12 @@ from messagestore.errors import StoreError
 from mqclient.route import MessageQueue
 from simulation import clustermembers as members
 from simulation.clusterbugs import BUGS
-from simulation.clustercheck import ClusterCheck, Violation
+from simulation.clustercheck import ClusterCheck
 from simulation.clusterdelaycheck import all_delivered, judge_delayed, waiting
 from simulation.clusterfaults import Faults
 from simulation.clusterlog import LoggedBugs
 from simulation.clustermembers import FAST, ClientApp, ReaderNotes, Timers
+from simulation.clusterviolation import Violation
 from simulation.clustervotes import VotesOnDisk
 from simulation.node import Node
 from simulation.raftmember import watched
@@ -105,7 +107,8 @@ class ClusterWorld:
     def run(self) -> None:
         """Raises Violation, or what the world raises for a bug."""
         watching = patch.object(DLedgerNode, "core_class", watched(Raft, self.votes))
-        with watching, self.errors.attached(), self.world as world:
+        granting = patch.object(ReplicasStateMachine, "apply", self.check.grants.noting())
+        with watching, granting, self.errors.attached(), self.world as world:
             world.after_each_step(self.each_step)
             self.start_all()
             world.run_until(lambda: self.master() is not None, 10_000)

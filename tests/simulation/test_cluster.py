@@ -23,6 +23,8 @@ FOUND_BY = {
     "ack-before-replication": 1,
     "confirm-skips-unknown": 1,
     "connections-counted": 40,
+    "delay-offset-ahead": 31,
+    "delivered-without-delay": 2,
     "dispatch-beyond-confirm": 2,
     "epoch-not-persisted": 1,
     "leaves-on-disconnect": 1,
@@ -33,6 +35,7 @@ FOUND_BY = {
     "swap-instead-of-union": 1,
     "truncation-not-durable": 2,
     "vote-not-persisted": 1,
+    "waiting-forgotten": 1,
 }
 """Planted bug -> the first seed that finds it."""
 SEEDS_TRIED = 8

@@ -1,0 +1,13 @@
+"""What every check raises.
+
+Invariant: `rule` names the rule that does not hold, as the checks' docstrings do."""
+
+from __future__ import annotations
+
+
+class Violation(AssertionError):
+    """An invariant does not hold."""
+
+    def __init__(self, rule: str, what: str) -> None:
+        super().__init__(f"{rule}: {what}")
+        self.rule = rule

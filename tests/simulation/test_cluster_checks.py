@@ -1,0 +1,116 @@
+"""The checks of a simulated cluster find what they are there to find."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from broker.app import BrokerApp
+from broker.replicas import Role
+from epochfile.entry import EpochEntry
+from simulation.clustergrants import Grants
+from simulation.clusterlogmatch import logs_match
+from simulation.clusterviolation import Violation
+
+
+@dataclass
+class ScriptedBroker:
+    """As much of a broker as the checks read: a log, its epochs, and what it does as master."""
+
+    broker_id: int
+    log: bytes
+    epochs: list[tuple[int, int]]
+    role: Role = Role.SLAVE
+    epoch: int = 0  # accepted; the newest of `epochs` unless given
+    counted: frozenset[int] = field(default_factory=frozenset)
+    acked: int = 0
+
+    @property
+    def app(self) -> BrokerApp:
+        epoch = self.epoch or self.epochs[-1][0]
+        entries = tuple(EpochEntry(*entry) for entry in self.epochs)
+        parts: dict[str, Any] = {
+            "manager": SimpleNamespace(
+                replicas=SimpleNamespace(broker_id=self.broker_id, role=self.role, master_epoch=epoch)
+            ),
+            "ha": SimpleNamespace(
+                epoch=epoch,
+                history=SimpleNamespace(entries=entries),
+                counted_members=lambda: self.counted,
+            ),
+            "role": SimpleNamespace(acked_end=lambda: self.acked),
+            "store": SimpleNamespace(
+                min_offset=lambda: 0,
+                max_offset=lambda: len(self.log),
+                read=lambda offset, size: memoryview(self.log)[offset : offset + min(size, 4)],
+            ),
+        }
+        return cast(BrokerApp, SimpleNamespace(**parts))
+
+
+def master(acked: int = 0, epoch: int = 1) -> ScriptedBroker:
+    return ScriptedBroker(1, b"x" * 100, [(epoch, 0)], Role.MASTER, epoch, frozenset({1, 2}), acked)
+
+
+def looked(grants: Grants, *brokers: ScriptedBroker) -> None:
+    grants.look([broker.app for broker in brokers])
+
+
+def test_a_master_without_an_election_is_found() -> None:
+    grants = Grants({1: 1})
+    looked(grants, master())
+    with pytest.raises(Violation, match="M2: broker 1 acts as master of epoch 2, which no election gave it"):
+        looked(grants, master(epoch=2))
+
+
+def test_an_epoch_that_is_given_twice_is_found() -> None:
+    grants = Grants({1: 1})
+    with pytest.raises(Violation, match="M1"):
+        grants.granted(1, 2)
+
+
+def test_an_old_master_may_acknowledge_what_who_left_it_has_for_good() -> None:
+    grants = Grants({1: 1})
+    heard = ScriptedBroker(2, b"x" * 100, [(1, 0), (2, 80)])
+    looked(grants, master(60), heard)
+    looked(grants, master(80), heard)
+
+
+@pytest.mark.parametrize(
+    "gone_on",
+    [
+        ScriptedBroker(2, b"x" * 100, [(1, 0), (2, 80)]),
+        ScriptedBroker(2, b"x" * 80, [(1, 0)], epoch=2),
+    ],
+    ids=["has bytes of the newer epoch", "has only heard of it"],
+)
+def test_an_acknowledgement_beyond_what_who_left_holds_is_found(gone_on: ScriptedBroker) -> None:
+    with pytest.raises(Violation, match="M2: master 1 of epoch 1 may answer what ends at 81"):
+        looked(Grants({1: 1}), master(81), gone_on)
+
+
+def test_who_lost_its_memory_afterwards_is_not_held_against_an_old_acknowledgement() -> None:
+    grants = Grants({1: 1})
+    looked(grants, master(80), ScriptedBroker(2, b"x" * 80, [(1, 0)]))
+    looked(grants, master(80), ScriptedBroker(2, b"x" * 40, [(1, 0)], epoch=2))
+
+
+def matched(one: ScriptedBroker, other: ScriptedBroker, confirmed_end: int = 0) -> None:
+    logs_match([("one", one.app), ("other", other.app)], confirmed_end)
+
+
+def test_logs_may_differ_where_their_epochs_do() -> None:
+    matched(ScriptedBroker(1, b"aabbbb", [(1, 0), (2, 2)]), ScriptedBroker(2, b"aacc", [(1, 0), (3, 2)]))
+    matched(ScriptedBroker(1, b"aabbbb", [(1, 0), (2, 2)]), ScriptedBroker(2, b"aac", [(1, 0)]))
+
+
+def test_one_epoch_with_two_contents_is_found_beyond_what_is_confirmed() -> None:
+    one = ScriptedBroker(1, b"aabbbbbbx", [(1, 0), (2, 2)])
+    matched(one, ScriptedBroker(2, b"aabbbbbb", [(1, 0), (2, 2)]))
+    with pytest.raises(
+        Violation, match=r"L1: one and other both have epoch 2 from 2 on and differ in \[6, 9\)"
+    ):
+        matched(one, ScriptedBroker(2, b"aabbbbbby", [(1, 0), (2, 2)]), confirmed_end=2)
