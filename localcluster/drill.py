@@ -13,7 +13,7 @@ from enum import StrEnum
 from functools import partial
 
 from localcluster.cluster import Cluster
-from localcluster.history import Verdict, judge, longest_outage
+from localcluster.history import Found, Verdict, judge, longest_outage
 from localcluster.layout import BROKER_SET, CLUSTER_NAME
 from localcluster.load import Load, read_back
 from localcluster.logs import MARKS, marks, read_lines
@@ -85,8 +85,10 @@ async def run_drills(
     say: Callable[[str], None],
     settle_ms: int = 500,
     interval_ms: int = 5,
+    read: Callable[[Client, str], Awaitable[list[Found]]] | None = None,
 ) -> DrillReport:
-    """`count` drills of one kind under load on `topic`, which is created; then everything is read back.
+    """`count` drills of one kind under load on `topic`, which is created; then everything is read back, by a
+    consumer or by `read`.
 
     `seed` decides bodies, pauses between drills and who is elected. Raises what `Cluster.wait_whole` raises
     before the first drill; later failures are in the report.
@@ -121,7 +123,10 @@ async def run_drills(
             report.failure = str(error)
         finally:
             await load.stop()
-        found = await read_back(client.consumer("drill-check"), topic)
+        if read is not None:
+            found = await read(client, topic)
+        else:
+            found = await read_back(client.consumer("drill-check"), topic)
     report.verdict = judge(load.attempts, found)
     return report
 

@@ -1,0 +1,145 @@
+"""Ten masters are killed under load while jobs read the stores of all three replicas: for one bound, one output.
+
+What is read at the end is judged like what a consumer reads: every acknowledged message once, at its place; what was of unknown
+outcome may be there, and is counted."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from localcluster.cluster import Cluster
+from localcluster.drill import DrillReport, Kind, run_drills
+from localcluster.history import Found, Place
+from localcluster.layout import BROKER_SET
+from localcluster.waiting import NotYet, wait_for
+from mqclient.client import Client
+from mqclient.route import MessageQueue
+from sparkreplay.bound import checkpoint_bound
+from sparkreplay.engine import missing_for_spark, start_spark
+from sparkreplay.files import LocalFiles
+from sparkreplay.options import read_options
+from sparkreplay.reader import plan_read, read_all
+from sparkreplay.store import open_store
+
+TOPIC = "drilled"
+FAILOVERS = 10
+COLUMNS = "queue_id,queue_offset,keys,body,physical_offset,epoch,store_timestamp"
+
+pytestmark = [
+    pytest.mark.skipif(
+        missing_for_spark() is not None, reason=f"Spark cannot run here: {missing_for_spark()}"
+    ),
+    pytest.mark.filterwarnings("ignore"),
+    pytest.mark.timeout(180),
+]
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    with Cluster.create(tmp_path_factory.mktemp("failovers") / "cluster") as made:
+        made.start()
+        yield made
+
+
+def stores(cluster: Cluster) -> list[str]:
+    return [cluster.layout.properties(name)["storePathRootDir"] for name in cluster.layout.broker_names]
+
+
+def digest(store: str, bound: int) -> tuple[int, str]:
+    """Rows below `bound`, and a hash of every column of them in the log's order."""
+    options = {"path": store, "topic": TOPIC, "endingOffsets": str(bound), "columns": COLUMNS, "crc": "true"}
+    made, rows = hashlib.sha256(), 0
+    for batch in read_all(plan_read(read_options(options))):
+        rows += batch.num_rows
+        for row in batch.to_pylist():
+            made.update(repr(sorted(row.items())).encode())
+    return rows, made.hexdigest()
+
+
+async def until_all_hold_everything(cluster: Cluster) -> int:
+    """The bound that all replicas have saved once nothing is sent any more."""
+
+    async def probe() -> int:
+        bounds = {checkpoint_bound(LocalFiles(store)) for store in stores(cluster)}
+        ends = {open_store(store).bound for store in stores(cluster)}
+        if len(bounds | ends) != 1:
+            raise NotYet(f"bounds {bounds}")
+        return bounds.pop()
+
+    found = -1
+    for _ in range(3):  # saved once a second: the same one three times is the last
+        again = await wait_for("one bound on all replicas", probe, 30_000)
+        if again == found:
+            break
+        found = again
+        await asyncio.sleep(1.2)
+    return found
+
+
+def found_by_spark(spark: Any, store: str, bound: int) -> list[Found]:
+    from pyspark.sql import functions as f
+
+    frame = (
+        spark.read.format("rocketmq")
+        .option("path", store)
+        .option("topic", TOPIC)
+        .option("endingOffsets", str(bound))
+        .option("splitBytes", "1m")
+        .load()
+    )
+    rows = frame.select("keys", "queue_id", "queue_offset", f.sha2("body", 256).alias("hash")).collect()
+    found = [
+        Found(row.keys, row.hash, Place(str(MessageQueue(TOPIC, BROKER_SET, row.queue_id)), row.queue_offset))
+        for row in rows
+    ]
+    return sorted(found, key=lambda message: message.place)
+
+
+def test_all_replicas_give_one_output_for_one_bound_through_ten_failovers(cluster: Cluster) -> None:
+    spark = start_spark("local[2]", "failovers")
+    from sparkreplay.datasource import register
+
+    register(spark)
+    reports: list[DrillReport] = []
+    outputs: list[list[Found]] = []
+
+    async def by_spark(client: Client, topic: str) -> list[Found]:
+        bound = await until_all_hold_everything(cluster)
+        outputs.extend(found_by_spark(spark, store, bound) for store in stores(cluster))
+        return outputs[0]
+
+    async def drills() -> None:
+        reports.append(
+            await run_drills(
+                cluster, Kind.KILL, FAILOVERS, seed=11, topic=TOPIC, say=print, settle_ms=200, read=by_spark
+            )
+        )
+
+    drilling = threading.Thread(target=lambda: asyncio.run(drills()), name="drills")
+    drilling.start()
+    compared = 0
+    while drilling.is_alive():
+        bound = min(
+            checkpoint_bound(LocalFiles(store))
+            for store in stores(cluster)
+            if (Path(store) / "checkpoint").exists()
+        )
+        if bound and not outputs:
+            digests = {digest(store, bound) for store in stores(cluster)}
+            assert len(digests) == 1, f"replicas differ below {bound}: {digests}"
+            compared += 1
+        drilling.join(0.2)
+    spark.stop()
+    assert compared >= FAILOVERS, f"only {compared} comparisons while masters were killed"
+    assert outputs[0] == outputs[1] == outputs[2]
+    [report] = reports
+    assert report.verdict is not None and report.verdict.faults == [], report.verdict
+    assert report.passed and len(report.drills) == FAILOVERS, report.failure
+    assert report.verdict.acknowledged + report.verdict.unknown_present == report.verdict.read
