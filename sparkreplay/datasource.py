@@ -1,9 +1,9 @@
-"""`spark.read.format("rocketmq")`: the committed records of stores, as Arrow batches of their segments.
+"""`spark.read.format("rocketmq")`, and `spark.readStream`: the committed records of stores, as Arrow batches of their segments.
 
     register(spark)
     frame = spark.read.format("rocketmq").option("path", "/data/broker-a").option("topic", "orders").load()
 
-The bound is resolved once, when the read is planned. Options: sparkreplay.knownoptions."""
+The bound is resolved once, when the read is planned, and by a stream at each trigger. Options: sparkreplay.knownoptions."""
 
 from __future__ import annotations
 
@@ -26,12 +26,15 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from sparkreplay.errors import OptionError, ReplayError
+from sparkreplay.errors import OptionError
 from sparkreplay.knownoptions import nearest
 from sparkreplay.options import ReadOptions, read_options
+from sparkreplay.plainly import ToldPlainly
 from sparkreplay.pushed import comparisons
 from sparkreplay.reader import ReadPlan, plan_read, read_stretch, spared
 from sparkreplay.schema import BY_NAME, spark_schema
+from sparkreplay.streamrequest import refuse_for_batch
+from sparkreplay.streamsource import RocketMQStreamReader, stream_reader
 from sparkreplay.walk import Stretch
 
 PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
@@ -103,10 +106,18 @@ class RocketMQDataSource(DataSource):
 
     def reader(self, schema: StructType) -> RocketMQReader:
         with ToldPlainly():
-            columns = columns_of(schema)
-            if "columns" in self.options and columns != self.read_options.columns:
-                raise OptionError("columns", "and .schema(...) name different columns; give one of them")
-            return self.reader_class(replace(self.read_options, columns=columns))
+            refuse_for_batch(self.options)
+            return self.reader_class(self.options_for(schema))
+
+    def streamReader(self, schema: StructType) -> RocketMQStreamReader:
+        with ToldPlainly():
+            return stream_reader(self.options_for(schema), self.options)
+
+    def options_for(self, schema: StructType) -> ReadOptions:
+        columns = columns_of(schema)
+        if "columns" in self.options and columns != self.read_options.columns:
+            raise OptionError("columns", "and .schema(...) name different columns; give one of them")
+        return replace(self.read_options, columns=columns)
 
 
 class PushingDataSource(RocketMQDataSource):
@@ -133,16 +144,6 @@ def columns_of(schema: StructType) -> tuple[str, ...]:
     if not names:
         raise OptionError("schema", "names no column")
     return names
-
-
-class ToldPlainly:
-    """A ReplayError leaves without its way through our code: Spark prints tracebacks, and the message is what counts."""
-
-    def __enter__(self) -> None: ...
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, ReplayError):
-            raise error.with_traceback(None) from None
 
 
 def register(spark: SparkSession) -> None:

@@ -32,9 +32,9 @@ OPTIONS = (
     Option("includeSystemTopics", "`true`, `false`", "`false`", "also the brokers' own topics, among them those that "
            "hold delayed messages and open transactions"),
     Option("transactions", "`committed`, `all`", "`committed`", "`all`: also prepared and rolled back records"),
-    Option("startingOffsets", "`earliest`, a physical offset, or JSON per queue", "`earliest`", "where to begin. JSON is "
-           "`{topic: {queue: n}}`, or `{topic: {broker: {queue: n}}}` for several broker sets; -2 is the earliest. A "
-           "queue that is not named is read from its beginning"),
+    Option("startingOffsets", "`earliest`, a physical offset, JSON per queue, or `latest`", "`earliest`", "where to begin. "
+           "JSON is `{topic: {queue: n}}`, or `{topic: {broker: {queue: n}}}` for several broker sets; -2 is the earliest. A "
+           "queue that is not named is read from its beginning. `latest`, for streams only, is the committed bound"),
     Option("endingOffsets", "`confirmed`, `latest`, a physical offset, or JSON per queue", "`confirmed`", "where to end "
            "(exclusive), never above the committed bound; -1 in JSON is that bound. `latest` reads up to the end of the "
            "log and needs `allowUncommitted`"),
@@ -57,6 +57,11 @@ OPTIONS = (
     Option("mode", "`failfast`", "`failfast`", "damage below the bound fails the job; nothing is ever skipped"),
     Option("splitBytes", "bytes, or `64k`, `128m`, `1g`", "`128m`", "size of a partition"),
     Option("minPartitions", "a number", "", "make partitions smaller than `splitBytes` to have about as many"),
+    Option("maxBytesPerTrigger", "bytes, or `64k`, `512m`, `1g`", "", "streams only: a batch takes about so much of the log"),
+    Option("maxOffsetsPerTrigger", "a number", "", "streams only: a batch takes so many messages of the log, counted before "
+           "any is filtered out"),
+    Option("minOffsetsPerTrigger", "a number", "", "streams only: wait until there are so many"),
+    Option("maxTriggerDelay", "`500ms`, `30s`, `15m`, `1h`", "`15m`", "streams only: how long `minOffsetsPerTrigger` waits"),
 )  # fmt: skip
 PATHS = "paths"
 """How Spark hands over `load([...])` of several: as path, in JSON."""

@@ -19,8 +19,9 @@ def record(
     properties: str = "",
     sys_flag: int = 0,
     crc: int | None = None,
+    stored_ms: int = 1700000000001,
 ) -> bytes:
-    """One record that stands at `at`, stored at 1700000000001."""
+    """One record that stands at `at`."""
     name, text = topic.encode(), properties.encode()
     magic = V2 if len(name) > 127 else V1
     born = bytes(15) + b"\x01" if sys_flag & 0x10 else bytes([10, 0, 0, 9])
@@ -29,7 +30,7 @@ def record(
     body_crc = zlib.crc32(body) & 0x7FFFFFFF if crc is None else crc
     fixed = struct.pack(">IIiiqqi", magic, body_crc, queue_id, 7, queue_offset, at, sys_flag)
     fixed += struct.pack(">q", 1700000000000) + born + struct.pack(">i", 5000)
-    fixed += struct.pack(">q", 1700000000001) + stored + struct.pack(">i", 10911)
+    fixed += struct.pack(">q", stored_ms) + stored + struct.pack(">i", 10911)
     fixed += struct.pack(">iqi", 0, 0, len(body)) + body + tail
     return struct.pack(">i", len(fixed) + 4) + fixed
 
@@ -42,6 +43,7 @@ class StoreFolder:
         self.segment_bytes = segment_bytes
         self.log = bytearray()
         self.ends: list[int] = []
+        self.records: list[tuple[str, int, int]] = []
         self.next_queue_offset: dict[tuple[str, int], int] = {}
 
     def add(self, *, topic: str = "orders", queue_id: int = 0, **fields: object) -> int:
@@ -54,6 +56,7 @@ class StoreFolder:
             made = record(len(self.log), topic=topic, queue_id=queue_id, queue_offset=offset, **fields)  # type: ignore[arg-type]
         self.next_queue_offset[topic, queue_id] = offset + 1
         at = len(self.log)
+        self.records.append((topic, queue_id, at))
         self.log += made
         self.ends.append(len(self.log))
         return at
@@ -71,6 +74,18 @@ class StoreFolder:
         (self.root / "checkpoint").write_bytes(struct.pack(">5q", 0, 0, 0, 0, bound).ljust(4096, b"\0"))
         (self.root / "brokerIdentity").write_text("DefaultCluster#broker-a#1")
         return str(self.root)
+
+    def write_queues(self, entries_of_file: int = 20) -> None:
+        """Consume queues of all records, in files of a few entries, the last one padded with zeros."""
+        entries: dict[tuple[str, int], list[bytes]] = {}
+        for (topic, queue_id, at), end in zip(self.records, self.ends, strict=True):
+            entries.setdefault((topic, queue_id), []).append(struct.pack(">qiq", at, end - at, 0))
+        for (topic, queue_id), found in entries.items():
+            folder = self.root / "consumequeue" / topic / str(queue_id)
+            folder.mkdir(parents=True, exist_ok=True)
+            for first in range(0, len(found), entries_of_file):
+                data = b"".join(found[first : first + entries_of_file])
+                (folder / f"{first * 20:020d}").write_bytes(data.ljust(entries_of_file * 20, b"\0"))
 
     def write_epochs(self, epochs: tuple[tuple[int, int], ...]) -> None:
         lines = "".join(f"{epoch}-{start}\n" for epoch, start in epochs)

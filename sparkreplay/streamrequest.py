@@ -1,0 +1,75 @@
+"""What a stream was asked for: its options, and where a new query begins to read a store.
+
+Invariant: what only a stream can do is refused for a batch read, and the other way about."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from time import monotonic
+
+from sparkreplay.admission import Admission, cut, read_admission
+from sparkreplay.errors import OptionError
+from sparkreplay.logstream import LogStream, Replicas
+from sparkreplay.offsets import Edge
+from sparkreplay.options import ReadOptions
+from sparkreplay.plan import plan, require_boundary
+from sparkreplay.reader import physical_range
+from sparkreplay.replicas import choose_replicas
+from sparkreplay.request import deleted, lose, of_broker, require_brokers
+from sparkreplay.store import StoreSnapshot, open_store, up_to_latest
+
+STREAM_ONLY = ("maxBytesPerTrigger", "maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay")
+
+
+def admission_of(options: ReadOptions, given: Mapping[str, str]) -> Admission:
+    """Raises OptionError for an end, which a stream does not have, and for limits that make no sense."""
+    if options.ending != Edge():  # `latest` is none: it moves the bound
+        raise OptionError("endingOffsets", "a stream has no end; read a part of the log with spark.read")
+    return read_admission({name.lower(): value for name, value in given.items()})
+
+
+def refuse_for_batch(given: Mapping[str, str]) -> None:
+    names = {name.lower() for name in given}
+    for name in STREAM_ONLY:
+        if name.lower() in names:
+            raise OptionError(name, "is for streams (spark.readStream); leave it out")
+
+
+def open_stream(options: ReadOptions, clock_s: Callable[[], float] = monotonic) -> LogStream:
+    """Nothing is looked at yet."""
+    return LogStream(
+        options, lambda: replicas_of(options), lambda stores: beginnings(options, stores), clock_s
+    )
+
+
+def replicas_of(options: ReadOptions) -> Replicas:
+    """The stores of each broker set, as they are now. Raises what open_store, choose_replicas and up_to_latest raise."""
+    stores = [
+        open_store(path, address=options.address, allow_uncommitted=options.allow_uncommitted)
+        for path in options.paths
+    ]
+    choose_replicas(stores)  # raises for stores of one name that are no replicas of one set
+    if options.to_latest:
+        stores = [up_to_latest(store, allow_uncommitted=options.allow_uncommitted) for store in stores]
+    sets: dict[str, list[StoreSnapshot]] = {}
+    for store in stores:
+        sets.setdefault(store.broker_name, []).append(store)
+    return sets
+
+
+def beginnings(options: ReadOptions, stores: Mapping[str, StoreSnapshot]) -> dict[str, int]:
+    """Where a new query begins in each set. Raises OptionError for what cannot be begun at, MessagesGone for what is gone."""
+    require_brokers(options, list(stores))
+    return {name: beginning(options, store) for name, store in stores.items()}
+
+
+def beginning(options: ReadOptions, store: StoreSnapshot) -> int:
+    """A time, or offsets of queues, begin with the log: they are conditions on its rows."""
+    start, end = physical_range(options, store)
+    if options.starting.at_bound:
+        return cut(store, start, end, max_bytes=None, max_messages=None).offset
+    require_boundary(store, start)
+    named = of_broker(options.starting.queue_offsets, store.broker_name)
+    for why in deleted(store, plan(store, start, end, options.split_bytes), named):
+        lose(options, store.root, why)
+    return start

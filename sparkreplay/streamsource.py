@@ -1,0 +1,105 @@
+"""`spark.readStream.format("rocketmq")`: what Spark asks of a stream, put to a LogStream.
+
+Invariant: nothing is decided here, and nothing relies on `commit`: Spark does not call it for a query's last batch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxBytes,
+    ReadMaxRows,
+    ReadMinRows,
+    SupportsTriggerAvailableNow,
+)
+
+from sparkreplay.admission import UNLIMITED, Admission
+from sparkreplay.logstream import LogStream
+from sparkreplay.options import ReadOptions
+from sparkreplay.plainly import ToldPlainly
+from sparkreplay.reader import ReadPlan, read_stretch
+from sparkreplay.streaming import StreamOffset
+from sparkreplay.streamrequest import admission_of, open_stream
+
+
+@dataclass
+class StreamPartition(InputPartition):
+    """One stretch of one batch, with all that a worker needs to read it."""
+
+    read_plan: ReadPlan
+
+
+class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Made anew for each run of a query, on the driver; a copy of it travels to workers, which only `read`."""
+
+    def __init__(self, options: ReadOptions, admission: Admission) -> None:
+        self.options = options
+        self.admission = admission
+
+    @cached_property
+    def stream(self) -> LogStream:
+        return open_stream(self.options)
+
+    def initialOffset(self) -> dict[str, Any]:
+        with ToldPlainly():
+            return self.stream.initial().to_json()
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        """Spark hands this back, or ReadAllAvailable where a trigger wants all; it can carry only one of our limits."""
+        limits = self.admission
+        if limits.max_bytes is not None:
+            return ReadMaxBytes(limits.max_bytes)
+        if limits.max_messages is not None:
+            return ReadMaxRows(limits.max_messages)
+        if limits.min_messages is not None:
+            return ReadMinRows(limits.min_messages)
+        return ReadAllAvailable()
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        admission = UNLIMITED if isinstance(limit, ReadAllAvailable) else self.admission
+        with ToldPlainly():
+            before = StreamOffset.from_json(start)
+            after = self.stream.latest(before, admission)
+            return start if after is before else after.to_json()
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:
+        """Up to where each broker set is committed."""
+        with ToldPlainly():
+            return dict(self.stream.bounds())
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        with ToldPlainly():
+            self.stream.freeze()
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        if start == end:
+            return []
+        with ToldPlainly():
+            plans = self.stream.plan(StreamOffset.from_json(start), StreamOffset.from_json(end))
+            return [StreamPartition(read_plan) for read_plan in plans]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        assert isinstance(partition, StreamPartition)
+        return batches_of(partition.read_plan)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """A worker needs no stream: its partition says all."""
+        return {name: value for name, value in self.__dict__.items() if name != "stream"}
+
+
+def stream_reader(options: ReadOptions, given: Mapping[str, str]) -> RocketMQStreamReader:
+    """Raises OptionError. `given` are the options as a user wrote them."""
+    return RocketMQStreamReader(options, admission_of(options, given))
+
+
+def batches_of(read_plan: ReadPlan) -> Iterator[pa.RecordBatch]:
+    with ToldPlainly():
+        for stretch in read_plan.stretches:
+            yield from read_stretch(read_plan, stretch)
