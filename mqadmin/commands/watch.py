@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 from dataclasses import replace
 
 import click
@@ -19,6 +20,7 @@ from mqadmin.watch.story import Story
 from mqadmin.watch.view import View
 
 INTERVAL_SECONDS = 1.0
+TERMINATED = 128 + signal.SIGTERM
 
 
 class Watch:
@@ -78,10 +80,16 @@ def command(
         run(calls)
     except KeyboardInterrupt:
         click.get_current_context().exit(0)  # how a watch ends
+    except asyncio.CancelledError:
+        click.get_current_context().exit(TERMINATED)
 
 
 async def _live(watch: Watch, console: Console, seconds: float) -> None:
-    """Draws until Ctrl-C; a look takes its own time, at most about one second."""
+    """Draws until Ctrl-C or SIGTERM, which both leave the terminal as it was; a look takes its own time, at most
+    about one second."""
+    drawing = asyncio.current_task()
+    assert drawing is not None
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, drawing.cancel)
     with Live(console=console, screen=True, auto_refresh=False) as live:
         while True:
             live.update(screen(await watch.look()), refresh=True)

@@ -6,16 +6,21 @@ Invariant: a server that does not answer costs its own row, never the look; all 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
 from dataclasses import replace
 
 from mqadmin.admin import AdminClient, split_addresses
 from mqadmin.calls import configs, messages
+from mqadmin.calls.elections import told_by
 from mqadmin.errors import AdminError
 from mqadmin.replies import BrokerEpochs, BrokerSet, SyncState
-from mqadmin.watch.story import ELECTIONS_MAX
+from mqadmin.watch.timelines import ELECTIONS_MAX, fullest, joined
 from mqadmin.watch.view import BrokerView, ControllerView, Election, SetView, View
+from remoting.bodies.elections import Elections
 
 ANSWER_MS_MAX = 1000
+NO_LEADER = "no controller leads: a majority of them must run"
+NO_ANSWER = "no controller answers: do they run, are the addresses right?"
 ROLES = {0: "master", -1: "none"}
 
 
@@ -34,14 +39,17 @@ class Gatherer:
 
     async def look(self) -> View:
         """One look, without what a story adds to it."""
-        controllers, registered = await asyncio.gather(
+        told, registered = await asyncio.gather(
             asyncio.gather(*(self._controller(address) for address in self._controllers)), self._registered()
         )
+        controllers = tuple(row for row, _ in told)
+        tables = [elections.elections_table for _, elections in told]
         trouble: str | None = None
         states: dict[str, SyncState] = {}
-        leader = next((row.address for row in controllers if row.is_leader), None)
+        leader = leader_of(controllers)
         if leader is None:
-            trouble = "no controller leads: a majority of them must run"
+            answer = any(row.trouble is None for row in controllers)
+            trouble = NO_LEADER if answer else NO_ANSWER
         else:
             try:
                 states = await self._client.sync_states(leader, self._broker_names)
@@ -50,14 +58,21 @@ class Gatherer:
         sets = await asyncio.gather(
             *(self._set(name, states.get(name), registered.get(name)) for name in self._broker_names)
         )
-        return View(self._client.clock.now_ms(), tuple(controllers), tuple(sets), trouble)
+        sets = [
+            replace(
+                row,
+                elections=joined(row.elections, fullest(table.get(row.broker_name, ()) for table in tables)),
+            )
+            for row in sets
+        ]
+        return View(self._client.clock.now_ms(), controllers, tuple(map(_dated, sets)), trouble)
 
-    async def _controller(self, address: str) -> ControllerView:
+    async def _controller(self, address: str) -> tuple[ControllerView, Elections]:
         try:
-            told = await self._client.controller_metadata(address)
+            told, elections = await told_by(self._client, address, self._broker_names)
         except AdminError as error:
-            return ControllerView(address, trouble=str(error))
-        return ControllerView(address, told.is_leader, told.leader_id, told.leader_address)
+            return ControllerView(address, trouble=str(error)), Elections()
+        return ControllerView(address, told.is_leader, told.leader_id, told.leader_address), elections
 
     async def _registered(self) -> dict[str, BrokerSet]:
         if not self._namesrv:
@@ -95,7 +110,7 @@ class Gatherer:
             master_epoch=state.master_epoch if state else None,
             sync_state_set_epoch=state.sync_state_set_epoch if state else None,
             brokers=tuple(brokers),
-            elections=_dated(await self._elections(name, master_address, histories), master),
+            elections=await self._elections(name, master_address, histories),
         )
 
     async def _broker(self, row: BrokerView) -> tuple[BrokerView, BrokerEpochs | None]:
@@ -158,11 +173,20 @@ class Gatherer:
         return None if message is None else (message.store_timestamp_ms, message.store_host)
 
 
-def _dated(elections: tuple[Election, ...], master: BrokerView | None) -> tuple[Election, ...]:
-    """The elections, the last one with the master itself and the time that it names."""
+def leader_of(controllers: Iterable[ControllerView]) -> str | None:
+    """Who leads by its own word, else by that of another."""
+    rows = tuple(controllers)
+    own = next((row.address for row in rows if row.is_leader), None)
+    return own or next((row.leader_address for row in rows if row.leader_address), None)
+
+
+def _dated(row: SetView) -> SetView:
+    """The set, its last election with the master itself and the time that it names."""
+    master, elections = row.master, row.elections
     if master is None or master.role != "master" or not elections or elections[0].epoch != master.epoch:
-        return elections
-    return replace(elections[0], at_ms=master.role_since_ms, master=master.address), *elections[1:]
+        return row
+    last = replace(elections[0], at_ms=master.role_since_ms or elections[0].at_ms, master=master.address)
+    return replace(row, elections=(last, *elections[1:]))
 
 
 def _number(info: dict[str, str], key: str) -> int | None:

@@ -12,20 +12,30 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from mqadmin.watch.timelines import began_ms
 from mqadmin.watch.view import BrokerView, ControllerView, Election, SetView, View
+from remoting.bodies.elections import Election as Told
 
 WIDTH_MIN = 80
 UNKNOWN = "-"
+WITHOUT_DATE_MS_MAX = 12 * 3_600_000
 
 
 def screen(view: View, zone: tzinfo | None = None) -> Group:
-    """The whole view; times in `zone`, None being the local one."""
+    """The whole view; times in `zone`, None being the local one. What a low terminal cuts off are the oldest
+    elections."""
     parts: list[RenderableType] = []
     if view.trouble:
         parts.append(Text(view.trouble, style="bold red", no_wrap=True, overflow="ellipsis"))
     for row in view.sets:
-        parts += [headline(row, view.at_ms, zone), brokers(row), elections(row, zone)]
+        parts.append(headline(row, view.at_ms, zone))
+        if row.brokers:
+            parts.append(brokers(row))
     parts.append(controllers(view.controllers))
+    for row in filter(lambda row: row.elections, view.sets):
+        if len(view.sets) > 1:
+            parts.append(Text(row.broker_name, style="bold", no_wrap=True, overflow="ellipsis"))
+        parts.append(elections(row, view.at_ms, zone))
     return Group(*parts)
 
 
@@ -43,20 +53,22 @@ def headline(row: SetView, at_ms: int, zone: tzinfo | None) -> Text:
     else:
         text.append(f"master {row.master_id} {row.master_address}", style="bold green")
         text.append(f", epoch {row.master_epoch}\n")
-    if row.master_address is not None:
-        text.append(f"master since {since(row, at_ms, zone)}\n")
-    members = [member for member in row.brokers if member.in_sync]
+    if row.master_epoch:
+        text.append(f"{'master' if row.master_address else 'nobody'} since {since(row, at_ms, zone)}\n")
     text.append(f"confirm {number(master.confirm_offset if master else None)}, ")
     text.append(f"max {number(master.max_offset if master else None)}; ")
-    text.append(f"SyncStateSet {[member.broker_id for member in members]} of {len(row.brokers)}, ")
-    text.append(f"set epoch {number(row.sync_state_set_epoch)}")
+    if row.sync_state_set_epoch is None:
+        text.append(f"SyncStateSet not known, brokers registered: {len(row.brokers)}")
+    else:
+        members = [member.broker_id for member in row.brokers if member.in_sync]
+        text.append(f"SyncStateSet {members} of {len(row.brokers)}, set epoch {row.sync_state_set_epoch}")
     return text
 
 
 def since(row: SetView, at_ms: int, zone: tzinfo | None) -> str:
-    """When the master became it and why, as far as anybody told."""
+    """When the master became it, or was lost without another, and why, as far as anybody told."""
     election = next((one for one in row.elections if one.epoch == row.master_epoch), None)
-    why = election.why if election and election.why else "why is not known"
+    why = (reason(election, row.elections) if election else None) or "why is not known"
     if election is not None and election.at_ms is not None:
         return f"{moment(election.at_ms, zone)} ({span(at_ms - election.at_ms)}); {why}"
     if election is not None and election.first_message_ms is not None:
@@ -101,29 +113,68 @@ def controllers(rows: tuple[ControllerView, ...]) -> Table:
     return table
 
 
-def elections(row: SetView, zone: tzinfo | None) -> Table:
-    """The last ten, newest first, masters by their ids where they are known.
+def reason(election: Election, others: tuple[Election, ...]) -> str | None:
+    """Why it was held; after an epoch without a master, why that one was lost."""
+    told = election.told
+    if told is None or told.old_master_id is not None:
+        return election.why
+    struck_off = next((one for one in others if one.epoch == election.epoch - 1), None)
+    if struck_off is None or not struck_off.why:
+        return election.why
+    return f"{struck_off.why} in epoch {struck_off.epoch}"
 
-    `when` is the moment, or with a `<` that of the first message."""
-    table = _table(">epoch", ">from offset", ">bytes", "when", "master", "why")
-    ids = {member.address: str(member.broker_id) for member in row.brokers if member.broker_id is not None}
+
+def elections(row: SetView, now_ms: int, zone: tzinfo | None) -> Table:
+    """The last ten, newest first, with their timelines.
+
+    `when` is the moment that the former master's loss was noticed, or that the election was asked for; the figures
+    after it are ms: how long the former master had been `silent` then, and what followed after how much time. With
+    a `<` it is that of the epoch's first message."""
+    table = _table(">epoch", "when", "master", ">silent", ">elected", ">told", ">writable", "why")
+    ids = {member.address: member.broker_id for member in row.brokers}
     for one in row.elections:
-        length = None if one.end_offset is None else one.end_offset - (one.start_offset or 0)
-        master = UNKNOWN if one.master is None else ids.get(one.master, one.master)
+        told = one.told
         table.add_row(
             str(one.epoch),
-            number(one.start_offset),
-            number(length),
-            _when(one, zone),
-            master,
+            _when(one, now_ms, zone),
+            change(told.old_master_id, told.new_master_id) if told else number(ids.get(one.master or "")),
+            *(timeline(told) if told else ("", "", "", "")),
             one.why or UNKNOWN,
         )
     return table
 
 
-def _when(one: Election, zone: tzinfo | None) -> str:
-    if one.at_ms is not None:
-        return moment(one.at_ms, zone)
+def change(old_id: int | None, new_id: int | None) -> str:
+    """`1 -> 2`; `-> 1` after nobody, `1 ->` to nobody."""
+    return " ".join(
+        ("" if old_id is None else str(old_id), "->", "" if new_id is None else str(new_id))
+    ).strip()
+
+
+def timeline(told: Told) -> tuple[str, str, str, str]:
+    """`("400", "+12", "+13", "+95")`: the silence before the election began, and what came how long after."""
+    at_ms = began_ms(told)
+    if at_ms is None:
+        return "", "", "", ""
+    return (
+        "" if told.heard_ms is None else str(at_ms - told.heard_ms),
+        _later(told.elected_ms, at_ms),
+        _later(told.notified_ms, at_ms),
+        _later(told.writable_ms, at_ms),
+    )
+
+
+def _later(moment_ms: int | None, since_ms: int) -> str:
+    return "" if moment_ms is None else f"{moment_ms - since_ms:+d}"
+
+
+def _when(one: Election, now_ms: int, zone: tzinfo | None) -> str:
+    at_ms = began_ms(one.told) if one.told is not None else None
+    if at_ms is not None and abs(now_ms - at_ms) < WITHOUT_DATE_MS_MAX:
+        return f"{clock(at_ms, zone)}.{at_ms % 1000:03d}"
+    at_ms = at_ms or one.at_ms
+    if at_ms is not None:
+        return moment(at_ms, zone)
     return UNKNOWN if one.first_message_ms is None else f"<{moment(one.first_message_ms, zone)}"
 
 

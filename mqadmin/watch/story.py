@@ -1,4 +1,4 @@
-"""The elections of a broker set: those in its log, and those that were seen while watching.
+"""The elections of a broker set: those in its log or told, and those that were seen while watching.
 
 Invariant: why a master changed is said only of a change that two looks enclose, from what both of them told.
 """
@@ -8,9 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
+from mqadmin.watch.timelines import ELECTIONS_MAX
 from mqadmin.watch.view import Election, SetView
-
-ELECTIONS_MAX = 10
 
 
 class Story:
@@ -41,7 +40,10 @@ class Story:
         for epoch, seen in self._seen.items():
             known = rows.get(epoch, seen)
             rows[epoch] = replace(
-                known, master=known.master or seen.master, at_ms=known.at_ms or seen.at_ms, why=seen.why
+                known,
+                master=known.master or seen.master,
+                at_ms=known.at_ms or seen.at_ms,
+                why=known.why or seen.why,
             )
         return tuple(rows[epoch] for epoch in sorted(rows, reverse=True)[:ELECTIONS_MAX])
 

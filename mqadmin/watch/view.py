@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from remoting.bodies.elections import Election as Told
+
 
 @dataclass(frozen=True, slots=True)
 class ControllerView:
@@ -39,11 +41,12 @@ class BrokerView:
 
 @dataclass(frozen=True, slots=True)
 class Election:
-    """An epoch in the master's log, or one that was seen to begin; offsets in bytes, the end exclusive.
+    """An epoch in the master's log, or that a controller told, or that was seen to begin; offsets in bytes, the end
+    exclusive.
 
     `first_message_ms` is when its first message was stored, by the broker at `master`: the election was then or
-    before. `at_ms` is when the master took its role, as it says itself or as was seen; it and `why` are known of
-    elections that happened while watching, `at_ms` of the last one too.
+    before. `at_ms` is when the master acted first, as it says itself, as `told` or as was seen; `why` is what was
+    told, else what was seen.
     """
 
     epoch: int
@@ -53,6 +56,7 @@ class Election:
     master: str | None = None
     at_ms: int | None = None
     why: str | None = None
+    told: Told | None = None  # by the controller that knows most of it
 
 
 @dataclass(frozen=True, slots=True)

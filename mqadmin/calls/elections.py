@@ -1,0 +1,21 @@
+"""What one controller says of its group and of the last elections (1005)."""
+
+from __future__ import annotations
+
+import orjson
+
+from mqadmin.admin import AdminClient, body_of
+from mqadmin.replies import ControllerMetadata
+from remoting.bodies.elections import Elections
+from remoting.codes import RequestCode
+
+
+async def told_by(
+    client: AdminClient, controller: str, broker_names: list[str]
+) -> tuple[ControllerMetadata, Elections]:
+    """Any member answers, leader or not; upstream's tell no elections. Raises `AdminError`."""
+    reply = await client.ask(
+        controller, RequestCode.CONTROLLER_GET_METADATA_INFO, body=orjson.dumps(broker_names)
+    )
+    elections = body_of(Elections, controller, reply) if reply.body else Elections()
+    return ControllerMetadata.from_ext(reply.ext), elections

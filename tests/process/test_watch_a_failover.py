@@ -1,0 +1,161 @@
+"""The live view before, during and after the loss of a master and of the leading controller, on real processes.
+
+The tests share the cluster and go from one to the next in order."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import pty
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from localcluster.cluster import Cluster
+from localcluster.waiting import NotYet, wait_for
+
+ROOT = Path(__file__).parents[2]
+WAIT_MS = 20_000
+MOMENTS = ("heardMs", "noticedMs", "proposedMs", "electedMs", "notifiedMs", "writableMs")
+ALTERNATE_SCREEN, FORMER_SCREEN, SHOW_CURSOR = b"\x1b[?1049h", b"\x1b[?1049l", b"\x1b[?25h"
+
+pytestmark = pytest.mark.timeout(90)
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    with Cluster.create(tmp_path_factory.mktemp("watched")) as made:
+        made.start()
+        asyncio.run(made.wait_whole(timeout_ms=WAIT_MS))
+        yield made
+
+
+def watch(cluster: Cluster, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "mqadmin", "watch", "-n", cluster.layout.namesrv, *arguments]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=20, check=False)
+
+
+def broker_set(cluster: Cluster) -> Any:
+    """What a look tells of the set, once a controller leads."""
+
+    async def look() -> Any:
+        done = watch(cluster, "--json")
+        if done.returncode != 0:
+            raise NotYet(done.stderr)
+        [seen] = json.loads(done.stdout)["view"]["sets"]
+        return seen
+
+    return asyncio.run(wait_for("a look that succeeds", look, WAIT_MS))
+
+
+def story_once(cluster: Cluster, wanted: Callable[[list[Any]], bool]) -> list[Any]:
+    """The elections as told, newest first, once they are as wanted."""
+
+    async def look() -> list[Any]:
+        done = watch(cluster, "--json")
+        sets = json.loads(done.stdout)["view"]["sets"] if done.returncode == 0 else []
+        story = [one["told"] for row in sets for one in row["elections"]]
+        if not story or not wanted(story):
+            raise NotYet(f"{story} {done.stderr}")
+        return story
+
+    return asyncio.run(wait_for("a story as wanted", look, WAIT_MS))
+
+
+def name_of(cluster: Cluster, address: str) -> str:
+    """The process that listens there."""
+    name = cluster.layout.name_of(address)
+    assert name is not None
+    return name
+
+
+def test_the_first_election_is_told(cluster: Cluster) -> None:
+    seen = broker_set(cluster)
+    [election] = seen["elections"]
+    told = election["told"]
+    assert (told["epoch"], told["oldMasterId"], told["newMasterId"]) == (1, None, seen["masterId"])
+    assert told["reason"] == election["why"] == "first election"
+    assert told["proposedMs"] <= told["electedMs"] <= told["notifiedMs"] <= told["writableMs"]
+
+
+def test_a_killed_master_is_told_with_the_whole_timeline(cluster: Cluster) -> None:
+    before = broker_set(cluster)
+    killed_ms = time.time_ns() // 1_000_000
+    cluster.kill([name_of(cluster, before["masterAddress"])])
+    during = watch(cluster, "--once")
+    assert "master" in during.stdout
+    assert during.stderr.count("\n") <= 1
+
+    told = story_once(cluster, lambda story: story[0]["epoch"] > 1 and story[0]["writableMs"] is not None)[0]
+    assert (told["epoch"], told["oldMasterId"], told["reason"]) == (2, before["masterId"], "connection lost")
+    moments = [told[name] for name in MOMENTS]
+    assert moments == sorted(moments)
+    assert killed_ms <= told["noticedMs"] <= killed_ms + 5_000
+    assert told["writableMs"] - told["noticedMs"] < 5_000
+    lines = watch(cluster, "--once").stdout.splitlines()
+    assert max(map(len, lines)) <= 80
+    assert lines[1].endswith("; connection lost")
+    assert f"{told['oldMasterId']} -> {told['newMasterId']}" in "\n".join(lines)
+
+
+def test_the_others_tell_it_too_when_the_leading_controller_is_gone_and_it_tells_it_again_when_it_is_back(
+    cluster: Cluster,
+) -> None:
+    story = story_once(cluster, lambda story: True)
+    leader = name_of(cluster, asyncio.run(cluster.wait_leader()))
+    cluster.stop([leader])
+    seen = story_once(cluster, lambda story: True)
+    who = ("epoch", "oldMasterId", "newMasterId", "reason")
+    assert [[one[name] for name in who] for one in seen] == [[one[name] for name in who] for one in story]
+    assert seen[0]["writableMs"] is not None
+    cluster.start([leader])
+
+    assert story_once(cluster, lambda again: again == story)
+
+
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 0), (signal.SIGTERM, 143)])
+def test_the_live_view_leaves_the_terminal_as_it_was(
+    cluster: Cluster, number: signal.Signals, status: int
+) -> None:
+    arguments = ["mqadmin", "watch", "-n", cluster.layout.namesrv]
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.chdir(ROOT)
+        os.execv(sys.executable, [sys.executable, "-m", *arguments])
+    drawn = read_until(terminal, b"says that the leader is")
+    if number is signal.SIGINT:
+        os.write(terminal, b"\x03")
+    else:
+        os.kill(pid, number)
+    drawn += read_until(terminal, None)
+    _, ended = os.waitpid(pid, 0)
+    os.close(terminal)
+    assert os.waitstatus_to_exitcode(ended) == status
+    assert drawn.count(ALTERNATE_SCREEN) == drawn.count(FORMER_SCREEN) == 1
+    assert drawn.rindex(SHOW_CURSOR) > drawn.rindex(b"says that the leader is")
+    assert b"Traceback" not in drawn
+
+
+def read_until(terminal: int, wanted: bytes | None) -> bytes:
+    """What is drawn until `wanted` was, or with None until the process ends; fails after 20 s."""
+    drawn, end = b"", time.monotonic() + 20
+    while wanted is None or wanted not in drawn:
+        ready, _, _ = select.select([terminal], [], [], max(0.0, end - time.monotonic()))
+        assert ready, drawn
+        try:
+            part = os.read(terminal, 1 << 16)
+        except OSError:  # the process ended
+            part = b""
+        if not part:
+            assert wanted is None, drawn
+            break
+        drawn += part
+    return drawn
