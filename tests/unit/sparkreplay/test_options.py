@@ -1,0 +1,141 @@
+"""What options say, and how they are refused."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from sparkreplay.errors import OptionError
+from sparkreplay.knownoptions import OPTIONS, option_table
+from sparkreplay.offsets import Edge, QueueValue
+from sparkreplay.options import ReadOptions, read_options
+from sparkreplay.schema import BY_NAME, COLUMNS, PRESETS
+
+DOCUMENT = Path(__file__).parents[3] / "docs" / "spark.md"
+
+
+def read(**options: str) -> ReadOptions:
+    return read_options({"path": "/store", **options})
+
+
+def refusal(**options: str) -> str:
+    with pytest.raises(OptionError) as caught:
+        read(**options)
+    return str(caught.value)
+
+
+def test_the_document_lists_every_option_as_the_code_has_it() -> None:
+    lines = DOCUMENT.read_text().splitlines()
+    start = lines.index("| option | values | default | meaning |")
+    listed = lines[start + 2 : lines.index("", start)]
+    assert listed == option_table()
+
+
+def test_the_document_lists_every_column_with_its_type_and_presets() -> None:
+    rows = re.findall(r"^\| `(\w+)` \| ([\w<>,]+) \| ([^|]*) \|", DOCUMENT.read_text(), re.MULTILINE)
+    presets = {
+        column.name: {name for name, columns in PRESETS.items() if column.name in columns}
+        for column in COLUMNS
+    }
+    assert [(name, spark) for name, spark, _ in rows] == [(column.name, column.spark) for column in COLUMNS]
+    assert {name: set(re.findall(r"\w+", members)) for name, _, members in rows} == presets
+
+
+@pytest.mark.parametrize("option", [option for option in OPTIONS if option.default])
+def test_a_documented_default_is_what_leaving_the_option_out_means(option: object) -> None:
+    name, default = option.name, option.default.strip("`")  # type: ignore[attr-defined]
+    assert read(**{name: default}) == read()
+
+
+def test_names_are_case_insensitive() -> None:
+    assert read(STARTINGOFFSETS="77").starting == read(startingOffsets="77").starting == Edge(77)
+
+
+@pytest.mark.parametrize(
+    ("given", "meant"),
+    [
+        ("colums", "columns"),
+        ("startingOffset", "startingOffsets"),
+        ("topics", "topic"),
+        ("failondatalos", "failOnDataLoss"),
+    ],
+)
+def test_a_mistyped_name_is_told_the_nearest_that_exists(given: str, meant: str) -> None:
+    assert refusal(**{given: "x"}) == f"option {given}: is unknown; did you mean {meant}?"
+
+
+def test_a_name_that_is_like_none_is_told_all() -> None:
+    assert all(option.name in refusal(zzz="x") for option in OPTIONS)
+
+
+def test_paths_are_one_or_a_json_list_and_a_comma_is_part_of_a_name() -> None:
+    assert read_options({"path": "/a,b"}).paths == ("/a,b",)
+    assert read_options({"path": '["/a", "s3://b/c"]'}).paths == ("/a", "s3://b/c")
+    assert read_options({"paths": '["/a", "/b"]'}).paths == ("/a", "/b")
+    with pytest.raises(OptionError, match="is given twice"):
+        read_options({"path": "/a", "paths": '["/b"]'})
+    for text in ("", "[]", "[1]", '["/a"', '[""]'):
+        with pytest.raises(OptionError, match="option path"):
+            read_options({"path": text})
+
+
+def test_columns_come_in_the_order_in_which_they_are_named() -> None:
+    assert read(columns="body, topic").columns == ("body", "topic")
+    assert read(columns="meta").columns == PRESETS["meta"]
+    assert read(includeProperties="true").columns == (*PRESETS["default"], "properties")
+    assert read(includeProperties="true", columns="full").columns == tuple(BY_NAME)
+    assert "twice" in refusal(columns="topic,topic")
+    assert "among the names" in refusal(columns="topic", includeProperties="true")
+
+
+@pytest.mark.parametrize(
+    ("text", "size"), [("4096", 4096), ("64k", 65536), ("128M", 128 << 20), ("1g", 1 << 30)]
+)
+def test_sizes_have_units(text: str, size: int) -> None:
+    assert read(splitBytes=text).split_bytes == size
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"splitBytes": "4095"},
+        {"splitBytes": "1t"},
+        {"splitBytes": "k"},
+        {"splitBytes": "-4k"},
+        {"minPartitions": "two"},
+        {"queues": "1,x"},
+        {"queues": ","},
+        {"topic": " , "},
+        {"topicPattern": "("},
+        {"topic": "a", "topicPattern": "a.*"},
+        {"transactions": "some"},
+        {"crc": "yes"},
+        {"mode": "report"},
+        {"startingOffsets": "-1"},
+        {"startingOffsets": "confirmed"},
+        {"endingOffsets": "earliest"},
+        {"endingOffsets": "latest"},
+        {"startingTimestamp": "yesterday"},
+        {"startingTimestamp": "9" * 30},
+        {"startingTimestamp": "2", "endingTimestamp": "1"},
+        {"startingOffsetsByTimestampStrategy": "earliest"},
+        {"path": '["/a", "/b"]', "startingOffsets": "5"},
+        {"path": '["/a", "/b"]', "endingOffsets": "5"},
+    ],
+)
+def test_a_value_that_cannot_be_used_is_an_error_that_names_its_option(options: dict[str, str]) -> None:
+    message = refusal(**options)
+    assert any(message.startswith(f"option {name}: ") for name in options), message
+
+
+def test_a_topic_or_queue_that_json_names_must_be_one_that_is_read() -> None:
+    offsets = json.dumps({"orders": {"3": 5}})
+    assert "leaves out" in refusal(topic="payments", startingOffsets=offsets)
+    assert "leaves out" in refusal(topicPattern="pay.*", endingOffsets=offsets)
+    assert "leaves out" in refusal(queues="1,2", endingOffsets=offsets)
+    assert read(topic="orders", queues="3", startingOffsets=offsets).starting == Edge(
+        queue_offsets=(QueueValue("orders", None, 3, 5),)
+    )
