@@ -63,13 +63,13 @@ def command(
         watch = Watch(await _gatherer(client, namesrvaddr, controlleraddress, brokername, clustername))
         console = Console()
         if not once and not report.as_json:
-            if not console.is_terminal:
+            if not console.is_terminal or console.is_dumb_terminal:
                 raise AdminError("this is no terminal to draw on; --once prints one look")
             await _live(watch, console, seconds)
         view = await watch.look()
         report.put(view=view)
         if not report.as_json:
-            if not console.is_terminal:
+            if not console.is_terminal or console.is_dumb_terminal:
                 console.width = max(console.width, WIDTH_MIN)
             console.print(screen(view))
         unknown = [row.broker_name for row in view.sets if not row.brokers]

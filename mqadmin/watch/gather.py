@@ -12,10 +12,11 @@ from dataclasses import replace
 from mqadmin.admin import AdminClient, split_addresses
 from mqadmin.calls import configs, messages
 from mqadmin.calls.elections import told_by
-from mqadmin.errors import AdminError
+from mqadmin.errors import AdminError, NoLeader, ServerUnreachable
 from mqadmin.replies import BrokerEpochs, BrokerSet, SyncState
 from mqadmin.watch.timelines import ELECTIONS_MAX, fullest, joined
 from mqadmin.watch.view import BrokerView, ControllerView, Election, SetView, View
+from remoting.bodies.elections import Election as Told
 from remoting.bodies.elections import Elections
 
 ANSWER_MS_MAX = 1000
@@ -34,6 +35,7 @@ class Gatherer:
         self._controllers = split_addresses(controllers)
         self._broker_names = broker_names
         self._namesrv = namesrv
+        self._told: dict[str, dict[int, Told]] = {}
         self._firsts: dict[tuple[str, int, int], tuple[int, str]] = {}
         client.answer_ms_max = ANSWER_MS_MAX
 
@@ -53,19 +55,26 @@ class Gatherer:
         else:
             try:
                 states = await self._client.sync_states(leader, self._broker_names)
+            except (NoLeader, ServerUnreachable):
+                trouble = f"the leader {leader} does not answer: the other controllers elect one"
             except AdminError as error:
                 trouble = str(error)
         sets = await asyncio.gather(
             *(self._set(name, states.get(name), registered.get(name)) for name in self._broker_names)
         )
-        sets = [
-            replace(
-                row,
-                elections=joined(row.elections, fullest(table.get(row.broker_name, ()) for table in tables)),
-            )
-            for row in sets
+        told_sets = [
+            self._with_told(row, [table.get(row.broker_name, []) for table in tables]) for row in sets
         ]
-        return View(self._client.clock.now_ms(), controllers, tuple(map(_dated, sets)), trouble)
+        return View(self._client.clock.now_ms(), controllers, tuple(map(_dated, told_sets)), trouble)
+
+    def _with_told(self, row: SetView, stories: list[list[Told]]) -> SetView:
+        """The set with its elections as told now or in a former look."""
+        remembered = self._told.get(row.broker_name, {}).values()
+        told = fullest([*stories, remembered])
+        if row.master_epoch is not None:  # higher ones are of a set of that name that was cleaned
+            told = {epoch: one for epoch, one in told.items() if epoch <= row.master_epoch}
+        self._told[row.broker_name] = dict(sorted(told.items())[-ELECTIONS_MAX:])
+        return replace(row, elections=joined(row.elections, told))
 
     async def _controller(self, address: str) -> tuple[ControllerView, Elections]:
         try:

@@ -18,6 +18,7 @@ from remoting.command import RemotingCommand
 from remoting.peer import Peer
 from remoting.router import Router
 from remoting.server import RemotingServer
+from tests.unit.mqadmin.watchscene import lead
 
 Answer = Callable[[RemotingCommand], RemotingCommand]
 
@@ -108,3 +109,10 @@ def server() -> Iterator[ScriptedServer]:
 def another_server() -> Iterator[ScriptedServer]:
     with ScriptedServer() as scripted:
         yield scripted
+
+
+@pytest.fixture
+def leads(server: ScriptedServer, another_server: ScriptedServer) -> ScriptedServer:
+    """Controller leader and master in one; the other server is its slave."""
+    lead(server, another_server)
+    return server

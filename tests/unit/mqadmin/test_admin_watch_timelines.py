@@ -1,0 +1,162 @@
+"""Elections as controllers tell them: joined, drawn in 80 columns, remembered."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from mqadmin.admin import AdminClient
+from mqadmin.watch.gather import Gatherer
+from mqadmin.watch.story import Story
+from mqadmin.watch.timelines import fullest, joined
+from mqadmin.watch.view import Election, View
+from mqruntime.clock import SystemClock
+from remoting.bodies.elections import Election as Told
+from remoting.codes import RequestCode
+from tests.unit.mqadmin.watchscene import ADDRESSES, NOON_MS, broker_set, drawn, member
+
+if TYPE_CHECKING:
+    from tests.unit.mqadmin.conftest import ScriptedServer
+
+
+def lost(epoch: int, old: int | None, new: int | None, at_ms: int, **more: Any) -> Told:
+    """Noticed at `at_ms`, elected 12 ms later."""
+    return Told(epoch, old, new, "connection lost", at_ms - 400, at_ms, at_ms, at_ms + 12, **more)
+
+
+def test_timelines_are_told_in_80_columns_whatever_the_figures() -> None:
+    days_ago = NOON_MS - 3 * 86_400_000
+    told = {
+        one.epoch: one
+        for one in (
+            Told(1, None, 1, "first election"),
+            Told(2, 1, 2, "operator asked", None, None, days_ago, days_ago + 3),
+            lost(3, 2, 1, NOON_MS - 90_000, notified_ms=NOON_MS - 89_987, writable_ms=NOON_MS - 89_905),
+            replace(lost(4, 1, None, NOON_MS - 10_000), reason="heartbeat lost", heard_ms=NOON_MS - 20_001),
+            Told(
+                5,
+                None,
+                3,
+                "no master, unclean",
+                None,
+                None,
+                NOON_MS,
+                NOON_MS + 4,
+                NOON_MS + 5,
+                NOON_MS + 2_345,
+            ),
+        )
+    }
+    row = broker_set(1, 5, member(1), member(2), elections=joined((), told))
+    lines = drawn(View(NOON_MS + 3_000, (), (row,)))
+    start = next(index for index, line in enumerate(lines) if line.startswith("epoch"))
+    assert lines[start:] == [
+        "epoch  when            master  silent  elected  told  writable  why",
+        "─" * 80,
+        "    5  12:00:00.000    -> 3                 +4    +5     +2345  no master,",
+        "                                                                unclean",
+        "    4  11:59:50.000    1 ->     10001      +12                  heartbeat lost",
+        "    3  11:58:30.000    2 -> 1     400      +12   +13       +95  connection lost",
+        "    2  11-18 12:00:00  1 -> 2               +3                  operator asked",
+        "    1  -               -> 1                                     first election",
+    ]
+    assert lines[1] == "master since 11-21 12:00:02 (0 s); heartbeat lost in epoch 4"
+
+
+def test_a_set_that_lost_its_master_says_since_when_and_why() -> None:
+    row = broker_set(None, 4, member(1), elections=joined((), {4: lost(4, 1, None, NOON_MS)}))
+    lines = drawn(View(NOON_MS + 5_000, (), (row,)))
+    assert lines[0].endswith("NO MASTER, epoch 4")
+    assert lines[1] == "nobody since 11-21 12:00:00 (4 s); connection lost"
+
+
+def test_elections_of_several_sets_stand_under_their_names() -> None:
+    one = broker_set(1, 1, member(1), elections=(Election(1),))
+    lines = drawn(View(NOON_MS, (), (one, replace(one, broker_name="broker-b"))))
+    assert lines.index("broker-a") < lines.index("broker-b")
+
+
+def test_each_election_is_told_by_the_controller_that_knows_most_of_it() -> None:
+    leader = [lost(2, 1, 2, 5_000, notified_ms=5_013, writable_ms=5_095), Told(3, 2, 1)]
+    follower = [Told(1, None, 1, "first election"), Told(2, 1, 2, elected_ms=5_020), lost(3, 2, 1, 9_000)]
+    assert fullest([leader, follower]) == {1: follower[0], 2: leader[0], 3: follower[2]}
+    assert fullest([follower, leader]) == fullest([leader, follower])
+    assert fullest([]) == {}
+
+
+def test_told_elections_are_joined_with_the_epochs_in_the_log() -> None:
+    logged = (Election(4, 100, 200, 7, ADDRESSES[0]), Election(2, 0, 100, 5, ADDRESSES[1]))
+    told = {epoch: lost(epoch, 1, 2, epoch * 1000, writable_ms=epoch * 1000 + 50) for epoch in range(3, 14)}
+    rows = joined(logged, told)
+    assert [row.epoch for row in rows] == list(range(13, 3, -1))
+    last = rows[-1]
+    assert (last.start_offset, last.first_message_ms, last.at_ms, last.why) == (
+        100,
+        7,
+        4_050,
+        "connection lost",
+    )
+    assert last.told == told[4]
+    assert joined(logged, {}) == logged
+
+
+def test_what_was_told_counts_more_than_what_was_seen() -> None:
+    story = Story()
+    story.goes_on(broker_set(1, 4, member(1), member(2)), 10)
+    elections = joined((), {5: Told(5, 1, 2, "operator asked")})
+    look = story.goes_on(broker_set(2, 5, member(1, alive=False), member(2), elections=elections), 20)
+    assert look.elections[0].why == "operator asked"
+
+
+def test_what_controllers_tell_of_elections_is_shown_with_what_the_log_has(leads: ScriptedServer) -> None:
+    told = lost(3, 2, 1, NOON_MS, notified_ms=NOON_MS + 13, writable_ms=NOON_MS + 95)
+    body = {"electionsTable": {"broker-a": [Told(2, 1, 2).to_json(), told.to_json()]}}
+    ext = {"controllerLeaderId": "n0", "controllerLeaderAddress": leads.address, "isLeader": "true"}
+    leads.says(RequestCode.CONTROLLER_GET_METADATA_INFO, body, ext=ext)
+    result = leads.run("watch", "--once")
+    assert result.exit_code == 0, result.stderr
+    assert "2 -> 1     400      +12   +13       +95  connection lost" in result.stdout
+    assert json.loads(bytes(leads.requests(RequestCode.CONTROLLER_GET_METADATA_INFO)[0].body or b"")) == [
+        "broker-a"
+    ]
+    [seen] = json.loads(leads.run("watch", "--json").stdout)["view"]["sets"]
+    newest, older = seen["elections"]
+    assert newest["told"] == {"reason": "connection lost"} | {
+        "epoch": 3,
+        "oldMasterId": 2,
+        "newMasterId": 1,
+        "heardMs": NOON_MS - 400,
+        "noticedMs": NOON_MS,
+        "proposedMs": NOON_MS,
+        "electedMs": NOON_MS + 12,
+        "notifiedMs": NOON_MS + 13,
+        "writableMs": NOON_MS + 95,
+    }
+    assert (newest["startOffset"], newest["why"]) == (832, "connection lost")
+    assert (older["told"]["newMasterId"], older["startOffset"], older["why"]) == (2, None, None)
+
+
+def test_a_live_view_remembers_what_controllers_told_before_they_fell_silent(leads: ScriptedServer) -> None:
+    told = lost(3, 2, 1, NOON_MS, writable_ms=NOON_MS + 95)
+    ext = {"controllerLeaderId": "n0", "controllerLeaderAddress": leads.address, "isLeader": "true"}
+    body = {"electionsTable": {"broker-a": [told.to_json(), Told(9, 1, 2).to_json()]}}
+    leads.says(RequestCode.CONTROLLER_GET_METADATA_INFO, body, ext=ext)
+
+    async def looks() -> list[View]:
+        client = AdminClient(SystemClock())
+        gatherer = Gatherer(client, leads.address, ["broker-a"], leads.address)
+        try:
+            first = await gatherer.look()
+            leads.says(RequestCode.CONTROLLER_GET_METADATA_INFO, status=1, remark="no more")
+            return [first, await gatherer.look()]
+        finally:
+            await client.close()
+
+    heard, silent = asyncio.run(looks())
+    assert [one.told for one in heard.sets[0].elections] == [told], (
+        "9 is above the set's epoch: another set's"
+    )
+    assert [one.told for one in silent.sets[0].elections] == [told]
+    assert silent.trouble == "no controller answers: do they run, are the addresses right?"
