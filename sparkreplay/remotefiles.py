@@ -5,6 +5,7 @@ are never shown."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -14,16 +15,9 @@ from urllib.parse import unquote, urlsplit
 import pyarrow as pa
 from pyarrow import fs
 
-from sparkreplay.errors import OptionError, StoreUnreadable
-from sparkreplay.files import (
-    SMALL_FILE_BYTES_MAX,
-    Entry,
-    Files,
-    LocalFiles,
-    OpenFile,
-    small,
-    told_as_unreadable,
-)
+from sparkreplay.errors import OptionError, SegmentGone, StoreUnreadable
+from sparkreplay.files import SMALL_FILE_BYTES_MAX, Entry, Files, LocalFiles, OpenFile, small
+from sparkreplay.segments import SEVERAL_FOLDERS
 
 READ_AHEAD_BYTES = 256 << 10
 """Reads smaller than this fetch so much at once: planning looks at many places of a few bytes."""
@@ -31,26 +25,28 @@ CURES = {
     "s3": "check bucket, region and credentials (AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or a role), also on the workers",
     "hdfs": "set HADOOP_HOME, JAVA_HOME and CLASSPATH so that libhdfs is found, also on the workers",
 }
+OTHER_CURE = "check the URI and what its file system needs, also on the workers"
+NOT_THERE = "is no folder; name a broker's storePathRootDir"
 
 
 def files_at(path: str) -> Files:
     """The store at a local path, a file:// URI, or a URI that pyarrow.fs knows. Raises OptionError, StoreUnreadable."""
     scheme, separator, _ = path.partition(":")
-    if not separator or "/" in scheme or not scheme:
+    if not separator or "/" in scheme:
         return local(path)
     if scheme == "file":
         place = urlsplit(path)
         if place.netloc not in ("", "localhost"):
             raise OptionError("path", f"{path}: names another machine; a file URI is file:///FOLDER")
         return local(unquote(place.path))
-    remote = RemoteFiles(path)
-    remote.connect()  # so that what is wrong with it is said on the driver
-    return remote
+    return RemoteFiles(path).found()
 
 
 def local(path: str) -> LocalFiles:
     if not path or "\0" in path:
         raise OptionError("path", "must name a store: a broker's storePathRootDir")
+    if not os.path.isdir(path):
+        raise StoreUnreadable(path, f"{NOT_THERE} ({SEVERAL_FOLDERS})" if "," in path else NOT_THERE)
     return LocalFiles(path)
 
 
@@ -59,7 +55,7 @@ class RemoteFiles:
     """A folder of a file system that pyarrow.fs knows. `root` is a URI; with `given`, a file system, it is a path in that."""
 
     uri: str = field(repr=False)
-    given: fs.FileSystem | None = None
+    given: fs.FileSystem | None = field(default=None, hash=False)
 
     @property
     def root(self) -> str:
@@ -73,7 +69,21 @@ class RemoteFiles:
         """The file system and the root's path in it."""
         if self.given is not None:
             return self.given, self.uri.rstrip("/")
-        return connected(self.uri)
+        try:
+            return connected(self.uri)
+        except pa.ArrowInvalid as error:
+            raise OptionError(
+                "path",
+                f"{self.root}: {self.reason(error)}; a local folder, file://, s3:// or hdfs:// is expected",
+            ) from None
+
+    def found(self) -> RemoteFiles:
+        """Itself, where there is such a folder: what is wrong with a URI is said on the driver."""
+        with self.told(""):
+            filesystem, root = self.connect()
+            if filesystem.get_file_info(root).type == fs.FileType.Directory:
+                return self
+        raise StoreUnreadable(self.root, NOT_THERE)
 
     def entries(self, folder: str) -> list[Entry]:
         with self.told(folder):
@@ -98,6 +108,11 @@ class RemoteFiles:
                 data = bytes(file.read(SMALL_FILE_BYTES_MAX + 1))
         return small(self.shown(name), data)
 
+    def has(self, name: str) -> bool:
+        with self.told(name):
+            filesystem, root = self.connect()
+            return bool(filesystem.get_file_info(f"{root}/{name}").type == fs.FileType.File)
+
     def open(self, name: str) -> OpenFile:
         with self.told(name):
             filesystem, root = self.connect()
@@ -105,8 +120,24 @@ class RemoteFiles:
 
     @contextmanager
     def told(self, name: str) -> Iterator[None]:
-        with told_as_unreadable(self.shown(name)):
+        """What the file system refuses, as an error that names the file and never shows a secret."""
+        try:
             yield
+        except FileNotFoundError:
+            raise
+        except (OSError, pa.ArrowException) as error:
+            raise StoreUnreadable(
+                self.shown(name) if name else self.root, f"{self.reason(error)}; {self.cure}"
+            ) from None
+
+    @property
+    def cure(self) -> str:
+        return CURES.get(self.uri.partition(":")[0], OTHER_CURE)
+
+    def reason(self, error: Exception) -> str:
+        """Its first line."""
+        lines = str(error).replace(self.uri, self.root).strip().splitlines() or [type(error).__name__]
+        return lines[0].rstrip(".")
 
 
 class RemoteFile:
@@ -131,13 +162,19 @@ class RemoteFile:
 
     def fetch(self, view: memoryview, at: int) -> int:
         held = 0
-        with self.files.told(self.name):
-            self.file.seek(at)
-            while held < len(view):
-                got = self.file.readinto(view[held:])
-                if not got:
-                    break
-                held += got
+        try:
+            with self.files.told(self.name):
+                self.file.seek(at)
+                while held < len(view):
+                    got = self.file.readinto(view[held:])
+                    if not got:
+                        break
+                    held += got
+        except (FileNotFoundError, StoreUnreadable):
+            if self.files.has(self.name):
+                raise
+            # a remote store keeps nothing for who has it open
+            raise SegmentGone(self.files.shown(self.name)) from None
         return held
 
     def close(self) -> None:
@@ -146,22 +183,9 @@ class RemoteFile:
 
 @lru_cache(maxsize=64)
 def connected(uri: str) -> tuple[fs.FileSystem, str]:
-    scheme = uri.partition(":")[0]
-    try:
-        filesystem, path = fs.FileSystem.from_uri(uri)
-    except pa.ArrowInvalid as error:
-        raise OptionError(
-            "path",
-            f"{without_secrets(uri)}: {first_line(error)}; a local folder, file://, s3:// or hdfs:// is expected",
-        ) from None
-    except (OSError, pa.ArrowException) as error:
-        cure = CURES.get(scheme, "check the URI and its credentials")
-        raise StoreUnreadable(without_secrets(uri), f"{first_line(error)}; {cure}") from None
+    """One file system a URI and process."""
+    filesystem, path = fs.FileSystem.from_uri(uri)
     return filesystem, path.rstrip("/")
-
-
-def first_line(error: Exception) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")
 
 
 def without_secrets(uri: str) -> str:
