@@ -43,14 +43,23 @@ class BrokerView:
     ran_contract_a: bool
 
 
-def look_at(addresses: str) -> BrokerView:
-    """The first broker of `HOST:PORT;HOST:PORT` that answers. Raises OptionError, LiveBrokerFailed."""
+def look_at(addresses: str, cluster_name: str = "", broker_name: str = "") -> BrokerView:
+    """The first broker of `HOST:PORT;HOST:PORT` that answers and is of the set `broker_name`, if one is named. Raises
+    OptionError, LiveBrokerFailed."""
     failure: LiveBrokerFailed | None = None
     for address in addresses_in(addresses):
         try:
-            return view_of(address)
+            view = view_of(address)
         except LiveBrokerFailed as error:
             failure = failure or error
+            continue
+        if not broker_name or (view.cluster_name, view.broker_name) == (cluster_name, broker_name):
+            return view
+        failure = LiveBrokerFailed(
+            address,
+            f"is of {view.cluster_name}/{view.broker_name}, but the store of {cluster_name}/{broker_name}; name a broker "
+            "of the store's own set",
+        )
     assert failure is not None
     raise failure
 

@@ -72,21 +72,21 @@ class StoreSnapshot:
 def open_store(
     path: str | Files, *, address: str | None = None, allow_uncommitted: bool = False
 ) -> StoreSnapshot:
-    """The store at `path` (see files_at) with its committed bound. `address` names live brokers of its set,
-    `HOST:PORT;HOST:PORT`; the first that answers counts.
+    """The store at `path` (see files_at) with its committed bound. `address` names live brokers, `HOST:PORT;HOST:PORT`; the
+    first of the store's set that answers counts.
 
     Raises StoreUnreadable, OptionError, LiveBrokerFailed, and UncommittedRefused for a store that ran contract A unless
     `allow_uncommitted`."""
     files = files_at(path) if isinstance(path, str) else path
+    identity = read_identity(files)
+    set_named = (identity.cluster_name, identity.broker_name) if identity else ("", "")
     for _ in range(LOOKS_MAX):
         epochs = read_epochs(files)
-        view = None if address is None else look_at(address)
+        view = None if address is None else look_at(address, *set_named)
         confirm = checkpoint_bound(files)
         segments = list_segments(files)
-        identity = read_identity(files)
         bound = resolve(files, confirm, segments, epochs, view, identity.replica_id if identity else None)
         if view is not None:
-            require_same_set(files, identity, view)
             require_same_log(files, epochs, bound.offset, view)
         if read_epochs(files) == epochs:
             break
@@ -166,20 +166,6 @@ def read_contract_mark(files: Files) -> ContractMark | None:
         raise StoreUnreadable(files.root, str(error)) from error
 
 
-def require_same_set(files: Files, identity: Identity | None, view: BrokerView) -> None:
-    """Raises LiveBrokerFailed when the broker is of another set than the store."""
-    if identity is None or (view.cluster_name, view.broker_name) == (
-        identity.cluster_name,
-        identity.broker_name,
-    ):
-        return
-    raise LiveBrokerFailed(
-        view.address,
-        f"is of {view.cluster_name}/{view.broker_name}, but the store {files.root} of "
-        f"{identity.cluster_name}/{identity.broker_name}; name a broker of the store's own set",
-    )
-
-
 def require_same_log(files: Files, epochs: Epochs, bound: int, view: BrokerView) -> None:
     """Raises LiveBrokerFailed when the broker's log is another one below the bound."""
     ours, theirs = common_part(epochs, view.epochs, min(bound, view.max_offset))
@@ -196,7 +182,7 @@ def check_epochs(store: StoreSnapshot) -> None:
     retention may have removed its front. StoreUnreadable, LiveBrokerFailed where that can no longer be told."""
     require_unchanged(store, store.root, read_epochs(store.files), store.bound)
     if store.address is not None:
-        view = look_at(store.address)
+        view = look_at(store.address, store.cluster_name, store.broker_name)
         require_unchanged(store, f"broker {view.address}", view.epochs, min(store.bound, view.max_offset))
 
 

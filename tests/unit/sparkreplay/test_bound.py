@@ -1,0 +1,206 @@
+"""Up to where a store is read: never above what every member of its SyncStateSet holds, unless that is asked for by name."""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from messagestore.contractmark import FILE as CONTRACT_A
+from sparkreplay.errors import EpochChanged, LiveBrokerFailed, OptionError, UncommittedRefused
+from sparkreplay.store import check_epochs, open_store, up_to, up_to_latest
+from tests.unit.sparkreplay.scriptedbroker import ScriptedBroker, serving
+from tests.unit.sparkreplay.storefolder import StoreFolder
+from tests.unit.sparkreplay.storerows import rows_of_store
+
+EPOCHS = ((1, 0), (3, 16384))
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> StoreFolder:
+    """Three segments and two epochs, committed up to the 50th of 60 records; the id of the replica is 1."""
+    store = StoreFolder(tmp_path, segment_bytes=16384)
+    for number in range(60):
+        store.add(body=bytes([number]) * 700)
+    store.write(confirm=store.ends[49], epochs=EPOCHS)
+    return store
+
+
+def live(folder: StoreFolder, **says: Any) -> ScriptedBroker:
+    return ScriptedBroker(**({"confirm": folder.ends[54], "epochs": EPOCHS} | says))
+
+
+def test_without_a_live_broker_the_bound_is_the_checkpoints(folder: StoreFolder) -> None:
+    store = open_store(str(folder.root))
+    assert (store.bound, store.bound_source, store.bound_note) == (folder.ends[49], "checkpoint", "")
+    assert len(rows_of_store(store)) == 50
+
+
+def test_the_live_broker_of_the_store_itself_says_the_newer_bound(folder: StoreFolder) -> None:
+    with serving(live(folder)) as broker:
+        store = open_store(str(folder.root), address=broker.address)
+        assert (store.bound, store.bound_source) == (folder.ends[54], f"broker {broker.address}")
+        assert len(rows_of_store(store)) == 55
+
+
+def test_a_live_bound_inside_a_record_leaves_that_record_out(folder: StoreFolder) -> None:
+    with serving(live(folder, confirm=folder.ends[54] + 5)) as broker:
+        store = open_store(str(folder.root), address=broker.address)
+        assert (store.bound, len(rows_of_store(store))) == (folder.ends[54] + 5, 55)
+
+
+def test_a_live_bound_below_the_checkpoint_wins(folder: StoreFolder) -> None:
+    with serving(live(folder, confirm=folder.ends[9], replica_id=2)) as broker:
+        store = open_store(str(folder.root), address=broker.address)
+        assert (store.bound, store.bound_source) == (folder.ends[9], f"broker {broker.address}")
+
+
+def test_another_replicas_live_bound_raises_none(folder: StoreFolder) -> None:
+    with serving(live(folder, replica_id=2)) as broker:
+        store = open_store(str(folder.root), address=broker.address)
+        assert (store.bound, store.bound_source) == (folder.ends[49], "checkpoint")
+        assert "another replica" in store.bound_note
+
+
+def test_a_copy_that_ends_before_the_live_bound_is_read_up_to_what_parses(folder: StoreFolder) -> None:
+    with serving(live(folder, confirm=folder.ends[-1] + 5000)) as broker:
+        store = open_store(str(folder.root), address=broker.address)
+        assert store.bound == folder.ends[-1] and "this copy" in store.bound_note
+        assert len(rows_of_store(store)) == 60
+    segment = folder.root / "commitlog" / f"{folder.ends[55] // 16384 * 16384:020d}"
+    data = bytearray(segment.read_bytes())
+    data[folder.ends[55] % 16384 + 200] ^= 1  # torn while it was copied: the CRC of a body
+    segment.write_bytes(data)
+    with serving(live(folder, confirm=folder.ends[-1])) as broker:
+        store = open_store(str(folder.root), address=broker.address)
+        assert (store.bound, len(rows_of_store(store))) == (folder.ends[55], 56)
+
+
+def test_a_java_broker_tells_epochs_only_and_that_is_said(folder: StoreFolder) -> None:
+    with serving(live(folder, confirm=None, replica_id=None)) as broker:
+        store = open_store(str(folder.root), address=broker.address)
+        assert (store.bound, store.bound_source) == (folder.ends[49], "checkpoint")
+        assert "tells no confirm offset" in store.bound_note
+
+
+@pytest.mark.parametrize(
+    ("says", "why"),
+    [
+        (
+            {"broker_name": "broker-b"},
+            "is of DefaultCluster/broker-b, but the store of DefaultCluster/broker-a",
+        ),
+        ({"cluster_name": "Other"}, "is of Other/broker-a"),
+        ({"epochs": ((1, 0), (2, 16384))}, "different logs, or the store was copied before a truncation"),
+        ({"epochs": ((1, 0),)}, "different logs"),
+        ({"epochs": ()}, "tells no epochs"),
+        ({"confirm": -1}, "says '-1' for confirmOffset"),
+        ({"code": 3}, "refuses request 1007 .code 3"),
+        ({"raw": b"HTTP/1.1 400 Bad Request\r\n\r\n"}, "no reply of a broker"),
+        ({"raw": struct.pack(">II", 1 << 30, 10)}, "no reply of a broker"),
+        ({"raw": struct.pack(">II", 12, 8) + b"[[[[[[[["}, "cannot be read"),
+        ({"raw": struct.pack(">II", 100, 90) + b"{}"}, "does not answer"),
+        ({"raw": b""}, "does not answer"),
+    ],
+)
+def test_a_broker_that_is_not_the_stores_or_not_a_broker_is_named(
+    folder: StoreFolder, says: dict[str, Any], why: str
+) -> None:
+    with serving(live(folder, **says)) as broker:
+        with pytest.raises(LiveBrokerFailed, match=why):
+            open_store(str(folder.root), address=broker.address)
+
+
+def test_an_address_that_nobody_serves_or_that_is_none_says_what_to_do(folder: StoreFolder) -> None:
+    with serving(live(folder)) as broker:
+        gone = broker.address
+    with pytest.raises(LiveBrokerFailed, match="leave address out"):
+        open_store(str(folder.root), address=gone)
+    for address in ("", "here", "host:0", "host:port", ";"):
+        with pytest.raises(OptionError, match="is not HOST:PORT"):
+            open_store(str(folder.root), address=address)
+
+
+def test_of_several_addresses_the_first_of_the_stores_set_counts(folder: StoreFolder) -> None:
+    with serving(live(folder)) as gone:
+        pass
+    with serving(live(folder, broker_name="broker-b")) as other, serving(live(folder)) as own:
+        addresses = f"{gone.address};{other.address}; {own.address}"
+        assert open_store(str(folder.root), address=addresses).bound_source == f"broker {own.address}"
+
+
+def test_a_bound_is_told_between_two_looks_at_the_same_epochs(folder: StoreFolder) -> None:
+    later = [{"epochs": ((1, 0),)}, {"epochs": EPOCHS}]
+    with serving(live(folder, epochs=((1, 0), (2, 9000)), later=later)) as broker:
+        store = open_store(str(folder.root), address=broker.address)
+        assert store.bound == folder.ends[54]
+        assert broker.asked == [1007, 28, 1007, 28, 1007, 28, 1007]
+
+
+def test_a_truncation_of_the_live_log_below_the_bound_is_found_at_the_end(folder: StoreFolder) -> None:
+    with serving(live(folder)) as broker:
+        store = open_store(str(folder.root), address=broker.address)
+        broker.epochs = (*EPOCHS, (4, folder.ends[54]))
+        check_epochs(store)
+        broker.epochs = (*EPOCHS, (4, folder.ends[53]))
+        with pytest.raises(EpochChanged, match=f"broker {broker.address}"):
+            rows_of_store(store)
+    with pytest.raises(LiveBrokerFailed, match="does not answer"):
+        check_epochs(store)
+
+
+def test_a_given_bound_lies_at_or_below_the_committed_one(folder: StoreFolder) -> None:
+    store = open_store(str(folder.root))
+    given = up_to(store, folder.ends[9])
+    assert (given.bound_source, len(rows_of_store(given))) == ("given", 10)
+    with pytest.raises(OptionError, match="above the committed bound"):
+        up_to(store, store.bound + 1)
+
+
+def test_latest_is_the_end_of_the_records_and_only_by_consent(folder: StoreFolder) -> None:
+    store = open_store(str(folder.root))
+    with pytest.raises(UncommittedRefused, match="allowUncommitted=true"):
+        up_to_latest(store, allow_uncommitted=False)
+    latest = up_to_latest(store, allow_uncommitted=True)
+    assert (latest.bound, latest.bound_source) == (folder.ends[-1], "latest")
+    assert len(rows_of_store(latest)) == 60
+
+
+def test_latest_is_found_in_any_segment_and_whatever_the_checkpoint_says(tmp_path: Path) -> None:
+    for count in (0, 1, 21, 22, 23, 44):
+        folder = StoreFolder(tmp_path / str(count), segment_bytes=16384)
+        for _ in range(count):
+            folder.add(body=bytes(640))
+        folder.write(confirm=0)
+        (folder.root / "commitlog" / f"{-(-len(folder.log) // 16384 or -1) * 16384:020d}").write_bytes(
+            bytes(16384)
+        )
+        latest = up_to_latest(open_store(str(folder.root)), allow_uncommitted=True)
+        assert latest.bound >= (folder.ends or [0])[-1], (
+            "the rest of a segment after its last record is no data"
+        )
+        assert len(rows_of_store(latest)) == count
+
+
+def test_a_store_that_ran_contract_a_is_read_by_consent_only(folder: StoreFolder) -> None:
+    mark = folder.root / CONTRACT_A
+    for text in ("contract=A\nepoch=1\nfrom=0\n", "contract=A\nepoch=1\nfrom=0\nuntil=900\n"):
+        mark.write_text(text)
+        with pytest.raises(UncommittedRefused, match="ran contract A.*allowUncommitted=true"):
+            open_store(str(folder.root))
+        assert open_store(str(folder.root), allow_uncommitted=True).contract == "A"
+    mark.unlink()
+    assert open_store(str(folder.root)).contract == ""
+    with serving(live(folder, contract_a=True)) as broker:
+        with pytest.raises(UncommittedRefused, match="ran contract A"):
+            open_store(str(folder.root), address=broker.address)
+
+
+def test_what_retention_removed_is_no_reason_to_refuse_a_store(folder: StoreFolder) -> None:
+    (folder.root / CONTRACT_A).write_text("contract=A\nepoch=1\nfrom=0\nuntil=16384\n")
+    with pytest.raises(UncommittedRefused):
+        open_store(str(folder.root))
+    (folder.root / "commitlog" / f"{0:020d}").unlink()
+    assert open_store(str(folder.root)).contract == ""
