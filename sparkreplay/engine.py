@@ -1,40 +1,111 @@
-"""Where stretches are worked on: in this process, or by Spark's workers. The work is the same function."""
+"""Where stretches are worked on: in this process, in processes of it, or by Spark's workers. The work is the same function.
+
+Invariant: each number's result is given once to `done`, on the caller's thread, in any order; the first ReplayError of a
+worker ends the run, and so does an interrupt, with no worker left behind."""
 
 from __future__ import annotations
 
 import os
 import shutil
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Sequence
+from tempfile import TemporaryDirectory
+from threading import Thread
 from typing import Any, Protocol
 
-from sparkreplay.errors import ReplayError
+from sparkreplay.errors import EngineFailed, ReplayError
+from sparkreplay.package import write_package
+from sparkreplay.processes import run_in_processes
+
+Work = Callable[[int], Any]
+Done = Callable[[int, Any], None]
+POLL_S = 0.1
 
 
 class Engine(Protocol):
-    """Runs `work(number)` for each stretch; results in the order of the stretches."""
+    """Runs `work(number)` for each of `numbers`."""
 
-    def run(self, work: Callable[[int], Any], count: int) -> Iterator[Any]: ...
+    def run(self, work: Work, numbers: Sequence[int], done: Done) -> None:
+        """Raises what the work raises as ReplayError, and EngineFailed when the workers themselves fail."""
+
+    def close(self) -> None: ...
 
 
 class LocalEngine:
-    """One stretch after the other, no Java needed."""
+    """`workers` processes, or this one where one is enough. No Java needed."""
 
-    def run(self, work: Callable[[int], Any], count: int) -> Iterator[Any]:
-        return map(work, range(count))
+    def __init__(self, workers: int | None = None) -> None:
+        self.workers = workers or cores()
+
+    def run(self, work: Work, numbers: Sequence[int], done: Done) -> None:
+        if min(self.workers, len(numbers)) <= 1:
+            for number in numbers:
+                done(number, work(number))
+        else:
+            run_in_processes(work, numbers, done, min(self.workers, len(numbers)))
+
+    def close(self) -> None:
+        """Nothing is kept between runs."""
 
 
 class SparkEngine:
-    """A Spark task a stretch."""
+    """A Spark task a number. What each task found reaches the driver as the task ends."""
 
     def __init__(self, master: str) -> None:
         self.spark = start_spark(master)
+        if not master.startswith("local"):
+            with TemporaryDirectory() as folder:
+                self.spark.sparkContext.addPyFile(str(write_package(os.path.join(folder, "sparkreplay.zip"))))
 
-    def run(self, work: Callable[[int], Any], count: int) -> Iterator[Any]:
-        if count == 0:
-            return iter(())
-        numbers = self.spark.sparkContext.parallelize(range(count), count)
-        return iter(numbers.map(work).collect())
+    def run(self, work: Work, numbers: Sequence[int], done: Done) -> None:
+        if not numbers:
+            return
+        from sparkreplay.sparkresults import Attempt, new_results
+
+        context = self.spark.sparkContext
+        results = new_results(context)
+        attempt = Attempt(work, results)
+        failure: list[Exception] = []
+
+        def job() -> None:
+            try:
+                context.parallelize(numbers, len(numbers)).foreach(attempt)
+            except Exception as error:
+                failure.append(error)
+
+        runner = Thread(target=job, name="spark-job", daemon=True)
+        runner.start()
+        told: set[int] = set()
+        while True:
+            ended = not runner.is_alive()
+            for number, result in sorted(results.value.items()):
+                if number in told:
+                    continue
+                told.add(number)
+                if isinstance(result, ReplayError):
+                    context.cancelAllJobs()
+                    raise result
+                done(number, result)
+            if ended:
+                break
+            runner.join(POLL_S)
+        if failure:
+            raise EngineFailed(f"the Spark job failed: {reason_of(failure[0])}")
+
+    def close(self) -> None:
+        self.spark.stop()
+
+
+def cores() -> int:
+    """How many this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def reason_of(error: Exception) -> str:
+    """The line of a Java or Python traceback that says what happened."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    told = [line for line in lines if "Error" in line or "Exception" in line]
+    return (told or lines or [type(error).__name__])[-1][:500]
 
 
 def missing_for_spark() -> str | None:
@@ -57,14 +128,17 @@ def start_spark(master: str, name: str = "mqreplay") -> Any:
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     from pyspark.sql import SparkSession
 
-    return (
+    builder = (
         SparkSession.builder.master(master)
         .appName(name)
         .config("spark.ui.enabled", "false")
-        .config("spark.driver.bindAddress", "127.0.0.1")
-        .config("spark.driver.host", "127.0.0.1")
+        .config("spark.ui.showConsoleProgress", "false")
         .config("spark.sql.session.timeZone", "UTC")
         .config("spark.sql.shuffle.partitions", "4")
         .config("spark.log.level", "ERROR")
-        .getOrCreate()
     )
+    if master.startswith("local"):
+        builder = builder.config("spark.driver.bindAddress", "127.0.0.1").config(
+            "spark.driver.host", "127.0.0.1"
+        )
+    return builder.getOrCreate()

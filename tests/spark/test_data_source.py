@@ -7,11 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
-from click.testing import CliRunner
 
-from sparkreplay.__main__ import cli
 from sparkreplay.engine import missing_for_spark, start_spark
 from sparkreplay.options import read_options
 from sparkreplay.reader import plan_read, read_all
@@ -74,20 +71,3 @@ def test_an_empty_committed_part_is_an_empty_frame(spark: Any, tmp_path: Path) -
     made.add()
     frame = spark.read.format("rocketmq").option("path", made.write(confirm=0)).load()
     assert frame.count() == 0
-
-
-@pytest.mark.parametrize("engine", ["local", "spark"])
-def test_export_writes_every_row_and_a_manifest(spark: Any, tmp_path: Path, engine: str) -> None:
-    path = store(tmp_path / "store")
-    target = tmp_path / "parquet"
-    command = ["export", path, "--to", str(target), "--engine", engine, "--split", "32k", "--json"]
-    result = CliRunner().invoke(cli, command, catch_exceptions=False)
-    assert result.exit_code == 0, result.output
-    assert (target / "manifest.json").exists() and not list(target.glob("*.unfinished"))
-    table = pa.concat_tables([pq.read_table(part) for part in sorted(target.glob("*.parquet"))])
-    assert table.num_rows == 990
-
-
-def test_scan_counts_each_queue(tmp_path: Path) -> None:
-    result = CliRunner().invoke(cli, ["scan", store(tmp_path)], catch_exceptions=False)
-    assert result.exit_code == 0 and "990 rows in 4 queues" in result.output

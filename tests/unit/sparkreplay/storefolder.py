@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import struct
 import zlib
 from pathlib import Path
@@ -42,6 +43,7 @@ class StoreFolder:
         self.root = root
         self.segment_bytes = segment_bytes
         self.log = bytearray()
+        self.log_min = 0
         self.ends: list[int] = []
         self.records: list[tuple[str, int, int]] = []
         self.next_queue_offset: dict[tuple[str, int], int] = {}
@@ -62,18 +64,26 @@ class StoreFolder:
         return at
 
     def write(self, *, confirm: int | None = None, epochs: tuple[tuple[int, int], ...] = ((1, 0),)) -> str:
-        """Writes segments with zero tails, epoch file, checkpoint and identity; returns the folder."""
+        """Writes segments with zero tails, epoch file, checkpoint and identity, as a broker does: whoever reads meanwhile sees
+        whole files, and a confirm offset only once the records below it are there. Returns the folder."""
         folder = self.root / "commitlog"
         folder.mkdir(parents=True, exist_ok=True)
         size = self.segment_bytes
-        for start in range(0, max(len(self.log), 1), size):
+        for start in range(self.log_min, max(len(self.log), 1), size):
             part = bytes(self.log[start : start + size])
-            (folder / f"{start:020d}").write_bytes(part.ljust(size, b"\0"))
+            write_in_place(folder / f"{start:020d}", part.ljust(size, b"\0"))
         self.write_epochs(epochs)
         bound = len(self.log) if confirm is None else confirm
-        (self.root / "checkpoint").write_bytes(struct.pack(">5q", 0, 0, 0, 0, bound).ljust(4096, b"\0"))
-        (self.root / "brokerIdentity").write_text("DefaultCluster#broker-a#1")
+        write_in_place(self.root / "brokerIdentity", b"DefaultCluster#broker-a#1")
+        write_in_place(self.root / "checkpoint", struct.pack(">5q", 0, 0, 0, 0, bound).ljust(4096, b"\0"))
         return str(self.root)
+
+    def delete_first(self, segments: int) -> int:
+        """Retention; returns where the log begins now."""
+        for _ in range(segments):
+            (self.root / "commitlog" / f"{self.log_min:020d}").unlink()
+            self.log_min += self.segment_bytes
+        return self.log_min
 
     def write_queues(self, entries_of_file: int = 20) -> None:
         """Consume queues of all records, in files of a few entries, the last one padded with zeros."""
@@ -90,4 +100,15 @@ class StoreFolder:
     def write_epochs(self, epochs: tuple[tuple[int, int], ...]) -> None:
         lines = "".join(f"{epoch}-{start}\n" for epoch, start in epochs)
         text = f"{len(epochs)}\n{zlib.crc32(lines.encode()) & 0x7FFFFFFF}\n{lines}"
-        (self.root / "epochFileCheckpoint").write_text(text)
+        (self.root / "epochs").write_text(text)
+        (self.root / "epochs").replace(self.root / "epochFileCheckpoint")
+
+
+def write_in_place(path: Path, data: bytes) -> None:
+    """A new file has its size from the first moment on that it is not empty."""
+    file = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+    try:
+        os.ftruncate(file, len(data))
+        os.pwrite(file, data, 0)
+    finally:
+        os.close(file)

@@ -1,0 +1,158 @@
+"""mqreplay export: the rows as Parquet, exactly once."""
+
+from __future__ import annotations
+
+import json
+import os
+from functools import partial
+from typing import Any
+
+import click
+
+from sparkreplay.commands.shared import (
+    engine_of,
+    options_of,
+    print_json,
+    print_source,
+    reading_options,
+    run_stretches,
+    running_options,
+    stores_argument,
+)
+from sparkreplay.engine import Engine
+from sparkreplay.export import ExportJob, columns_to_read, export_stretch, file_columns
+from sparkreplay.exportfolder import ExportFolder
+from sparkreplay.exportplan import appended, frozen, resumed
+from sparkreplay.manifest import Manifest, Part, StartedPlan, require_same_request
+from sparkreplay.options import ReadOptions, read_options
+from sparkreplay.progress import size_text
+from sparkreplay.reader import ReadPlan, plan_read
+from sparkreplay.schema import columns_named
+
+SPLIT = "256m"
+"""Larger than a read's: each stretch makes at least a file a topic."""
+END = "endingoffsets"
+
+
+@click.command()
+@stores_argument
+@click.option("--to", "folder", required=True, metavar="DIR", help="A new folder, or one to go on with.")
+@click.option(
+    "--columns", default="full", show_default=True, help="default, meta, full, or names separated by commas."
+)
+@click.option("--append", is_flag=True, help="Add what was committed since the export in DIR ended.")
+@reading_options
+@running_options
+def command(
+    stores: tuple[str, ...],
+    folder: str,
+    columns: str,
+    append: bool,
+    engine: str,
+    master: str,
+    workers: int | None,
+    as_json: bool,
+    quiet: bool,
+    **given: Any,
+) -> None:
+    """The rows as Parquet in DIR/topic=.../day=.../, with DIR/_manifest.json.
+
+    Nothing is seen in DIR before all of it is there. An export that was killed goes on when the same command is run again;
+    a finished one says so. Spark's workers must reach DIR under the same name."""
+    given["split"] = given["split"] or SPLIT
+    wanted = columns_named(columns)
+    options = {**options_of(stores, **given), "columns": ",".join(columns_to_read(wanted))}
+    request = request_of(options, wanted)
+    target = ExportFolder(folder)
+    try:
+        target.clear_if_published()
+        manifest, plan = target.manifest(), target.started()
+        if plan is None and manifest is not None and not append:
+            require_same_request(folder, manifest.request, request)
+            tell(manifest, [], folder, as_json, "was finished before; --append adds what came since")
+            return
+        read = plan_of(folder, read_options(options), request, manifest, plan)
+        state = "is done" if plan is None else "was gone on with and is done"
+        if plan is not None:
+            target.make_room()
+        elif manifest is not None and not read.stretches:
+            tell(manifest, [], folder, as_json, "has nothing to add")
+            return
+        else:
+            plan = frozen(request, read)
+            target.begin(plan)
+        job = ExportJob(read, file_columns(wanted), folder)
+        if not as_json:
+            for source in read.sources:
+                print_source(source)
+        with engine_of(engine, master, workers) as workplace:
+            export(job, target, workplace, quiet=quiet or as_json)
+        before = len(manifest.parts) if manifest else 0
+        published = target.publish(job, plan)
+        tell(published, published.parts[before:], folder, as_json, state)
+    finally:
+        target.close()
+
+
+def request_of(options: dict[str, str], wanted: tuple[str, ...]) -> dict[str, Any]:
+    """What tells this export from another one, by lower-case option."""
+    request: dict[str, Any] = {name.lower(): value for name, value in options.items()}
+    paths = json.loads(options["path"])
+    request["path"] = [path if "://" in path else os.path.abspath(path) for path in paths]
+    request["columns"] = ",".join(wanted)
+    return request
+
+
+def plan_of(
+    folder: str,
+    options: ReadOptions,
+    request: dict[str, Any],
+    manifest: Manifest | None,
+    plan: StartedPlan | None,
+) -> ReadPlan:
+    """Raises ExportRefused for a folder of another export."""
+    if plan is not None:
+        require_same_request(folder, plan.request, request)
+        return resumed(folder, plan, plan_read(options))
+    fresh = plan_read(options)
+    if manifest is None:
+        return fresh
+    require_same_request(folder, manifest.request, request, but=(END,))
+    return appended(folder, manifest, fresh, options.split_bytes)
+
+
+def export(job: ExportJob, target: ExportFolder, engine: Engine, *, quiet: bool) -> None:
+    """Makes the parts of every stretch that has none yet."""
+    stretches = job.read.stretches
+    numbers = [number for number, stretch in enumerate(stretches) if target.finished(job, stretch) is None]
+
+    def count(_: int, parts: list[Part]) -> int:
+        return sum(part.rows for part in parts)
+
+    run_stretches(
+        engine, "export", stretches, partial(export_stretch, job), count, quiet=quiet, numbers=numbers
+    )
+
+
+def tell(manifest: Manifest, added: list[Part], folder: str, as_json: bool, state: str) -> None:
+    path = os.path.join(folder, "_manifest.json")
+    rows = sum(part.rows for part in added)
+    if as_json:
+        stores = [vars(store) for store in manifest.runs[-1]]
+        print_json(
+            {
+                "state": state,
+                "manifest": path,
+                "stores": stores,
+                "rows_added": rows,
+                "parts_added": len(added),
+                "rows": manifest.rows,
+                "parts": len(manifest.parts),
+                "bytes": manifest.bytes,
+            }
+        )
+        return
+    print(f"export {state}: {rows:,} rows added in {len(added)} parts")
+    print(
+        f"{folder} holds {manifest.rows:,} rows in {len(manifest.parts)} parts, {size_text(manifest.bytes)}; {path}"
+    )

@@ -1,0 +1,121 @@
+"""mqreplay scan: what is there."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import asdict
+from functools import partial
+from typing import Any
+
+import click
+import pyarrow as pa
+
+from sparkreplay.commands.shared import (
+    describe,
+    engine_of,
+    options_of,
+    planned,
+    print_json,
+    print_source,
+    reading_options,
+    run_stretches,
+    running_options,
+    stores_argument,
+    warn,
+)
+from sparkreplay.scan import (
+    KINDS,
+    MESSAGE,
+    SCAN_COLUMNS,
+    Gap,
+    QueueSummary,
+    gaps,
+    merge,
+    rows_in,
+    scan_stretch,
+    summaries,
+)
+
+
+@click.command()
+@stores_argument
+@reading_options
+@running_options
+def command(
+    stores: tuple[str, ...],
+    engine: str,
+    master: str,
+    workers: int | None,
+    as_json: bool,
+    quiet: bool,
+    **given: Any,
+) -> None:
+    """What is there: segments, epochs, the committed bound, and per queue rows, bytes, offsets and times.
+
+    Every record of the range is counted by its kind, also what a read leaves out. Exit code 1 when a queue has a gap."""
+    options = options_of(stores, **given)
+    everything = {} if "topic" in options else {"includeSystemTopics": "true"}
+    read = planned(options, columns=",".join(SCAN_COLUMNS), transactions="all", **everything)
+    found = pa.table({})
+
+    def add(_: int, part: pa.Table) -> int:
+        nonlocal found
+        found = merge([found, part])
+        return rows_in(part)
+
+    with engine_of(engine, master, workers) as workplace:
+        run_stretches(
+            workplace, "scan", read.stretches, partial(scan_stretch, read), add, quiet=quiet or as_json
+        )
+    queues = summaries(found)
+    filtered = any(source.selection.row_filter is not None for source in read.sources)
+    holes = [] if filtered else gaps(found)
+    kinds: Counter[str] = Counter()
+    for queue in queues:
+        kinds[queue.kind] += queue.rows
+    if as_json:
+        print_json(
+            {
+                "stores": [describe(source) for source in read.sources],
+                "records": {kind: kinds[kind] for kind in KINDS},
+                "bytes": sum(queue.bytes for queue in queues),
+                "queues": [asdict(queue) for queue in queues],
+                "gaps": [asdict(hole) for hole in holes],
+            }
+        )
+    else:
+        for source in read.sources:
+            print_source(source)
+        print_queues(queues, kinds)
+    report(holes)
+
+
+def report(holes: list[Gap]) -> None:
+    for hole in holes:
+        warn(str(hole))
+    if holes:
+        raise click.exceptions.Exit(1)
+
+
+def print_queues(queues: list[QueueSummary], kinds: Counter[str]) -> None:
+    width = max((len(queue.topic) for queue in queues), default=5)
+    print(
+        f"\n{'topic':{width}} {'queue':>5} {'kind':8} {'rows':>12} {'bytes':>16} {'first':>10} {'last':>10}  stored (UTC)"
+    )
+    for queue in queues:
+        print(
+            f"{queue.topic:{width}} {queue.queue_id:>5} {queue.kind:8} {queue.rows:>12,} {queue.bytes:>16,} "
+            f"{queue.first_offset:>10} {queue.last_offset:>10}  {seconds(queue.first_stored)} to {seconds(queue.last_stored)}"
+        )
+    total = sum(kinds.values())
+    bytes_total = sum(queue.bytes for queue in queues)
+    counts = ", ".join(f"{kinds[kind]:,} {kind}" for kind in KINDS if kinds[kind] and kind != MESSAGE)
+    print(
+        f"\n{total:,} records, {bytes_total:,} bytes; a read gives {kinds[MESSAGE]:,} of them"
+        + (f" and leaves out {counts}" if counts else "")
+    )
+
+
+def seconds(time: str) -> str:
+    """`2026-11-21 10:00:00` of an ISO time."""
+    return time[:19].replace("T", " ")

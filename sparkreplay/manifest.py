@@ -1,0 +1,124 @@
+"""What an export is made of, as JSON: the plan that was frozen when it began, the parts of each stretch, the manifest.
+
+Invariant: a plan and a manifest name what they were asked for; another request is told apart by the first difference."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any
+
+from sparkreplay.errors import ExportRefused
+
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class Part:
+    """One Parquet file. Offsets are of its first and last record; `crc32` is of the file's bytes."""
+
+    file: str
+    broker_name: str
+    topic: str
+    day: str
+    rows: int
+    bytes: int
+    crc32: int
+    first_offset: int
+    last_offset: int
+
+
+@dataclass(frozen=True)
+class StoreRange:
+    """What was read of one store: physical offsets [start_offset, end_offset), and the epochs that begin below the end."""
+
+    store: str
+    broker_name: str
+    start_offset: int
+    end_offset: int
+    committed_bound: int
+    bound_source: str
+    epochs: list[list[int]]
+
+
+@dataclass(frozen=True)
+class StartedPlan:
+    """Frozen before the first part is written. `stretches` are [source, segment name, start, end, at_bound]."""
+
+    request: dict[str, Any]
+    stores: list[StoreRange]
+    stretches: list[list[Any]]
+    format: int = FORMAT
+
+
+@dataclass
+class Manifest:
+    """All runs of one export: the first and those that were appended, and every part."""
+
+    request: dict[str, Any]
+    columns: list[dict[str, str]]
+    runs: list[list[StoreRange]] = field(default_factory=list)
+    parts: list[Part] = field(default_factory=list)
+    partitioned_by: list[str] = field(default_factory=lambda: ["topic", "day"])
+    rows: int = 0
+    bytes: int = 0
+    format: int = FORMAT
+
+    def add(self, stores: list[StoreRange], parts: list[Part]) -> None:
+        self.runs.append(stores)
+        self.parts += parts
+        self.rows += sum(part.rows for part in parts)
+        self.bytes += sum(part.bytes for part in parts)
+
+    def ends(self) -> dict[str, StoreRange]:
+        """The last range of each broker set."""
+        return {store.broker_name: store for run in self.runs for store in run}
+
+
+def encode(value: Any) -> bytes:
+    return (json.dumps(asdict(value), indent=1) + "\n").encode()
+
+
+def decode_plan(folder: str, data: bytes) -> StartedPlan:
+    made = decode_object(folder, StartedPlan, data)
+    return StartedPlan(made["request"], [StoreRange(**each) for each in made["stores"]], made["stretches"])
+
+
+def decode_manifest(folder: str, data: bytes) -> Manifest:
+    made = decode_object(folder, Manifest, data)
+    made["runs"] = [[StoreRange(**each) for each in run] for run in made["runs"]]
+    made["parts"] = [Part(**each) for each in made["parts"]]
+    return Manifest(**made)
+
+
+def decode_object(folder: str, kind: type[Any], data: bytes) -> dict[str, Any]:
+    """Raises ExportRefused for JSON that another version, or nobody, wrote."""
+    try:
+        made = json.loads(data)
+    except ValueError as error:
+        raise ExportRefused(
+            folder, f"its {kind.__name__} is damaged ({error}); export to a new folder"
+        ) from None
+    names = {each.name for each in fields(kind)}
+    if not isinstance(made, dict) or set(made) != names or made["format"] != FORMAT:
+        raise ExportRefused(
+            folder, f"its {kind.__name__} is not of format {FORMAT}; use the version that wrote it"
+        )
+    return made
+
+
+def require_same_request(
+    folder: str, before: dict[str, Any], now: dict[str, Any], but: tuple[str, ...] = ()
+) -> None:
+    """Raises ExportRefused that names the first option, or store, that differs; `but` may."""
+    for name in sorted({*before, *now} - set(but)):
+        if before.get(name) != now.get(name):
+            raise ExportRefused(
+                folder,
+                f"holds an export with {name} {shown(before.get(name))}, this one has {shown(now.get(name))}; "
+                "repeat the first command, or name a new folder",
+            )
+
+
+def shown(value: Any) -> str:
+    return "not given" if value is None else str(value)

@@ -1,0 +1,130 @@
+"""How far a command has come, on stderr: a bar with bytes, rows, rate and time left on a terminal, else a line now and then.
+
+Invariant: nothing of it reaches stdout, and with `quiet` nothing is written at all."""
+
+from __future__ import annotations
+
+import sys
+import time
+from types import TracebackType
+from typing import Protocol, TextIO
+
+LINE_EVERY_S = 5.0
+
+
+class Progress(Protocol):
+    """`advance` as work is done; used as a context that draws from its beginning to its end."""
+
+    def advance(self, bytes_done: int, rows: int) -> None: ...
+
+    def __enter__(self) -> Progress: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+
+def progress(what: str, bytes_total: int, *, quiet: bool, stream: TextIO = sys.stderr) -> Progress:
+    """`bytes_total` of log are to be read."""
+    if quiet:
+        return Silent()
+    return Bar(what, bytes_total) if stream.isatty() else Lines(what, bytes_total, stream)
+
+
+class Silent:
+    def advance(self, bytes_done: int, rows: int) -> None:
+        """Nothing is shown."""
+
+    def __enter__(self) -> Silent:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Nothing was drawn."""
+
+
+class Lines:
+    """Plain lines, for logs and pipes: none at all for what takes less than a few seconds."""
+
+    def __init__(self, what: str, bytes_total: int, stream: TextIO) -> None:
+        self.what = what
+        self.total = bytes_total
+        self.stream = stream
+        self.bytes = 0
+        self.rows = 0
+        self.began = self.told = time.monotonic()
+
+    def advance(self, bytes_done: int, rows: int) -> None:
+        self.bytes += bytes_done
+        self.rows += rows
+        now = time.monotonic()
+        if now - self.told < LINE_EVERY_S:
+            return
+        self.told = now
+        rate = self.bytes / (now - self.began)
+        left = (self.total - self.bytes) / rate
+        print(
+            f"{self.what}: {size_text(self.bytes)} of {size_text(self.total)}, {self.rows:,} rows, "
+            f"{size_text(rate)}/s, {left:.0f} s left",
+            file=self.stream,
+            flush=True,
+        )
+
+    def __enter__(self) -> Lines:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """The command's summary says how it ended."""
+
+
+class Bar:
+    """A bar that goes away at the end."""
+
+    def __init__(self, what: str, bytes_total: int) -> None:
+        from rich.console import Console
+        from rich.progress import (
+            BarColumn,
+            DownloadColumn,
+            TextColumn,
+            TimeRemainingColumn,
+            TransferSpeedColumn,
+        )
+        from rich.progress import Progress as Drawing
+
+        self.drawing = Drawing(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            DownloadColumn(),
+            TransferSpeedColumn(),
+            TextColumn("{task.fields[rows]:,} rows"),
+            TimeRemainingColumn(),
+            console=Console(stderr=True),
+            transient=True,
+        )
+        self.task = self.drawing.add_task(what, total=bytes_total, rows=0)
+        self.rows = 0
+
+    def advance(self, bytes_done: int, rows: int) -> None:
+        self.rows += rows
+        self.drawing.update(self.task, advance=bytes_done, rows=self.rows)
+
+    def __enter__(self) -> Bar:
+        self.drawing.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.drawing.stop()
+
+
+def size_text(size: float) -> str:
+    """`12.3 MB`; MB are 10^6 bytes."""
+    for unit in ("B", "kB", "MB"):
+        if size < 1000:
+            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
+        size /= 1000
+    return f"{size:,.1f} GB"

@@ -1,0 +1,43 @@
+"""Results of Spark tasks, on the driver as soon as each task ends: an accumulator of {number: result}.
+
+Invariant: a number that was worked on twice (a retry, a speculative attempt) counts once: its results are equal."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark import Accumulator, AccumulatorParam, SparkContext
+
+from sparkreplay.errors import ReplayError
+
+
+class Results(AccumulatorParam[dict[int, Any]]):
+    """Joins what tasks found."""
+
+    def zero(self, value: dict[int, Any]) -> dict[int, Any]:
+        return {}
+
+    def addInPlace(self, value1: dict[int, Any], value2: dict[int, Any]) -> dict[int, Any]:  # noqa: N802
+        value1.update(value2)
+        return value1
+
+
+def new_results(context: SparkContext) -> Accumulator[dict[int, Any]]:
+    return context.accumulator({}, Results())
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """One task. A ReplayError is a result: trying again would not change it. Anything else is Spark's to retry."""
+
+    work: Callable[[int], Any]
+    results: Accumulator[dict[int, Any]]
+
+    def __call__(self, number: int) -> None:
+        try:
+            found = self.work(number)
+        except ReplayError as error:
+            found = error
+        self.results.add({number: found})

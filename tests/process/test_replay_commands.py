@@ -1,0 +1,47 @@
+"""mqreplay as a process: interrupted, killed, piped away."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from contextlib import suppress
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from tests.unit.sparkreplay.commandline import two_days
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGKILL])
+def test_a_stopped_process_leaves_nothing_half_visible_and_goes_on(
+    tmp_path: Path, ending: signal.Signals
+) -> None:
+    path, target = two_days(tmp_path / "store", 20_000).write(), tmp_path / "parquet"
+    command = [sys.executable, "-m", "sparkreplay", "export", path, "--to", str(target), "--split", "16k"]
+    process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    records = target / "_mqreplay" / "stretches"
+    while process.poll() is None and not (records.exists() and len(list(records.iterdir())) > 3):
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(0.01)
+    process.send_signal(ending)
+    _, err = process.communicate(timeout=30)
+    assert process.returncode == (130 if ending == signal.SIGINT else -ending), err
+    assert "Traceback" not in err
+    assert [entry.name for entry in target.iterdir()] == ["_mqreplay"]
+    resumed = subprocess.run([*command, "--json"], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert json.loads(resumed.stdout)["rows"] == 20_000
+    assert sorted(pq.read_table(target).column("msg_id").to_pylist()) == sorted(
+        f"K{number}" for number in range(20_000)
+    )
+
+
+def test_a_reader_that_goes_away_is_no_failure_worth_a_traceback(tmp_path: Path) -> None:
+    path = two_days(tmp_path, 200).write()
+    command = f"{sys.executable} -m sparkreplay scan {path} --workers 1 | true"
+    done = subprocess.run(["bash", "-c", command], cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert "Traceback" not in done.stderr and "Exception" not in done.stderr

@@ -1,0 +1,96 @@
+"""mqreplay with Spark's workers: the same answers and the same files as without."""
+
+from __future__ import annotations
+
+import os
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sparkreplay import export as exporting
+from sparkreplay.engine import SparkEngine, missing_for_spark
+from sparkreplay.errors import EngineFailed, LogCorrupted
+from tests.unit.sparkreplay.commandline import mqreplay, two_days
+
+pytestmark = [
+    pytest.mark.skipif(
+        missing_for_spark() is not None, reason=f"Spark cannot run here: {missing_for_spark()}"
+    ),
+    pytest.mark.filterwarnings("ignore"),
+]
+
+
+def files_of(target: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(target)): path.read_bytes() for path in target.rglob("*") if path.is_file()}
+
+
+def test_spark_exports_the_very_files_that_one_process_exports(tmp_path: Path) -> None:
+    path = two_days(tmp_path / "store").write()
+    for engine, target in (("local", tmp_path / "one"), ("spark", tmp_path / "other")):
+        done = mqreplay(
+            "export", path, "--to", str(target), "--split", "8k", "--engine", engine, "--workers", "1", "--json"
+        )  # fmt: skip
+        assert done.code == 0, done.err
+    assert files_of(tmp_path / "one") == files_of(tmp_path / "other")
+
+
+def test_spark_scans_what_one_process_scans(tmp_path: Path) -> None:
+    path = two_days(tmp_path).write()
+    alone = mqreplay("scan", path, "--split", "8k", "--workers", "1", "--json")
+    spark = mqreplay("scan", path, "--split", "8k", "--engine", "spark", "--json")
+    assert spark.code == 0 and spark.json == alone.json
+
+
+def test_attempts_that_die_or_run_twice_leave_each_part_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What retries and speculation do: some tasks die half way, all are run again beside finished ones."""
+    path = two_days(tmp_path / "store").write()
+    whole, target = tmp_path / "whole", tmp_path / "parquet"
+    command = ["export", path, "--split", "8k", "--quiet"]
+    assert mqreplay(*command, "--to", str(whole), "--workers", "1").code == 0
+    (tmp_path / "deaths").mkdir()
+    work = partial(dies_once_and_runs_twice, str(tmp_path / "deaths"))
+    monkeypatch.setattr("sparkreplay.commands.export.export_stretch", work)
+    done = mqreplay(*command, "--to", str(target), "--engine", "spark", "--master", "local[2,3]")
+    assert done.code == 0, done.err
+    assert len(list((tmp_path / "deaths").iterdir())) > 3
+    assert files_of(target) == files_of(whole)
+
+
+def dies_once_and_runs_twice(deaths: str, job: exporting.ExportJob, number: int) -> Any:
+    mark = Path(deaths, str(number))
+    if number % 2 and not mark.exists():
+        mark.touch()
+        os._exit(9)
+    exporting.export_stretch(job, number)
+    return exporting.export_stretch(job, number)
+
+
+def test_what_a_task_finds_wrong_reaches_the_user_and_what_kills_it_is_told() -> None:
+    engine = SparkEngine("local[2]")
+    try:
+        with pytest.raises(LogCorrupted, match="at physical offset 7: bad") as caught:
+            engine.run(finds_damage, range(4), lambda number, result: None)
+        assert caught.value.offset == 7
+        with pytest.raises(EngineFailed, match="no such thing"):
+            engine.run(raises, range(2), lambda number, result: None)
+        found: dict[int, int] = {}
+        engine.run(squared, range(5), found.__setitem__)
+        assert found == {0: 0, 1: 1, 2: 4, 3: 9, 4: 16}
+    finally:
+        engine.close()
+
+
+def squared(number: int) -> int:
+    return number * number
+
+
+def finds_damage(number: int) -> None:
+    raise LogCorrupted("/log", 7, "bad")
+
+
+def raises(number: int) -> None:
+    raise KeyError("no such thing")

@@ -1,0 +1,88 @@
+"""mqreplay scan: every record of the range under one kind."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.unit.sparkreplay.commandline import log_options, mqreplay, two_days
+from tests.unit.sparkreplay.storefolder import StoreFolder
+
+
+def test_each_queue_is_counted_with_its_offsets_and_times(tmp_path: Path) -> None:
+    path = two_days(tmp_path).write()
+    done = mqreplay("scan", *log_options(path))
+    assert done.code == 0, done.err
+    assert done.json["records"]["message"] == 400
+    assert done.json["stores"][0]["bound_source"] == "checkpoint"
+    orders = [queue for queue in done.json["queues"] if queue["topic"] == "orders"]
+    assert [(queue["queue_id"], queue["rows"], queue["first_offset"]) for queue in orders] == [
+        (0, 45, 0), (1, 45, 0), (2, 44, 0),
+    ]  # fmt: skip
+    assert orders[0]["first_stored"] == "2023-11-15T12:00:00+00:00"
+
+
+def test_records_that_a_read_leaves_out_are_counted_by_their_rule(tmp_path: Path) -> None:
+    store = StoreFolder(tmp_path)
+    for topic, sys_flag in (
+        ("orders", 0), ("orders", 8), ("RMQ_SYS_TRANS_HALF_TOPIC", 0), ("RMQ_SYS_TRANS_OP_HALF_TOPIC", 0),
+        ("SCHEDULE_TOPIC_XXXX", 0), ("rmq_sys_TRACE_DATA", 0), ("open", 4), ("dropped", 12),
+    ):  # fmt: skip
+        store.add(topic=topic, sys_flag=sys_flag)
+    done = mqreplay("scan", *log_options(store.write()))
+    assert done.code == 0, done.err
+    assert done.json["records"] == {
+        "message": 2, "prepared": 1, "rollback": 1, "half": 1, "half-op": 1, "delayed": 1, "system": 1,
+    }  # fmt: skip
+    shown = mqreplay("scan", str(tmp_path), "--workers", "1").out
+    assert "8 records" in shown and "a read gives 2 of them and leaves out 1 prepared, 1 rollback" in shown
+
+
+def test_a_queue_offset_that_is_missing_is_told_and_the_exit_code_says_so(tmp_path: Path) -> None:
+    store = StoreFolder(tmp_path)
+    store.add(topic="orders", queue_id=2)
+    store.next_queue_offset["orders", 2] = 5
+    store.add(topic="orders", queue_id=2)
+    done = mqreplay("scan", *log_options(store.write()))
+    assert done.code == 1
+    assert "queue orders/2 of broker-a holds 2 records for the 6 offsets 0 to 5" in done.err
+    assert done.json["gaps"][0]["rows"] == 2
+
+
+def test_several_processes_find_what_one_finds(tmp_path: Path) -> None:
+    path = two_days(tmp_path).write()
+    alone = mqreplay("scan", path, "--split", "8k", "--workers", "1", "--json")
+    both = mqreplay("scan", path, "--split", "8k", "--workers", "2", "--json")
+    assert both.code == 0 and both.json == alone.json
+
+
+def test_damage_found_by_a_worker_process_is_one_line(tmp_path: Path) -> None:
+    store = two_days(tmp_path)
+    path = store.write()
+    segment = tmp_path / "commitlog" / f"{0:020d}"
+    data = bytearray(segment.read_bytes())
+    data[store.ends[3] + 4] ^= 0xFF
+    segment.write_bytes(data)
+    done = mqreplay("scan", path, "--split", "1m", "--workers", "2", "--quiet")
+    assert done.code == 1 and done.out == ""
+    assert str(store.ends[3]) in done.err and "Traceback" not in done.err
+
+
+def test_an_empty_committed_part_is_no_mistake(tmp_path: Path) -> None:
+    store = two_days(tmp_path)
+    done = mqreplay("scan", store.write(confirm=0))
+    assert done.code == 0 and "0 records" in done.out
+
+
+def test_mistakes_of_the_user_are_one_line_with_the_cure(tmp_path: Path) -> None:
+    path = two_days(tmp_path).write()
+    for arguments, code, told in (
+        (["scan", str(tmp_path / "nowhere")], 1, "storePathRootDir"),
+        (["scan", path, "-o", "colums=full"], 1, "columns"),
+        (["scan", path, "-o", "columns=meta"], 1, "not for this command"),
+        (["scan", path, "-o", "queues"], 1, "NAME=VALUE"),
+        (["scan"], 2, "STORE"),
+        (["scna", path], 2, "scna"),
+    ):
+        done = mqreplay(*arguments)
+        assert done.code == code and told in done.err, done
+        assert "Traceback" not in done.err
