@@ -7,9 +7,12 @@ that `mqadmin --help` answers at once.
 from __future__ import annotations
 
 from importlib import import_module
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import click
+
+INTERRUPTED = 130
+"""Exit code after Ctrl-C, as shells count it."""
 
 
 class CommandEntry(NamedTuple):
@@ -98,6 +101,12 @@ class AdminGroup(click.Group):
             click.echo(f"The sub command {args[0]} not exist.")
             ctx.exit(1)
         return command.name, command, args[1:]
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:  # what was asked is left off between two lines of output
+            ctx.exit(INTERRUPTED)
 
     def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         formatter.write("The most commonly used mqadmin commands are:\n")

@@ -22,6 +22,9 @@ from mqruntime.clock import SystemClock
 USAGE_WIDTH = 110
 JSON_KEY = "mqadmin.json"
 JSON_HELP = "\n --json: print one JSON object instead, for scripts (not an option of upstream's)\n"
+SECONDS_MAX = 86_400
+I32_MAX = 2**31 - 1
+I64_MAX = 2**63 - 1
 NAMESRV_HELP = "Name server address list, eg: '192.168.0.1:9876;192.168.0.2:9876'"
 
 
@@ -34,6 +37,7 @@ class Argument:
     help: str
     required: bool = False
     is_flag: bool = False
+    may_be_empty: bool = False  # a required text usually names something
 
     @property
     def short(self) -> str:
@@ -128,6 +132,13 @@ class AdminCommand(click.Command):
             missing = [a.letter for a in self.declared if a.required and ctx.params[a.name.lower()] is None]
             if missing:
                 raise UsageWanted(f"Missing required option{'s' * (len(missing) > 1)}: {', '.join(missing)}")
+            for argument in self.declared:
+                if (
+                    argument.required
+                    and not argument.may_be_empty
+                    and not ctx.params[argument.name.lower()].strip()
+                ):
+                    raise UsageWanted(f"-{argument.letter} is given without a text")
         except click.NoSuchOption as error:
             self.complain(ctx, f"Unrecognized option: {error.option_name}")
         except click.UsageError as error:
@@ -200,8 +211,8 @@ def interval_seconds(text: str | None) -> float | None:
         seconds = float(text.strip() or 3)
     except ValueError:
         raise UsageWanted(f"-i {text}: not a number of seconds") from None
-    if seconds <= 0:
-        raise UsageWanted(f"-i {text}: must be more than 0 seconds")
+    if not 0 < seconds <= SECONDS_MAX:
+        raise UsageWanted(f"-i {text}: must be more than 0 seconds, and {SECONDS_MAX} at most")
     return seconds
 
 
@@ -218,8 +229,9 @@ def one_wanted(first: str | None, second: str | None, letters: str = "-b and -c"
         raise UsageWanted(f"one of {letters} is needed")
 
 
-def number(option: str, text: str | None, default: int, *, least: int = 0) -> int:
-    """The whole number that an option gives. Raises `UsageWanted` for anything else, or one below `least`."""
+def number(option: str, text: str | None, default: int, *, least: int = 0, most: int = I32_MAX) -> int:
+    """The whole number that an option gives. Raises `UsageWanted` for anything else, or one outside `least` to
+    `most`."""
     if text is None:
         return default
     try:
@@ -228,6 +240,8 @@ def number(option: str, text: str | None, default: int, *, least: int = 0) -> in
         raise UsageWanted(f"{option} {text}: not a whole number") from None
     if value < least:
         raise UsageWanted(f"{option} {text}: must be {least} or more")
+    if value > most:
+        raise UsageWanted(f"{option} {text}: must be {most} or less")
     return value
 
 

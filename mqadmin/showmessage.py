@@ -20,8 +20,8 @@ BODY_FORMAT_HELP = "print message body by the specified format"
 def check_format(name: str | None) -> None:
     """Raises `UsageWanted` for a character set that is not known."""
     try:
-        b"".decode(name or "UTF-8")
-    except LookupError:
+        b"\x80".decode(name or "UTF-8", errors="replace")  # nothing is looked up for no bytes
+    except (LookupError, ValueError):
         raise UsageWanted(f"-f {name}: no known character set") from None
 
 

@@ -51,6 +51,15 @@ class PullStatus(IntEnum):
 
 PULL_CODES = frozenset(PullStatus)
 
+NEVER_SERVED = frozenset(
+    {
+        ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
+        ResponseCode.SUBSCRIPTION_PARSE_FAILED,
+        ResponseCode.REQUEST_CODE_NOT_SUPPORTED,
+    }
+)
+"""Codes of pulls that no other master and no later try will answer otherwise."""
+
 
 @dataclass(frozen=True, slots=True)
 class PullResult:
@@ -125,15 +134,15 @@ class PullConsumer:
     ) -> AsyncIterator[StoredMessage]:
         """Every message with `start` <= queue offset < `end`, in order, through changes of the master.
 
-        Raises `PullFailed` after `patience_ms` in which no pull moved on, and at once where the broker says
-        that the offset is outside the queue (messages below its minimum were removed).
+        Raises `PullFailed` after `patience_ms` in which no pull moved on, and at once where the broker knows no
+        such group or says that the offset is outside the queue (messages below its minimum were removed).
         """
         progress_ms = self._clock.monotonic_ms()
         while start < end:
             try:
                 result = await self.pull(queue, start, suspend_ms=1000)
-            except PullFailed:
-                if self._clock.monotonic_ms() - progress_ms > patience_ms:
+            except PullFailed as error:
+                if error.code in NEVER_SERVED or self._clock.monotonic_ms() - progress_ms > patience_ms:
                     raise
                 await asyncio.sleep(RETRY_MS / 1000)
                 continue

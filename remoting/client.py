@@ -7,6 +7,8 @@ close it.
 from __future__ import annotations
 
 import asyncio
+import os
+import socket
 from collections.abc import Callable
 
 from mqruntime.clock import Clock
@@ -23,6 +25,13 @@ CLIENT_LIMITS = Limits(
     header_bytes_max=FRAME_BYTES_MAX - 8,  # a batch's reply names each message in its header
     reads_on=True,
 )
+
+
+def _reason(error: OSError) -> str:
+    """Why no connection came about, in the system's words; the loop's own repeat the address."""
+    if isinstance(error, socket.gaierror) or not error.errno:
+        return error.strerror or str(error)
+    return os.strerror(error.errno)
 
 
 class RemotingClient:
@@ -138,7 +147,7 @@ class RemotingClient:
         except TimeoutError:
             raise ConnectFailed(address, f"not connected within {self._connect_timeout_ms} ms") from None
         except OSError as error:
-            raise ConnectFailed(address, f"cannot connect: {error}") from error
+            raise ConnectFailed(address, f"cannot connect: {_reason(error)}") from error
         self._peers[address] = peer
         peer.on_close(lambda gone: self._lost(address, gone))
         return peer

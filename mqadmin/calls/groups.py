@@ -129,7 +129,8 @@ async def reset(client: AdminClient, broker: str, header: ResetOffsetHeader) -> 
         RequestCode.INVOKE_BROKER_TO_RESET_OFFSET,
         header,
         advice={
-            ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST: "create it with updateSubGroup, or check its name"
+            ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST: "create it with updateSubGroup, or check its name",
+            ResponseCode.TOPIC_NOT_EXIST: "create the topic with updateTopic, or check its name",
         },
     )
     return body_of(ResetOffsetBody, broker, reply).offset_table

@@ -49,6 +49,13 @@ async def holders(client: AdminClient, namesrv: str, topic: str, cluster: str | 
     return found
 
 
+async def must_have(client: AdminClient, namesrv: str, topic: str, broker_name: str | None) -> None:
+    """Raises `AdminError` for a topic that nobody has, or that this broker set has not."""
+    names = {holder.broker_name for holder in await holders(client, namesrv, topic)}
+    if broker_name is not None and broker_name not in names:
+        raise AdminError(f"broker set {broker_name} has no topic {topic}; topicRoute shows where it is")
+
+
 async def statistics(client: AdminClient, broker: str, topic: str) -> TopicStatsTable:
     """The offsets of a topic's queues on one broker (202)."""
     reply = await client.ask(broker, RequestCode.GET_TOPIC_STATS_INFO, TopicHeader(topic))

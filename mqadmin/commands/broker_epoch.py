@@ -36,10 +36,8 @@ def command(
         if brokername:
             sets = [brokers for brokers in sets if brokers.broker_name == brokername]
         if not sets:
-            raise AdminError(
-                f"{namesrv} knows no broker set {brokername or ''} {clustername or ''}".rstrip()
-                + "; clusterList shows what is registered"
-            )
+            wanted = f"broker set {brokername}" if brokername else f"cluster {clustername}"
+            raise AdminError(f"{namesrv} knows no {wanted}; clusterList shows what is registered")
         for brokers in sets:
             for address in brokers.addresses.values():
                 epochs = await client.broker_epochs(address)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from mqadmin.admin import AdminClient
 from mqadmin.command import Argument, UsageWanted, admin_command, run
+from mqadmin.errors import AdminError
 from mqadmin.report import Report
 from remoting.codes import RequestCode
 from remoting.headers.controller import CleanBrokerDataHeader
@@ -49,6 +50,15 @@ def command(
         raise UsageWanted(f"-b {brokercontrolleridstoclean}: write broker ids as 1;2;3")
 
     async def calls(client: AdminClient, report: Report) -> None:
+        state = (await client.sync_states(controlleraddress, [brokername])).get(brokername)
+        if state is None:
+            raise AdminError(f"the controllers know no broker set {brokername}; clusterList shows what runs")
+        members = {replica.broker_id for replica in (*state.in_sync, *state.not_in_sync)}
+        unknown = [part for part in ids if int(part) not in members]
+        if unknown:
+            raise AdminError(
+                f"{brokername} has no broker {', '.join(unknown)}; getSyncStateSet shows which it has"
+            )
         leader = await client.leader(controlleraddress)
         await client.ask(
             leader,

@@ -99,6 +99,8 @@ def command(namesrvaddr: str | None, clustername: str | None, interval: str | No
 
     async def calls(client: AdminClient, report: Report) -> None:
         rows, silent = await _rows(client, namesrv, clustername)
+        if clustername and not rows:
+            raise AdminError(f"cluster {clustername} is unknown; without -c, clusterList shows all")
         now_ms = client.clock.now_ms()
         report.text(HEADING_MORE if morestats else HEADING)
         report.put(brokers=rows)

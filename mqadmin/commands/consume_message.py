@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mqadmin.admin import AdminClient
 from mqadmin.calls import messages, topics
-from mqadmin.command import Argument, UsageWanted, admin_command, number, required_namesrv, run
+from mqadmin.command import I64_MAX, Argument, UsageWanted, admin_command, number, required_namesrv, run
 from mqadmin.errors import AdminError
 from mqadmin.report import Report
 from mqadmin.times import read_time
@@ -56,7 +56,7 @@ def command(
     if offset is not None and queue_id is None:
         raise UsageWanted("-o is an offset of one queue: give it with -b and -i")
     count_max = number("-c", messagenumber, COUNT_MAX, least=1)
-    first = None if offset is None else number("-o", offset, 0)
+    first = None if offset is None else number("-o", offset, 0, most=I64_MAX)
 
     async def calls(client: AdminClient, report: Report) -> None:
         now_ms = client.clock.now_ms()

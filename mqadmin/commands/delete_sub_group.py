@@ -36,7 +36,9 @@ def command(
         namesrv = "" if brokeraddr else required_namesrv(namesrvaddr)
         addresses = [brokeraddr] if brokeraddr else await client.masters(namesrv, clustername or "")
         if not any([await groups.is_known(client, address, groupname) for address in addresses]):
-            raise AdminError(f"no broker of {', '.join(addresses)} has a group {groupname}")
+            raise AdminError(
+                f"no broker of {', '.join(addresses)} has a group {groupname}; consumerProgress lists groups"
+            )
         for address in addresses:
             await groups.delete(client, address, groupname, clean_offset=clean_offset)
             report.text(format_deleted(groupname, address, None if brokeraddr else clustername))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mqadmin.admin import AdminClient
 from mqadmin.calls import messages, topics
-from mqadmin.command import Argument, admin_command, number, required_namesrv, run
+from mqadmin.command import I64_MAX, Argument, admin_command, number, required_namesrv, run
 from mqadmin.report import Report
 from mqclient.message import StoredMessage
 
@@ -39,8 +39,8 @@ def command(
     maxnum: str | None,
     cluster: str | None,
 ) -> None:
-    begin_ms = number("-b", begintimestamp, 0)
-    end_ms = number("-e", endtimestamp, messages.TIMESTAMP_MAX)
+    begin_ms = number("-b", begintimestamp, 0, most=I64_MAX)
+    end_ms = number("-e", endtimestamp, I64_MAX, most=I64_MAX)
     count_max = number("-m", maxnum, COUNT_MAX, least=1)
 
     async def calls(client: AdminClient, report: Report) -> None:

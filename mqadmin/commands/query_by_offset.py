@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from mqadmin.admin import AdminClient
-from mqadmin.calls import messages
-from mqadmin.command import Argument, admin_command, number, required_namesrv, run
+from mqadmin.calls import messages, topics
+from mqadmin.command import I64_MAX, Argument, admin_command, number, required_namesrv, run
 from mqadmin.errors import AdminError
 from mqadmin.report import Report
 from mqadmin.showmessage import BODY_FORMAT_HELP, check_format, show_message
@@ -27,9 +27,10 @@ def command(
     namesrv = required_namesrv(namesrvaddr)
     check_format(bodyformat)
     queue = MessageQueue(topic, brokername, number("-i", queueid, 0))
-    wanted = number("-o", offset, 0)
+    wanted = number("-o", offset, 0, most=I64_MAX)
 
     async def calls(client: AdminClient, report: Report) -> None:
+        await topics.must_have(client, namesrv, topic, brokername)
         try:
             async with messages.puller(client, namesrv) as consumer:
                 result = await consumer.pull(queue, wanted, max_messages=1)

@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
-from mqadmin.admin import AdminClient
+from mqadmin.admin import AdminClient, check_address
 from mqadmin.calls import groups, topics
-from mqadmin.command import Argument, UsageWanted, admin_command, boolean, number, required_namesrv, run
+from mqadmin.command import (
+    I64_MAX,
+    Argument,
+    UsageWanted,
+    admin_command,
+    boolean,
+    number,
+    required_namesrv,
+    run,
+)
 from mqadmin.errors import AdminError
 from mqadmin.report import Report
 from mqadmin.times import read_time
@@ -55,11 +64,14 @@ def command(
     topic: str,
 ) -> None:
     forced, queue_id = boolean("-f", force, True), number("-q", queue, -1)
-    wanted = None if offset is None else number("-o", offset, 0)
+    wanted = None if offset is None else number("-o", offset, 0, most=I64_MAX)
     if wanted is not None and queue_id < 0:
         raise UsageWanted(
             "-o names an offset of one queue: give -q, and -b where several broker sets have it"
         )
+
+    if broker:
+        check_address(broker)
 
     async def calls(client: AdminClient, report: Report) -> None:
         timestamp_ms = (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from mqadmin.admin import AdminClient
+from mqadmin.calls import topics
 from mqadmin.calls.sending import as_json, must_be_safe, producer
 from mqadmin.command import Argument, UsageWanted, admin_command, boolean, number, required_namesrv, run
 from mqadmin.report import Report
@@ -25,7 +26,7 @@ def format_result(result: SendResult) -> str:
     "sendMessage",
     "Send a message.",
     Argument("t", "topic", "Topic name", required=True),
-    Argument("p", "body", "UTF-8 string format of the message body", required=True),
+    Argument("p", "body", "UTF-8 string format of the message body", required=True, may_be_empty=True),
     Argument("k", "key", "Message keys"),
     Argument("c", "tags", "Message tags"),
     Argument("b", "broker", "Send message to target broker"),
@@ -49,6 +50,7 @@ def command(
         raise UsageWanted("-i names a queue of one broker set: give its name with -b")
 
     async def calls(client: AdminClient, report: Report) -> None:
+        await topics.must_have(client, namesrv, topic, broker)
         async with producer(client, namesrv, GROUP) as sender:
             result = await sender.send(
                 topic, body.encode(), keys=key or "", tags=tags or "", broker_name=broker, queue_id=queue_id

@@ -20,7 +20,7 @@ def format_updated(address: str) -> str:
     Argument("b", "brokerAddr", "update which broker"),
     Argument("c", "clusterName", "update which cluster"),
     Argument("k", "key", "config key", required=True),
-    Argument("v", "value", "config value", required=True),
+    Argument("v", "value", "config value", required=True, may_be_empty=True),
 )
 def command(
     namesrvaddr: str | None,

@@ -19,7 +19,7 @@ def format_updated(addresses: list[str], key: str, value: str) -> str:
     "Update controller config.",
     Argument("a", "controllerAddress", ADDRESS_HELP, required=True),
     Argument("k", "key", "config key", required=True),
-    Argument("v", "value", "config value", required=True),
+    Argument("v", "value", "config value", required=True, may_be_empty=True),
 )
 def command(namesrvaddr: str | None, controlleraddress: str, key: str, value: str) -> None:
     async def calls(client: AdminClient, report: Report) -> None:

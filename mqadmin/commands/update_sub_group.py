@@ -8,6 +8,7 @@ from typing import Any
 from mqadmin.admin import AdminClient
 from mqadmin.calls import groups
 from mqadmin.command import (
+    I64_MAX,
     Argument,
     UsageWanted,
     admin_command,
@@ -108,8 +109,8 @@ def command(
         retry_queue_nums=number("-q", given["retryqueuenums"], 1),
         retry_max_times=number("-r", given["retrymaxtimes"], 16, least=-1),
         group_retry_policy=retry_policy(given["groupretrypolicy"]),
-        broker_id=number("-i", given["brokerid"], 0),
-        which_broker_when_consume_slowly=number("-w", given["whichbrokerwhenconsumeslowly"], 1),
+        broker_id=number("-i", given["brokerid"], 0, most=I64_MAX),
+        which_broker_when_consume_slowly=number("-w", given["whichbrokerwhenconsumeslowly"], 1, most=I64_MAX),
         notify_consumer_ids_changed_enable=boolean("-a", given["notifyconsumeridschanged"], True),
         attributes=attribute_changes("--attributes", given["attributes"]),
     )

@@ -90,6 +90,22 @@ class ScriptedServer:
             ext={"group": "g", "controllerLeaderId": "n0", "controllerLeaderAddress": self.address},
         )
 
+    def has_members(self, *broker_ids: int) -> None:
+        """The controllers know these brokers of set `broker-a`, the first of them its master, all in sync."""
+        rows = [
+            {"alive": True, "brokerAddress": self.address, "brokerId": number, "brokerName": "broker-a"}
+            for number in broker_ids
+        ]
+        state = {
+            "masterBrokerId": broker_ids[0],
+            "masterAddress": self.address,
+            "masterEpoch": 1,
+            "syncStateSetEpoch": 1,
+            "inSyncReplicas": rows,
+            "notInSyncReplicas": [],
+        }
+        self.says(RequestCode.CONTROLLER_GET_SYNC_STATE_DATA, {"replicasInfoTable": {"broker-a": state}})
+
     def requests(self, code: int) -> list[RemotingCommand]:
         return [request for request in self.asked if request.code == code]
 

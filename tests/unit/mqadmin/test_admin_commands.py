@@ -147,6 +147,7 @@ def test_a_broker_that_changes_nothing_at_run_time_says_so(server: ScriptedServe
 
 def test_brokers_are_forgotten_by_the_leading_controller(server: ScriptedServer) -> None:
     server.says(RequestCode.CLEAN_BROKER_DATA)
+    server.has_members(1, 3, 4)
     options = ("cleanBrokerMetadata", "-a", server.address, "-bn", "broker-a")
     assert as_json(server, *options, "-c", "C", "-b", "3;4") == {
         "brokerName": "broker-a",
@@ -157,6 +158,18 @@ def test_brokers_are_forgotten_by_the_leading_controller(server: ScriptedServer)
     assert request.ext["isCleanLivingBroker"] == "false"
     assert server.run(*options).exit_code == 1  # no cluster named
     assert server.run(*options, "-l", "-b", "three").exit_code == 1
+
+
+def test_brokers_that_no_controller_knows_are_not_said_to_be_forgotten(server: ScriptedServer) -> None:
+    server.says(RequestCode.CLEAN_BROKER_DATA)
+    server.has_members(1, 3)
+    options = ("cleanBrokerMetadata", "-a", server.address, "-c", "C", "-bn")
+    assert (
+        "broker-a has no broker 2, 9; getSyncStateSet"
+        in server.run(*options, "broker-a", "-b", "2;3;9").stderr
+    )
+    assert "know no broker set broker-x" in server.run(*options, "broker-x").stderr
+    assert server.requests(RequestCode.CLEAN_BROKER_DATA) == []
 
 
 def test_json_tells_a_failure_too(server: ScriptedServer) -> None:
