@@ -37,7 +37,7 @@ def rank(store: StoreSnapshot) -> tuple[int, int]:
 def require_one_set(one: StoreSnapshot, other: StoreSnapshot) -> None:
     if one.root == other.root:
         raise StoreUnreadable(one.root, "is named twice; name each store once")
-    both = f"and {other.root} are both called {one.broker_name}"
+    both = f"it and {other.root} are both called {one.broker_name}"
     if not (one.cluster_name and other.cluster_name):
         raise StoreUnreadable(
             one.root,
@@ -59,7 +59,7 @@ def require_one_set(one: StoreSnapshot, other: StoreSnapshot) -> None:
         if head(one, segment, end) != head(other, its, end):
             raise StoreUnreadable(
                 segment.path,
-                f"and {its.path} begin with different records, so they are no replicas of one set; {APART}",
+                f"it and {its.path} begin with different records, so they are no replicas of one set; {APART}",
             )
 
 
