@@ -1,13 +1,16 @@
 """The checkpoint file: what a restart may rely on.
 
-Invariant: no value in the file is ahead of the disk. Log and queue entries up to `confirm_phy_offset` are synced, so a
-power cut cannot make a confirmed record look damaged when it was only never written, and what recovery builds anew is
-what follows the confirm offset and the rest of its segment."""
+Invariant: no value in the file is ahead of the disk, and none of a damaged file is relied on. Log and queue entries up to
+`confirm_phy_offset` are synced, so a power cut cannot make a confirmed record look damaged when it was only never
+written, and what recovery builds anew is what follows the confirm offset and the rest of its segment."""
 
 from __future__ import annotations
 
 from dataclasses import astuple, dataclass
 from struct import Struct
+from zlib import crc32
+
+from messagestore.errors import StoreError
 
 FILE = "checkpoint"
 FILE_BYTES = 4096
@@ -20,7 +23,16 @@ CHECKPOINT = Struct(
     "q"  # 24 master_flushed_offset   acting-master mode only
     "q"  # 32 confirm_phy_offset      every SyncStateSet member holds the log up to here
 )
+CHECK = Struct(">Q")
+"""Follows the values, where upstream has zeros: 2^32 + their CRC-32; 0 in a file of upstream, which cannot be checked."""
 TIMESTAMP_MARGIN_MS = 3000
+
+
+class CheckpointDamaged(StoreError):
+    """The values are not those that were written, or another program has written them since."""
+
+    def __init__(self) -> None:
+        super().__init__(f"{FILE}: checksum and values do not agree; nothing in it is relied on")
 
 
 @dataclass(slots=True)
@@ -40,12 +52,26 @@ class Checkpoint:
         return max(0, oldest - TIMESTAMP_MARGIN_MS)
 
     def encode(self) -> bytes:
-        return CHECKPOINT.pack(*astuple(self)).ljust(FILE_BYTES, b"\0")
+        values = CHECKPOINT.pack(*astuple(self))
+        return (values + CHECK.pack(_check(values))).ljust(FILE_BYTES, b"\0")
+
+
+NOTHING_VOUCHED = Checkpoint(physic_msg_timestamp=1)
+"""Instead of a damaged one: the log was saved before, and all of it is to be read and confirmed again."""
 
 
 def decode_checkpoint(data: bytes | None) -> Checkpoint:
-    """An absent or short file counts as zeros, a negative confirm offset (upstream's "never set") as 0."""
-    values = CHECKPOINT.unpack((data or b"")[: CHECKPOINT.size].ljust(CHECKPOINT.size, b"\0"))
-    checkpoint = Checkpoint(*values)
+    """An absent or short file counts as zeros, a negative confirm offset (upstream's "never set") as 0. Raises
+    CheckpointDamaged."""
+    page = (data or b"").ljust(CHECKPOINT.size + CHECK.size, b"\0")
+    values = page[: CHECKPOINT.size]
+    (check,) = CHECK.unpack_from(page, CHECKPOINT.size)
+    if check not in (0, _check(values)):
+        raise CheckpointDamaged
+    checkpoint = Checkpoint(*CHECKPOINT.unpack(values))
     checkpoint.confirm_phy_offset = max(0, checkpoint.confirm_phy_offset)
     return checkpoint
+
+
+def _check(values: bytes) -> int:
+    return 1 << 32 | crc32(values)

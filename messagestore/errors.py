@@ -30,8 +30,8 @@ class StoreCorrupted(StoreError):
     def __init__(self, offset: int, limit: int, why: str) -> None:
         super().__init__(
             f"commit log at {offset}: {why}; everything below {limit} was confirmed, so this is damage and not a torn "
-            "end. Check the disk; then restore this store from a copy, or empty its directory (keeping brokerIdentity) "
-            "and let the broker fetch the log from its master"
+            "end. Check the disk; then restore this store from a copy, or empty its directory, brokerIdentity included, "
+            "and let the broker fetch the log from its master as a new replica"
         )
         self.offset = offset
         self.limit = limit

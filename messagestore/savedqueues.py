@@ -5,14 +5,25 @@ lowered on disk before anything below it is cut."""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
+from dataclasses import replace
 
-from messagestore.checkpoint import FILE, Checkpoint, decode_checkpoint
+from messagestore.checkpoint import (
+    FILE,
+    NOTHING_VOUCHED,
+    Checkpoint,
+    CheckpointDamaged,
+    decode_checkpoint,
+)
 from messagestore.commitlog import CommitLog
 from messagestore.dispatch import Dispatcher
 from messagestore.indextable import IndexTable
 from messagestore.queuetable import QueueTable
+from mqruntime.log import fields
 from mqruntime.smallfiles import SmallFiles
+
+log = logging.getLogger(__name__)
 
 
 class SavedQueues:
@@ -38,8 +49,14 @@ class SavedQueues:
         self._synced_end = 0  # entries of records that end at or below this are on disk
 
     async def load(self) -> Checkpoint:
-        """What the last run left. StoreCorrupted or OSError when it cannot be read."""
-        self._checkpoint = decode_checkpoint(await self._files.read(FILE))
+        """What the last run left; of a damaged file nothing. OSError."""
+        try:
+            self._checkpoint = decode_checkpoint(await self._files.read(FILE))
+        except CheckpointDamaged as damage:
+            self._checkpoint = replace(NOTHING_VOUCHED)
+            log.warning(
+                "checkpoint damaged, the whole log is read and confirmed again", extra=fields(why=damage)
+            )
         return self._checkpoint
 
     async def save(self) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from messagestore.checkpoint import Checkpoint, decode_checkpoint
+from messagestore.checkpoint import Checkpoint, CheckpointDamaged, decode_checkpoint
 from messagestore.errors import BadSegments, QueueOffsetGap, StoreCorrupted
 from messagestore.messages import Appended
 from messagestore.record import encode_blank
@@ -239,6 +239,35 @@ def test_the_stored_confirm_offset_is_never_ahead_of_the_disk(tmp_path: Path) ->
         stored = decode_checkpoint((tmp_path / "checkpoint").read_bytes())
         assert stored.confirm_phy_offset == store.max_offset()
         await store.stop()
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("bit", range(0, 8 * 48, 29))
+def test_a_damaged_checkpoint_is_noticed_and_nothing_of_the_log_is_given_up(tmp_path: Path, bit: int) -> None:
+    async def scenario() -> None:
+        store = open_store(tmp_path)
+        await store.start()
+        await store.become_master()
+        store.append([message()] * 3)
+        store.set_confirm_offset(store.max_offset())
+        end = store.max_offset()
+        await store.stop()
+        path = tmp_path / "checkpoint"
+        page = bytearray(path.read_bytes())
+        page[bit // 8] ^= 1 << bit % 8
+        path.write_bytes(page)
+        with pytest.raises(CheckpointDamaged):
+            decode_checkpoint(bytes(page))
+        store = open_store(tmp_path)
+        report = await store.start()
+        assert (report.confirm_offset, report.max_offset) == (0, end)
+        store.set_confirm_offset(end)
+        while store.dispatch():
+            pass
+        assert store.dispatched_offset() == end
+        await store.stop()
+        assert decode_checkpoint(path.read_bytes()).confirm_phy_offset == end
 
     asyncio.run(scenario())
 
