@@ -14,7 +14,7 @@ from sparkreplay.epochs import Epochs
 from sparkreplay.errors import StoreUnreadable
 from sparkreplay.files import Files
 from sparkreplay.livebroker import BrokerView
-from sparkreplay.segments import Segment
+from sparkreplay.segments import FOLDER, SEVERAL_FOLDERS, Segment
 
 CHECKPOINT = "checkpoint"
 CONFIRM_OFFSET = struct.Struct(">q")
@@ -64,6 +64,12 @@ def resolve(
 ) -> Bound:
     """The bound of a store whose checkpoint says `confirm`. Raises StoreUnreadable for one beyond the log's end."""
     log_end = segments[-1].end_offset if segments else 0
+    if confirm and not segments:
+        raise StoreUnreadable(
+            files.root,
+            f"has no files in its folder {FOLDER}, but {confirm} bytes are committed; name a broker's storePathRootDir with "
+            f"its {FOLDER} in it ({SEVERAL_FOLDERS})",
+        )
     if confirm > log_end:
         raise StoreUnreadable(
             files.root,

@@ -32,14 +32,12 @@ class Segment:
 
 
 def list_segments(files: Files) -> tuple[Segment, ...]:
-    """By offset. Raises StoreUnreadable; an empty file is a segment that is being made, and is left out."""
+    """By offset; none where the broker has stored nothing yet. Raises StoreUnreadable. An empty file is a segment that is being
+    made, and is left out."""
     try:
         entries = files.entries(FOLDER)
     except FileNotFoundError:
-        raise StoreUnreadable(
-            files.root,
-            f"has no folder {FOLDER}; name a broker's storePathRootDir with its {FOLDER} in it ({SEVERAL_FOLDERS})",
-        ) from None
+        return ()
     found = [segment_of(files, entry) for entry in entries if not entry.is_folder]
     segments = [segment for segment in found if segment.size_bytes]
     for before, after in zip(segments, segments[1:], strict=False):

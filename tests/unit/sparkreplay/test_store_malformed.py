@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import struct
 import tracemalloc
 import zlib
@@ -106,11 +107,11 @@ MALFORMED: list[tuple[str, Callable[[Path], object], str, str]] = [
     ("a segment that was cut", sparse(SECOND, 9000), SECOND, "copy it again"),
     ("a segment that is missing", lambda root: (root / SECOND).unlink(), THIRD, "a segment is missing"),
     ("a segment with another offset", moved(THIRD, f"commitlog/{2 * 16384 + 1:020d}"), "commitlog/", "a multiple of its size"),
-    ("no log", lambda root: (root / "commitlog").rename(root / "gone"), "", "has no folder commitlog"),
+    ("no log", lambda root: (root / "commitlog").rename(root / "gone"), "", "has no files in its folder commitlog"),
     ("a log that is a file", lambda root: ((root / "commitlog").rename(root / "x"), (root / "commitlog").touch()),
      "commitlog", "Not a directory"),
     ("an empty log of which something was committed", lambda root: [
-        file.unlink() for file in (root / "commitlog").iterdir()], "", "beyond the end of the log's last file, 0"),
+        file.unlink() for file in (root / "commitlog").iterdir()], "", "has no files in its folder commitlog"),
 ]  # fmt: skip
 
 
@@ -139,6 +140,13 @@ def test_a_checkpoint_without_a_confirm_offset_commits_nothing(root: Path, confi
     put("checkpoint", confirm_of(confirm))(root)
     store = open_store(str(root))
     assert (store.bound, rows_of_store(store)) == (0, [])
+
+
+def test_a_broker_that_has_stored_nothing_has_no_rows(root: Path) -> None:
+    shutil.rmtree(root / "commitlog")
+    put("checkpoint", confirm_of(0))(root)
+    store = open_store(str(root))
+    assert (store.segments, store.bound, rows_of_store(store)) == ((), 0, [])
 
 
 def test_a_sparse_segment_below_the_bound_is_corruption_not_an_empty_one(root: Path) -> None:
