@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import fcntl
+import glob
 import os
 import random
 from collections.abc import Callable, Iterator
@@ -97,16 +98,30 @@ async def refuse_own_topic(job: ResendJob, broker_names: set[str]) -> None:
         )
 
 
+def refuse_other_workers(job: ResendJob, count: int) -> None:
+    """Raises LedgerUnusable when the ledger was begun by another number of workers: each keeps a part of its own."""
+    path = Path(job.ledger)
+    mine = {str(job.ledger_of(Share(number, count))) for number in range(count)}
+    parts = [path, *path.parent.glob(f"{glob.escape(path.name)}.*-of-*")]
+    others = [
+        str(part) for part in parts if part.exists() and part.suffix != ".lock" and str(part) not in mine
+    ]
+    if others:
+        raise LedgerUnusable(others[0], f"was begun by another number of --workers than {count}")
+
+
 def send_share(
-    job: ResendJob, share: Share = ALL, on_run: Callable[[Run], None] = lambda run: None
+    job: ResendJob, share: Share = ALL, on_progress: Callable[[int, int], None] = lambda size, rows: None
 ) -> Counts:
     """Sends one worker's queues; what an earlier run of the same ledger sent is left out."""
     path = job.ledger_of(share)
     with only_one(path):
-        return uvloop.run(send_with_ledger(job, share, path, on_run))
+        return uvloop.run(send_with_ledger(job, share, path, on_progress))
 
 
-async def send_with_ledger(job: ResendJob, share: Share, path: Path, on_run: Callable[[Run], None]) -> Counts:
+async def send_with_ledger(
+    job: ResendJob, share: Share, path: Path, on_progress: Callable[[int, int], None]
+) -> Counts:
     async with Client(job.namesrv, clock=SystemClock(), random=random.Random()) as client:
         queues = await target_queues(client, job.cluster, job.to_topic)
         ledger = open_ledger(path, job, queues)
@@ -120,8 +135,8 @@ async def send_with_ledger(job: ResendJob, share: Share, path: Path, on_run: Cal
             sender_of=lambda queue_id: QueueSender(producer, queues[queue_id % len(queues)]).send,
             limits=Limits(RateLimit(job.messages_per_s), RateLimit(job.bytes_per_s), job.patience_s),
             share=share,
+            on_progress=on_progress,
         )
-        on_run(run)
         await run.send_all()
         return replace(run.counts, maybe_twice=run.maybe_twice)
 

@@ -96,8 +96,12 @@ class Run:
         sender_of: Callable[[int], Sender],
         limits: Limits,
         share: Share = ALL,
+        on_progress: Callable[[int, int], None] = lambda size, rows: None,
     ) -> None:
+        """`on_progress(bytes of log read, messages acknowledged)` is told now and then what came since."""
         self.counts = Counts()
+        self._on_progress = on_progress
+        self._told = 0
         self._read = read
         self._ledger = ledger
         self._ledger_path = ledger_path
@@ -141,6 +145,7 @@ class Run:
     async def _feed(self, stretch: Stretch, tasks: asyncio.TaskGroup) -> None:
         """Hands the rows of a stretch to the lanes, in the log's order."""
         source = self._sources[self._read.sources[stretch.source].store.broker_name]
+        position = stretch.start
         for batch in read_stretch(self._read, stretch):
             for row in rows_of(self._share.of(batch)):
                 if source.progress.is_acked(row.queue_id, row.end):
@@ -157,9 +162,17 @@ class Run:
                 source.tracker.handed(row.queue_id, row.physical_offset, row.end)
                 lane = source.lanes.get(row.queue_id) or self._open_lane(source, row.queue_id, tasks)
                 await lane.put(Parcel(row, self._message(row, source.broker_name)))
+            end = batch.column("physical_offset")[-1].as_py()
+            self._tell_progress(end - position)
+            position = end
             await asyncio.sleep(0)
+        self._tell_progress(stretch.end - position)
         if not stretch.at_bound:
             source.tracker.passed(stretch.end)
+
+    def _tell_progress(self, size: int) -> None:
+        self._on_progress(size, self.counts.acknowledged - self._told)
+        self._told = self.counts.acknowledged
 
     def _open_lane(self, source: Source, queue_id: int, tasks: asyncio.TaskGroup) -> Lane:
         def attempted(end: int) -> None:

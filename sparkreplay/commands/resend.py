@@ -1,0 +1,170 @@
+"""mqreplay resend: a topic's committed messages, sent again into a live cluster."""
+
+from __future__ import annotations
+
+import os
+from functools import partial
+from typing import Any
+
+import click
+
+from sparkreplay.commands.shared import (
+    describe,
+    engine_of,
+    options_of,
+    planned,
+    print_json,
+    print_source,
+    reading_options,
+    running_options,
+    size_of,
+    stores_argument,
+    warn,
+)
+from sparkreplay.errors import OptionError
+from sparkreplay.options import size
+from sparkreplay.progress import progress, size_text
+from sparkreplay.resend.job import ResendJob, prepare, refuse_other_workers, send_share
+from sparkreplay.resend.rewrite import ROW_COLUMNS
+from sparkreplay.resend.run import Counts, Share
+
+SPARK_WORKERS = 2
+
+
+@click.command()
+@stores_argument
+@click.option("--to", required=True, metavar="CLUSTER/TOPIC", help="An existing topic of a running cluster.")
+@click.option(
+    "-n",
+    "--namesrv",
+    envvar="NAMESRV_ADDR",
+    metavar="HOST:PORT",
+    help="The target's name servers, or NAMESRV_ADDR.",
+)
+@click.option(
+    "--ledger", metavar="FILE", help="Where progress is kept.  [default: resend-TOPIC-to-CLUSTER-TOPIC.json]"
+)
+@click.option("--rate", metavar="SIZE", help="At most so many bytes of bodies a second, for example 10m.")
+@click.option("--messages-per-second", type=click.IntRange(1), help="At most so many messages a second.")
+@click.option(
+    "--patience",
+    default=120.0,
+    show_default=True,
+    type=click.FloatRange(1),
+    help="Seconds to try one message.",
+)
+@click.option("--force", is_flag=True, help="Even into the topic and broker set that the messages come from.")
+@reading_options
+@running_options
+def command(
+    stores: tuple[str, ...],
+    to: str,
+    namesrv: str | None,
+    ledger: str | None,
+    rate: str | None,
+    messages_per_second: int | None,
+    patience: float,
+    force: bool,
+    engine: str,
+    master: str,
+    workers: int | None,
+    as_json: bool,
+    quiet: bool,
+    **given: Any,
+) -> None:
+    """Send the messages of one --topic again, each queue in its order.
+
+    Keys, tags, properties, flag, compression and time of birth stay; REPLAY_SRC, REPLAY_QUEUE and REPLAY_EPOCH say where a
+    message was. What is acknowledged is noted in the ledger: the same command goes on where it was killed, or with what was
+    committed since, and says how many messages may be there twice. Delayed messages go once they were delivered, and at once;
+    of transactions the committed ones."""
+    cluster, separator, to_topic = to.partition("/")
+    if not (cluster and separator and to_topic) or "/" in to_topic:
+        raise OptionError("--to", f"{to!r} is not CLUSTER/TOPIC, for example DefaultCluster/orders-again")
+    topic = given["topic"]
+    if not topic or "," in topic:
+        raise OptionError("--topic", "names the one topic to send; run the command once for each")
+    if not namesrv:
+        raise OptionError(
+            "--namesrv", "is missing, and NAMESRV_ADDR is not set: name the target's name servers"
+        )
+    count = workers or (SPARK_WORKERS if engine == "spark" else 1)
+    read = planned(options_of(stores, **given), columns=",".join(ROW_COLUMNS))
+    job = prepare(
+        ResendJob(
+            read,
+            topic,
+            cluster,
+            to_topic,
+            namesrv,
+            os.path.abspath(ledger or f"resend-{plain(topic)}-to-{plain(cluster)}-{plain(to_topic)}.json"),
+            messages_per_second / count if messages_per_second else None,
+            size("--rate", rate) / count if rate else None,
+            patience,
+        ),
+        force=force,
+    )
+    refuse_other_workers(job, count)
+    if not as_json:
+        for source in read.sources:
+            print_source(source)
+        print(f"to         {cluster}/{to_topic} at {namesrv}, ledger {job.ledger}")
+    found: list[Counts] = []
+    log_bytes = sum(map(size_of, read.stretches))
+    with progress("resend", log_bytes, quiet=quiet or as_json) as shown:
+        if count == 1 and engine == "local":
+            found.append(send_share(job, on_progress=shown.advance))
+        else:
+            with engine_of(engine, master, count) as workplace:
+                workplace.run(
+                    partial(send_numbered, job, count),
+                    range(count),
+                    lambda number, counts: found.append(counts),
+                )
+    tell(job, read_summary(found), as_json)
+
+
+def send_numbered(job: ResendJob, count: int, number: int) -> Counts:
+    return send_share(job, Share(number, count))
+
+
+def read_summary(found: list[Counts]) -> Counts:
+    return Counts(
+        sum(counts.acknowledged for counts in found),
+        sum(counts.bytes for counts in found),
+        sum(counts.acknowledged_before for counts in found),
+        sum(counts.maybe_twice for counts in found),
+    )
+
+
+def tell(job: ResendJob, counts: Counts, as_json: bool) -> None:
+    if as_json:
+        print_json(
+            {
+                "stores": [describe(source) for source in job.read.sources],
+                "topic": job.topic,
+                "target": f"{job.cluster}/{job.to_topic}",
+                "ledger": job.ledger,
+                "acknowledged": counts.acknowledged,
+                "bytes": counts.bytes,
+                "acknowledged_before": counts.acknowledged_before,
+                "maybe_twice": counts.maybe_twice,
+            }
+        )
+        return
+    before = (
+        f"; {counts.acknowledged_before:,} of an earlier run left out" if counts.acknowledged_before else ""
+    )
+    print(
+        f"resend is done: {counts.acknowledged:,} messages, {size_text(counts.bytes)} of bodies acknowledged{before}"
+    )
+    if counts.maybe_twice:
+        warn(
+            f"{counts.maybe_twice:,} messages may be in {job.to_topic} twice: their first sending ended without an answer; "
+            "REPLAY_SRC tells them apart"
+        )
+
+
+def plain(name: str) -> str:
+    """A name as part of a file's."""
+    return "".join(letter if letter.isalnum() or letter in "-_." else "_" for letter in name)

@@ -1,0 +1,215 @@
+"""mqreplay resend on a real cluster: a killed run goes on, a master that dies meanwhile costs nothing, mistakes are told."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from localcluster.cluster import Cluster
+from localcluster.load import read_messages
+from mqclient.client import Client
+from mqclient.message import OutgoingMessage, StoredMessage
+from mqruntime.clock import SystemClock
+from sparkreplay.bound import checkpoint_bound
+from sparkreplay.files import LocalFiles
+
+ROOT = Path(__file__).parents[2]
+QUEUES = 4
+MESSAGES = 3000
+BORN_MS = 1_600_000_000_000
+
+pytestmark = pytest.mark.timeout(90)
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    with Cluster.create(tmp_path_factory.mktemp("resend") / "cluster") as made:
+        made.start()
+        asyncio.run(made.wait_whole())
+        asyncio.run(fill(made))
+        yield made
+
+
+async def fill(cluster: Cluster) -> None:
+    """Sends MESSAGES, each queue's in order; every fifth is compressed, three are born in each millisecond."""
+    import zlib
+
+    await cluster.create_topic("orders", QUEUES)
+    for name in ("copy", "killed", "slow"):
+        await cluster.create_topic(name, QUEUES)
+    async with Client(cluster.layout.namesrv, clock=SystemClock(), random=random.Random(1)) as client:
+        producer = client.producer("fill")
+
+        async def queue(queue_id: int) -> None:
+            for number in range(queue_id, MESSAGES, QUEUES):
+                body = f"{number} ".encode() * 40
+                packed = number % 5 == 0
+                message = OutgoingMessage(
+                    zlib.compress(body) if packed else body,
+                    {"KEYS": f"k{number}", "TAGS": "paid", "own": "ä"},
+                    flag=number % 7,
+                    born_timestamp_ms=BORN_MS + number // 3,
+                    sys_flag=1 if packed else 0,
+                )
+                assert (await producer.send_message("orders", message, queue_id=queue_id)).acknowledged
+
+        await asyncio.gather(*map(queue, range(QUEUES)))
+    deadline = time.monotonic() + 20
+    while time.monotonic() < deadline:  # the bound is saved once a second
+        before = [checkpoint_bound(LocalFiles(store)) for store in stores(cluster)]
+        await asyncio.sleep(1.2)
+        if (
+            before == [checkpoint_bound(LocalFiles(store)) for store in stores(cluster)]
+            and len(set(before)) == 1
+        ):
+            return
+    raise AssertionError(f"the replicas' bounds do not meet: {before}")
+
+
+def stores(cluster: Cluster) -> list[str]:
+    return [cluster.layout.properties(name)["storePathRootDir"] for name in cluster.layout.broker_names]
+
+
+def command(cluster: Cluster, to: str, *more: str, store: int = 0) -> list[str]:
+    return [
+        sys.executable, "-m", "sparkreplay", "resend", stores(cluster)[store], "--topic", "orders", "--to", to,
+        "-n", cluster.layout.namesrv, "--json", *more,
+    ]  # fmt: skip
+
+
+def resend(cluster: Cluster, to: str, *more: str, store: int = 0) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        command(cluster, to, *more, store=store),
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+def told(result: subprocess.CompletedProcess[str]) -> dict[str, Any]:
+    assert result.returncode == 0, result.stderr
+    found: dict[str, Any] = json.loads(result.stdout)
+    return found
+
+
+async def received(cluster: Cluster, topic: str) -> dict[int, list[StoredMessage]]:
+    queues: dict[int, list[StoredMessage]] = {}
+    async with Client(cluster.layout.namesrv, clock=SystemClock(), random=random.Random(1)) as client:
+        async for queue, message in read_messages(client.consumer("check"), topic):
+            queues.setdefault(queue.queue_id, []).append(message)
+    return queues
+
+
+def keys(messages: list[StoredMessage]) -> list[str]:
+    return [message.properties["KEYS"] for message in messages]
+
+
+def test_a_topic_is_sent_again_as_it_was_in_each_queues_order(cluster: Cluster, tmp_path: Path) -> None:
+    summary = told(resend(cluster, "DefaultCluster/copy", "--ledger", str(tmp_path / "ledger")))
+    assert (summary["acknowledged"], summary["maybe_twice"]) == (MESSAGES, 0)
+    originals, copies = asyncio.run(received(cluster, "orders")), asyncio.run(received(cluster, "copy"))
+    for queue_id in range(QUEUES):
+        for original, copy in zip(originals[queue_id], copies[queue_id], strict=True):
+            assert copy.properties.pop("REPLAY_SRC") == f"broker-a@{original.physical_offset}"
+            assert copy.properties.pop("REPLAY_QUEUE") == f"orders/{queue_id}@{original.queue_offset}"
+            assert copy.properties.pop("REPLAY_EPOCH") == "1"
+            assert copy.properties == original.properties
+            for name in ("body", "flag", "born_timestamp_ms", "sys_flag", "queue_offset"):
+                assert getattr(copy, name) == getattr(original, name), name
+
+
+def test_a_killed_run_goes_on_from_another_replica_without_a_gap(cluster: Cluster, tmp_path: Path) -> None:
+    ledger = tmp_path / "ledger"
+    more = ("--ledger", str(ledger), "--messages-per-second", "1500")
+    running = subprocess.Popen(
+        command(cluster, "DefaultCluster/killed", *more), cwd=ROOT, stdout=subprocess.DEVNULL
+    )
+    deadline = time.monotonic() + 30
+    while not (ledger.exists() and json.loads(ledger.read_text())["acknowledged"] >= 300):
+        assert time.monotonic() < deadline and running.poll() is None
+        time.sleep(0.05)
+    refused = resend(cluster, "DefaultCluster/killed", *more)
+    assert refused.returncode == 1 and "is in use by another run" in refused.stderr
+    running.send_signal(signal.SIGKILL)
+    running.wait()
+    summary = told(resend(cluster, "DefaultCluster/killed", "--ledger", str(ledger), store=1))
+    copies = asyncio.run(received(cluster, "killed"))
+    twice = 0
+    for queue_id in range(QUEUES):
+        found = keys(copies[queue_id])
+        assert list(dict.fromkeys(found)) == [f"k{number}" for number in range(queue_id, MESSAGES, QUEUES)]
+        twice += len(found) - len(set(found))
+    assert 0 <= twice <= summary["maybe_twice"] < MESSAGES
+    again = told(resend(cluster, "DefaultCluster/killed", "--ledger", str(ledger), store=2))
+    assert (again["acknowledged"], again["maybe_twice"]) == (0, 0)
+
+
+def test_an_interrupted_run_ends_with_130_and_a_master_that_dies_costs_nothing(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    ledger = tmp_path / "ledger"
+    more = ("--ledger", str(ledger), "--messages-per-second", "1000")
+    running = subprocess.Popen(
+        command(cluster, "DefaultCluster/slow", *more),
+        cwd=ROOT,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    deadline = time.monotonic() + 30
+    while not (ledger.exists() and json.loads(ledger.read_text())["acknowledged"] >= 200):
+        assert time.monotonic() < deadline and running.poll() is None
+        time.sleep(0.05)
+    running.send_signal(signal.SIGINT)
+    _, stderr = running.communicate(timeout=20)
+    assert running.returncode == 130 and "Traceback" not in stderr, stderr
+    going_on = subprocess.Popen(
+        command(cluster, "DefaultCluster/slow", *more, store=1), cwd=ROOT, stdout=subprocess.PIPE, text=True
+    )
+    time.sleep(1)  # a moment in the middle; any is as good
+    state = asyncio.run(cluster.wait_whole())
+    master = cluster.layout.name_of(state.master_address or "") or ""
+    cluster.kill([master])
+    output, _ = going_on.communicate(timeout=60)
+    cluster.start([master])
+    asyncio.run(cluster.wait_whole())
+    assert going_on.returncode == 0
+    copies = asyncio.run(received(cluster, "slow"))
+    sent = sum(len(keys(found)) for found in copies.values())
+    for queue_id in range(QUEUES):
+        found = list(dict.fromkeys(keys(copies[queue_id])))
+        assert found == [f"k{number}" for number in range(queue_id, MESSAGES, QUEUES)]
+    kept = json.loads(ledger.read_text())
+    assert sent - MESSAGES <= kept["maybe_twice"]
+    assert json.loads(output)["acknowledged"] <= MESSAGES
+
+
+@pytest.mark.parametrize(
+    ("to", "more", "why"),
+    [
+        ("nowhere", (), "is not CLUSTER/TOPIC"),
+        ("DefaultCluster/missing", (), "create it first (mqadmin updateTopic -c DefaultCluster -t missing)"),
+        ("OtherCluster/copy", (), "has no queue to write in cluster OtherCluster, only in: DefaultCluster"),
+        ("DefaultCluster/orders", (), "--force sends them there all the same"),
+        ("DefaultCluster/copy", ("--rate", "fast"), "is no size"),
+        ("DefaultCluster/copy", ("-o", "queues=x"), "queues"),
+    ],
+)
+def test_a_mistake_is_told_in_one_line(
+    cluster: Cluster, tmp_path: Path, to: str, more: tuple[str, ...], why: str
+) -> None:
+    result = resend(cluster, to, "--ledger", str(tmp_path / "ledger"), *more)
+    assert result.returncode in (1, 2) and why in result.stderr, result.stderr
+    assert "Traceback" not in result.stderr and not (tmp_path / "ledger").exists()
