@@ -45,6 +45,7 @@ class LogCorrupted(ReplayError):
         )
         self.path = path
         self.offset = offset
+        self.why = why
 
 
 class SegmentGone(ReplayError):
@@ -66,7 +67,6 @@ class EpochChanged(ReplayError):
             f"{path}: the epochs below the bound {bound} changed while it was read, from {before} to {after}; "
             "run the job again for a new bound"
         )
-
 
 
 class OffsetUnreadable(ReplayError):
@@ -168,3 +168,15 @@ class MessagesGone(ReplayError):
     def __init__(self, path: str, why: str) -> None:
         super().__init__(f"{path}: {why}; with failOnDataLoss=false the read goes on with what is there")
         self.path = path
+
+
+class NotText(ReplayError):
+    """A topic or properties that are no UTF-8. A client wrote them so, and so every replica holds them."""
+
+    def __init__(self, path: str, offset: int, what: str) -> None:
+        super().__init__(
+            f"{path}: at physical offset {offset}: a record's {what} are bytes that are not UTF-8, and nothing is replaced "
+            "or dropped; ask for the column properties_raw instead of properties, tags, keys and msg_id"
+        )
+        self.path = path
+        self.offset = offset

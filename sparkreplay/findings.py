@@ -1,0 +1,41 @@
+"""What a verification found wrong.
+
+Invariant: findings are bounded, their count is not: what is left out is counted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+KEPT_MAX = 100
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing wrong: which check, in which file, at which physical offset where there is one, and what."""
+
+    check: str
+    path: str
+    offset: int | None
+    what: str
+
+    def __str__(self) -> str:
+        place = "" if self.offset is None else f" at physical offset {self.offset}"
+        return f"{self.check}: {self.path}{place}: {self.what}"
+
+
+@dataclass
+class Findings:
+    """The first KEPT_MAX, and how many there were."""
+
+    kept: list[Finding] = field(default_factory=list)
+    count: int = 0
+
+    def add(self, check: str, path: str, offset: int | None, what: str) -> None:
+        self.extend([Finding(check, path, offset, what)])
+
+    def extend(self, found: Iterable[Finding], count: int | None = None) -> None:
+        """`count` is how many `found` stands for, where some were left out already."""
+        listed = list(found)
+        self.count += len(listed) if count is None else count
+        self.kept += listed[: KEPT_MAX - len(self.kept)]
