@@ -23,7 +23,7 @@ from messagestore.record import (
     queue_facts,
 )
 from sparkreplay.decode import Selection, decode_chunk
-from sparkreplay.errors import LogCorrupted
+from sparkreplay.errors import LogCorrupted, NotText
 from sparkreplay.findings import Findings
 from sparkreplay.plan import record_at_or_after
 from sparkreplay.queuecheck import Queue, QueueCheck, QueueRecords, QueueRun
@@ -123,7 +123,7 @@ def check_chunk(chunk: Chunk, path: str, stretch: Stretch, report: StretchReport
     report.bytes += len(chunk.data)
     try:
         batch = decode_chunk(chunk, EVERYTHING, path)
-    except LogCorrupted:
+    except (LogCorrupted, NotText):
         batch = pa.RecordBatch.from_pylist(list(sound_records(chunk, path, stretch, report.findings)))
     if batch.num_rows:
         add_to_queues(batch, queues)
