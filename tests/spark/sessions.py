@@ -1,0 +1,50 @@
+"""A Spark session with settings of its own, and what a message of Spark's holds of ours."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+@contextmanager
+def session(master: str, **settings: str) -> Iterator[Any]:
+    """Ended at the end. In the names of settings `__` stands for a dot."""
+    from pyspark.sql import SparkSession
+
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    fixed = {
+        "spark__ui__enabled": "false",
+        "spark__driver__bindAddress": "127.0.0.1",
+        "spark__driver__host": "127.0.0.1",
+        "spark__sql__session__timeZone": "UTC",
+        "spark__sql__shuffle__partitions": "2",
+        "spark__log__level": "OFF",
+        "spark__ui__showConsoleProgress": "false",
+        "spark__executorEnv__PYTHONPATH": str(ROOT),
+    }
+    builder = SparkSession.builder.master(master).appName("tests")
+    for name, value in {**fixed, **settings}.items():
+        builder = builder.config(name.replace("__", "."), value)
+    spark = builder.getOrCreate()
+    try:
+        yield spark
+    finally:
+        spark.stop()
+
+
+def failure(rows: Any) -> str:
+    """What Spark says when the rows of a frame, or of an RDD, are collected."""
+    from py4j.protocol import Py4JJavaError
+    from pyspark.errors import PySparkException
+
+    with pytest.raises((PySparkException, Py4JJavaError)) as caught:
+        rows.collect()
+    return str(caught.value)
