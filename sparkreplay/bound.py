@@ -68,7 +68,7 @@ def resolve(
         raise StoreUnreadable(
             files.root,
             f"has no files in its folder {FOLDER}, but {confirm} bytes are committed; name a broker's storePathRootDir with "
-            f"its {FOLDER} in it ({SEVERAL_FOLDERS})",
+            f"its {FOLDER}, or a link to it, in it ({SEVERAL_FOLDERS})",
         )
     if confirm > log_end:
         raise StoreUnreadable(

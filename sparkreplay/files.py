@@ -1,7 +1,8 @@
 """Where a store's bytes are read from: a local folder here, any file system that pyarrow.fs knows in remotefiles.py. Nothing
 is ever written.
 
-Invariant: a name below the root is taken as it is: links are told apart, never followed; and what is read whole is small."""
+Invariant: a link in place of a file is refused, never followed (a folder may be one: a log on another disk is put into a store
+so), and what is read whole is small."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Stores on what pyarrow.fs knows: s3://, hdfs://, gs:// and others by URI, or a file system object that is handed in.
+"""Stores on what pyarrow.fs knows: s3://, hdfs:// and others by URI, or a file system object that is handed in.
 
 Invariant: what is pickled is the URI (or the object); each process opens its own file system from it, once. Secrets in a URI
 are never shown."""

@@ -169,6 +169,13 @@ def test_a_segment_that_is_being_made_and_folders_are_passed_over(root: Path) ->
     assert len(open_store(str(root)).segments) == 3
 
 
+def test_a_log_on_another_disk_is_linked_into_the_store(root: Path) -> None:
+    expected = rows_of_store(open_store(str(root)))
+    (root / "commitlog").rename(root.parent / "other disk")
+    (root / "commitlog").symlink_to(root.parent / "other disk")
+    assert rows_of_store(open_store(str(root))) == expected
+
+
 @pytest.mark.parametrize("name", ["checkpoint", "epochFileCheckpoint", "commitlog", FIRST])
 def test_what_may_not_be_read_says_for_whom(root: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     denied = str(root / name)
