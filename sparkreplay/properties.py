@@ -1,43 +1,148 @@
-"""Properties text (`name \\x01 value \\x02` ...) as Arrow columns; the last of several equal names counts, as in Java."""
+"""Properties text (`name \\x01 value \\x02` ...) as Arrow columns, the pieces of all rows found in one pass.
+
+Invariant: the rules are those of Java's `string2messageProperties`: a piece ends at \\x02 or at the text's end; without a name,
+a value or the \\x01 between them it is dropped; of equal names in one row the last counts."""
 
 from __future__ import annotations
 
+from functools import cached_property
+
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+NAME_END, PIECE_END = 1, 2
+HEAD_BYTES = 8
+"""So much of a name is compared as one number; names that are asked for are not longer."""
+HEAD_MASKS = np.array([(1 << 8 * size) - 1 for size in range(HEAD_BYTES + 1)], np.uint64)
+PIECES_COMPARED_MAX = 64
+"""In rows with more properties, equal names are found one by one."""
 
 
-def property_column(properties: pa.Array, name: str) -> pa.Array:
-    """The value of one property a row; null where it is absent or empty."""
-    pattern = f"(?s)^(?:.*\x02)?{name}\x01(?P<value>[^\x02]+)"
-    return pc.extract_regex(properties, pattern).field("value")
+class Properties:
+    """Of the rows of `texts`: valid UTF-8, a string array that begins where its buffers do."""
+
+    def __init__(self, texts: pa.Array) -> None:
+        assert texts.offset == 0
+        _, bounds, data = texts.buffers()
+        self.rows = len(texts)
+        self.bounds = np.frombuffer(bounds, np.int32, self.rows + 1)
+        text = np.frombuffer(data or b"", np.uint8, int(self.bounds[-1]))
+        self.size = len(text)
+        self.text = np.append(
+            text, np.zeros(HEAD_BYTES + 1, np.uint8)
+        )  # so that heads can be read at its end
+        self.ends, self.nexts = self.piece_ends()
+        self.starts = np.append(0, self.nexts)[:-1]
+
+    def piece_ends(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Where pieces end, and where the piece after each begins: behind the \\x02, or at the next row."""
+        ends = np.flatnonzero(self.text == PIECE_END)
+        row_ends = self.bounds[1:][self.bounds[1:] > self.bounds[:-1]].astype(np.int64)
+        open_ends = row_ends[self.text[row_ends - 1] != PIECE_END]
+        if not len(open_ends):
+            return ends, ends + 1
+        steps = np.sort(np.concatenate((ends * 2 + 1, open_ends * 2)))  # odd: a \x02 stands there
+        return steps >> 1, (steps + 1) >> 1
+
+    @cached_property
+    def heads(self) -> NDArray[np.uint64]:
+        """The first eight bytes of each piece as a little-endian number; they may reach into what follows it."""
+        words = np.ndarray(len(self.text) - HEAD_BYTES + 1, "<u8", self.text, 0, (1,))
+        heads: NDArray[np.uint64] = words[self.starts]
+        return heads
+
+    def column(self, name: str) -> pa.Array:
+        """The value of one property a row; null where there is none."""
+        wanted = name.encode() + bytes([NAME_END])
+        assert len(wanted) <= HEAD_BYTES + 1
+        head = wanted[:HEAD_BYTES]
+        found = np.flatnonzero(
+            (self.heads & HEAD_MASKS[len(head)]) == np.uint64(int.from_bytes(head, "little"))
+        )
+        starts, values_at, ends = self.starts[found], self.starts[found] + len(wanted), self.ends[found]
+        good = (self.text[values_at - 1] == NAME_END) & (values_at < ends)
+        if not good.all():
+            starts, values_at, ends = starts[good], values_at[good], ends[good]
+        bounds = np.empty(2 * len(starts) + 1, np.int32)
+        bounds[:-1:2] = values_at
+        bounds[1::2] = ends
+        bounds[-1] = self.size
+        values = self.slices(bounds)
+        places = np.arange(0, 2 * len(starts), 2)
+        if len(starts) == self.rows and ((starts >= self.bounds[:-1]) & (starts < self.bounds[1:])).all():
+            return values.take(pa.array(places))
+        chosen = np.full(self.rows, -1, np.int64)
+        chosen[np.searchsorted(self.bounds, starts, "right") - 1] = places  # the last of equal names stays
+        return values.take(pa.array(chosen, mask=chosen < 0))
+
+    def map(self) -> pa.Array:
+        """map<string, string> a row."""
+        starts, ends = self.starts, self.ends
+        firsts = np.searchsorted(self.nexts, self.bounds, "right")
+        middles = np.flatnonzero(self.text == NAME_END)
+        paired = len(middles) == len(ends) and whole(starts, middles, ends).all()
+        if not paired:  # the first \x01 in each piece, or one behind it
+            middles = np.append(middles, len(self.text))[np.searchsorted(middles, starts)]
+        heads = self.heads & HEAD_MASKS[np.minimum(middles - starts, HEAD_BYTES)]
+        if not paired:
+            good = whole(starts, middles, ends)
+            starts, middles, ends, heads = starts[good], middles[good], ends[good], heads[good]
+            firsts = np.append(0, np.cumsum(good))[firsts]
+        overwritten = self.overwritten(starts, middles, heads, firsts)
+        if len(overwritten):
+            kept = np.ones(len(starts), np.bool_)
+            kept[overwritten] = False
+            starts, middles, ends = starts[kept], middles[kept], ends[kept]
+            firsts = np.append(0, np.cumsum(kept))[firsts]
+        bounds = np.empty(4 * len(starts) + 1, np.int32)
+        for place, edge in enumerate((starts, middles, middles + 1, ends)):
+            bounds[place:-1:4] = edge
+        bounds[-1] = self.size
+        pieces = self.slices(bounds)
+        names = np.arange(0, len(bounds) - 1, 4)
+        return pa.MapArray.from_arrays(
+            pa.array(firsts.astype(np.int32)), pieces.take(pa.array(names)), pieces.take(pa.array(names + 2))
+        )
+
+    def slices(self, bounds: NDArray[np.int32]) -> pa.Array:
+        """The text between each two bounds, not copied."""
+        return pa.Array.from_buffers(
+            pa.string(), len(bounds) - 1, [None, pa.py_buffer(bounds), pa.py_buffer(self.text)]
+        )
+
+    def overwritten(
+        self,
+        starts: NDArray[np.int64],
+        middles: NDArray[np.int64],
+        heads: NDArray[np.uint64],
+        firsts: NDArray[np.int64],
+    ) -> NDArray[np.int64]:
+        """Pieces whose name comes again later in their row."""
+        sizes, counts = middles - starts, np.diff(firsts)
+
+        def name(place: int) -> bytes:
+            return self.text[starts[place] : middles[place]].tobytes()
+
+        found = []
+        for lag in range(1, min(int(counts.max(initial=0)), PIECES_COMPARED_MAX + 1)):
+            early = np.flatnonzero(heads[lag:] == heads[:-lag])
+            if len(early):
+                early = early[sizes[early] == sizes[early + lag]]
+                rows, later_rows = (np.searchsorted(firsts, early + step, "right") for step in (0, lag))
+                early = early[rows == later_rows]
+                found += [place for place in early.tolist() if name(place) == name(place + lag)]
+        for row in np.flatnonzero(counts > PIECES_COMPARED_MAX).tolist():
+            last: dict[bytes, int] = {}
+            for place in range(firsts[row], firsts[row + 1]):
+                if name(place) in last:
+                    found.append(last[name(place)])
+                last[name(place)] = place
+        return np.array(found, np.int64)
 
 
-def property_map(properties: pa.Array) -> pa.Array:
-    """map<string, string> a row. Pieces without a name, a value or the \\x01 between them are dropped, as Java does."""
-    pieces = pc.split_pattern(properties, "\x02")
-    flat = pieces.flatten()
-    parents = np.asarray(pc.list_parent_indices(pieces))
-    good = np.asarray(pc.match_substring_regex(flat, "(?s)^[^\x01]+\x01."))
-    halves = pc.split_pattern(flat.filter(pa.array(good)), "\x01", max_splits=1).flatten()
-    parents = parents[good]
-    names, values = (
-        halves.take(pa.array(np.arange(0, len(halves), 2))),
-        halves.take(pa.array(np.arange(1, len(halves), 2))),
-    )
-    keep = last_of_each(parents, names)
-    if len(keep) != len(names):
-        parents, names, values = parents[keep], names.take(pa.array(keep)), values.take(pa.array(keep))
-    offsets = np.zeros(len(properties) + 1, np.int32)
-    np.cumsum(np.bincount(parents, minlength=len(properties)), out=offsets[1:])
-    return pa.MapArray.from_arrays(pa.array(offsets), names, values)
-
-
-def last_of_each(parents: np.ndarray, names: pa.Array) -> np.ndarray:
-    """Indices that stay when of equal names in one row only the last does."""
-    if not len(names):
-        return np.arange(0)
-    dictionary = names.dictionary_encode()
-    codes = parents.astype(np.int64) * len(dictionary.dictionary) + np.asarray(dictionary.indices)
-    _, from_the_end = np.unique(codes[::-1], return_index=True)
-    return np.sort(len(codes) - 1 - from_the_end)
+def whole(
+    starts: NDArray[np.int64], middles: NDArray[np.int64], ends: NDArray[np.int64]
+) -> NDArray[np.bool_]:
+    """Which pieces have a name and a value."""
+    return (middles > starts) & (middles + 1 < ends)

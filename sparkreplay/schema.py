@@ -28,6 +28,7 @@ COLUMNS = (
     Column("msg_id", pa.string(), "string"),
     Column("body", pa.binary(), "binary"),
     Column("properties", pa.map_(pa.string(), pa.string()), "map<string,string>"),
+    Column("properties_raw", pa.binary(), "binary"),
     Column("born_timestamp", TIMESTAMP, "timestamp"),
     Column("store_timestamp", TIMESTAMP, "timestamp"),
     Column("born_host", pa.string(), "string"),
@@ -45,7 +46,7 @@ COLUMNS = (
 )
 BY_NAME = {column.name: column for column in COLUMNS}
 PRESETS = {
-    "full": tuple(column.name for column in COLUMNS),
+    "full": tuple(column.name for column in COLUMNS if column.name != "properties_raw"),
     "meta": (
         "topic", "queue_id", "queue_offset", "born_timestamp", "store_timestamp", "sys_flag", "physical_offset",
         "store_size", "epoch",

@@ -15,11 +15,19 @@ from numpy.typing import NDArray
 from messagestore.record import MAGIC_BLANK, MAGIC_V1, MAGIC_V2, RECORD_SIZE_MIN
 from sparkreplay.errors import LogCorrupted, SegmentGone
 from sparkreplay.files import Files
+from sparkreplay.lockstep import boundaries_in_step
 from sparkreplay.store import Segment
 
 CHUNK_BYTES = 4 << 20
+"""As much as stays in the processor's cache from the read to the last column."""
 RECORD_SIZE_MAX = (4 << 20) + (64 << 10)
+HEAP_HINT_BYTES = 24 << 20
+"""A block of this size, allocated and freed untouched, makes glibc keep up to twice as much freed memory: otherwise the columns
+of every chunk are made of new pages, which costs more than making the columns."""
 SIZE_AND_MAGIC = struct.Struct(">Q")
+SAMPLE_RECORDS = 32
+IN_STEP_RECORD_BYTES_MAX = 4096
+"""Records that are larger on average are walked one by one: so few a chunk do not pay for more."""
 
 
 @dataclass(frozen=True)
@@ -46,29 +54,30 @@ class Chunk:
 
 
 def chunks_of(files: Files, stretch: Stretch, chunk_bytes: int = CHUNK_BYTES) -> Iterator[Chunk]:
-    """Raises LogCorrupted where the stretch does not hold what its plan says, SegmentGone where its file was deleted."""
+    """Raises LogCorrupted where the stretch does not hold what its plan says, SegmentGone where its file was deleted.
+
+    Chunks have at most `chunk_bytes`, or one record that is larger."""
     segment = stretch.segment
-    capacity = chunk_bytes + RECORD_SIZE_MAX
-    buffer = np.empty(min(capacity, stretch.end - stretch.start), np.uint8)
-    view = buffer.data
+    np.empty(HEAP_HINT_BYTES, np.uint8)
     try:
         file = files.open(segment.name)
     except FileNotFoundError:
         raise SegmentGone(segment.path) from None
     try:
+        buffer = bytearray(min(chunk_bytes, stretch.end - stretch.start))
         at = stretch.start
         held = 0
         while True:
             want = min(len(buffer), stretch.end - at)
-            held += file.read_into(view[held:want], at + held - segment.start_offset)
+            held += file.read_into(memoryview(buffer)[held:want], at + held - segment.start_offset)
             if held < want:
                 raise LogCorrupted(
                     segment.path, at + held, "the file ends before the planned end of the read"
                 )
             ends = at + held == stretch.end
-            positions, used, blank = boundaries(view[:held], segment, at, stretch)
-            if positions:
-                yield Chunk(buffer[:used], at, np.array(positions, np.int64))
+            positions, used, blank = boundaries(buffer, held, segment, at, stretch)
+            if len(positions):
+                yield Chunk(np.frombuffer(buffer, np.uint8, used), at, positions)
             if blank and not stretch.at_bound and stretch.end != segment.end_offset:
                 raise LogCorrupted(
                     segment.path, at + used, f"the file's records end before the seam at {stretch.end}"
@@ -77,21 +86,48 @@ def chunks_of(files: Files, stretch: Stretch, chunk_bytes: int = CHUNK_BYTES) ->
                 return
             if ends:
                 raise LogCorrupted(segment.path, at + used, f"a record crosses the seam at {stretch.end}")
-            view[: held - used] = view[used:held]
+            rest = buffer[used:held]
+            if not used:
+                buffer = bytearray(min(RECORD_SIZE_MAX, stretch.end - at))
+            buffer[: len(rest)] = rest
             at += used
-            held -= used
+            held = len(rest)
     finally:
         file.close()
 
 
-def boundaries(view: memoryview, segment: Segment, at: int, stretch: Stretch) -> tuple[list[int], int, bool]:
-    """Positions of the whole records in `view` (its first byte is at offset `at`), their end, and whether a BLANK follows."""
+def boundaries(
+    buffer: bytearray, held: int, segment: Segment, at: int, stretch: Stretch
+) -> tuple[NDArray[np.int64], int, bool]:
+    """Positions of the whole records in `buffer[:held]` (its first byte is at offset `at`), their end, and whether a BLANK
+    follows. Raises LogCorrupted for anything else that stands between them."""
+    positions, position, blank = one_by_one(buffer, 0, held, segment, at, stretch, SAMPLE_RECORDS)
+    found = np.array(positions, np.int64)
+    if len(positions) < SAMPLE_RECORDS:
+        return found, position, blank
+    if position <= IN_STEP_RECORD_BYTES_MAX * SAMPLE_RECORDS:
+        in_step = boundaries_in_step(buffer, held, at, strip_bytes=position, size_max=RECORD_SIZE_MAX)
+        if in_step is not None:
+            found, position = in_step[:-1], int(in_step[-1])
+    positions, position, blank = one_by_one(buffer, position, held, segment, at, stretch)
+    return np.concatenate((found, np.array(positions, np.int64))), position, blank
+
+
+def one_by_one(
+    buffer: bytearray,
+    position: int,
+    held: int,
+    segment: Segment,
+    at: int,
+    stretch: Stretch,
+    count_max: int = RECORD_SIZE_MAX,
+) -> tuple[list[int], int, bool]:
+    """`boundaries` from `position` on, as a plain walk, at most `count_max` of them."""
     positions: list[int] = []
     append = positions.append
     unpack = SIZE_AND_MAGIC.unpack_from
-    position, size = 0, len(view)
-    while position + 8 <= size:
-        word = unpack(view, position)[0]
+    while position + 8 <= held and len(positions) < count_max:
+        word = unpack(buffer, position)[0]
         magic = word & 0xFFFFFFFF
         record_size = word >> 32
         if magic != MAGIC_V1 and magic != MAGIC_V2:
@@ -106,7 +142,7 @@ def boundaries(view: memoryview, segment: Segment, at: int, stretch: Stretch) ->
             )
         if not RECORD_SIZE_MIN <= record_size <= RECORD_SIZE_MAX:
             raise LogCorrupted(segment.path, at + position, f"record size {record_size} is impossible")
-        if position + record_size > size:
+        if position + record_size > held:
             break
         append(position)
         position += record_size

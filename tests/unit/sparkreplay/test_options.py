@@ -12,7 +12,7 @@ from sparkreplay.errors import OptionError
 from sparkreplay.knownoptions import OPTIONS, option_table
 from sparkreplay.offsets import Edge, QueueValue
 from sparkreplay.options import ReadOptions, read_options
-from sparkreplay.schema import BY_NAME, COLUMNS, PRESETS
+from sparkreplay.schema import COLUMNS, PRESETS
 
 DOCUMENT = Path(__file__).parents[3] / "docs" / "spark.md"
 
@@ -86,7 +86,7 @@ def test_columns_come_in_the_order_in_which_they_are_named() -> None:
     assert read(columns="body, topic").columns == ("body", "topic")
     assert read(columns="meta").columns == PRESETS["meta"]
     assert read(includeProperties="true").columns == (*PRESETS["default"], "properties")
-    assert read(includeProperties="true", columns="full").columns == tuple(BY_NAME)
+    assert read(includeProperties="true", columns="full").columns == PRESETS["full"]
     assert "twice" in refusal(columns="topic,topic")
     assert "among the names" in refusal(columns="topic", includeProperties="true")
 
