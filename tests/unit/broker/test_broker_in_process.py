@@ -11,6 +11,7 @@ from broker.identity import IdentityInvalid
 from broker.replicas import Role
 from mqclient.errors import SendRefused
 from mqclient.producer import SendStatus
+from remoting.bodies.elections import Elections
 from remoting.codes import RequestCode
 from remoting.headers.controller import ElectMasterHeader
 from simulation.world import World
@@ -58,6 +59,23 @@ def test_nothing_acknowledged_is_lost_when_the_master_is_killed(seed: int) -> No
         assert set(first + second) <= set(read)
         ends = {cluster.app(node).store.max_offset() for node in cluster.brokers}
         assert len(ends) == 1
+
+
+def test_every_controller_sees_the_new_master_act_at_once_and_not_with_its_next_heartbeat() -> None:
+    with World(14) as world:
+        cluster = Cluster(world, 2, brokerHeartbeatInterval=3_000)
+        cluster.start_up()
+        cluster.master.kill()
+        cluster.wait_in_sync(1)  # nobody joins it, so no alter shows that it acts
+        world.run_for_ms(100)
+        for host in CONTROLLERS:
+            asked = cluster.ask(
+                f"{host}:9878", RequestCode.CONTROLLER_GET_METADATA_INFO, None, b'["broker-a"]'
+            )
+            told = Elections.decode(cluster.run(asked).body).elections_table["broker-a"][-1]
+            assert (told.epoch, told.reason) == (2, "connection lost")
+            assert told.elected_ms is not None and told.writable_ms is not None
+            assert told.writable_ms - told.elected_ms < 500
 
 
 def test_a_stopped_master_hands_over_quickly_and_leaves_no_task_behind() -> None:
