@@ -14,7 +14,7 @@ from sparkreplay.epochs import Epochs
 from sparkreplay.errors import StoreUnreadable
 from sparkreplay.files import Files
 from sparkreplay.livebroker import BrokerView
-from sparkreplay.segments import FOLDER, SEVERAL_FOLDERS, Segment
+from sparkreplay.segments import FOLDER, SEVERAL_FOLDERS, Segment, open_segment
 
 CHECKPOINT = "checkpoint"
 CONFIRM_OFFSET = struct.Struct(">q")
@@ -97,10 +97,10 @@ def resolve(
 def latest(files: Files, confirm: int, segments: tuple[Segment, ...], epochs: Epochs) -> int:
     """Where the records of the log end, committed or not. Stale ones that a truncation by a Java broker left behind look like
     the others."""
-    begun = [segment for segment in segments if begins_with_a_record(files, segment)]
-    start = max([confirm, *(segment.start_offset for segment in begun)])
+    above = [segment for segment in segments if segment.start_offset > confirm]
+    begun = next((one.start_offset for one in reversed(above) if begins_with_a_record(files, one)), confirm)
     log_end = segments[-1].end_offset if segments else 0
-    return max(confirm, records_end(files, segments, boundary_at_or_below(segments, epochs, start), log_end))
+    return max(confirm, records_end(files, segments, boundary_at_or_below(segments, epochs, begun), log_end))
 
 
 def begins_with_a_record(files: Files, segment: Segment) -> bool:
@@ -131,7 +131,7 @@ def records_end(files: Files, segments: tuple[Segment, ...], start: int, limit: 
 def records_end_in(files: Files, segment: Segment, at: int, limit: int) -> tuple[int, bool]:
     """(the end, whether it is that of the segment)."""
     buffer = bytearray(min(WINDOW_BYTES, segment.end_offset - at))
-    file = files.open(segment.name)
+    file = open_segment(files, segment)
     try:
         while True:
             held = file.read_into(memoryview(buffer), at - segment.start_offset)

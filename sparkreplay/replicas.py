@@ -10,7 +10,7 @@ from itertools import combinations
 
 from sparkreplay.epochs import common_part
 from sparkreplay.errors import StoreUnreadable
-from sparkreplay.segments import Segment
+from sparkreplay.segments import Segment, open_segment
 from sparkreplay.store import StoreSnapshot
 
 RECORD_HEAD_BYTES = 88
@@ -78,7 +78,7 @@ def common_segments(one: StoreSnapshot, other: StoreSnapshot, end: int) -> Itera
 def head(store: StoreSnapshot, segment: Segment, end: int) -> bytes:
     """What of a segment's first record is below `end`."""
     buffer = bytearray(min(RECORD_HEAD_BYTES, end - segment.start_offset))
-    file = store.files.open(segment.name)
+    file = open_segment(store.files, segment)
     try:
         return bytes(buffer[: file.read_into(memoryview(buffer), 0)])
     finally:

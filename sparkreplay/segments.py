@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sparkreplay.errors import StoreUnreadable
-from sparkreplay.files import Entry, Files
+from sparkreplay.errors import SegmentGone, StoreUnreadable
+from sparkreplay.files import Entry, Files, OpenFile
 
 FOLDER = "commitlog"
 NAME_DIGITS = 20
@@ -54,6 +54,14 @@ def list_segments(files: Files) -> tuple[Segment, ...]:
                 f"({SEVERAL_FOLDERS})",
             )
     return tuple(segments)
+
+
+def open_segment(files: Files, segment: Segment) -> OpenFile:
+    """Raises SegmentGone, StoreUnreadable."""
+    try:
+        return files.open(segment.name)
+    except FileNotFoundError:
+        raise SegmentGone(segment.path) from None
 
 
 def segment_of(files: Files, entry: Entry) -> Segment:
