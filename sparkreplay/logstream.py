@@ -19,8 +19,6 @@ from sparkreplay.replicas import rank
 from sparkreplay.store import StoreSnapshot
 from sparkreplay.streaming import SetOffset, StreamOffset, require_same_history, set_offset_at
 
-LOOK_AGAIN_S = 0.1
-"""Spark asks an idle stream for its latest offset a hundred times a second; the stores are looked at less often."""
 log = logging.getLogger("sparkreplay")
 
 Replicas = Mapping[str, list[StoreSnapshot]]
@@ -44,7 +42,7 @@ class LogStream:
         self.begun: StreamOffset | None = None
         self.frozen: dict[str, int] | None = None
         self.waiting_since_s = clock_s()
-        self.seen: tuple[float, Replicas] | None = None
+        self.seen: Replicas | None = None
         self.cuts: dict[str, tuple[SetOffset, Cut]] = {}
         self.warned: set[tuple[str, int]] = set()
 
@@ -53,7 +51,7 @@ class LogStream:
 
         Raises what looking at the stores and reading the options raises."""
         if self.begun is None:
-            stores = {name: best_of(replicas) for name, replicas in self.replicas().items()}
+            stores = {name: best_of(replicas) for name, replicas in self.look_again().items()}
             begin = self.begin(stores)
             sets = {
                 name: set_offset_at(begin[name], begin[name], store.epochs) for name, store in stores.items()
@@ -63,11 +61,12 @@ class LogStream:
 
     def freeze(self) -> None:
         """From now on nothing counts as committed that is not so already (Trigger.AvailableNow)."""
+        self.look_again()
         self.frozen = self.bounds()
 
     def bounds(self) -> dict[str, int]:
         """Up to where each set is committed, as last seen."""
-        return {name: best_of(replicas).bound for name, replicas in self.replicas().items()}
+        return {name: best_of(replicas).bound for name, replicas in self.last_seen().items()}
 
     def latest(self, start: StreamOffset, admission: Admission = UNLIMITED) -> StreamOffset:
         """Where the batch that begins at `start` ends; `start` itself while there is nothing, or not enough, to read.
@@ -75,7 +74,7 @@ class LogStream:
         Raises LogTruncated; DataLost and BrokerSetMissing unless failOnDataLoss is false."""
         stores = {
             name: best_of(replicas, start.sets[name].offset if name in start.sets else None)
-            for name, replicas in self.replicas().items()
+            for name, replicas in self.look_again().items()
         }
         for name in start.sets.keys() - stores.keys():
             self.miss(name, start.sets[name].offset, stores)
@@ -139,7 +138,7 @@ class LogStream:
         """One plan a stretch of (start, end]; the same rows whenever, and from whichever replica, it is made.
 
         Raises LogTruncated, ReplicaBehind; DataLost and BrokerSetMissing unless failOnDataLoss is false."""
-        replicas = self.replicas()
+        replicas = self.last_seen()
         plans: list[ReadPlan] = []
         for name, to in sorted(end.sets.items()):
             begin = start.begin_of(name, to)
@@ -156,11 +155,12 @@ class LogStream:
             plans += stretch_plans(self.options, replace(store, bound=to.offset), begin)
         return plans
 
-    def replicas(self) -> Replicas:
-        now = self.clock_s()
-        if self.seen is None or now - self.seen[0] >= LOOK_AGAIN_S:
-            self.seen = (now, self.look())
-        return self.seen[1]
+    def look_again(self) -> Replicas:
+        self.seen = self.look()
+        return self.seen
+
+    def last_seen(self) -> Replicas:
+        return self.look_again() if self.seen is None else self.seen
 
     def end_of(self, name: str, store: StoreSnapshot) -> int:
         if self.frozen is None:
@@ -179,8 +179,9 @@ class LogStream:
         gone_to = min(store.min_offset, end)
         if gone_to <= offset:
             return offset
-        loss = DataLost(name, store.root, offset, gone_to, messages_lost(store.files, offset, gone_to))
-        self.lose(name, offset, loss)
+        if (name, offset) not in self.warned:
+            lost = messages_lost(store.files, offset, gone_to)
+            self.lose(name, offset, DataLost(name, store.root, offset, gone_to, lost))
         return gone_to
 
     def miss(self, name: str, offset: int, present: Iterable[str]) -> None:

@@ -96,6 +96,14 @@ def test_a_cut_goes_on_from_the_one_before_without_walking_again(
     assert min(walked) == half.offset
 
 
+def test_a_cut_that_went_further_than_the_limits_now_allow_is_walked_anew(tmp_path: Path) -> None:
+    folder, store = grown(tmp_path)
+    far = cut(store, 0, store.bound, max_bytes=None, max_messages=None, count=True)
+    by_bytes = cut(store, 0, store.bound, max_bytes=folder.ends[4], max_messages=None, count=True, walked=far)
+    by_count = cut(store, 0, store.bound, max_bytes=None, max_messages=5, count=True, walked=far)
+    assert by_bytes == by_count == Cut(folder.ends[4], 5)
+
+
 def test_without_a_count_only_the_last_file_is_walked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

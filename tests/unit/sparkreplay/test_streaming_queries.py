@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 
 import pytest
 
-from sparkreplay.errors import BrokerSetMissing, DataLost, LogTruncated, OptionError, ReplicaBehind
+from sparkreplay.errors import (
+    BrokerSetMissing,
+    DataLost,
+    LogCorrupted,
+    LogTruncated,
+    OptionError,
+    ReplicaBehind,
+)
 from tests.unit.sparkreplay.storefolder import StoreFolder
 from tests.unit.sparkreplay.streamscene import Query
 
@@ -107,6 +115,16 @@ def test_a_batch_that_was_planned_before_a_crash_has_the_same_rows_after_it(
     assert query.ids == ids(*range(150))
 
 
+def test_a_checkpoint_whose_offset_is_no_record_boundary_fails_and_drops_nothing(folder: StoreFolder) -> None:
+    query = Query(path=folder.write())
+    query.plan_batch()
+    bent = json.loads(query.offsets[0])
+    bent["sets"]["broker-a"]["offset"] -= 1
+    query.offsets[0] = json.dumps(bent)
+    with pytest.raises(LogCorrupted, match="crosses the seam"):
+        query.read_batch()
+
+
 def test_the_first_batch_is_repeated_from_where_it_began_though_spark_did_not_keep_that(
     folder: StoreFolder,
 ) -> None:
@@ -120,7 +138,7 @@ def test_a_first_batch_that_retention_cut_short_fails_instead_of_shrinking(folde
     path = folder.write()
     query = Query(path=path)
     query.plan_batch()
-    (folder.root / "commitlog" / f"{0:020d}").unlink()
+    folder.delete_first(1)
     query.restart(path=path)
     with pytest.raises(DataLost, match=r"\[0, 4096\)"):
         query.read_batch()
@@ -144,8 +162,7 @@ def test_a_replica_whose_log_begins_later_goes_on_while_it_holds_what_is_next(
     query.run()
     other = replica(folder, tmp_path / "two")
     path = other.write()
-    for name in (0, 4096):
-        (other.root / "commitlog" / f"{name:020d}").unlink()
+    other.delete_first(2)
     query.restart(path=path)
     query.run()
     assert query.ids == ids(*range(100))
@@ -177,18 +194,14 @@ def test_a_planned_batch_is_not_repeated_from_a_replica_that_lacks_a_part_of_it(
 def test_of_two_replicas_the_one_that_still_holds_the_next_message_is_read(
     folder: StoreFolder, tmp_path: Path
 ) -> None:
-    import json
-
     one = folder.write(confirm=folder.ends[89])
     other = replica(folder, tmp_path / "two")
     two = other.write()
-    (other.root / "commitlog" / f"{0:020d}").unlink()
-    query = Query(path=json.dumps([one, two]), startingOffsets="earliest", failOnDataLoss="true")
+    other.delete_first(1)
+    query = Query(path=one, maxOffsetsPerTrigger="5")
+    query.trigger()
     query.restart(path=json.dumps([one, two]))
-    start = Query(path=one, maxOffsetsPerTrigger="5")
-    start.trigger()
-    start.restart(path=json.dumps([one, two]))
-    assert start.run() == [85, 10] and start.ids == ids(*range(100))
+    assert query.run() == [85, 10] and query.ids == ids(*range(100))
 
 
 def test_a_log_that_was_truncated_below_the_offset_fails_and_reads_nothing_again(folder: StoreFolder) -> None:
@@ -216,18 +229,12 @@ def test_a_planned_batch_whose_log_was_truncated_fails(folder: StoreFolder) -> N
         query.read_batch()
 
 
-def delete_first(folder: StoreFolder, count: int) -> int:
-    for name in sorted((folder.root / "commitlog").iterdir())[:count]:
-        name.unlink()
-    return count * folder.segment_bytes
-
-
 def test_retention_that_passes_the_query_is_data_loss_with_its_size(folder: StoreFolder) -> None:
     path = folder.write()
     folder.write_queues()
     query = Query(path=path, maxOffsetsPerTrigger="10")
     query.trigger()
-    begin = delete_first(folder, 2)
+    begin = folder.delete_first(2)
     lost = sum(folder.ends[9] < end <= begin for end in folder.ends)
     with pytest.raises(DataLost, match=rf"\[{folder.ends[9]}, {begin}\).*, {lost} messages") as raised:
         query.trigger()
@@ -240,7 +247,7 @@ def test_without_fail_on_data_loss_the_query_goes_on_at_the_logs_beginning_and_s
     path = folder.write()
     query = Query(path=path, maxOffsetsPerTrigger="10", failOnDataLoss="false")
     query.trigger()
-    begin = delete_first(folder, 2)
+    begin = folder.delete_first(2)
     query.run()
     rest = [number for number, end in enumerate(folder.ends) if end > begin]
     assert query.ids == ids(*range(10), *rest)
@@ -252,14 +259,12 @@ def test_old_files_may_go_once_they_were_read(folder: StoreFolder) -> None:
     query = Query(path=path)
     query.run()
     folder.write()
-    delete_first(folder, 2)
+    folder.delete_first(2)
     query.run()
     assert query.ids == ids(*range(100))
 
 
 def test_several_broker_sets_are_one_stream_and_one_may_join_later(tmp_path: Path) -> None:
-    import json
-
     stores = [StoreFolder(tmp_path / name, segment_bytes=4096) for name in ("a", "b", "c")]
     paths = []
     for number, store in enumerate(stores):
@@ -275,8 +280,6 @@ def test_several_broker_sets_are_one_stream_and_one_may_join_later(tmp_path: Pat
 
 
 def test_a_set_that_joins_begins_in_a_repeated_batch_where_it_began_before(tmp_path: Path) -> None:
-    import json
-
     one, two = StoreFolder(tmp_path / "a", 4096), StoreFolder(tmp_path / "b", 4096)
     add(one, *range(10))
     add(two, *range(100, 200))
@@ -286,7 +289,7 @@ def test_a_set_that_joins_begins_in_a_repeated_batch_where_it_began_before(tmp_p
     query.run()
     query.restart(path=json.dumps(paths))
     query.plan_batch()
-    delete_first(two, 1)
+    two.delete_first(1)
     query.restart(path=json.dumps(paths))
     with pytest.raises(DataLost, match="broker-b"):
         query.read_batch()
@@ -295,8 +298,6 @@ def test_a_set_that_joins_begins_in_a_repeated_batch_where_it_began_before(tmp_p
 def test_a_set_that_disappears_fails_by_name_or_is_left_where_it_was(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    import json
-
     one, two = StoreFolder(tmp_path / "a", 4096), StoreFolder(tmp_path / "b", 4096)
     add(one, *range(10))
     add(two, *range(100, 110))
@@ -344,6 +345,17 @@ def test_few_messages_wait_for_more_but_not_forever(folder: StoreFolder) -> None
     assert query.trigger() == 0
 
 
+def test_what_retention_took_while_messages_were_waited_for_does_not_count(folder: StoreFolder) -> None:
+    path = folder.write(confirm=folder.ends[59])
+    query = Query(path=path, minOffsetsPerTrigger="61", failOnDataLoss="false")
+    assert query.trigger() == 0
+    folder.delete_first(1)
+    folder.write(confirm=folder.ends[69])
+    assert query.trigger() == 0
+    folder.write()
+    assert query.trigger() == sum(end > 4096 for end in folder.ends)
+
+
 def test_a_batch_that_its_byte_limit_cuts_does_not_wait(folder: StoreFolder) -> None:
     query = Query(path=folder.write(), minOffsetsPerTrigger="90", maxBytesPerTrigger="4096")
     assert query.trigger() > 0
@@ -371,7 +383,5 @@ def test_nothing_is_read_between_an_offset_and_itself(tmp_path: Path, folder: St
     query = Query(path=folder.write())
     query.run()
     shutil.rmtree(folder.root)
-    import json
-
     end = json.loads(query.offsets[-1])
     assert query.reader.partitions(end, end) == []

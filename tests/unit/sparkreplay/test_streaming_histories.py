@@ -1,0 +1,132 @@
+"""Any history of a log and its replicas, any crash and limit of a stream: it has what is committed, once and in order."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.unit.sparkreplay.storefolder import StoreFolder
+from tests.unit.sparkreplay.streamscene import Query
+
+LIMITS: list[dict[str, str]] = [
+    {},
+    {"maxOffsetsPerTrigger": "3"},
+    {"maxBytesPerTrigger": "4096"},
+    {"maxBytesPerTrigger": "5000", "maxOffsetsPerTrigger": "20"},
+    {"minOffsetsPerTrigger": "8", "maxTriggerDelay": "5s"},
+]
+STEPS = st.one_of(
+    st.tuples(st.just("append"), st.integers(1, 30)),
+    st.tuples(st.just("commit"), st.integers(0, 100)),
+    st.tuples(st.just("elect"), st.just(0)),
+    st.tuples(st.just("trigger"), st.integers(0, 6)),
+    st.tuples(st.just("plan, then crash"), st.integers(0, 1)),
+    st.tuples(st.just("start again"), st.integers(0, len(LIMITS) * 2 - 1)),
+    st.tuples(st.just("delete what was read"), st.just(0)),
+)
+
+
+class History:
+    """One log on two replicas, of which the second always lags, and a query that reads either."""
+
+    def __init__(self, root: Path) -> None:
+        self.log = StoreFolder(root / "one", segment_bytes=4096)
+        self.roots = [root / "one", root / "two"]
+        self.epochs: tuple[tuple[int, int], ...] = ((1, 0),)
+        self.bound = 0
+        self.lagging = 0
+        self.log.add(properties="UNIQ_KEY\x010\x02")
+        self.write()
+        self.query = Query(path=str(self.roots[0]))
+
+    def write(self) -> None:
+        for root, bound in zip(self.roots, (self.bound, self.lagging), strict=True):
+            self.log.root = root
+            self.log.write(confirm=bound, epochs=self.epochs)
+
+    def append(self, count: int) -> None:
+        for number in range(len(self.log.ends), len(self.log.ends) + count):
+            body = bytes(number * 37 % 500)
+            self.log.add(queue_id=number % 3, body=body, properties=f"UNIQ_KEY\x01{number}\x02")
+        self.write()
+
+    def commit(self, percent: int) -> None:
+        """Moves the bound to any byte of what is new; the lagging replica comes to where it was before."""
+        self.lagging = self.bound
+        self.bound += (len(self.log.log) - self.bound) * percent // 100
+        self.write()
+
+    def elect(self) -> None:
+        if self.log.ends[-1] > self.epochs[-1][1]:
+            self.epochs += ((self.epochs[-1][0] + 1, self.log.ends[-1]),)
+            self.write()
+
+    def trigger(self, seconds: int) -> None:
+        self.query.now_s += seconds
+        if len(self.query.offsets) == self.query.committed or not self.behind():
+            self.query.trigger()
+
+    def plan_then_crash(self, read: int) -> None:
+        if len(self.query.offsets) == self.query.committed:
+            self.query.plan_batch()
+        if read and len(self.query.offsets) > self.query.committed and not self.behind():
+            self.query.read_batch()
+        self.start_again(0)
+
+    def start_again(self, choice: int) -> None:
+        self.query.restart(path=str(self.roots[choice % 2]), **LIMITS[choice // 2])
+
+    def behind(self) -> bool:
+        """Whether the planned batch ends beyond what the replica that is read has."""
+        bound = self.bound if self.query.reader.options.paths[0] == str(self.roots[0]) else self.lagging
+        return self.planned_end() > bound
+
+    def planned_end(self) -> int:
+        end: int = json.loads(self.query.offsets[-1])["sets"]["broker-a"]["offset"]
+        return end
+
+    def delete_what_was_read(self) -> None:
+        """Retention takes the first file once no batch needs it."""
+        done = self.log.ends[len(self.query.rows) - 1] if self.query.rows else 0
+        if self.log.log_min + self.log.segment_bytes <= done:
+            for root in self.roots:
+                (root / "commitlog" / f"{self.log.log_min:020d}").unlink()
+            self.log.log_min += self.log.segment_bytes
+
+    def finish(self) -> None:
+        self.bound = self.lagging = len(self.log.log)
+        self.write()
+        self.start_again(0)
+        self.query.run()
+
+
+@given(st.lists(STEPS, max_size=25))
+@settings(max_examples=60, deadline=None)
+def test_a_stream_has_every_committed_message_once_and_in_order(steps: list[tuple[str, int]]) -> None:
+    with TemporaryDirectory() as root:
+        history = History(Path(root))
+        for step, choice in steps:
+            match step:
+                case "append":
+                    history.append(choice)
+                case "commit":
+                    history.commit(choice)
+                case "elect":
+                    history.elect()
+                case "trigger":
+                    history.trigger(choice)
+                case "plan, then crash":
+                    history.plan_then_crash(choice)
+                case "start again":
+                    history.start_again(choice)
+                case "delete what was read":
+                    history.delete_what_was_read()
+            read = history.query.ids
+            assert read == [str(number) for number in range(len(read))]
+            assert not read or history.log.ends[len(read) - 1] <= history.bound
+        history.finish()
+        assert history.query.ids == [str(number) for number in range(len(history.log.ends))]
