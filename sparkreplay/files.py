@@ -11,12 +11,15 @@ import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import islice
 from typing import Protocol
 
 from sparkreplay.errors import StoreUnreadable
 
 SMALL_FILE_BYTES_MAX = 4 << 20
 """More than an epoch file of as many entries as epochfile.format takes."""
+FOLDER_ENTRIES_MAX = 200_000
+"""Names in one folder; more segments of 1 GiB than any disk holds."""
 
 
 @dataclass(frozen=True)
@@ -91,8 +94,8 @@ class LocalFiles:
     def entries(self, folder: str) -> list[Entry]:
         path = self.shown(folder)
         with told_as_unreadable(path), os.scandir(path) as found:
-            entries = [entry for member in found if (entry := entry_of(member)) is not None]
-        return sorted(entries, key=lambda entry: entry.name)
+            members = islice(found, FOLDER_ENTRIES_MAX + 1)
+            return in_order(path, [entry for member in members if (entry := entry_of(member)) is not None])
 
     def read(self, name: str) -> bytes:
         file = LocalFile(self.shown(name))
@@ -105,6 +108,16 @@ class LocalFiles:
 
     def open(self, name: str) -> OpenFile:
         return LocalFile(self.shown(name))
+
+
+def in_order(path: str, entries: list[Entry]) -> list[Entry]:
+    """The entries of a folder by name, unless they are more than a store can have."""
+    if len(entries) > FOLDER_ENTRIES_MAX:
+        raise StoreUnreadable(
+            path,
+            f"has more than {FOLDER_ENTRIES_MAX} entries; it is no broker's folder, read another replica",
+        )
+    return sorted(entries, key=lambda entry: entry.name)
 
 
 def small(path: str, data: bytes) -> bytes:

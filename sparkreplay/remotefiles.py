@@ -16,7 +16,7 @@ import pyarrow as pa
 from pyarrow import fs
 
 from sparkreplay.errors import OptionError, SegmentGone, StoreUnreadable
-from sparkreplay.files import SMALL_FILE_BYTES_MAX, Entry, Files, LocalFiles, OpenFile, small
+from sparkreplay.files import SMALL_FILE_BYTES_MAX, Entry, Files, LocalFiles, OpenFile, in_order, small
 from sparkreplay.segments import SEVERAL_FOLDERS
 
 READ_AHEAD_BYTES = 256 << 10
@@ -99,7 +99,7 @@ class RemoteFiles:
             for info in found
             if info.base_name
         ]
-        return sorted(entries, key=lambda entry: entry.name)
+        return in_order(self.shown(folder), entries)
 
     def read(self, name: str) -> bytes:
         with self.told(name):

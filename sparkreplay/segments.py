@@ -66,7 +66,7 @@ def open_segment(files: Files, segment: Segment) -> OpenFile:
 
 def segment_of(files: Files, entry: Entry) -> Segment:
     name = f"{FOLDER}/{entry.name}"
-    path = files.shown(name)
+    path = files.shown(name if entry.name.isprintable() else f"{FOLDER}/{ascii(entry.name)}")
     if not (entry.name.isascii() and entry.name.isdecimal() and len(entry.name) == NAME_DIGITS):
         raise StoreUnreadable(path, f"is not named as a segment is ({NAME_DIGITS} digits); move it elsewhere")
     if entry.is_link:

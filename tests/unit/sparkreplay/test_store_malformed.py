@@ -11,10 +11,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from pyarrow import fs
 
+from sparkreplay import files
 from sparkreplay.bound import CONFIRM_OFFSET_AT
 from sparkreplay.errors import LogCorrupted, ReplayError, StoreUnreadable
 from sparkreplay.files import LocalFiles
+from sparkreplay.remotefiles import RemoteFiles
 from sparkreplay.store import open_store
 from tests.unit.sparkreplay.storefolder import StoreFolder
 from tests.unit.sparkreplay.storerows import rows_of_store
@@ -101,6 +104,9 @@ MALFORMED: list[tuple[str, Callable[[Path], object], str, str]] = [
     ("a segment that is a link", linked(FIRST, "/etc/passwd"), FIRST, "is a symbolic link"),
     ("a segment that is a pipe", piped(SECOND), SECOND, "no plain file"),
     ("a file with another name", put("commitlog/readme.txt", b"x"), "commitlog/readme.txt", "move it elsewhere"),
+    ("a name of two lines", put("commitlog/1\n2", b"x"), "commitlog/'1\\n2'", "move it elsewhere"),
+    ("a name that is no text", lambda root: Path(os.fsdecode(os.fsencode(root) + b"/commitlog/\xff")).touch(),
+     "commitlog/'\\udcff'", "move it elsewhere"),
     ("a name in other digits", put("commitlog/" + "\u0661" * 20, b"x"), "commitlog/", "20 digits"),
     ("a name beyond all offsets", put("commitlog/" + "9" * 20, b"x"), "commitlog/9", "more than a segment can be"),
     ("a segment of 1 TiB", sparse(THIRD, 1 << 40), THIRD, "more than a segment can be"),
@@ -196,6 +202,15 @@ def test_what_may_not_be_read_says_for_whom(root: Path, name: str, monkeypatch: 
     with pytest.raises(ReplayError, match="may not be read by this user; run as") as refused:
         rows_of_store(open_store(str(root)))
     assert denied in str(refused.value)
+
+
+def test_a_folder_without_end_is_given_up(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files, "FOLDER_ENTRIES_MAX", 2)
+    for place in (LocalFiles(str(root)), RemoteFiles(str(root), fs.LocalFileSystem())):
+        with pytest.raises(
+            StoreUnreadable, match="commitlog: has more than 2 entries; it is no broker's folder"
+        ):
+            open_store(place)
 
 
 def test_a_disk_that_fails_is_named(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
