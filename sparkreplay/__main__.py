@@ -27,8 +27,11 @@ COMMANDS: dict[str, CommandEntry] = {
     "export": CommandEntry(
         "sparkreplay.commands.export", "The rows as Parquet by topic and day, with a manifest."
     ),
-    "resend": CommandEntry("sparkreplay.commands.resend", "A topic's messages, sent again into a live cluster."),
+    "resend": CommandEntry(
+        "sparkreplay.commands.resend", "A topic's messages, sent again into a live cluster."
+    ),
     "verify": CommandEntry("sparkreplay.commands.verify", "Check a replica's bytes, or compare replicas."),
+    "stats": CommandEntry("sparkreplay.commands.stats", "Counts and sizes by topic, queue, producer, hour."),
     "package": CommandEntry("sparkreplay.commands.package", "The archive that Spark's --py-files takes."),
 }
 INTERRUPTED = 130

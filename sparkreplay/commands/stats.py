@@ -1,0 +1,135 @@
+"""mqreplay stats: who wrote how much, when, and how large."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import click
+
+from sparkreplay.commands.shared import (
+    describe,
+    engine_of,
+    options_of,
+    planned,
+    print_json,
+    print_source,
+    reading_options,
+    run_stretches,
+    running_options,
+    stores_argument,
+)
+from sparkreplay.picture import Name, page
+from sparkreplay.progress import size_text
+from sparkreplay.reader import ReadPlan
+from sparkreplay.sizes import Sizes, summaries, without_sub
+from sparkreplay.stats import COLUMNS, DIMENSIONS, Parts, merge_parts, rows_in, stats_stretch
+
+Table = tuple[str, Sequence[Sizes], Name]
+
+
+@click.command()
+@stores_argument
+@click.option("--html", "html_path", metavar="FILE", help="Also draw it as one HTML page.")
+@click.option(
+    "--top", default=20, show_default=True, type=click.IntRange(1), help="Rows shown of each table."
+)
+@reading_options
+@running_options
+def command(
+    stores: tuple[str, ...],
+    html_path: str | None,
+    top: int,
+    engine: str,
+    master: str,
+    workers: int | None,
+    as_json: bool,
+    quiet: bool,
+    **given: Any,
+) -> None:
+    """Messages, bytes and sizes of records by topic, queue, producer and hour (UTC, of the time stored).
+
+    A producer is its group where a message names one (transactional ones do), else the address that it came from."""
+    read = planned(options_of(stores, **given), columns=",".join(COLUMNS))
+    found: Parts = merge_parts([])
+
+    def add(_: int, part: Parts) -> int:
+        nonlocal found
+        found = merge_parts([found, part])
+        return rows_in(part)
+
+    with engine_of(engine, master, workers) as workplace:
+        run_stretches(
+            workplace, "stats", read.stretches, partial(stats_stretch, read), add, quiet=quiet or as_json
+        )
+    sizes = {name: summaries(found[name]) for name in DIMENSIONS}
+    sizes["topic"] = summaries(without_sub(found["queue"]))
+    if html_path is not None:
+        Path(html_path).write_text(
+            page(title_of(read), facts_of(read, sizes["hour"]), tables_of(sizes)), "utf-8"
+        )
+    if as_json:
+        print_json(
+            {
+                "stores": [describe(source) for source in read.sources],
+                "messages": rows_in(found),
+                **{f"{name}s": [shown(name, row) for row in sizes[name]] for name in ("topic", *DIMENSIONS)},
+            }
+        )
+        return
+    for source in read.sources:
+        print_source(source)
+    for table in tables_of(sizes):
+        print_table(*table, top)
+    if html_path is not None:
+        print(f"\ndrawn in {html_path}")
+
+
+def tables_of(sizes: dict[str, list[Sizes]]) -> list[Table]:
+    """Largest first, hours in their order."""
+
+    def largest(name: str) -> list[Sizes]:
+        return sorted(sizes[name], key=lambda row: (-row.bytes, row.key, row.sub))
+
+    return [
+        ("Topics", largest("topic"), lambda row: row.key),
+        ("Queues", largest("queue"), lambda row: f"{row.key}/{row.sub}"),
+        ("Producers", largest("producer"), lambda row: row.key),
+        ("Hours", sizes["hour"], lambda row: row.key.replace("T", " ")),
+    ]
+
+
+def shown(dimension: str, row: Sizes) -> dict[str, Any]:
+    made = asdict(row)
+    key, sub = made.pop("key"), made.pop("sub")
+    return {"topic": key, "queue_id": sub, **made} if dimension == "queue" else {dimension: key, **made}
+
+
+def title_of(read: ReadPlan) -> str:
+    return "Messages of " + ", ".join(sorted({source.store.broker_name for source in read.sources}))
+
+
+def facts_of(read: ReadPlan, hours: Sequence[Sizes]) -> list[str]:
+    total = f"{sum(row.count for row in hours):,} messages, {size_text(sum(row.bytes for row in hours))} of records"
+    return [total] + [
+        f"{source.store.root}: physical offsets {source.start} to {source.end}, committed up to {source.store.bound} "
+        f"({source.store.bound_source})"
+        for source in read.sources
+    ]
+
+
+def print_table(heading: str, rows: Sequence[Sizes], name: Name, top: int) -> None:
+    width = max(12, *(len(name(row)) for row in rows[:top])) if rows else 12
+    print(
+        f"\n{heading:{width}} {'messages':>12} {'bytes':>16} {'least':>9} {'average':>9} {'p50':>9} {'p99':>9} {'most':>9}"
+    )
+    for row in rows[:top]:
+        print(
+            f"{name(row):{width}} {row.count:>12,} {row.bytes:>16,} {row.least:>9,} {row.average:>9,.0f} {row.p50:>9,} "
+            f"{row.p99:>9,} {row.most:>9,}"
+        )
+    if len(rows) > top:
+        print(f"and {len(rows) - top:,} more; --top or --json shows them")
