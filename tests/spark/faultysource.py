@@ -1,0 +1,62 @@
+"""The data source with a fault in each task's first attempt; workers import it. Options of its own: `fault`, `folder`.
+
+`killed`: the worker is killed after its first batch. `stuck`: the first partition's first attempt waits for a writer of the
+FIFO `folder`/gate."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from functools import cached_property
+from pathlib import Path
+
+import pyarrow as pa
+from pyspark.sql.types import StructType
+
+from sparkreplay.datasource import RocketMQDataSource, RocketMQReader
+from sparkreplay.options import ReadOptions, read_options
+from sparkreplay.walk import Stretch
+
+OWN = ("fault", "folder")
+
+
+class FaultyReader(RocketMQReader):
+    fault = ""
+    folder = ""
+
+    def batches(self, stretch: Stretch) -> Iterator[pa.RecordBatch]:
+        batches = super().batches(stretch)
+        yield next(batches)
+        if self.is_first_attempt(stretch):
+            if self.fault == "killed":
+                os.kill(os.getpid(), signal.SIGKILL)
+            elif stretch.start == 0:
+                with open(Path(self.folder, "gate")):
+                    pass
+        yield from batches
+
+    def is_first_attempt(self, stretch: Stretch) -> bool:
+        try:
+            Path(self.folder, f"begun-{stretch.start}").touch(exist_ok=False)
+        except FileExistsError:
+            return False
+        return True
+
+
+class FaultySource(RocketMQDataSource):
+    reader_class = FaultyReader
+
+    @classmethod
+    def name(cls) -> str:
+        return "faulty"
+
+    @cached_property
+    def read_options(self) -> ReadOptions:
+        return read_options({name: value for name, value in self.options.items() if name not in OWN})
+
+    def reader(self, schema: StructType) -> FaultyReader:
+        reader = super().reader(schema)
+        assert isinstance(reader, FaultyReader)
+        reader.fault, reader.folder = self.options["fault"], self.options["folder"]
+        return reader
