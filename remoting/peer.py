@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, cast
 
@@ -42,7 +43,7 @@ class Peer(asyncio.BufferedProtocol):
         self._reader = FrameReader(limits.frame_bytes_max, limits.header_bytes_max)
         self._transport: asyncio.Transport | None = None
         self._pending: dict[int, asyncio.Future[RemotingCommand]] = {}
-        self._waiting: dict[int, RemotingCommand] = {}  # for room, in order; each is pending too
+        self._waiting: OrderedDict[int, RemotingCommand] = OrderedDict()  # for room; each is pending too
         self._last_opaque = 0
         self._close_callbacks: list[Callable[[Peer], None]] = []
         self._frame_begun_ms: int | None = None
@@ -196,7 +197,8 @@ class Peer(asyncio.BufferedProtocol):
         if self._transport is not None and not self.closed:
             self._transport.resume_reading()
         while self._waiting and self._writing_paused_ms is None and not self.closed:
-            self._send_request(self._waiting.pop(next(iter(self._waiting))))
+            _, command = self._waiting.popitem(last=False)
+            self._send_request(command)
 
     def connection_lost(self, exc: BaseException | None) -> None:
         self.closed = True

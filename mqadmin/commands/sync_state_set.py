@@ -41,14 +41,14 @@ def command(
     one_wanted(brokername, clustername)
 
     async def calls(client: AdminClient, report: Report) -> None:
-        if clustername:
+        if brokername:
+            names = [brokername]
+        else:
             cluster = await client.cluster_info(required_namesrv(namesrvaddr))
             names = [brokers.broker_name for brokers in cluster.sets_of(clustername)]
-        else:
-            names = [brokername or ""]
         states = await client.sync_states(controlleraddress, names) if names else {}
         if not states:
-            wanted = f"cluster {clustername}" if clustername else f"broker set {brokername}"
+            wanted = f"broker set {brokername}" if brokername else f"cluster {clustername}"
             raise AdminError(f"{wanted} is unknown; clusterList shows what is registered")
         for name in sorted(states):
             report.text(format_sync_state(states[name]))

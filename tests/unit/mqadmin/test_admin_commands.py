@@ -160,6 +160,13 @@ def test_brokers_are_forgotten_by_the_leading_controller(server: ScriptedServer)
     assert server.run(*options, "-l", "-b", "three").exit_code == 1
 
 
+def test_a_named_broker_set_counts_more_than_a_cluster_as_upstream_has_it(server: ScriptedServer) -> None:
+    server.has_members(1, 2)
+    named = ("getSyncStateSet", "-a", server.address, "-b", "broker-a", "-c", "Elsewhere")
+    assert as_json(server, *named)["brokerSets"][0]["masterId"] == 1
+    assert server.requests(RequestCode.GET_BROKER_CLUSTER_INFO) == []
+
+
 def test_brokers_that_no_controller_knows_are_not_said_to_be_forgotten(server: ScriptedServer) -> None:
     server.says(RequestCode.CLEAN_BROKER_DATA)
     server.has_members(1, 3)

@@ -114,6 +114,17 @@ def test_far_more_than_a_connection_may_hold_is_sent_in_order_and_answered(scene
     scene.play(story)
 
 
+def test_as_many_small_calls_as_no_connection_may_hold_are_answered(scene: Scene) -> None:
+    count, size = 2_200, 32_768
+
+    async def story(scene: Scene) -> None:
+        await asyncio.gather(*(scene.call(number % 256, size) for number in range(count)))
+        assert scene.got == [number % 256 for number in range(count)]
+
+    assert count * size > Limits().unsent_bytes_max
+    scene.play(story)
+
+
 def test_a_call_that_finds_no_room_in_its_time_was_not_sent_and_says_so(scene: Scene) -> None:
     async def story(scene: Scene) -> None:
         await scene.cut()
