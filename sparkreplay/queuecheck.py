@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from sparkreplay.files import Files
 from sparkreplay.findings import Findings
-from sparkreplay.queuefiles import FOLDER, QueueFiles, written
+from sparkreplay.queueentries import FOLDER, QueueFiles, written
 
 Queue = tuple[str, int]
 HELD_MAX = 500_000

@@ -27,7 +27,7 @@ from sparkreplay.errors import LogCorrupted, NotText
 from sparkreplay.findings import Findings
 from sparkreplay.plan import record_at_or_after
 from sparkreplay.queuecheck import Queue, QueueCheck, QueueRecords, QueueRun
-from sparkreplay.queuefiles import FOLDER as QUEUE_FOLDER
+from sparkreplay.queueentries import FOLDER as QUEUE_FOLDER
 from sparkreplay.segments import Segment
 from sparkreplay.store import StoreSnapshot
 from sparkreplay.walk import RECORD_SIZE_MAX, Chunk, Stretch, chunks_of
