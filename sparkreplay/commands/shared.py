@@ -157,6 +157,8 @@ def describe(source: SourcePlan) -> dict[str, Any]:
         "epochs": [list(entry) for entry in store.epochs],
         "committed_bound": store.bound,
         "bound_source": store.bound_source,
+        "bound_note": store.bound_note,
+        "contract": store.contract,
         "start_offset": source.start,
         "end_offset": source.end,
     }
@@ -169,6 +171,10 @@ def print_source(source: SourcePlan) -> None:
     print(f"segments   {len(store.segments)}")
     print(f"epochs     {epochs}")
     print(f"committed  up to {store.bound}, as told by: {store.bound_source}")
+    if store.bound_note:
+        print(f"           {store.bound_note}")
+    if store.contract:
+        print("           this store ran contract A: rows may be taken back by a failover")
     print(f"read       [{source.start}, {source.end})")
 
 
