@@ -85,14 +85,15 @@ def open_store(
         view = None if address is None else look_at(address, *set_named)
         confirm = checkpoint_bound(files)
         segments = list_segments(files)
+        log_min = segments[0].start_offset if segments else 0
         bound = resolve(files, confirm, segments, epochs, view, identity.replica_id if identity else None)
         if view is not None:
-            require_same_log(files, epochs, bound.offset, view)
+            require_same_log(files, log_min, epochs, bound.offset, view)
         if read_epochs(files) == epochs:
             break
     else:
         raise StoreUnreadable(files.root, "its epochs change all the time; run the job after the elections")
-    contract = contract_of(files, segments, view)
+    contract = contract_of(files, log_min, view)
     if contract and not allow_uncommitted:
         raise UncommittedRefused(
             files.root,
@@ -150,10 +151,9 @@ def read_identity(files: Files) -> Identity | None:
     return Identity(parts[0], parts[1], int(parts[2]))
 
 
-def contract_of(files: Files, segments: tuple[Segment, ...], view: BrokerView | None) -> str:
+def contract_of(files: Files, log_min: int, view: BrokerView | None) -> str:
     """`A`, or nothing. Java brokers leave no mark."""
     mark = read_contract_mark(files)
-    log_min = segments[0].start_offset if segments else 0
     return "A" if (mark and not mark.outlived(log_min)) or (view and view.ran_contract_a) else ""
 
 
@@ -166,9 +166,16 @@ def read_contract_mark(files: Files) -> ContractMark | None:
         raise StoreUnreadable(files.root, str(error)) from error
 
 
-def require_same_log(files: Files, epochs: Epochs, bound: int, view: BrokerView) -> None:
-    """Raises LiveBrokerFailed when the broker's log is another one below the bound."""
-    ours, theirs = common_part(epochs, view.epochs, min(bound, view.max_offset))
+def require_same_log(files: Files, log_min: int, epochs: Epochs, bound: int, view: BrokerView) -> None:
+    """Raises LiveBrokerFailed when the broker's log is another one below the bound, or begins only above it."""
+    end = min(bound, view.max_offset)
+    ours, theirs = common_part(epochs, view.epochs, end)
+    if not ours and end > log_min:
+        raise LiveBrokerFailed(
+            view.address,
+            f"knows no epoch below {end}, so it cannot vouch for the store {files.root}; name a broker whose log begins "
+            "earlier, or leave address out",
+        )
     if ours != theirs:
         raise LiveBrokerFailed(
             view.address,

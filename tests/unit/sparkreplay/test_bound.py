@@ -95,6 +95,7 @@ def test_a_java_broker_tells_epochs_only_and_that_is_said(folder: StoreFolder) -
         ({"cluster_name": "Other"}, "is of Other/broker-a"),
         ({"epochs": ((1, 0), (2, 16384))}, "different logs, or the store was copied before a truncation"),
         ({"epochs": ((1, 0),)}, "different logs"),
+        ({"epochs": ((5, 60_000),)}, "knows no epoch below .* name a broker whose log begins earlier"),
         ({"epochs": ()}, "tells no epochs"),
         ({"confirm": -1}, "says '-1' for confirmOffset"),
         ({"code": 3}, "refuses request 1007 .code 3"),
@@ -149,6 +150,18 @@ def test_a_truncation_of_the_live_log_below_the_bound_is_found_at_the_end(folder
             rows_of_store(store)
     with pytest.raises(LiveBrokerFailed, match="does not answer"):
         check_epochs(store)
+
+
+def test_a_live_broker_whose_log_is_shorter_vouches_for_what_it_has(folder: StoreFolder) -> None:
+    """A member that lags, and one whose front retention has removed."""
+    for says in ({"max_offset": 9000, "confirm": 9000, "epochs": EPOCHS[:1]}, {"epochs": EPOCHS[1:]}):
+        with serving(live(folder, replica_id=2, **says)) as broker:
+            store = open_store(str(folder.root), address=broker.address)
+            assert store.bound == min(folder.ends[49], says.get("confirm", 1 << 40))
+            rows_of_store(store)
+            broker.epochs = ((9, says["epochs"][0][1]),)
+            with pytest.raises(EpochChanged):
+                check_epochs(store)
 
 
 def test_a_given_bound_lies_at_or_below_the_committed_one(folder: StoreFolder) -> None:
