@@ -7,15 +7,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-import pyarrow as pa
-
-from sparkreplay.decode import Selection, decode_chunk
+from sparkreplay.decode import ChunkColumns, Selection
 from sparkreplay.files import Files
 from sparkreplay.walk import Stretch, chunks_of
 
 Queue = tuple[str, int]
 """Topic, queue id."""
-COLUMNS = ("topic", "queue_id", "queue_offset", "store_timestamp")
 
 
 @dataclass(frozen=True)
@@ -30,10 +27,8 @@ def first_of(files: Files, stretches: Iterable[Stretch], queues: frozenset[Queue
     """The first message of each of `queues`; those that have none are left out. Ends as soon as all are found."""
     found: dict[Queue, Seen] = {}
     for stretch in stretches:
-        for batch in batches(files, stretch, queues):
-            for queue, seen in messages(batch, queues - found.keys()):
-                found.setdefault(queue, seen)
-            if len(found) == len(queues):
+        for queue, seen in messages(files, stretch, queues - found.keys()):
+            if found.setdefault(queue, seen) is seen and len(found) == len(queues):
                 return found
     return found
 
@@ -42,10 +37,7 @@ def last_of(files: Files, stretches: Iterable[Stretch], queues: frozenset[Queue]
     """The last message of each of `queues`; `stretches` come last one first."""
     found: dict[Queue, Seen] = {}
     for stretch in stretches:
-        here: dict[Queue, Seen] = {}
-        for batch in batches(files, stretch, queues):
-            here.update(messages(batch, queues - found.keys()))
-        found.update(here)
+        found.update(dict(messages(files, stretch, queues - found.keys())))
         if len(found) == len(queues):
             break
     return found
@@ -53,32 +45,30 @@ def last_of(files: Files, stretches: Iterable[Stretch], queues: frozenset[Queue]
 
 def last_stored_ms(files: Files, stretches: Iterable[Stretch]) -> int | None:
     """When the last record of `stretches` (last one first) was stored, of whatever topic; None when there is none."""
-    selection = Selection(columns=("store_timestamp",), committed_only=False, system_topics=True)
+    selection = Selection(columns=(), committed_only=False, system_topics=True)
     for stretch in stretches:
         last: int | None = None
         for chunk in chunks_of(files, stretch):
-            batch = decode_chunk(chunk, selection, stretch.segment.path)
-            last = batch.column(0).cast(pa.int64())[-1].as_py() // 1000
+            last = int(ChunkColumns(chunk, selection, stretch.segment.path).native("store_timestamp")[-1])
         if last is not None:
             return last
     return None
 
 
-def batches(files: Files, stretch: Stretch, queues: frozenset[Queue]) -> Iterator[pa.RecordBatch]:
+def messages(files: Files, stretch: Stretch, queues: frozenset[Queue]) -> Iterator[tuple[Queue, Seen]]:
+    """Every message of `queues` in log order."""
     selection = Selection(
-        columns=COLUMNS,
+        columns=(),
         topics=frozenset(topic for topic, _ in queues),
         queues=frozenset(queue_id for _, queue_id in queues),
     )
     for chunk in chunks_of(files, stretch):
-        yield decode_chunk(chunk, selection, stretch.segment.path)
-
-
-def messages(batch: pa.RecordBatch, queues: frozenset[Queue]) -> Iterator[tuple[Queue, Seen]]:
-    """Every message of `queues`, in log order."""
-    topics, queue_ids, offsets, times = (
-        column.to_pylist() for column in (*batch.columns[:3], batch.column(3).cast(pa.int64()))
-    )
-    for topic, queue_id, offset, time in zip(topics, queue_ids, offsets, times, strict=True):
-        if (topic, queue_id) in queues:
-            yield (topic, queue_id), Seen(offset, time // 1000)
+        columns = ChunkColumns(chunk, selection, stretch.segment.path)
+        topics = columns.topics_of(columns.rows).to_pylist()
+        queue_ids, offsets, times = (
+            columns.native(name)[columns.rows].tolist()
+            for name in ("queue_id", "queue_offset", "store_timestamp")
+        )
+        for topic, queue_id, offset, time in zip(topics, queue_ids, offsets, times, strict=True):
+            if (topic, queue_id) in queues:
+                yield (topic, queue_id), Seen(offset, time)

@@ -46,9 +46,11 @@ def store(root: Path) -> str:
 
 def test_spark_reads_the_rows_that_the_reader_alone_reads(spark: Any, tmp_path: Path) -> None:
     path = store(tmp_path)
-    frame = spark.read.format("rocketmq").option("path", path).option("splitBytes", "32k").load()
+    frame = spark.read.format("rocketmq").options(path=path, columns="full", splitBytes="32k").load()
     rows = sorted(frame.collect(), key=lambda row: row.physical_offset)
-    alone = pa.Table.from_batches(list(read_all(plan_read(read_options({"path": path}))))).to_pylist()
+    alone = pa.Table.from_batches(
+        list(read_all(plan_read(read_options({"path": path, "columns": "full"}))))
+    ).to_pylist()
     assert len(rows) == len(alone) == 990
     for row, expected in zip(rows, alone, strict=True):
         assert bytes(row.body) == expected["body"] and row.msg_id == expected["msg_id"]
