@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gzip
+import json
+import shutil
 import struct
 from pathlib import Path
 from typing import Any
@@ -11,9 +14,10 @@ import pytest
 from messagestore.contractmark import FILE as CONTRACT_A
 from sparkreplay.errors import EpochChanged, LiveBrokerFailed, OptionError, UncommittedRefused
 from sparkreplay.store import check_epochs, open_store, up_to, up_to_latest
+from sparkreplay.walk import chunks_of
 from tests.unit.sparkreplay.scriptedbroker import ScriptedBroker, serving
 from tests.unit.sparkreplay.storefolder import StoreFolder
-from tests.unit.sparkreplay.storerows import rows_of_store
+from tests.unit.sparkreplay.storerows import rows_of_store, stretches_of
 
 EPOCHS = ((1, 0), (3, 16384))
 
@@ -217,3 +221,30 @@ def test_what_retention_removed_is_no_reason_to_refuse_a_store(folder: StoreFold
         open_store(str(folder.root))
     (folder.root / "commitlog" / f"{0:020d}").unlink()
     assert open_store(str(folder.root)).contract == ""
+
+
+@pytest.mark.parametrize("name", ["clean-shutdown", "after-kill-9"])
+def test_the_bound_and_the_end_of_a_java_brokers_store_are_its_own(tmp_path: Path, name: str) -> None:
+    golden = Path(__file__).parents[2] / "vectors" / "store" / name
+    shutil.copyfile(golden / "checkpoint", tmp_path / "checkpoint")
+    (tmp_path / "commitlog").mkdir()
+    for segment in (golden / "commitlog").glob("*.gz"):
+        data = gzip.decompress(segment.read_bytes())
+        (tmp_path / "commitlog" / segment.stem).write_bytes(data.ljust(262144, b"\0"))
+    (tmp_path / "epochFileCheckpoint").write_bytes(b"1\n0\n1-0\n")
+    lines = [json.loads(line) for line in (golden / "messages.jsonl").read_text().splitlines()]
+    messages = [line for line in lines if "physicalOffset" in line]  # others say where a segment ends
+    ends = [message["physicalOffset"] + message["size"] for message in messages]
+    store = open_store(str(tmp_path))
+    assert store.bound == json.loads((golden / "checkpoint.json").read_text())["confirmPhyOffset"]
+    assert up_to_latest(store, allow_uncommitted=True).bound == max(ends)
+    committed = sorted(
+        message["physicalOffset"] for message, end in zip(messages, ends, strict=True) if end <= store.bound
+    )
+    offsets = [
+        chunk.start_offset + at
+        for stretch in stretches_of(store)
+        for chunk in chunks_of(store.files, stretch)
+        for at in chunk.positions.tolist()
+    ]
+    assert offsets == committed
