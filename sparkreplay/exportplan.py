@@ -10,11 +10,23 @@ from typing import Any
 from sparkreplay.epochs import common_part
 from sparkreplay.errors import EpochChanged, ExportRefused
 from sparkreplay.manifest import Manifest, StartedPlan, StoreRange
+from sparkreplay.partitions import OrderedByPartition
 from sparkreplay.plan import plan
-from sparkreplay.reader import ReadPlan
+from sparkreplay.reader import ReadPlan, SourcePlan
 from sparkreplay.segments import Segment
 from sparkreplay.store import StoreSnapshot
 from sparkreplay.walk import Stretch, chunks_of
+
+
+def by_partition(read: ReadPlan) -> ReadPlan:
+    """The same read with the rows of each chunk ordered by partition."""
+
+    def ordered(source: SourcePlan) -> SourcePlan:
+        chosen = source.selection
+        conditions = chosen.row_filter.conditions if chosen.row_filter else ()
+        return replace(source, selection=replace(chosen, row_filter=OrderedByPartition(conditions)))
+
+    return replace(read, sources=tuple(ordered(source) for source in read.sources))
 
 
 def frozen(request: dict[str, Any], read: ReadPlan) -> StartedPlan:

@@ -5,20 +5,26 @@ Invariant: a folder's name is one path component whatever a topic is called, and
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from hashlib import sha256
 from typing import NamedTuple
 from urllib.parse import quote
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
+import pyarrow.compute as pc
+
+from sparkreplay.rowfilter import FilteredColumns, RowFilter, Rows
 
 NAME_BYTES_MAX = 200
 """Of a topic as it stands in a folder's name; file systems take 255 for the whole name."""
 NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
 HASH_DIGITS = 16
 CUT_ESCAPE = re.compile("%.?$")
-DAY_US = 86_400_000_000
+DAY_MS = 86_400_000
+DAY_US = DAY_MS * 1000
+NO_DAY = -(1 << 26)
+"""Of a time that microseconds cannot hold, and so is null."""
 
 
 class Partition(NamedTuple):
@@ -29,7 +35,7 @@ class Partition(NamedTuple):
 
     @property
     def day_text(self) -> str:
-        return str(np.datetime64(self.day, "D"))
+        return NO_VALUE if self.day == NO_DAY else str(np.datetime64(self.day, "D"))
 
     @property
     def folder(self) -> str:
@@ -50,21 +56,31 @@ def escaped(name: str) -> str:
     return text
 
 
+@dataclass(frozen=True)
+class OrderedByPartition(RowFilter):
+    """Orders the rows of a chunk by topic and day, each partition's in the order of the log: the decoder copies every row
+    once anyway, so that this costs no other copy."""
+
+    def choose(self, columns: FilteredColumns, rows: Rows) -> Rows:
+        rows = super().choose(columns, rows)
+        if not len(rows):
+            return rows
+        topics = columns.topics_of(rows).dictionary_encode()
+        days = columns.native("store_timestamp")[rows] // DAY_MS
+        if len(topics.dictionary) == 1 and days.min() == days.max():
+            return rows
+        return rows[np.lexsort((days, np.asarray(topics.indices)))]
+
+
 def by_partition(batch: pa.RecordBatch) -> list[tuple[Partition, pa.RecordBatch]]:
-    """The rows of each partition, in their order. Needs the columns topic and store_timestamp."""
+    """The rows of each partition, of a batch that is ordered by it. Needs the columns topic and store_timestamp."""
     topics = batch.column("topic").dictionary_encode()
-    days, day_codes = np.unique(
-        np.asarray(batch.column("store_timestamp").cast(pa.int64())) // DAY_US, return_inverse=True
-    )
-    names = topics.dictionary.to_pylist()
-    codes: NDArray[np.int64] = np.asarray(topics.indices).astype(np.int64) * len(days) + day_codes
-    if len(names) * len(days) == 1:
-        return [(Partition(names[0], int(days[0])), batch)]
-    order = np.argsort(codes, kind="stable")
-    found, starts = np.unique(codes[order], return_index=True)
-    ordered = batch.take(pa.array(order))
-    ends = [*starts[1:].tolist(), len(order)]
+    times = pc.fill_null(batch.column("store_timestamp").cast(pa.int64()), NO_DAY * DAY_US)
+    days = np.asarray(times) // DAY_US
+    names, codes = topics.dictionary.to_pylist(), np.asarray(topics.indices)
+    changes = (codes[1:] != codes[:-1]) | (days[1:] != days[:-1])
+    starts = [0, *(np.flatnonzero(changes) + 1).tolist()]
     return [
-        (Partition(names[code // len(days)], int(days[code % len(days)])), ordered.slice(start, end - start))
-        for code, start, end in zip(found.tolist(), starts.tolist(), ends, strict=True)
+        (Partition(names[codes[start]], int(days[start])), batch.slice(start, end - start))
+        for start, end in zip(starts, [*starts[1:], len(codes)], strict=True)
     ]

@@ -118,11 +118,13 @@ class RowFilter:
     conditions: tuple[Condition, ...]
 
     def choose(self, columns: FilteredColumns, rows: Rows) -> Rows:
-        """Those of `rows` that are kept, in the same order."""
+        """Those of `rows` that are kept, in the same order; `rows` itself where all are."""
         for condition in self.conditions:
             if not len(rows):
                 break
-            rows = rows[condition.mask(columns, rows)]
+            mask = condition.mask(columns, rows)
+            if not mask.all():
+                rows = rows[mask]
         return rows
 
 

@@ -22,7 +22,7 @@ from sparkreplay.commands.shared import (
 from sparkreplay.engine import Engine
 from sparkreplay.export import ExportJob, columns_to_read, export_stretch, file_columns
 from sparkreplay.exportfolder import ExportFolder
-from sparkreplay.exportplan import appended, frozen, resumed
+from sparkreplay.exportplan import appended, by_partition, frozen, resumed
 from sparkreplay.manifest import Manifest, Part, StartedPlan, require_same_request
 from sparkreplay.options import ReadOptions, read_options
 from sparkreplay.progress import size_text
@@ -81,7 +81,7 @@ def command(
         else:
             plan = frozen(request, read)
             target.begin(plan)
-        job = ExportJob(read, file_columns(wanted), folder)
+        job = ExportJob(by_partition(read), file_columns(wanted), folder)
         if not as_json:
             for source in read.sources:
                 print_source(source)

@@ -118,7 +118,6 @@ def test_more_partitions_than_open_files_are_written_in_several_parts(
         store.add(topic=f"t{number % 7}", properties=f"UNIQ_KEY\x01K{number}\x02")
     monkeypatch.setattr(exporting, "OPEN_FILES_MAX", 3)
     monkeypatch.setattr(exporting, "WINDOW_BYTES", 20_000)
-    monkeypatch.setattr("sparkreplay.walk.CHUNK_BYTES", 1 << 14)
     path, target = store.write(), tmp_path / "parquet"
     monkeypatch.setattr(exporting, "read_stretch", in_small_batches)
     assert mqreplay("export", path, "--to", str(target), "--workers", "1", "--quiet").code == 0
@@ -129,6 +128,7 @@ def test_more_partitions_than_open_files_are_written_in_several_parts(
 
 def in_small_batches(read: ReadPlan, stretch: Stretch) -> Any:
     for batch in read_stretch(read, stretch):
+        batch = batch.sort_by("physical_offset")
         for start in range(0, batch.num_rows, 50):
             yield batch.slice(start, 50)
 
