@@ -10,7 +10,14 @@ from typing import Any, TypeVar
 
 import orjson
 
-from mqadmin.errors import AdminError, NoLeader, ReplyMalformed, RequestRefused, ServerUnreachable
+from mqadmin.errors import (
+    AdminError,
+    NobodyReachable,
+    NoLeader,
+    ReplyMalformed,
+    RequestRefused,
+    ServerUnreachable,
+)
 from mqadmin.replies import (
     BrokerEpochs,
     ClusterInfo,
@@ -205,14 +212,14 @@ class AdminClient:
         *,
         advice: dict[ResponseCode, str] | None = None,
     ) -> tuple[str, RemotingCommand]:
-        """The first of the `;` list that answers, and its answer; raises as `ask` does."""
+        """The first of the `;` list that answers, and its answer. Raises as `ask` does, `NobodyReachable` for several."""
         unreachable: list[ServerUnreachable] = []
         for address in split_addresses(addresses):
             try:
                 return address, await self.ask(address, code, ext, advice=advice)
             except ServerUnreachable as error:
                 unreachable.append(error)
-        raise unreachable[-1]
+        raise unreachable[0] if len(unreachable) == 1 else NobodyReachable(code.name, unreachable)
 
 
 def split_addresses(text: str) -> list[str]:

@@ -6,6 +6,7 @@ that `mqadmin --help` answers at once.
 
 from __future__ import annotations
 
+import logging
 from importlib import import_module
 from typing import Any, NamedTuple
 
@@ -129,4 +130,5 @@ def admin(ctx: click.Context) -> None:
 
 def main() -> None:
     """Runs the tool on sys.argv and exits: 0 done, 1 not done (said on stderr), 130 interrupted."""
+    logging.getLogger().addHandler(logging.NullHandler())  # the one line on stderr is the command's own
     admin.main(prog_name="mqadmin")

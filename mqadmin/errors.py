@@ -23,6 +23,15 @@ class ServerUnreachable(AdminError):
     def __init__(self, address: str, request: str, why: str) -> None:
         super().__init__(f"{request}: no answer from {address} ({why}); is it running, is the address right?")
         self.address = address
+        self.why = why
+
+
+class NobodyReachable(AdminError):
+    """No answer came from any server of a list, for the reason of each."""
+
+    def __init__(self, request: str, silent: list[ServerUnreachable]) -> None:
+        each = ", ".join(f"{error.address} ({error.why})" for error in silent)
+        super().__init__(f"{request}: no answer from any of {each}; is one running, are the addresses right?")
 
 
 class RequestRefused(AdminError):

@@ -75,7 +75,8 @@ class Peer(asyncio.BufferedProtocol):
         to send it for `timeout_ms`), CallTimeout, ConnectionLost.
         """
         if self.closed:
-            raise NotSent(self.remote_address, f"request {command.code} on a closed connection")
+            why = self._cut_why or "the connection is closed"
+            raise NotSent(self.remote_address, f"request {command.code} was not sent: {why}")
         opaque = command.opaque = self._next_opaque()
         future: asyncio.Future[RemotingCommand] = asyncio.get_running_loop().create_future()
         self._pending[opaque] = future

@@ -108,6 +108,31 @@ def test_a_server_that_never_answers_is_not_waited_for_forever(
     assert f"no answer from {silent_address} (no reply to request" in said
 
 
+def test_of_several_servers_each_is_named_with_its_reason(
+    silent_address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mqadmin.admin, "CALL_TIMEOUT_MS", 20)
+    said = complaint(run(["topicList", "-n", f"{silent_address};{NOBODY}"]))
+    assert (
+        f"no answer from any of {silent_address} (no reply to request 206 in 20 ms), {NOBODY} (cannot" in said
+    )
+
+
+def test_a_server_of_another_protocol_is_told_in_one_line() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        address = f"127.0.0.1:{listening.getsockname()[1]}"
+        command = [sys.executable, "-m", "mqadmin", "topicList", "-n", address]
+        process = subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True)
+        connection, _ = listening.accept()
+        with connection:
+            connection.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+            _, said = process.communicate(timeout=20)
+    assert process.returncode == 1
+    assert said.count("\n") == 1
+    assert f"no answer from {address} (" in said
+    assert "cut by this end: frame of 1213486160 bytes" in said
+
+
 @pytest.mark.parametrize("line", [line for line in USES if "-n ADDRESS" in line])
 def test_a_text_that_is_no_address_is_named(line: str) -> None:
     said = complaint(run(line.replace("-n ADDRESS", "-n here").replace("ADDRESS", NOBODY)))
