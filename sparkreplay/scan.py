@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -129,11 +130,24 @@ def summaries(table: pa.Table) -> list[QueueSummary]:
             bytes=row["store_size_sum"],
             first_offset=row["queue_offset_min"],
             last_offset=row["queue_offset_max"],
-            first_stored=row["store_timestamp_min"].isoformat(),
-            last_stored=row["store_timestamp_max"].isoformat(),
+            first_stored=moment(row["store_timestamp_min"]),
+            last_stored=moment(row["store_timestamp_max"]),
         )
-        for row in table.sort_by([(name, "ascending") for name in GROUP]).to_pylist()
+        for row in with_numbers(table.sort_by([(name, "ascending") for name in GROUP])).to_pylist()
     ]
+
+
+def with_numbers(table: pa.Table) -> pa.Table:
+    """Times as µs: a log may name years that no datetime holds."""
+    for name in ("store_timestamp_min", "store_timestamp_max"):
+        place = table.schema.get_field_index(name)
+        table = table.set_column(place, name, table.column(name).cast(pa.int64()))
+    return table
+
+
+def moment(us: int | None) -> str:
+    """`2026-11-21T10:00:00.000Z`; empty for a time that cannot be told."""
+    return "" if us is None else f"{np.datetime64(us, 'us').astype('datetime64[ms]')}Z"
 
 
 def gaps(table: pa.Table) -> list[Gap]:

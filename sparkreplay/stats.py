@@ -18,6 +18,8 @@ PRODUCER_GROUP = "PGROUP\x01"
 PRODUCER_GROUP_VALUE = "(?:^|\x02)PGROUP\x01(?P<value>[^\x02]+)"
 PORT = r":\d+$"
 HOUR_US = 3_600_000_000
+NO_HOUR = -(1 << 31)
+"""Of a time that microseconds cannot hold, and so is null."""
 PORTION_ROWS = 250_000
 DIMENSIONS = ("queue", "producer", "hour")
 Parts = dict[str, pa.Table]
@@ -68,16 +70,19 @@ def producers(batch: pa.RecordBatch) -> pa.Array:
 def parts_of(rows: pa.Table) -> Parts:
     sizes = np.asarray(rows.column("store_size")).astype(np.int64)
     none = np.zeros(len(sizes), np.int64)
-    hours, codes = np.unique(
-        np.asarray(rows.column("store_timestamp").cast(pa.int64())) // HOUR_US, return_inverse=True
-    )
-    names = pa.array([f"{np.datetime64(hour, 'h')}:00" for hour in hours.tolist()], pa.string())
+    times = pc.fill_null(rows.column("store_timestamp").cast(pa.int64()), NO_HOUR * HOUR_US)
+    hours, codes = np.unique(np.asarray(times) // HOUR_US, return_inverse=True)
+    names = pa.array([hour_text(hour) for hour in hours.tolist()], pa.string())
     queue_ids = np.asarray(rows.column("queue_id")).astype(np.int64)
     return {
         "queue": partial(rows.column("topic"), queue_ids, sizes),
         "producer": partial(rows.column("producer"), none, sizes),
         "hour": partial(names.take(pa.array(codes)), none, sizes),
     }
+
+
+def hour_text(hour: int) -> str:
+    return "(no time)" if hour == NO_HOUR else f"{np.datetime64(hour, 'h')}:00"
 
 
 def rows_in(parts: Parts) -> int:

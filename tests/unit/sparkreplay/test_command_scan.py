@@ -18,7 +18,7 @@ def test_each_queue_is_counted_with_its_offsets_and_times(tmp_path: Path) -> Non
     assert [(queue["queue_id"], queue["rows"], queue["first_offset"]) for queue in orders] == [
         (0, 45, 0), (1, 45, 0), (2, 44, 0),
     ]  # fmt: skip
-    assert orders[0]["first_stored"] == "2023-11-15T12:00:00+00:00"
+    assert orders[0]["first_stored"] == "2023-11-15T12:00:00.000Z"
 
 
 def test_records_that_a_read_leaves_out_are_counted_by_their_rule(tmp_path: Path) -> None:
@@ -86,3 +86,17 @@ def test_mistakes_of_the_user_are_one_line_with_the_cure(tmp_path: Path) -> None
         done = mqreplay(*arguments)
         assert done.code == code and told in done.err, done
         assert "Traceback" not in done.err
+
+
+def test_times_that_no_clock_shows_are_no_obstacle(tmp_path: Path) -> None:
+    store = StoreFolder(tmp_path / "store")
+    for stored_ms in (-(1 << 62), 1 << 62, 1 << 50, 0):
+        store.add(stored_ms=stored_ms)
+    path = store.write()
+    assert mqreplay("scan", *log_options(path)).json["records"]["message"] == 4
+    assert "leaves" not in mqreplay("scan", path, "--workers", "1").out
+    hours = {row["hour"]: row["count"] for row in mqreplay("stats", *log_options(path)).json["hours"]}
+    assert hours["(no time)"] == 2 and hours["1970-01-01T00:00"] == 1
+    target = tmp_path / "parquet"
+    assert mqreplay("export", *log_options(path), "--to", str(target)).json["rows"] == 4
+    assert (target / "topic=orders" / "day=__HIVE_DEFAULT_PARTITION__").is_dir()
