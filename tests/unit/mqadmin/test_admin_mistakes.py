@@ -105,7 +105,8 @@ def test_a_server_that_never_answers_is_not_waited_for_forever(
 ) -> None:
     monkeypatch.setattr(mqadmin.admin, "CALL_TIMEOUT_MS", 20)
     said = complaint(run(line.replace("ADDRESS", silent_address)))
-    assert f"no answer from {silent_address} (no reply to request" in said
+    assert f"no answer from {silent_address} (" in said
+    assert "20 ms" in said
 
 
 def test_of_several_servers_each_is_named_with_its_reason(
@@ -113,9 +114,8 @@ def test_of_several_servers_each_is_named_with_its_reason(
 ) -> None:
     monkeypatch.setattr(mqadmin.admin, "CALL_TIMEOUT_MS", 20)
     said = complaint(run(["topicList", "-n", f"{silent_address};{NOBODY}"]))
-    assert (
-        f"no answer from any of {silent_address} (no reply to request 206 in 20 ms), {NOBODY} (cannot" in said
-    )
+    assert f"no answer from any of {silent_address} (" in said
+    assert f" 20 ms), {NOBODY} (cannot connect" in said
 
 
 def test_a_server_of_another_protocol_is_told_in_one_line() -> None:
@@ -130,7 +130,7 @@ def test_a_server_of_another_protocol_is_told_in_one_line() -> None:
     assert process.returncode == 1
     assert said.count("\n") == 1
     assert f"no answer from {address} (" in said
-    assert "cut by this end: frame of 1213486160 bytes" in said
+    assert "cut by this end: frame of 1213486164 bytes" in said
 
 
 @pytest.mark.parametrize("line", [line for line in USES if "-n ADDRESS" in line])
