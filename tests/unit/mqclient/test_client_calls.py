@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import random
-from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-import orjson
 import pytest
 
 from mqclient.client import Client
@@ -16,86 +13,13 @@ from mqclient.errors import PullFailed, SendOutcomeUnknown, SendRefused
 from mqclient.message import OutgoingMessage, decode_properties
 from mqclient.producer import SendStatus
 from mqclient.route import MessageQueue
-from mqruntime.clock import SystemClock
-from remoting.codes import RequestCode, ResponseCode
+from remoting.codes import ResponseCode
 from remoting.command import RemotingCommand
 from remoting.headers.pull import PullMessageHeader, PullMessageResponseHeader
-from remoting.headers.send import SendMessageHeader, SendMessageResponseHeader
-from remoting.peer import Peer
-from remoting.router import Router
-from remoting.server import RemotingServer
+from remoting.headers.send import SendMessageHeader
+from tests.unit.mqclient.servers import Server, cluster, route_to, stored_as, with_servers
 
 BODY = (Path(__file__).parents[2] / "vectors" / "mqclient" / "pull-body.bin").read_bytes()
-Answer = Callable[[RemotingCommand], RemotingCommand | None]
-
-
-class Server:
-    """One listener whose answers a test may change while it runs."""
-
-    def __init__(self, **answers: Answer) -> None:
-        self.answers = answers
-        self.asked: list[RemotingCommand] = []
-        router = Router()
-        for name in answers:
-            router.add(RequestCode[name], self._answer)
-        self.server = RemotingServer(router, host="127.0.0.1", port=0, clock=SystemClock())
-
-    def _answer(self, peer: Peer, request: RemotingCommand) -> RemotingCommand | None:
-        self.asked.append(request)
-        return self.answers[RequestCode(request.code).name](request)
-
-    @property
-    def address(self) -> str:
-        return f"127.0.0.1:{self.server.port}"
-
-
-def route_to(addresses: dict[int, str], queues: int = 4, perm: int = 6) -> Answer:
-    body = orjson.dumps(
-        {
-            "brokerDatas": [
-                {
-                    "brokerAddrs": {str(key): value for key, value in addresses.items()},
-                    "brokerName": "broker-a",
-                    "cluster": "DefaultCluster",
-                }
-            ],
-            "queueDatas": [
-                {"brokerName": "broker-a", "perm": perm, "readQueueNums": queues, "writeQueueNums": queues}
-            ],
-        }
-    )
-    return lambda request: request.reply(body=body)
-
-
-def stored_as(code: int = 0, remark: str | None = None, offset: int = 7) -> Answer:
-    def answer(request: RemotingCommand) -> RemotingCommand:
-        queue_id = SendMessageHeader.of(request).queue_id
-        return request.reply(code, remark, SendMessageResponseHeader("0A", queue_id, offset))
-
-    return answer
-
-
-def with_servers(namesrv: Server, *brokers: Server) -> Callable[[Callable[[Client], Awaitable[None]]], None]:
-    """Runs a scenario with a client of these servers, all closed afterwards."""
-
-    def run(scenario: Callable[[Client], Awaitable[None]]) -> None:
-        async def session() -> None:
-            for server in (namesrv, *brokers):
-                await server.server.start()
-            async with Client(namesrv.address, clock=SystemClock(), random=random.Random(1)) as client:
-                await scenario(client)
-            for server in (namesrv, *brokers):
-                await server.server.stop()
-
-        asyncio.run(session())
-
-    return run
-
-
-def cluster(send: Answer, **more: Answer) -> tuple[Server, Server]:
-    broker = Server(SEND_MESSAGE_V2=send, SEND_BATCH_MESSAGE=send, **more)
-    namesrv = Server(GET_ROUTEINFO_BY_TOPIC=lambda request: route_to({0: broker.address})(request))
-    return namesrv, broker
 
 
 def test_sends_take_the_queues_in_turn_and_name_the_message() -> None:
@@ -199,6 +123,21 @@ def test_no_answer_in_time_leaves_the_outcome_unknown() -> None:
     with_servers(namesrv, broker)(scenario)
 
 
+def test_a_send_that_found_no_room_to_leave_is_refused_definitely() -> None:
+    namesrv, broker = cluster(stored_as())
+
+    async def scenario(client: Client) -> None:
+        producer = client.producer("PG")
+        await producer.send("T", b"connected")
+        for peer in client.remoting._connections.peers:
+            peer.pause_writing()
+        with pytest.raises(SendRefused, match="was not sent: for 20 ms"):
+            await producer.send("T", b"x", timeout_ms=20)
+
+    with_servers(namesrv, broker)(scenario)
+    assert len(broker.asked) == 1
+
+
 def test_an_unknown_topic_and_an_unreachable_name_server_refuse_definitely() -> None:
     namesrv = Server(GET_ROUTEINFO_BY_TOPIC=lambda request: request.reply(17, "No topic route"))
 
@@ -300,6 +239,22 @@ def test_reading_a_range_ends_at_its_end_and_refuses_an_offset_outside() -> None
             _ = [message async for message in consumer.read(queue, 11, 12, patience_ms=1)]
 
     with_servers(namesrv, broker)(scenario)
+
+
+def test_a_group_that_the_broker_refuses_is_not_read_for_long() -> None:
+    def unknown(request: RemotingCommand) -> RemotingCommand:
+        return request.reply(
+            ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, "subscription group [CG] does not exist"
+        )
+
+    namesrv, broker = cluster(stored_as(), PULL_MESSAGE=unknown)
+
+    async def scenario(client: Client) -> None:
+        with pytest.raises(PullFailed, match="does not exist"):
+            _ = [row async for row in client.consumer("CG").read(MessageQueue("T", "broker-a", 0), 0, 8)]
+
+    with_servers(namesrv, broker)(scenario)
+    assert len(broker.asked) == 1
 
 
 def test_offsets_are_read_and_committed() -> None:
