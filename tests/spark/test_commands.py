@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import os
+import signal
+import subprocess
+import sys
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,7 +18,10 @@ from sparkreplay.engine import SparkEngine, missing_for_spark
 from sparkreplay.errors import EngineFailed, LogCorrupted
 from tests.unit.sparkreplay.commandline import mqreplay, two_days
 
+ROOT = Path(__file__).parents[2]
+
 pytestmark = [
+    pytest.mark.timeout(240),
     pytest.mark.skipif(
         missing_for_spark() is not None, reason=f"Spark cannot run here: {missing_for_spark()}"
     ),
@@ -94,3 +101,23 @@ def finds_damage(number: int) -> None:
 
 def raises(number: int) -> None:
     raise KeyError("no such thing")
+
+
+def test_an_interrupted_driver_ends_with_130_and_another_engine_goes_on(tmp_path: Path) -> None:
+    path = two_days(tmp_path / "store", 20_000).write()
+    whole, target = tmp_path / "whole", tmp_path / "parquet"
+    command = ["export", path, "--split", "16k", "--quiet"]
+    assert mqreplay(*command, "--to", str(whole), "--workers", "1").code == 0
+    spark = [sys.executable, "-m", "sparkreplay", *command, "--to", str(target), "--engine", "spark"]
+    process = subprocess.Popen(spark, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    records = target / "_mqreplay" / "stretches"
+    while process.poll() is None and not (records.exists() and len(list(records.iterdir())) > 1):
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(0.01)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 130, err
+    assert "interrupted" in err and "Traceback" not in err
+    assert [entry.name for entry in target.iterdir()] == ["_mqreplay"]
+    assert mqreplay(*command, "--to", str(target), "--workers", "1").code == 0
+    assert files_of(target) == files_of(whole)
