@@ -12,6 +12,8 @@ from sparkreplay.files import Entry, Files, OpenFile
 
 FOLDER = "commitlog"
 NAME_DIGITS = 20
+BEING_MADE = ".new"
+"""Of a file that this broker has begun to make (mqruntime.segments)."""
 SEGMENT_BYTES_MAX = (1 << 31) - 1
 """The largest mappedFileSizeCommitLog (upstream: an int)."""
 SEVERAL_FOLDERS = "a log that storePathCommitLog spreads over several folders is read only after its files were put into one"
@@ -32,13 +34,17 @@ class Segment:
 
 
 def list_segments(files: Files) -> tuple[Segment, ...]:
-    """By offset; none where the broker has stored nothing yet. Raises StoreUnreadable. An empty file is a segment that is being
-    made, and is left out."""
+    """By offset; none where the broker has stored nothing yet. Raises StoreUnreadable. A file that is empty,
+    or whose name ends in `.new`, is a segment that is being made, and is left out."""
     try:
         entries = files.entries(FOLDER)
     except FileNotFoundError:
         return ()
-    found = [segment_of(files, entry) for entry in entries if not entry.is_folder]
+    found = [
+        segment_of(files, entry)
+        for entry in entries
+        if not entry.is_folder and not entry.name.endswith(BEING_MADE)
+    ]
     segments = [segment for segment in found if segment.size_bytes]
     for before, after in zip(segments, segments[1:], strict=False):
         if after.size_bytes != before.size_bytes:

@@ -171,6 +171,7 @@ def test_a_copy_without_an_identity_is_called_by_its_folder(root: Path) -> None:
 
 def test_a_segment_that_is_being_made_and_folders_are_passed_over(root: Path) -> None:
     (root / f"commitlog/{3 * 16384:020d}").touch()
+    (root / f"commitlog/{4 * 16384:020d}.new").write_bytes(bytes(100))
     (root / "commitlog/lost+found").mkdir()
     assert len(open_store(str(root)).segments) == 3
 
