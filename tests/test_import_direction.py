@@ -57,6 +57,7 @@ PURE = [
     "namesrv/routes.py",
     "remoting/frame.py",
     "remoting/fastjson.py",
+    "messagestore/contractmark.py",
     "messagestore/record.py",
     "messagestore/walker.py",
 ]
