@@ -1,0 +1,106 @@
+"""A stream goes from replica to replica while masters are killed; what it has read at the end is judged as a consumer's is.
+
+No Spark runs here: the stream is asked as Spark asks it, and its process is replaced before nearly every batch."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("pyspark")
+
+from localcluster.cluster import Cluster
+from localcluster.drill import DrillReport, Kind, run_drills
+from localcluster.history import Found, Place
+from localcluster.layout import BROKER_SET
+from localcluster.load import body_hash
+from mqclient.client import Client
+from mqclient.route import MessageQueue
+from sparkreplay.errors import ReplicaBehind
+from tests.unit.sparkreplay.streamscene import Query
+
+TOPIC = "streamed"
+FAILOVERS = 4
+SEGMENT_BYTES = 1 << 17
+
+
+def found_in(query: Query) -> list[Found]:
+    found = [
+        Found(
+            row["keys"],
+            body_hash(row["body"]),
+            Place(str(MessageQueue(TOPIC, BROKER_SET, row["queue_id"])), row["queue_offset"]),
+        )
+        for row in query.rows
+    ]
+    return sorted(found, key=lambda message: message.place)
+
+
+@pytest.mark.timeout(150)
+def test_a_stream_over_all_replicas_in_turn_has_every_acknowledged_message_once(tmp_path: Path) -> None:
+    with Cluster.create(tmp_path / "cluster", segment_bytes=SEGMENT_BYTES) as cluster:
+        cluster.start()
+        asyncio.run(cluster.wait_whole())
+        stores = [cluster.layout.properties(name)["storePathRootDir"] for name in cluster.layout.broker_names]
+        columns = "keys,body,queue_id,queue_offset"
+        query = Query(path=stores[0], topic=TOPIC, columns=columns, maxBytesPerTrigger="100k")
+        reports: list[DrillReport] = []
+        sent = threading.Event()
+        waited_for: list[int] = []
+
+        async def by_stream(client: Client, topic: str) -> list[Found]:
+            """What the stream has once it has read all that the last master confirms."""
+            sent.set()
+            following.join()
+            state = await cluster.wait_whole()
+            assert state.master_address is not None
+            master = cluster.layout.name_of(state.master_address)
+            assert master is not None
+            store = cluster.layout.properties(master)["storePathRootDir"]
+            query.restart(path=store, topic=TOPIC, columns=columns, address=state.master_address)
+            query.run()
+            return found_in(query)
+
+        async def drills() -> None:
+            reports.append(
+                await run_drills(
+                    cluster,
+                    Kind.KILL,
+                    FAILOVERS,
+                    seed=5,
+                    topic=TOPIC,
+                    say=print,
+                    settle_ms=300,
+                    read=by_stream,
+                )
+            )
+
+        def follow() -> None:
+            turn = 0
+            while not sent.wait(0.03):
+                turn += 1
+                query.restart(path=stores[turn % 3], topic=TOPIC, columns=columns, maxBytesPerTrigger="100k")
+                try:
+                    query.trigger()
+                    query.plan_batch()  # and the driver is killed
+                except ReplicaBehind as error:
+                    waited_for.append(error.bound)
+
+        following = threading.Thread(target=follow, name="stream")
+        following.start()
+        try:
+            asyncio.run(drills())
+        finally:
+            sent.set()
+            following.join()
+        [report] = reports
+        assert report.verdict is not None and report.verdict.faults == [], report.verdict
+        assert report.passed and len(report.drills) == FAILOVERS, report.failure
+        assert query.committed > FAILOVERS
+        assert len(list((Path(stores[0]) / "commitlog").iterdir())) > 1, "the log did not roll"
+        print(
+            f"{len(query.rows)} rows in {query.committed} batches; waited for a replica {len(waited_for)} times"
+        )
