@@ -14,7 +14,6 @@ import numpy as np
 import pyarrow as pa
 
 from messagestore.record import (
-    INVALID,
     MAGIC_BLANK,
     PREFIX,
     TRANSACTION_COMMIT,
@@ -137,12 +136,11 @@ def sound_records(
     for position in chunk.positions.tolist():
         offset = chunk.start_offset + position
         left = stretch.segment.end_offset - offset
-        if check(view, position, left, offset) <= 0:
-            body_only = check(view, position, left, offset, verify_body=False) != INVALID
-            findings.add(
-                "record", path, offset, "the body's CRC differs" if body_only else "its lengths or place contradict it"
-            )  # fmt: skip
+        if check(view, position, left, offset, verify_body=False) <= 0:
+            findings.add("record", path, offset, "its lengths or its place contradict it")
             continue
+        if check(view, position, left, offset) <= 0:
+            findings.add("record", path, offset, "the body's CRC differs")  # its place in its queue is known
         facts = queue_facts(view, position, left, offset)
         assert not isinstance(facts, int), "a record that checks has its facts"
         yield {

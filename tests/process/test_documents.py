@@ -53,6 +53,8 @@ class Elsewhere:
 
 UP, DOWN = "scripts/cluster up --dir run/demo", "scripts/cluster down --dir run/demo --remove"
 
+STORE, LAKE = ("/data/broker-a", "run/demo/broker-0"), ("/lake", "lake")
+
 COMMANDS: dict[str, Run | Elsewhere] = {
     UP: Elsewhere("the fixture `cluster`"),
     DOWN: Elsewhere("the fixture `cluster`"),
@@ -86,6 +88,15 @@ COMMANDS: dict[str, Run | Elsewhere] = {
     "mqadmin watch": Run("--once", "--help"),
     "mqreplay scan": Run("mqreplay scan", "--help"),
     "mqreplay export": Run("mqreplay export", "--help"),
+    "mqreplay scan /data/broker-a": Run("committed  up to", instead=(STORE,)),
+    "mqreplay export /data/broker-a --to /lake/orders": Run("export is done", instead=(STORE, LAKE)),
+    "mqreplay export /data/broker-a --to /lake/orders --append": Run("export", instead=(STORE, LAKE)),
+    "mqreplay verify /data/broker-a": Run("nothing is wrong", instead=(STORE,)),
+    "mqreplay verify /data/broker-a /data/broker-b": Run(
+        "compared", "--compare-only", instead=(STORE, ("/data/broker-b", "run/demo/broker-1"))
+    ),
+    "mqreplay stats /data/broker-a --html stats.html --top 3": Run("drawn in stats.html", instead=(STORE,)),
+    "mqreplay package --to reader.zip": Run("spark-submit --py-files"),
     "python -m namesrv": Run("usage: mqnamesrv", "--help"),
     "mqadmin watch -n NAMESRV": Elsewhere("needs a terminal; the last test of this file gives it one"),
     "mqadmin watch -n NAMESRV --once": Run("broker-a of DefaultCluster"),
