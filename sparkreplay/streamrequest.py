@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from time import monotonic
 
 from sparkreplay.admission import Admission, cut, read_admission
-from sparkreplay.errors import OptionError
+from sparkreplay.errors import OptionError, SegmentGone
 from sparkreplay.logstream import LogStream, Replicas
 from sparkreplay.offsets import Edge
 from sparkreplay.options import ReadOptions
@@ -18,6 +18,7 @@ from sparkreplay.replicas import choose_replicas
 from sparkreplay.request import deleted, lose, of_broker, require_brokers
 from sparkreplay.store import StoreSnapshot, open_store, up_to_latest
 
+LOOKS_MAX = 3
 STREAM_ONLY = ("maxBytesPerTrigger", "maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay")
 
 
@@ -44,11 +45,19 @@ def open_stream(options: ReadOptions, clock_s: Callable[[], float] = monotonic) 
 
 def replicas_of(options: ReadOptions) -> Replicas:
     """The stores of each broker set, as they are now. Raises what open_store, choose_replicas and up_to_latest raise."""
-    stores = [
-        open_store(path, address=options.address, allow_uncommitted=options.allow_uncommitted)
-        for path in options.paths
-    ]
-    choose_replicas(stores)  # raises for stores of one name that are no replicas of one set
+    for looks in range(1, LOOKS_MAX + 1):
+        stores = [
+            open_store(path, address=options.address, allow_uncommitted=options.allow_uncommitted)
+            for path in options.paths
+        ]
+        try:
+            choose_replicas(stores)  # raises for stores of one name that are no replicas of one set
+            break
+        except (
+            SegmentGone
+        ):  # retention, since the store was opened: a stream looks too often never to meet it
+            if looks == LOOKS_MAX:
+                raise
     if options.to_latest:
         stores = [up_to_latest(store, allow_uncommitted=options.allow_uncommitted) for store in stores]
     sets: dict[str, list[StoreSnapshot]] = {}

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from sparkreplay import streamrequest
 from sparkreplay.errors import (
     BrokerSetMissing,
     DataLost,
@@ -16,7 +17,9 @@ from sparkreplay.errors import (
     OptionError,
     ReplicaBehind,
 )
-from tests.unit.sparkreplay.storefolder import StoreFolder
+from sparkreplay.replicas import choose_replicas
+from sparkreplay.store import StoreSnapshot
+from tests.unit.sparkreplay.storefolder import StoreFolder, record
 from tests.unit.sparkreplay.streamscene import Query
 
 
@@ -125,6 +128,24 @@ def test_a_checkpoint_whose_offset_is_no_record_boundary_fails_and_drops_nothing
         query.read_batch()
 
 
+def test_a_seam_at_a_record_forged_inside_a_body_fails_and_larger_splits_mend_it(tmp_path: Path) -> None:
+    forging = StoreFolder(tmp_path, segment_bytes=32768)
+    add(forging, *range(20))
+    body_at = forging.ends[-1] + 88
+    assert body_at < 4096
+    body = bytes(4200 - body_at) + (forged := record(4200))
+    forging.add(body=body + record(4200 + len(forged)), properties="UNIQ_KEY\x0120\x02")
+    add(forging, *range(21, 100))
+    path = forging.write()
+    query = Query(path=path, splitBytes="4096")
+    query.plan_batch()
+    with pytest.raises(LogCorrupted, match="seam"):
+        query.read_batch()
+    query.restart(path=path, splitBytes="128m")
+    query.run()
+    assert query.ids == ids(*range(100))
+
+
 def test_the_first_batch_is_repeated_from_where_it_began_though_spark_did_not_keep_that(
     folder: StoreFolder,
 ) -> None:
@@ -202,6 +223,24 @@ def test_of_two_replicas_the_one_that_still_holds_the_next_message_is_read(
     query.trigger()
     query.restart(path=json.dumps([one, two]))
     assert query.run() == [85, 10] and query.ids == ids(*range(100))
+
+
+def test_retention_in_the_middle_of_a_look_makes_it_look_again(
+    folder: StoreFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = replica(folder, tmp_path / "two")
+    query = Query(path=json.dumps([folder.write(confirm=8192), other.write(confirm=8192)]))
+    query.run()
+    whole = choose_replicas
+
+    def deleting_first(stores: list[StoreSnapshot]) -> list[StoreSnapshot]:
+        monkeypatch.setattr(streamrequest, "choose_replicas", whole)
+        folder.delete_first(1)
+        return whole(stores)
+
+    monkeypatch.setattr(streamrequest, "choose_replicas", deleting_first)
+    other.write()
+    assert query.trigger() > 0 and query.ids == ids(*range(100))
 
 
 def test_a_log_that_was_truncated_below_the_offset_fails_and_reads_nothing_again(folder: StoreFolder) -> None:
