@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, Protocol
 from zlib import crc32
 
 import numpy as np
@@ -24,12 +24,12 @@ from sparkreplay.properties import Properties
 from sparkreplay.rowfilter import RowFilter
 from sparkreplay.schema import TIMESTAMP, arrow_schema
 from sparkreplay.topics import is_system_topic
-from sparkreplay.walk import Chunk
 
 TRANSACTIONS = pa.array(["none", "prepared", "commit", "rollback"])
 BODY, TOPIC, PROPERTIES = 1, 3, 5
-"""Places among the six parts of a record: header, body, topic length, topic, properties length, properties."""
-PARTS = 6
+"""Places among the parts of a record: header, body, topic length, topic, properties length, properties; then what lies between
+it and the next one."""
+PARTS = 7
 MILLISECONDS_MAX = (2**63 - 1) // 1000
 """A client's clock may say anything; what microseconds cannot hold becomes null."""
 
@@ -52,7 +52,24 @@ class Selection:
     row_filter: RowFilter | None = None
 
 
-def decode_chunk(chunk: Chunk, selection: Selection, path: str) -> pa.RecordBatch:
+class Records(Protocol):
+    """Some records in one buffer, in order, not overlapping: a chunk of a walk, or what an index picked."""
+
+    @property
+    def data(self) -> NDArray[np.uint8]: ...
+
+    @property
+    def positions(self) -> Rows: ...
+
+    @property
+    def ends(self) -> Rows: ...
+
+    @property
+    def offsets(self) -> Rows:
+        """Physical offsets."""
+
+
+def decode_chunk(chunk: Records, selection: Selection, path: str) -> pa.RecordBatch:
     """Raises LogCorrupted when a record's own lengths, place or CRC contradict it, NotText for text that is no UTF-8."""
     return ChunkColumns(chunk, selection, path).batch()
 
@@ -60,11 +77,12 @@ def decode_chunk(chunk: Chunk, selection: Selection, path: str) -> pa.RecordBatc
 class ChunkColumns:
     """The columns of one chunk, each made when first asked for."""
 
-    def __init__(self, chunk: Chunk, selection: Selection, path: str) -> None:
+    def __init__(self, chunk: Records, selection: Selection, path: str) -> None:
         self.chunk = chunk
         self.selection = selection
         self.path = path
-        self.ends = np.append(chunk.positions[1:], len(chunk.data))
+        self.ends = chunk.ends
+        self.offsets = chunk.offsets
         self.fixed = FixedParts(chunk.data, chunk.positions, self.ends)
         self.fields: dict[str, NDArray[Any]] = {}
         self.require(~self.fixed.short, "the record is shorter than its header")
@@ -73,7 +91,7 @@ class ChunkColumns:
         self.rows = self.chosen_rows()
 
     def offset_of(self, row: int) -> int:
-        return self.chunk.start_offset + int(self.chunk.positions[row])
+        return int(self.offsets[row])
 
     def native(self, name: str) -> NDArray[Any]:
         """A number of the fixed part of every record, in the machine's byte order; times in ms."""
@@ -101,8 +119,8 @@ class ChunkColumns:
         self.require(
             self.properties_at + properties_size == ends, "its parts do not add up to the record's size"
         )
-        here = self.chunk.start_offset + positions
-        self.require(self.native("physical_offset") == here, "the record names another physical offset")
+        placed = self.native("physical_offset") == self.offsets
+        self.require(placed, "the record names another physical offset")
 
     def require(self, good: NDArray[np.bool_], why: str) -> None:
         if not good.all():
@@ -110,10 +128,11 @@ class ChunkColumns:
 
     @cached_property
     def parts(self) -> pa.Array:
-        """Six pieces a record over the chunk itself, end to end."""
+        """The pieces of all records over the chunk itself, end to end."""
         bounds = np.empty(PARTS * len(self.ends) + 1, np.int32)
         starts = (
             self.chunk.positions, self.body_at, self.body_end, self.topic_at, self.topic_end, self.properties_at,
+            self.ends,
         )  # fmt: skip
         for place, start in enumerate(starts):
             bounds[place:-1:PARTS] = start
@@ -146,7 +165,7 @@ class ChunkColumns:
     def chosen_rows(self) -> Rows:
         """The rows that the selection asks for; CRCs are checked on these."""
         selection = self.selection
-        rows = np.arange(len(self.ends), dtype=np.int64)
+        every = rows = np.arange(len(self.ends), dtype=np.int64)
         if selection.committed_only:
             kind = self.native("sys_flag") & TRANSACTION_MASK
             rows = narrowed(rows, (kind == 0) | (kind == 8))
@@ -165,11 +184,12 @@ class ChunkColumns:
             self.topics = topics.filter(keep)
         if selection.row_filter is not None:
             kept = selection.row_filter.choose(self, rows)
-            if len(kept) < len(rows):
+            if kept is not rows:
                 rows = kept
                 self.topics = self.topics_of(rows)
         if selection.check_crc:
             self.check_crc(rows)
+        self.are_all = rows is every
         return rows
 
     def topics_of(self, rows: Rows) -> pa.Array:
@@ -191,7 +211,7 @@ class ChunkColumns:
 
     def picked(self, values: NDArray[Any]) -> NDArray[Any]:
         """Of the chosen rows."""
-        return values if len(self.rows) == len(self.ends) else values[self.rows]
+        return values if self.are_all else values[self.rows]
 
     @cached_property
     def property_pieces(self) -> Properties:
@@ -207,13 +227,12 @@ class ChunkColumns:
 
     def hosts(self, name: str) -> pa.Array:
         found = self.fixed.hosts(name)
-        return found if len(self.rows) == len(self.ends) else found.take(pa.array(self.rows))
+        return found if self.are_all else found.take(pa.array(self.rows))
 
     def epochs(self) -> pa.Array:
         starts = np.array([start for _, start in self.selection.epochs], np.int64)
         numbers = np.array([-1, *(epoch for epoch, _ in self.selection.epochs)], np.int32)
-        here = self.chunk.start_offset + self.picked(self.chunk.positions)
-        return pa.array(numbers[np.searchsorted(starts, here, "right")])
+        return pa.array(numbers[np.searchsorted(starts, self.picked(self.offsets), "right")])
 
     def body(self) -> pa.Array:
         bodies = self.pieces(BODY, self.rows)

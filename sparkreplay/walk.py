@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from messagestore.record import MAGIC_BLANK, MAGIC_V1, MAGIC_V2, RECORD_SIZE_MIN
+from sparkreplay.cutrecord import contradiction
 from sparkreplay.errors import LogCorrupted, SegmentGone
 from sparkreplay.files import Files
 from sparkreplay.lockstep import boundaries_in_step
@@ -52,6 +53,16 @@ class Chunk:
     positions: NDArray[np.int64]
     """Where in `data` each record begins; the last one ends at the end of `data`."""
 
+    @property
+    def ends(self) -> NDArray[np.int64]:
+        """Where in `data` each record ends."""
+        return np.append(self.positions[1:], len(self.data))
+
+    @property
+    def offsets(self) -> NDArray[np.int64]:
+        """The physical offset of each record."""
+        return self.start_offset + self.positions
+
 
 def chunks_of(files: Files, stretch: Stretch, chunk_bytes: int = CHUNK_BYTES) -> Iterator[Chunk]:
     """Raises LogCorrupted where the stretch does not hold what its plan says, SegmentGone where its file was deleted.
@@ -82,6 +93,10 @@ def chunks_of(files: Files, stretch: Stretch, chunk_bytes: int = CHUNK_BYTES) ->
                 raise LogCorrupted(
                     segment.path, at + used, f"the file's records end before the seam at {stretch.end}"
                 )
+            if ends and not blank and stretch.at_bound and held - used >= SIZE_AND_MAGIC.size:
+                wrong = contradiction(memoryview(buffer)[used:held], at + used)
+                if wrong is not None:
+                    raise LogCorrupted(segment.path, at + used, wrong)
             if blank or (ends and (used == held or stretch.at_bound)):
                 return
             if ends:

@@ -46,6 +46,8 @@ class StoreFolder:
         self.log_min = 0
         self.ends: list[int] = []
         self.records: list[tuple[str, int, int]] = []
+        self.uncounted: set[int] = set()
+        """Which of the records no consume queue holds."""
         self.next_queue_offset: dict[tuple[str, int], int] = {}
 
     def add(self, *, topic: str = "orders", queue_id: int = 0, **fields: object) -> int:
@@ -85,10 +87,12 @@ class StoreFolder:
             self.log_min += self.segment_bytes
         return self.log_min
 
-    def write_queues(self, entries_of_file: int = 20) -> None:
-        """Consume queues of all records, in files of a few entries, the last one padded with zeros."""
+    def write_queues(self, entries_of_file: int = 20, count: int | None = None) -> None:
+        """Consume queues of the first `count` records, in files of a few entries, the last one padded with zeros."""
         entries: dict[tuple[str, int], list[bytes]] = {}
-        for (topic, queue_id, at), end in zip(self.records, self.ends, strict=True):
+        for number, ((topic, queue_id, at), end) in enumerate(zip(self.records, self.ends, strict=True)):
+            if number in self.uncounted or (count is not None and number >= count):
+                continue
             entries.setdefault((topic, queue_id), []).append(struct.pack(">qiq", at, end - at, 0))
         for (topic, queue_id), found in entries.items():
             folder = self.root / "consumequeue" / topic / str(queue_id)

@@ -1,0 +1,191 @@
+"""Rows found through consume queues are the rows of a walk, whatever the queues lack; what they say wrongly is a failure."""
+
+from __future__ import annotations
+
+import shutil
+import struct
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sparkreplay import index
+from sparkreplay.errors import IndexUnusable
+from sparkreplay.index import indexed_end, read_indexed
+from sparkreplay.options import read_options
+from sparkreplay.reader import plan_read, read_all
+from tests.unit.sparkreplay.storefolder import StoreFolder
+from tests.unit.sparkreplay.stores import MIXES, folder, grown
+
+Rows = list[dict[str, Any]]
+
+
+def both_ways(path: str, **options: str) -> tuple[Rows, Rows]:
+    """By the walk, and by the index."""
+    read = plan_read(read_options({"path": path, "columns": "full", **options}))
+    source = read.sources[0]
+    end = indexed_end(source.store, source.end)
+    batches = [
+        batch
+        for stretch in read.stretches
+        for batch in read_indexed(source.store.files, stretch, source.selection, end)
+    ]
+    return rows(list(read_all(read))), rows(batches)
+
+
+def rows(batches: list[pa.RecordBatch]) -> Rows:
+    return [row for batch in batches for row in batch.to_pylist()]
+
+
+def some_store(root: Path, count: int = 300, segment_bytes: int = 16384) -> StoreFolder:
+    store = StoreFolder(root, segment_bytes)
+    for number in range(count):
+        store.add(
+            topic=("orders", "payments", "clicks")[number % 3], queue_id=number % 4, body=bytes(number % 200)
+        )
+    return store
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    MIXES,
+    st.sampled_from((8192, 16384)),
+    st.floats(0, 1),
+    st.floats(0, 1),
+    st.sampled_from((None, "orders", "payments")),
+)
+def test_index_and_walk_give_the_same_rows_however_far_the_index_lags(
+    mix: list[tuple[dict[str, Any], int]], segment_bytes: int, bound: float, lag: float, topic: str | None
+) -> None:
+    with folder(segment_bytes) as store:
+        grown(store, mix)
+        path = store.write(confirm=int(bound * len(store.log)) if bound < 0.8 else len(store.log))
+        (store.root / "consumequeue").mkdir()
+        store.write_queues(count=int(lag * len(store.records)) if lag < 0.8 else None)
+        options = {} if topic is None else {"topic": topic}
+        try:
+            walked, indexed = both_ways(path, splitBytes="4096", **options)
+        except Exception as error:
+            assert b"forged" in store.log and "seam" in str(error)
+            return
+        assert indexed == walked
+
+
+def test_only_what_is_wanted_is_read_when_it_lies_far_apart(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(index, "GAP_BYTES_MAX", 100)
+    store = some_store(tmp_path, segment_bytes=1 << 20)
+    path = store.write()
+    store.write_queues()
+    walked, indexed = both_ways(path, topic="clicks", queues="1,2")
+    assert indexed == walked and len(indexed) == 50
+
+
+def test_queues_whose_first_files_were_deleted_are_read_from_what_is_left(tmp_path: Path) -> None:
+    store = some_store(tmp_path)
+    path = store.write()
+    store.write_queues(entries_of_file=5)
+    store.delete_first(1)
+    for queue in (tmp_path / "consumequeue").glob("*/*"):
+        (queue / f"{0:020d}").unlink()
+    walked, indexed = both_ways(path, topic="orders")
+    assert indexed == walked and indexed
+
+
+def test_fillers_in_front_of_a_queue_are_no_entries(tmp_path: Path) -> None:
+    store = StoreFolder(tmp_path, 16384)
+    store.next_queue_offset["orders", 0] = 7
+    for _ in range(20):
+        store.add()
+    path = store.write()
+    entries = b"".join(
+        struct.pack(">qiq", at, end - at, 0)
+        for (_, _, at), end in zip(store.records, store.ends, strict=True)
+    )
+    folder = tmp_path / "consumequeue" / "orders" / "0"
+    folder.mkdir(parents=True)
+    (folder / f"{0:020d}").write_bytes(
+        (struct.pack(">qiq", 0, 0x7FFFFFFF, 0) * 7 + entries).ljust(1000, b"\0")
+    )
+    walked, indexed = both_ways(path, topic="orders")
+    assert indexed == walked and [row["queue_offset"] for row in indexed] == list(range(7, 27))
+
+
+def test_after_a_crash_only_entries_that_the_checkpoint_vouches_for_count(tmp_path: Path) -> None:
+    store = StoreFolder(tmp_path, 1 << 22)
+    for number in range(3000):
+        store.add(
+            topic=("orders", "payments")[number % 2],
+            body=bytes(900),
+            stored_ms=1_700_000_000_000 + number * 10,
+        )
+    path = store.write()
+    store.write_queues(entries_of_file=1500)
+    whole = indexed_end(plan_read(read_options({"path": path})).sources[0].store, len(store.log))
+    assert whole == len(store.log)
+    (tmp_path / "abort").touch()
+    vouched = 1_700_000_000_000 + 20_000
+    (tmp_path / "checkpoint").write_bytes(
+        struct.pack(">5q", vouched, vouched, 0, 0, len(store.log)).ljust(4096, b"\0")
+    )
+    lost = tmp_path / "consumequeue" / "orders" / "0" / f"{0:020d}"
+    lost.write_bytes(lost.read_bytes()[: 1200 * 20].ljust(1500 * 20, b"\0"))  # the power took the last 300
+    walked, indexed = both_ways(path, topic="orders")
+    assert indexed == walked and len(indexed) == 1500
+    assert 0 < indexed_end(plan_read(read_options({"path": path})).sources[0].store, len(store.log)) < whole
+
+
+@pytest.mark.parametrize(
+    ("place", "entry"),
+    [
+        (1, (0, 103, 0)),  # overlaps the one before
+        (2, (5000, 110, 0)),  # leads into another record
+        (3, (2**62, 110, 0)),  # far beyond the log
+        (2, (600, 2**31 - 2, 0)),
+        (2, (600, -5, 0)),
+        (2, (-600, 110, 0)),
+    ],
+)
+def test_an_entry_that_leads_elsewhere_is_a_failure_or_changes_no_row(
+    tmp_path: Path, place: int, entry: tuple[int, int, int]
+) -> None:
+    store = some_store(tmp_path)
+    path = store.write()
+    store.write_queues()
+    queue = tmp_path / "consumequeue" / "orders" / "0" / f"{0:020d}"
+    data = bytearray(queue.read_bytes())
+    struct.pack_into(">qiq", data, place * 20, *entry)
+    queue.write_bytes(data)
+    with pytest.raises(IndexUnusable, match="index=consumequeue"):
+        both_ways(path, topic="orders")
+
+
+def test_entries_of_another_topic_of_the_same_queue_number_are_a_failure(tmp_path: Path) -> None:
+    store = some_store(tmp_path)
+    path = store.write()
+    store.write_queues()
+    queues = tmp_path / "consumequeue"
+    shutil.rmtree(queues / "orders")
+    shutil.copytree(queues / "payments", queues / "orders")
+    with pytest.raises(IndexUnusable, match="topics"):
+        both_ways(path, topic="orders")
+
+
+def test_a_store_without_queues_or_with_inner_batches_or_links_is_refused(tmp_path: Path) -> None:
+    store = some_store(tmp_path / "a")
+    path = store.write()
+    with pytest.raises(IndexUnusable, match="is not there"):
+        both_ways(path)
+    store.write_queues()
+    (tmp_path / "a" / "batchconsumequeue" / "batches").mkdir(parents=True)
+    with pytest.raises(IndexUnusable, match="inner batches"):
+        both_ways(path)
+    walked, indexed = both_ways(path, topic="orders")
+    assert walked == indexed
+    (tmp_path / "a" / "consumequeue" / "linked").symlink_to(tmp_path)
+    with pytest.raises(IndexUnusable, match="is not a folder"):
+        both_ways(path, topic="linked")
