@@ -114,8 +114,12 @@ def test_a_pure_module_knows_nothing_of_the_outside_world(name: str) -> None:
         assert module.split(".")[0] not in IMPURE_MODULES, f"{name} imports {module}"
 
 
+WITH_A_DOOR = {ROOT / "sparkreplay" / "__init__.py"}
+"""Markers that hold a function as well: `from sparkreplay import register` is what users of Spark write."""
+
+
 @pytest.mark.parametrize("package", sorted(MAY_IMPORT))
 def test_a_package_marker_holds_a_docstring_only(package: str) -> None:
-    for path in (ROOT / package).rglob("__init__.py"):
+    for path in {*(ROOT / package).rglob("__init__.py")} - WITH_A_DOOR:
         body = ast.parse(path.read_text()).body
         assert len(body) <= 1 and all(isinstance(node, ast.Expr) for node in body), f"{path} holds code"
