@@ -37,6 +37,7 @@ class ReadOptions:
     system_topics: bool = False
     check_crc: bool = False
     decompress: bool = True
+    use_index: bool = False
     split_bytes: int = SPLIT_BYTES
     min_partitions: int = 1
 
@@ -73,6 +74,7 @@ def read_options(given: Mapping[str, str]) -> ReadOptions:
         system_topics=flag("includeSystemTopics", options),
         check_crc=flag("crc", options),
         decompress=flag("decompress", options, default=True),
+        use_index=choice("index", options.get("index", "walk"), ("walk", "consumequeue")) == "consumequeue",
         split_bytes=size("splitBytes", options.get("splitbytes", str(SPLIT_BYTES))),
         min_partitions=max(1, whole_number("minPartitions", options.get("minpartitions", "1"))),
     )
@@ -83,6 +85,10 @@ def read_options(given: Mapping[str, str]) -> ReadOptions:
 def require_consistent(read: ReadOptions) -> None:
     if read.topics is not None and read.topic_pattern is not None:
         raise OptionError("topicPattern", "does not go together with topic; give one of them")
+    if read.use_index and not read.committed_only:
+        raise OptionError(
+            "index", "consume queues hold no prepared and rolled back records: leave transactions=all out"
+        )
     if read.to_latest and not read.allow_uncommitted:
         raise OptionError(
             "endingOffsets",

@@ -14,13 +14,15 @@ import pyarrow as pa
 
 from sparkreplay.decode import Selection, decode_chunk
 from sparkreplay.errors import OptionError, SegmentGone
+from sparkreplay.index import indexed_end, read_indexed
 from sparkreplay.options import SPLIT_BYTES_MIN, ReadOptions
 from sparkreplay.plan import as_far_as_wanted, plan, require_boundary
 from sparkreplay.pushed import Comparison, may_hold, names_allowed, row_conditions
 from sparkreplay.replicas import choose_replicas
 from sparkreplay.request import conditions, lose, require_brokers, require_present
-from sparkreplay.rowfilter import Condition, RowFilter
+from sparkreplay.rowfilter import Condition, RowFilter, TopicOneOf
 from sparkreplay.store import StoreSnapshot, check_epochs, open_store, up_to, up_to_latest
+from sparkreplay.topics import is_system_topic
 from sparkreplay.walk import Stretch, chunks_of
 
 log = logging.getLogger("sparkreplay")
@@ -34,6 +36,8 @@ class SourcePlan:
     selection: Selection
     start: int
     end: int
+    index_end: int | None = None
+    """Up to here records are found through the consume queues; None walks the log."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +64,7 @@ def plan_read(options: ReadOptions) -> ReadPlan:
         split_bytes = split_bytes_of(options, (end - start) * len(stores))
         source, planned = plan_range(store, selection_of(options, store), start, end, split_bytes, number)
         require_present(options, store, planned)
-        sources.append(source)
+        sources.append(replace(source, index_end=indexed_end(store, end)) if options.use_index else source)
         stretches += planned
     return ReadPlan(options.columns, tuple(sources), tuple(stretches), options.fail_on_data_loss)
 
@@ -144,10 +148,19 @@ def spared(read: ReadPlan, pushed: Sequence[Comparison]) -> ReadPlan:
 
 
 def narrowed(selection: Selection, more: tuple[Condition, ...]) -> Selection:
-    if not more:
-        return selection
+    """The selection with more conditions. Named topics join those of the selection, which are told apart fastest."""
+    topics = selection.topics
+    conditions = []
+    for condition in more:
+        if not isinstance(condition, TopicOneOf):
+            conditions.append(condition)
+        elif topics is None and not selection.system_topics:
+            topics = frozenset(name for name in condition.topics if not is_system_topic(name))
+        else:
+            topics = frozenset(condition.topics) & (frozenset(condition.topics) if topics is None else topics)
     before = () if selection.row_filter is None else selection.row_filter.conditions
-    return replace(selection, row_filter=RowFilter((*more, *before)))
+    every = (*conditions, *before)
+    return replace(selection, topics=topics, row_filter=RowFilter(every) if every else None)
 
 
 def epochs_within(store: StoreSnapshot, stretch: Stretch) -> tuple[int, int]:
@@ -162,8 +175,7 @@ def read_stretch(read: ReadPlan, stretch: Stretch) -> Iterator[pa.RecordBatch]:
     source = read.sources[stretch.source]
     begun = False
     try:
-        for chunk in chunks_of(source.store.files, stretch):
-            batch = decode_chunk(chunk, source.selection, stretch.segment.path)
+        for batch in batches_of(source, stretch):
             if batch.num_rows:
                 begun = True
                 yield batch
@@ -177,6 +189,15 @@ def read_stretch(read: ReadPlan, stretch: Stretch) -> Iterator[pa.RecordBatch]:
             stretch.end,
         )
     check_epochs(source.store)
+
+
+def batches_of(source: SourcePlan, stretch: Stretch) -> Iterator[pa.RecordBatch]:
+    files, selection = source.store.files, source.selection
+    if source.index_end is not None:
+        yield from read_indexed(files, stretch, selection, source.index_end)
+        return
+    for chunk in chunks_of(files, stretch):
+        yield decode_chunk(chunk, selection, stretch.segment.path)
 
 
 def read_all(read: ReadPlan) -> Iterator[pa.RecordBatch]:

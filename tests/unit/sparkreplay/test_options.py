@@ -114,6 +114,7 @@ def test_sizes_have_units(text: str, size: int) -> None:
         {"transactions": "some"},
         {"crc": "yes"},
         {"mode": "report"},
+        {"index": "consumequeue", "transactions": "all"},
         {"startingOffsets": "-1"},
         {"startingOffsets": "confirmed"},
         {"endingOffsets": "earliest"},

@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -144,3 +145,19 @@ def test_epochs_and_broker_sets_leave_partitions_out(whole: ReadPlan) -> None:
 )
 def test_what_is_not_understood_is_left_to_spark(whole: ReadPlan, comparison: Comparison) -> None:
     assert spared(whole, [comparison]) == whole
+
+
+def test_a_pushed_topic_does_not_bring_system_topics_into_sight(tmp_path: Path) -> None:
+    store = StoreFolder(tmp_path)
+    for topic in ("SCHEDULE_TOPIC_XXXX", "a"):
+        store.add(topic=topic)
+    path = store.write()
+    pushed = [Comparison("topic", "In", ("SCHEDULE_TOPIC_XXXX", "a")), Comparison("topic", "EqualTo", ("a",))]
+    for options, first, both in (
+        ({}, ["a"], ["a"]),
+        ({"includeSystemTopics": "true"}, ["SCHEDULE_TOPIC_XXXX", "a"], ["a"]),
+        ({"topic": "SCHEDULE_TOPIC_XXXX"}, ["SCHEDULE_TOPIC_XXXX"], []),
+    ):
+        read = plan_read(read_options({"path": path, **options}))
+        assert [row["topic"] for row in rows_of(spared(read, pushed[:1]))] == first
+        assert [row["topic"] for row in rows_of(spared(read, pushed))] == both

@@ -194,6 +194,34 @@ def test_uncommitted_rows_need_two_words(tmp_path: Path) -> None:
     assert len(rows_of(made, endingOffsets="latest", allowUncommitted="true")) == 4
 
 
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"topic": "orders", "queues": "1"},
+        {"topicPattern": ".*s", "startingTimestamp": "1200", "endingTimestamp": "1400"},
+        {"startingOffsets": '{"orders": {"0": 7}, "refunds": {"1": 25}}', "queues": "0,1"},
+        {"includeSystemTopics": "true", "columns": "topic,epoch,body"},
+    ],
+)
+@pytest.mark.parametrize("cut", [0, 500])
+def test_rows_found_through_the_consume_queues_are_those_of_a_walk(
+    tmp_path: Path, options: dict[str, str], cut: int
+) -> None:
+    store = StoreFolder(tmp_path, SEGMENT_BYTES)
+    for number in range(240):
+        store.add(
+            topic=(*TOPICS, "SCHEDULE_TOPIC_XXXX")[number % 4],
+            queue_id=number // 4 % 2,
+            stored_ms=1000 + 3 * number,
+        )
+    made = store.write(confirm=len(store.log) - cut)
+    store.write_queues()
+    for split in ("4096", "1g"):
+        rows = rows_of(made, splitBytes=split, index="consumequeue", **options)
+        assert rows == rows_of(made, **options) != []
+
+
 # What is gone
 
 
