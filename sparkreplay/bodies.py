@@ -1,4 +1,4 @@
-"""Compressed bodies, opened; what would grow beyond a message's limit is refused, not unpacked."""
+"""Compressed bodies, opened; what would grow beyond a message's or a batch's limit is refused, not unpacked."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ COMPRESSED = 0x1
 TYPE_MASK, LZ4, ZSTD = 0x700, 0x100, 0x200
 """Type bits of sysFlag; 0 and 0x300 are ZLIB (upstream: MessageSysFlag)."""
 BODY_SIZE_MAX = 64 << 20
+BATCH_SIZE_MAX = 256 << 20
+"""Of all opened bodies of a chunk: it holds 4 MiB of log, and no honest messages are a sixtieth of themselves."""
 
 
 def decompressed(
@@ -27,37 +29,53 @@ def decompressed(
     rows = np.flatnonzero(flags & COMPRESSED)
     if not len(rows):
         return bodies
-    opened = []
+    opened: list[bytes] = []
+    room = BATCH_SIZE_MAX
     for row in rows.tolist():
         try:
-            opened.append(open_body(bodies[row].as_py(), int(flags[row]) & TYPE_MASK))
+            opened.append(
+                open_body(bodies[row].as_py(), int(flags[row]) & TYPE_MASK, min(BODY_SIZE_MAX, room))
+            )
         except (ValueError, RuntimeError, zlib.error) as error:
             path, offset = where(row)
-            raise LogCorrupted(path, offset, f"the compressed body cannot be opened: {error}") from error
+            raise LogCorrupted(
+                path,
+                offset,
+                f"the compressed body cannot be opened: {error}; decompress=false reads it as stored",
+            ) from error
+        room -= len(opened[-1])
     return pc.replace_with_mask(bodies, pa.array(flags & COMPRESSED != 0), pa.array(opened, pa.binary()))
 
 
-def open_body(body: bytes, kind: int) -> bytes:
+def open_body(body: bytes, kind: int, size_max: int) -> bytes:
+    """Raises ValueError, RuntimeError or zlib.error for a body that is damaged or larger than `size_max`."""
     if kind == LZ4:
         import lz4.frame
 
         stream = lz4.frame.LZ4FrameDecompressor()
-        opened = stream.decompress(body, max_length=BODY_SIZE_MAX)
+        opened = stream.decompress(body, max_length=size_max)
         ended = stream.eof
     elif kind == ZSTD:
-        import zstandard
-
-        try:
-            opened = zstandard.ZstdDecompressor(max_window_size=BODY_SIZE_MAX).decompress(
-                body, max_output_size=BODY_SIZE_MAX
-            )
-        except zstandard.ZstdError as error:
-            raise ValueError(str(error)) from error
+        opened = open_zstd(body, size_max)
         ended = True
     else:
         inflate = zlib.decompressobj()
-        opened = inflate.decompress(body, BODY_SIZE_MAX)
+        opened = inflate.decompress(body, max(size_max, 1))  # 0 would mean any size
         ended = inflate.eof
-    if not ended:
-        raise ValueError(f"it is cut, or larger than {BODY_SIZE_MAX} bytes when opened")
+    if not ended or len(opened) > size_max:
+        raise ValueError(f"it is cut, or larger than {size_max} bytes when opened")
     return bytes(opened)
+
+
+def open_zstd(body: bytes, size_max: int) -> bytes:
+    """The size that a frame names is believed by the library, so it is looked at first."""
+    import zstandard
+
+    try:
+        named = zstandard.get_frame_parameters(body).content_size
+        if named != zstandard.CONTENTSIZE_UNKNOWN and named > size_max:
+            raise ValueError(f"it names {named} bytes, more than {size_max}")
+        window = zstandard.ZstdDecompressor(max_window_size=BODY_SIZE_MAX)
+        return window.decompress(body, max_output_size=max(size_max, 1))
+    except zstandard.ZstdError as error:
+        raise ValueError(str(error)) from error

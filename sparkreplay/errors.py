@@ -186,5 +186,7 @@ class IndexUnusable(ReplayError):
     """The consume queues do not lead to the records that they should; the log itself may be whole."""
 
     def __init__(self, path: str, why: str) -> None:
-        super().__init__(f"{path}: {why}; read without index=consumequeue, or let the broker recover its queues first")
+        super().__init__(
+            f"{path}: {why}; read without index=consumequeue, or let the broker recover its queues first"
+        )
         self.path = path

@@ -1,0 +1,182 @@
+"""Stores made to harm their reader are refused by name, in little memory; odd ones lose nothing."""
+
+from __future__ import annotations
+
+import struct
+import subprocess
+import sys
+import zlib
+from pathlib import Path
+from typing import Any
+
+import lz4.frame
+import pyarrow as pa
+import pytest
+import zstandard
+
+from sparkreplay.errors import LogCorrupted, NotText, ReplayError
+from sparkreplay.options import read_options
+from sparkreplay.reader import plan_read, read_all
+from tests.unit.sparkreplay.storefolder import StoreFolder
+
+ROOT = Path(__file__).parents[3]
+READ_IN_LITTLE_MEMORY = """
+import resource, sys
+from sparkreplay.errors import ReplayError
+from sparkreplay.options import read_options
+from sparkreplay.reader import plan_read, read_all
+import lz4.frame, zstandard
+used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+resource.setrlimit(resource.RLIMIT_AS, (used + (700 << 20), used + (700 << 20)))
+for path in sys.argv[1:]:
+    try:
+        print(sum(batch.num_rows for batch in read_all(plan_read(read_options({"path": path, "columns": "full"})))))
+    except ReplayError as error:
+        print(type(error).__name__, error)
+"""
+
+
+def rows_of(path: str, **options: str) -> list[dict[str, Any]]:
+    read = plan_read(read_options({"path": path, "columns": "full", **options}))
+    return pa.Table.from_batches(list(read_all(read))).to_pylist()
+
+
+def zstd_bomb(size: int, *, named: bool) -> bytes:
+    made = zstandard.ZstdCompressor(write_content_size=named).compressobj(size=size if named else -1)
+    block = bytes(1 << 20)
+    return b"".join([*(made.compress(block) for _ in range(size >> 20)), made.flush()])
+
+
+def zlib_bomb(size: int) -> bytes:
+    made = zlib.compressobj(9)
+    block = bytes(1 << 20)
+    return b"".join([*(made.compress(block) for _ in range(size >> 20)), made.flush()])
+
+
+def test_bombs_are_refused_in_little_memory_by_path_and_offset(tmp_path: Path) -> None:
+    lz4_bomb = bytes(lz4.frame.compress(bytes(200 << 20)))
+    half = zlib_bomb(60 << 20)
+    stores = {
+        "zlib": [(zlib_bomb(1 << 30), 0x301)],
+        "lz4": [(lz4_bomb, 0x101)],
+        "zstd-named": [(zstd_bomb(1 << 30, named=True), 0x201)],
+        "zstd": [(zstd_bomb(1 << 30, named=False), 0x201)],
+        "many": [(half, 0x1)] * 40,
+    }
+    paths = []
+    for name, bodies in stores.items():
+        store = StoreFolder(tmp_path / name, segment_bytes=4 << 20)
+        for body, sys_flag in bodies:
+            store.add(body=body, sys_flag=sys_flag)
+        paths.append(store.write())
+    run = subprocess.run(
+        [sys.executable, "-c", READ_IN_LITTLE_MEMORY, *paths],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=100,
+    )
+    lines = run.stdout.splitlines()
+    assert len(lines) == len(paths), run.stderr
+    for path, line in zip(paths, lines, strict=True):
+        assert (
+            line.startswith(f"LogCorrupted {path}/commitlog/") and "compressed body cannot be opened" in line
+        )
+
+
+@pytest.mark.parametrize("size", [-1, 0, 90, 2**31 - 1, -(2**31), (4 << 20) + (64 << 10) + 1])
+def test_an_impossible_record_size_is_refused(tmp_path: Path, size: int) -> None:
+    store = StoreFolder(tmp_path, 1 << 16)
+    for _ in range(100):
+        store.add()
+    struct.pack_into(">i", store.log, store.ends[70], size)
+    with pytest.raises(LogCorrupted, match=str(store.ends[70])):
+        rows_of(store.write())
+
+
+@pytest.mark.parametrize("place", ["body", "topic", "properties"])
+@pytest.mark.parametrize("value", [b"\xff\xff\xff\xff", b"\x7f\xff\xff\xff", b"\x80\x00\x00\x00"])
+def test_lengths_that_lead_out_of_the_record_are_refused(tmp_path: Path, place: str, value: bytes) -> None:
+    store = StoreFolder(tmp_path, 1 << 16)
+    for _ in range(3):
+        store.add(topic="t" * 200, properties="A\x01b\x02")
+    at = store.ends[1] + {"body": 84, "topic": 88 + 5, "properties": 88 + 5 + 2 + 200}[place]
+    size = 4 if place == "body" else 2
+    store.log[at : at + size] = value[:size]
+    with pytest.raises(LogCorrupted, match=str(store.ends[1])):
+        rows_of(store.write())
+
+
+def test_a_header_that_names_ipv6_hosts_it_has_no_room_for_is_refused(tmp_path: Path) -> None:
+    store = StoreFolder(tmp_path)
+    store.add()
+    store.add(topic="t", body=b"")
+    struct.pack_into(">i", store.log, store.ends[0] + 36, 0x30)
+    with pytest.raises(LogCorrupted, match=str(store.ends[0])):
+        rows_of(store.write())
+
+
+def test_the_largest_and_the_smallest_messages_are_rows(tmp_path: Path) -> None:
+    store = StoreFolder(tmp_path, 16 << 20)
+    for size in (0, 4 << 20, 1, (4 << 20) - 7, 0):
+        store.add(topic="t", body=b"x" * size)
+    assert [len(row["body"]) for row in rows_of(store.write())] == [0, 4 << 20, 1, (4 << 20) - 7, 0]
+
+
+def test_a_segment_that_ends_in_a_blank_of_exactly_eight_bytes_is_whole(tmp_path: Path) -> None:
+    store = StoreFolder(tmp_path, 4096)
+    first = store.add()
+    left = 4096 - len(store.log) - 8
+    store.add(body=bytes(left - (store.ends[0] - first - len(b"hello"))))
+    assert 4096 - len(store.log) == 8
+    store.add(body=b"next")
+    assert [row["physical_offset"] for row in rows_of(store.write())] == [0, store.ends[0], 4096]
+
+
+def test_text_that_is_no_utf_8_is_named_and_readable_as_bytes(tmp_path: Path) -> None:
+    store = StoreFolder(tmp_path)
+    store.add(properties="TAGS\x01café\x02")
+    at = store.add(properties="TAGS\x01xx\x02")
+    place = store.log.index(b"xx", at)
+    store.log[place : place + 2] = b"\xc3\x28"
+    path = store.write()
+    with pytest.raises(NotText, match=f"{at}.*properties_raw"):
+        rows_of(path)
+    assert [row["properties_raw"] for row in rows_of(path, columns="properties_raw")] == [
+        "TAGS\x01café\x02".encode(),
+        b"TAGS\x01\xc3\x28\x02",
+    ]
+    assert len(rows_of(path, columns="body,topic")) == 2
+    store.log[store.log.index(b"orders", at)] = 0xFF
+    with pytest.raises(NotText, match=f"{at}.*topic"):
+        rows_of(store.write(), columns="body")
+
+
+def test_a_clock_beyond_all_calendars_is_null(tmp_path: Path) -> None:
+    store = StoreFolder(tmp_path)
+    for stored_ms in (2**63 - 1, -(2**63), 1_700_000_000_000):
+        store.add(stored_ms=stored_ms)
+    rows = rows_of(store.write(), columns="store_timestamp")
+    assert [row["store_timestamp"] is None for row in rows] == [True, True, False]
+
+
+def test_an_inner_batch_is_one_row_as_it_is_stored(tmp_path: Path) -> None:
+    store = StoreFolder(tmp_path)
+    store.add(
+        body=b"three messages, encoded", properties="INNER_NUM\x013\x02INNER_BASE\x010\x02", sys_flag=0xC0
+    )
+    (row,) = rows_of(store.write())
+    assert row["body"] == b"three messages, encoded" and row["sys_flag"] == 0xC0
+    assert dict(row["properties"]) == {"INNER_NUM": "3", "INNER_BASE": "0"}
+
+
+def test_a_damaged_size_in_front_of_the_bound_is_no_end_of_the_log(tmp_path: Path) -> None:
+    store = StoreFolder(tmp_path, 1 << 16)
+    for _ in range(50):
+        store.add()
+    for place in (store.ends[10], store.ends[48]):
+        log = bytes(store.log)
+        struct.pack_into(">i", store.log, place, 1 << 20)
+        with pytest.raises(ReplayError, match=str(place)):
+            rows_of(store.write())
+        store.log[:] = log
