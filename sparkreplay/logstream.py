@@ -11,10 +11,11 @@ from dataclasses import replace
 
 from sparkreplay.admission import UNLIMITED, Admission, Cut, cut, shares
 from sparkreplay.errors import BrokerSetMissing, DataLost, ReplicaBehind
+from sparkreplay.index import indexed_end
 from sparkreplay.losses import messages_lost
 from sparkreplay.options import ReadOptions
 from sparkreplay.plan import plan
-from sparkreplay.reader import ReadPlan, SourcePlan, selection_of
+from sparkreplay.reader import ReadPlan, SourcePlan, selection_of, split_bytes_of
 from sparkreplay.replicas import rank
 from sparkreplay.store import StoreSnapshot
 from sparkreplay.streaming import SetOffset, StreamOffset, require_same_history, set_offset_at
@@ -139,7 +140,7 @@ class LogStream:
 
         Raises LogTruncated, ReplicaBehind; DataLost and BrokerSetMissing unless failOnDataLoss is false."""
         replicas = self.last_seen()
-        plans: list[ReadPlan] = []
+        parts: list[tuple[StoreSnapshot, int]] = []
         for name, to in sorted(end.sets.items()):
             begin = start.begin_of(name, to)
             if begin == to.offset:
@@ -152,8 +153,11 @@ class LogStream:
             if store.bound < to.offset:
                 raise ReplicaBehind(name, store.root, store.bound, to.offset)
             begin = self.first_held(name, store, begin, to.offset)
-            plans += stretch_plans(self.options, replace(store, bound=to.offset), begin)
-        return plans
+            parts.append((replace(store, bound=to.offset), begin))
+        split_bytes = split_bytes_of(self.options, sum(store.bound - begin for store, begin in parts))
+        return [
+            one for store, begin in parts for one in stretch_plans(self.options, store, begin, split_bytes)
+        ]
 
     def look_again(self) -> Replicas:
         self.seen = self.look()
@@ -203,17 +207,19 @@ def best_of(replicas: list[StoreSnapshot], start: int | None = None, end: int = 
     )
 
 
-def stretch_plans(options: ReadOptions, store: StoreSnapshot, start: int) -> list[ReadPlan]:
+def stretch_plans(options: ReadOptions, store: StoreSnapshot, start: int, split_bytes: int) -> list[ReadPlan]:
     """From `start` up to the store's bound, where a record begins: unlike that of a batch read it is a seam.
 
     Each plan names its own segment only: it travels to the worker with the stretch."""
-    selection = selection_of(options, store)
+    end = store.bound
+    index_end = indexed_end(store, end) if options.use_index else None
+    source = SourcePlan(store, selection_of(options, store), start, end, index_end)
     return [
         ReadPlan(
             options.columns,
-            (SourcePlan(replace(store, segments=(stretch.segment,)), selection, start, store.bound),),
+            (replace(source, store=replace(store, segments=(stretch.segment,))),),
             (replace(stretch, at_bound=False),),
             options.fail_on_data_loss,
         )
-        for stretch in plan(store, start, store.bound, options.split_bytes)
+        for stretch in plan(store, start, end, split_bytes)
     ]

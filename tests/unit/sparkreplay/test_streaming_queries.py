@@ -128,6 +128,31 @@ def test_a_checkpoint_whose_offset_is_no_record_boundary_fails_and_drops_nothing
         query.read_batch()
 
 
+def test_a_batch_that_is_found_through_the_consume_queues_has_the_same_rows(folder: StoreFolder) -> None:
+    add(folder, *range(100, 200), topic="payments")
+    path = folder.write()
+    folder.write_queues()
+    query = Query(path=path, index="consumequeue", topic="orders", maxOffsetsPerTrigger="30")
+    query.trigger()
+    query.plan_batch()
+    found = query.read_batch()
+    query.restart(path=path, topic="orders")
+    assert query.read_batch() == found
+    query.restart(path=path, index="consumequeue", topic="orders")
+    query.run()
+    assert query.ids == ids(*range(100))
+
+
+@pytest.mark.parametrize("wanted", [1, 3])
+def test_a_batch_has_about_as_many_partitions_as_were_asked_for(tmp_path: Path, wanted: int) -> None:
+    folder = StoreFolder(tmp_path, segment_bytes=65536)
+    add(folder, *range(200))
+    query = Query(path=folder.write(), minPartitions=str(wanted))
+    query.plan_batch()
+    start, end = json.loads(query.start_offset()), json.loads(query.offsets[0])
+    assert len(query.reader.partitions(start, end)) == wanted
+
+
 def test_a_seam_at_a_record_forged_inside_a_body_fails_and_larger_splits_mend_it(tmp_path: Path) -> None:
     forging = StoreFolder(tmp_path, segment_bytes=32768)
     add(forging, *range(20))
