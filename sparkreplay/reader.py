@@ -57,11 +57,11 @@ def plan_read(options: ReadOptions) -> ReadPlan:
         raise OptionError("startingOffsets", "latest is where a stream may begin; a batch would have no rows")
     stores = open_stores(options)
     require_brokers(options, [store.broker_name for store in stores])
+    ranges = [physical_range(options, store) for store in stores]
+    split_bytes = split_bytes_of(options, sum(end - start for start, end in ranges))
     sources = []
     stretches: list[Stretch] = []
-    for number, store in enumerate(stores):
-        start, end = physical_range(options, store)
-        split_bytes = split_bytes_of(options, (end - start) * len(stores))
+    for number, (store, (start, end)) in enumerate(zip(stores, ranges, strict=True)):
         source, planned = plan_range(store, selection_of(options, store), start, end, split_bytes, number)
         require_present(options, store, planned)
         sources.append(replace(source, index_end=indexed_end(store, end)) if options.use_index else source)

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sparkreplay.errors import LogCorrupted
 from sparkreplay.files import LocalFile, LocalFiles, OpenFile
 from sparkreplay.options import read_options
 from sparkreplay.plan import as_far_as_wanted, plan
@@ -85,7 +86,7 @@ def test_seams_are_found_behind_a_record_that_is_longer_than_a_window(tmp_path: 
     assert sum(batch.num_rows for batch in read_all(read)) == 4
 
 
-def test_forged_records_cannot_make_planning_read_without_end(tmp_path: Path) -> None:
+def test_forged_records_make_neither_rows_nor_planning_without_end(tmp_path: Path) -> None:
     made = StoreFolder(tmp_path, SEGMENT_BYTES)
     while len(made.log) < 900_000:
         body_at = len(made.log) + 88
@@ -94,6 +95,12 @@ def test_forged_records_cannot_make_planning_read_without_end(tmp_path: Path) ->
     counting = CountingFiles(store.root)
     plan(replace(store, files=counting), 0, store.bound, 64 << 10)
     assert sum(counting.reads) < 2 * store.bound
+    options = {"path": store.root, "columns": "topic"}
+    with pytest.raises(LogCorrupted, match="seam"):
+        list(read_all(plan_read(read_options({**options, "splitBytes": "64k"}))))
+    whole = plan_read(read_options({**options, "splitBytes": "1m"}))
+    topics = [topic for batch in read_all(whole) for topic in batch.column(0).to_pylist()]
+    assert topics == ["orders"] * len(made.ends)
 
 
 def stretch(segment: int, start: int) -> Stretch:
