@@ -26,6 +26,7 @@ pytestmark = [
 ]
 
 
+ROOT = Path(__file__).parents[2]
 SHORT_LIVED = ("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 """A JVM that lives for seconds spends most of them on compiling what it runs once."""
 
@@ -170,7 +171,7 @@ def killed(*arguments: str) -> Iterator[subprocess.Popen[str]]:
     command = [sys.executable, "-m", "tests.spark.streamingjob", *arguments]
     environment = {**os.environ, **dict([SHORT_LIVED])}
     process = subprocess.Popen(
-        command, stdout=subprocess.PIPE, text=True, start_new_session=True, env=environment
+        command, cwd=ROOT, stdout=subprocess.PIPE, text=True, start_new_session=True, env=environment
     )
     try:
         yield process
