@@ -39,15 +39,20 @@ class EpochFile:
         self._name = name
 
     async def load(self) -> EpochHistory:
-        """Empty when no copy exists. EpochFileUnreadable, OSError."""
+        """Empty when no copy exists; a damaged or older copy is written anew, if the disk lets it. EpochFileUnreadable,
+        OSError."""
         why = "is absent"
         main = await self._files.read(self._name)
+        backup = await self._files.read(self._name + BACKUP_SUFFIX)
         if main is not None:
             try:
-                return decode(main)
+                history = decode(main)
             except EpochFileDamaged as error:
                 why = str(error)
-        backup = await self._files.read(self._name + BACKUP_SUFFIX)
+            else:
+                if backup != main:
+                    await self._mend(self._name + BACKUP_SUFFIX, main)
+                return history
         if backup is None:
             if main is None:
                 return EpochHistory()
@@ -57,7 +62,14 @@ class EpochFile:
         except EpochFileDamaged as error:
             raise EpochFileUnreadable(self._name, why) from error
         log.warning("epoch file read from its second copy", extra=fields(file=self._name, why=why))
+        await self._mend(self._name, backup)
         return history
+
+    async def _mend(self, name: str, data: bytes) -> None:
+        try:
+            await self._files.replace(name, data)
+        except OSError as error:  # the other copy is good; the next start tries again
+            log.warning("copy of the epoch file not mended", extra=fields(file=name, why=error))
 
     async def store(self, history: EpochHistory) -> None:
         """Durable on return; OSError leaves the old history or the new one."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 
 import pytest
 
@@ -69,6 +70,25 @@ def test_no_file_is_an_empty_history() -> None:
 @pytest.mark.parametrize("damage", [b"", b"2\n13", b"\0" * 20, b"0\n0\n"])
 def test_a_damaged_main_file_is_replaced_by_the_second_copy_r32(damage: bytes) -> None:
     assert load(stored(NEW) | {MAIN: damage}) == NEW
+
+
+@pytest.mark.parametrize("name", [MAIN, BACKUP])
+@pytest.mark.parametrize("damage", [None, b"garbage"])
+def test_a_load_mends_the_copy_that_is_bad(name: str, damage: bytes | None) -> None:
+    sound = stored(NEW)
+    files = Files({other: data for other, data in sound.items() if other != name})
+    if damage is not None:
+        files.files[name] = damage
+    assert asyncio.run(EpochFile(files).load()) == NEW
+    assert files.files == sound
+
+
+def test_a_disk_that_takes_nothing_keeps_no_good_copy_from_being_read() -> None:
+    class FullDisk(Files):
+        async def replace(self, name: str, data: bytes) -> None:
+            raise OSError(errno.ENOSPC, "full")
+
+    assert asyncio.run(EpochFile(FullDisk({BACKUP: stored(NEW)[BACKUP]})).load()) == NEW
 
 
 @pytest.mark.parametrize("backup", [None, b"", b"garbage"])
