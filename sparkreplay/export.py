@@ -29,9 +29,9 @@ from sparkreplay.walk import Stretch
 WORK = "_mqreplay"
 """Below the export's folder; readers of Parquet pass over names that begin with `_`."""
 STAGED, RECORDS, ATTEMPTS = "staged", "stretches", "attempts"
-WINDOW_BYTES = 64 << 20
-"""Rows held before they are written: what a row group of a log's only topic holds."""
-OPEN_FILES_MAX = 64
+WINDOW_BYTES = 32 << 20
+"""Rows held before they are written: what a row group holds where one topic fills the log."""
+OPEN_FILES_MAX = 256
 NEEDED = ("topic", "store_timestamp", "physical_offset")
 """Columns that say where a row goes, and from where it came."""
 PARTITIONED_BY = ("topic",)

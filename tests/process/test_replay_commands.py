@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import pty
 import signal
 import subprocess
 import sys
@@ -45,3 +47,20 @@ def test_a_reader_that_goes_away_is_no_failure_worth_a_traceback(tmp_path: Path)
     command = f"{sys.executable} -m sparkreplay scan {path} --workers 1 | true"
     done = subprocess.run(["bash", "-c", command], cwd=ROOT, capture_output=True, text=True, timeout=60)
     assert "Traceback" not in done.stderr and "Exception" not in done.stderr
+
+
+def test_a_terminal_sees_a_bar_and_stdout_only_the_answer(tmp_path: Path) -> None:
+    path = two_days(tmp_path, 2000).write()
+    ours, theirs = pty.openpty()
+    command = [sys.executable, "-m", "sparkreplay", "stats", path, "--split", "16k", "--workers", "1"]
+    process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=theirs, text=True)
+    os.close(theirs)
+    drawn = b""
+    with suppress(OSError):  # EIO: the other end is closed
+        while part := os.read(ours, 65536):
+            drawn += part
+    os.close(ours)
+    out, _ = process.communicate(timeout=30)
+    assert process.returncode == 0
+    assert b"stats" in drawn and b"rows" in drawn
+    assert out.startswith("store") and "\x1b" not in out
