@@ -48,6 +48,20 @@ class LogCorrupted(ReplayError):
         self.why = why
 
 
+class SeamMisplaced(LogCorrupted):
+    """Where the plan took a record to begin, none does: a record forged inside a body, or damage."""
+
+    def __init__(self, path: str, offset: int, why: str, seam: int) -> None:
+        ReplayError.__init__(
+            self,
+            f"{path}: at physical offset {offset}: {why} the seam at {seam}, where a record forged inside another's body, or "
+            "damage, was taken for one; give splitBytes as large as a segment, so that no seams are searched for",
+        )
+        self.path = path
+        self.offset = offset
+        self.why = why
+
+
 class SegmentGone(ReplayError):
     """A planned segment was deleted (retention) before its worker opened it."""
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from messagestore.record import MAGIC_BLANK, MAGIC_V1, MAGIC_V2, RECORD_SIZE_MIN
 from sparkreplay.cutrecord import contradiction
-from sparkreplay.errors import LogCorrupted, SegmentGone
+from sparkreplay.errors import LogCorrupted, SeamMisplaced, SegmentGone
 from sparkreplay.files import Files
 from sparkreplay.lockstep import boundaries_in_step
 from sparkreplay.store import Segment
@@ -90,17 +90,17 @@ def chunks_of(files: Files, stretch: Stretch, chunk_bytes: int = CHUNK_BYTES) ->
             if len(positions):
                 yield Chunk(np.frombuffer(buffer, np.uint8, used), at, positions)
             if blank and not stretch.at_bound and stretch.end != segment.end_offset:
-                raise LogCorrupted(
-                    segment.path, at + used, f"the file's records end before the seam at {stretch.end}"
-                )
+                raise SeamMisplaced(segment.path, at + used, "the file's records end before", stretch.end)
             if ends and not blank and stretch.at_bound and held - used >= SIZE_AND_MAGIC.size:
                 wrong = contradiction(memoryview(buffer)[used:held], at + used)
                 if wrong is not None:
                     raise LogCorrupted(segment.path, at + used, wrong)
             if blank or (ends and (used == held or stretch.at_bound)):
                 return
+            if ends and stretch.end == segment.end_offset:
+                raise LogCorrupted(segment.path, at + used, "a record crosses the end of its file")
             if ends:
-                raise LogCorrupted(segment.path, at + used, f"a record crosses the seam at {stretch.end}")
+                raise SeamMisplaced(segment.path, at + used, "a record crosses", stretch.end)
             rest = buffer[used:held]
             if not used:
                 buffer = bytearray(min(RECORD_SIZE_MAX, stretch.end - at))

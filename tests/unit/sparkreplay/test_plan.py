@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sparkreplay.errors import LogCorrupted
+from sparkreplay.errors import SeamMisplaced
 from sparkreplay.files import LocalFile, LocalFiles, OpenFile
 from sparkreplay.options import read_options
 from sparkreplay.plan import as_far_as_wanted, plan
@@ -96,7 +96,7 @@ def test_forged_records_make_neither_rows_nor_planning_without_end(tmp_path: Pat
     plan(replace(store, files=counting), 0, store.bound, 64 << 10)
     assert sum(counting.reads) < 2 * store.bound
     options = {"path": store.root, "columns": "topic"}
-    with pytest.raises(LogCorrupted, match="seam"):
+    with pytest.raises(SeamMisplaced, match="splitBytes as large as a segment"):
         list(read_all(plan_read(read_options({**options, "splitBytes": "64k"}))))
     whole = plan_read(read_options({**options, "splitBytes": "1m"}))
     topics = [topic for batch in read_all(whole) for topic in batch.column(0).to_pylist()]
