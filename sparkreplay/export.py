@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Iterable
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field, replace
@@ -161,6 +161,7 @@ class PartFiles:
     columns: tuple[str, ...]
     open: OrderedDict[Partition, PartFile] = field(default_factory=OrderedDict)
     finished: list[tuple[Path, Part]] = field(default_factory=list)
+    begun: Counter[Partition] = field(default_factory=Counter)
 
     def write(self, window: dict[Partition, list[pa.RecordBatch]]) -> None:
         """A row group for each partition."""
@@ -177,9 +178,10 @@ class PartFiles:
     def begin(self, partition: Partition, schema: pa.Schema, first_offset: int) -> PartFile:
         while len(self.open) >= OPEN_FILES_MAX:
             self.end(self.open.popitem(last=False)[1])
-        before = sum(part.file.startswith(partition.folder + "/") for _, part in self.finished)
+        before = self.begun[partition]
+        self.begun[partition] += 1
         name = f"{self.stem}{f'-{before}' if before else ''}.parquet"
-        place = self.folder / f"{len(self.finished) + len(self.open)}.parquet"
+        place = self.folder / f"{self.begun.total()}.parquet"
         sink = CountedFile(place)
         names = set(schema.names)
         writer = pq.ParquetWriter(
