@@ -27,9 +27,8 @@ from sparkreplay.topics import is_system_topic
 
 TRANSACTIONS = pa.array(["none", "prepared", "commit", "rollback"])
 BODY, TOPIC, PROPERTIES = 1, 3, 5
-"""Places among the parts of a record: header, body, topic length, topic, properties length, properties; then what lies between
-it and the next one."""
-PARTS = 7
+"""Places among the six parts of a record: header, body, topic length, topic, properties length, properties."""
+PARTS = 6
 MILLISECONDS_MAX = (2**63 - 1) // 1000
 """A client's clock may say anything; what microseconds cannot hold becomes null."""
 
@@ -53,16 +52,13 @@ class Selection:
 
 
 class Records(Protocol):
-    """Some records in one buffer, in order, not overlapping: a chunk of a walk, or what an index picked."""
+    """Whole records in one buffer, end to end: a chunk of a walk, or what an index picked."""
 
     @property
     def data(self) -> NDArray[np.uint8]: ...
 
     @property
     def positions(self) -> Rows: ...
-
-    @property
-    def ends(self) -> Rows: ...
 
     @property
     def offsets(self) -> Rows:
@@ -81,7 +77,7 @@ class ChunkColumns:
         self.chunk = chunk
         self.selection = selection
         self.path = path
-        self.ends = chunk.ends
+        self.ends = np.append(chunk.positions[1:], len(chunk.data))
         self.offsets = chunk.offsets
         self.fixed = FixedParts(chunk.data, chunk.positions, self.ends)
         self.fields: dict[str, NDArray[Any]] = {}
@@ -132,7 +128,6 @@ class ChunkColumns:
         bounds = np.empty(PARTS * len(self.ends) + 1, np.int32)
         starts = (
             self.chunk.positions, self.body_at, self.body_end, self.topic_at, self.topic_end, self.properties_at,
-            self.ends,
         )  # fmt: skip
         for place, start in enumerate(starts):
             bounds[place:-1:PARTS] = start

@@ -24,8 +24,6 @@ from sparkreplay.store import Segment, StoreSnapshot
 from sparkreplay.topics import is_system_topic
 from sparkreplay.walk import CHUNK_BYTES, HEAP_HINT_BYTES, Stretch, chunks_of
 
-BUFFER_BYTES = 2 * CHUNK_BYTES
-"""Larger than a walk's chunk: only some of the bytes in it are looked at."""
 GAP_BYTES_MAX = 32 << 10
 """Wanted records that lie closer together are read with what lies between them; wider gaps are left out."""
 PROBE_BYTES = 64 << 10
@@ -54,11 +52,10 @@ class Entries:
 
 @dataclass(frozen=True)
 class PickedRecords:
-    """Some records of a segment in one buffer; what lay between them is there in part."""
+    """Some records of a segment, end to end, and the physical offset of each."""
 
     data: NDArray[np.uint8]
     positions: NDArray[np.int64]
-    ends: NDArray[np.int64]
     offsets: NDArray[np.int64]
 
 
@@ -173,15 +170,34 @@ def picked_batches(
 
 
 def picked(
-    files: Files, segment: Segment, entries: Entries, buffer_bytes: int = BUFFER_BYTES
+    files: Files, segment: Segment, entries: Entries, chunk_bytes: int = CHUNK_BYTES
 ) -> Iterator[tuple[PickedRecords, int, int]]:
-    """The records of entries [first, last), for all of them, a buffer of about `buffer_bytes` at a time."""
+    """The records of entries [first, last), for all of them, about `chunk_bytes` of them at a time."""
+    ends = np.cumsum(entries.sizes)
+    parts: list[NDArray[np.uint8]] = []
+    first = held = last = 0
+    for part, last in compacted(files, segment, entries, chunk_bytes):
+        parts.append(part)
+        held += len(part)
+        if held >= chunk_bytes or last == len(ends):
+            sizes = entries.sizes[first:last]
+            positions = ends[first:last] - sizes - (ends[first - 1] if first else 0)
+            records = PickedRecords(np.concatenate(parts), positions, entries.offsets[first:last])
+            require_identity(segment, entries, records, first, last)
+            yield records, first, last
+            parts, held, first = [], 0, last
+
+
+def compacted(
+    files: Files, segment: Segment, entries: Entries, buffer_bytes: int
+) -> Iterator[tuple[NDArray[np.uint8], int]]:
+    """Records end to end, and the number of the entry behind them; one buffer is used for what is read."""
     offsets, sizes = entries.offsets, entries.sizes
     gaps = np.append(0, offsets[1:] - (offsets[:-1] + sizes[:-1]))
     if (gaps < 0).any():
         raise IndexUnusable(segment.path, f"entries overlap at {offsets[int(np.argmin(gaps))]}")
     apart = gaps > GAP_BYTES_MAX
-    places = np.cumsum(np.where(apart, 0, gaps)) + np.append(0, np.cumsum(sizes)[:-1])
+    places = np.cumsum(np.where(apart, 0, gaps)) + np.append(0, np.cumsum(sizes)[:-1])  # wide gaps left out
     np.empty(HEAP_HINT_BYTES, np.uint8)
     try:
         file = files.open(segment.name)
@@ -199,15 +215,25 @@ def picked(
             runs = np.append(first, first + 1 + np.flatnonzero(apart[first + 1 : last]))
             for begin, end in zip(runs.tolist(), [*runs[1:].tolist(), last], strict=True):
                 read_run(file, segment, entries, buffer[int(places[begin]) - base :], begin, end)
-            positions = places[first:last] - base
-            records = PickedRecords(
-                buffer[:used], positions, positions + sizes[first:last], offsets[first:last]
-            )
-            require_identity(segment, entries, records, first, last)
-            yield records, first, last
+            yield without_gaps(buffer, places[first:last] - base, sizes[first:last]), last
             first = last
     finally:
         file.close()
+
+
+def without_gaps(
+    buffer: NDArray[np.uint8], positions: NDArray[np.int64], sizes: NDArray[np.int64]
+) -> NDArray[np.uint8]:
+    """A copy of the records alone."""
+    bounds = np.empty(2 * len(positions) + 1, np.int32)
+    bounds[:-1:2] = positions
+    bounds[1::2] = positions + sizes
+    bounds[-1] = bounds[-2]
+    pieces = pa.Array.from_buffers(
+        pa.binary(), len(bounds) - 1, [None, pa.py_buffer(bounds), pa.py_buffer(buffer)]
+    )
+    records = pieces.take(pa.array(np.arange(0, len(bounds) - 1, 2)))
+    return np.frombuffer(records.buffers()[2], np.uint8, int(sizes.sum()))
 
 
 def read_run(

@@ -54,11 +54,6 @@ class Chunk:
     """Where in `data` each record begins; the last one ends at the end of `data`."""
 
     @property
-    def ends(self) -> NDArray[np.int64]:
-        """Where in `data` each record ends."""
-        return np.append(self.positions[1:], len(self.data))
-
-    @property
     def offsets(self) -> NDArray[np.int64]:
         """The physical offset of each record."""
         return self.start_offset + self.positions
