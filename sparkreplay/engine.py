@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+import time
 from collections.abc import Callable, Sequence
 from tempfile import TemporaryDirectory
 from threading import Thread
@@ -20,6 +21,8 @@ from sparkreplay.processes import run_in_processes
 Work = Callable[[int], Any]
 Done = Callable[[int, Any], None]
 POLL_S = 0.1
+START_S = 1.0
+"""What it takes until processes work: each imports the reader."""
 
 
 class Engine(Protocol):
@@ -32,17 +35,24 @@ class Engine(Protocol):
 
 
 class LocalEngine:
-    """`workers` processes, or this one where one is enough. No Java needed."""
+    """`workers` processes. Where none are asked for: this one, and one a core as soon as that gains more than their start
+    costs, judged by how long the numbers took so far. No Java needed."""
 
-    def __init__(self, workers: int | None = None) -> None:
+    def __init__(self, workers: int | None = None, now_s: Callable[[], float] = time.monotonic) -> None:
+        self.now_s = now_s
         self.workers = workers or cores()
+        self.gain_s_min = START_S if workers is None else 0.0
 
     def run(self, work: Work, numbers: Sequence[int], done: Done) -> None:
-        if min(self.workers, len(numbers)) <= 1:
-            for number in numbers:
-                done(number, work(number))
-        else:
-            run_in_processes(work, numbers, done, min(self.workers, len(numbers)))
+        began = self.now_s()
+        for count, number in enumerate(numbers):
+            left = len(numbers) - count
+            workers = min(self.workers, left)
+            each_s = (self.now_s() - began) / max(count, 1)
+            if workers > 1 and each_s * left * (1 - 1 / workers) >= self.gain_s_min:
+                run_in_processes(work, numbers[count:], done, workers)
+                return
+            done(number, work(number))
 
     def close(self) -> None:
         """Nothing is kept between runs."""

@@ -30,7 +30,7 @@ def running_options(command: Command) -> Command:
         click.option(
             "--workers",
             type=click.IntRange(1),
-            help="Processes of the local engine.  [default: one a core]",
+            help="Processes of the local engine.  [default: one a core, where that pays]",
         ),
         click.option(
             "--master", default="local[2]", show_default=True, help="Spark master, with --engine spark."

@@ -24,7 +24,19 @@ def test_a_stopped_process_leaves_nothing_half_visible_and_goes_on(
     tmp_path: Path, ending: signal.Signals
 ) -> None:
     path, target = two_days(tmp_path / "store", 20_000).write(), tmp_path / "parquet"
-    command = [sys.executable, "-m", "sparkreplay", "export", path, "--to", str(target), "--split", "16k"]
+    command = [
+        sys.executable,
+        "-m",
+        "sparkreplay",
+        "export",
+        path,
+        "--to",
+        str(target),
+        "--split",
+        "16k",
+        "--workers",
+        "2",
+    ]
     process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     records = target / "_mqreplay" / "stretches"
     while process.poll() is None and not (records.exists() and len(list(records.iterdir())) > 3):
