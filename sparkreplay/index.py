@@ -2,7 +2,8 @@
 
 Invariant: the rows are those that a walk gives, in the same order. Entries count up to `indexed_end` only, a record boundary up
 to which every record has its entry on disk; from there on the log is walked. Each entry must lead to a record of its own topic,
-queue and queue offset. Records that no queue holds (prepared and rolled back ones) are not found this way."""
+queue and queue offset. Named topics only are found this way, and only those that have queues; anything else is walked for, so
+that a deleted topic keeps its rows. Only of a topic that was deleted and made again a walk finds more: the messages before."""
 
 from __future__ import annotations
 
@@ -19,9 +20,8 @@ from sparkreplay.decode import ChunkColumns, Selection, decode_chunk
 from sparkreplay.errors import IndexUnusable, LogCorrupted, SegmentGone
 from sparkreplay.files import Files, OpenFile
 from sparkreplay.plan import bytes_at, record_at_or_after
-from sparkreplay.queueindex import queues_of, require_no_batches
+from sparkreplay.queueindex import indexed_topics, queues_of
 from sparkreplay.store import Segment, StoreSnapshot
-from sparkreplay.topics import is_system_topic
 from sparkreplay.walk import CHUNK_BYTES, HEAP_HINT_BYTES, Stretch, chunks_of
 
 GAP_BYTES_MAX = 32 << 10
@@ -133,17 +133,15 @@ def positions_of(
 def read_indexed(
     files: Files, stretch: Stretch, selection: Selection, index_end: int
 ) -> Iterator[pa.RecordBatch]:
-    """The stretch's rows, through the index up to `index_end`. Raises IndexUnusable where an entry and its record differ,
-    and what a walk raises."""
+    """The stretch's rows, of named topics through the index up to `index_end`.
+
+    Raises IndexUnusable where an entry and its record differ, and what a walk raises."""
     assert selection.committed_only, "prepared and rolled back records have no entries"
+    if selection.topics is None or not selection.topics <= indexed_topics(files):
+        index_end = stretch.start
     end = min(stretch.end, index_end)
     if stretch.start < end:
-        topics = selection.topics
-        require_no_batches(files, topics)
-        if topics is None and not selection.system_topics:
-            names = {queue.topic for queue in queues_of(files)}
-            topics = frozenset(name for name in names if not is_system_topic(name))
-        entries = positions_of(files, topics, selection.queues, stretch.start, end)
+        entries = positions_of(files, selection.topics, selection.queues, stretch.start, end)
         if len(entries.offsets) and int((entries.offsets + entries.sizes).max()) > index_end:
             raise IndexUnusable(
                 stretch.segment.path, f"an entry leads beyond {index_end}, where another record begins"

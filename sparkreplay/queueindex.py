@@ -6,6 +6,7 @@ front of the queue's first one count as in front of everything, unwritten ones a
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 
 import numpy as np
@@ -140,15 +141,16 @@ def queues_of(
                     yield Queue(files, topic.name, int(queue.name), parts)
 
 
-def require_no_batches(files: Files, topics: frozenset[str] | None) -> None:
-    """Raises IndexUnusable when some of the topics (None: all) have queues of inner batches."""
+def indexed_topics(files: Files) -> frozenset[str]:
+    """Topics all of whose messages have entries, as far as queues tell: those of inner batches are left out."""
+    batches: list[Entry] = []
+    with suppress(FileNotFoundError):
+        batches = files.entries(BATCH_FOLDER)
     try:
-        folders = files.entries(BATCH_FOLDER)
+        topics = files.entries(FOLDER)
     except FileNotFoundError:
-        return
-    for topic in folders:
-        if topics is None or topic.name in topics:
-            raise IndexUnusable(files.shown(f"{BATCH_FOLDER}/{topic.name}"), "is a queue of inner batches")
+        raise IndexUnusable(files.shown(FOLDER), "is not there") from None
+    return frozenset(topic.name for topic in topics) - {topic.name for topic in batches}
 
 
 def queue_files(files: Files, folder: str, queue: Entry) -> tuple[QueueFile, ...]:

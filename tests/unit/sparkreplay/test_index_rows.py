@@ -175,17 +175,29 @@ def test_entries_of_another_topic_of_the_same_queue_number_are_a_failure(tmp_pat
         both_ways(path, topic="orders")
 
 
-def test_a_store_without_queues_or_with_inner_batches_or_links_is_refused(tmp_path: Path) -> None:
+def test_topics_without_queues_of_their_own_are_walked_for(tmp_path: Path) -> None:
+    store = some_store(tmp_path)
+    path = store.write()
+    store.write_queues()
+    shutil.rmtree(tmp_path / "consumequeue" / "orders")  # the topic was deleted, its messages were not
+    (tmp_path / "batchconsumequeue" / "payments").mkdir(parents=True)
+    for options in (
+        {},
+        {"topic": "orders"},
+        {"topic": "payments"},
+        {"topic": "orders,clicks"},
+        {"topic": "none"},
+    ):
+        walked, indexed = both_ways(path, **options)
+        assert indexed == walked
+
+
+def test_a_store_without_queues_or_with_links_among_them_is_refused(tmp_path: Path) -> None:
     store = some_store(tmp_path / "a")
     path = store.write()
     with pytest.raises(IndexUnusable, match="is not there"):
-        both_ways(path)
+        both_ways(path, topic="orders")
     store.write_queues()
-    (tmp_path / "a" / "batchconsumequeue" / "batches").mkdir(parents=True)
-    with pytest.raises(IndexUnusable, match="inner batches"):
-        both_ways(path)
-    walked, indexed = both_ways(path, topic="orders")
-    assert walked == indexed
     (tmp_path / "a" / "consumequeue" / "linked").symlink_to(tmp_path)
     with pytest.raises(IndexUnusable, match="is not a folder"):
         both_ways(path, topic="linked")
