@@ -56,8 +56,8 @@ OPTIONS = (
     Option("crc", "`true`, `false`", "`false`", "check the CRC of every body that becomes a row"),
     Option("mode", "`failfast`", "`failfast`", "damage below the bound fails the job; nothing is ever skipped"),
     Option("index", "`walk`, `consumequeue`", "`walk`", "how a batch finds records: by walking the log, which proves it, or "
-           "through the consume queues, which is faster for few topics of many. The rows are the same; an entry that does "
-           "not lead to its record fails the job. Not with `transactions=all`"),
+           "through the consume queues, which is faster for a few named topics of many. The rows are the same; an entry that "
+           "does not lead to its record fails the job. Not with `transactions=all`"),
     Option("splitBytes", "bytes, or `64k`, `128m`, `1g`", "`128m`", "size of a partition"),
     Option("minPartitions", "a number", "", "make partitions smaller than `splitBytes` to have about as many"),
     Option("maxBytesPerTrigger", "bytes, or `64k`, `512m`, `1g`", "", "streams only: a batch takes about so much of the log"),
