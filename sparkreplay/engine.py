@@ -62,10 +62,13 @@ class SparkEngine:
     """A Spark task a number. What each task found reaches the driver as the task ends."""
 
     def __init__(self, master: str) -> None:
+        self.served = TemporaryDirectory(
+            prefix="mqreplay-"
+        )  # executors fetch from it as long as the session lives
         self.spark = start_spark(master)
-        if not master.startswith("local"):
-            with TemporaryDirectory() as folder:
-                self.spark.sparkContext.addPyFile(str(write_package(os.path.join(folder, "sparkreplay.zip"))))
+        if not in_one_process(master):
+            archive = write_package(os.path.join(self.served.name, "sparkreplay.zip"))
+            self.spark.sparkContext.addPyFile(str(archive))
 
     def run(self, work: Work, numbers: Sequence[int], done: Done) -> None:
         if not numbers:
@@ -104,6 +107,12 @@ class SparkEngine:
 
     def close(self) -> None:
         self.spark.stop()
+        self.served.cleanup()
+
+
+def in_one_process(master: str) -> bool:
+    """`local`, `local[2]`: the workers are this machine's, and see what is installed here."""
+    return master == "local" or master.startswith("local[")
 
 
 def cores() -> int:
@@ -147,7 +156,7 @@ def start_spark(master: str, name: str = "mqreplay") -> Any:
         .config("spark.sql.shuffle.partitions", "4")
         .config("spark.log.level", "ERROR")
     )
-    if master.startswith("local"):
+    if in_one_process(master):
         builder = builder.config("spark.driver.bindAddress", "127.0.0.1").config(
             "spark.driver.host", "127.0.0.1"
         )

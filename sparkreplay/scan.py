@@ -44,6 +44,8 @@ SPECIAL_TOPICS = {
     "RMQ_SYS_TRANS_OP_HALF_TOPIC": "half-op",
     "SCHEDULE_TOPIC_XXXX": "delayed",
 }
+INNER_BATCH = 0x80
+"""Of sysFlag: one record stands for many queue offsets, so no gap can be told."""
 UNDECIDED = {TRANSACTION_PREPARED: "prepared", TRANSACTION_ROLLBACK: "rollback"}
 KINDS = (MESSAGE, "prepared", "rollback", "half", "half-op", "delayed", "system")
 """`message`: what a read gives by default. `prepared` and `rollback`: transactions=all gives them too. The others stand in
@@ -86,9 +88,9 @@ class Gap:
 
 
 def kind_of(topic: str, transaction: int) -> str:
-    """One of KINDS; `transaction` are the bits of sysFlag."""
-    if transaction in UNDECIDED:
-        return UNDECIDED[transaction]
+    """One of KINDS; `transaction` are bits of sysFlag."""
+    if transaction & TRANSACTION_MASK in UNDECIDED:
+        return UNDECIDED[transaction & TRANSACTION_MASK]
     return SPECIAL_TOPICS.get(topic) or ("system" if is_system_topic(topic) else MESSAGE)
 
 
@@ -99,7 +101,7 @@ def scan_stretch(read: ReadPlan, number: int) -> pa.Table:
 
 def summary(batch: pa.RecordBatch) -> pa.Table:
     table = pa.Table.from_batches([batch])
-    kinds = pc.bit_wise_and(table.column("sys_flag"), pa.scalar(TRANSACTION_MASK, pa.int32()))
+    kinds = pc.bit_wise_and(table.column("sys_flag"), pa.scalar(TRANSACTION_MASK | INNER_BATCH, pa.int32()))
     return table.append_column("transaction", kinds).group_by(GROUP).aggregate(AGGREGATES)
 
 
@@ -151,7 +153,8 @@ def moment(us: int | None) -> str:
 
 
 def gaps(table: pa.Table) -> list[Gap]:
-    """Queues with an offset missing or twice, over records that have one: those of no transaction, and committed ones."""
+    """Queues with an offset missing or twice, over records that have one: those of no transaction, and committed ones.
+    Queues of batches are left out."""
     if not table.num_rows:
         return []
     counted = pc.is_in(table.column("transaction"), pa.array([0, TRANSACTION_COMMIT], pa.int32()))
@@ -171,4 +174,9 @@ def gaps(table: pa.Table) -> list[Gap]:
         )
         for row in queues.sort_by([(name, "ascending") for name in GROUP[:3]]).to_pylist()
     ]
+    batches = (
+        table.filter(pc.greater_equal(table.column("transaction"), INNER_BATCH)).select(GROUP[:3]).to_pylist()
+    )
+    batched = {tuple(row.values()) for row in batches}
+    found = [gap for gap in found if (gap.broker_name, gap.topic, gap.queue_id) not in batched]
     return [gap for gap in found if gap.rows != gap.last_offset - gap.first_offset + 1]

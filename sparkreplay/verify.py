@@ -27,14 +27,13 @@ from sparkreplay.findings import Findings
 from sparkreplay.plan import record_at_or_after
 from sparkreplay.queuecheck import Queue, QueueCheck, QueueRecords, QueueRun
 from sparkreplay.queueentries import FOLDER as QUEUE_FOLDER
+from sparkreplay.scan import INNER_BATCH
 from sparkreplay.segments import Segment
 from sparkreplay.store import StoreSnapshot
 from sparkreplay.walk import RECORD_SIZE_MAX, Chunk, Stretch, chunks_of
 
 COLUMNS = ("topic", "queue_id", "queue_offset", "physical_offset", "store_size", "sys_flag")
 EVERYTHING = Selection(columns=COLUMNS, committed_only=False, system_topics=True, check_crc=True)
-INNER_BATCH = 0x80
-"""Of sysFlag: one record stands for many queue offsets, so these are not counted one by one."""
 INDEX_HEADER = struct.Struct(">qqqqii")
 """begin and end timestamp, begin and end physical offset, used slots, number of the next entry (upstream: IndexHeader)."""
 CHECKPOINT = struct.Struct(">qqqqq")
@@ -168,6 +167,8 @@ def add_to_queues(batch: pa.RecordBatch, queues: QueueCheck) -> None:
         for name in ("queue_offset", "physical_offset", "store_size")
     ]
     rows = np.flatnonzero(counted)
+    if not len(rows):
+        return
     order = rows[np.argsort(codes[rows], kind="stable")]
     found, starts = np.unique(codes[order], return_index=True)
     for code, places in zip(found.tolist(), np.split(order, starts[1:]), strict=True):

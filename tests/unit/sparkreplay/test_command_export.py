@@ -300,3 +300,24 @@ def test_day_names_are_of_utc(tmp_path: Path) -> None:
     export(store.write(), target)
     days = sorted(path.name for path in (target / "topic=orders").iterdir())
     assert days == ["day=2024-02-29", "day=2024-03-01"]
+
+
+def test_nothing_committed_is_an_export_without_parts_that_can_be_appended_to(tmp_path: Path) -> None:
+    store = two_days(tmp_path / "store")
+    path, target = store.write(confirm=0), tmp_path / "parquet"
+    assert export(path, target).json["rows"] == 0
+    assert list(files_of(target)) == ["_manifest.json"]
+    store.write()
+    assert export(path, target, "--append").json["rows_added"] == 400
+
+
+def test_several_broker_sets_share_a_folder_without_sharing_a_name(tmp_path: Path) -> None:
+    paths = []
+    for name in ("broker-a", "broker-b"):
+        paths.append(two_days(tmp_path / name).write())
+        (tmp_path / name / "brokerIdentity").write_text(f"DefaultCluster#{name}#1")
+    target = tmp_path / "parquet"
+    done = mqreplay("export", *paths, "--to", str(target), "--split", "8k", "--workers", "1", "--json")
+    assert done.code == 0 and done.json["rows"] == 800, done.err
+    rows = pq.read_table(target).to_pylist()
+    assert len({(row["broker_name"], row["physical_offset"]) for row in rows}) == 800

@@ -100,3 +100,13 @@ def test_times_that_no_clock_shows_are_no_obstacle(tmp_path: Path) -> None:
     target = tmp_path / "parquet"
     assert mqreplay("export", *log_options(path), "--to", str(target)).json["rows"] == 4
     assert (target / "topic=orders" / "day=__HIVE_DEFAULT_PARTITION__").is_dir()
+
+
+def test_a_queue_of_batches_has_no_gaps_to_tell(tmp_path: Path) -> None:
+    store = StoreFolder(tmp_path)
+    for offset in (0, 10, 20):
+        store.next_queue_offset["orders", 0] = offset
+        store.add(sys_flag=0x80)
+    done = mqreplay("scan", *log_options(store.write()))
+    assert (done.code, done.json["gaps"]) == (0, [])
+    assert mqreplay("verify", str(tmp_path), "--workers", "1").code == 0
