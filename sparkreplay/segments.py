@@ -34,8 +34,8 @@ class Segment:
 
 
 def list_segments(files: Files) -> tuple[Segment, ...]:
-    """By offset; none where the broker has stored nothing yet. Raises StoreUnreadable. A file that is empty,
-    or whose name ends in `.new`, is a segment that is being made, and is left out."""
+    """By offset; none where the broker has stored nothing yet. Raises StoreUnreadable. A last file that is
+    empty, or one whose name ends in `.new`, is a segment that is being made, and is left out."""
     try:
         entries = files.entries(FOLDER)
     except FileNotFoundError:
@@ -45,7 +45,12 @@ def list_segments(files: Files) -> tuple[Segment, ...]:
         for entry in entries
         if not entry.is_folder and not entry.name.endswith(BEING_MADE)
     ]
-    segments = [segment for segment in found if segment.size_bytes]
+    segments = found[:-1] if found and not found[-1].size_bytes else found
+    for segment in segments:
+        if not segment.size_bytes:
+            raise StoreUnreadable(
+                segment.path, "is empty, but others follow it; copy it again, or read another replica"
+            )
     for before, after in zip(segments, segments[1:], strict=False):
         if after.size_bytes != before.size_bytes:
             raise StoreUnreadable(

@@ -169,6 +169,12 @@ def test_a_copy_without_an_identity_is_called_by_its_folder(root: Path) -> None:
     assert (store.broker_name, store.cluster_name) == ("store", "")
 
 
+def test_an_empty_segment_in_front_of_others_is_a_hole_not_retention(root: Path) -> None:
+    (root / "commitlog" / f"{0:020d}").write_bytes(b"")
+    with pytest.raises(StoreUnreadable, match="is empty, but others follow it"):
+        open_store(str(root))
+
+
 def test_a_segment_that_is_being_made_and_folders_are_passed_over(root: Path) -> None:
     (root / f"commitlog/{3 * 16384:020d}").touch()
     (root / f"commitlog/{4 * 16384:020d}.new").write_bytes(bytes(100))
