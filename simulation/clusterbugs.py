@@ -21,11 +21,13 @@ from ha.epochs import KeptEpochs
 from ha.frames import Handshake
 from ha.masterconnection import MasterConnection
 from ha.mastership import Mastership
+from ha.service import HAService
+from ha.slaveclient import SlaveClient
 from ha.slavelink import Action, SlaveLink
 from ha.syncstateset import SyncStateSet
 from messagestore.commitlog import CommitLog
 from messagestore.dispatching import Dispatching
-from messagestore.messages import MessageToStore
+from messagestore.recovery import Recovery
 from messagestore.store import MessageStore
 
 
@@ -144,23 +146,33 @@ def any_master_is_followed(self: SlaveLink, now_ms: int) -> list[Action]:
     return reply_read(self, now_ms)
 
 
+followed = HAService.become_slave
+
+
+async def the_former_master_is_kept(
+    self: HAService, epoch: int, master_id: int, master_ha_address: str | None
+) -> None:
+    """A slave that hears of a new master stays with the one that it copies from."""
+    role = self._role
+    if isinstance(role, SlaveClient):
+        self._fence(epoch)
+        self._epoch = epoch
+    else:
+        await followed(self, epoch, master_id, master_ha_address)
+
+
+walked = Recovery._walk
+
+
+async def bodies_unchecked(self: Recovery, position: int) -> int:
+    """A start believes every record that has the shape of one."""
+    self._verify_body = False
+    return await walked(self, position)
+
+
 def due_at_once(self: DelayDelivery, level: int, queue_offset: int, due_ms: int) -> int:
     """Delayed messages are delivered without delay."""
     return 0
-
-
-kept_in_flight = DelayDelivery._put
-
-
-def offsets_ahead_of_the_replicas(
-    self: DelayDelivery, level: int, cursor: int, found: list[MessageToStore | None]
-) -> int:
-    """Upstream: a level's offset moves before the replicas hold what was delivered; slaves copy the offset."""
-    wait_ms = kept_in_flight(self, level, cursor, found)
-    for delivery in self._in_flight:
-        self._offsets.advance(delivery.level, delivery.next_offset)
-    self._in_flight.clear()
-    return wait_ms
 
 
 begun_anew = DelayDelivery.role_taken
@@ -184,13 +196,14 @@ BUGS: dict[str, Callable[[], AbstractContextManager[object]]] = {
     "confirm-skips-unknown": lambda: patch.object(confirm, "confirm_offset", members_known_so_far),
     "min-in-sync-ignored": lambda: patch.object(confirm, "acked_end", confirmed_is_enough),
     "leaves-on-disconnect": lambda: patch.object(SyncStateSet, "disconnected", gone_without_being_asked),
+    "stays-with-former-master": lambda: patch.object(HAService, "become_slave", the_former_master_is_kept),
     "truncation-not-durable": lambda: patch.object(CommitLog, "truncate", truncated_in_memory),
     "epoch-not-persisted": lambda: patch.object(KeptEpochs, "_store", epochs_in_memory),
     "vote-not-persisted": lambda: patch.object(TermFile, "store", term_without_vote),
     "dispatch-beyond-confirm": lambda: patch.object(Dispatching, "step", dispatch_to_the_end),
     "connections-counted": connections_counted,
+    "damage-unchecked": lambda: patch.object(Recovery, "_walk", bodies_unchecked),
     "delivered-without-delay": lambda: patch.object(DelayDelivery, "_wait_ms", due_at_once),
-    "delay-offset-ahead": lambda: patch.object(DelayDelivery, "_put", offsets_ahead_of_the_replicas),
     "waiting-forgotten": lambda: patch.object(DelayDelivery, "role_taken", what_waited_is_forgotten),
     "old-master-accepted": lambda: patch.object(SlaveLink, "_reply_filled", any_master_is_followed),
     "queue-offsets-forgotten": lambda: patch.object(

@@ -5,16 +5,15 @@ back without its memory only when the SyncStateSet goes on without it."""
 
 from __future__ import annotations
 
-import errno
-import os
 import random
 from collections import Counter
-from dataclasses import dataclass
 
 from broker.app import BrokerApp
 from broker.replicas import Role
 from simulation.clustercheck import ClusterCheck
-from simulation.clusterviolation import Violation
+from simulation.clusterdamage import StoreDamage
+from simulation.clusterdiskerrors import RESTART_MS, DiskErrors
+from simulation.clustermembers import ClientApp
 from simulation.node import Node
 from simulation.world import World
 
@@ -24,33 +23,15 @@ KINDS = (
     "power cut of a controller", "stop", "half-open", "master without controllers", "master with its client",
     "kill master and leading controller", "kill after truncation",
     "expansion without an answer", "clock jump", "disk error", "half-open slave while another lags",
-    "deposed master at a new address",
+    "deposed master at a new address", "burst of load", "wiped slave", "flipped bit",
 )  # fmt: skip
-RESTART_MS = (1, 300, 2000, 6000)
+CHANCES = {"burst of load": 0.4, "wiped slave": 0.3, "flipped bit": 0.4}
+"""That a seed has a kind of fault, where it is not CHANCE."""
+CHANCE = 0.5
+BURSTS = (20, 60)
 STOPPED_MS = 4000
 CLOCK_JUMP_MS = 3_600_000
-DISK_ERRORS = (
-    ("sync", errno.EIO, "commitlog/"), ("sync", errno.ENOSPC, "commitlog/"), ("sync", errno.EIO, ""),
-    ("create", errno.ENOSPC, ""), ("reserve", errno.ENOSPC, ""), ("replace", errno.ENOSPC, ""),
-)  # fmt: skip
 LAGGING_MS = (600, 2_500)
-ENDS_MS = 12_000
-"""A broker whose log could not be synced has ended within this time, though it may have been paused."""
-
-
-@dataclass
-class FailingDisk:
-    """A fault set on a broker's disk."""
-
-    operation: str
-    failures: int
-    """How many had struck this operation before."""
-
-    ends: bool
-    """Whether the broker must end, rather than refuse what it has no room for."""
-
-    incarnation: int
-    struck_ms: int | None = None
 
 
 class Faults:
@@ -77,19 +58,20 @@ class Faults:
         check.on_expanded = self.expanded
         self.truncations_to_kill = 0
         self.expansions_to_cut = 0
-        kinds = [kind for kind in KINDS if chance.random() < 0.5]
+        kinds = [kind for kind in KINDS if chance.random() < CHANCES.get(kind, CHANCE)]
         self.kinds = sorted(
             {*kinds, "kill master", chance.choice(KINDS), chance.choice(KINDS), chance.choice(KINDS)}
         )
         self.restart_at_ms: dict[str, int] = {}
         self.without_power: dict[str, int] = {}
-        """Node name -> broker id that must have left the set before the node comes back."""
+        """Node name -> broker id that must have left the set before the node comes back: its power or its store is lost."""
         self.done: Counter[str] = Counter()
         self.half_open: tuple[int, Node, Node] | None = None
         """When a slave (the second) is to forget its connections with the master (the first)."""
         self.deposed: Node | None = None
         """A master that is cut off, until another one is there."""
-        self.failing: dict[str, FailingDisk] = {}
+        self.disk_errors = DiskErrors(world, chance, self.done, self.restart_at_ms)
+        self.damage = StoreDamage(chance, brokers, self.done)
         self.skews_ms = [node.skew_ms for node in brokers]
 
     @property
@@ -165,7 +147,8 @@ class Faults:
             case "clock jump":
                 self.jump_clock(self.random.choice(self.everyone))
             case "disk error":
-                self.fail_disk(broker)
+                if broker.name not in self.without_power:
+                    self.disk_errors.set(broker)
                 return  # counted once it has struck
             case "half-open slave while another lags" if master is not None:
                 lagging, forgetful = self.random.sample(
@@ -179,6 +162,11 @@ class Faults:
                     if other is not master:
                         self.world.network.cut(master.host, other.host)
                 self.deposed = master
+                return  # counted once it is done
+            case "burst of load" if isinstance(self.client.app, ClientApp):
+                self.client.spawn(self.client.app.burst(self.random.choice(BURSTS)))
+            case "wiped slave" | "flipped bit" if broker is not master:
+                self.damage_store(kind, broker)
                 return  # counted once it is done
             case "disk stall":
                 self.random.choice((broker, controller)).disk.stall(self.random.choice((100, 2000)))
@@ -202,7 +190,10 @@ class Faults:
             return
 
         async def leave() -> None:
-            await app.stop()
+            try:
+                await app.stop()
+            except OSError as error:  # the last sync failed: the process ends all the same
+                node.failure = error
             node.kill()
 
         node.spawn(leave())
@@ -228,13 +219,8 @@ class Faults:
 
     def cut_power(self, node: Node) -> None:
         """Loses what was not synced. Not while another is down: the contract counts on the others' memory."""
-        broker_id = broker_id_of(node)
-        others_run = all(other.running for other in self.brokers if other is not node)
-        if broker_id is None or not others_run or self.without_power:
-            return
-        if node.name in self.failing or node.disk.failures["sync"]:
-            return  # its kernel takes pages for written that are not: power loss leaves a store to be wiped
-        if len(self.check.members) < 2 and broker_id in self.check.members:
+        broker_id = self.can_lose(node)
+        if broker_id is None:
             return
         if self.random.random() < 0.5:  # its kernel says goodbye to nobody
             for other in self.everyone:
@@ -243,36 +229,32 @@ class Faults:
         self.kill(node)
         self.without_power[node.name] = broker_id
 
+    def can_lose(self, node: Node) -> int | None:
+        """The id of the broker on `node` if its store or memory may be lost now: one at a time, and not the last."""
+        broker_id = broker_id_of(node)
+        others_run = all(other.running for other in self.brokers if other is not node)
+        if broker_id is None or not others_run or self.without_power:
+            return None
+        if node.name in self.disk_errors.failing or node.disk.failures["sync"]:
+            return (
+                None  # its kernel takes pages for written that are not: power loss leaves a store to be wiped
+            )
+        if len(self.check.members) < 2 and broker_id in self.check.members:
+            return None
+        return broker_id
+
+    def damage_store(self, kind: str, node: Node) -> None:
+        """Down now; its store suffers when that is no longer the last one."""
+        broker_id = self.can_lose(node)
+        if broker_id is not None:
+            self.kill(node)
+            if self.damage.plan(kind, node):
+                self.without_power[node.name] = broker_id
+
     def jump_clock(self, node: Node) -> None:
         node.skew_ms += self.random.choice((-CLOCK_JUMP_MS, CLOCK_JUMP_MS))
         if node in self.brokers:
             self.skews_ms.append(node.skew_ms)
-
-    def fail_disk(self, node: Node) -> None:
-        """The next operation of a kind fails, once."""
-        if node.name in self.failing or node.name in self.without_power:
-            return
-        operation, number, where = self.random.choice(DISK_ERRORS)
-        node.disk.fail_next(operation, OSError(number, os.strerror(number)), where=where)
-        self.failing[node.name] = FailingDisk(
-            operation, node.disk.failures[operation], operation == "sync", node.incarnation
-        )
-
-    def ends_by_itself(self, node: Node, failing: FailingDisk) -> None:
-        """Once the fault has struck, the broker's process must not outlive it by long."""
-        if failing.struck_ms is None:
-            if node.disk.failures[failing.operation] == failing.failures:
-                failing.incarnation = node.incarnation
-                return
-            failing.struck_ms = self.world.now_ms
-            self.done["disk error"] += 1
-        if not node.running or node.incarnation != failing.incarnation or not failing.ends:
-            del self.failing[node.name]
-            if not node.running and node.failure is not None:
-                self.done["ended by a disk error"] += 1
-                self.restart_at_ms[node.name] = self.world.now_ms + self.random.choice(RESTART_MS)
-        elif self.world.now_ms - failing.struck_ms > ENDS_MS:
-            raise Violation("L6", f"{node.name} still runs {ENDS_MS} ms after its log could not be synced")
 
     def misdirect(self, former: Node, master: Node) -> None:
         """The slave of `master` finds `former`, which still takes itself for the master, at its address."""
@@ -301,11 +283,11 @@ class Faults:
             _, former, slave = self.half_open
             self.half_open = None
             self.world.network.half_open(slave.host, former.host)
+        self.damage.next_steps()
         if self.deposed is not None and master is not None and master is not self.deposed:
             self.misdirect(self.deposed, master)
         for node in self.brokers:
-            if node.name in self.failing:
-                self.ends_by_itself(node, self.failing[node.name])
+            self.disk_errors.next_step(node)
 
     def due_for_restart(self, node: Node) -> bool:
         """Whether it comes back now. Only what left the set meanwhile has really lost its memory: had it been
@@ -318,7 +300,11 @@ class Faults:
         if broker_id in self.check.members and len(self.check.members) > 1:
             return False
         del self.without_power[node.name]
-        if broker_id not in self.check.members:
+        if broker_id in self.check.members:
+            self.damage.planned.pop(node.name, None)
+        elif node.name in self.damage.planned:
+            self.damage.perform(node)
+        else:
             node.kill(power_cut=True)
             self.done["power cut"] += 1
         return True
@@ -334,11 +320,7 @@ class Faults:
         self.truncations_to_kill = 0
         self.expansions_to_cut = 0
         self.half_open = self.deposed = None
-        for name in list(self.failing):
-            if self.failing[name].struck_ms is None:
-                del self.failing[name]
-        for node in self.brokers:
-            node.disk.mend()
+        self.disk_errors.take_back(self.brokers)
 
 
 def broker_id_of(node: Node) -> int | None:

@@ -27,6 +27,8 @@ class Grants:
     """Epoch -> broker id."""
     acked: dict[tuple[int, int], int] = field(default_factory=dict)
     """(epoch, broker id) -> end of what may be answered."""
+    accepted: dict[int, dict[int, int]] = field(default_factory=dict)
+    """Broker id -> newer epoch that it accepted -> the end of its log then."""
 
     def noting(self) -> Apply:
         """ReplicasStateMachine.apply, which notes here the master that each event leaves."""
@@ -53,6 +55,9 @@ class Grants:
         }
         for broker_id, app in by_id.items():
             assert app.manager is not None and broker_id is not None
+            self.accepted.setdefault(broker_id, {}).setdefault(app.ha.epoch, app.store.max_offset())
+        for broker_id, app in by_id.items():
+            assert app.manager is not None and broker_id is not None
             replicas = app.manager.replicas
             if replicas.role is Role.MASTER:
                 epoch = replicas.master_epoch
@@ -71,15 +76,19 @@ class Grants:
         self.acked[epoch, broker_id] = end
         for member in sorted(master.ha.counted_members() - {broker_id}):
             app = by_id.get(member)
-            if app is not None and app.ha.epoch > epoch and (held := held_under(app, epoch)) < end:
+            if (
+                app is not None
+                and app.ha.epoch > epoch
+                and (held := self.held_under(member, app, epoch)) < end
+            ):
                 raise Violation(
                     "M2",
                     f"master {broker_id} of epoch {epoch} may answer what ends at {end}; it counts broker {member}, "
                     f"which is in epoch {app.ha.epoch} and holds of epochs up to {epoch} only {held}",
                 )
 
-
-def held_under(app: BrokerApp, epoch: int) -> int:
-    """The end of what this broker holds of `epoch` and of those before."""
-    newer = (entry.start_offset for entry in app.ha.history.entries if entry.epoch > epoch)
-    return min(newer, default=app.store.max_offset())
+    def held_under(self, broker_id: int, app: BrokerApp, epoch: int) -> int:
+        """The end of what this broker holds of `epoch` and of those before, and held when it accepted a newer one."""
+        starts = (entry.start_offset for entry in app.ha.history.entries if entry.epoch > epoch)
+        ends = (end for newer, end in self.accepted[broker_id].items() if newer > epoch)
+        return min([*starts, *ends])

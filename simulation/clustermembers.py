@@ -39,6 +39,7 @@ TOPIC = "facts"
 QUEUES = 3
 SEND_TIMEOUT_MS = 1500
 SLAVE_SYNC_MS = 5000
+BURST_IN_FLIGHT = 16
 
 
 @dataclass(frozen=True)
@@ -145,6 +146,7 @@ class ClientApp:
         self.delayed = DelayedWork(self.client, runtime.random, SEND_TIMEOUT_MS)
         self.notes = notes
         self.reading: asyncio.Task[None] | None = None
+        self.bursting = asyncio.Lock()
         self.never_fails: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
 
     async def start(self) -> None:
@@ -161,8 +163,14 @@ class ClientApp:
     async def wait_failed(self) -> BaseException:
         return await self.never_fails
 
+    async def burst(self, count: int) -> None:
+        """Sends `count` messages as fast as answers come, after those of an earlier burst."""
+        async with self.bursting:
+            await self.load.send_burst(count, in_flight=BURST_IN_FLIGHT, progress=lambda ended: None)
+
     async def stop_sending(self) -> None:
-        await self.load.stop()
+        async with self.bursting:
+            await self.load.stop()
         await self.delayed.stop()
         if self.reading is not None:
             self.reading.cancel()

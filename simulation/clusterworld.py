@@ -127,6 +127,8 @@ class ClusterWorld:
             self.start(node)
 
     def start(self, node: Node) -> None:
+        if self.faults.damage.cured(node):
+            node.failure = None
         typed = (OSError, StoreError, HAError) if node.disk.failures else OSError
         if isinstance(node.failure, Exception) and not isinstance(node.failure, typed):
             raise Violation("V2", f"{node.name} ended by itself: {node.failure!r}")

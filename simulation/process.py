@@ -57,7 +57,7 @@ class Process:
 def close_quietly(coroutine: Any, context: contextvars.Context) -> None:
     """Close a coroutine whatever its `finally` blocks raise or wait for: it belongs to a dead process."""
     if inspect.iscoroutine(coroutine) and inspect.getcoroutinestate(coroutine) == inspect.CORO_CREATED:
-        for argument in coroutine.cr_frame.f_locals.values():  # it never came to await them
+        for argument in inspect.getcoroutinelocals(coroutine).values():  # it never came to await them
             if inspect.iscoroutine(argument):
                 close_quietly(argument, context)
     close: Callable[[], None] = coroutine.close

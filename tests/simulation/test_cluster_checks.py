@@ -92,6 +92,13 @@ def test_an_acknowledgement_beyond_what_who_left_holds_is_found(gone_on: Scripte
         looked(Grants({1: 1}), master(81), gone_on)
 
 
+def test_who_copies_on_from_the_master_that_it_left_is_found() -> None:
+    grants = Grants({1: 1})
+    looked(grants, master(60), ScriptedBroker(2, b"x" * 80, [(1, 0)], epoch=2))
+    with pytest.raises(Violation, match="M2: master 1 of epoch 1 may answer what ends at 90"):
+        looked(grants, master(90), ScriptedBroker(2, b"x" * 90, [(1, 0)], epoch=2))
+
+
 def test_who_lost_its_memory_afterwards_is_not_held_against_an_old_acknowledgement() -> None:
     grants = Grants({1: 1})
     looked(grants, master(80), ScriptedBroker(2, b"x" * 80, [(1, 0)]))
