@@ -121,3 +121,11 @@ def test_an_interrupted_driver_ends_with_130_and_another_engine_goes_on(tmp_path
     assert [entry.name for entry in target.iterdir()] == ["_mqreplay"]
     assert mqreplay(*command, "--to", str(target), "--workers", "1").code == 0
     assert files_of(target) == files_of(whole)
+
+
+def test_executors_of_a_cluster_are_sent_the_reader(tmp_path: Path) -> None:
+    path = two_days(tmp_path).write()
+    alone = mqreplay("scan", path, "--workers", "1", "--json")
+    cluster = mqreplay("scan", path, "--engine", "spark", "--master", "local-cluster[1,1,1024]", "--json")
+    assert cluster.code == 0, cluster.err
+    assert cluster.json == alone.json
