@@ -83,9 +83,10 @@ def export_stretch(job: ExportJob, number: int) -> list[Part]:
             target = job.work / STAGED / part.file
             target.parent.mkdir(parents=True, exist_ok=True)
             place.replace(target)
-    parts = [part for _, part in made]
-    record = json.dumps([asdict(part) for part in parts]).encode()
-    replace_durably(job.record_of(stretch), record)
+        parts = [part for _, part in made]
+        record = Path(attempt, "record.json")  # another attempt may be at the same point
+        replace_durably(record, json.dumps([asdict(part) for part in parts]).encode())
+        record.replace(job.record_of(stretch))
     return parts
 
 

@@ -120,7 +120,9 @@ class ExportFolder:
         manifest = self.manifest() or Manifest(plan.request, schema_of(job.columns))
         manifest.add(plan.stores, parts)
         replace_durably(self.manifest_path, encode(manifest))
-        shutil.rmtree(self.work)
+        shutil.rmtree(
+            self.work, ignore_errors=True
+        )  # what an attempt that came too late leaves goes with the next run
         return manifest
 
     def require_finished(self, job: ExportJob, stretch: Stretch) -> list[Part]:

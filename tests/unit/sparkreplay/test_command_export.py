@@ -321,3 +321,26 @@ def test_several_broker_sets_share_a_folder_without_sharing_a_name(tmp_path: Pat
     assert done.code == 0 and done.json["rows"] == 800, done.err
     rows = pq.read_table(target).to_pylist()
     assert len({(row["broker_name"], row["physical_offset"]) for row in rows}) == 800
+
+
+def test_an_attempt_that_comes_too_late_changes_nothing(tmp_path: Path) -> None:
+    """Two attempts of one stretch side by side: the second ends after the first's files were published."""
+    path, target = two_days(tmp_path / "store").write(), tmp_path / "parquet"
+    jobs: list[exporting.ExportJob] = []
+
+    def published(job: exporting.ExportJob, number: int) -> Any:
+        jobs.append(job)
+        return exporting.export_stretch(job, number)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("sparkreplay.commands.export.export_stretch", published)
+        assert export(path, target).code == 0
+    before = files_of(target)
+    with pytest.raises(FileNotFoundError):
+        exporting.export_stretch(jobs[0], 0)
+    assert files_of(target) == before
+    for name in (exporting.ATTEMPTS, exporting.STAGED, exporting.RECORDS):
+        (jobs[0].work / name).mkdir(parents=True)
+    exporting.export_stretch(jobs[0], 0)
+    assert "finished before" in export(path, target).json["state"]
+    assert files_of(target) == before
