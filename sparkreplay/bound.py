@@ -9,6 +9,7 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass
 
+from messagestore.checkpoint import CheckpointDamaged, decode_checkpoint
 from messagestore.record import END_OF_SEGMENT, INCOMPLETE, check
 from sparkreplay.epochs import Epochs
 from sparkreplay.errors import StoreUnreadable
@@ -48,6 +49,13 @@ def checkpoint_bound(files: Files) -> int:
         raise StoreUnreadable(
             path, f"is {len(page)} bytes long, too short to hold a confirm offset; copy it again, whole"
         )
+    try:
+        decode_checkpoint(page)
+    except CheckpointDamaged as error:
+        raise StoreUnreadable(
+            path,
+            f"{error}; copy it again or read another replica (a broker that starts on the store mends it)",
+        ) from error
     confirm = int(CONFIRM_OFFSET.unpack_from(page, CONFIRM_OFFSET_AT)[0])
     if confirm < NEVER_SET:
         raise StoreUnreadable(path, f"holds the confirm offset {confirm}; read another replica")

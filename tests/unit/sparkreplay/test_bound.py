@@ -11,8 +11,15 @@ from typing import Any
 
 import pytest
 
+from messagestore.checkpoint import Checkpoint
 from messagestore.contractmark import FILE as CONTRACT_A
-from sparkreplay.errors import EpochChanged, LiveBrokerFailed, OptionError, UncommittedRefused
+from sparkreplay.errors import (
+    EpochChanged,
+    LiveBrokerFailed,
+    OptionError,
+    StoreUnreadable,
+    UncommittedRefused,
+)
 from sparkreplay.store import check_epochs, open_store, up_to, up_to_latest
 from sparkreplay.walk import chunks_of
 from tests.unit.sparkreplay.scriptedbroker import ScriptedBroker, serving
@@ -40,6 +47,17 @@ def test_without_a_live_broker_the_bound_is_the_checkpoints(folder: StoreFolder)
     store = open_store(str(folder.root))
     assert (store.bound, store.bound_source, store.bound_note) == (folder.ends[49], "checkpoint", "")
     assert len(rows_of_store(store)) == 50
+
+
+def test_a_checkpoint_whose_checksum_disagrees_bounds_nothing(folder: StoreFolder) -> None:
+    page = bytearray(Checkpoint(1, 1, 1, 0, folder.ends[49]).encode())
+    path = folder.root / "checkpoint"
+    path.write_bytes(page)
+    assert open_store(str(folder.root)).bound == folder.ends[49]
+    page[38] ^= 0x40  # in the confirm offset
+    path.write_bytes(page)
+    with pytest.raises(StoreUnreadable, match="checksum and values do not agree.*read another replica"):
+        open_store(str(folder.root))
 
 
 def test_the_live_broker_of_the_store_itself_says_the_newer_bound(folder: StoreFolder) -> None:
