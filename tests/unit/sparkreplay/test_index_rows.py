@@ -164,6 +164,17 @@ def test_an_entry_that_leads_elsewhere_is_a_failure_or_changes_no_row(
         both_ways(path, topic="orders")
 
 
+def test_a_queue_that_lacks_an_entry_in_the_middle_is_a_failure(tmp_path: Path) -> None:
+    store = some_store(tmp_path)
+    path = store.write()
+    store.write_queues(entries_of_file=100)
+    queue = tmp_path / "consumequeue" / "orders" / "0" / f"{0:020d}"
+    data = queue.read_bytes()
+    queue.write_bytes((data[:100] + data[120:]).ljust(len(data), b"\0"))
+    with pytest.raises(IndexUnusable, match="entry 5 of queue orders/0"):
+        both_ways(path, topic="orders")
+
+
 def test_entries_of_another_topic_of_the_same_queue_number_are_a_failure(tmp_path: Path) -> None:
     store = some_store(tmp_path)
     path = store.write()
