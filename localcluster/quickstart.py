@@ -34,9 +34,9 @@ from mqclient.client import Client
 from mqclient.errors import ClientError
 from mqclient.route import MessageQueue
 from mqruntime.clock import SystemClock
-from sparkreplay.bound import checkpoint_bound
-from sparkreplay.engine import missing_for_spark
-from sparkreplay.files import LocalFiles
+from sparkreplay.engine.engine import missing_for_spark
+from sparkreplay.store.bound import checkpoint_bound
+from sparkreplay.store.files import LocalFiles
 
 TOPIC = "quickstart"
 QUEUES = 8

@@ -18,9 +18,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from sparkreplay.engine import start_spark
-from sparkreplay.options import read_options
-from sparkreplay.reader import plan_read, read_all
+from sparkreplay.engine.engine import start_spark
+from sparkreplay.read.options import read_options
+from sparkreplay.read.reader import plan_read, read_all
 
 ROW = ("keys", "queue_id", "queue_offset", "hash")
 SUMMARY = ("queue_id", "rows", "first", "last", "body_bytes")

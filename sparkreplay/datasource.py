@@ -3,7 +3,8 @@
     register(spark)
     frame = spark.read.format("rocketmq").option("path", "/data/broker-a").option("topic", "orders").load()
 
-The bound is resolved once, when the read is planned, and by a stream at each trigger. Options: sparkreplay.knownoptions."""
+The bound is resolved once, when the read is planned, and by a stream at each trigger; its options stand in
+sparkreplay.read.knownoptions."""
 
 from __future__ import annotations
 
@@ -27,15 +28,15 @@ from pyspark.sql.types import (
 )
 
 from sparkreplay.errors import OptionError
-from sparkreplay.knownoptions import nearest
-from sparkreplay.options import ReadOptions, read_options
 from sparkreplay.plainly import ToldPlainly
-from sparkreplay.pushed import comparisons
-from sparkreplay.reader import ReadPlan, plan_read, read_stretch, spared
-from sparkreplay.schema import BY_NAME, spark_schema
-from sparkreplay.streamrequest import refuse_for_batch
+from sparkreplay.read.knownoptions import nearest
+from sparkreplay.read.options import ReadOptions, read_options
+from sparkreplay.read.pushed import comparisons
+from sparkreplay.read.reader import ReadPlan, plan_read, read_stretch, spared
+from sparkreplay.records.schema import BY_NAME, spark_schema
+from sparkreplay.records.walk import Stretch
+from sparkreplay.stream.request import refuse_for_batch
 from sparkreplay.streamsource import RocketMQStreamReader, stream_reader
-from sparkreplay.walk import Stretch
 
 PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
 TYPES: dict[str, DataType] = {
@@ -46,7 +47,7 @@ TYPES: dict[str, DataType] = {
     "timestamp": TimestampType(),
     "map<string,string>": MapType(StringType(), StringType()),
 }
-"""Spark's types, as sparkreplay.schema names them."""
+"""Spark's types, as sparkreplay.records.schema names them."""
 
 
 @dataclass

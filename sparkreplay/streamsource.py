@@ -20,13 +20,13 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from sparkreplay.admission import UNLIMITED, Admission
-from sparkreplay.logstream import LogStream
-from sparkreplay.options import ReadOptions
 from sparkreplay.plainly import ToldPlainly
-from sparkreplay.reader import ReadPlan, read_stretch
-from sparkreplay.streaming import StreamOffset
-from sparkreplay.streamrequest import admission_of, open_stream
+from sparkreplay.read.options import ReadOptions
+from sparkreplay.read.reader import ReadPlan, read_stretch
+from sparkreplay.stream.admission import UNLIMITED, Admission
+from sparkreplay.stream.logstream import LogStream
+from sparkreplay.stream.position import StreamOffset
+from sparkreplay.stream.request import admission_of, open_stream
 
 
 @dataclass

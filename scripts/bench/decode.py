@@ -6,7 +6,7 @@
 Data sets: A has bodies of 1024 ± 128 bytes, B of 100 ± 30. Bytes are those of the log, its page cache warm (one run before the
 first is not counted). Column sets: `meta`, `default` and `full` are the presets (full has all but properties_raw); `raw` is
 meta with body and properties_raw. Figures are min, median and max over the runs, each a read of the whole log as
-`sparkreplay.reader.read_stretch` does it; `one topic` is a read of one topic of the eight, walked and through the consume
+`sparkreplay.read.reader.read_stretch` does it; `one topic` is a read of one topic of the eight, walked and through the consume
 queues, against the read of all of them with the same columns. Memory is what the process holds above its size before the
 first read of `full`."""
 
@@ -22,9 +22,9 @@ from pathlib import Path
 
 from scripts.bench.measured import machine, resident_mib, spread
 from scripts.bench.replaylog import TOPICS, size, usual_spread, write_store
-from sparkreplay.options import read_options
-from sparkreplay.reader import ReadPlan, plan_read, read_stretch
-from sparkreplay.schema import PRESETS
+from sparkreplay.read.options import read_options
+from sparkreplay.read.reader import ReadPlan, plan_read, read_stretch
+from sparkreplay.records.schema import PRESETS
 
 BODIES = {"A": 1024, "B": 100}
 COLUMN_SETS = {

@@ -23,8 +23,8 @@ from localcluster.cluster import Cluster
 from mqclient.client import Client
 from mqruntime.clock import SystemClock
 from scripts.bench.measured import machine, spread
-from sparkreplay.options import read_options
-from sparkreplay.reader import plan_read
+from sparkreplay.read.options import read_options
+from sparkreplay.read.reader import plan_read
 from sparkreplay.resend.job import ResendJob, prepare, send_share
 
 BODY = random.Random(1).randbytes(1024)
@@ -66,7 +66,7 @@ def resend_here(namesrv: str, store: str, topic: str, count: int, folder: str) -
 
 def wait_committed(store: str, topic: str, count: int) -> None:
     """Until the slave's saved bound covers all of them; it is saved once a second."""
-    from sparkreplay.reader import read_all
+    from sparkreplay.read.reader import read_all
 
     deadline = time.monotonic() + 30
     while True:

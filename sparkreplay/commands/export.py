@@ -19,15 +19,15 @@ from sparkreplay.commands.shared import (
     running_options,
     stores_argument,
 )
-from sparkreplay.engine import Engine
-from sparkreplay.export import ExportJob, columns_to_read, export_stretch, file_columns
-from sparkreplay.exportfolder import ExportFolder
-from sparkreplay.exportplan import appended, by_partition, frozen, resumed
-from sparkreplay.manifest import Manifest, Part, StartedPlan, require_same_request
-from sparkreplay.options import ReadOptions, read_options
-from sparkreplay.progress import size_text
-from sparkreplay.reader import ReadPlan, plan_read
-from sparkreplay.schema import columns_named
+from sparkreplay.engine.engine import Engine
+from sparkreplay.engine.progress import size_text
+from sparkreplay.export.folder import ExportFolder
+from sparkreplay.export.job import ExportJob, columns_to_read, export_stretch, file_columns
+from sparkreplay.export.manifest import Manifest, Part, StartedPlan, require_same_request
+from sparkreplay.export.plan import appended, by_partition, frozen, resumed
+from sparkreplay.read.options import ReadOptions, read_options
+from sparkreplay.read.reader import ReadPlan, plan_read
+from sparkreplay.records.schema import columns_named
 
 SPLIT = "256m"
 """Larger than a read's: each stretch makes at least a file a topic."""

@@ -7,8 +7,8 @@ import zipfile
 import click
 
 from sparkreplay.commands.shared import print_json
+from sparkreplay.engine.package import write_package
 from sparkreplay.errors import OptionError
-from sparkreplay.package import write_package
 
 
 @click.command()

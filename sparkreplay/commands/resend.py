@@ -21,9 +21,9 @@ from sparkreplay.commands.shared import (
     stores_argument,
     warn,
 )
+from sparkreplay.engine.progress import progress, size_text
 from sparkreplay.errors import OptionError
-from sparkreplay.options import size
-from sparkreplay.progress import progress, size_text
+from sparkreplay.read.options import size
 from sparkreplay.resend.job import ResendJob, prepare, refuse_other_workers, send_share
 from sparkreplay.resend.rewrite import ROW_COLUMNS
 from sparkreplay.resend.run import Counts, Share

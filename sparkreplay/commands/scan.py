@@ -23,7 +23,7 @@ from sparkreplay.commands.shared import (
     stores_argument,
     warn,
 )
-from sparkreplay.scan import (
+from sparkreplay.summary.scan import (
     KINDS,
     MESSAGE,
     SCAN_COLUMNS,

@@ -12,12 +12,12 @@ from typing import Any
 
 import click
 
-from sparkreplay.engine import Engine, LocalEngine, SparkEngine, Work
+from sparkreplay.engine.engine import Engine, LocalEngine, SparkEngine, Work
+from sparkreplay.engine.progress import progress
 from sparkreplay.errors import OptionError
-from sparkreplay.options import read_options
-from sparkreplay.progress import progress
-from sparkreplay.reader import ReadPlan, SourcePlan, plan_read
-from sparkreplay.walk import Stretch
+from sparkreplay.read.options import read_options
+from sparkreplay.read.reader import ReadPlan, SourcePlan, plan_read
+from sparkreplay.records.walk import Stretch
 
 Command = Callable[..., None]
 

@@ -22,11 +22,11 @@ from sparkreplay.commands.shared import (
     running_options,
     stores_argument,
 )
-from sparkreplay.picture import Name, page
-from sparkreplay.progress import size_text
-from sparkreplay.reader import ReadPlan
-from sparkreplay.sizes import Sizes, summaries, without_sub
-from sparkreplay.stats import COLUMNS, DIMENSIONS, Parts, merge_parts, rows_in, stats_stretch
+from sparkreplay.engine.progress import size_text
+from sparkreplay.read.reader import ReadPlan
+from sparkreplay.summary.picture import Name, page
+from sparkreplay.summary.sizes import Sizes, summaries, without_sub
+from sparkreplay.summary.stats import COLUMNS, DIMENSIONS, Parts, merge_parts, rows_in, stats_stretch
 
 Table = tuple[str, Sequence[Sizes], Name]
 

@@ -9,21 +9,10 @@ from typing import Any
 
 import click
 
-from sparkreplay.commands.shared import (
-    engine_of,
-    print_json,
-    run_stretches,
-    running_options,
-    stores_argument,
-)
-from sparkreplay.compare import CompareJob, CompareReport, compare_stretch, comparison
-from sparkreplay.engine import Engine
-from sparkreplay.errors import ReplayError
-from sparkreplay.findings import Findings
-from sparkreplay.progress import size_text
-from sparkreplay.queuecheck import check_strays, join
-from sparkreplay.store import StoreSnapshot, check_epochs, open_store
-from sparkreplay.verify import (
+from sparkreplay.check.compare import CompareJob, CompareReport, compare_stretch, comparison
+from sparkreplay.check.findings import Findings
+from sparkreplay.check.queuecheck import check_strays, join
+from sparkreplay.check.verify import (
     StretchReport,
     VerifyJob,
     check_small_files,
@@ -31,6 +20,17 @@ from sparkreplay.verify import (
     verify_stretch,
     whole_segments,
 )
+from sparkreplay.commands.shared import (
+    engine_of,
+    print_json,
+    run_stretches,
+    running_options,
+    stores_argument,
+)
+from sparkreplay.engine.engine import Engine
+from sparkreplay.engine.progress import size_text
+from sparkreplay.errors import ReplayError
+from sparkreplay.store.snapshot import StoreSnapshot, check_epochs, open_store
 
 
 @click.command()

@@ -20,14 +20,14 @@ import uvloop
 from mqclient.client import Client
 from mqruntime.clock import SystemClock
 from sparkreplay.errors import OptionError
-from sparkreplay.reader import ReadPlan
+from sparkreplay.read.reader import ReadPlan
+from sparkreplay.records.topics import is_system_topic
 from sparkreplay.resend.errors import LedgerUnusable
 from sparkreplay.resend.ledger import Ledger, SourceProgress, decode_ledger
 from sparkreplay.resend.rate import RateLimit
 from sparkreplay.resend.rewrite import ROW_COLUMNS
 from sparkreplay.resend.run import ALL, Counts, Limits, Run, Share
 from sparkreplay.resend.target import QueueSender, TargetQueue, same_queues, target_queues
-from sparkreplay.topics import is_system_topic
 
 PRODUCER_GROUP = "mqreplay"
 Epochs = list[list[int]]

@@ -16,13 +16,13 @@ import pyarrow as pa
 from mqclient.message import OutgoingMessage, encode_properties
 from sparkreplay.durable import replace_durably
 from sparkreplay.errors import ReplayError
-from sparkreplay.reader import ReadPlan, read_stretch
+from sparkreplay.read.reader import ReadPlan, read_stretch
+from sparkreplay.records.walk import Stretch
 from sparkreplay.resend.errors import ResendFailed
 from sparkreplay.resend.lane import Lane, Parcel, Sender
 from sparkreplay.resend.ledger import Ledger, SourceProgress, Tracker
 from sparkreplay.resend.rate import RateLimit
 from sparkreplay.resend.rewrite import SENT_FLAGS, Row, rows_of, sent_properties
-from sparkreplay.walk import Stretch
 
 WINDOW_BYTES_MIN = 1 << 20
 WINDOW_BYTES_MAX = 64 << 20

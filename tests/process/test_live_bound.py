@@ -16,7 +16,7 @@ from messagestore.contractmark import FILE as CONTRACT_A
 from mqclient.client import Client
 from mqruntime.clock import SystemClock
 from sparkreplay.errors import UncommittedRefused
-from sparkreplay.store import StoreSnapshot, open_store, up_to
+from sparkreplay.store.snapshot import StoreSnapshot, open_store, up_to
 from tests.unit.sparkreplay.storerows import rows_of_store
 
 TOPIC = "live"

@@ -20,8 +20,8 @@ from localcluster.load import read_messages
 from mqclient.client import Client
 from mqclient.message import OutgoingMessage, StoredMessage
 from mqruntime.clock import SystemClock
-from sparkreplay.bound import checkpoint_bound
-from sparkreplay.files import LocalFiles
+from sparkreplay.store.bound import checkpoint_bound
+from sparkreplay.store.files import LocalFiles
 
 ROOT = Path(__file__).parents[2]
 QUEUES = 4

@@ -15,8 +15,8 @@ import pyarrow as pa
 from pyspark.sql.types import StructType
 
 from sparkreplay.datasource import RocketMQDataSource, RocketMQReader
-from sparkreplay.options import ReadOptions, read_options
-from sparkreplay.walk import Stretch
+from sparkreplay.read.options import ReadOptions, read_options
+from sparkreplay.records.walk import Stretch
 
 OWN = ("fault", "folder")
 

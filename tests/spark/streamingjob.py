@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sparkreplay.datasource import register
-from sparkreplay.engine import start_spark
+from sparkreplay.engine.engine import start_spark
 
 Batches = Iterator[pa.RecordBatch]
 

@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from sparkreplay import export as exporting
-from sparkreplay.engine import SparkEngine, missing_for_spark
+from sparkreplay.engine.engine import SparkEngine, missing_for_spark
 from sparkreplay.errors import EngineFailed, LogCorrupted
+from sparkreplay.export import job as exporting
 from tests.unit.sparkreplay.commandline import mqreplay, two_days
 
 ROOT = Path(__file__).parents[2]

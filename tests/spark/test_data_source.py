@@ -9,9 +9,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from sparkreplay.engine import missing_for_spark, start_spark
-from sparkreplay.options import read_options
-from sparkreplay.reader import plan_read, read_all
+from sparkreplay.engine.engine import missing_for_spark, start_spark
+from sparkreplay.read.options import read_options
+from sparkreplay.read.reader import plan_read, read_all
 from tests.unit.sparkreplay.storefolder import StoreFolder
 
 pytestmark = [

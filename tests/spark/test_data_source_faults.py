@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from sparkreplay import register
-from sparkreplay.engine import missing_for_spark
+from sparkreplay.engine.engine import missing_for_spark
 from tests.spark.sessions import failure, session
 from tests.unit.sparkreplay.storefolder import StoreFolder
 

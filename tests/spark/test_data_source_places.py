@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from sparkreplay.engine import missing_for_spark
+from sparkreplay.engine.engine import missing_for_spark
 from tests.spark.sessions import session
 from tests.unit.sparkreplay.memoryfilesystem import content_of, s3_server
 from tests.unit.sparkreplay.scriptedbroker import ScriptedBroker, serving

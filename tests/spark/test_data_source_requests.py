@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from sparkreplay import register
-from sparkreplay.engine import missing_for_spark
+from sparkreplay.engine.engine import missing_for_spark
 from tests.spark.sessions import ROOT, failure, session
 from tests.unit.sparkreplay.storefolder import StoreFolder
 

@@ -16,9 +16,9 @@ from typing import Any
 import pytest
 
 from sparkreplay import register
-from sparkreplay.engine import missing_for_spark
-from sparkreplay.options import read_options
-from sparkreplay.reader import plan_read, read_all
+from sparkreplay.engine.engine import missing_for_spark
+from sparkreplay.read.options import read_options
+from sparkreplay.read.reader import plan_read, read_all
 from tests.spark.sessions import ROOT, session
 from tests.spark.test_data_source_faults import ROWS, SEGMENT_BYTES, export, written
 from tests.unit.sparkreplay.storefolder import StoreFolder

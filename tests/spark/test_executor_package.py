@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from sparkreplay.engine import missing_for_spark
+from sparkreplay.engine.engine import missing_for_spark
 from tests.unit.sparkreplay.commandline import mqreplay, two_days
 
 pytestmark = [
@@ -36,10 +36,10 @@ from sparkreplay import register
 register(spark)
 
 def seen(_):
-    import sparkreplay.reader
+    import sparkreplay.read.reader
     ours = [name for name in ("broker", "remoting", "mqruntime") if __import__("importlib.util").util.find_spec(name)]
     light = not {"uvloop", "pydantic", "orjson", "click", "rich"} & set(sys.modules)
-    return sparkreplay.reader.__file__, ours, light
+    return sparkreplay.read.reader.__file__, ours, light
 
 print(spark.sparkContext.parallelize([0], 1).map(seen).collect())
 frame = spark.read.format("rocketmq").option("splitBytes", "16k").load(store)

@@ -21,12 +21,12 @@ from localcluster.layout import BROKER_SET
 from localcluster.waiting import NotYet, wait_for
 from mqclient.client import Client
 from mqclient.route import MessageQueue
-from sparkreplay.bound import checkpoint_bound
-from sparkreplay.engine import missing_for_spark, start_spark
-from sparkreplay.files import LocalFiles
-from sparkreplay.options import read_options
-from sparkreplay.reader import plan_read, read_all
-from sparkreplay.store import open_store
+from sparkreplay.engine.engine import missing_for_spark, start_spark
+from sparkreplay.read.options import read_options
+from sparkreplay.read.reader import plan_read, read_all
+from sparkreplay.store.bound import checkpoint_bound
+from sparkreplay.store.files import LocalFiles
+from sparkreplay.store.snapshot import open_store
 
 TOPIC = "drilled"
 FAILOVERS = 10

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from sparkreplay.engine import missing_for_spark, start_spark
+from sparkreplay.engine.engine import missing_for_spark, start_spark
 from tests.unit.sparkreplay.storefolder import StoreFolder
 
 pytestmark = [

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from sparkreplay.decode import Selection, decode_chunk
-from sparkreplay.plan import plan
-from sparkreplay.schema import PRESETS
-from sparkreplay.store import StoreSnapshot, check_epochs
-from sparkreplay.walk import Stretch, chunks_of
+from sparkreplay.read.plan import plan
+from sparkreplay.records.decode import Selection, decode_chunk
+from sparkreplay.records.schema import PRESETS
+from sparkreplay.records.walk import Stretch, chunks_of
+from sparkreplay.store.snapshot import StoreSnapshot, check_epochs
 
 
 def stretches_of(store: StoreSnapshot, split_bytes: int = 1 << 20) -> list[Stretch]:

@@ -8,8 +8,8 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
-from sparkreplay.options import read_options
-from sparkreplay.streamrequest import open_stream
+from sparkreplay.read.options import read_options
+from sparkreplay.stream.request import open_stream
 from sparkreplay.streamsource import RocketMQStreamReader, stream_reader
 
 

@@ -20,8 +20,8 @@ from sparkreplay.errors import (
     StoreUnreadable,
     UncommittedRefused,
 )
-from sparkreplay.store import check_epochs, open_store, up_to, up_to_latest
-from sparkreplay.walk import chunks_of
+from sparkreplay.records.walk import chunks_of
+from sparkreplay.store.snapshot import check_epochs, open_store, up_to, up_to_latest
 from tests.unit.sparkreplay.scriptedbroker import ScriptedBroker, serving
 from tests.unit.sparkreplay.storefolder import StoreFolder
 from tests.unit.sparkreplay.storerows import rows_of_store, stretches_of

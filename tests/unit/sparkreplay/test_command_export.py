@@ -12,11 +12,11 @@ from zlib import crc32
 import pyarrow.parquet as pq
 import pytest
 
-from sparkreplay import export as exporting
-from sparkreplay.manifest import Manifest, encode
-from sparkreplay.partitions import escaped
-from sparkreplay.reader import ReadPlan, read_stretch
-from sparkreplay.walk import Stretch
+from sparkreplay.export import job as exporting
+from sparkreplay.export.manifest import Manifest, encode
+from sparkreplay.export.partitions import escaped
+from sparkreplay.read.reader import ReadPlan, read_stretch
+from sparkreplay.records.walk import Stretch
 from tests.unit.sparkreplay.commandline import Done, mqreplay, two_days
 from tests.unit.sparkreplay.storefolder import StoreFolder
 
@@ -175,7 +175,7 @@ def test_a_staged_part_that_was_lost_is_made_again(tmp_path: Path, monkeypatch: 
     path, target = two_days(tmp_path / "store").write(), tmp_path / "parquet"
     whole = tmp_path / "whole"
     export(path, whole)
-    monkeypatch.setattr("sparkreplay.exportfolder.check_epochs", interrupted)
+    monkeypatch.setattr("sparkreplay.export.folder.check_epochs", interrupted)
     assert export(path, target).code == 130
     monkeypatch.undo()
     part = next((target / "_mqreplay" / "staged").rglob("*.parquet"))
@@ -201,7 +201,7 @@ def test_a_kill_before_the_plan_or_before_the_manifest_leaves_no_part_twice(
     path, target = two_days(tmp_path / "store").write(), tmp_path / "parquet"
     whole = tmp_path / "whole"
     export(path, whole)
-    monkeypatch.setattr("sparkreplay.exportfolder.encode", dies)
+    monkeypatch.setattr("sparkreplay.export.folder.encode", dies)
     assert export(path, target).code in (1, 130)
     monkeypatch.undo()
     assert export(path, target).code == 0
@@ -212,7 +212,7 @@ def test_a_kill_after_the_manifest_leaves_only_the_work_folder_to_remove(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path, target = two_days(tmp_path / "store").write(), tmp_path / "parquet"
-    monkeypatch.setattr("sparkreplay.exportfolder.shutil.rmtree", lambda *_, **__: None)
+    monkeypatch.setattr("sparkreplay.export.folder.shutil.rmtree", lambda *_, **__: None)
     export(path, target)
     monkeypatch.undo()
     assert (target / "_mqreplay").exists()
@@ -283,7 +283,7 @@ def test_what_was_appended_to_must_still_be_in_the_log(tmp_path: Path) -> None:
 
 
 def test_two_exports_into_one_folder_exclude_each_other(tmp_path: Path) -> None:
-    from sparkreplay.exportfolder import ExportFolder
+    from sparkreplay.export.folder import ExportFolder
 
     path, target = two_days(tmp_path / "store").write(), tmp_path / "parquet"
     holder = ExportFolder(str(target))

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparkreplay import sizes as sizing
-from sparkreplay.sizes import OTHER, bucket_of, largest_in, merge, partial, summaries
+from sparkreplay.summary import sizes as sizing
+from sparkreplay.summary.sizes import OTHER, bucket_of, largest_in, merge, partial, summaries
 from tests.unit.sparkreplay.commandline import log_options, mqreplay, two_days
 from tests.unit.sparkreplay.storefolder import StoreFolder
 

@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 
 from sparkreplay.errors import EpochChanged, LogCorrupted, OptionError, StoreUnreadable
-from sparkreplay.options import read_options
-from sparkreplay.reader import plan_read, read_all
+from sparkreplay.read.options import read_options
+from sparkreplay.read.reader import plan_read, read_all
 from tests.unit.sparkreplay.storefolder import StoreFolder, record
 
 

@@ -15,9 +15,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from sparkreplay.index import indexed_end, read_indexed
-from sparkreplay.options import read_options
-from sparkreplay.reader import plan_read, read_all
+from sparkreplay.read.index import indexed_end, read_indexed
+from sparkreplay.read.options import read_options
+from sparkreplay.read.reader import plan_read, read_all
 from tests.unit.sparkreplay.storefolder import StoreFolder
 
 GOLDEN = Path(__file__).parents[2] / "vectors" / "store"

@@ -15,16 +15,16 @@ import pytest
 import zstandard
 
 from sparkreplay.errors import LogCorrupted, NotText, ReplayError
-from sparkreplay.options import read_options
-from sparkreplay.reader import plan_read, read_all
+from sparkreplay.read.options import read_options
+from sparkreplay.read.reader import plan_read, read_all
 from tests.unit.sparkreplay.storefolder import StoreFolder
 
 ROOT = Path(__file__).parents[3]
 READ_IN_LITTLE_MEMORY = """
 import resource, sys
 from sparkreplay.errors import ReplayError
-from sparkreplay.options import read_options
-from sparkreplay.reader import plan_read, read_all
+from sparkreplay.read.options import read_options
+from sparkreplay.read.reader import plan_read, read_all
 import lz4.frame, zstandard
 used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
 resource.setrlimit(resource.RLIMIT_AS, (used + (700 << 20), used + (700 << 20)))

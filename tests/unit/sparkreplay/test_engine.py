@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from sparkreplay.engine import LocalEngine
+from sparkreplay.engine.engine import LocalEngine
 from sparkreplay.errors import EngineFailed, LogCorrupted
 
 
@@ -29,7 +29,7 @@ def test_work_is_spread_over_the_processes_that_were_asked_for() -> None:
 
 
 def test_short_work_stays_here_and_long_work_moves_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sparkreplay.engine.cores", lambda: 2)
+    monkeypatch.setattr("sparkreplay.engine.engine.cores", lambda: 2)
     assert set(places(LocalEngine(), process, 5).values()) == {os.getpid()}
     seconds = iter([0.0, 0.0, 3.0])
     found = places(LocalEngine(now_s=lambda: next(seconds)), process, 5)

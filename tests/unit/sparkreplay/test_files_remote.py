@@ -9,9 +9,9 @@ import pytest
 from pyarrow import fs
 
 from sparkreplay.errors import EpochChanged, OptionError, ReplayError, SegmentGone, StoreUnreadable
-from sparkreplay.files import Files, LocalFiles
-from sparkreplay.remotefiles import READ_AHEAD_BYTES, RemoteFiles
-from sparkreplay.store import open_store
+from sparkreplay.store.files import Files, LocalFiles
+from sparkreplay.store.remotefiles import READ_AHEAD_BYTES, RemoteFiles
+from sparkreplay.store.snapshot import open_store
 from tests.unit.sparkreplay.memoryfilesystem import content_of, memory_file_system, s3_server
 from tests.unit.sparkreplay.storefolder import StoreFolder
 from tests.unit.sparkreplay.storerows import rows_of_store, stretches_of

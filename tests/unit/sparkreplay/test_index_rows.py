@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sparkreplay import index
 from sparkreplay.errors import IndexUnusable
-from sparkreplay.index import indexed_end, read_indexed
-from sparkreplay.options import read_options
-from sparkreplay.reader import plan_read, read_all
+from sparkreplay.read import index
+from sparkreplay.read.index import indexed_end, read_indexed
+from sparkreplay.read.options import read_options
+from sparkreplay.read.reader import plan_read, read_all
 from tests.unit.sparkreplay.storefolder import StoreFolder
 from tests.unit.sparkreplay.stores import MIXES, folder, grown
 

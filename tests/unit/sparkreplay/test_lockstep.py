@@ -8,11 +8,11 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sparkreplay.decode import decode_chunk
-from sparkreplay.lockstep import boundaries_in_step, likely_records
-from sparkreplay.options import read_options
-from sparkreplay.reader import plan_read
-from sparkreplay.walk import RECORD_SIZE_MAX, chunks_of
+from sparkreplay.read.options import read_options
+from sparkreplay.read.reader import plan_read
+from sparkreplay.records.decode import decode_chunk
+from sparkreplay.records.lockstep import boundaries_in_step, likely_records
+from sparkreplay.records.walk import RECORD_SIZE_MAX, chunks_of
 from tests.unit.sparkreplay.storefolder import StoreFolder, record
 
 BASE = 5_000_000

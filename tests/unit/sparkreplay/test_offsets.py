@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sparkreplay.errors import OptionError
-from sparkreplay.offsets import Edge, QueueValue, ending_edge, per_queue, starting_edge
+from sparkreplay.read.offsets import Edge, QueueValue, ending_edge, per_queue, starting_edge
 
 VALUES = st.integers(0, 2**63 - 1)
 BY_QUEUE = st.dictionaries(

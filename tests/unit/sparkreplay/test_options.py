@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from sparkreplay.errors import OptionError
-from sparkreplay.knownoptions import OPTIONS, option_table
-from sparkreplay.offsets import Edge, QueueValue
-from sparkreplay.options import ReadOptions, read_options
-from sparkreplay.schema import COLUMNS, PRESETS
+from sparkreplay.read.knownoptions import OPTIONS, option_table
+from sparkreplay.read.offsets import Edge, QueueValue
+from sparkreplay.read.options import ReadOptions, read_options
+from sparkreplay.records.schema import COLUMNS, PRESETS
 
 DOCUMENT = Path(__file__).parents[3] / "docs" / "spark.md"
 

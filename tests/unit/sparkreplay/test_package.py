@@ -11,7 +11,7 @@ import numpy
 import pyarrow
 import pytest
 
-from sparkreplay.package import packaged_files
+from sparkreplay.engine.package import packaged_files
 from tests.unit.sparkreplay.commandline import mqreplay, two_days
 
 UNWANTED = (
@@ -29,9 +29,10 @@ UNWANTED = (
 READ = """
 import sys
 sys.path[:0] = {paths!r}
-from sparkreplay.options import read_options
-from sparkreplay.reader import plan_read, read_all
-import sparkreplay.export, sparkreplay.scan, sparkreplay.stats, sparkreplay.verify, sparkreplay.compare
+from sparkreplay.read.options import read_options
+from sparkreplay.read.reader import plan_read, read_all
+import sparkreplay.export.job, sparkreplay.summary.scan, sparkreplay.summary.stats
+import sparkreplay.check.verify, sparkreplay.check.compare
 import messagestore.walker, epochfile.format
 assert sparkreplay.__file__.startswith({archive!r})
 rows = sum(batch.num_rows for batch in read_all(plan_read(read_options({{"path": {store!r}}}))))
@@ -70,7 +71,7 @@ def test_a_process_with_numpy_and_pyarrow_alone_reads_a_store_from_the_archive(
 def test_the_archive_holds_the_reader_and_no_command_or_server() -> None:
     names = set(packaged_files())
     assert {
-        "sparkreplay/reader.py", "sparkreplay/datasource.py", "sparkreplay/export.py", "epochfile/format.py",
+        "sparkreplay/read/reader.py", "sparkreplay/datasource.py", "sparkreplay/export/job.py", "epochfile/format.py",
         "messagestore/record.py", "messagestore/walker.py",
     } <= names  # fmt: skip
     assert {name.split("/")[0] for name in names} == {"sparkreplay", "epochfile", "messagestore"}

@@ -12,13 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sparkreplay.errors import SeamMisplaced
-from sparkreplay.files import LocalFile, LocalFiles, OpenFile
-from sparkreplay.options import read_options
-from sparkreplay.plan import as_far_as_wanted, plan
-from sparkreplay.reader import plan_read, read_all
-from sparkreplay.segments import Segment
-from sparkreplay.store import open_store
-from sparkreplay.walk import Stretch
+from sparkreplay.read.options import read_options
+from sparkreplay.read.plan import as_far_as_wanted, plan
+from sparkreplay.read.reader import plan_read, read_all
+from sparkreplay.records.walk import Stretch
+from sparkreplay.store.files import LocalFile, LocalFiles, OpenFile
+from sparkreplay.store.segments import Segment
+from sparkreplay.store.snapshot import open_store
 from tests.unit.sparkreplay.storefolder import StoreFolder, record
 
 SEGMENT_BYTES = 1 << 20

@@ -6,7 +6,7 @@ import io
 
 import pytest
 
-from sparkreplay.progress import Bar, Lines, Silent, progress, size_text
+from sparkreplay.engine.progress import Bar, Lines, Silent, progress, size_text
 
 
 class Terminal(io.StringIO):
@@ -22,7 +22,7 @@ def test_where_progress_goes_depends_on_the_stream() -> None:
 
 def test_a_line_now_and_then_says_bytes_rows_rate_and_time_left(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [0.0]
-    monkeypatch.setattr("sparkreplay.progress.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("sparkreplay.engine.progress.time.monotonic", lambda: now[0])
     stream = io.StringIO()
     with progress("export", 100_000_000, quiet=False, stream=stream) as shown:
         for second in (1, 4, 5, 6, 9):

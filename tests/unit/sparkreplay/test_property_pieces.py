@@ -7,7 +7,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from messagestore.properties import parse_properties
-from sparkreplay.properties import PIECES_COMPARED_MAX, Properties
+from sparkreplay.records.properties import PIECES_COMPARED_MAX, Properties
 
 PARTS = (
     "TAGS", "KEYS", "UNIQ_KEY", "UNIQ_KEYS", "TAGSX", "LONGNAME_A", "LONGNAME_B", "\x01", "\x01", "\x02", "\x02", "a",

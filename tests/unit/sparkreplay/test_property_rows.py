@@ -8,12 +8,12 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sparkreplay.decode import decode_chunk
 from sparkreplay.errors import ReplayError
-from sparkreplay.options import read_options
-from sparkreplay.reader import ReadPlan, plan_read, read_all
-from sparkreplay.schema import BY_NAME, arrow_schema
-from sparkreplay.walk import chunks_of
+from sparkreplay.read.options import read_options
+from sparkreplay.read.reader import ReadPlan, plan_read, read_all
+from sparkreplay.records.decode import decode_chunk
+from sparkreplay.records.schema import BY_NAME, arrow_schema
+from sparkreplay.records.walk import chunks_of
 from tests.unit.sparkreplay.reference import plain, rows_below
 from tests.unit.sparkreplay.stores import MIXES, SEGMENT_BYTES, folder, grown
 

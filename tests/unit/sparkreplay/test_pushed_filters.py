@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sparkreplay.options import read_options
-from sparkreplay.pushed import Comparison
-from sparkreplay.reader import ReadPlan, plan_read, read_all, spared
+from sparkreplay.read.options import read_options
+from sparkreplay.read.pushed import Comparison
+from sparkreplay.read.reader import ReadPlan, plan_read, read_all, spared
 from tests.unit.sparkreplay.storefolder import StoreFolder
 
 Row = dict[str, Any]

@@ -12,7 +12,7 @@ from messagestore.properties import tag_hash
 from messagestore.record import Message, decode
 from messagestore.walker import order_segments, walk
 from scripts.bench.replaylog import BORN_HOST, STORE_HOST, TOPICS, usual_spread, write_store
-from sparkreplay.store import open_store
+from sparkreplay.store.snapshot import open_store
 
 SEGMENT_BYTES = 256 << 10
 

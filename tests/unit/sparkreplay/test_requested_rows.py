@@ -14,8 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sparkreplay.errors import EpochChanged, LogCorrupted, MessagesGone, OptionError, SegmentGone
-from sparkreplay.options import read_options
-from sparkreplay.reader import ReadPlan, plan_read, read_all
+from sparkreplay.read.options import read_options
+from sparkreplay.read.reader import ReadPlan, plan_read, read_all
 from tests.unit.sparkreplay.storefolder import StoreFolder
 
 SEGMENT_BYTES = 8192

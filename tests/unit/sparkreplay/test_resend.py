@@ -14,8 +14,8 @@ from mqclient.producer import SendResult, SendStatus
 from mqclient.route import MessageQueue
 from remoting.codes import ResponseCode
 from sparkreplay.errors import OptionError
-from sparkreplay.options import read_options
-from sparkreplay.reader import plan_read
+from sparkreplay.read.options import read_options
+from sparkreplay.read.reader import plan_read
 from sparkreplay.resend.errors import LedgerUnusable, ResendFailed
 from sparkreplay.resend.job import ResendJob, epochs_between, open_ledger, prepare, what_is_left
 from sparkreplay.resend.lane import Sender

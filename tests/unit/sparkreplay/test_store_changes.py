@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from sparkreplay.errors import EpochChanged, LogCorrupted, ReplayError, SegmentGone, StoreUnreadable
-from sparkreplay.files import Entry, LocalFiles
-from sparkreplay.store import StoreSnapshot, check_epochs, open_store
-from sparkreplay.walk import Stretch
+from sparkreplay.records.walk import Stretch
+from sparkreplay.store.files import Entry, LocalFiles
+from sparkreplay.store.snapshot import StoreSnapshot, check_epochs, open_store
 from tests.unit.sparkreplay.storefolder import StoreFolder
 from tests.unit.sparkreplay.storerows import rows_in, stretches_of
 

@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from epochfile.history import EpochHistory
-from sparkreplay.epochs import Epochs, common_part, epochs_within
 from sparkreplay.errors import EpochChanged
-from sparkreplay.files import LocalFiles
-from sparkreplay.store import StoreSnapshot, require_unchanged
+from sparkreplay.store.epochs import Epochs, common_part, epochs_within
+from sparkreplay.store.files import LocalFiles
+from sparkreplay.store.snapshot import StoreSnapshot, require_unchanged
 
 STEPS = st.lists(st.tuples(st.integers(1, 4), st.integers(1, 50)), min_size=1, max_size=8)
 

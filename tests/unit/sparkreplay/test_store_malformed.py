@@ -13,12 +13,12 @@ from pathlib import Path
 import pytest
 from pyarrow import fs
 
-from sparkreplay import files
-from sparkreplay.bound import CONFIRM_OFFSET_AT
 from sparkreplay.errors import LogCorrupted, ReplayError, StoreUnreadable
-from sparkreplay.files import LocalFiles
-from sparkreplay.remotefiles import RemoteFiles
-from sparkreplay.store import open_store
+from sparkreplay.store import files
+from sparkreplay.store.bound import CONFIRM_OFFSET_AT
+from sparkreplay.store.files import LocalFiles
+from sparkreplay.store.remotefiles import RemoteFiles
+from sparkreplay.store.snapshot import open_store
 from tests.unit.sparkreplay.storefolder import StoreFolder
 from tests.unit.sparkreplay.storerows import rows_of_store
 

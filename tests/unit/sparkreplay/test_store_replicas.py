@@ -8,9 +8,9 @@ import pytest
 from pyarrow import fs
 
 from sparkreplay.errors import StoreUnreadable
-from sparkreplay.remotefiles import RemoteFiles
-from sparkreplay.replicas import choose_replicas
-from sparkreplay.store import StoreSnapshot, open_store, up_to
+from sparkreplay.store.remotefiles import RemoteFiles
+from sparkreplay.store.replicas import choose_replicas
+from sparkreplay.store.snapshot import StoreSnapshot, open_store, up_to
 from tests.unit.sparkreplay.storefolder import StoreFolder
 from tests.unit.sparkreplay.storerows import rows_of_store
 

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from sparkreplay import admission
-from sparkreplay.admission import Admission, Cut, cut, read_admission, shares
 from sparkreplay.errors import LogCorrupted, OptionError
-from sparkreplay.store import StoreSnapshot, open_store
-from sparkreplay.walk import Chunk, chunks_of
+from sparkreplay.records.walk import Chunk, chunks_of
+from sparkreplay.store.snapshot import StoreSnapshot, open_store
+from sparkreplay.stream import admission
+from sparkreplay.stream.admission import Admission, Cut, cut, read_admission, shares
 from tests.unit.sparkreplay.storefolder import StoreFolder, record
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from sparkreplay.files import LocalFiles
-from sparkreplay.losses import messages_lost
+from sparkreplay.store.files import LocalFiles
+from sparkreplay.stream.losses import messages_lost
 from tests.unit.sparkreplay.storefolder import StoreFolder
 
 

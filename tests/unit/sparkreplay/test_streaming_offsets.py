@@ -7,9 +7,9 @@ import json
 import pytest
 
 from sparkreplay.errors import LogTruncated, OffsetUnreadable
-from sparkreplay.files import LocalFiles
-from sparkreplay.store import StoreSnapshot
-from sparkreplay.streaming import SetOffset, StreamOffset, require_same_history, set_offset_at
+from sparkreplay.store.files import LocalFiles
+from sparkreplay.store.snapshot import StoreSnapshot
+from sparkreplay.stream.position import SetOffset, StreamOffset, require_same_history, set_offset_at
 
 
 def log(*epochs: tuple[int, int], bound: int = 1000) -> StoreSnapshot:

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from sparkreplay import streamrequest
 from sparkreplay.errors import (
     BrokerSetMissing,
     DataLost,
@@ -17,8 +16,9 @@ from sparkreplay.errors import (
     OptionError,
     ReplicaBehind,
 )
-from sparkreplay.replicas import choose_replicas
-from sparkreplay.store import StoreSnapshot
+from sparkreplay.store.replicas import choose_replicas
+from sparkreplay.store.snapshot import StoreSnapshot
+from sparkreplay.stream import request as streamrequest
 from tests.unit.sparkreplay.storefolder import StoreFolder, record
 from tests.unit.sparkreplay.streamscene import Query
 

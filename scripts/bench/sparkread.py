@@ -1,0 +1,192 @@
+"""What Spark makes of a committed log, beside what it makes of the same rows as Parquet, on `local[2]` with shipped settings.
+
+    python -m scripts.bench.sparkread [--bytes 1g] [--body 1024 --body 100] [--runs 3] [--store DIR]
+
+For each body size a store is written (scripts.bench.replaylog), and the rows of its default columns once more as snappy
+Parquet by Spark's own writer. Then in turn, each run after one that does not count, page cache warm:
+
+    full rows        every row of the default columns to Spark's noop sink; beside it the Parquet files, all columns
+    statistics       rows and bytes of each topic and queue; beside it the Parquet files, all columns and only those needed
+    export           mqreplay export --engine spark to Parquet; beside it Spark's own writer fed by the data source
+
+Sizes are bytes of the log, whatever the sink holds. Memory is what a Python worker holds at its highest (VmHWM), less what one
+holds that hands Arrow batches through without us."""
+
+from __future__ import annotations
+
+import argparse
+import io
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import redirect_stdout
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
+
+from scripts.bench.measured import machine
+from sparkreplay.datasource import register
+from sparkreplay.engine.engine import start_spark
+from sparkreplay.read.options import size
+
+STATISTICS = ("topic", "queue_id", "store_size")
+
+
+@dataclass
+class Timing:
+    """Seconds of each counted run of one job over the same log."""
+
+    name: str
+    work: Callable[[], None]
+    seconds: list[float]
+
+    def once(self) -> float:
+        began = time.perf_counter()
+        self.work()
+        return time.perf_counter() - began
+
+    def shown(self, log_bytes: int, rows: int) -> str:
+        low, middle, high = min(self.seconds), statistics.median(self.seconds), max(self.seconds)
+        return (
+            f"  {self.name:46} {low:6.2f} {middle:6.2f} {high:6.2f} s   "
+            f"{log_bytes / middle / 1e6:7,.0f} MB/s   {rows / middle / 1e6:5.2f} M rows/s"
+        )
+
+
+def in_turn(timings: list[Timing], runs: int) -> None:
+    """A B A B ..., the first round not counted."""
+    for number in range(runs + 1):
+        for timing in timings:
+            seconds = timing.once()
+            if number:
+                timing.seconds.append(seconds)
+
+
+def report(timings: list[Timing], log_bytes: int, rows: int, first_reach: float) -> None:
+    """The first timing as a multiple of each other's, medians; `first_reach` is wanted of the first ratio."""
+    for timing in timings:
+        print(timing.shown(log_bytes, rows))
+    ours = statistics.median(timings[0].seconds)
+    for number, other in enumerate(timings[1:]):
+        wanted = f" (reach {first_reach})" if number == 0 else ""
+        print(f"    {statistics.median(other.seconds) / ours:.2f} x {other.name}{wanted}", flush=True)
+
+
+def noop(frame: DataFrame) -> None:
+    frame.write.format("noop").mode("overwrite").save()
+
+
+def grouped(frame: DataFrame) -> None:
+    frame.groupBy("topic", "queue_id").agg(f.count("*"), f.sum("store_size")).collect()
+
+
+def anew(folder: Path) -> str:
+    shutil.rmtree(folder, ignore_errors=True)
+    return str(folder)
+
+
+def export(store: str, folder: Path) -> None:
+    """The command as a user runs it, in this process: its Spark session is the one that runs already."""
+    from sparkreplay.__main__ import cli
+
+    command = ["export", store, "--to", anew(folder), "--columns", "default", "--engine", "spark", "--quiet"]
+    with redirect_stdout(io.StringIO()):
+        cli.main(args=command, standalone_mode=False)
+
+
+def worker_memory_mib() -> list[float]:
+    """The highest resident memory so far of each Python worker of this Spark."""
+    found = subprocess.run(
+        ["pgrep", "-f", "pyspark.daemon|pyspark/daemon"], capture_output=True, text=True, check=False
+    ).stdout.split()
+    peaks = []
+    for pid in found:
+        try:
+            lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+        except OSError:
+            continue
+        peaks += [int(line.split()[1]) / 1024 for line in lines if line.startswith("VmHWM")]
+    return peaks
+
+
+def handed_through(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    yield from batches
+
+
+def measure(spark: SparkSession, store: str, folder: Path, runs: int) -> None:
+    def source(columns: str = "default", **options: str) -> DataFrame:
+        reader = spark.read.format("rocketmq").option("path", store).option("columns", columns)
+        return reader.options(**options).load()
+
+    rows = source("topic").count()
+    log_bytes = sum(path.stat().st_size for path in (Path(store) / "commitlog").iterdir())
+    print(f"{rows:,} rows, {log_bytes:,} bytes of log")
+    parquet = folder / "parquet"
+    columns = ",".join([*source().columns, "store_size"])
+    source(columns).write.option("compression", "snappy").parquet(anew(parquet))
+    scanned = spark.read.parquet(str(parquet))
+
+    print("full rows, least, median and most seconds")
+    timings = [
+        Timing("data source", lambda: noop(source(columns)), []),
+        Timing("Spark's Parquet scan", lambda: noop(scanned), []),
+    ]
+    in_turn(timings, runs)
+    report(timings, log_bytes, rows, 0.8 if log_bytes / rows > 800 else 0.5)
+
+    print("statistics")
+    timings = [
+        Timing("data source", lambda: grouped(source(",".join(STATISTICS))), []),
+        Timing("Spark's Parquet scan, all columns", lambda: noop(scanned), []),
+        Timing("Spark's Parquet scan, pruned", lambda: grouped(scanned), []),
+    ]
+    in_turn(timings, runs)
+    report(timings, log_bytes, rows, 1.5)
+
+    print("export")
+    timings = [
+        Timing("mqreplay export --engine spark", lambda: export(store, folder / "export"), []),
+        Timing("Spark's Parquet writer", lambda: source().write.parquet(anew(folder / "written")), []),
+    ]
+    in_turn(timings, runs)
+    report(timings, log_bytes, rows, 2.0)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--bytes", default="1g")
+    parser.add_argument("--body", type=int, action="append")
+    parser.add_argument("--runs", type=int, default=3)
+    given = parser.parse_args()
+    print(machine())
+    spark = start_spark("local[2]", "bench")
+    register(spark)
+    spark.range(1 << 20).mapInArrow(handed_through, "id long").count()
+    base = max(worker_memory_mib())
+    try:
+        for body in given.body or [1024, 100]:
+            with tempfile.TemporaryDirectory(prefix="autoswitch-mq-bench-") as folder:
+                store = str(Path(folder) / "store")
+                writer = [sys.executable, "-m", "scripts.bench.replaylog", store]
+                subprocess.run(
+                    [*writer, "--bytes", str(size("--bytes", given.bytes)), "--body", str(body)], check=True
+                )
+                measure(spark, store, Path(folder), given.runs)
+            print(
+                f"memory: {max(worker_memory_mib()) - base:.0f} MiB above {base:.0f} (reach 150)", flush=True
+            )
+    finally:
+        spark.stop()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,163 @@
+"""Replicas of one broker set, byte for byte.
+
+Invariant: what is compared is what both promise: from the later beginning to the lower bound. Bytes behind the BLANK that
+ends a segment belong to no record and do not count."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from messagestore.record import MAGIC_BLANK, PREFIX, queue_facts
+from sparkreplay.check.findings import Findings
+from sparkreplay.errors import LogCorrupted
+from sparkreplay.records.walk import Stretch, chunks_of
+from sparkreplay.store.epochs import Epochs, common_part
+from sparkreplay.store.segments import Segment
+from sparkreplay.store.snapshot import StoreSnapshot
+
+COMPARED_BYTES = 4 << 20
+DIFFERENCES_MAX = 10
+"""In one stretch of one replica; what follows is not looked at."""
+
+
+@dataclass(frozen=True)
+class CompareJob:
+    """Two replicas; the stretches are of the first one's segments."""
+
+    one: StoreSnapshot
+    other: StoreSnapshot
+    stretches: tuple[Stretch, ...]
+
+
+@dataclass
+class CompareReport:
+    bytes: int = 0
+    findings: Findings = field(default_factory=Findings)
+
+
+def comparison(one: StoreSnapshot, other: StoreSnapshot, findings: Findings) -> CompareJob:
+    """Over what both hold and both have committed; epochs that differ there are the first finding."""
+    start, end = max(one.min_offset, other.min_offset), min(one.bound, other.bound)
+    epochs, others = common_part(one.epochs, other.epochs, end)
+    if epochs != others:
+        findings.add("epochs", f"{one.root} and {other.root}", *first_epoch_apart(epochs, others))
+    stretches = tuple(
+        Stretch(segment, max(start, segment.start_offset), min(end, segment.end_offset), at_bound=True)
+        for segment in one.segments
+        if max(start, segment.start_offset) < min(end, segment.end_offset)
+    )
+    return CompareJob(one, other, stretches)
+
+
+def first_epoch_apart(epochs: Epochs, others: Epochs) -> tuple[int | None, str]:
+    for mine, theirs in zip(epochs, others, strict=False):
+        if mine != theirs:
+            return min(
+                mine[1], theirs[1]
+            ), f"one has epoch {mine[0]} from {mine[1]}, the other {theirs[0]} from {theirs[1]}"
+    longer = epochs if len(epochs) > len(others) else others
+    epoch, start = longer[min(len(epochs), len(others))]
+    return start, f"only one of them has epoch {epoch}"
+
+
+def compare_stretch(job: CompareJob, number: int) -> CompareReport:
+    """Compares one stretch; goes on behind each record that differs."""
+    stretch = job.stretches[number]
+    report = CompareReport()
+    mine, theirs = np.empty(COMPARED_BYTES, np.uint8), np.empty(COMPARED_BYTES, np.uint8)
+    at = stretch.start
+    while at < stretch.end:
+        size = min(COMPARED_BYTES, stretch.end - at)
+        held = read_log(job.one, at, mine[:size])
+        others_held = read_log(job.other, at, theirs[:size])
+        if min(held, others_held) < size:
+            path = job.one.root if held < size else job.other.root
+            report.findings.add(
+                "bytes", path, at + min(held, others_held), "the log ends here, before the common bound"
+            )
+            return report
+        if np.array_equal(mine[:size], theirs[:size]):
+            at += size
+            report.bytes += size
+            continue
+        apart = at + int(np.argmax(mine[:size] != theirs[:size]))
+        start, end, told = record_around(job, stretch, apart)
+        if told is None:  # behind a BLANK
+            report.bytes += stretch.end - at
+            return report
+        if report.findings.count == DIFFERENCES_MAX:
+            return report
+        report.findings.add("bytes", f"{job.one.root} and {job.other.root}", apart, told)
+        report.bytes += end - at
+        at = end
+    return report
+
+
+def read_log(store: StoreSnapshot, at: int, into: NDArray[np.uint8]) -> int:
+    """Fills `into` with the log from physical offset `at` on; segment sizes of replicas may differ."""
+    held = 0
+    for segment in store.segments:
+        if held == len(into) or not segment.start_offset <= at + held < segment.end_offset:
+            continue
+        size = min(len(into) - held, segment.end_offset - at - held)
+        with closing(store.files.open(segment.name)) as file:
+            held += file.read_into(into[held : held + size].data, at + held - segment.start_offset)
+    return held
+
+
+def record_around(job: CompareJob, stretch: Stretch, offset: int) -> tuple[int, int, str | None]:
+    """Start and end of the record that holds `offset`, and how to tell it; None behind the last record of a segment."""
+    at, epoch = stretch.segment.start_offset, epoch_of(job.one.epochs, offset)
+    for store, segment in ((job.one, stretch.segment), *others_segment(job, stretch)):
+        end = max(at, min(segment.end_offset, store.bound))
+        try:
+            for chunk in chunks_of(store.files, Stretch(segment, segment.start_offset, end, at_bound=True)):
+                at = chunk.start_offset + len(chunk.data)
+                if offset >= at:
+                    continue
+                place = int(np.searchsorted(chunk.start_offset + chunk.positions, offset, "right")) - 1
+                position = int(chunk.positions[place])
+                ends = [*chunk.positions[1:].tolist(), len(chunk.data)]
+                return (
+                    chunk.start_offset + position,
+                    chunk.start_offset + ends[place],
+                    f"differ in the record at {chunk.start_offset + position}"
+                    f"{named(chunk.data.data, position, chunk.start_offset, segment.end_offset)}, epoch {epoch}",
+                )
+            if offset >= at + PREFIX.size and is_blank(store, at):
+                return at, stretch.end, None
+        except LogCorrupted:
+            continue  # the other one may be whole here
+    return (
+        offset,
+        min(offset + COMPARED_BYTES, stretch.end),
+        f"differ in epoch {epoch}, in no record that can be told",
+    )
+
+
+def is_blank(store: StoreSnapshot, at: int) -> bool:
+    head = np.zeros(PREFIX.size, np.uint8)
+    return read_log(store, at, head) == PREFIX.size and PREFIX.unpack(head.tobytes())[1] == MAGIC_BLANK
+
+
+def others_segment(job: CompareJob, stretch: Stretch) -> list[tuple[StoreSnapshot, Segment]]:
+    return [
+        (job.other, segment)
+        for segment in job.other.segments
+        if segment.start_offset == stretch.segment.start_offset
+    ]
+
+
+def named(view: memoryview, position: int, start_offset: int, segment_end: int) -> str:
+    facts = queue_facts(view, position, segment_end - start_offset - position, start_offset + position)
+    if isinstance(facts, int):
+        return ""
+    return f" ({facts.topic.decode('utf-8', 'replace')}/{facts.queue_id}, queue offset {facts.queue_offset})"
+
+
+def epoch_of(epochs: Epochs, offset: int) -> int:
+    return max((epoch for epoch, start in epochs if start <= offset), default=-1)

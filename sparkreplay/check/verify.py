@@ -1,0 +1,250 @@
+"""Checks one replica against itself: every byte of its log up to the bound, and the files that tell of the log.
+
+Invariant: a finding is no end: the walk goes on with the next record that can be told, and each record is checked by the
+rules of messagestore.record, its CRC among them."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import pyarrow as pa
+
+from messagestore.record import (
+    MAGIC_BLANK,
+    PREFIX,
+    TRANSACTION_COMMIT,
+    TRANSACTION_MASK,
+    check,
+    queue_facts,
+)
+from sparkreplay.check.findings import Findings
+from sparkreplay.check.queuecheck import Queue, QueueCheck, QueueRecords, QueueRun
+from sparkreplay.errors import LogCorrupted, NotText
+from sparkreplay.read.plan import record_at_or_after
+from sparkreplay.records.decode import Selection, decode_chunk
+from sparkreplay.records.walk import RECORD_SIZE_MAX, Chunk, Stretch, chunks_of
+from sparkreplay.store.queueentries import FOLDER as QUEUE_FOLDER
+from sparkreplay.store.segments import Segment
+from sparkreplay.store.snapshot import StoreSnapshot
+from sparkreplay.summary.scan import INNER_BATCH
+
+COLUMNS = ("topic", "queue_id", "queue_offset", "physical_offset", "store_size", "sys_flag")
+EVERYTHING = Selection(columns=COLUMNS, committed_only=False, system_topics=True, check_crc=True)
+INDEX_HEADER = struct.Struct(">qqqqii")
+"""begin and end timestamp, begin and end physical offset, used slots, number of the next entry (upstream: IndexHeader)."""
+CHECKPOINT = struct.Struct(">qqqqq")
+
+
+@dataclass
+class StretchReport:
+    """What a worker found in one stretch."""
+
+    records: int = 0
+    bytes: int = 0
+    findings: Findings = field(default_factory=Findings)
+    queues: dict[Queue, QueueRun] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class VerifyJob:
+    """The stores, and the stretches of all of them: a whole segment each, so that no seam has to be guessed."""
+
+    stores: tuple[StoreSnapshot, ...]
+    stretches: tuple[Stretch, ...]
+
+
+def has_queues(store: StoreSnapshot) -> bool:
+    """A copy of the segments alone has no consume queues to check."""
+    try:
+        store.files.entries(QUEUE_FOLDER)
+    except FileNotFoundError:
+        return False
+    return True
+
+
+def whole_segments(store: StoreSnapshot, number: int) -> Iterator[Stretch]:
+    """The log up to the bound, a stretch a segment."""
+    for segment in store.segments:
+        if segment.start_offset < store.bound:
+            end = min(segment.end_offset, store.bound)
+            yield Stretch(segment, segment.start_offset, end, at_bound=end == store.bound, source=number)
+
+
+def verify_stretch(job: VerifyJob, number: int) -> StretchReport:
+    """Walks one stretch, past whatever is wrong in it."""
+    stretch = job.stretches[number]
+    store = job.stores[stretch.source]
+    report = StretchReport()
+    queues = QueueCheck(store.files, report.findings, has_queues(store))
+    at: int | None = stretch.start
+    while at is not None and at < stretch.end:
+        at = walk_on(store, replace(stretch, start=at), report, queues)
+    queues.flush()
+    report.queues = queues.runs
+    return report
+
+
+def walk_on(store: StoreSnapshot, stretch: Stretch, report: StretchReport, queues: QueueCheck) -> int | None:
+    """Checks records up to the first place where the walk breaks; returns where it can go on, None at the end."""
+    path = stretch.segment.path
+    try:
+        for chunk in chunks_of(store.files, stretch):
+            check_chunk(chunk, path, stretch, report, queues)
+            reached = chunk.start_offset + len(chunk.data)
+            stretch = replace(stretch, start=min(reached, stretch.end))
+        return None
+    except LogCorrupted as error:
+        broken = error
+    if broken.offset > stretch.start:  # records of the broken chunk that stand in front of the damage
+        for chunk in chunks_of(store.files, replace(stretch, end=broken.offset, at_bound=False)):
+            check_chunk(chunk, path, stretch, report, queues)
+    report.findings.add("log", path, broken.offset, broken.why)
+    return next_record(store, stretch.segment, broken.offset + 1, stretch.end)
+
+
+def next_record(store: StoreSnapshot, segment: Segment, offset: int, end: int) -> int | None:
+    """Where the next record stands that can be told, however much in front of it is damaged."""
+    with closing(store.files.open(segment.name)) as file:
+        for at in range(offset, end, RECORD_SIZE_MAX):
+            found = record_at_or_after(file, segment, at, end)
+            if found is not None:
+                return found
+    return None
+
+
+def check_chunk(chunk: Chunk, path: str, stretch: Stretch, report: StretchReport, queues: QueueCheck) -> None:
+    report.records += len(chunk.positions)
+    report.bytes += len(chunk.data)
+    try:
+        batch = decode_chunk(chunk, EVERYTHING, path)
+    except (LogCorrupted, NotText):
+        batch = pa.RecordBatch.from_pylist(list(sound_records(chunk, path, stretch, report.findings)))
+    if batch.num_rows:
+        add_to_queues(batch, queues)
+
+
+def sound_records(
+    chunk: Chunk, path: str, stretch: Stretch, findings: Findings
+) -> Iterator[dict[str, object]]:
+    """One record after the other, where a chunk has one that is not sound."""
+    view = chunk.data.data
+    for position in chunk.positions.tolist():
+        offset = chunk.start_offset + position
+        left = stretch.segment.end_offset - offset
+        if check(view, position, left, offset, verify_body=False) <= 0:
+            findings.add("record", path, offset, "its lengths or its place contradict it")
+            continue
+        if check(view, position, left, offset) <= 0:
+            findings.add("record", path, offset, "the body's CRC differs")  # its place in its queue is known
+        facts = queue_facts(view, position, left, offset)
+        assert not isinstance(facts, int), "a record that checks has its facts"
+        yield {
+            "topic": facts.topic.decode("utf-8", "replace"),
+            "queue_id": facts.queue_id,
+            "queue_offset": facts.queue_offset,
+            "physical_offset": offset,
+            "store_size": facts.size,
+            "sys_flag": facts.sys_flag,
+        }
+
+
+def add_to_queues(batch: pa.RecordBatch, queues: QueueCheck) -> None:
+    """The records that have a queue offset of their own, by queue."""
+    flags = np.asarray(batch.column("sys_flag")).astype(np.int64)
+    kinds = flags & TRANSACTION_MASK
+    counted = ((kinds == 0) | (kinds == TRANSACTION_COMMIT)) & (flags & INNER_BATCH == 0)
+    topics = batch.column("topic").dictionary_encode()
+    names = topics.dictionary.to_pylist()
+    codes = np.asarray(topics.indices).astype(np.int64) << 32 | np.asarray(batch.column("queue_id")).astype(
+        np.uint32
+    )
+    numbers = [
+        np.asarray(batch.column(name)).astype(np.int64)
+        for name in ("queue_offset", "physical_offset", "store_size")
+    ]
+    rows = np.flatnonzero(counted)
+    if not len(rows):
+        return
+    order = rows[np.argsort(codes[rows], kind="stable")]
+    found, starts = np.unique(codes[order], return_index=True)
+    for code, places in zip(found.tolist(), np.split(order, starts[1:]), strict=True):
+        records = QueueRecords(*(column[places] for column in numbers))
+        queues.add((names[code >> 32], code & 0xFFFFFFFF), records)
+
+
+def check_small_files(store: StoreSnapshot, findings: Findings) -> None:
+    """Checkpoint, epoch file and index files: each must be whole and tell of this log."""
+    check_checkpoint(store, findings)
+    for epoch, start in store.epochs:
+        if store.min_offset < start < store.bound and not begins_at(store, start):
+            findings.add(
+                "epoch file",
+                store.files.shown("epochFileCheckpoint"),
+                start,
+                f"epoch {epoch} starts where no record begins",
+            )
+    check_indexes(store, findings)
+
+
+def check_checkpoint(store: StoreSnapshot, findings: Findings) -> None:
+    path = store.files.shown("checkpoint")
+    page = store.files.read("checkpoint")
+    end = store.segments[-1].end_offset if store.segments else 0
+    if len(page) != 4096:
+        findings.add("checkpoint", path, None, f"is {len(page)} bytes long instead of 4096")
+    for name, value in zip(
+        ("physicMsgTimestamp", "logicsMsgTimestamp", "indexMsgTimestamp"), CHECKPOINT.unpack_from(page), strict=False
+    ):  # fmt: skip
+        if value < 0:
+            findings.add("checkpoint", path, None, f"{name} is {value}")
+    confirm = CHECKPOINT.unpack_from(page)[4]
+    if confirm > end:
+        findings.add("checkpoint", path, confirm, f"its confirm offset lies beyond the log's end, {end}")
+
+
+def begins_at(store: StoreSnapshot, offset: int) -> bool:
+    """Whether a record, or the BLANK that ends a segment, stands at `offset`."""
+    for segment in store.segments:
+        if segment.start_offset <= offset < segment.end_offset:
+            head = bytearray(PREFIX.size)
+            with closing(store.files.open(segment.name)) as file:
+                if record_at_or_after(file, segment, offset, offset + 1) == offset:
+                    return True
+                held = file.read_into(memoryview(head), offset - segment.start_offset)
+            left = segment.end_offset - offset
+            return held < PREFIX.size or PREFIX.unpack(head) == (left, MAGIC_BLANK)
+    return False
+
+
+def check_indexes(store: StoreSnapshot, findings: Findings) -> None:
+    """Headers of the index files: in log order, of records that are there."""
+    try:
+        names = [entry for entry in store.files.entries("index") if entry.size_bytes]
+    except FileNotFoundError:
+        return
+    before = -1
+    for entry in names:
+        path = store.files.shown(f"index/{entry.name}")
+        header = bytearray(INDEX_HEADER.size)
+        with closing(store.files.open(f"index/{entry.name}")) as file:
+            held = file.read_into(memoryview(header), 0)
+        if held < INDEX_HEADER.size:
+            findings.add("index", path, None, f"is {held} bytes long, too short for a header")
+            continue
+        begin_ms, end_ms, begin, end, _, count = INDEX_HEADER.unpack(header)
+        if count <= 1:
+            continue  # nothing is indexed in it yet
+        if begin_ms > end_ms or begin > end or INDEX_HEADER.size + 20 * count > entry.size_bytes:
+            findings.add(
+                "index", path, begin, f"its header contradicts itself: {INDEX_HEADER.unpack(header)}"
+            )
+        if begin < before:
+            findings.add("index", path, begin, f"begins before the file in front of it ends, at {before}")
+        before = end
+        for offset in (begin, end):
+            if store.min_offset <= offset < store.bound and not begins_at(store, offset):
+                findings.add("index", path, offset, "names an offset where no record begins")

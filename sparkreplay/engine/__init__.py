@@ -1,0 +1,1 @@
+"""Where stretches are worked on: this process, processes of it, or Spark's workers."""

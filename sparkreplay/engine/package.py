@@ -1,0 +1,77 @@
+"""The archive for Spark's --py-files: the reader and what it needs of our other packages, so that executors need nothing else
+of ours but numpy and pyarrow.
+
+Invariant: what is in it is found by following imports, and two archives of one version are the same bytes."""
+
+from __future__ import annotations
+
+import ast
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+HERE = Path(__file__).parents[2]
+"""Where our packages lie side by side."""
+READER = "sparkreplay"
+OURS = ("sparkreplay", "epochfile", "messagestore")
+DRIVER_ONLY = ("sparkreplay.__main__", "sparkreplay.commands", "sparkreplay.resend")
+"""Commands, and what talks to a live cluster: these need the whole installation."""
+ALSO = ("messagestore.walker",)
+"""For jobs of users that walk records on their own."""
+MADE_AT = (1980, 1, 1, 0, 0, 0)
+PERMISSIONS = 0o644 << 16
+
+
+def write_package(target: str | Path) -> Path:
+    """Writes the archive; returns its path."""
+    path = Path(target)
+    unfinished = path.with_name(path.name + ".unfinished")
+    with zipfile.ZipFile(unfinished, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, source in sorted(packaged_files().items()):
+            entry = zipfile.ZipInfo(name, MADE_AT)
+            entry.external_attr = PERMISSIONS
+            entry.compress_type = zipfile.ZIP_DEFLATED
+            archive.writestr(entry, source)
+    unfinished.replace(path)
+    return path
+
+
+def packaged_files() -> dict[str, bytes]:
+    """Name in the archive -> source."""
+    files: dict[str, bytes] = {}
+    waiting = [
+        ".".join(path.relative_to(HERE).with_suffix("").parts)
+        for path in (HERE / READER).rglob("*.py")
+        if path.stem != "__init__"
+    ]
+    waiting += [READER, *ALSO]
+    seen: set[str] = set()
+    while waiting:
+        module = waiting.pop()
+        if module in seen or not is_packaged(module):
+            continue
+        seen.add(module)
+        for name in (f"{module.replace('.', '/')}.py", f"{module.replace('.', '/')}/__init__.py"):
+            if (HERE / name).is_file():  # else it is a name taken from a module
+                source = files[name] = (HERE / name).read_bytes()
+                waiting += imported(ast.parse(source))
+    return files
+
+
+def is_packaged(module: str) -> bool:
+    return module.split(".")[0] in OURS and not any(
+        module == name or module.startswith(name + ".") for name in DRIVER_ONLY
+    )
+
+
+def imported(tree: ast.Module) -> Iterator[str]:
+    """Dotted names of what a module imports, anywhere in it, with the packages that they lie in."""
+    for node in ast.walk(tree):
+        names: list[str] = []
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            names = [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
+        for name in names:
+            parts = name.split(".")
+            yield from (".".join(parts[:end]) for end in range(1, len(parts) + 1))

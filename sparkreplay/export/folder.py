@@ -1,0 +1,140 @@
+"""The folder of an export: begun, gone on with, published.
+
+    DIR/_manifest.json                       appears last
+    DIR/topic=.../day=.../part-*.parquet     appear together, once every stretch is done and the epochs are checked
+    DIR/_mqreplay/plan.json                  frozen before the first part
+    DIR/_mqreplay/stretches/*.json           a record of each finished stretch
+    DIR/_mqreplay/staged, attempts           parts that are not published, files that are not whole
+
+Invariant: a part is published once, whatever was killed when; without a plan, the folder holds exactly what its
+manifest says."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import shutil
+from pathlib import Path
+
+from sparkreplay.durable import replace_durably
+from sparkreplay.errors import ExportRefused
+from sparkreplay.export.job import ATTEMPTS, RECORDS, STAGED, WORK, ExportJob
+from sparkreplay.export.manifest import (
+    Manifest,
+    Part,
+    StartedPlan,
+    decode_manifest,
+    decode_plan,
+    encode,
+)
+from sparkreplay.records.schema import BY_NAME
+from sparkreplay.records.walk import Stretch
+from sparkreplay.store.snapshot import check_epochs
+
+MANIFEST = "_manifest.json"
+PLAN = "plan.json"
+
+
+class ExportFolder:
+    """One driver at a time: the lock is the kernel's, and goes with the process."""
+
+    def __init__(self, folder: str) -> None:
+        """Raises ExportRefused when another process exports into it, or when it holds something else."""
+        self.folder = Path(folder)
+        self.work = self.folder / WORK
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self.manifest_path = self.folder / MANIFEST
+        self.plan_path = self.work / PLAN
+        strangers = [] if self.manifest_path.exists() or self.work.exists() else os.listdir(self.folder)
+        if strangers:
+            raise ExportRefused(
+                folder, f"is not empty (it holds {strangers[0]}), and no export; name a new folder"
+            )
+        self.lock = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            fcntl.flock(self.lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(self.lock)
+            raise ExportRefused(folder, "another process is exporting into it; wait for its end") from None
+
+    def close(self) -> None:
+        os.close(self.lock)
+
+    def manifest(self) -> Manifest | None:
+        try:
+            return decode_manifest(str(self.folder), self.manifest_path.read_bytes())
+        except FileNotFoundError:
+            return None
+
+    def started(self) -> StartedPlan | None:
+        try:
+            return decode_plan(str(self.folder), self.plan_path.read_bytes())
+        except FileNotFoundError:
+            return None
+
+    def clear_if_published(self) -> None:
+        """After a kill between the manifest and the end: only the work folder is left to remove."""
+        manifest, plan = self.manifest(), self.started()
+        if manifest is not None and (plan is None or manifest.runs[-1] == plan.stores):
+            shutil.rmtree(self.work, ignore_errors=True)
+
+    def begin(self, plan: StartedPlan) -> None:
+        """Freezes the plan; leftovers of one that was never frozen go."""
+        shutil.rmtree(self.work, ignore_errors=True)
+        self.work.mkdir()
+        self.make_room()
+        replace_durably(self.plan_path, encode(plan))
+
+    def make_room(self) -> None:
+        """Folders for workers; what killed attempts left is removed."""
+        shutil.rmtree(self.work / ATTEMPTS, ignore_errors=True)
+        for name in (ATTEMPTS, STAGED, RECORDS):
+            (self.work / name).mkdir(exist_ok=True)
+
+    def finished(self, job: ExportJob, stretch: Stretch) -> list[Part] | None:
+        """The parts of a stretch that is done; None when it is not, or when one of its files is not there as recorded."""
+        try:
+            parts = [Part(**each) for each in json.loads(job.record_of(stretch).read_bytes())]
+        except (FileNotFoundError, ValueError, TypeError):
+            return None
+        return parts if all(self.place_of(part) for part in parts) else None
+
+    def place_of(self, part: Part) -> Path | None:
+        for place in (self.work / STAGED / part.file, self.folder / part.file):
+            if place.is_file() and place.stat().st_size == part.bytes:
+                return place
+        return None
+
+    def publish(self, job: ExportJob, plan: StartedPlan) -> Manifest:
+        """Checks the epochs, moves every part to its place, writes the manifest. Raises EpochChanged, with nothing moved."""
+        for source in job.read.sources:
+            check_epochs(source.store)
+        parts = [part for stretch in job.read.stretches for part in self.require_finished(job, stretch)]
+        for part in parts:
+            staged = self.work / STAGED / part.file
+            if staged.exists():
+                target = self.folder / part.file
+                target.parent.mkdir(parents=True, exist_ok=True)
+                staged.replace(target)
+        manifest = self.manifest() or Manifest(plan.request, schema_of(job.columns))
+        manifest.add(plan.stores, parts)
+        replace_durably(self.manifest_path, encode(manifest))
+        shutil.rmtree(
+            self.work, ignore_errors=True
+        )  # what an attempt that came too late leaves goes with the next run
+        return manifest
+
+    def require_finished(self, job: ExportJob, stretch: Stretch) -> list[Part]:
+        parts = self.finished(job, stretch)
+        if parts is None:
+            raise ExportRefused(
+                str(self.folder),
+                f"the files of [{stretch.start}, {stretch.end}) were taken away while it ran; "
+                "run the same command again",
+            )
+        return parts
+
+
+def schema_of(columns: tuple[str, ...]) -> list[dict[str, str]]:
+    return [{"name": name, "type": str(BY_NAME[name].arrow)} for name in columns]

@@ -1,0 +1,86 @@
+"""Where a row goes: folders `topic=.../day=YYYY-MM-DD`, as Hive, Spark and pyarrow name partitions and read them again.
+
+Invariant: a folder's name is one path component whatever a topic is called, and different topics have different folders."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import NamedTuple
+from urllib.parse import quote
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from sparkreplay.records.rowfilter import FilteredColumns, RowFilter, Rows
+
+NAME_BYTES_MAX = 200
+"""Of a topic as it stands in a folder's name; file systems take 255 for the whole name."""
+NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
+HASH_DIGITS = 16
+CUT_ESCAPE = re.compile("%.?$")
+DAY_MS = 86_400_000
+DAY_US = DAY_MS * 1000
+NO_DAY = -(1 << 26)
+"""Of a time that microseconds cannot hold, and so is null."""
+
+
+class Partition(NamedTuple):
+    """`day` counts days since 1970-01-01, in UTC, of the time when a row was stored."""
+
+    topic: str
+    day: int
+
+    @property
+    def day_text(self) -> str:
+        return NO_VALUE if self.day == NO_DAY else str(np.datetime64(self.day, "D"))
+
+    @property
+    def folder(self) -> str:
+        return f"topic={escaped(self.topic)}/day={self.day_text}"
+
+
+def escaped(name: str) -> str:
+    """One path component: all but letters, digits, `_`, `.`, `-` as %XX. What would be too long is cut and told apart by
+    its hash; the manifest has the whole name."""
+    text = quote(name, safe="").replace("~", "%7E")
+    if not text:
+        return NO_VALUE
+    if text == NO_VALUE:
+        return text.replace("_", "%5F", 1)
+    if len(text) > NAME_BYTES_MAX:
+        whole = CUT_ESCAPE.sub("", text[: NAME_BYTES_MAX - HASH_DIGITS - 1])
+        return f"{whole}~{sha256(name.encode()).hexdigest()[:HASH_DIGITS]}"
+    return text
+
+
+@dataclass(frozen=True)
+class OrderedByPartition(RowFilter):
+    """Orders the rows of a chunk by topic and day, each partition's in the order of the log: the decoder copies every row
+    once anyway, so that this costs no other copy."""
+
+    def choose(self, columns: FilteredColumns, rows: Rows) -> Rows:
+        rows = super().choose(columns, rows)
+        if not len(rows):
+            return rows
+        topics = columns.topics_of(rows).dictionary_encode()
+        days = columns.native("store_timestamp")[rows] // DAY_MS
+        if len(topics.dictionary) == 1 and days.min() == days.max():
+            return rows
+        return rows[np.lexsort((days, np.asarray(topics.indices)))]
+
+
+def by_partition(batch: pa.RecordBatch) -> list[tuple[Partition, pa.RecordBatch]]:
+    """The rows of each partition, of a batch that is ordered by it. Needs the columns topic and store_timestamp."""
+    topics = batch.column("topic").dictionary_encode()
+    times = pc.fill_null(batch.column("store_timestamp").cast(pa.int64()), NO_DAY * DAY_US)
+    days = np.asarray(times) // DAY_US
+    names, codes = topics.dictionary.to_pylist(), np.asarray(topics.indices)
+    changes = (codes[1:] != codes[:-1]) | (days[1:] != days[:-1])
+    starts = [0, *(np.flatnonzero(changes) + 1).tolist()]
+    return [
+        (Partition(names[codes[start]], int(days[start])), batch.slice(start, end - start))
+        for start, end in zip(starts, [*starts[1:], len(codes)], strict=True)
+    ]

@@ -1,0 +1,112 @@
+"""What an export reads: a new plan, the frozen one over the stores as they are now, or what came since the last export.
+
+Invariant: a plan that was frozen is never made again: what one run began the next one ends, with the same parts."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from sparkreplay.errors import EpochChanged, ExportRefused
+from sparkreplay.export.manifest import Manifest, StartedPlan, StoreRange
+from sparkreplay.export.partitions import OrderedByPartition
+from sparkreplay.read.plan import plan
+from sparkreplay.read.reader import ReadPlan, SourcePlan
+from sparkreplay.records.walk import Stretch, chunks_of
+from sparkreplay.store.epochs import common_part
+from sparkreplay.store.segments import Segment
+from sparkreplay.store.snapshot import StoreSnapshot
+
+
+def by_partition(read: ReadPlan) -> ReadPlan:
+    """The same read with the rows of each chunk ordered by partition."""
+
+    def ordered(source: SourcePlan) -> SourcePlan:
+        chosen = source.selection
+        conditions = chosen.row_filter.conditions if chosen.row_filter else ()
+        return replace(source, selection=replace(chosen, row_filter=OrderedByPartition(conditions)))
+
+    return replace(read, sources=tuple(ordered(source) for source in read.sources))
+
+
+def frozen(request: dict[str, Any], read: ReadPlan) -> StartedPlan:
+    """The plan as it is kept."""
+    stretches = [
+        [stretch.source, stretch.segment.name, stretch.start, stretch.end, stretch.at_bound]
+        for stretch in read.stretches
+    ]
+    ranges = [range_of(source.store, source.start, source.end) for source in read.sources]
+    return StartedPlan(request, ranges, stretches)
+
+
+def range_of(store: StoreSnapshot, start: int, end: int) -> StoreRange:
+    epochs = [list(entry) for entry in store.epochs_below(end)]
+    return StoreRange(store.root, store.broker_name, start, end, store.bound, store.bound_source, epochs)
+
+
+def resumed(folder: str, plan: StartedPlan, fresh: ReadPlan) -> ReadPlan:
+    """The frozen plan over the stores of a fresh one. Raises EpochChanged when a truncation made it void."""
+    sources = []
+    for was, source in zip(plan.stores, fresh.sources, strict=True):
+        require_same_log(folder, was, source.store)
+        store = replace(source.store, bound=was.committed_bound, bound_source=was.bound_source)
+        sources.append(replace(source, store=store, start=was.start_offset, end=was.end_offset))
+    segments = [{segment.name: segment for segment in source.store.segments} for source in sources]
+    stretches = tuple(
+        Stretch(segments[source].get(name) or gone(sources[source].store, name), start, end, at_bound, source)
+        for source, name, start, end, at_bound in plan.stretches
+    )
+    return replace(fresh, sources=tuple(sources), stretches=stretches)
+
+
+def gone(store: StoreSnapshot, name: str) -> Segment:
+    """A deleted segment: whoever reads it says so. Its stretches may have been exported before."""
+    return Segment(name, store.files.shown(name), int(name.rpartition("/")[2]), 0)
+
+
+def require_same_log(folder: str, was: StoreRange, store: StoreSnapshot) -> None:
+    """What was planned, or exported, of a log must still be what it holds."""
+    if was.broker_name != store.broker_name:
+        raise ExportRefused(
+            folder,
+            f"holds rows of broker set {was.broker_name}; {store.root} is of {store.broker_name}; name a new folder",
+        )
+    before = tuple((epoch, start) for epoch, start in was.epochs)
+    if before:
+        then, now = common_part(before, store.epochs, was.end_offset)
+        if then != now:
+            raise EpochChanged(store.root, was.end_offset, then, now)
+
+
+def appended(folder: str, manifest: Manifest, fresh: ReadPlan, split_bytes: int) -> ReadPlan:
+    """What each store holds since its last exported range. Raises ExportRefused when part of it was deleted."""
+    ends = manifest.ends()
+    sources = []
+    stretches: list[Stretch] = []
+    for number, source in enumerate(fresh.sources):
+        store, was = source.store, ends.get(source.store.broker_name)
+        if was is not None:
+            require_same_log(folder, was, store)
+            if store.min_offset > was.end_offset:
+                raise ExportRefused(
+                    folder,
+                    f"holds {was.broker_name} up to {was.end_offset}, but {store.root} begins at {store.min_offset}: "
+                    "rows between them were deleted; export what is left to a new folder",
+                )
+            start = min(next_record(store, was.end_offset), source.end)
+            source = replace(source, start=start)
+        sources.append(source)
+        stretches += plan(store, source.start, source.end, split_bytes, number)
+    return replace(fresh, sources=tuple(sources), stretches=tuple(stretches))
+
+
+def next_record(store: StoreSnapshot, end: int) -> int:
+    """Where the first record stands that a read up to `end` left out: a bound may lie inside a record."""
+    at = max(store.min_offset, min(end, store.bound))
+    for segment in store.segments:
+        if segment.start_offset < at < segment.end_offset:
+            last = segment.start_offset
+            for chunk in chunks_of(store.files, Stretch(segment, segment.start_offset, at, at_bound=True)):
+                last = chunk.start_offset + len(chunk.data)
+            return last
+    return at

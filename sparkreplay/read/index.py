@@ -1,0 +1,266 @@
+"""Rows found through the consume queues: of a few topics only their own records are looked at.
+
+Invariant: the rows are those that a walk gives, in the same order. Entries count up to `indexed_end` only, a record boundary up
+to which every record has its entry on disk; from there on the log is walked. Each entry must lead to a record of its own topic,
+queue and queue offset. Named topics only are found this way, and only those that have queues; anything else is walked for, so
+that a deleted topic keeps its rows. Only of a topic that was deleted and made again a walk finds more: the messages before."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from messagestore.checkpoint import decode_checkpoint
+from messagestore.record import MAGIC_V1, MAGIC_V2, store_timestamp
+from sparkreplay.errors import IndexUnusable, LogCorrupted, SegmentGone
+from sparkreplay.read.plan import bytes_at, record_at_or_after
+from sparkreplay.read.queueindex import indexed_topics, queues_of
+from sparkreplay.records.decode import ChunkColumns, Selection, decode_chunk
+from sparkreplay.records.walk import CHUNK_BYTES, HEAP_HINT_BYTES, Stretch, chunks_of
+from sparkreplay.store.files import Files, OpenFile
+from sparkreplay.store.snapshot import Segment, StoreSnapshot
+
+GAP_BYTES_MAX = 32 << 10
+"""Wanted records that lie closer together are read with what lies between them; wider gaps are left out."""
+PROBE_BYTES = 64 << 10
+HEADER_BYTES_MAX = 112
+IDENTITY = np.dtype(
+    {
+        "names": ["total_size", "magic", "queue_id", "queue_offset"],
+        "formats": [">i4", ">u4", ">i4", ">i8"],
+        "offsets": [0, 4, 12, 20],
+        "itemsize": 28,
+    }
+)
+"""What a record says of itself in front of its physical offset."""
+
+
+@dataclass(frozen=True)
+class Entries:
+    """What queues say of some records, in log order. `queues` are places in `names`, of (topic, queue id)."""
+
+    offsets: NDArray[np.int64]
+    sizes: NDArray[np.int64]
+    queues: NDArray[np.int64]
+    queue_offsets: NDArray[np.int64]
+    names: tuple[tuple[str, int], ...]
+
+
+@dataclass(frozen=True)
+class PickedRecords:
+    """Some records of a segment, end to end, and the physical offset of each."""
+
+    data: NDArray[np.uint8]
+    positions: NDArray[np.int64]
+    offsets: NDArray[np.int64]
+
+
+def indexed_end(store: StoreSnapshot, end: int) -> int:
+    """Up to where the index counts, at most `end`: every record that ends at or below it has its entry.
+
+    Dispatch follows the log, so all that lies below any entry has entries. But after a crash the last ones may be lost with
+    the power: where the broker's file `abort` is (as it is while it runs), only those count whose records are older than
+    what the checkpoint vouches for, as in recovery. Store times are taken to grow along the log."""
+    limit = end
+    if any(entry.name == "abort" for entry in store.files.entries("")):
+        limit = safely_stored(store, end, decode_checkpoint(store.files.read("checkpoint")).min_timestamp)
+    ends = [queue.end_below(limit) for queue in queues_of(store.files)]
+    return max([*ends, min(store.min_offset, end)])
+
+
+def safely_stored(store: StoreSnapshot, end: int, time_ms: int) -> int:
+    """A place in the log, at most `end`, in front of which records were stored at or before `time_ms`."""
+    limit = min(store.min_offset, end)
+    for segment in store.segments:
+        low, high = segment.start_offset, min(end, segment.end_offset)
+        if low >= high:
+            break
+        file = store.files.open(segment.name)
+        try:
+            if not stored_by(file, segment, low, end, time_ms):
+                break
+            while high - low > PROBE_BYTES:
+                middle = (low + high) // 2
+                if stored_by(file, segment, middle, end, time_ms):
+                    low = middle
+                else:
+                    high = middle
+        finally:
+            file.close()
+        limit = low
+    return limit
+
+
+def stored_by(file: OpenFile, segment: Segment, offset: int, end: int, time_ms: int) -> bool:
+    """Whether the first record at or after `offset` was stored at or before `time_ms`."""
+    at = record_at_or_after(file, segment, offset, end)
+    return (
+        at is not None
+        and store_timestamp(bytes_at(file, at - segment.start_offset, HEADER_BYTES_MAX), 0) <= time_ms
+    )
+
+
+def positions_of(
+    files: Files, topics: frozenset[str] | None, queue_ids: frozenset[int] | None, start: int, end: int
+) -> Entries:
+    """The entries of records that begin in [start, end). None means all topics, or all queue ids."""
+    parts = []
+    for queue in queues_of(files, topics, queue_ids):
+        first, last = queue.count_below(start), queue.count_below(end)
+        if last > first:
+            base = queue.first_queue_offset
+            parts.append(
+                (
+                    *queue.checked(first, last),
+                    np.arange(base + first, base + last),
+                    (queue.topic, queue.queue_id),
+                )
+            )
+    nothing = np.empty(0, np.int64)
+    offsets, sizes, queue_offsets = (
+        np.concatenate([nothing, *(part[column] for part in parts)]) for column in range(3)
+    )
+    queues = np.repeat(np.arange(len(parts)), [len(part[0]) for part in parts])
+    order = np.argsort(offsets, kind="stable")
+    names = tuple(part[3] for part in parts)
+    return Entries(offsets[order], sizes[order], queues[order], queue_offsets[order], names)
+
+
+def read_indexed(
+    files: Files, stretch: Stretch, selection: Selection, index_end: int
+) -> Iterator[pa.RecordBatch]:
+    """The stretch's rows, of named topics through the index up to `index_end`.
+
+    Raises IndexUnusable where an entry and its record differ, and what a walk raises."""
+    assert selection.committed_only, "prepared and rolled back records have no entries"
+    if selection.topics is None or not selection.topics <= indexed_topics(files):
+        index_end = stretch.start
+    end = min(stretch.end, index_end)
+    if stretch.start < end:
+        entries = positions_of(files, selection.topics, selection.queues, stretch.start, end)
+        if len(entries.offsets) and int((entries.offsets + entries.sizes).max()) > index_end:
+            raise IndexUnusable(
+                stretch.segment.path, f"an entry leads beyond {index_end}, where another record begins"
+            )
+        yield from picked_batches(files, stretch.segment, entries, selection)
+    if stretch.end > index_end:
+        rest = replace(stretch, start=max(stretch.start, index_end))
+        for chunk in chunks_of(files, rest):
+            yield decode_chunk(chunk, selection, stretch.segment.path)
+
+
+def picked_batches(
+    files: Files, segment: Segment, entries: Entries, selection: Selection
+) -> Iterator[pa.RecordBatch]:
+    topics = pa.array([topic for topic, _ in entries.names], pa.string())
+    for records, first, last in picked(files, segment, entries):
+        columns = ChunkColumns(records, selection, segment.path)
+        expected = topics.take(pa.array(entries.queues[first:last]))
+        if not columns.topics_of(np.arange(last - first)).equals(expected):
+            raise IndexUnusable(
+                segment.path, f"records behind {records.offsets[0]} are not of their entries' topics"
+            )
+        yield columns.batch()
+
+
+def picked(
+    files: Files, segment: Segment, entries: Entries, chunk_bytes: int = CHUNK_BYTES
+) -> Iterator[tuple[PickedRecords, int, int]]:
+    """The records of entries [first, last), for all of them, about `chunk_bytes` of them at a time."""
+    ends = np.cumsum(entries.sizes)
+    parts: list[NDArray[np.uint8]] = []
+    first = held = last = 0
+    for part, last in compacted(files, segment, entries, chunk_bytes):
+        parts.append(part)
+        held += len(part)
+        if held >= chunk_bytes or last == len(ends):
+            sizes = entries.sizes[first:last]
+            positions = ends[first:last] - sizes - (ends[first - 1] if first else 0)
+            records = PickedRecords(np.concatenate(parts), positions, entries.offsets[first:last])
+            require_identity(segment, entries, records, first, last)
+            yield records, first, last
+            parts, held, first = [], 0, last
+
+
+def compacted(
+    files: Files, segment: Segment, entries: Entries, buffer_bytes: int
+) -> Iterator[tuple[NDArray[np.uint8], int]]:
+    """Records end to end, and the number of the entry behind them; one buffer is used for what is read."""
+    offsets, sizes = entries.offsets, entries.sizes
+    gaps = np.append(0, offsets[1:] - (offsets[:-1] + sizes[:-1]))
+    if (gaps < 0).any():
+        raise IndexUnusable(segment.path, f"entries overlap at {offsets[int(np.argmin(gaps))]}")
+    apart = gaps > GAP_BYTES_MAX
+    places = np.cumsum(np.where(apart, 0, gaps)) + np.append(0, np.cumsum(sizes)[:-1])  # wide gaps left out
+    np.empty(HEAP_HINT_BYTES, np.uint8)
+    try:
+        file = files.open(segment.name)
+    except FileNotFoundError:
+        raise SegmentGone(segment.path) from None
+    try:
+        buffer = np.empty(0, np.uint8)
+        first = 0
+        while first < len(offsets):
+            base = int(places[first])
+            last = max(first + 1, int(np.searchsorted(places + sizes, base + buffer_bytes, "right")))
+            used = int(places[last - 1] + sizes[last - 1]) - base
+            if used > len(buffer):
+                buffer = np.empty(used, np.uint8)
+            runs = np.append(first, first + 1 + np.flatnonzero(apart[first + 1 : last]))
+            for begin, end in zip(runs.tolist(), [*runs[1:].tolist(), last], strict=True):
+                read_run(file, segment, entries, buffer[int(places[begin]) - base :], begin, end)
+            yield without_gaps(buffer, places[first:last] - base, sizes[first:last]), last
+            first = last
+    finally:
+        file.close()
+
+
+def without_gaps(
+    buffer: NDArray[np.uint8], positions: NDArray[np.int64], sizes: NDArray[np.int64]
+) -> NDArray[np.uint8]:
+    """A copy of the records alone."""
+    bounds = np.empty(2 * len(positions) + 1, np.int32)
+    bounds[:-1:2] = positions
+    bounds[1::2] = positions + sizes
+    bounds[-1] = bounds[-2]
+    pieces = pa.Array.from_buffers(
+        pa.binary(), len(bounds) - 1, [None, pa.py_buffer(bounds), pa.py_buffer(buffer)]
+    )
+    records = pieces.take(pa.array(np.arange(0, len(bounds) - 1, 2)))
+    return np.frombuffer(records.buffers()[2], np.uint8, int(sizes.sum()))
+
+
+def read_run(
+    file: OpenFile, segment: Segment, entries: Entries, room: NDArray[np.uint8], begin: int, end: int
+) -> None:
+    """What lies from the first to the last of entries [begin, end)."""
+    at = int(entries.offsets[begin])
+    size = int(entries.offsets[end - 1] + entries.sizes[end - 1]) - at
+    if file.read_into(room[:size].data, at - segment.start_offset) < size:
+        raise LogCorrupted(segment.path, at, "the file ends before the planned end of the read")
+
+
+def require_identity(
+    segment: Segment, entries: Entries, records: PickedRecords, first: int, last: int
+) -> None:
+    """Each record must be the one that its entry means; its physical offset is checked as it is decoded."""
+    everywhere = np.ndarray(
+        len(records.data) - IDENTITY.itemsize + 1, f"V{IDENTITY.itemsize}", records.data, 0, (1,)
+    )
+    found = everywhere[records.positions].view(IDENTITY)
+    queue_ids = np.array([queue_id for _, queue_id in entries.names])[entries.queues[first:last]]
+    good = (found["total_size"] == entries.sizes[first:last]) & (found["queue_id"] == queue_ids)
+    good &= (found["magic"] == MAGIC_V1) | (found["magic"] == MAGIC_V2)
+    good &= found["queue_offset"] == entries.queue_offsets[first:last]
+    if not good.all():
+        place = first + int(np.argmin(good))
+        topic, queue_id = entries.names[entries.queues[place]]
+        raise IndexUnusable(
+            segment.path,
+            f"at physical offset {entries.offsets[place]} is not the record that entry {entries.queue_offsets[place]} "
+            f"of queue {topic}/{queue_id} leads to",
+        )

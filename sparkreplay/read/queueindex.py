@@ -1,0 +1,175 @@
+"""Consume queues as an index: which records belong to a queue, in log order.
+
+Invariant: physical offsets of a queue strictly increase, so an entry is found by halving; entries that fill a first file in
+front of the queue's first one count as in front of everything, unwritten ones as behind it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from messagestore.record import RECORD_SIZE_MIN
+from sparkreplay.errors import IndexUnusable
+from sparkreplay.records.walk import RECORD_SIZE_MAX
+from sparkreplay.store.files import Entry, Files
+from sparkreplay.store.queueentries import ENTRY, FOLDER, NAME_DIGITS, PRE_BLANK_SIZE
+
+BATCH_FOLDER = "batchconsumequeue"
+"""Queues of inner batches, each record of which holds many messages: their entries are of another kind."""
+LIGHT_QUEUES = "%LMQ%"
+"""Topics of this prefix hold further entries of other topics' records."""
+PROBE_ENTRIES = 512
+"""So many are left when they are looked at one by one, with as many on both sides: one that is damaged shows among them."""
+
+
+@dataclass(frozen=True)
+class QueueFile:
+    """`first` is the queue offset of its first entry."""
+
+    name: str
+    first: int
+    count: int
+
+
+@dataclass(frozen=True)
+class Queue:
+    """Places count entries from the beginning of the first file, which has the queue offset `first_queue_offset`."""
+
+    files: Files
+    topic: str
+    queue_id: int
+    parts: tuple[QueueFile, ...]
+
+    @property
+    def first_queue_offset(self) -> int:
+        return self.parts[0].first
+
+    def read(self, first: int, last: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Physical offsets and sizes of the entries at places [first, last), as they are written."""
+        pieces = []
+        for part in self.parts:
+            begin = max(0, first + self.first_queue_offset - part.first)
+            end = min(part.count, last + self.first_queue_offset - part.first)
+            if begin < end:
+                buffer = bytearray((end - begin) * ENTRY.itemsize)
+                file = self.files.open(part.name)
+                try:
+                    held = file.read_into(memoryview(buffer), begin * ENTRY.itemsize)
+                finally:
+                    file.close()
+                if held < len(buffer):
+                    raise IndexUnusable(self.files.shown(part.name), "became shorter while it was read")
+                pieces.append(np.frombuffer(buffer, ENTRY))
+        entries = np.concatenate(pieces) if pieces else np.empty(0, ENTRY)
+        return entries["physical_offset"].astype(np.int64), entries["size"].astype(np.int64)
+
+    def checked(self, first: int, last: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """`read`; raises IndexUnusable for entries that no broker writes."""
+        offsets, sizes = self.read(first, last)
+        good = (sizes >= RECORD_SIZE_MIN) & (sizes <= RECORD_SIZE_MAX) & (offsets >= 0)
+        good[1:] &= offsets[1:] >= offsets[:-1] + sizes[:-1]
+        if not good.all():
+            place = self.first_queue_offset + first + int(np.argmin(good))
+            raise IndexUnusable(self.path, f"entry {place} is damaged")
+        return offsets, sizes
+
+    @property
+    def path(self) -> str:
+        return self.files.shown(f"{FOLDER}/{self.topic}/{self.queue_id}")
+
+    def count_below(self, offset: int) -> int:
+        """How many entries lead to records that begin below a physical offset, fillers included.
+
+        Raises IndexUnusable where entries around that place are not in order."""
+        low, high = 0, self.parts[-1].first + self.parts[-1].count - self.first_queue_offset
+        end = high
+        while high - low > PROBE_ENTRIES:
+            middle = (low + high) // 2
+            if self.below(middle, middle + 1, offset).all():
+                low = middle + 1
+            else:
+                high = middle
+        first = max(0, low - PROBE_ENTRIES)
+        below = self.below(first, min(high + PROBE_ENTRIES, end), offset)
+        count = int(below.sum())
+        if not below[:count].all():
+            place = self.first_queue_offset + first + int(np.argmin(below))
+            raise IndexUnusable(self.path, f"entry {place} is missing or out of order")
+        return first + count
+
+    def below(self, first: int, last: int, offset: int) -> NDArray[np.bool_]:
+        offsets, sizes = self.read(first, last)
+        filler = (offsets == 0) & (sizes == PRE_BLANK_SIZE)
+        below: NDArray[np.bool_] = filler | ((sizes != 0) & (offsets < offset))
+        return below
+
+    def end_below(self, offset: int) -> int:
+        """Where the last record that its entry places below `offset` ends, not above it; -1 when there is none."""
+        count = self.count_below(offset)
+        offsets, sizes = self.read(max(0, count - 2), count)
+        real = [
+            begin + size
+            for begin, size in zip(offsets.tolist(), sizes.tolist(), strict=True)
+            if size != PRE_BLANK_SIZE and begin + size <= offset
+        ]
+        return max(real, default=-1)
+
+
+def queues_of(
+    files: Files, topics: frozenset[str] | None = None, queue_ids: frozenset[int] | None = None
+) -> Iterator[Queue]:
+    """The queues that have files, all or some of them. Raises IndexUnusable for a folder that is none of a store's."""
+    try:
+        folders = files.entries(FOLDER)
+    except FileNotFoundError:
+        raise IndexUnusable(files.shown(FOLDER), "is not there") from None
+    for topic in folders:
+        if topic.name.startswith(LIGHT_QUEUES) or (topics is not None and topic.name not in topics):
+            continue
+        for queue in folder_entries(files, FOLDER, topic):
+            if not queue.name.isdecimal():
+                raise IndexUnusable(
+                    files.shown(f"{FOLDER}/{topic.name}/{queue.name}"), "is not named as a queue is"
+                )
+            if queue_ids is None or int(queue.name) in queue_ids:
+                parts = queue_files(files, f"{FOLDER}/{topic.name}", queue)
+                if parts:
+                    yield Queue(files, topic.name, int(queue.name), parts)
+
+
+def indexed_topics(files: Files) -> frozenset[str]:
+    """Topics all of whose messages have entries, as far as queues tell: those of inner batches are left out."""
+    batches: list[Entry] = []
+    with suppress(FileNotFoundError):
+        batches = files.entries(BATCH_FOLDER)
+    try:
+        topics = files.entries(FOLDER)
+    except FileNotFoundError:
+        raise IndexUnusable(files.shown(FOLDER), "is not there") from None
+    return frozenset(topic.name for topic in topics) - {topic.name for topic in batches}
+
+
+def queue_files(files: Files, folder: str, queue: Entry) -> tuple[QueueFile, ...]:
+    """Its files in order; they must follow each other."""
+    parts: list[QueueFile] = []
+    for file in folder_entries(files, folder, queue):
+        name = f"{folder}/{queue.name}/{file.name}"
+        start = int(file.name) if len(file.name) == NAME_DIGITS and file.name.isdecimal() else -1
+        if file.is_folder or file.is_link or start % ENTRY.itemsize:
+            raise IndexUnusable(files.shown(name), "is not a file of a consume queue")
+        first = start // ENTRY.itemsize
+        if parts and parts[-1].first + parts[-1].count != first:
+            raise IndexUnusable(files.shown(name), f"does not follow {parts[-1].name}")
+        if file.size_bytes >= ENTRY.itemsize:
+            parts.append(QueueFile(name, first, file.size_bytes // ENTRY.itemsize))
+    return tuple(parts)
+
+
+def folder_entries(files: Files, parent: str, folder: Entry) -> list[Entry]:
+    if folder.is_link or not folder.is_folder:
+        raise IndexUnusable(files.shown(f"{parent}/{folder.name}"), "is not a folder")
+    return files.entries(f"{parent}/{folder.name}")

@@ -1,0 +1,206 @@
+"""One read of one or more stores, with or without Spark: planned once on the driver, stretches read wherever workers are.
+
+Invariant: no row ends above the bound that the plan froze, and a stretch whose log was truncated meanwhile fails. Rows of a
+stretch come in the order of its log; so do those of a queue in `read_all`, and after a sort by broker_name, queue_id and
+queue_offset of one topic."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+
+from sparkreplay.errors import OptionError, SegmentGone
+from sparkreplay.read.index import indexed_end, read_indexed
+from sparkreplay.read.options import SPLIT_BYTES_MIN, ReadOptions
+from sparkreplay.read.plan import as_far_as_wanted, plan, require_boundary
+from sparkreplay.read.pushed import Comparison, may_hold, names_allowed, row_conditions
+from sparkreplay.read.request import conditions, lose, require_brokers, require_present
+from sparkreplay.records.decode import Selection, decode_chunk
+from sparkreplay.records.rowfilter import Condition, RowFilter, TopicOneOf
+from sparkreplay.records.topics import is_system_topic
+from sparkreplay.records.walk import Stretch, chunks_of
+from sparkreplay.store.replicas import choose_replicas
+from sparkreplay.store.snapshot import StoreSnapshot, check_epochs, open_store, up_to, up_to_latest
+
+log = logging.getLogger("sparkreplay")
+
+
+@dataclass(frozen=True)
+class SourcePlan:
+    """What is read of one store: physical offsets [start, end), and which of its records become rows."""
+
+    store: StoreSnapshot
+    selection: Selection
+    start: int
+    end: int
+    index_end: int | None = None
+    """Up to here records are found through the consume queues; None walks the log."""
+
+
+@dataclass(frozen=True)
+class ReadPlan:
+    """What every worker gets: the frozen view of each store, and the stretches."""
+
+    columns: tuple[str, ...]
+    sources: tuple[SourcePlan, ...]
+    stretches: tuple[Stretch, ...]
+    fail_on_data_loss: bool = True
+    """Without it a stretch whose segment retention deleted is left out, and logged."""
+
+
+def plan_read(options: ReadOptions) -> ReadPlan:
+    """Raises OptionError for what cannot be asked of these stores, MessagesGone for what is gone, and what opening raises."""
+    if options.starting.at_bound:
+        raise OptionError("startingOffsets", "latest is where a stream may begin; a batch would have no rows")
+    stores = open_stores(options)
+    require_brokers(options, [store.broker_name for store in stores])
+    ranges = [physical_range(options, store) for store in stores]
+    split_bytes = split_bytes_of(options, sum(end - start for start, end in ranges))
+    sources = []
+    stretches: list[Stretch] = []
+    for number, (store, (start, end)) in enumerate(zip(stores, ranges, strict=True)):
+        source, planned = plan_range(store, selection_of(options, store), start, end, split_bytes, number)
+        require_present(options, store, planned)
+        sources.append(replace(source, index_end=indexed_end(store, end)) if options.use_index else source)
+        stretches += planned
+    return ReadPlan(options.columns, tuple(sources), tuple(stretches), options.fail_on_data_loss)
+
+
+def open_stores(options: ReadOptions) -> list[StoreSnapshot]:
+    """One snapshot a broker set, with the bound that was asked for. Raises what open_store, choose_replicas, up_to and
+    up_to_latest raise."""
+    opened = [
+        open_store(path, address=options.address, allow_uncommitted=options.allow_uncommitted)
+        for path in options.paths
+    ]
+    stores = choose_replicas(opened)
+    if options.ending.physical_offset is not None:
+        stores = [up_to(store, options.ending.physical_offset) for store in stores]
+    if options.to_latest:
+        stores = [up_to_latest(store, allow_uncommitted=options.allow_uncommitted) for store in stores]
+    return stores
+
+
+def plan_range(
+    store: StoreSnapshot, selection: Selection, start: int, end: int, split_bytes: int, source: int
+) -> tuple[SourcePlan, list[Stretch]]:
+    """Part [start, end) of one store, as source number `source` of a read. `start` must be where a record begins."""
+    require_boundary(store, start)
+    return SourcePlan(store, selection, start, end), plan(store, start, end, split_bytes, source)
+
+
+def selection_of(options: ReadOptions, store: StoreSnapshot) -> Selection:
+    """Which records of `store` become rows."""
+    found = conditions(options, store.broker_name)
+    return Selection(
+        columns=options.columns,
+        topics=options.topics,
+        queues=options.queues,
+        committed_only=options.committed_only,
+        system_topics=options.system_topics,
+        check_crc=options.check_crc,
+        decompress=options.decompress,
+        broker_name=store.broker_name,
+        epochs=store.epochs,
+        row_filter=RowFilter(found) if found else None,
+    )
+
+
+def physical_range(options: ReadOptions, store: StoreSnapshot) -> tuple[int, int]:
+    """[start, end) of the log, inside what it holds and below its bound."""
+    log_min = store.min_offset
+    start, end = options.starting.physical_offset, max(store.bound, log_min)
+    if start is not None and start > end:
+        raise OptionError("startingOffsets", f"{start} lies above the end of the read, {end}")
+    if start is not None and start < log_min:
+        lose(options, store.root, f"offset {start} was deleted, the log begins at {log_min}")
+    elif store.bound < log_min and options.ending.physical_offset is not None:
+        lose(options, store.root, f"all below {store.bound} was deleted, the log begins at {log_min}")
+    return max(start or 0, log_min), end
+
+
+def split_bytes_of(options: ReadOptions, total_bytes: int) -> int:
+    even = -(-total_bytes // options.min_partitions)
+    return max(SPLIT_BYTES_MIN, min(options.split_bytes, even)) if even else options.split_bytes
+
+
+def spared(read: ReadPlan, pushed: Sequence[Comparison]) -> ReadPlan:
+    """The same read without work that filters rule out: stretches by broker_name, physical_offset and epoch, rows before
+    their bodies are copied. The caller evaluates the filters again on what is left."""
+    named = names_allowed(pushed, "broker_name")
+
+    def wanted(stretch: Stretch) -> bool:
+        store = read.sources[stretch.source].store
+        return (
+            named(store.broker_name)
+            and may_hold(pushed, "physical_offset", stretch.start, stretch.end - 1)
+            and may_hold(pushed, "epoch", *epochs_within(store, stretch))
+        )
+
+    sources = tuple(
+        replace(source, selection=narrowed(source.selection, row_conditions(pushed)))
+        for source in read.sources
+    )
+    return replace(read, sources=sources, stretches=tuple(as_far_as_wanted(read.stretches, wanted)))
+
+
+def narrowed(selection: Selection, more: tuple[Condition, ...]) -> Selection:
+    """The selection with more conditions. Named topics join those of the selection, which are told apart fastest."""
+    topics = selection.topics
+    conditions = []
+    for condition in more:
+        if not isinstance(condition, TopicOneOf):
+            conditions.append(condition)
+        elif topics is None and not selection.system_topics:
+            topics = frozenset(name for name in condition.topics if not is_system_topic(name))
+        else:
+            topics = frozenset(condition.topics) & (frozenset(condition.topics) if topics is None else topics)
+    before = () if selection.row_filter is None else selection.row_filter.conditions
+    every = (*conditions, *before)
+    return replace(selection, topics=topics, row_filter=RowFilter(every) if every else None)
+
+
+def epochs_within(store: StoreSnapshot, stretch: Stretch) -> tuple[int, int]:
+    """The first and last epoch of a stretch's rows; -1 before the first that the epoch file names."""
+    at_start = [epoch for epoch, start in store.epochs if start <= stretch.start]
+    at_end = [epoch for epoch, start in store.epochs if start < stretch.end]
+    return (at_start or [-1])[-1], (at_end or [-1])[-1]
+
+
+def read_stretch(read: ReadPlan, stretch: Stretch) -> Iterator[pa.RecordBatch]:
+    """Batches of a few MiB; raises LogCorrupted or SegmentGone, or EpochChanged at its end."""
+    source = read.sources[stretch.source]
+    begun = False
+    try:
+        for batch in batches_of(source, stretch):
+            if batch.num_rows:
+                begun = True
+                yield batch
+    except SegmentGone:
+        if read.fail_on_data_loss or begun:
+            raise
+        log.warning(
+            "%s: was deleted after the read was planned; its part [%d, %d) is left out (failOnDataLoss=false)",
+            stretch.segment.path,
+            stretch.start,
+            stretch.end,
+        )
+    check_epochs(source.store)
+
+
+def batches_of(source: SourcePlan, stretch: Stretch) -> Iterator[pa.RecordBatch]:
+    files, selection = source.store.files, source.selection
+    if source.index_end is not None:
+        yield from read_indexed(files, stretch, selection, source.index_end)
+        return
+    for chunk in chunks_of(files, stretch):
+        yield decode_chunk(chunk, selection, stretch.segment.path)
+
+
+def read_all(read: ReadPlan) -> Iterator[pa.RecordBatch]:
+    """Every stretch, in each log's order, in this process."""
+    for stretch in read.stretches:
+        yield from read_stretch(read, stretch)

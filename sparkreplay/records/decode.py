@@ -1,0 +1,277 @@
+"""Records of a chunk as Arrow columns: whole columns at a time, never an object per message, and only what was asked for.
+
+Invariant: nothing that is returned refers to the chunk's buffer, and every record's own lengths, place and magic were found
+to agree before any of its bytes became a row."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Protocol
+from zlib import crc32
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from messagestore.record import CRC_MASK, MAGIC_V2, TRANSACTION_MASK
+from sparkreplay.errors import LogCorrupted, NotText
+from sparkreplay.records.bodies import decompressed
+from sparkreplay.records.fixedparts import FixedParts
+from sparkreplay.records.properties import Properties
+from sparkreplay.records.rowfilter import RowFilter
+from sparkreplay.records.schema import TIMESTAMP, arrow_schema
+from sparkreplay.records.topics import is_system_topic
+
+TRANSACTIONS = pa.array(["none", "prepared", "commit", "rollback"])
+BODY, TOPIC, PROPERTIES = 1, 3, 5
+"""Places among the six parts of a record: header, body, topic length, topic, properties length, properties."""
+PARTS = 6
+MILLISECONDS_MAX = (2**63 - 1) // 1000
+"""A client's clock may say anything; what microseconds cannot hold becomes null."""
+
+Rows = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Which records of the log become rows, and which of their columns."""
+
+    columns: tuple[str, ...]
+    topics: frozenset[str] | None = None
+    queues: frozenset[int] | None = None
+    committed_only: bool = True
+    system_topics: bool = False
+    check_crc: bool = False
+    decompress: bool = True
+    broker_name: str = ""
+    epochs: tuple[tuple[int, int], ...] = field(default=())
+    row_filter: RowFilter | None = None
+
+
+class Records(Protocol):
+    """Whole records in one buffer, end to end: a chunk of a walk, or what an index picked."""
+
+    @property
+    def data(self) -> NDArray[np.uint8]: ...
+
+    @property
+    def positions(self) -> Rows: ...
+
+    @property
+    def offsets(self) -> Rows:
+        """Physical offsets."""
+
+
+def decode_chunk(chunk: Records, selection: Selection, path: str) -> pa.RecordBatch:
+    """Raises LogCorrupted when a record's own lengths, place or CRC contradict it, NotText for text that is no UTF-8."""
+    return ChunkColumns(chunk, selection, path).batch()
+
+
+class ChunkColumns:
+    """The columns of one chunk, each made when first asked for."""
+
+    def __init__(self, chunk: Records, selection: Selection, path: str) -> None:
+        self.chunk = chunk
+        self.selection = selection
+        self.path = path
+        self.ends = np.append(chunk.positions[1:], len(chunk.data))
+        self.offsets = chunk.offsets
+        self.fixed = FixedParts(chunk.data, chunk.positions, self.ends)
+        self.fields: dict[str, NDArray[Any]] = {}
+        self.require(~self.fixed.short, "the record is shorter than its header")
+        self.find_parts()
+        self.topics: pa.Array = None
+        self.rows = self.chosen_rows()
+
+    def offset_of(self, row: int) -> int:
+        return int(self.offsets[row])
+
+    def native(self, name: str) -> NDArray[Any]:
+        """A number of the fixed part of every record, in the machine's byte order; times in ms."""
+        if name not in self.fields:
+            self.fields[name] = self.fixed.native(name)
+        return self.fields[name]
+
+    def find_parts(self) -> None:
+        """Where body, topic and properties of each record lie; lengths must add up to the record's size."""
+        data, positions, ends = self.chunk.data, self.chunk.positions, self.ends
+        self.body_at = positions + self.fixed.sizes
+        body_size = self.native("body_length").astype(np.int64)
+        self.body_end = self.body_at + body_size
+        self.require((body_size >= 0) & (self.body_end + 3 <= ends), "the body is longer than the record")
+        wide = self.native("magic") == MAGIC_V2
+        topic_size = data[self.body_end].astype(np.int64)
+        self.topic_at = self.body_end + 1
+        if wide.any():
+            topic_size = np.where(wide, topic_size << 8 | data[self.topic_at], topic_size)
+            self.topic_at = self.topic_at + wide
+        self.topic_end = self.topic_at + topic_size
+        self.require(self.topic_end + 2 <= ends, "the topic is longer than the record")
+        properties_size = data[self.topic_end].astype(np.int64) << 8 | data[self.topic_end + 1]
+        self.properties_at = self.topic_end + 2
+        self.require(
+            self.properties_at + properties_size == ends, "its parts do not add up to the record's size"
+        )
+        placed = self.native("physical_offset") == self.offsets
+        self.require(placed, "the record names another physical offset")
+
+    def require(self, good: NDArray[np.bool_], why: str) -> None:
+        if not good.all():
+            raise LogCorrupted(self.path, self.offset_of(int(np.argmin(good))), why)
+
+    @cached_property
+    def parts(self) -> pa.Array:
+        """The pieces of all records over the chunk itself, end to end."""
+        bounds = np.empty(PARTS * len(self.ends) + 1, np.int32)
+        starts = (
+            self.chunk.positions, self.body_at, self.body_end, self.topic_at, self.topic_end, self.properties_at,
+        )  # fmt: skip
+        for place, start in enumerate(starts):
+            bounds[place:-1:PARTS] = start
+        bounds[-1] = self.ends[-1]
+        return pa.Array.from_buffers(
+            pa.binary(), len(bounds) - 1, [None, pa.py_buffer(bounds), pa.py_buffer(self.chunk.data)]
+        )
+
+    def pieces(self, place: int, rows: Rows) -> pa.Array:
+        """A copy of one piece of each of `rows`."""
+        return self.parts.take(pa.array(rows * PARTS + place))
+
+    def text(self, place: int, rows: Rows, what: str) -> pa.Array:
+        """Pieces as strings; bytes below 128 are UTF-8 already, others are looked at."""
+        pieces = self.pieces(place, rows)
+        _, bounds, data = pieces.buffers()
+        size = int(np.frombuffer(bounds, np.int32, len(rows) + 1)[-1]) if len(rows) else 0
+        if size == 0 or np.frombuffer(data, np.int8, size).min() >= 0:
+            return pa.Array.from_buffers(pa.string(), len(rows), pieces.buffers())
+        try:
+            return pieces.cast(pa.string())
+        except pa.ArrowInvalid as error:
+            for row, piece in zip(rows.tolist(), pieces, strict=True):
+                try:
+                    piece.as_py().decode()
+                except UnicodeDecodeError:
+                    raise NotText(self.path, self.offset_of(row), what) from error
+            raise
+
+    def chosen_rows(self) -> Rows:
+        """The rows that the selection asks for; CRCs are checked on these."""
+        selection = self.selection
+        every = rows = np.arange(len(self.ends), dtype=np.int64)
+        if selection.committed_only:
+            kind = self.native("sys_flag") & TRANSACTION_MASK
+            rows = narrowed(rows, (kind == 0) | (kind == 8))
+        if selection.queues is not None:
+            rows = narrowed(rows, np.isin(self.native("queue_id")[rows], list(selection.queues)))
+        self.topics = topics = self.text(TOPIC, rows, "topic")
+        keep: pa.Array | None = None
+        if selection.topics is not None:
+            keep = pc.is_in(topics, pa.array(sorted(selection.topics), pa.string()))
+        elif not selection.system_topics:
+            hidden = [name for name in topics.unique().to_pylist() if is_system_topic(name)]
+            if hidden:
+                keep = pc.invert(pc.is_in(topics, pa.array(hidden, pa.string())))
+        if keep is not None:
+            rows = narrowed(rows, np.asarray(keep))
+            self.topics = topics.filter(keep)
+        if selection.row_filter is not None:
+            kept = selection.row_filter.choose(self, rows)
+            if kept is not rows:
+                rows = kept
+                self.topics = self.topics_of(rows)
+        if selection.check_crc:
+            self.check_crc(rows)
+        self.are_all = rows is every
+        return rows
+
+    def topics_of(self, rows: Rows) -> pa.Array:
+        """The topic of each of `rows`."""
+        return self.text(TOPIC, rows, "topic")
+
+    def check_crc(self, rows: Rows) -> None:
+        view = self.chunk.data.data
+        bodies = zip(
+            rows.tolist(),
+            self.body_at[rows].tolist(),
+            self.body_end[rows].tolist(),
+            self.native("body_crc")[rows].tolist(),
+            strict=True,
+        )
+        for row, start, end, stored in bodies:
+            if end > start and crc32(view[start:end]) & CRC_MASK != stored:
+                raise LogCorrupted(self.path, self.offset_of(row), "the body's CRC differs")
+
+    def picked(self, values: NDArray[Any]) -> NDArray[Any]:
+        """Of the chosen rows."""
+        return values if self.are_all else values[self.rows]
+
+    @cached_property
+    def property_pieces(self) -> Properties:
+        return Properties(self.text(PROPERTIES, self.rows, "properties"))
+
+    def numbers(self, name: str) -> pa.Array:
+        return pa.array(self.picked(self.native(name)))
+
+    def times(self, name: str) -> pa.Array:
+        times = self.picked(self.native(name))
+        wild = (times > MILLISECONDS_MAX) | (times < -MILLISECONDS_MAX)
+        return pa.array(times * 1000, mask=wild if wild.any() else None).view(TIMESTAMP)
+
+    def hosts(self, name: str) -> pa.Array:
+        found = self.fixed.hosts(name)
+        return found if self.are_all else found.take(pa.array(self.rows))
+
+    def epochs(self) -> pa.Array:
+        starts = np.array([start for _, start in self.selection.epochs], np.int64)
+        numbers = np.array([-1, *(epoch for epoch, _ in self.selection.epochs)], np.int32)
+        return pa.array(numbers[np.searchsorted(starts, self.picked(self.offsets), "right")])
+
+    def body(self) -> pa.Array:
+        bodies = self.pieces(BODY, self.rows)
+        if not self.selection.decompress:
+            return bodies
+        return decompressed(bodies, self.picked(self.native("sys_flag")), self.where)
+
+    def where(self, place: int) -> tuple[str, int]:
+        return self.path, self.offset_of(int(self.rows[place]))
+
+    def batch(self) -> pa.RecordBatch:
+        names = self.selection.columns
+        columns = [MAKERS[name](self) for name in names]
+        return pa.RecordBatch.from_arrays(columns, schema=arrow_schema(names))
+
+
+def narrowed(rows: Rows, keep: NDArray[np.bool_]) -> Rows:
+    return rows if keep.all() else rows[keep]
+
+
+MAKERS: dict[str, Callable[[ChunkColumns], pa.Array]] = {
+    "topic": lambda c: c.topics,
+    "queue_id": lambda c: c.numbers("queue_id"),
+    "queue_offset": lambda c: c.numbers("queue_offset"),
+    "tags": lambda c: c.property_pieces.column("TAGS"),
+    "keys": lambda c: c.property_pieces.column("KEYS"),
+    "msg_id": lambda c: c.property_pieces.column("UNIQ_KEY"),
+    "body": lambda c: c.body(),
+    "properties": lambda c: c.property_pieces.map(),
+    "properties_raw": lambda c: c.pieces(PROPERTIES, c.rows),
+    "born_timestamp": lambda c: c.times("born_timestamp"),
+    "store_timestamp": lambda c: c.times("store_timestamp"),
+    "born_host": lambda c: c.hosts("born_host"),
+    "store_host": lambda c: c.hosts("store_host"),
+    "flag": lambda c: c.numbers("flag"),
+    "sys_flag": lambda c: c.numbers("sys_flag"),
+    "transaction": lambda c: TRANSACTIONS.take(
+        pa.array((c.picked(c.native("sys_flag")) & TRANSACTION_MASK) >> 2)
+    ),
+    "reconsume_times": lambda c: c.numbers("reconsume_times"),
+    "prepared_transaction_offset": lambda c: c.numbers("prepared_transaction_offset"),
+    "physical_offset": lambda c: c.numbers("physical_offset"),
+    "store_size": lambda c: pa.array(c.picked(c.native("total_size"))),
+    "body_crc": lambda c: pa.array(c.picked(c.native("body_crc")).view(np.int32)),
+    "epoch": lambda c: c.epochs(),
+    "broker_name": lambda c: pa.repeat(pa.scalar(c.selection.broker_name, pa.string()), len(c.rows)),
+}

@@ -1,0 +1,46 @@
+"""Which epochs wrote a log, as its epoch file or a live broker tells, and whether two tellings agree.
+
+Invariant: histories are compared only where both reach: what retention removed from the front of one is no difference."""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+from epochfile.format import EpochFileDamaged, decode
+from sparkreplay.errors import StoreUnreadable
+from sparkreplay.store.files import Files
+
+FILE = "epochFileCheckpoint"
+
+Epochs: TypeAlias = tuple[tuple[int, int], ...]
+"""(epoch, physical offset of its first byte), oldest first, at least one."""
+
+
+def read_epochs(files: Files) -> Epochs:
+    """Raises StoreUnreadable."""
+    try:
+        return tuple((epoch, start_offset) for epoch, start_offset in decode(files.read(FILE)))
+    except FileNotFoundError:
+        raise StoreUnreadable(
+            files.root,
+            f"has no {FILE}; name a broker's storePathRootDir (only stores of controller mode can be read)",
+        ) from None
+    except EpochFileDamaged as error:
+        raise StoreUnreadable(
+            files.shown(FILE), f"{error}; put its copy {FILE}.bak in its place, or read another replica"
+        ) from error
+
+
+def epochs_within(epochs: Epochs, start: int, end: int) -> Epochs:
+    """The epochs that wrote bytes of [start, end), each with its first one there."""
+    ends = [start_offset for _, start_offset in epochs[1:]] + [end]
+    clipped = [
+        (epoch, max(first, start), min(last, end)) for (epoch, first), last in zip(epochs, ends, strict=True)
+    ]
+    return tuple((epoch, first) for epoch, first, last in clipped if first < last)
+
+
+def common_part(one: Epochs, other: Epochs, end: int) -> tuple[Epochs, Epochs]:
+    """What each says of the part of [0, end) that both tell of; equal where the logs hold the same bytes."""
+    start = max(one[0][1], other[0][1])
+    return epochs_within(one, start, end), epochs_within(other, start, end)

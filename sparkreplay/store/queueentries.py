@@ -1,0 +1,81 @@
+"""Consume queues as files of a store: the entry that says where the n-th message of a queue stands in the log.
+
+Invariant: an entry that no file holds reads as zeros, as one that was never written does."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sparkreplay.store.files import Entry, Files
+
+FOLDER = "consumequeue"
+ENTRY = np.dtype([("physical_offset", ">i8"), ("size", ">i4"), ("tags_code", ">i8")])
+PRE_BLANK_SIZE = 0x7FFFFFFF
+"""Of entries that fill the first file in front of a queue's first message (upstream: ConsumeQueue.fillPreBlank)."""
+NAME_DIGITS = 20
+
+
+@dataclass(frozen=True)
+class QueueFiles:
+    """One queue's files."""
+
+    files: Files
+    topic: str
+    queue_id: int
+
+    @property
+    def folder(self) -> str:
+        return f"{FOLDER}/{self.topic}/{self.queue_id}"
+
+    @property
+    def path(self) -> str:
+        return self.files.shown(self.folder)
+
+    @cached_property
+    def named(self) -> list[Entry]:
+        """By offset; empty when the queue has no folder, or one that is no folder's name."""
+        if "/" in self.topic or "\0" in self.topic or self.topic in ("", ".", ".."):
+            return []
+        try:
+            found = self.files.entries(self.folder)
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+        return [
+            entry
+            for entry in found
+            if entry.size_bytes and len(entry.name) == NAME_DIGITS and entry.name.isascii() and entry.name.isdecimal()
+        ]  # fmt: skip
+
+    def entries(self, first: int, count: int) -> NDArray[np.void]:
+        """Entries [first, first + count) by queue offset."""
+        wanted = np.zeros(count, ENTRY)
+        view = wanted.view(np.uint8).data
+        start, end = first * ENTRY.itemsize, (first + count) * ENTRY.itemsize
+        for entry in self.named:
+            low, high = max(start, int(entry.name)), min(end, int(entry.name) + entry.size_bytes)
+            if low >= high:
+                continue
+            with closing(self.files.open(f"{self.folder}/{entry.name}")) as file:
+                file.read_into(view[low - start : high - start], low - int(entry.name))
+        return wanted
+
+    def extent(self) -> tuple[int, int]:
+        """Queue offsets [first, end) that the files have room for."""
+        if not self.named:
+            return 0, 0
+        last = self.named[-1]
+        return int(self.named[0].name) // ENTRY.itemsize, (int(last.name) + last.size_bytes) // ENTRY.itemsize
+
+
+def written(entries: NDArray[np.void], start: int, end: int) -> NDArray[np.bool_]:
+    """Which entries name a record of [start, end) of the log."""
+    physical, size = entries["physical_offset"].astype(np.int64), entries["size"].astype(np.int64)
+    named: NDArray[np.bool_] = (
+        (size > 0) & (size != PRE_BLANK_SIZE) & (physical >= start) & (physical + size <= end)
+    )
+    return named

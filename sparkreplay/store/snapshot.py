@@ -1,0 +1,199 @@
+"""A store as a reader sees it: segments, epochs, the committed bound. Nothing in it is ever written.
+
+Invariant: a snapshot is of one moment of one log: the epochs were the same before and after the rest of it was read, and
+`bound` does not change any more. Whoever has read up to it asks `check_epochs` whether that still stands."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from messagestore import contractmark
+from messagestore.contractmark import ContractMark, ContractMarkDamaged
+from sparkreplay.errors import (
+    EpochChanged,
+    LiveBrokerFailed,
+    OptionError,
+    StoreUnreadable,
+    UncommittedRefused,
+)
+from sparkreplay.store.bound import checkpoint_bound, latest, resolve
+from sparkreplay.store.epochs import Epochs, common_part, epochs_within, read_epochs
+from sparkreplay.store.files import Files
+from sparkreplay.store.livebroker import BrokerView, look_at
+from sparkreplay.store.remotefiles import files_at
+from sparkreplay.store.segments import Segment as Segment
+from sparkreplay.store.segments import list_segments
+
+IDENTITY_FILE = "brokerIdentity"
+LOOKS_MAX = 5
+
+
+@dataclass(frozen=True)
+class Identity:
+    """Whose store it is: `cluster#brokerName#id`."""
+
+    cluster_name: str
+    broker_name: str
+    replica_id: int
+
+
+@dataclass(frozen=True)
+class StoreSnapshot:
+    """What the driver saw, frozen for the whole job."""
+
+    files: Files
+    broker_name: str
+    segments: tuple[Segment, ...]
+    epochs: Epochs
+    bound: int
+    bound_source: str = "checkpoint"
+    """`checkpoint`, `broker HOST:PORT`, `given` or `latest`."""
+    bound_note: str = ""
+    """What a user should know of how the bound came about; often empty."""
+    contract: str = ""
+    """`A` where the store says that it ran contract A, and still holds what was written then."""
+    cluster_name: str = ""
+    """Empty where no identity file and no broker tells."""
+    address: str | None = None
+    """The live brokers, `HOST:PORT;...`, that are asked for epochs again."""
+
+    @property
+    def root(self) -> str:
+        return self.files.root
+
+    @property
+    def min_offset(self) -> int:
+        return self.segments[0].start_offset if self.segments else 0
+
+    def epochs_below(self, offset: int) -> Epochs:
+        return tuple(entry for entry in self.epochs if entry[1] < offset)
+
+
+def open_store(
+    path: str | Files, *, address: str | None = None, allow_uncommitted: bool = False
+) -> StoreSnapshot:
+    """The store at `path` (see files_at) with its committed bound. `address` names live brokers, `HOST:PORT;HOST:PORT`; the
+    first of the store's set that answers counts.
+
+    Raises StoreUnreadable, OptionError, LiveBrokerFailed, and UncommittedRefused for a store that ran contract A unless
+    `allow_uncommitted`."""
+    files = files_at(path) if isinstance(path, str) else path
+    identity = read_identity(files)
+    set_named = (identity.cluster_name, identity.broker_name) if identity else ("", "")
+    for _ in range(LOOKS_MAX):
+        epochs = read_epochs(files)
+        view = None if address is None else look_at(address, *set_named)
+        confirm = checkpoint_bound(files)
+        segments = list_segments(files)
+        log_min = segments[0].start_offset if segments else 0
+        bound = resolve(files, confirm, segments, epochs, view, identity.replica_id if identity else None)
+        if view is not None:
+            require_same_log(files, log_min, epochs, bound.offset, view)
+        if read_epochs(files) == epochs:
+            break
+    else:
+        raise StoreUnreadable(files.root, "its epochs change all the time; run the job after the elections")
+    contract = contract_of(files, log_min, view)
+    if contract and not allow_uncommitted:
+        raise UncommittedRefused(
+            files.root,
+            "ran contract A (allAckInSyncStateSet=false), under which no bound is replication-safe",
+        )
+    named = identity or view
+    return StoreSnapshot(
+        files,
+        named.broker_name if named else files.root.rstrip("/").rpartition("/")[2],
+        segments,
+        epochs,
+        bound.offset,
+        bound.source,
+        bound.note,
+        contract,
+        named.cluster_name if named else "",
+        address,
+    )
+
+
+def up_to(store: StoreSnapshot, end: int) -> StoreSnapshot:
+    """The same store with a bound that was given. Raises OptionError for one above what is committed."""
+    if end > store.bound:
+        raise OptionError(
+            "endingOffsets", f"{end} lies above the committed bound {store.bound} ({store.bound_source})"
+        )
+    return replace(store, bound=end, bound_source="given")
+
+
+def up_to_latest(store: StoreSnapshot, *, allow_uncommitted: bool) -> StoreSnapshot:
+    """The same store with the end of its records as bound. Raises UncommittedRefused unless `allow_uncommitted`."""
+    if not allow_uncommitted:
+        raise UncommittedRefused(store.root, "endingOffsets=latest goes beyond what is committed")
+    end = latest(store.files, store.bound, store.segments, store.epochs)
+    return replace(store, bound=end, bound_source="latest")
+
+
+def read_identity(files: Files) -> Identity | None:
+    """None where there is no identity file, as in a copy. Raises StoreUnreadable."""
+    try:
+        text = files.read(IDENTITY_FILE).decode("utf-8", "replace").strip()
+    except FileNotFoundError:
+        return None
+    parts = text.split("#")
+    if (
+        len(parts) != 3
+        or not all(parts)
+        or len(text) > 1024
+        or not (parts[2].isascii() and parts[2].isdecimal())
+    ):
+        raise StoreUnreadable(
+            files.shown(IDENTITY_FILE),
+            f"{text[:60]!r} is not cluster#brokerName#id; copy it again from the broker",
+        )
+    return Identity(parts[0], parts[1], int(parts[2]))
+
+
+def contract_of(files: Files, log_min: int, view: BrokerView | None) -> str:
+    """`A`, or nothing. Java brokers leave no mark."""
+    mark = read_contract_mark(files)
+    return "A" if (mark and not mark.outlived(log_min)) or (view and view.ran_contract_a) else ""
+
+
+def read_contract_mark(files: Files) -> ContractMark | None:
+    try:
+        return contractmark.decode(files.read(contractmark.FILE))
+    except FileNotFoundError:
+        return None
+    except ContractMarkDamaged as error:
+        raise StoreUnreadable(files.root, str(error)) from error
+
+
+def require_same_log(files: Files, log_min: int, epochs: Epochs, bound: int, view: BrokerView) -> None:
+    """Raises LiveBrokerFailed when the broker's log is another one below the bound, or begins only above it."""
+    end = min(bound, view.max_offset)
+    ours, theirs = common_part(epochs, view.epochs, end)
+    if not ours and end > log_min:
+        raise LiveBrokerFailed(
+            view.address,
+            f"knows no epoch below {end}, so it cannot vouch for the store {files.root}; name a broker whose log begins "
+            "earlier, or leave address out",
+        )
+    if ours != theirs:
+        raise LiveBrokerFailed(
+            view.address,
+            f"tells the epochs {theirs} where the store {files.root} has {ours}: they are different logs, or the store was "
+            "copied before a truncation; read the store of a broker that is in the SyncStateSet now",
+        )
+
+
+def check_epochs(store: StoreSnapshot) -> None:
+    """Raises EpochChanged when the log, or the live broker's, was truncated below the bound since the snapshot was taken;
+    retention may have removed its front. StoreUnreadable, LiveBrokerFailed where that can no longer be told."""
+    require_unchanged(store, store.root, read_epochs(store.files), store.bound)
+    if store.address is not None:
+        view = look_at(store.address, store.cluster_name, store.broker_name)
+        require_unchanged(store, f"broker {view.address}", view.epochs, min(store.bound, view.max_offset))
+
+
+def require_unchanged(store: StoreSnapshot, path: str, now: Epochs, end: int) -> None:
+    before, after = common_part(store.epochs, now, end)
+    if before != after or (not before and end > store.min_offset):
+        raise EpochChanged(path, store.bound, epochs_within(store.epochs, 0, end), epochs_within(now, 0, end))

@@ -1,0 +1,1 @@
+"""A read that goes on: positions that survive restarts, and how much each batch takes."""

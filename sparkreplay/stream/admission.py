@@ -1,0 +1,137 @@
+"""How much of what is committed one batch of a stream takes: options, shares of the broker sets, exact cuts.
+
+Invariant: a cut is where a record begins, reached by walking from one that is known: the batch's start, or a segment's."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from sparkreplay.errors import OptionError
+from sparkreplay.read.offsets import whole_number
+from sparkreplay.read.options import size
+from sparkreplay.records.walk import Stretch, chunks_of
+from sparkreplay.store.snapshot import StoreSnapshot
+
+MAX_TRIGGER_DELAY = "15m"
+TIME_UNITS_S = {"ms": 0.001, "s": 1, "m": 60, "h": 3600}
+
+
+@dataclass(frozen=True)
+class Admission:
+    """Limits of one batch; None is no limit. Messages are records of the log, before any is filtered out."""
+
+    max_bytes: int | None = None
+    max_messages: int | None = None
+    min_messages: int | None = None
+    max_delay_s: float = 900.0
+    """How long fewer than `min_messages` wait for more."""
+
+    @property
+    def counts(self) -> bool:
+        return self.max_messages is not None or self.min_messages is not None
+
+
+UNLIMITED = Admission()
+
+
+def read_admission(given: Mapping[str, str]) -> Admission:
+    """From the options of STREAM_OPTIONS, names in lower case; raises OptionError."""
+    found = Admission(
+        max_bytes=size("maxBytesPerTrigger", given["maxbytespertrigger"])
+        if "maxbytespertrigger" in given
+        else None,
+        max_messages=positive("maxOffsetsPerTrigger", given.get("maxoffsetspertrigger")),
+        min_messages=positive("minOffsetsPerTrigger", given.get("minoffsetspertrigger")),
+        max_delay_s=duration_s("maxTriggerDelay", given.get("maxtriggerdelay", MAX_TRIGGER_DELAY)),
+    )
+    if found.min_messages and found.max_messages and found.min_messages > found.max_messages:
+        raise OptionError("minOffsetsPerTrigger", "is above maxOffsetsPerTrigger")
+    return found
+
+
+def positive(option: str, text: str | None) -> int | None:
+    if text is None:
+        return None
+    found = whole_number(option, text)
+    if found == 0:
+        raise OptionError(option, "is 0; leave it out for no limit")
+    return found
+
+
+def duration_s(option: str, text: str) -> float:
+    unit = text.lstrip("0123456789")
+    if unit not in TIME_UNITS_S or unit == text:
+        raise OptionError(option, f"{text!r} is no time; write for example 500ms, 30s, 15m, 1h")
+    return int(text.removesuffix(unit)) * TIME_UNITS_S[unit]
+
+
+def shares(limit: int, pending: Mapping[str, int]) -> dict[str, int]:
+    """A limit divided among broker sets as their pending bytes are, with at least 1 for each that has any."""
+    total = sum(pending.values())
+    return {name: max(1, limit * part // total) for name, part in pending.items() if part}
+
+
+@dataclass(frozen=True)
+class Cut:
+    """Where a batch may end in one store, and how many messages lie before it (None: they were not counted)."""
+
+    offset: int
+    messages: int | None
+
+
+def cut(
+    store: StoreSnapshot,
+    start: int,
+    end: int,
+    *,
+    max_bytes: int | None,
+    max_messages: int | None,
+    count: bool = False,
+    walked: Cut | None = None,
+) -> Cut:
+    """The last record boundary of (start, end] that the limits allow; at least one record, where a whole one is there.
+
+    `walked` is an earlier cut for the same start, which is walked on from where the limits allow it."""
+    upto = end if max_bytes is None else min(end, start + max_bytes)
+    at = Cut(start, 0)
+    if not count and max_messages is None:
+        at = Cut(max(start, beginning_of_segment(store, upto)), None)
+    elif walked is not None and walked.offset <= upto and within(walked.messages, max_messages):
+        at = walked
+    found = walk_on(store, at, upto, max_messages)
+    if found.offset == start and upto < end:
+        found = walk_on(store, at, end, 1)
+    return found
+
+
+def within(messages: int | None, limit: int | None) -> bool:
+    return messages is not None and (limit is None or messages <= limit)
+
+
+def beginning_of_segment(store: StoreSnapshot, offset: int) -> int:
+    """The last segment's beginning at or below `offset`: what needs no walk to be known as a boundary."""
+    return max((part.start_offset for part in store.segments if part.start_offset <= offset), default=0)
+
+
+def walk_on(store: StoreSnapshot, at: Cut, upto: int, max_messages: int | None) -> Cut:
+    """Walks records from the boundary `at` to the last boundary at or below `upto`, or to the `max_messages`-th.
+
+    Raises LogCorrupted where records end before `upto` does."""
+    offset, messages = at.offset, at.messages or 0
+    for segment in store.segments:
+        if segment.end_offset <= offset:
+            continue
+        if segment.start_offset >= upto or offset == upto:
+            break
+        end = min(upto, segment.end_offset)
+        stretch = Stretch(segment, offset, end, at_bound=end < segment.end_offset)
+        for chunk in chunks_of(store.files, stretch):
+            if max_messages is not None and messages + len(chunk.positions) > max_messages:
+                offset = chunk.start_offset + int(chunk.positions[max_messages - messages])
+                return Cut(offset, None if at.messages is None else max_messages)
+            messages += len(chunk.positions)
+            offset = chunk.start_offset + len(chunk.data)
+        if not stretch.at_bound:
+            offset = segment.end_offset
+    return Cut(offset, None if at.messages is None else messages)

@@ -1,0 +1,225 @@
+"""One stream over the logs of one or more broker sets: where it begins, how far a batch goes, what a batch reads.
+
+Invariant: a batch is a function of its two offsets alone. What is remembered between calls only saves work, so that a
+driver that was killed anywhere goes on from the offsets that Spark kept."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+
+from sparkreplay.errors import BrokerSetMissing, DataLost, ReplicaBehind
+from sparkreplay.read.index import indexed_end
+from sparkreplay.read.options import ReadOptions
+from sparkreplay.read.plan import plan
+from sparkreplay.read.reader import ReadPlan, SourcePlan, selection_of, split_bytes_of
+from sparkreplay.store.replicas import rank
+from sparkreplay.store.snapshot import StoreSnapshot
+from sparkreplay.stream.admission import UNLIMITED, Admission, Cut, cut, shares
+from sparkreplay.stream.losses import messages_lost
+from sparkreplay.stream.position import SetOffset, StreamOffset, require_same_history, set_offset_at
+
+log = logging.getLogger("sparkreplay")
+
+Replicas = Mapping[str, list[StoreSnapshot]]
+"""The stores of each broker set, at least one."""
+
+
+class LogStream:
+    """`look` opens the stores that the options name, `begin` says where a new query begins in each set."""
+
+    def __init__(
+        self,
+        options: ReadOptions,
+        look: Callable[[], Replicas],
+        begin: Callable[[Mapping[str, StoreSnapshot]], Mapping[str, int]],
+        clock_s: Callable[[], float],
+    ) -> None:
+        self.options = options
+        self.look = look
+        self.begin = begin
+        self.clock_s = clock_s
+        self.begun: StreamOffset | None = None
+        self.frozen: dict[str, int] | None = None
+        self.waiting_since_s = clock_s()
+        self.seen: Replicas | None = None
+        self.cuts: dict[str, tuple[SetOffset, Cut]] = {}
+        self.warned: set[tuple[str, int]] = set()
+
+    def initial(self) -> StreamOffset:
+        """Where a new query begins: the same until its first batch, for which Spark asks several times.
+
+        Raises what looking at the stores and reading the options raises."""
+        if self.begun is None:
+            stores = {name: best_of(replicas) for name, replicas in self.look_again().items()}
+            begin = self.begin(stores)
+            sets = {
+                name: set_offset_at(begin[name], begin[name], store.epochs) for name, store in stores.items()
+            }
+            self.begun = StreamOffset(sets, initial=True)
+        return self.begun
+
+    def freeze(self) -> None:
+        """From now on nothing counts as committed that is not so already (Trigger.AvailableNow)."""
+        self.look_again()
+        self.frozen = self.bounds()
+
+    def bounds(self) -> dict[str, int]:
+        """Up to where each set is committed, as last seen."""
+        return {name: best_of(replicas).bound for name, replicas in self.last_seen().items()}
+
+    def latest(self, start: StreamOffset, admission: Admission = UNLIMITED) -> StreamOffset:
+        """Where the batch that begins at `start` ends; `start` itself while there is nothing, or not enough, to read.
+
+        Raises LogTruncated; DataLost and BrokerSetMissing unless failOnDataLoss is false."""
+        stores = {
+            name: best_of(replicas, start.sets[name].offset if name in start.sets else None)
+            for name, replicas in self.look_again().items()
+        }
+        for name in start.sets.keys() - stores.keys():
+            self.miss(name, start.sets[name].offset, stores)
+        at = {name: self.position(name, store, start.sets.get(name)) for name, store in stores.items()}
+        ends = {name: self.end_of(name, store) for name, store in stores.items()}
+        pending = {name: ends[name] - at[name].offset for name in stores if ends[name] > at[name].offset}
+        cuts = self.cuts_within(admission, stores, at, ends, pending)
+        if self.too_few(admission, pending, cuts):
+            return start
+        moved = {
+            name: set_offset_at(at[name].began, found.offset, stores[name].epochs)
+            for name, found in cuts.items()
+            if found.offset > at[name].offset
+        }
+        if not moved:
+            return start
+        self.waiting_since_s = self.clock_s()
+        self.cuts.clear()
+        return StreamOffset({**start.sets, **moved})
+
+    def cuts_within(
+        self,
+        admission: Admission,
+        stores: Mapping[str, StoreSnapshot],
+        at: Mapping[str, SetOffset],
+        ends: Mapping[str, int],
+        pending: Mapping[str, int],
+    ) -> dict[str, Cut]:
+        """Where each set with anything pending is cut, each with its share of the limits."""
+        bytes_of = shares(admission.max_bytes, pending) if admission.max_bytes else {}
+        messages_of = shares(admission.max_messages, pending) if admission.max_messages else {}
+        for name in pending:
+            before = self.cuts.get(name)
+            self.cuts[name] = (
+                at[name],
+                cut(
+                    stores[name],
+                    at[name].offset,
+                    ends[name],
+                    max_bytes=bytes_of.get(name),
+                    max_messages=messages_of.get(name),
+                    count=admission.counts,
+                    walked=before[1] if admission.counts and before and before[0] == at[name] else None,
+                ),
+            )
+        return {name: self.cuts[name][1] for name in pending}
+
+    def too_few(self, admission: Admission, pending: Mapping[str, int], cuts: Mapping[str, Cut]) -> bool:
+        """Whether to wait for more messages. A batch that its byte limit cuts is not small, and one that is all there will be
+        (AvailableNow) is not waited for."""
+        if admission.min_messages is None or self.frozen is not None:
+            return False
+        if admission.max_bytes is not None and sum(pending.values()) > admission.max_bytes:
+            return False
+        counted = sum(found.messages or 0 for found in cuts.values())
+        return (
+            counted < admission.min_messages and self.clock_s() - self.waiting_since_s < admission.max_delay_s
+        )
+
+    def plan(self, start: StreamOffset, end: StreamOffset) -> list[ReadPlan]:
+        """One plan a stretch of (start, end]; the same rows whenever, and from whichever replica, it is made.
+
+        Raises LogTruncated, ReplicaBehind; DataLost and BrokerSetMissing unless failOnDataLoss is false."""
+        replicas = self.last_seen()
+        parts: list[tuple[StoreSnapshot, int]] = []
+        for name, to in sorted(end.sets.items()):
+            begin = start.begin_of(name, to)
+            if begin == to.offset:
+                continue
+            if name not in replicas:
+                self.miss(name, begin, replicas)
+                continue
+            store = best_of(replicas[name], begin, to.offset)
+            require_same_history(name, to, store)
+            if store.bound < to.offset:
+                raise ReplicaBehind(name, store.root, store.bound, to.offset)
+            begin = self.first_held(name, store, begin, to.offset)
+            parts.append((replace(store, bound=to.offset), begin))
+        split_bytes = split_bytes_of(self.options, sum(store.bound - begin for store, begin in parts))
+        return [
+            one for store, begin in parts for one in stretch_plans(self.options, store, begin, split_bytes)
+        ]
+
+    def look_again(self) -> Replicas:
+        self.seen = self.look()
+        return self.seen
+
+    def last_seen(self) -> Replicas:
+        return self.look_again() if self.seen is None else self.seen
+
+    def end_of(self, name: str, store: StoreSnapshot) -> int:
+        if self.frozen is None:
+            return store.bound
+        return min(store.bound, self.frozen.get(name, 0))
+
+    def position(self, name: str, store: StoreSnapshot, before: SetOffset | None) -> SetOffset:
+        """Where the next batch begins in a set; one that the stream has not seen before begins with its log."""
+        if before is None:
+            return set_offset_at(store.min_offset, store.min_offset, store.epochs)
+        require_same_history(name, before, store)
+        return replace(before, offset=self.first_held(name, store, before.offset, store.min_offset))
+
+    def first_held(self, name: str, store: StoreSnapshot, offset: int, end: int) -> int:
+        """`offset`, or the log's beginning where retention has passed it: that is data loss."""
+        gone_to = min(store.min_offset, end)
+        if gone_to <= offset:
+            return offset
+        if (name, offset) not in self.warned:
+            lost = messages_lost(store.files, offset, gone_to)
+            self.lose(name, offset, DataLost(name, store.root, offset, gone_to, lost))
+        return gone_to
+
+    def miss(self, name: str, offset: int, present: Iterable[str]) -> None:
+        self.lose(name, offset, BrokerSetMissing(name, offset, sorted(present)))
+
+    def lose(self, name: str, offset: int, loss: DataLost | BrokerSetMissing) -> None:
+        if self.options.fail_on_data_loss:
+            raise loss
+        if (name, offset) not in self.warned:
+            self.warned.add((name, offset))
+            log.warning("failOnDataLoss=false: %s", loss)
+
+
+def best_of(replicas: list[StoreSnapshot], start: int | None = None, end: int = 0) -> StoreSnapshot:
+    """The replica to read on from `start`: one that still holds it, that is committed up to `end`, and is the newest."""
+    return max(
+        replicas,
+        key=lambda store: (start is None or store.min_offset <= start, store.bound >= end, rank(store)),
+    )
+
+
+def stretch_plans(options: ReadOptions, store: StoreSnapshot, start: int, split_bytes: int) -> list[ReadPlan]:
+    """From `start` up to the store's bound, where a record begins: unlike that of a batch read it is a seam.
+
+    Each plan names its own segment only: it travels to the worker with the stretch."""
+    end = store.bound
+    index_end = indexed_end(store, end) if options.use_index else None
+    source = SourcePlan(store, selection_of(options, store), start, end, index_end)
+    return [
+        ReadPlan(
+            options.columns,
+            (replace(source, store=replace(store, segments=(stretch.segment,))),),
+            (replace(stretch, at_bound=False),),
+            options.fail_on_data_loss,
+        )
+        for stretch in plan(store, start, end, split_bytes)
+    ]

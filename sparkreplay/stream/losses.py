@@ -1,0 +1,90 @@
+"""How many messages a part of a log held that is gone, as its consume queues still tell.
+
+Invariant: a number is exact, or it is said to be the least there were: retention removes queue files of its own accord."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import pairwise
+
+from sparkreplay.store.files import Files
+
+FOLDER = "consumequeue"
+ENTRY = struct.Struct(">qiq")  # physical offset, record size (0: never written), hash of the tag
+PRE_BLANK_SIZE = 0x7FFFFFFF  # of the entries that fill a first file in front of the queue's first one
+
+
+def messages_lost(files: Files, start: int, end: int) -> str:
+    """`123 messages by their queue offsets`, for physical offsets [start, end)."""
+    try:
+        topics = [entry.name for entry in files.entries(FOLDER) if entry.is_folder]
+    except FileNotFoundError:
+        return "an unknown number of messages (the store has no consume queues)"
+    found, exact = 0, True
+    for topic in topics:
+        for queue in files.entries(f"{FOLDER}/{topic}"):
+            if queue.is_folder:
+                lost, whole = lost_of_queue(files, f"{FOLDER}/{topic}/{queue.name}", start, end)
+                found += lost
+                exact = exact and whole
+    return f"{'' if exact else 'at least '}{found} messages by their queue offsets"
+
+
+def lost_of_queue(files: Files, folder: str, start: int, end: int) -> tuple[int, bool]:
+    """Entries of one queue within [start, end), and whether no others can have been there."""
+    found, exact = 0, True
+    for number, part in enumerate(queue_files(files, folder)):
+        low, high = part.first_at_or_above(start), part.first_at_or_above(end)
+        found += high - low
+        if number == 0:
+            exact = low > 0 or part.first_index == 0
+    return found, exact
+
+
+@dataclass(frozen=True)
+class QueueFile:
+    """One file of a queue: the queue offset of its first entry, how many it has room for, and how to read one."""
+
+    first_index: int
+    entries: int
+    physical_offset: Callable[[int], int]
+
+    def first_at_or_above(self, offset: int) -> int:
+        """The place of the first entry that is not below `offset`: they ascend, and unwritten ones are above all."""
+        low, high = 0, self.entries
+        while low < high:
+            middle = (low + high) // 2
+            if self.physical_offset(middle) < offset:
+                low = middle + 1
+            else:
+                high = middle
+        return low
+
+
+def queue_files(files: Files, folder: str) -> list[QueueFile]:
+    named = [
+        entry
+        for entry in files.entries(folder)
+        if entry.size_bytes and len(entry.name) == 20 and entry.name.isdecimal()
+    ]
+    assert all(before.name < after.name for before, after in pairwise(named))
+    return [queue_file(files, f"{folder}/{entry.name}", entry.size_bytes) for entry in named]
+
+
+def queue_file(files: Files, name: str, size_bytes: int) -> QueueFile:
+    def physical_offset(place: int) -> int:
+        file = files.open(name)
+        try:
+            data = bytearray(ENTRY.size)
+            if file.read_into(memoryview(data), place * ENTRY.size) < ENTRY.size:
+                return 1 << 63
+        finally:
+            file.close()
+        offset, size, _ = ENTRY.unpack(data)
+        if size == PRE_BLANK_SIZE and offset == 0:
+            return -1
+        return offset if size else 1 << 63
+
+    return QueueFile(int(name[-20:]) // ENTRY.size, size_bytes // ENTRY.size, physical_offset)

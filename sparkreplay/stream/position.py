@@ -1,0 +1,102 @@
+"""How far a stream has read: per broker set a physical offset where a record begins, and the epoch of the byte below it.
+
+Invariant: an offset names broker sets, never folders, so any replica of a set continues what another began; and it carries
+where each set began, so that a batch planned again after a crash, the first one too, has the rows it had before."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from sparkreplay.errors import LogTruncated, OffsetUnreadable
+from sparkreplay.store.snapshot import StoreSnapshot
+
+VERSION = 1
+Epochs = tuple[tuple[int, int], ...]
+"""(epoch, start offset), oldest first."""
+
+
+@dataclass(frozen=True)
+class SetOffset:
+    """Of one broker set, everything of [began, offset) was read."""
+
+    began: int
+    offset: int
+    epoch: int | None = None
+    """The epoch that wrote the byte below `offset`; None when no epoch is known to have written there."""
+    epoch_start: int = 0
+
+    def to_json(self) -> dict[str, Any]:
+        fields: dict[str, Any] = {"began": self.began, "offset": self.offset}
+        if self.epoch is not None:
+            fields |= {"epoch": self.epoch, "epoch_start": self.epoch_start}
+        return fields
+
+
+@dataclass(frozen=True)
+class StreamOffset:
+    """The offset that Spark keeps in a query's checkpoint. `initial` marks one that no batch has ended at yet."""
+
+    sets: Mapping[str, SetOffset]
+    initial: bool = False
+
+    def to_json(self) -> dict[str, Any]:
+        """The same offset gives the same JSON: Spark compares text to see whether there is anything new."""
+        fields: dict[str, Any] = {"version": VERSION}
+        if self.initial:
+            fields["initial"] = True
+        return fields | {"sets": {name: self.sets[name].to_json() for name in sorted(self.sets)}}
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> StreamOffset:
+        """Raises OffsetUnreadable for what this source has not written."""
+        if not isinstance(value, Mapping) or value.get("version") != VERSION:
+            raise OffsetUnreadable(value, f"it is not of version {VERSION}")
+        sets = value.get("sets")
+        if not isinstance(sets, Mapping) or not all(isinstance(name, str) for name in sets):
+            raise OffsetUnreadable(value, "it names no broker sets")
+        return cls({name: set_offset(value, sets[name]) for name in sets}, value.get("initial") is True)
+
+    def begin_of(self, name: str, end: SetOffset) -> int:
+        """Where the batch from here to `end` starts in that set.
+
+        Spark does not keep the initial offset, it asks for it again, and by then the log may begin elsewhere. What a set
+        began at is kept in the end of its first batch."""
+        return end.began if self.initial or name not in self.sets else self.sets[name].offset
+
+
+def set_offset(whole: object, value: object) -> SetOffset:
+    if not isinstance(value, Mapping) or not {"began", "offset"} <= value.keys() <= {
+        "began", "offset", "epoch", "epoch_start",
+    }:  # fmt: skip
+        raise OffsetUnreadable(whole, "an entry does not say from where to where it was read")
+    if not all(type(number) is int and number >= 0 for number in value.values()):
+        raise OffsetUnreadable(whole, "an entry holds what is no offset and no epoch")
+    return SetOffset(**value)
+
+
+def set_offset_at(began: int, offset: int, epochs: Epochs) -> SetOffset:
+    """The offset with the epoch of the byte below it, as the store's epochs say now."""
+    below = [entry for entry in epochs if entry[1] < offset]
+    return SetOffset(began, offset, *below[-1]) if below else SetOffset(began, offset)
+
+
+def require_same_history(name: str, at: SetOffset, store: StoreSnapshot) -> None:
+    """Raises LogTruncated when the log no longer holds, below `at`, the bytes that the stream has read there.
+
+    An epoch's bytes at one offset are the same on every replica, so the epoch below the offset stands for all that lies
+    below. Two silences are no contradiction: a replica that lags does not know the epoch yet, and retention forgets
+    epochs that end at or below the log's beginning."""
+    below = [entry for entry in store.epochs if entry[1] < at.offset]
+    if at.epoch is None or not below or below[-1] == (at.epoch, at.epoch_start):
+        return
+    epoch, _ = below[-1]
+    if epoch < at.epoch and store.bound <= at.epoch_start:
+        return
+    changed = [start for number, start in below if number >= at.epoch]
+    if (at.epoch, at.epoch_start) in below:
+        changed.remove(at.epoch_start)
+    else:
+        changed.append(at.epoch_start)
+    raise LogTruncated(name, store.root, at.offset, (at.epoch, at.epoch_start), below[-1], min(changed))

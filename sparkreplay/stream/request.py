@@ -1,0 +1,84 @@
+"""What a stream was asked for: its options, and where a new query begins to read a store.
+
+Invariant: what only a stream can do is refused for a batch read, and the other way about."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from time import monotonic
+
+from sparkreplay.errors import OptionError, SegmentGone
+from sparkreplay.read.offsets import Edge
+from sparkreplay.read.options import ReadOptions
+from sparkreplay.read.plan import plan, require_boundary
+from sparkreplay.read.reader import physical_range
+from sparkreplay.read.request import deleted, lose, of_broker, require_brokers
+from sparkreplay.store.replicas import choose_replicas
+from sparkreplay.store.snapshot import StoreSnapshot, open_store, up_to_latest
+from sparkreplay.stream.admission import Admission, cut, read_admission
+from sparkreplay.stream.logstream import LogStream, Replicas
+
+LOOKS_MAX = 3
+STREAM_ONLY = ("maxBytesPerTrigger", "maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay")
+
+
+def admission_of(options: ReadOptions, given: Mapping[str, str]) -> Admission:
+    """Raises OptionError for an end, which a stream does not have, and for limits that make no sense."""
+    if options.ending != Edge():  # `latest` is none: it moves the bound
+        raise OptionError("endingOffsets", "a stream has no end; read a part of the log with spark.read")
+    return read_admission({name.lower(): value for name, value in given.items()})
+
+
+def refuse_for_batch(given: Mapping[str, str]) -> None:
+    names = {name.lower() for name in given}
+    for name in STREAM_ONLY:
+        if name.lower() in names:
+            raise OptionError(name, "is for streams (spark.readStream); leave it out")
+
+
+def open_stream(options: ReadOptions, clock_s: Callable[[], float] = monotonic) -> LogStream:
+    """Nothing is looked at yet."""
+    return LogStream(
+        options, lambda: replicas_of(options), lambda stores: beginnings(options, stores), clock_s
+    )
+
+
+def replicas_of(options: ReadOptions) -> Replicas:
+    """The stores of each broker set, as they are now. Raises what open_store, choose_replicas and up_to_latest raise."""
+    for looks in range(1, LOOKS_MAX + 1):
+        stores = [
+            open_store(path, address=options.address, allow_uncommitted=options.allow_uncommitted)
+            for path in options.paths
+        ]
+        try:
+            choose_replicas(stores)  # raises for stores of one name that are no replicas of one set
+            break
+        except (
+            SegmentGone
+        ):  # retention, since the store was opened: a stream looks too often never to meet it
+            if looks == LOOKS_MAX:
+                raise
+    if options.to_latest:
+        stores = [up_to_latest(store, allow_uncommitted=options.allow_uncommitted) for store in stores]
+    sets: dict[str, list[StoreSnapshot]] = {}
+    for store in stores:
+        sets.setdefault(store.broker_name, []).append(store)
+    return sets
+
+
+def beginnings(options: ReadOptions, stores: Mapping[str, StoreSnapshot]) -> dict[str, int]:
+    """Where a new query begins in each set. Raises OptionError for what cannot be begun at, MessagesGone for what is gone."""
+    require_brokers(options, list(stores))
+    return {name: beginning(options, store) for name, store in stores.items()}
+
+
+def beginning(options: ReadOptions, store: StoreSnapshot) -> int:
+    """A time, or offsets of queues, begin with the log: they are conditions on its rows."""
+    start, end = physical_range(options, store)
+    if options.starting.at_bound:
+        return cut(store, start, end, max_bytes=None, max_messages=None).offset
+    require_boundary(store, start)
+    named = of_broker(options.starting.queue_offsets, store.broker_name)
+    for why in deleted(store, plan(store, start, end, options.split_bytes), named):
+        lose(options, store.root, why)
+    return start

@@ -1,0 +1,182 @@
+"""What a committed log holds: per topic, queue and kind of record the rows, bytes, offsets and times.
+
+Invariant: every record of the range is counted under exactly one kind, also those that a read leaves out by its rules."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from messagestore.record import (
+    TRANSACTION_COMMIT,
+    TRANSACTION_MASK,
+    TRANSACTION_PREPARED,
+    TRANSACTION_ROLLBACK,
+)
+from sparkreplay.read.reader import ReadPlan, read_stretch
+from sparkreplay.records.topics import is_system_topic
+
+SCAN_COLUMNS = (
+    "broker_name",
+    "topic",
+    "queue_id",
+    "queue_offset",
+    "store_timestamp",
+    "store_size",
+    "sys_flag",
+)
+GROUP = ["broker_name", "topic", "queue_id", "transaction"]
+AGGREGATES = [
+    ("store_size", "count"), ("store_size", "sum"), ("queue_offset", "min"), ("queue_offset", "max"),
+    ("store_timestamp", "min"), ("store_timestamp", "max"),
+]  # fmt: skip
+MERGED = [
+    ("store_size_count", "sum"), ("store_size_sum", "sum"), ("queue_offset_min", "min"), ("queue_offset_max", "max"),
+    ("store_timestamp_min", "min"), ("store_timestamp_max", "max"),
+]  # fmt: skip
+MESSAGE = "message"
+SPECIAL_TOPICS = {
+    "RMQ_SYS_TRANS_HALF_TOPIC": "half",
+    "RMQ_SYS_TRANS_OP_HALF_TOPIC": "half-op",
+    "SCHEDULE_TOPIC_XXXX": "delayed",
+}
+INNER_BATCH = 0x80
+"""Of sysFlag: one record stands for many queue offsets, so no gap can be told."""
+UNDECIDED = {TRANSACTION_PREPARED: "prepared", TRANSACTION_ROLLBACK: "rollback"}
+KINDS = (MESSAGE, "prepared", "rollback", "half", "half-op", "delayed", "system")
+"""`message`: what a read gives by default. `prepared` and `rollback`: transactions=all gives them too. The others stand in
+topics of the brokers: includeSystemTopics=true, or the topic's name, gives them."""
+
+
+@dataclass(frozen=True)
+class QueueSummary:
+    """Records of one kind in one queue; offsets are inclusive, times are ISO 8601 in UTC."""
+
+    broker_name: str
+    topic: str
+    queue_id: int
+    kind: str
+    rows: int
+    bytes: int
+    first_offset: int
+    last_offset: int
+    first_stored: str
+    last_stored: str
+
+
+@dataclass(frozen=True)
+class Gap:
+    """A queue whose records do not hold each offset between the first and the last once."""
+
+    broker_name: str
+    topic: str
+    queue_id: int
+    rows: int
+    first_offset: int
+    last_offset: int
+
+    def __str__(self) -> str:
+        expected = self.last_offset - self.first_offset + 1
+        return (
+            f"queue {self.topic}/{self.queue_id} of {self.broker_name} holds {self.rows} records for the {expected} "
+            f"offsets {self.first_offset} to {self.last_offset}; mqreplay verify says where"
+        )
+
+
+def kind_of(topic: str, transaction: int) -> str:
+    """One of KINDS; `transaction` are bits of sysFlag."""
+    if transaction & TRANSACTION_MASK in UNDECIDED:
+        return UNDECIDED[transaction & TRANSACTION_MASK]
+    return SPECIAL_TOPICS.get(topic) or ("system" if is_system_topic(topic) else MESSAGE)
+
+
+def scan_stretch(read: ReadPlan, number: int) -> pa.Table:
+    """The summary of one stretch, a row a group; many are merged by `merge`."""
+    return merge(summary(batch) for batch in read_stretch(read, read.stretches[number]))
+
+
+def summary(batch: pa.RecordBatch) -> pa.Table:
+    table = pa.Table.from_batches([batch])
+    kinds = pc.bit_wise_and(table.column("sys_flag"), pa.scalar(TRANSACTION_MASK | INNER_BATCH, pa.int32()))
+    return table.append_column("transaction", kinds).group_by(GROUP).aggregate(AGGREGATES)
+
+
+def merge(parts: Iterable[pa.Table]) -> pa.Table:
+    """One table of the same shape; without rows when there are no parts."""
+    tables = [part for part in parts if part.num_rows]
+    if not tables:
+        return pa.table({})
+    merged = pa.concat_tables(tables).group_by(GROUP).aggregate(MERGED)
+    return merged.rename_columns([*GROUP, *(name for name, _ in MERGED)])
+
+
+def rows_in(table: pa.Table) -> int:
+    return int(pc.sum(table.column("store_size_count")).as_py()) if table.num_rows else 0
+
+
+def summaries(table: pa.Table) -> list[QueueSummary]:
+    """One row a queue and kind, by broker set, topic and queue id."""
+    if not table.num_rows:
+        return []
+    return [
+        QueueSummary(
+            broker_name=row["broker_name"],
+            topic=row["topic"],
+            queue_id=row["queue_id"],
+            kind=kind_of(row["topic"], row["transaction"]),
+            rows=row["store_size_count"],
+            bytes=row["store_size_sum"],
+            first_offset=row["queue_offset_min"],
+            last_offset=row["queue_offset_max"],
+            first_stored=moment(row["store_timestamp_min"]),
+            last_stored=moment(row["store_timestamp_max"]),
+        )
+        for row in with_numbers(table.sort_by([(name, "ascending") for name in GROUP])).to_pylist()
+    ]
+
+
+def with_numbers(table: pa.Table) -> pa.Table:
+    """Times as µs: a log may name years that no datetime holds."""
+    for name in ("store_timestamp_min", "store_timestamp_max"):
+        place = table.schema.get_field_index(name)
+        table = table.set_column(place, name, table.column(name).cast(pa.int64()))
+    return table
+
+
+def moment(us: int | None) -> str:
+    """`2026-11-21T10:00:00.000Z`; empty for a time that cannot be told."""
+    return "" if us is None else f"{np.datetime64(us, 'us').astype('datetime64[ms]')}Z"
+
+
+def gaps(table: pa.Table) -> list[Gap]:
+    """Queues with an offset missing or twice, over records that have one: those of no transaction, and committed ones.
+    Queues of batches are left out."""
+    if not table.num_rows:
+        return []
+    counted = pc.is_in(table.column("transaction"), pa.array([0, TRANSACTION_COMMIT], pa.int32()))
+    queues = (
+        table.filter(counted)
+        .group_by(GROUP[:3])
+        .aggregate([("store_size_count", "sum"), ("queue_offset_min", "min"), ("queue_offset_max", "max")])
+    )
+    found = [
+        Gap(
+            row["broker_name"],
+            row["topic"],
+            row["queue_id"],
+            row["store_size_count_sum"],
+            row["queue_offset_min_min"],
+            row["queue_offset_max_max"],
+        )
+        for row in queues.sort_by([(name, "ascending") for name in GROUP[:3]]).to_pylist()
+    ]
+    batches = (
+        table.filter(pc.greater_equal(table.column("transaction"), INNER_BATCH)).select(GROUP[:3]).to_pylist()
+    )
+    batched = {tuple(row.values()) for row in batches}
+    found = [gap for gap in found if (gap.broker_name, gap.topic, gap.queue_id) not in batched]
+    return [gap for gap in found if gap.rows != gap.last_offset - gap.first_offset + 1]
