@@ -50,7 +50,7 @@ print(cluster.world.trace.events, cluster.world.trace.digest)
 """
 
 
-@pytest.mark.parametrize("seed", range(1, 13))
+@pytest.mark.parametrize("seed", [*range(1, 13), 138])
 def test_a_cluster_keeps_its_promises_whatever_is_killed_cut_or_delayed(
     seed: int, tally: Callable[[str, int], None]
 ) -> None:
