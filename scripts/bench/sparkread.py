@@ -6,7 +6,8 @@ For each body size a store is written (scripts.bench.replaylog), and the rows of
 Parquet by Spark's own writer. Then in turn, each run after one that does not count, page cache warm:
 
     full rows        every row of the default columns to Spark's noop sink; beside it the Parquet files, all columns
-    statistics       rows and bytes of each topic and queue; beside it the Parquet files, all columns and only those needed
+    statistics       rows and bytes of each topic and queue, added up by mqreplay scan in the workers; beside it the Parquet
+                     files, all columns and only those needed, and the data source with Spark's own groupBy
     export           mqreplay export --engine spark to Parquet; beside it Spark's own writer fed by the data source
 
 Sizes are bytes of the log, whatever the sink holds. Memory is what a Python worker holds at its highest (VmHWM), less what one
@@ -33,7 +34,7 @@ from pyspark.sql import functions as f
 
 from scripts.bench.measured import machine
 from sparkreplay.datasource import register
-from sparkreplay.engine.engine import start_spark
+from sparkreplay.engine.engine import SparkEngine, start_spark
 from sparkreplay.read.options import size
 
 STATISTICS = ("topic", "queue_id", "store_size")
@@ -92,13 +93,12 @@ def anew(folder: Path) -> str:
     return str(folder)
 
 
-def export(store: str, folder: Path) -> None:
-    """The command as a user runs it, in this process: its Spark session is the one that runs already."""
+def mqreplay(*command: str) -> None:
+    """A command as a user runs it, but in this process and its Spark session, which it must not end."""
     from sparkreplay.__main__ import cli
 
-    command = ["export", store, "--to", anew(folder), "--columns", "default", "--engine", "spark", "--quiet"]
     with redirect_stdout(io.StringIO()):
-        cli.main(args=command, standalone_mode=False)
+        cli.main(args=[*command, "--engine", "spark", "--quiet"], standalone_mode=False)
 
 
 def worker_memory_mib() -> list[float]:
@@ -116,11 +116,15 @@ def worker_memory_mib() -> list[float]:
     return peaks
 
 
+def memory_above(base_mib: float) -> str:
+    return f"  memory of a worker so far: {max(worker_memory_mib()) - base_mib:.0f} MiB above {base_mib:.0f} (reach 150)"
+
+
 def handed_through(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     yield from batches
 
 
-def measure(spark: SparkSession, store: str, folder: Path, runs: int) -> None:
+def measure(spark: SparkSession, store: str, folder: Path, runs: int, base_mib: float) -> None:
     def source(columns: str = "default", **options: str) -> DataFrame:
         reader = spark.read.format("rocketmq").option("path", store).option("columns", columns)
         return reader.options(**options).load()
@@ -140,23 +144,30 @@ def measure(spark: SparkSession, store: str, folder: Path, runs: int) -> None:
     ]
     in_turn(timings, runs)
     report(timings, log_bytes, rows, 0.8 if log_bytes / rows > 800 else 0.5)
+    print(memory_above(base_mib))
 
     print("statistics")
     timings = [
-        Timing("data source", lambda: grouped(source(",".join(STATISTICS))), []),
+        Timing("mqreplay scan --engine spark", lambda: mqreplay("scan", store), []),
         Timing("Spark's Parquet scan, all columns", lambda: noop(scanned), []),
         Timing("Spark's Parquet scan, pruned", lambda: grouped(scanned), []),
+        Timing("data source, groupBy", lambda: grouped(source(",".join(STATISTICS))), []),
     ]
     in_turn(timings, runs)
     report(timings, log_bytes, rows, 1.5)
 
     print("export")
     timings = [
-        Timing("mqreplay export --engine spark", lambda: export(store, folder / "export"), []),
+        Timing(
+            "mqreplay export --engine spark",
+            lambda: mqreplay("export", store, "--to", anew(folder / "export"), "--columns", "default"),
+            [],
+        ),
         Timing("Spark's Parquet writer", lambda: source().write.parquet(anew(folder / "written")), []),
     ]
     in_turn(timings, runs)
     report(timings, log_bytes, rows, 2.0)
+    print(memory_above(base_mib))
 
 
 def main() -> None:
@@ -168,24 +179,21 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=3)
     given = parser.parse_args()
     print(machine())
-    spark = start_spark("local[2]", "bench")
-    register(spark)
-    spark.range(1 << 20).mapInArrow(handed_through, "id long").count()
-    base = max(worker_memory_mib())
-    try:
-        for body in given.body or [1024, 100]:
+    SparkEngine.close = lambda engine: None  # type: ignore[assignment, method-assign]
+    for body in given.body or [1024, 100]:
+        spark = start_spark("local[2]", "bench")  # new for each, so that workers' highest memory is its own
+        register(spark)
+        spark.range(1 << 20).mapInArrow(handed_through, "id long").count()
+        base_mib = max(worker_memory_mib())
+        try:
             with tempfile.TemporaryDirectory(prefix="autoswitch-mq-bench-") as folder:
                 store = str(Path(folder) / "store")
                 writer = [sys.executable, "-m", "scripts.bench.replaylog", store]
-                subprocess.run(
-                    [*writer, "--bytes", str(size("--bytes", given.bytes)), "--body", str(body)], check=True
-                )
-                measure(spark, store, Path(folder), given.runs)
-            print(
-                f"memory: {max(worker_memory_mib()) - base:.0f} MiB above {base:.0f} (reach 150)", flush=True
-            )
-    finally:
-        spark.stop()
+                log_bytes = str(size("--bytes", given.bytes))
+                subprocess.run([*writer, "--bytes", log_bytes, "--body", str(body)], check=True)
+                measure(spark, store, Path(folder), given.runs, base_mib)
+        finally:
+            spark.stop()
 
 
 if __name__ == "__main__":

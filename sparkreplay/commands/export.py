@@ -29,8 +29,6 @@ from sparkreplay.read.options import ReadOptions, read_options
 from sparkreplay.read.reader import ReadPlan, plan_read
 from sparkreplay.records.schema import columns_named
 
-SPLIT = "256m"
-"""Larger than a read's: each stretch makes at least a file a topic."""
 END = "endingoffsets"
 
 
@@ -59,7 +57,6 @@ def command(
 
     Nothing is seen in DIR before all of it is there. An export that was killed goes on when the same command is run again;
     a finished one says so. Spark's workers must reach DIR under the same name."""
-    given["split"] = given["split"] or SPLIT
     wanted = columns_named(columns)
     options = {**options_of(stores, **given), "columns": ",".join(columns_to_read(wanted))}
     request = request_of(options, wanted)

@@ -58,7 +58,7 @@ OPTIONS = (
     Option("index", "`walk`, `consumequeue`", "`walk`", "how a batch finds records: by walking the log, which proves it, or "
            "through the consume queues, which is faster for a few named topics of many. The rows are the same; an entry that "
            "does not lead to its record fails the job. Not with `transactions=all`"),
-    Option("splitBytes", "bytes, or `64k`, `128m`, `1g`", "`128m`", "size of a partition"),
+    Option("splitBytes", "bytes, or `64k`, `128m`, `1g`", "`256m`", "size of a partition"),
     Option("minPartitions", "a number", "", "make partitions smaller than `splitBytes` to have about as many"),
     Option("maxBytesPerTrigger", "bytes, or `64k`, `512m`, `1g`", "", "streams only: a batch takes about so much of the log"),
     Option("maxOffsetsPerTrigger", "a number", "", "streams only: a batch takes so many messages of the log, counted before "

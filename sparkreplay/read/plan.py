@@ -14,7 +14,8 @@ from sparkreplay.records.walk import RECORD_SIZE_MAX, Stretch
 from sparkreplay.store.files import Files, OpenFile
 from sparkreplay.store.snapshot import Segment, StoreSnapshot
 
-SPLIT_BYTES = 128 << 20
+SPLIT_BYTES = 256 << 20
+"""A task of Spark costs about 60 ms of its own, as much as 30 MB of log."""
 MAGICS = tuple(struct.pack(">I", magic) for magic in (MAGIC_V1, MAGIC_V2))
 SIZE_AND_MAGIC = struct.Struct(">II")
 PHYSICAL_OFFSET = struct.Struct(">q")
