@@ -96,6 +96,9 @@ COMMANDS: dict[str, Run | Elsewhere] = {
         "compared", "--compare-only", instead=(STORE, ("/data/broker-b", "run/demo/broker-1"))
     ),
     "mqreplay stats /data/broker-a --html stats.html --top 3": Run("drawn in stats.html", instead=(STORE,)),
+    "mqreplay resend /data/broker-a --topic orders --to DefaultCluster/orders-again -n NAMESRV": Elsewhere(
+        "test_resend.py, on a cluster of its own"
+    ),
     "mqreplay package --to reader.zip": Run("spark-submit --py-files"),
     "python -m namesrv": Run("usage: mqnamesrv", "--help"),
     "mqadmin watch -n NAMESRV": Elsewhere("needs a terminal; the last test of this file gives it one"),

@@ -1,0 +1,64 @@
+"""Whether a reader's speed and memory stay as they are while the log grows: rows a second of one process, by the log's size.
+
+    python -m scripts.bench.growth [--bytes 1g --bytes 5g --bytes 20g] [--body 1024] [--runs 3] [--directory DIR]
+
+Each store is written by scripts.bench.replaylog and read whole, default columns, each run in a process of its own; one run
+before is not counted. A log that is larger than the page cache is read from the disk, whose speed then is what is measured."""
+
+from __future__ import annotations
+
+import argparse
+import multiprocessing
+import statistics
+import tempfile
+import time
+from pathlib import Path
+
+from scripts.bench.measured import machine, spread
+from scripts.bench.replaylog import size, usual_spread, write_store
+from sparkreplay.read.options import read_options
+from sparkreplay.read.reader import plan_read, read_all
+
+SHARE_MIN = 0.8
+
+
+def read_once(store: str) -> tuple[float, float]:
+    """Rows a second from the first look at the store to the last row; the process' peak resident memory in MiB."""
+    began = time.perf_counter()
+    rows = sum(batch.num_rows for batch in read_all(plan_read(read_options({"path": store}))))
+    seconds = time.perf_counter() - began
+    lines = Path("/proc/self/status").read_text().splitlines()
+    peak = next(int(line.split()[1]) / 1024 for line in lines if line.startswith("VmHWM"))
+    return rows / seconds, peak
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--bytes", action="append")
+    parser.add_argument("--body", type=int, default=1024)
+    parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--directory", type=Path, default=Path(tempfile.gettempdir()))
+    given = parser.parse_args()
+    print(machine())
+    medians = []
+    for text in given.bytes or ["1g", "5g", "20g"]:
+        with (
+            tempfile.TemporaryDirectory(prefix="autoswitch-mq-bench-", dir=given.directory) as folder,
+            multiprocessing.get_context("spawn").Pool(1, maxtasksperchild=1) as process,
+        ):
+            write_store(Path(folder), size(text), given.body, spread_bytes=usual_spread(given.body))
+            found = [process.apply(read_once, (folder,)) for _ in range(given.runs + 1)][1:]
+        rates = [rate for rate, _ in found]
+        medians.append(statistics.median(rates))
+        print(
+            f"{text:>5}  {spread(rates, 'rows/s', 0)}  peak memory {max(peak for _, peak in found):.0f} MiB",
+            flush=True,
+        )
+    if min(medians) < SHARE_MIN * max(medians):
+        raise SystemExit(f"the slowest is below {SHARE_MIN} of the fastest")
+
+
+if __name__ == "__main__":
+    main()
