@@ -70,14 +70,15 @@ def in_turn(timings: list[Timing], runs: int) -> None:
                 timing.seconds.append(seconds)
 
 
-def report(timings: list[Timing], log_bytes: int, rows: int, first_reach: float) -> None:
-    """The first timing as a multiple of each other's, medians; `first_reach` is wanted of the first ratio."""
+def report(timings: list[Timing], log_bytes: int, rows: int, first_reach: float) -> bool:
+    """The first timing as a multiple of each other's, medians; whether the first ratio reaches `first_reach`."""
     for timing in timings:
         print(timing.shown(log_bytes, rows))
     ours = statistics.median(timings[0].seconds)
     for number, other in enumerate(timings[1:]):
         wanted = f" (reach {first_reach})" if number == 0 else ""
         print(f"    {statistics.median(other.seconds) / ours:.2f} x {other.name}{wanted}", flush=True)
+    return statistics.median(timings[1].seconds) / ours >= first_reach
 
 
 def noop(frame: DataFrame) -> None:
@@ -124,7 +125,7 @@ def handed_through(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch
     yield from batches
 
 
-def measure(spark: SparkSession, store: str, folder: Path, runs: int, base_mib: float) -> None:
+def measure(spark: SparkSession, store: str, folder: Path, runs: int, base_mib: float) -> bool:
     def source(columns: str = "default", **options: str) -> DataFrame:
         reader = spark.read.format("rocketmq").option("path", store).option("columns", columns)
         return reader.options(**options).load()
@@ -143,7 +144,7 @@ def measure(spark: SparkSession, store: str, folder: Path, runs: int, base_mib: 
         Timing("Spark's Parquet scan", lambda: noop(scanned), []),
     ]
     in_turn(timings, runs)
-    report(timings, log_bytes, rows, 0.8 if log_bytes / rows > 800 else 0.5)
+    reached = [report(timings, log_bytes, rows, 0.8 if log_bytes / rows > 800 else 0.5)]
     print(memory_above(base_mib))
 
     print("statistics")
@@ -154,7 +155,7 @@ def measure(spark: SparkSession, store: str, folder: Path, runs: int, base_mib: 
         Timing("data source, groupBy", lambda: grouped(source(",".join(STATISTICS))), []),
     ]
     in_turn(timings, runs)
-    report(timings, log_bytes, rows, 1.5)
+    reached.append(report(timings, log_bytes, rows, 1.5))
 
     print("export")
     timings = [
@@ -166,8 +167,9 @@ def measure(spark: SparkSession, store: str, folder: Path, runs: int, base_mib: 
         Timing("Spark's Parquet writer", lambda: source().write.parquet(anew(folder / "written")), []),
     ]
     in_turn(timings, runs)
-    report(timings, log_bytes, rows, 2.0)
+    reached.append(report(timings, log_bytes, rows, 2.0))
     print(memory_above(base_mib))
+    return all(reached)
 
 
 def main() -> None:
@@ -180,6 +182,7 @@ def main() -> None:
     given = parser.parse_args()
     print(machine())
     SparkEngine.close = lambda engine: None  # type: ignore[assignment, method-assign]
+    reached = []
     for body in given.body or [1024, 100]:
         spark = start_spark("local[2]", "bench")  # new for each, so that workers' highest memory is its own
         register(spark)
@@ -191,9 +194,11 @@ def main() -> None:
                 writer = [sys.executable, "-m", "scripts.bench.replaylog", store]
                 log_bytes = str(size("--bytes", given.bytes))
                 subprocess.run([*writer, "--bytes", log_bytes, "--body", str(body)], check=True)
-                measure(spark, store, Path(folder), given.runs, base_mib)
+                reached.append(measure(spark, store, Path(folder), given.runs, base_mib))
         finally:
             spark.stop()
+    if not all(reached):
+        raise SystemExit("a ratio misses what is reached for")
 
 
 if __name__ == "__main__":
