@@ -20,6 +20,7 @@ from pathlib import Path
 
 SOURCE_ROOT = Path(__file__).resolve().parent.parent
 START_TICKS_FIELD = 19  # of /proc/PID/stat, counted after the command's name
+THREADS_FIELD = 17
 STATE_FIELD = 0
 
 
@@ -39,12 +40,14 @@ class ProcessIdentity:
     boot_id: str
 
     def state(self) -> str | None:
-        """The kernel's letter (R, S, T stopped, ...); None once it is gone, which a zombie is too."""
+        """The kernel's letter (R, S, T stopped, ...); None once it is gone, which a zombie is too. A zombie with other threads
+        is not: while one of them waits for a disk, its files and ports are still open."""
         fields = _stat_fields(self.pid)
         if fields is None or int(fields[START_TICKS_FIELD]) != self.start_ticks or _boot_id() != self.boot_id:
             return None
         state = fields[STATE_FIELD]
-        return None if state in "ZX" else state
+        gone = state == "X" or (state == "Z" and int(fields[THREADS_FIELD]) <= 1)
+        return None if gone else state
 
     def send(self, number: signal.Signals) -> bool:
         """Delivers the signal; False when the process is gone already."""

@@ -39,6 +39,24 @@ def test_a_process_is_stopped_continued_and_killed(tmp_path: Path) -> None:
     assert identity.wait_gone(20)
 
 
+def test_a_process_whose_threads_outlive_its_first_is_not_gone(tmp_path: Path) -> None:
+    port_file = tmp_path / "port"
+    identity = spawn(
+        "tests.unit.localcluster.threadoutlivesmain", [str(port_file)], tmp_path / "logs" / "out.log"
+    )
+    stat = Path(f"/proc/{identity.pid}/stat")
+    while not (
+        port_file.exists() and port_file.read_text() and stat.read_text().rpartition(")")[2].split()[0] == "Z"
+    ):
+        assert identity.state() is not None
+    assert identity.state() == "Z"
+    assert not identity.wait_gone(0.01)
+    assert identity.send(signal.SIGKILL) and identity.wait_gone(20)
+    assert identity.state() is None
+    with socket.socket() as again:
+        again.bind(("127.0.0.1", int(port_file.read_text())))
+
+
 def test_a_reused_pid_is_never_signalled(tmp_path: Path) -> None:
     identity = spawn("http.server", ["0", "--bind", "127.0.0.1"], tmp_path / "logs" / "http.log")
     try:
