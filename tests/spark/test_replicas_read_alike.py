@@ -7,6 +7,10 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import json
+import random
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,9 +22,11 @@ from localcluster.cluster import Cluster
 from localcluster.drill import DrillReport, Kind, run_drills
 from localcluster.history import Found, Place
 from localcluster.layout import BROKER_SET
+from localcluster.load import read_back
 from localcluster.waiting import NotYet, wait_for
 from mqclient.client import Client
 from mqclient.route import MessageQueue
+from mqruntime.clock import SystemClock
 from sparkreplay.engine.engine import missing_for_spark, start_spark
 from sparkreplay.read.options import read_options
 from sparkreplay.read.reader import plan_read, read_all
@@ -28,6 +34,7 @@ from sparkreplay.store.bound import checkpoint_bound
 from sparkreplay.store.files import LocalFiles
 from sparkreplay.store.snapshot import open_store
 
+ROOT = Path(__file__).parents[2]
 TOPIC = "drilled"
 FAILOVERS = 10
 COLUMNS = "queue_id,queue_offset,keys,body,physical_offset,epoch,store_timestamp"
@@ -141,3 +148,34 @@ def test_all_replicas_give_one_output_for_one_bound_through_ten_failovers(cluste
     assert report.verdict is not None and report.verdict.faults == [], report.verdict
     assert report.passed and len(report.drills) == FAILOVERS, report.failure
     assert report.verdict.acknowledged + report.verdict.unknown_present == report.verdict.read
+
+
+def test_sparks_workers_send_a_topic_again_each_its_own_queues(cluster: Cluster, tmp_path: Path) -> None:
+    asyncio.run(cluster.wait_whole())
+    asyncio.run(cluster.create_topic("again", 4))
+    command = [
+        sys.executable, "-m", "sparkreplay", "resend", stores(cluster)[0], "--topic", TOPIC, "--to", "DefaultCluster/again",
+        "-n", cluster.layout.namesrv, "--ledger", str(tmp_path / "ledger"), "--engine", "spark", "--json",
+    ]  # fmt: skip
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=100, check=False)
+    assert done.returncode == 0, done.stderr
+    summary = json.loads(done.stdout)
+    assert summary["acknowledged"] > 0 and summary["maybe_twice"] == 0
+    assert sorted(path.name for path in tmp_path.glob("ledger.?-of-?")) == ["ledger.0-of-2", "ledger.1-of-2"]
+
+    async def read(topic: str) -> list[Found]:
+        async with Client(cluster.layout.namesrv, clock=SystemClock(), random=random.Random(1)) as client:
+            return await read_back(client.consumer("check"), topic)
+
+    def places(messages: list[Found]) -> list[tuple[str, str, int, str]]:
+        return sorted(
+            (
+                message.message_id,
+                message.body_hash,
+                message.place.offset,
+                message.place.queue.rpartition("/")[2],
+            )
+            for message in messages
+        )
+
+    assert places(asyncio.run(read("again"))) == places(asyncio.run(read(TOPIC)))
