@@ -61,7 +61,8 @@ async def target_queues(client: Client, cluster: str, topic: str) -> list[Target
         route = await client.routes.get(topic)
     except RouteUnknown as error:
         raise OptionError(
-            "--to", f"{error}; create it first (mqadmin updateTopic -c {cluster} -t {topic})"
+            "--to",
+            f"{error}; if -n names the right name servers, create it first (mqadmin updateTopic -c {cluster} -t {topic})",
         ) from error
     queues = [
         TargetQueue(topic, queue.broker_name, queue.queue_id)
