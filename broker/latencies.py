@@ -6,9 +6,9 @@ observation. Nobody waits for a one-way request, so it is not there."""
 
 from __future__ import annotations
 
-import inspect
 from collections import Counter
-from collections.abc import Awaitable, Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from operator import attrgetter
 from typing import NamedTuple
 
@@ -22,13 +22,14 @@ from remoting.codes import RequestCode, ResponseCode
 from remoting.command import RemotingCommand
 from remoting.errors import BodyError
 from remoting.peer import Peer
-from remoting.router import Handler, Router
+from remoting.router import Outcome, Router
 
 CALL_BOUNDS = (1.0, 3.0, 5.0, 7.0, 10.0, 100.0, 1000.0, 2000.0, 3000.0)
 CREATION_BOUNDS = (10.0, 100.0, 1000.0, 3000.0, 5000.0)
 """Upstream's, in milliseconds."""
 
 SUCCESS = "success"
+FAILURE = "failure"
 HANDLER_FAILED = "process_request_failed"
 
 BATCH = attrgetter("request_code", "reply.code", "deadline_ms")
@@ -63,8 +64,8 @@ class Latencies:
 
     def watch(self, router: Router) -> None:
         """Observe from now on what the handlers of `router` return."""
-        for code, handler in list(router.handlers.items()):
-            router.handlers[code] = self._observing(handler)
+        for code in list(router.handlers):
+            router.watch(code, self._begun)
 
     def observe(self, call: Call, arrived_ms: int, count: int = 1) -> None:
         """`count` requests that arrived at `arrived_ms` (monotonic) are answered now."""
@@ -88,44 +89,19 @@ class Latencies:
         ).items():
             self.observe(Call(request_code, response_code), arrived_ms, count)
 
-    def _observing(self, handler: Handler) -> Handler:
-        def handle(
-            peer: Peer, request: RemotingCommand
-        ) -> RemotingCommand | Awaitable[RemotingCommand | None] | None:
-            arrived_ms = peer.active_at_ms
-            try:
-                result = handler(peer, request)
-            except Exception:
-                self._failed(request, arrived_ms)
-                raise
-            if inspect.isawaitable(result):
-                return self._awaited(request, result, arrived_ms)
-            self._returned(request, result, arrived_ms)
-            return result
+    def _begun(self, peer: Peer, request: RemotingCommand) -> Callable[[Outcome], None]:
+        return partial(self._ended, request, peer.active_at_ms)
 
-        return handle
-
-    async def _awaited(
-        self, request: RemotingCommand, result: Awaitable[RemotingCommand | None], arrived_ms: int
-    ) -> RemotingCommand | None:
-        try:
-            reply = await result
-        except Exception:
-            self._failed(request, arrived_ms)
-            raise
-        self._returned(request, reply, arrived_ms)
-        return reply
-
-    def _returned(self, request: RemotingCommand, reply: RemotingCommand | None, arrived_ms: int) -> None:
-        if reply is not None and not request.is_oneway:
-            self.observe(Call(request.code, reply.code), arrived_ms)
-            self._created(request, SUCCESS if reply.code == ResponseCode.SUCCESS else "failure", arrived_ms)
-
-    def _failed(self, request: RemotingCommand, arrived_ms: int) -> None:
-        if not request.is_oneway:
-            call = Call(request.code, ResponseCode.SYSTEM_ERROR, result=HANDLER_FAILED)
-            self.observe(call, arrived_ms)
-            self._created(request, "failure", arrived_ms)
+    def _ended(self, request: RemotingCommand, arrived_ms: int, outcome: Outcome) -> None:
+        if request.is_oneway or outcome is None:
+            return
+        if isinstance(outcome, Exception):
+            self.observe(Call(request.code, ResponseCode.SYSTEM_ERROR, result=HANDLER_FAILED), arrived_ms)
+            succeeded = False
+        else:
+            self.observe(Call(request.code, outcome.code), arrived_ms)
+            succeeded = outcome.code == ResponseCode.SUCCESS
+        self._created(request, SUCCESS if succeeded else FAILURE, arrived_ms)
 
     def _created(self, request: RemotingCommand, status: str, arrived_ms: int) -> None:
         if request.code == RequestCode.UPDATE_AND_CREATE_TOPIC:

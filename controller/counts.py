@@ -6,9 +6,9 @@ controller that leads, those that changed something when they are applied."""
 from __future__ import annotations
 
 import asyncio
-import inspect
 from collections import Counter
-from collections.abc import Awaitable
+from collections.abc import Callable
+from functools import partial
 
 from controller.decision import Decision
 from controller.events import ElectMaster, Event
@@ -17,7 +17,7 @@ from mqruntime.histogram import Histogram
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import RemotingCommand
 from remoting.peer import Peer
-from remoting.router import Handler, Router
+from remoting.router import Outcome, Router
 
 COUNTED = {
     RequestCode.CONTROLLER_ALTER_SYNC_STATE_SET: "CONTROLLER_ALTER_SYNC_STATE_SET",
@@ -62,7 +62,7 @@ class Counts:
     def watch(self, router: Router) -> None:
         """Count what the handlers of `router` answer from now on."""
         for code, name in COUNTED.items():
-            router.handlers[code] = self._counting(name, router.handlers[code])
+            router.watch(code, partial(self._begun, name))
 
     def applied(self, event: Event, state: ReplicasState) -> None:
         """An election was carried out; `state` is what came of it."""
@@ -86,44 +86,21 @@ class Counts:
         cluster = replicas.cluster_name if replicas is not None else ""
         self.elections[cluster, broker_name, result] += 1
 
-    def _counting(self, name: str, handler: Handler) -> Handler:
-        def handle(
-            peer: Peer, request: RemotingCommand
-        ) -> RemotingCommand | Awaitable[RemotingCommand | None] | None:
-            began = asyncio.get_running_loop().time()
-            try:
-                result = handler(peer, request)
-            except Exception:
-                self._ended(name, "failed", began)
-                raise
-            if inspect.isawaitable(result):
-                return self._awaited(name, result, began)
-            self._ended(name, status_of(result), began)
-            return result
+    def _begun(self, name: str, peer: Peer, request: RemotingCommand) -> Callable[[Outcome], None]:
+        return partial(self._ended, name, asyncio.get_running_loop().time())
 
-        return handle
-
-    async def _awaited(
-        self, name: str, result: Awaitable[RemotingCommand | None], began: float
-    ) -> RemotingCommand | None:
-        try:
-            reply = await result
-        except Exception:
-            self._ended(name, "failed", began)
-            raise
-        self._ended(name, status_of(reply), began)
-        return reply
-
-    def _ended(self, name: str, status: str, began: float) -> None:
-        self.requests[name, status] += 1
+    def _ended(self, name: str, began_s: float, outcome: Outcome) -> None:
+        self.requests[name, status_of(outcome)] += 1
         latency = self.latencies.get(name)
         if latency is None:
             latency = self.latencies[name] = Histogram(LATENCY_BOUNDS)
-        latency.observe((asyncio.get_running_loop().time() - began) * 1e6)
+        latency.observe((asyncio.get_running_loop().time() - began_s) * 1e6)
 
 
-def status_of(reply: RemotingCommand | None) -> str:
+def status_of(outcome: Outcome) -> str:
     """Upstream's word for what became of a request."""
-    if reply is None or reply.code == ResponseCode.SUCCESS:
+    if isinstance(outcome, Exception):
+        return "failed"
+    if outcome is None or outcome.code == ResponseCode.SUCCESS:
         return "success"
-    return "timeout" if (reply.remark or "").startswith("outcome unknown") else "failed"
+    return "timeout" if (outcome.remark or "").startswith("outcome unknown") else "failed"

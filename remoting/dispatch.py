@@ -17,7 +17,7 @@ from remoting.command import ONEWAY_BIT, RESPONSE_BIT, RemotingCommand
 from remoting.errors import BodyError, HeaderError
 from remoting.fastjson import FastJsonError
 from remoting.peer import Peer
-from remoting.router import BatchHandler, Handler, Router
+from remoting.router import BatchHandler, Handler, Reply, Router
 
 log = logging.getLogger(__name__)
 
@@ -69,7 +69,7 @@ class Dispatcher:
     def _handle(self, peer: Peer, request: RemotingCommand, replies: list[RemotingCommand]) -> None:
         handler: Handler | None = self._router.handlers.get(request.code)
         if handler is None:
-            reply: RemotingCommand | None = request.reply(
+            reply: Reply = request.reply(
                 ResponseCode.REQUEST_CODE_NOT_SUPPORTED, f" request type {request.code} not supported"
             )
         else:
@@ -97,9 +97,7 @@ class Dispatcher:
         except Exception as error:  # noqa: BLE001 - as above
             replies += [self._failure(request, error) for request in requests if not request.is_oneway]
 
-    def _run(
-        self, peer: Peer, request: RemotingCommand, result: Awaitable[RemotingCommand | None]
-    ) -> RemotingCommand | None:
+    def _run(self, peer: Peer, request: RemotingCommand, result: Awaitable[Reply]) -> Reply:
         """Owns the task that waits for `result`; a reply only if there are too many of them already."""
         if len(self._running) >= self._running_max:
             if asyncio.iscoroutine(result):
@@ -112,9 +110,7 @@ class Dispatcher:
         task.add_done_callback(self._ended)
         return None
 
-    async def _answer(
-        self, peer: Peer, request: RemotingCommand, result: Awaitable[RemotingCommand | None]
-    ) -> None:
+    async def _answer(self, peer: Peer, request: RemotingCommand, result: Awaitable[Reply]) -> None:
         try:
             reply = await result
         except Exception as error:  # noqa: BLE001 - as in _handle

@@ -1,7 +1,11 @@
-"""Who answers which request code."""
+"""Who answers which request code, and who watches the answering.
+
+Invariant: a code has one handler. A watched request is told of once, when its handler has come to something; one that is
+cancelled before is not told of."""
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Awaitable, Callable, Collection
 from typing import TYPE_CHECKING
 
@@ -10,8 +14,14 @@ from remoting.command import RemotingCommand
 if TYPE_CHECKING:
     from remoting.peer import Peer
 
-Handler = Callable[["Peer", RemotingCommand], RemotingCommand | None | Awaitable[RemotingCommand | None]]
+Reply = RemotingCommand | None
+Handler = Callable[["Peer", RemotingCommand], Reply | Awaitable[Reply]]
 BatchHandler = Callable[["Peer", list[RemotingCommand]], None]
+
+Outcome = Reply | Exception
+"""What a handler came to: its reply, None when it says nothing now, or what it raised."""
+Watch = Callable[["Peer", RemotingCommand], Callable[[Outcome], None]]
+"""Called as a request comes to its handler; what it returns is called with what came of that."""
 
 
 class Router:
@@ -45,5 +55,35 @@ class Router:
             self._assert_free(code)
             self.batch_handlers[int(code)] = handler
 
+    def watch(self, code: int, watch: Watch) -> None:
+        """Show requests of `code` to `watch` from now on. Raises KeyError for a code without a handler."""
+        self.handlers[code] = _watched(self.handlers[code], watch)
+
     def _assert_free(self, code: int) -> None:
         assert code not in self.handlers and code not in self.batch_handlers, f"two handlers for code {code}"
+
+
+def _watched(handler: Handler, watch: Watch) -> Handler:
+    def handle(peer: Peer, request: RemotingCommand) -> Reply | Awaitable[Reply]:
+        tell = watch(peer, request)
+        try:
+            result = handler(peer, request)
+        except Exception as error:
+            tell(error)
+            raise
+        if inspect.isawaitable(result):
+            return _told(result, tell)
+        tell(result)
+        return result
+
+    return handle
+
+
+async def _told(result: Awaitable[Reply], tell: Callable[[Outcome], None]) -> Reply:
+    try:
+        reply = await result
+    except Exception as error:
+        tell(error)
+        raise
+    tell(reply)
+    return reply

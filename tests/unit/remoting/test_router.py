@@ -1,0 +1,98 @@
+"""One handler a code; whoever watches a code is told once what came of each request."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from typing import Any, cast
+
+import pytest
+
+from remoting.command import RemotingCommand
+from remoting.peer import Peer
+from remoting.router import Handler, Outcome, Reply, Router
+
+CODE = 60_001
+PEER = cast(Peer, object())
+REQUEST = RemotingCommand.request(CODE)
+ANSWER = REQUEST.reply()
+BROKEN = ValueError("no such thing")
+
+
+def raises(peer: Peer, request: RemotingCommand) -> Reply:
+    raise BROKEN
+
+
+async def raises_later(peer: Peer, request: RemotingCommand) -> Reply:
+    raise BROKEN
+
+
+async def answers_later(peer: Peer, request: RemotingCommand) -> Reply:
+    return ANSWER
+
+
+def watched(handler: Handler) -> tuple[Router, list[Any]]:
+    """A router with `handler` under CODE, and what its watch sees, in order."""
+    seen: list[Any] = []
+
+    def watch(peer: Peer, request: RemotingCommand) -> Any:
+        seen.append((peer, request))
+        return seen.append
+
+    router = Router()
+    router.add(CODE, handler)
+    router.watch(CODE, watch)
+    return router, seen
+
+
+async def outcome(router: Router) -> Outcome:
+    try:
+        result = router.handlers[CODE](PEER, REQUEST)
+        return await result if inspect.isawaitable(result) else result
+    except ValueError as error:
+        return error
+
+
+@pytest.mark.parametrize(
+    ("handler", "came_to"),
+    [
+        (lambda peer, request: ANSWER, ANSWER),
+        (lambda peer, request: None, None),
+        (answers_later, ANSWER),
+        (raises, BROKEN),
+        (raises_later, BROKEN),
+    ],
+)
+def test_a_watch_is_told_what_the_dispatcher_gets(handler: Handler, came_to: Outcome) -> None:
+    router, seen = watched(handler)
+    assert asyncio.run(outcome(router)) is came_to
+    assert seen == [(PEER, REQUEST), came_to]
+
+
+def test_an_answer_that_nobody_waits_for_any_more_is_not_told() -> None:
+    async def never(peer: Peer, request: RemotingCommand) -> Reply:
+        await asyncio.get_running_loop().create_future()
+        return ANSWER
+
+    router, seen = watched(never)
+
+    async def story() -> None:
+        waiting = asyncio.ensure_future(outcome(router))
+        await asyncio.sleep(0)
+        waiting.cancel()
+        await asyncio.gather(waiting, return_exceptions=True)
+
+    asyncio.run(story())
+    assert seen == [(PEER, REQUEST)]
+
+
+def test_a_code_without_a_handler_cannot_be_watched() -> None:
+    with pytest.raises(KeyError):
+        Router().watch(CODE, lambda peer, request: lambda outcome: None)
+
+
+def test_a_code_has_one_handler() -> None:
+    router = Router()
+    router.add(CODE, raises)
+    with pytest.raises(AssertionError, match="two handlers for code 60001"):
+        router.add_batch({CODE}, lambda peer, requests: None)
