@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from functools import wraps
+from inspect import Parameter, Signature, signature
+from typing import Any
 
 import pytest
 import uvloop
@@ -26,10 +29,7 @@ SETTINGS = HASettings(
     slave_disconnected_ms_max=100,
 )
 
-loops = pytest.mark.parametrize(
-    "loop_factory", [asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"]
-)
-LoopFactory = Callable[[], asyncio.AbstractEventLoop]
+LOOPS = {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}
 
 
 class Files:
@@ -62,9 +62,9 @@ class Files:
 class Node:
     """One broker's replication; its controller accepts every set that is wanted while `controller_up`."""
 
-    def __init__(self, broker_id: int, log: MemoryLog | None = None, settings: HASettings = SETTINGS) -> None:
+    def __init__(self, broker_id: int, settings: HASettings = SETTINGS) -> None:
         self.broker_id = broker_id
-        self.log = log or MemoryLog()
+        self.log = MemoryLog()
         self.files = Files()
         self.settings = settings
         self.wanted: list[tuple[frozenset[int], str]] = []
@@ -72,9 +72,9 @@ class Node:
         self.confirms = 0
         self.set_epoch = 1
         self.controller_up = True
-        self.ha = self._new_service(0)
+        self.ha = self.new_service(0)
 
-    def _new_service(self, port: int) -> HAService:
+    def new_service(self, port: int) -> HAService:
         return HAService(
             self.log,
             EpochFile(self.files),
@@ -91,6 +91,11 @@ class Node:
         await self.ha.start()
         self.ha.set_broker_id(self.broker_id)
         return self
+
+    async def start_again(self) -> None:
+        """Another process takes up the log and the files of the one that was stopped."""
+        self.ha = self.new_service(0)
+        await self.start()
 
     def _confirmed(self, offset: int) -> None:
         self.confirms += 1
@@ -119,18 +124,58 @@ async def until(predicate: Callable[[], bool]) -> None:
             await asyncio.sleep(0)
 
 
-def run(loop_factory: LoopFactory, scenario: Callable[[list[Node]], Awaitable[None]], *ids: int) -> None:
-    async def whole() -> None:
-        nodes = [await Node(broker_id).start() for broker_id in ids]
-        try:
-            await scenario(nodes)
-        finally:
-            for node in nodes:
-                await node.ha.stop()
-        assert len(asyncio.all_tasks()) == 1, asyncio.all_tasks()  # V4
+Scenario = Callable[..., Awaitable[None]]
 
-    with asyncio.Runner(loop_factory=loop_factory) as runner:
-        runner.run(whole())
+
+def played_by(*ids: int, settings: HASettings = SETTINGS) -> Callable[[Scenario], Callable[..., None]]:
+    """Makes a test of a scenario, on each loop; started nodes with these ids are its first parameters."""
+
+    def made(scenario: Scenario) -> Callable[..., None]:
+        async def whole(given: dict[str, Any]) -> None:
+            nodes = [await Node(broker_id, settings).start() for broker_id in ids]
+            try:
+                await scenario(*nodes, **given)
+            finally:
+                for node in nodes:
+                    await node.ha.stop()
+            assert len(asyncio.all_tasks()) == 1, asyncio.all_tasks()  # V4
+
+        @wraps(scenario)
+        def test(loop: str, **given: Any) -> None:
+            with asyncio.Runner(loop_factory=LOOPS[loop]) as runner:
+                runner.run(whole(given))
+
+        filled_in = list(signature(scenario).parameters.values())[len(ids) :]
+        loop = Parameter("loop", Parameter.POSITIONAL_OR_KEYWORD)
+        test.__signature__ = Signature([loop, *filled_in])  # type: ignore[attr-defined]  # pytest reads it
+        on_each_loop: Callable[[Callable[..., None]], Callable[..., None]] = pytest.mark.parametrize(
+            "loop", LOOPS
+        )
+        return on_each_loop(test)
+
+    return made
+
+
+async def in_step(master: Node, *slaves: Node) -> None:
+    """`master` leads epoch 1, and all are in its SyncStateSet."""
+    await master.lead(1)
+    for slave in slaves:
+        await slave.follow(master, 1)
+    await until(lambda: master.ha.in_sync_count() == 1 + len(slaves))
+
+
+async def turns(count: int) -> None:
+    """Room for `count` turns of the loop, in which nothing should happen."""
+    for _ in range(count):
+        await asyncio.sleep(0)
+
+
+async def hung_up(reader: asyncio.StreamReader) -> bool:
+    """Whether the other end closes the connection and says nothing before."""
+    try:
+        return await reader.read(1) == b""
+    except ConnectionError:
+        return True
 
 
 def fill(node: Node, name: str, count: int, size: int = 500) -> None:

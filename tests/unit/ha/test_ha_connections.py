@@ -11,119 +11,89 @@ import pytest
 from epochfile.history import EpochHistory
 from ha.errors import HAAddressInUse
 from ha.frames import Handshake, HandshakeReply, TransferHeader, encode_ack
-from tests.unit.ha.hascene import HOST, SETTINGS, LoopFactory, Node, fill, greeted, loops, run, until
+from tests.unit.ha.hascene import HOST, SETTINGS, Node, fill, greeted, hung_up, in_step, played_by, until
 from tests.unit.ha.memorylog import record
 
 
-@loops
-def test_only_a_master_serves_r29(loop_factory: LoopFactory) -> None:
-    async def scenario(nodes: list[Node]) -> None:
-        a, b = nodes
-        await a.lead(1)
-        await b.follow(a, 1)
-        reader, writer = await asyncio.open_connection(HOST, b.ha.port)
-        writer.write(Handshake(9).encode())
-        with pytest.raises(ConnectionError):
-            if await reader.read(100) == b"":
-                raise ConnectionResetError
-        writer.close()
-        assert b.ha.refused_connections == 1
-
-    run(loop_factory, scenario, 1, 2)
+@played_by(1, 2)
+async def test_only_a_master_serves_r29(a: Node, b: Node) -> None:
+    await a.lead(1)
+    await b.follow(a, 1)
+    reader, writer = await asyncio.open_connection(HOST, b.ha.port)
+    writer.write(Handshake(9).encode())
+    assert await hung_up(reader)
+    writer.close()
+    assert b.ha.refused_connections == 1
 
 
-@loops
+@played_by(1, 2)
 @pytest.mark.parametrize(
     "garbage",
     [bytes(64), b"\xff" * 64, b"GET / HTTP/1.1\r\n\r\n", Handshake(1).encode(), encode_ack(2**63 - 1)],
     ids=["zeros", "ones", "http", "own id", "ack"],
 )
-def test_garbage_ends_that_connection_and_moves_nothing_else(
-    loop_factory: LoopFactory, garbage: bytes
-) -> None:
-    async def scenario(nodes: list[Node]) -> None:
-        a, b = nodes
-        await a.lead(1)
-        await b.follow(a, 1)
-        await until(lambda: a.ha.in_sync_count() == 2)
-        reader, writer = await asyncio.open_connection(HOST, a.ha.port)
-        writer.write(garbage)
-        with pytest.raises(ConnectionError):
-            if await reader.read(100) == b"":
-                raise ConnectionResetError
-        writer.close()
-        fill(a, "after", 10)
-        await until(lambda: a.ha.confirm_offset() == a.log.max_offset())
-        assert a.ha.in_sync_count() == 2 and not a.fatal
-
-    run(loop_factory, scenario, 1, 2)
+async def test_garbage_ends_that_connection_and_moves_nothing_else(a: Node, b: Node, garbage: bytes) -> None:
+    await in_step(a, b)
+    reader, writer = await asyncio.open_connection(HOST, a.ha.port)
+    writer.write(garbage)
+    assert await hung_up(reader)
+    writer.close()
+    fill(a, "after", 10)
+    await until(lambda: a.ha.confirm_offset() == a.log.max_offset())
+    assert a.ha.in_sync_count() == 2 and not a.fatal
 
 
-@loops
-def test_the_newest_connection_of_a_broker_replaces_the_former_r11_r24(loop_factory: LoopFactory) -> None:
-    async def scenario(nodes: list[Node]) -> None:
-        [a] = nodes
-        await a.lead(1)
-        fill(a, "x", 10)
-        end = a.log.max_offset()
-        old_reader, old = await greeted(a.ha.port, Handshake(2), end)
-        await until(lambda: a.ha.in_sync_count() == 2)
-        _new_reader, new = await greeted(a.ha.port, Handshake(2), end)
-        with pytest.raises((ConnectionError, asyncio.IncompleteReadError)):
-            await old_reader.readexactly(10_000)
-        await until(lambda: len(a.ha.status()["haConnectionInfo"]) == 1)
-        assert a.ha.in_sync_count() == 2
-        fill(a, "y", 1)
-        new.write(encode_ack(a.log.max_offset()))
-        await until(lambda: a.ha.confirm_offset() == a.log.max_offset())
-        for writer in (old, new):
-            writer.close()
-
-    run(loop_factory, scenario, 1)
-
-
-@loops
-def test_a_java_sized_stream_is_sent_to_whoever_follows_the_protocol(loop_factory: LoopFactory) -> None:
-    async def scenario(nodes: list[Node]) -> None:
-        [a] = nodes
-        fill(a, "x", 100)
-        a.log.cold_below = 16384  # the first segment is read outside the mapping
-        await a.lead(1)
-        reader, writer = await greeted(a.ha.port, Handshake(2), 0)
-        got = bytearray()
-        while len(got) < a.log.max_offset():
-            header = TransferHeader.decode(await reader.readexactly(36))
-            assert header.offset == len(got) and header.body_size <= 4096
-            got += await reader.readexactly(header.body_size)
-        assert bytes(got) == a.log.content()
-        assert (header.epoch, header.epoch_start_offset) in a.ha.history.entries
+@played_by(1)
+async def test_the_newest_connection_of_a_broker_replaces_the_former_r11_r24(a: Node) -> None:
+    await a.lead(1)
+    fill(a, "x", 10)
+    end = a.log.max_offset()
+    old_reader, old = await greeted(a.ha.port, Handshake(2), end)
+    await until(lambda: a.ha.in_sync_count() == 2)
+    _new_reader, new = await greeted(a.ha.port, Handshake(2), end)
+    with pytest.raises((ConnectionError, asyncio.IncompleteReadError)):
+        await old_reader.readexactly(10_000)
+    await until(lambda: len(a.ha.status()["haConnectionInfo"]) == 1)
+    assert a.ha.in_sync_count() == 2
+    fill(a, "y", 1)
+    new.write(encode_ack(a.log.max_offset()))
+    await until(lambda: a.ha.confirm_offset() == a.log.max_offset())
+    for writer in (old, new):
         writer.close()
 
-    async def epochs_known(nodes: list[Node]) -> None:
-        nodes[0].files.files["epochFileCheckpoint"] = b"1\n1725254278\n1-0\n"
-        await nodes[0].ha._epochs.load()
-        await scenario(nodes)
 
-    run(loop_factory, epochs_known, 1)
-
-
-@loops
-def test_a_connection_that_dies_at_once_leaves_nothing_behind_r28(loop_factory: LoopFactory) -> None:
-    async def scenario(nodes: list[Node]) -> None:
-        [a] = nodes
-        await a.lead(1)
-        for _ in range(20):
-            _reader, writer = await asyncio.open_connection(HOST, a.ha.port)
-            writer.write(Handshake(2).encode())
-            writer.transport.abort()
-        _reader, writer = await greeted(a.ha.port, Handshake(3), 0)
-        await until(lambda: len(a.ha.status()["haConnectionInfo"]) == 1)
-        writer.close()
-
-    run(loop_factory, scenario, 1)
+@played_by(1)
+async def test_a_java_sized_stream_is_sent_to_whoever_follows_the_protocol(a: Node) -> None:
+    await a.ha.stop()
+    a.files.files["epochFileCheckpoint"] = b"1\n1725254278\n1-0\n"
+    await a.start_again()
+    fill(a, "x", 100)
+    a.log.cold_below = 16384  # the first segment is read outside the mapping
+    await a.lead(1)
+    reader, writer = await greeted(a.ha.port, Handshake(2), 0)
+    got = bytearray()
+    while len(got) < a.log.max_offset():
+        header = TransferHeader.decode(await reader.readexactly(36))
+        assert header.offset == len(got) and header.body_size <= 4096
+        got += await reader.readexactly(header.body_size)
+    assert bytes(got) == a.log.content()
+    assert (header.epoch, header.epoch_start_offset) in a.ha.history.entries
+    writer.close()
 
 
-@loops
+@played_by(1)
+async def test_a_connection_that_dies_at_once_leaves_nothing_behind_r28(a: Node) -> None:
+    await a.lead(1)
+    for _ in range(20):
+        _reader, writer = await asyncio.open_connection(HOST, a.ha.port)
+        writer.write(Handshake(2).encode())
+        writer.transport.abort()
+    _reader, writer = await greeted(a.ha.port, Handshake(3), 0)
+    await until(lambda: len(a.ha.status()["haConnectionInfo"]) == 1)
+    writer.close()
+
+
+@played_by(2)
 @pytest.mark.parametrize(
     "bad",
     [
@@ -133,63 +103,47 @@ def test_a_connection_that_dies_at_once_leaves_nothing_behind_r28(loop_factory: 
     ],
     ids=["offset", "state", "size"],
 )
-def test_a_slave_leaves_a_master_that_errs_and_tries_again_r36(loop_factory: LoopFactory, bad: bytes) -> None:
-    async def scenario(nodes: list[Node]) -> None:
-        [b] = nodes
-        accepted = 0
+async def test_a_slave_leaves_a_master_that_errs_and_tries_again_r36(b: Node, bad: bytes) -> None:
+    accepted = 0
 
-        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            nonlocal accepted
-            accepted += 1
-            await reader.readexactly(16)
-            writer.write(HandshakeReply(1000, EpochHistory([(1, 0)])).encode())
-            await reader.readexactly(12)
-            body = record("x", 500)
-            writer.write(TransferHeader(len(body), 0, 1, 0, 0).encode() + body if accepted == 1 else bad)
-            if accepted == 1:
-                writer.write(bad)
-            with suppress(ConnectionError):
-                await reader.read()
-            writer.close()
-
-        server = await asyncio.start_server(serve, HOST, 0)
-        port = server.sockets[0].getsockname()[1]
-        await b.ha.become_slave(1, 9, f"{HOST}:{port}")
-        await until(lambda: accepted >= 3)
-        assert b.log.content() == record("x", 500) and not b.fatal
-        await b.lead(2)
-        server.close()
-        await server.wait_closed()
-        await until(lambda: len(asyncio.all_tasks()) == 1)
-
-    run(loop_factory, scenario, 2)
-
-
-@loops
-def test_more_connections_than_allowed_are_refused(loop_factory: LoopFactory) -> None:
-    async def whole() -> None:
-        node = await Node(1, settings=replace(SETTINGS, connections_max=2)).start()
-        await node.lead(1)
-        kept = [await greeted(node.ha.port, Handshake(broker_id), 0) for broker_id in (2, 3)]
-        reader, writer = await asyncio.open_connection(HOST, node.ha.port)
-        with pytest.raises(ConnectionError):
-            if await reader.read(1) == b"":
-                raise ConnectionResetError
-        assert node.ha.refused_connections == 1 and len(node.ha.status()["haConnectionInfo"]) == 2
-        for _, other in kept:
-            other.close()
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal accepted
+        accepted += 1
+        await reader.readexactly(16)
+        writer.write(HandshakeReply(1000, EpochHistory([(1, 0)])).encode())
+        await reader.readexactly(12)
+        body = record("x", 500)
+        writer.write(TransferHeader(len(body), 0, 1, 0, 0).encode() + body if accepted == 1 else bad)
+        if accepted == 1:
+            writer.write(bad)
+        with suppress(ConnectionError):
+            await reader.read()
         writer.close()
-        await node.ha.stop()
 
-    with asyncio.Runner(loop_factory=loop_factory) as runner:
-        runner.run(whole())
+    server = await asyncio.start_server(serve, HOST, 0)
+    port = server.sockets[0].getsockname()[1]
+    await b.ha.become_slave(1, 9, f"{HOST}:{port}")
+    await until(lambda: accepted >= 3)
+    assert b.log.content() == record("x", 500) and not b.fatal
+    await b.lead(2)
+    server.close()
+    await server.wait_closed()
+    await until(lambda: len(asyncio.all_tasks()) == 1)
 
 
-@loops
-def test_a_used_port_is_a_typed_error(loop_factory: LoopFactory) -> None:
-    async def scenario(nodes: list[Node]) -> None:
-        [a] = nodes
-        with pytest.raises(HAAddressInUse, match="haListenPort"):
-            await a._new_service(a.ha.port).start()
+@played_by(1, settings=replace(SETTINGS, connections_max=2))
+async def test_more_connections_than_allowed_are_refused(a: Node) -> None:
+    await a.lead(1)
+    kept = [await greeted(a.ha.port, Handshake(broker_id), 0) for broker_id in (2, 3)]
+    reader, writer = await asyncio.open_connection(HOST, a.ha.port)
+    assert await hung_up(reader)
+    assert a.ha.refused_connections == 1 and len(a.ha.status()["haConnectionInfo"]) == 2
+    for _, other in kept:
+        other.close()
+    writer.close()
 
-    run(loop_factory, scenario, 1)
+
+@played_by(1)
+async def test_a_used_port_is_a_typed_error(a: Node) -> None:
+    with pytest.raises(HAAddressInUse, match="haListenPort"):
+        await a.new_service(a.ha.port).start()

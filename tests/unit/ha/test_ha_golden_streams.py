@@ -14,7 +14,8 @@ import pytest
 from epochfile.format import decode
 from epochfile.history import EpochHistory
 from ha.frames import Handshake, decode_ack
-from ha.masterlink import Acked, Batch, Close, Greeted, MasterLink
+from ha.masterlink import Acked, Batch, Close, Greeted
+from tests.unit.ha.masterlinks import link_of
 from tests.unit.ha.memorylog import MemoryLog
 from tests.unit.ha.slavedriver import SlaveDriver
 
@@ -181,14 +182,7 @@ class Master:
 def test_a_java_slave_is_understood_and_served(number: str, step: int) -> None:
     row = BY_NUMBER[number]
     master = Master(log_end=row["dataRange"][1] or row["masterMaxInHandshake"])
-    link = MasterLink(
-        master,
-        transfer_batch_size=32768,
-        heartbeat_interval_ms=5000,
-        housekeeping_interval_ms=20000,
-        handshake_timeout_ms=5000,
-        now_ms=0,
-    )
+    link = link_of(master, 32768)
     log, actions = bytearray(), []
     data = stream(number).slave_to_master
     for at in range(0, len(data), step):

@@ -7,149 +7,111 @@ import asyncio
 import pytest
 
 from ha.errors import EpochFenced, EpochHistoryMissing
-from tests.unit.ha.hascene import LoopFactory, Node, fill, loops, run, until
+from tests.unit.ha.hascene import Node, fill, in_step, played_by, turns, until
 
 
-@loops
-def test_a_re_elected_master_tells_its_live_links_the_epoch_r19_m5(loop_factory: LoopFactory) -> None:
-    async def scenario(nodes: list[Node]) -> None:
-        a, b = nodes
+@played_by(1, 2)
+async def test_a_re_elected_master_tells_its_live_links_the_epoch_r19_m5(a: Node, b: Node) -> None:
+    await in_step(a, b)
+    fill(a, "one", 10)
+    [link] = a.ha.status()["haConnectionInfo"]
+    await a.ha.become_master(5, frozenset({1, 2}), 20)
+    await b.follow(a, 5)
+    await until(lambda: b.ha.history.last_epoch() == 5)
+    fill(a, "two", 10)
+    await until(lambda: a.ha.acked_end(2) == a.log.max_offset())
+    assert a.ha.status()["haConnectionInfo"][0]["addr"] == link["addr"]
+    assert a.ha.history == b.ha.history and len(a.ha.history) == 2
+
+
+@played_by(1, 2)
+async def test_a_role_of_an_older_epoch_is_refused_m3(a: Node, b: Node) -> None:
+    await a.lead(4)
+    with pytest.raises(EpochFenced, match="epoch 3 is older than epoch 4"):
+        await a.lead(3)
+    with pytest.raises(EpochFenced):
+        await a.follow(b, 3)
+    await a.follow(b, 6)
+    with pytest.raises(EpochFenced):
+        await a.lead(5)
+    assert a.ha.epoch == 6 and a.ha.history.last_epoch() == 4
+
+
+@played_by(1)
+async def test_the_same_epoch_again_keeps_its_entry_r13(a: Node) -> None:
+    await a.lead(1)
+    fill(a, "x", 10)
+    await a.lead(1)
+    await a.ha.stop()
+    await a.start_again()
+    await a.lead(1)
+    assert a.ha.history.entries == ((1, 0),)
+
+
+@played_by(1)
+async def test_a_torn_tail_is_cut_before_a_broker_leads(a: Node) -> None:
+    await a.lead(1)
+    fill(a, "x", 10)
+    await a.ha.stop()
+    a.log.write_view(5000, 40)[:4] = (500).to_bytes(4, "big")
+    a.log.advance(5040)
+    await a.start_again()
+    await a.lead(2)
+    assert a.log.truncated == [(5040, 5000)]
+    assert a.ha.history.entries == ((1, 0), (2, 5000))
+
+
+@played_by(1, 2)
+async def test_a_log_without_epochs_is_neither_led_nor_followed_with_r15_e5(a: Node, b: Node) -> None:
+    fill(a, "x", 10)
+    with pytest.raises(EpochHistoryMissing, match="remove the whole store"):
         await a.lead(1)
-        await b.follow(a, 1)
-        await until(lambda: a.ha.in_sync_count() == 2)
-        fill(a, "one", 10)
-        [link] = a.ha.status()["haConnectionInfo"]
-        await a.ha.become_master(5, frozenset({1, 2}), 20)
-        await b.follow(a, 5)
-        await until(lambda: b.ha.history.last_epoch() == 5)
-        fill(a, "two", 10)
-        await until(lambda: a.ha.acked_end(2) == a.log.max_offset())
-        assert a.ha.status()["haConnectionInfo"][0]["addr"] == link["addr"]
-        assert a.ha.history == b.ha.history and len(a.ha.history) == 2
-
-    run(loop_factory, scenario, 1, 2)
+    with pytest.raises(EpochHistoryMissing):
+        await a.follow(b, 1)
+    assert a.ha.status()["master"] is False
 
 
-@loops
-def test_a_role_of_an_older_epoch_is_refused_m3(loop_factory: LoopFactory) -> None:
-    async def scenario(nodes: list[Node]) -> None:
-        a, b = nodes
-        await a.lead(4)
-        with pytest.raises(EpochFenced, match="epoch 3 is older than epoch 4"):
-            await a.lead(3)
-        with pytest.raises(EpochFenced):
-            await a.follow(b, 3)
-        await a.follow(b, 6)
-        with pytest.raises(EpochFenced):
-            await a.lead(5)
-        assert a.ha.epoch == 6 and a.ha.history.last_epoch() == 4
-
-    run(loop_factory, scenario, 1, 2)
-
-
-@loops
-def test_the_same_epoch_again_keeps_its_entry_r13(loop_factory: LoopFactory) -> None:
-    async def scenario(nodes: list[Node]) -> None:
-        [a] = nodes
-        await a.lead(1)
-        fill(a, "x", 10)
-        await a.lead(1)
-        await a.ha.stop()
-        a.ha = a._new_service(0)  # the process starts again
-        await a.start()
-        await a.lead(1)
-        assert a.ha.history.entries == ((1, 0),)
-
-    run(loop_factory, scenario, 1)
+@played_by(1, 2)
+async def test_a_change_of_role_waits_for_the_durable_step_under_way(a: Node, b: Node) -> None:
+    await a.lead(1)
+    fill(a, "x", 10)
+    b.files.gate = asyncio.Event()
+    await b.follow(a, 1)
+    await until(lambda: b.files.waiting > 0)
+    change = asyncio.create_task(b.lead(2))
+    await turns(50)
+    assert not change.done()
+    b.files.gate.set()
+    await change
+    assert b.log.max_offset() == 0
+    assert b.ha.history.entries == ((2, 0),)
 
 
-@loops
-def test_a_torn_tail_is_cut_before_a_broker_leads(loop_factory: LoopFactory) -> None:
-    async def scenario(nodes: list[Node]) -> None:
-        [a] = nodes
-        await a.lead(1)
-        fill(a, "x", 10)
-        await a.ha.stop()
-        a.log.write_view(5000, 40)[:4] = (500).to_bytes(4, "big")
-        a.log.advance(5040)
-        a.ha = a._new_service(0)
-        await a.start()
-        await a.lead(2)
-        assert a.log.truncated == [(5040, 5000)]
-        assert a.ha.history.entries == ((1, 0), (2, 5000))
-
-    run(loop_factory, scenario, 1)
-
-
-@loops
-def test_a_log_without_epochs_is_neither_led_nor_followed_with_r15_e5(loop_factory: LoopFactory) -> None:
-    async def scenario(nodes: list[Node]) -> None:
-        a, b = nodes
-        fill(a, "x", 10)
-        with pytest.raises(EpochHistoryMissing, match="remove the whole store"):
-            await a.lead(1)
-        with pytest.raises(EpochHistoryMissing):
-            await a.follow(b, 1)
-        assert a.ha.status()["master"] is False
-
-    run(loop_factory, scenario, 1, 2)
-
-
-@loops
-def test_a_change_of_role_waits_for_the_durable_step_under_way(loop_factory: LoopFactory) -> None:
-    async def scenario(nodes: list[Node]) -> None:
-        a, b = nodes
-        await a.lead(1)
-        fill(a, "x", 10)
-        b.files.gate = asyncio.Event()
-        await b.follow(a, 1)
-        await until(lambda: b.files.waiting > 0)
-        change = asyncio.create_task(b.lead(2))
-        for _ in range(50):
-            await asyncio.sleep(0)
-        assert not change.done()
-        b.files.gate.set()
-        await change
-        assert b.log.max_offset() == 0
-        assert b.ha.history.entries == ((2, 0),)
-
-    run(loop_factory, scenario, 1, 2)
-
-
-@loops
-def test_an_epoch_file_that_cannot_be_written_is_fatal_l6(loop_factory: LoopFactory) -> None:
-    async def scenario(nodes: list[Node]) -> None:
-        a, b = nodes
-        await a.lead(1)
-        fill(a, "x", 10)
-        b.files.error = OSError(5, "Input/output error")
-        await b.follow(a, 1)
-        await until(lambda: len(b.fatal) == 1)
-        assert b.log.max_offset() == 0
-        with pytest.raises(OSError, match="Input/output error"):
-            await b.lead(2)
-
-    run(loop_factory, scenario, 1, 2)
-
-
-@loops
-def test_the_address_of_a_master_that_is_not_the_accepted_one_is_ignored_r4(
-    loop_factory: LoopFactory,
-) -> None:
-    async def scenario(nodes: list[Node]) -> None:
-        a, b, c = nodes
-        await a.lead(1)
+@played_by(1, 2)
+async def test_an_epoch_file_that_cannot_be_written_is_fatal_l6(a: Node, b: Node) -> None:
+    await a.lead(1)
+    fill(a, "x", 10)
+    b.files.error = OSError(5, "Input/output error")
+    await b.follow(a, 1)
+    await until(lambda: len(b.fatal) == 1)
+    assert b.log.max_offset() == 0
+    with pytest.raises(OSError, match="Input/output error"):
         await b.lead(2)
-        fill(b, "new", 3)
-        await c.ha.become_slave(2, 2, None)
-        c.ha.set_master_ha_address(a.address, 1)
-        assert "masterAddr" not in c.ha.status()["haClientRuntimeInfo"]
-        c.ha.set_master_ha_address(b.address, 2)
-        await until(lambda: c.log.content() == b.log.content())
-        c.ha.set_master_ha_address(a.address, 2)  # named by mistake: its newest epoch is too old
-        await until(lambda: c.ha.status()["haClientRuntimeInfo"]["masterAddr"] == a.address)
-        for _ in range(200):
-            await asyncio.sleep(0)
-        assert c.log.content() == b.log.content() and c.log.truncated == []
 
-    run(loop_factory, scenario, 1, 2, 3)
+
+@played_by(1, 2, 3)
+async def test_the_address_of_a_master_that_is_not_the_accepted_one_is_ignored_r4(
+    a: Node, b: Node, c: Node
+) -> None:
+    await a.lead(1)
+    await b.lead(2)
+    fill(b, "new", 3)
+    await c.ha.become_slave(2, 2, None)
+    c.ha.set_master_ha_address(a.address, 1)
+    assert "masterAddr" not in c.ha.status()["haClientRuntimeInfo"]
+    c.ha.set_master_ha_address(b.address, 2)
+    await until(lambda: c.log.content() == b.log.content())
+    c.ha.set_master_ha_address(a.address, 2)  # named by mistake: its newest epoch is too old
+    await until(lambda: c.ha.status()["haClientRuntimeInfo"]["masterAddr"] == a.address)
+    await turns(200)
+    assert c.log.content() == b.log.content() and c.log.truncated == []

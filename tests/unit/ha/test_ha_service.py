@@ -6,161 +6,130 @@ import asyncio
 
 from epochfile.history import EpochHistory
 from ha.frames import Handshake
-from tests.unit.ha.hascene import LoopFactory, Node, fill, greeted, loops, run, until
+from tests.unit.ha.hascene import Node, fill, greeted, in_step, played_by, turns, until
 
 
-@loops
-def test_slaves_copy_the_log_enter_the_set_and_learn_the_confirm_offset(loop_factory: LoopFactory) -> None:
-    async def scenario(nodes: list[Node]) -> None:
-        a, b, c = nodes
-        await a.lead(1)
-        fill(a, "first", 100)
-        await b.follow(a, 1)
-        await c.follow(a, 1)
-        await until(lambda: a.ha.in_sync_count() == 3)
-        fill(a, "second", 100)
-        end = a.log.max_offset()
-        await until(lambda: a.ha.confirm_offset() == end)
-        assert a.ha.acked_end(3) == end and a.ha.acked_end(4) == 0
-        assert b.log.content() == c.log.content() == a.log.content()
-        await until(lambda: b.log.confirm_offset() == c.log.confirm_offset() == end)
-        assert b.ha.history == c.ha.history == a.ha.history == EpochHistory([(1, 0)])
-        assert b.confirms > 0
-
-    run(loop_factory, scenario, 1, 2, 3)
-
-
-@loops
-def test_a_deposed_master_gives_up_what_nobody_else_has(loop_factory: LoopFactory) -> None:
-    async def scenario(nodes: list[Node]) -> None:
-        a, b, c = nodes
-        await a.lead(1)
-        await b.follow(a, 1)
-        await c.follow(a, 1)
-        await until(lambda: a.ha.in_sync_count() == 3)
-        fill(a, "shared", 60)
-        shared = a.log.max_offset()
-        await until(lambda: a.ha.confirm_offset() == shared)
-        a.controller_up = False
-        await b.lead(2)
-        await c.follow(b, 2)
-        fill(a, "nobody-has-this", 40)
-        fill(b, "epoch-2", 50)
-        assert a.ha.confirm_offset() == shared and a.ha.acked_end(2) == shared  # C7: no member, no ack
-        await a.follow(b, 2)
-        await until(lambda: b.ha.in_sync_count() == 3 and b.ha.confirm_offset() == b.log.max_offset())
-        assert a.log.truncated == [(a.log.truncated[0][0], shared)]
-        assert a.log.content() == b.log.content() == c.log.content()
-        assert a.ha.history == b.ha.history == c.ha.history == EpochHistory([(1, 0), (2, shared)])
-        # and back again, with an epoch that writes nothing in between
-        a.controller_up = True
-        await c.lead(3)
-        await a.lead(4)
-        fill(a, "epoch-4", 5)
-        await b.follow(a, 4)
-        await c.follow(a, 4)
-        await until(lambda: a.ha.in_sync_count() == 3 and a.ha.confirm_offset() == a.log.max_offset())
-        assert a.log.content() == b.log.content() == c.log.content()
-        assert a.ha.history == b.ha.history == c.ha.history
-
-    run(loop_factory, scenario, 1, 2, 3)
-
-
-@loops
-def test_what_is_appended_while_a_new_epoch_becomes_durable_is_sent_under_it(
-    loop_factory: LoopFactory,
+@played_by(1, 2, 3)
+async def test_slaves_copy_the_log_enter_the_set_and_learn_the_confirm_offset(
+    a: Node, b: Node, c: Node
 ) -> None:
-    async def scenario(nodes: list[Node]) -> None:
-        a, b = nodes
-        await a.lead(1)
-        await b.follow(a, 1)
-        await until(lambda: a.ha.in_sync_count() == 2)
-        fill(a, "one", 10)
-        begins = a.log.max_offset()
-        await until(lambda: b.log.max_offset() == begins)
-        a.files.gate = asyncio.Event()
-        change = asyncio.create_task(a.ha.become_master(2, frozenset({1, 2}), 20))
-        await until(lambda: a.files.waiting > 0)
-        fill(a, "two", 10)
-        for _ in range(50):
-            await asyncio.sleep(0)
-        assert b.log.max_offset() == begins
-        a.files.gate.set()
-        await change
-        await until(lambda: b.log.max_offset() == a.log.max_offset())
-        assert b.ha.history.entries[-1] == (2, begins)
-
-    run(loop_factory, scenario, 1, 2)
+    await a.lead(1)
+    fill(a, "first", 100)
+    await b.follow(a, 1)
+    await c.follow(a, 1)
+    await until(lambda: a.ha.in_sync_count() == 3)
+    fill(a, "second", 100)
+    end = a.log.max_offset()
+    await until(lambda: a.ha.confirm_offset() == end)
+    assert a.ha.acked_end(3) == end and a.ha.acked_end(4) == 0
+    assert b.log.content() == c.log.content() == a.log.content()
+    await until(lambda: b.log.confirm_offset() == c.log.confirm_offset() == end)
+    assert b.ha.history == c.ha.history == a.ha.history == EpochHistory([(1, 0)])
+    assert b.confirms > 0
 
 
-@loops
-def test_a_dead_slave_leaves_the_set_and_an_async_learner_never_enters(loop_factory: LoopFactory) -> None:
-    async def scenario(nodes: list[Node]) -> None:
-        a, b = nodes
-        await a.lead(1)
-        fill(a, "x", 10)
-        _reader, learner = await greeted(a.ha.port, Handshake(7, is_async_learner=True), a.log.max_offset())
-        await b.follow(a, 1)
-        await until(lambda: a.ha.in_sync_count() == 2)
-        await b.ha.stop()
-        fill(a, "y", 10)
-        await until(lambda: a.ha.in_sync_count() == 1)
-        assert "shrink 2: disconnected" in a.wanted[-1][1]
-        assert a.ha.confirm_offset() == a.log.max_offset() and a.ha.acked_end(2) == 0  # F6
-        assert all(7 not in members for members, _ in a.wanted)
-        learner.close()
-
-    run(loop_factory, scenario, 1, 2)
-
-
-@loops
-def test_a_full_disk_on_a_slave_ends_the_connection_and_it_goes_on_later(loop_factory: LoopFactory) -> None:
-    async def scenario(nodes: list[Node]) -> None:
-        a, b = nodes
-        await a.lead(1)
-        fill(a, "x", 10)
-        b.log.full = True
-        await b.follow(a, 1)
-        await until(lambda: b.ha.history.last_epoch() == 1)
-        for _ in range(50):
-            await asyncio.sleep(0)
-        assert b.log.max_offset() == 0 and not b.fatal
-        b.log.full = False
-        await until(lambda: b.log.content() == a.log.content())
-
-    run(loop_factory, scenario, 1, 2)
+@played_by(1, 2, 3)
+async def test_a_deposed_master_gives_up_what_nobody_else_has(a: Node, b: Node, c: Node) -> None:
+    await in_step(a, b, c)
+    fill(a, "shared", 60)
+    shared = a.log.max_offset()
+    await until(lambda: a.ha.confirm_offset() == shared)
+    a.controller_up = False
+    await b.lead(2)
+    await c.follow(b, 2)
+    fill(a, "nobody-has-this", 40)
+    fill(b, "epoch-2", 50)
+    assert a.ha.confirm_offset() == shared and a.ha.acked_end(2) == shared  # C7: no member, no ack
+    await a.follow(b, 2)
+    await until(lambda: b.ha.in_sync_count() == 3 and b.ha.confirm_offset() == b.log.max_offset())
+    assert a.log.truncated == [(a.log.truncated[0][0], shared)]
+    assert a.log.content() == b.log.content() == c.log.content()
+    assert a.ha.history == b.ha.history == c.ha.history == EpochHistory([(1, 0), (2, shared)])
+    # and back again, with an epoch that writes nothing in between
+    a.controller_up = True
+    await c.lead(3)
+    await a.lead(4)
+    fill(a, "epoch-4", 5)
+    await b.follow(a, 4)
+    await c.follow(a, 4)
+    await until(lambda: a.ha.in_sync_count() == 3 and a.ha.confirm_offset() == a.log.max_offset())
+    assert a.log.content() == b.log.content() == c.log.content()
+    assert a.ha.history == b.ha.history == c.ha.history
 
 
-@loops
-def test_the_status_has_upstreams_fields(loop_factory: LoopFactory) -> None:
-    async def scenario(nodes: list[Node]) -> None:
-        a, b = nodes
-        await a.lead(1)
-        await b.follow(a, 1)
-        fill(a, "x", 10)
-        await until(lambda: a.ha.in_sync_count() == 2 and a.ha.confirm_offset() == a.log.max_offset())
-        status = a.ha.status()
-        assert sorted(status) == [
-            "haClientRuntimeInfo",
-            "haConnectionInfo",
-            "inSyncSlaveNums",
-            "master",
-            "masterCommitLogMaxOffset",
-        ]
-        assert (status["master"], status["inSyncSlaveNums"], status["masterCommitLogMaxOffset"]) == (
-            True,
-            1,
-            5000,
-        )
-        [link] = status["haConnectionInfo"]
-        assert (link["diff"], link["inSync"], link["slaveAckOffset"], link["transferFromWhere"]) == (
-            0,
-            True,
-            5000,
-            5000,
-        )
-        client = b.ha.status()["haClientRuntimeInfo"]
-        assert (client["masterAddr"], client["maxOffset"]) == (a.address, 5000)
-        assert client["lastReadTimestamp"] > 0 and client["lastWriteTimestamp"] > 0
+@played_by(1, 2)
+async def test_what_is_appended_while_a_new_epoch_becomes_durable_is_sent_under_it(a: Node, b: Node) -> None:
+    await in_step(a, b)
+    fill(a, "one", 10)
+    begins = a.log.max_offset()
+    await until(lambda: b.log.max_offset() == begins)
+    a.files.gate = asyncio.Event()
+    change = asyncio.create_task(a.ha.become_master(2, frozenset({1, 2}), 20))
+    await until(lambda: a.files.waiting > 0)
+    fill(a, "two", 10)
+    await turns(50)
+    assert b.log.max_offset() == begins
+    a.files.gate.set()
+    await change
+    await until(lambda: b.log.max_offset() == a.log.max_offset())
+    assert b.ha.history.entries[-1] == (2, begins)
 
-    run(loop_factory, scenario, 1, 2)
+
+@played_by(1, 2)
+async def test_a_dead_slave_leaves_the_set_and_an_async_learner_never_enters(a: Node, b: Node) -> None:
+    await a.lead(1)
+    fill(a, "x", 10)
+    _reader, learner = await greeted(a.ha.port, Handshake(7, is_async_learner=True), a.log.max_offset())
+    await b.follow(a, 1)
+    await until(lambda: a.ha.in_sync_count() == 2)
+    await b.ha.stop()
+    fill(a, "y", 10)
+    await until(lambda: a.ha.in_sync_count() == 1)
+    assert "shrink 2: disconnected" in a.wanted[-1][1]
+    assert a.ha.confirm_offset() == a.log.max_offset() and a.ha.acked_end(2) == 0  # F6
+    assert all(7 not in members for members, _ in a.wanted)
+    learner.close()
+
+
+@played_by(1, 2)
+async def test_a_full_disk_on_a_slave_ends_the_connection_and_it_goes_on_later(a: Node, b: Node) -> None:
+    await a.lead(1)
+    fill(a, "x", 10)
+    b.log.full = True
+    await b.follow(a, 1)
+    await until(lambda: b.ha.history.last_epoch() == 1)
+    await turns(50)
+    assert b.log.max_offset() == 0 and not b.fatal
+    b.log.full = False
+    await until(lambda: b.log.content() == a.log.content())
+
+
+@played_by(1, 2)
+async def test_the_status_has_upstreams_fields(a: Node, b: Node) -> None:
+    await a.lead(1)
+    await b.follow(a, 1)
+    fill(a, "x", 10)
+    await until(lambda: a.ha.in_sync_count() == 2 and a.ha.confirm_offset() == a.log.max_offset())
+    status = a.ha.status()
+    assert sorted(status) == [
+        "haClientRuntimeInfo",
+        "haConnectionInfo",
+        "inSyncSlaveNums",
+        "master",
+        "masterCommitLogMaxOffset",
+    ]
+    assert (status["master"], status["inSyncSlaveNums"], status["masterCommitLogMaxOffset"]) == (
+        True,
+        1,
+        5000,
+    )
+    [link] = status["haConnectionInfo"]
+    assert (link["diff"], link["inSync"], link["slaveAckOffset"], link["transferFromWhere"]) == (
+        0,
+        True,
+        5000,
+        5000,
+    )
+    client = b.ha.status()["haClientRuntimeInfo"]
+    assert (client["masterAddr"], client["maxOffset"]) == (a.address, 5000)
+    assert client["lastReadTimestamp"] > 0 and client["lastWriteTimestamp"] > 0

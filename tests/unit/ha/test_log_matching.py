@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from epochfile.history import EpochHistory
 from ha.frames import Handshake, encode_ack
-from ha.masterlink import Batch, Greeted, MasterLink
+from ha.masterlink import Batch, Greeted
+from tests.unit.ha.masterlinks import link_of
 from tests.unit.ha.memorylog import MemoryLog, record
 from tests.unit.ha.slavedriver import SlaveDriver
 
@@ -68,14 +69,7 @@ def follow(slave: Node, master: Node, stream_limit: int) -> bool:
     if whole < slave.log_end:
         slave.log._end = whole
     driver = SlaveDriver(slave.log, slave.history, Handshake(slave.broker_id))
-    link = MasterLink(
-        master,
-        transfer_batch_size=100,
-        heartbeat_interval_ms=5000,
-        housekeeping_interval_ms=20000,
-        handshake_timeout_ms=5000,
-        now_ms=0,
-    )
+    link = link_of(master, 100)
     [greeted] = link.receive(driver.sent[0], 0)
     assert isinstance(greeted, Greeted)
     driver.feed(greeted.reply)

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from epochfile.history import EpochHistory
 from ha.frames import Handshake, HandshakeReply, TransferHeader, encode_ack
 from ha.masterlink import Acked, Batch, Close, Greeted, MasterLink
+from tests.unit.ha.masterlinks import link_of
 
 HANDSHAKE = Handshake(2).encode()
 
@@ -23,17 +24,6 @@ class Master:
     log_min: int = 0
     broker_id: int = 1
     segment_size_bytes: int = 10_000
-
-
-def link_of(master: Master, batch_size: int = 400) -> MasterLink:
-    return MasterLink(
-        master,
-        transfer_batch_size=batch_size,
-        heartbeat_interval_ms=5000,
-        housekeeping_interval_ms=20000,
-        handshake_timeout_ms=5000,
-        now_ms=0,
-    )
 
 
 def sending(
