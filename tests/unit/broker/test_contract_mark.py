@@ -12,7 +12,7 @@ from messagestore.contractmark import FILE, ContractMark, ContractMarkDamaged, d
 from remoting.codes import RequestCode
 from simulation.world import World
 from tests.unit.broker.brokerset import Cluster
-from tests.unit.broker.test_tables import MemoryFiles
+from tests.unit.doubles import MemoryFiles
 
 
 def start(files: MemoryFiles, *, contract_a: bool, log_min: int = 0, log_max: int = 0) -> ContractMark | None:
@@ -58,7 +58,7 @@ def test_the_mark_goes_when_retention_has_removed_what_was_written_under_it() ->
 )
 def test_a_mark_that_cannot_be_read_stops_the_start(data: bytes) -> None:
     with pytest.raises(ContractMarkDamaged, match="contractA: "):
-        start(MemoryFiles(**{FILE: data}), contract_a=False)
+        start(MemoryFiles({FILE: data}), contract_a=False)
 
 
 def test_the_setting_that_makes_contract_a_cannot_change_while_the_broker_runs() -> None:

@@ -10,21 +10,10 @@ from broker.delayoffsets import DelayOffsets
 from broker.scheduling import scheduled
 from messagestore.messages import Appended, MessageToStore, PutStatus, QueueEntry
 from messagestore.record import Message, encode, pack_host
+from tests.unit.doubles import ManualClock
 
 LEVELS_MS = [1_000, 5_000]
 HOST = pack_host("10.0.0.1", 10911)
-
-
-class ManualClock:
-    def __init__(self) -> None:
-        self.ms = 0
-        self.wall_ms = 1_700_000_000_000
-
-    def now_ms(self) -> int:
-        return self.wall_ms + self.ms
-
-    def monotonic_ms(self) -> int:
-        return self.ms
 
 
 class ScriptedLog:

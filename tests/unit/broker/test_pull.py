@@ -24,35 +24,8 @@ from remoting.codes import RequestCode, ResponseCode
 from remoting.command import RemotingCommand
 from remoting.errors import HeaderError
 from remoting.frame import FrameReader
-
-
-class ManualClock:
-    ms = 0
-
-    def now_ms(self) -> int:
-        return 1_700_000_000_000 + self.ms
-
-    def monotonic_ms(self) -> int:
-        return self.ms
-
-
-class RecordingPeer:
-    remote_address = "10.0.0.9:5000"
-
-    def __init__(self) -> None:
-        self.attributes: dict[str, object] = {}
-        self.active_at_ms = 0
-        self.received: list[RemotingCommand] = []
-        self.close_callbacks: list[Any] = []
-
-    def send(self, commands: list[RemotingCommand]) -> None:
-        self.received += commands
-
-    def write(self, buffers: list[Any]) -> None:
-        self.received += FrameReader().receive(b"".join(map(bytes, buffers)))
-
-    def on_close(self, callback: Any) -> None:
-        self.close_callbacks.append(callback)
+from tests.unit.broker.recordingpeer import RecordingPeer
+from tests.unit.doubles import ManualClock
 
 
 class RecordingRenewal:
@@ -141,10 +114,10 @@ class Bench:
 
     def pull(self, **fields: Any) -> RemotingCommand | None:
         """The answer of one pull, None while it is held."""
-        before = len(self.peer.received)
+        before = len(self.peer.replies)
         answer = self.processor.handle(cast(Any, self.peer), pull(**fields))
         assert answer is None or isinstance(answer, RemotingCommand)
-        return answer or (self.peer.received[-1] if len(self.peer.received) > before else None)
+        return answer or (self.peer.replies[-1] if len(self.peer.replies) > before else None)
 
 
 def pull(**fields: Any) -> RemotingCommand:
@@ -258,7 +231,7 @@ def test_a_pull_at_the_end_is_held_and_answered_by_the_next_message() -> None:
     assert bench.pull(queueOffset=1, **HOLD) is None
     bench.queues.messages.append(("A", b"two"))
     bench.processor.arrived([QueueGrew("orders", 0, 2)])
-    assert [reply.body for reply in bench.peer.received] == [b"two"]
+    assert [reply.body for reply in bench.peer.replies] == [b"two"]
     assert len(bench.held) == 0
 
 
@@ -268,10 +241,10 @@ def test_a_held_pull_sleeps_through_messages_that_it_does_not_want() -> None:
     assert bench.pull(queueOffset=1, subscription="B", **HOLD) is None
     bench.queues.messages.append(("A", b"two"))
     bench.processor.arrived([QueueGrew("orders", 0, 2)])
-    assert bench.peer.received == []
+    assert bench.peer.replies == []
     bench.queues.messages.append(("B", b"three"))
     bench.processor.arrived([QueueGrew("orders", 0, 3)])
-    assert [reply.body for reply in bench.peer.received] == [b"three"]
+    assert [reply.body for reply in bench.peer.replies] == [b"three"]
 
 
 def test_a_held_pull_ends_with_its_time_and_tells_how_far_it_looked() -> None:
@@ -281,9 +254,9 @@ def test_a_held_pull_ends_with_its_time_and_tells_how_far_it_looked() -> None:
     bench.queues.messages.append(("A", b"two"))
     bench.processor.arrived([QueueGrew("orders", 0, 2)])
     bench.processor.expire(14_999)
-    assert bench.peer.received == []
+    assert bench.peer.replies == []
     bench.processor.expire(15_000)
-    (reply,) = bench.peer.received
+    (reply,) = bench.peer.replies
     assert (reply.code, reply.ext["nextBeginOffset"]) == (ResponseCode.PULL_RETRY_IMMEDIATELY, "2")
 
 
@@ -291,14 +264,14 @@ def test_a_pull_that_nothing_came_for_ends_with_not_found() -> None:
     bench = Bench()
     bench.pull(**HOLD)
     bench.processor.expire(15_000)
-    assert [reply.code for reply in bench.peer.received] == [ResponseCode.PULL_NOT_FOUND]
+    assert [reply.code for reply in bench.peer.replies] == [ResponseCode.PULL_NOT_FOUND]
 
 
 def test_without_long_polling_a_pull_waits_a_second() -> None:
     bench = Bench(limits=Limits(long_polling_enable=False))
     bench.pull(**HOLD)
     bench.processor.expire(1_000)
-    assert len(bench.peer.received) == 1
+    assert len(bench.peer.replies) == 1
 
 
 def test_held_pulls_are_bounded() -> None:
@@ -316,14 +289,14 @@ def test_a_connection_that_ends_takes_its_held_pulls_along() -> None:
     closed(bench.peer)
     assert len(bench.held) == 0
     bench.processor.expire(1 << 40)
-    assert bench.peer.received == []
+    assert bench.peer.replies == []
 
 
 def test_a_broker_that_may_not_answer_any_more_sends_its_readers_away() -> None:
     bench = Bench()
     bench.pull(**HOLD)
     bench.processor.release_all()
-    assert [reply.code for reply in bench.peer.received] == [ResponseCode.SYSTEM_BUSY]
+    assert [reply.code for reply in bench.peer.replies] == [ResponseCode.SYSTEM_BUSY]
 
 
 def test_answered_pulls_do_not_pile_up_behind_their_deadlines() -> None:

@@ -20,37 +20,10 @@ from remoting.bodies.groups import SubscriptionGroupConfig
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import ONEWAY_BIT, RemotingCommand
 from remoting.errors import HeaderError
+from tests.unit.broker.recordingpeer import RecordingPeer
+from tests.unit.doubles import ManualClock
 
 RECORD_BYTES = 100
-
-
-class ManualClock:
-    def __init__(self) -> None:
-        self.ms = 0
-
-    def now_ms(self) -> int:
-        return 1_700_000_000_000 + self.ms
-
-    def monotonic_ms(self) -> int:
-        return self.ms
-
-
-class RecordingPeer:
-    """Keeps what was sent to it, one list entry for each write."""
-
-    remote_address = "10.0.0.9:5000"
-
-    def __init__(self) -> None:
-        self.attributes: dict[str, object] = {}
-        self.active_at_ms = 0
-        self.writes: list[list[RemotingCommand]] = []
-
-    def send(self, commands: list[RemotingCommand]) -> None:
-        self.writes.append(list(commands))
-
-    @property
-    def replies(self) -> list[RemotingCommand]:
-        return [command for write in self.writes for command in write]
 
 
 class ScriptedLog:

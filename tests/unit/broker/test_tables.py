@@ -20,38 +20,7 @@ from mqruntime.settings import SettingsError
 from remoting.bodies.heartbeats import ConsumerData, HeartbeatData, ProducerData, SubscriptionData
 from remoting.bodies.offsets import ConsumerOffsetWrapper
 from remoting.bodies.topics import TopicConfig, TopicConfigWrapper
-
-
-class ManualClock:
-    ms = 0
-
-    def now_ms(self) -> int:
-        return 1_700_000_000_000 + self.ms
-
-    def monotonic_ms(self) -> int:
-        return self.ms
-
-
-class MemoryFiles:
-    """Small files in a dictionary."""
-
-    def __init__(self, **content: bytes) -> None:
-        self.content = dict(content)
-        self.replaced = 0
-
-    async def read(self, name: str) -> bytes | None:
-        return self.content.get(name)
-
-    async def replace(self, name: str, data: bytes) -> None:
-        await asyncio.sleep(0)
-        self.content[name] = data
-        self.replaced += 1
-
-    async def remove(self, name: str) -> None:
-        self.content.pop(name, None)
-
-    async def names(self, under: str) -> list[str]:
-        return sorted(self.content)
+from tests.unit.doubles import ManualClock, MemoryFiles
 
 
 def topics(changes: list[int] | None = None) -> Topics:
@@ -155,7 +124,7 @@ def test_a_table_is_written_when_it_changed_and_only_then() -> None:
 def test_a_broken_file_is_answered_by_javas_backup_or_stops_the_start() -> None:
     offsets = ConsumerOffsets()
     good = b'{"offsetTable":{"orders@CG":{0:12,1:7\n\t\t}}}'
-    files = MemoryFiles(**{"o.json": b"{broken", "o.json.bak": good})
+    files = MemoryFiles({"o.json": b"{broken", "o.json.bak": good})
     table = SavedTable(files, "o.json", offsets.encode, offsets.decode)
     assert asyncio.run(table.load())
     assert offsets.find("CG", "orders", 1) == 7

@@ -9,6 +9,7 @@ import pytest
 
 from epochfile.file import EpochFile, EpochFileUnreadable
 from epochfile.history import EpochHistory
+from tests.unit.doubles import MemoryFiles
 
 MAIN, BACKUP = "epochFileCheckpoint", "epochFileCheckpoint.bak"
 OLD, NEW = EpochHistory([(1, 0)]), EpochHistory([(1, 0), (2, 1580)])
@@ -18,11 +19,11 @@ class PowerCut(Exception):
     pass
 
 
-class Files:
-    """Small files in memory; loses power before operation number `cut_before`."""
+class Files(MemoryFiles):
+    """Loses power before operation number `cut_before`."""
 
-    def __init__(self, files: dict[str, bytes] | None = None, cut_before: int | None = None) -> None:
-        self.files = dict(files or {})
+    def __init__(self, content: dict[str, bytes] | None = None, cut_before: int | None = None) -> None:
+        super().__init__(content)
         self.left = cut_before
 
     def _step(self) -> None:
@@ -31,25 +32,19 @@ class Files:
                 raise PowerCut
             self.left -= 1
 
-    async def read(self, name: str) -> bytes | None:
-        return self.files.get(name)
-
     async def replace(self, name: str, data: bytes) -> None:
         self._step()
-        self.files[name] = data
+        await super().replace(name, data)
 
     async def remove(self, name: str) -> None:
         self._step()
-        self.files.pop(name, None)
-
-    async def names(self, under: str) -> list[str]:
-        return sorted(self.files)
+        await super().remove(name)
 
 
 def stored(history: EpochHistory) -> dict[str, bytes]:
     files = Files()
     asyncio.run(EpochFile(files).store(history))
-    return files.files
+    return files.content
 
 
 def load(files: dict[str, bytes]) -> EpochHistory:
@@ -78,9 +73,9 @@ def test_a_load_mends_the_copy_that_is_bad(name: str, damage: bytes | None) -> N
     sound = stored(NEW)
     files = Files({other: data for other, data in sound.items() if other != name})
     if damage is not None:
-        files.files[name] = damage
+        files.content[name] = damage
     assert asyncio.run(EpochFile(files).load()) == NEW
-    assert files.files == sound
+    assert files.content == sound
 
 
 def test_a_disk_that_takes_nothing_keeps_no_good_copy_from_being_read() -> None:
@@ -106,8 +101,8 @@ def test_a_lost_main_file_beside_a_damaged_copy_is_an_error() -> None:
 def test_storing_an_empty_history_leaves_nothing_that_could_come_back_r32() -> None:
     files = Files(stored(NEW))
     asyncio.run(EpochFile(files).store(EpochHistory()))
-    assert files.files == {}
-    assert load(files.files) == EpochHistory()
+    assert files.content == {}
+    assert load(files.content) == EpochHistory()
 
 
 @pytest.mark.parametrize(
@@ -127,4 +122,4 @@ def test_a_power_cut_within_a_store_leaves_the_old_history_or_the_new(
         return True
 
     returned = asyncio.run(store())
-    assert load(files.files) in ([after] if returned else [before, after])
+    assert load(files.content) in ([after] if returned else [before, after])

@@ -16,6 +16,7 @@ from ha.frames import Handshake, HandshakeReply, encode_ack
 from ha.service import HAService
 from ha.settings import HASettings
 from mqruntime.clock import SystemClock
+from tests.unit.doubles import MemoryFiles
 from tests.unit.ha.memorylog import MemoryLog, record
 
 HOST = "127.0.0.1"
@@ -32,17 +33,14 @@ SETTINGS = HASettings(
 LOOPS = {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}
 
 
-class Files:
-    """Small files in memory; `gate` holds writes back, `error` fails them."""
+class Files(MemoryFiles):
+    """`gate` holds writes back, `error` fails them."""
 
     def __init__(self) -> None:
-        self.files: dict[str, bytes] = {}
+        super().__init__()
         self.gate: asyncio.Event | None = None
         self.waiting = 0
         self.error: OSError | None = None
-
-    async def read(self, name: str) -> bytes | None:
-        return self.files.get(name)
 
     async def replace(self, name: str, data: bytes) -> None:
         if self.gate is not None:
@@ -50,13 +48,7 @@ class Files:
             await self.gate.wait()
         if self.error is not None:
             raise self.error
-        self.files[name] = data
-
-    async def remove(self, name: str) -> None:
-        self.files.pop(name, None)
-
-    async def names(self, under: str) -> list[str]:
-        return sorted(self.files)
+        await super().replace(name, data)
 
 
 class Node:

@@ -65,7 +65,7 @@ async def test_the_newest_connection_of_a_broker_replaces_the_former_r11_r24(a: 
 @played_by(1)
 async def test_a_java_sized_stream_is_sent_to_whoever_follows_the_protocol(a: Node) -> None:
     await a.ha.stop()
-    a.files.files["epochFileCheckpoint"] = b"1\n1725254278\n1-0\n"
+    a.files.content["epochFileCheckpoint"] = b"1\n1725254278\n1-0\n"
     await a.start_again()
     fill(a, "x", 100)
     a.log.cold_below = 16384  # the first segment is read outside the mapping

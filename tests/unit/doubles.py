@@ -1,0 +1,41 @@
+"""Stand-ins for the outside world that several packages' tests are driven with."""
+
+from __future__ import annotations
+
+import asyncio
+
+
+class ManualClock:
+    """Time stands still but for what a test adds to `ms`; `wall_ms` is the wall's time at 0."""
+
+    def __init__(self) -> None:
+        self.ms = 0
+        self.wall_ms = 1_700_000_000_000
+
+    def now_ms(self) -> int:
+        return self.wall_ms + self.ms
+
+    def monotonic_ms(self) -> int:
+        return self.ms
+
+
+class MemoryFiles:
+    """Small files in `content`, by name."""
+
+    def __init__(self, content: dict[str, bytes] | None = None) -> None:
+        self.content = dict(content or {})
+        self.replaced = 0
+
+    async def read(self, name: str) -> bytes | None:
+        return self.content.get(name)
+
+    async def replace(self, name: str, data: bytes) -> None:
+        await asyncio.sleep(0)  # a disk takes time: others run meanwhile
+        self.content[name] = data
+        self.replaced += 1
+
+    async def remove(self, name: str) -> None:
+        self.content.pop(name, None)
+
+    async def names(self, under: str) -> list[str]:
+        return sorted(name for name in self.content if not under or name.startswith(f"{under}/"))
