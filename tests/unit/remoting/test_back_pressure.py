@@ -15,40 +15,28 @@ from remoting.errors import CallTimeout, ConnectionLost, NotSent
 from remoting.limits import Limits
 from remoting.peer import Peer
 from remoting.router import Router
-from remoting.server import RemotingServer
 from simulation.world import World
+from tests.unit.remoting.simulatedserver import ADDRESS, CLIENT, SERVER, SimulatedServer
 
-SERVER, CLIENT, PORT = "10.0.0.1", "10.0.0.2", 9876
-ADDRESS = f"{SERVER}:{PORT}"
 SIZE, TELL = 60_001, 60_002
 FOUR_MIB = 4 << 20
 OVERDUE_MS = 600_000
 
 
-class CountingApp:
-    """A server that answers with the size of what it got and remembers, in order, the first byte of each body."""
+class CountingServer(SimulatedServer):
+    """Answers with the size of what it got and remembers, in order, the first byte of each body."""
 
     def __init__(self, runtime: Runtime) -> None:
         self.got: list[int] = []
         router = Router()
         router.add(SIZE, self._size)
         router.add(TELL, self._size)
-        self.server = RemotingServer(router, host=SERVER, port=PORT, clock=runtime.clock)
+        super().__init__(runtime, router)
 
     def _size(self, peer: Peer, command: RemotingCommand) -> RemotingCommand:
         body = bytes(command.body or b"")
         self.got.append(body[0])
         return command.reply(body=b"%d" % len(body))
-
-    async def start(self) -> None:
-        await self.server.start()
-
-    async def stop(self) -> None:
-        await self.server.stop()
-
-    async def wait_failed(self) -> BaseException:
-        never: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
-        return await never
 
 
 class Scene:
@@ -56,15 +44,15 @@ class Scene:
 
     def __init__(self, world: World) -> None:
         self.world = world
-        self.apps: list[CountingApp] = []
+        self.apps: list[CountingServer] = []
         self.server = world.node("server", SERVER)
         self.server.start(self._app)
         world.node("client", CLIENT)
         world.run_for_ms(10)
         self.client = RemotingClient(clock=world.nodes["client"].runtime().clock)
 
-    def _app(self, runtime: Runtime) -> CountingApp:
-        self.apps.append(CountingApp(runtime))
+    def _app(self, runtime: Runtime) -> CountingServer:
+        self.apps.append(CountingServer(runtime))
         return self.apps[-1]
 
     @property

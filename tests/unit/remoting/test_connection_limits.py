@@ -4,28 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Callable, Coroutine
-from typing import Any
-
-import pytest
-import uvloop
 
 from remoting.frame import FrameReader
 from remoting.limits import Limits
-from tests.unit.remoting.scene import (
-    ECHO,
-    frames,
-    raw,
-    request,
-    scene,
-)
-
-Run = Callable[[Coroutine[Any, Any, None]], None]
-
-
-@pytest.fixture(params=["asyncio", "uvloop"])
-def run(request: pytest.FixtureRequest) -> Run:
-    return asyncio.run if request.param == "asyncio" else uvloop.run
+from tests.unit.remoting.conftest import Run
+from tests.unit.remoting.scene import ECHO, frames, raw, request, scene
 
 
 def test_bodies_beyond_every_buffer_both_ways_at_once_are_all_answered(run: Run) -> None:

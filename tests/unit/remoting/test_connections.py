@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine
-from typing import Any
 
 import pytest
-import uvloop
 
 from mqruntime.clock import SystemClock
 from remoting.client import RemotingClient
@@ -19,6 +16,7 @@ from remoting.limits import Limits
 from remoting.peer import Peer
 from remoting.router import Router
 from remoting.server import RemotingServer
+from tests.unit.remoting.conftest import Run
 from tests.unit.remoting.scene import (
     BATCH_A,
     BATCH_B,
@@ -34,13 +32,6 @@ from tests.unit.remoting.scene import (
     request,
     scene,
 )
-
-Run = Callable[[Coroutine[Any, Any, None]], None]
-
-
-@pytest.fixture(params=["asyncio", "uvloop"])
-def run(request: pytest.FixtureRequest) -> Run:
-    return asyncio.run if request.param == "asyncio" else uvloop.run
 
 
 def test_calls_are_answered_also_with_bodies_of_four_mebibytes(run: Run) -> None:

@@ -14,40 +14,26 @@ from remoting.command import RemotingCommand
 from remoting.errors import CallTimeout, ConnectFailed, ConnectionLost
 from remoting.frame import encode
 from remoting.router import Router
-from remoting.server import RemotingServer
 from simulation.node import Node
 from simulation.world import World
+from tests.unit.remoting.simulatedserver import ADDRESS, CLIENT, PORT, SERVER, SimulatedServer
 
-SERVER, CLIENT, PORT = "10.0.0.1", "10.0.0.2", 9876
-ADDRESS = f"{SERVER}:{PORT}"
 ECHO, SILENT = 60_001, 60_002
 
 
-class EchoApp:
-    """A server that echoes one code and ignores another."""
-
-    def __init__(self, runtime: Runtime) -> None:
-        router = Router()
-        router.add(ECHO, lambda peer, command: command.reply(body=command.body))
-        router.add(SILENT, lambda peer, command: None)
-        self.server = RemotingServer(router, host=SERVER, port=PORT, clock=runtime.clock)
-
-    async def start(self) -> None:
-        await self.server.start()
-
-    async def stop(self) -> None:
-        await self.server.stop()
-
-    async def wait_failed(self) -> BaseException:
-        never: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
-        return await never
+def echo_server(runtime: Runtime) -> SimulatedServer:
+    """It echoes one code and ignores another."""
+    router = Router()
+    router.add(ECHO, lambda peer, command: command.reply(body=command.body))
+    router.add(SILENT, lambda peer, command: None)
+    return SimulatedServer(runtime, router)
 
 
 @pytest.fixture
 def world() -> Iterator[World]:
     with World(7) as made:
         server = made.node("server", SERVER)
-        server.start(EchoApp)
+        server.start(echo_server)
         made.node("client", CLIENT)
         made.run_for_ms(10)
         yield made
