@@ -6,12 +6,9 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import os
 import random
 import socket
 import struct
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -29,11 +26,10 @@ from remoting.codes import RequestCode, ResponseCode
 from remoting.command import RemotingCommand
 from remoting.frame import encode
 from remoting.headers.send import SendMessageHeader
+from tests.process.serverprocess import STOP_S, ServerProcess
 
-ROOT = Path(__file__).parents[2]
 WAIT_MS = 20_000
 CUT_OFF = (errno.ECONNRESET, errno.EPIPE, errno.ENOTCONN)
-STOP_S = 3.0
 MESSAGE_BYTES_MAX = 64 * 1024
 
 GARBAGE = random.Random(9).randbytes(1 << 20)
@@ -249,24 +245,10 @@ def test_a_broker_of_another_cluster_is_told_so_and_joins_nothing(cluster: Clust
         "haListenPort": "0",
     }
     stranger.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
-    with subprocess.Popen(
-        [sys.executable, "-P", "-m", "broker", "-c", str(stranger)],
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as process:
-        try:
-            assert process.stderr is not None
-            said = ""
-            while "controller refused" not in said:
-                line = process.stderr.readline()
-                assert line, f"it ended: {said}"
-                said += line
-            process.terminate()
-            said += process.communicate(timeout=3)[1]
-        finally:
-            process.kill()
-    assert "is of cluster DefaultCluster, not AnotherCluster; correct brokerClusterName" in said
-    assert "Traceback" not in said and "role taken" not in said
+    with ServerProcess("broker", "-c", str(stranger)) as process:
+        process.wait_to_say("controller refused")
+        process.stop()
+    assert "is of cluster DefaultCluster, not AnotherCluster; correct brokerClusterName" in process.said
+    assert "Traceback" not in process.said and "role taken" not in process.said
     state = whole(cluster)
     assert len(state.in_sync) == 3 and state.not_in_sync == ()

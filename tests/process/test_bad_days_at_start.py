@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import os
-import shutil
 import socket
 import subprocess
 import sys
@@ -14,7 +12,9 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
+from tests.process.serverprocess import ENVIRONMENT, ServerProcess, command
+from tests.process.smalldisk import small_disk
+
 NOWHERE = "127.0.0.1:9"  # discard: nobody listens
 USAGE, FAILED = 2, 1
 
@@ -26,13 +26,6 @@ def listener() -> Iterator[int]:
     """A port that somebody else listens on."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         yield server.getsockname()[1]
-
-
-def command(module: str, *arguments: str) -> list[str]:
-    return [sys.executable, "-P", "-m", module, *arguments]
-
-
-ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT)}
 
 
 def ends(module: str, *arguments: str) -> tuple[int, str]:
@@ -174,72 +167,28 @@ def test_a_second_process_is_kept_out_of_a_store_and_the_first_ends_within_three
 ) -> None:
     """The first one has no controllers: it waits for them, says so once, and still stops when it is told to."""
     arguments = broker(tmp_path, f"namesrvAddr={NOWHERE}")
-    with subprocess.Popen(
-        command("broker", *arguments), env=ENVIRONMENT, stderr=subprocess.PIPE, text=True
-    ) as first:
-        try:
-            assert first.stderr is not None
-            said = ""
-            while "trying on" not in said:
-                line = first.stderr.readline()
-                assert line, f"it ended: {said}"
-                said += line
-            code, second = ends("broker", *arguments)
-            assert code == USAGE
-            assert "another process holds this store" in second and str(tmp_path / "broker") in second
-            first.terminate()
-            said += first.communicate(timeout=3)[1]
-        finally:
-            first.kill()
-    assert first.returncode == 0
-    assert "Traceback" not in said
-    assert said.count("a majority of controllers must run at the addresses of controllerAddr") == 1
+    with ServerProcess("broker", *arguments) as first:
+        first.wait_to_say("trying on")
+        code, second = ends("broker", *arguments)
+        assert code == USAGE
+        assert "another process holds this store" in second and str(tmp_path / "broker") in second
+        assert first.stop() == 0
+    assert "Traceback" not in first.said
+    assert first.said.count("a majority of controllers must run at the addresses of controllerAddr") == 1
 
 
 def test_a_controller_without_its_peers_says_what_is_missing_and_ends_when_told(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     peers = f"controllerDLegerPeers=n0-127.0.0.1:{port};n1-{NOWHERE};n2-127.0.0.1:7"
-    with subprocess.Popen(
-        command("controller", *controller(tmp_path, peers)),
-        env=ENVIRONMENT,
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as lone:
-        try:
-            assert lone.stderr is not None
-            said = ""
-            while "no controller leads" not in said:
-                line = lone.stderr.readline()
-                assert line, f"it ended: {said}"
-                said += line
-            lone.terminate()
-            said += lone.communicate(timeout=3)[1]
-        finally:
-            lone.kill()
-    assert lone.returncode == 0
-    assert "a majority of the peers must run" in said and len(said.splitlines()) <= 6
+    with ServerProcess("controller", *controller(tmp_path, peers)) as lone:
+        lone.wait_to_say("no controller leads")
+        assert lone.stop() == 0
+    assert "a majority of the peers must run" in lone.said and len(lone.said.splitlines()) <= 6
 
 
-@pytest.fixture
-def full_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system without room."""
-    if os.geteuid() != 0 or shutil.which("mount") is None:
-        pytest.skip("mounting a small file system needs root")
-    place = tmp_path / "full"
-    place.mkdir()
-    mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(place)], capture_output=True, check=False
-    )
-    if mounted.returncode != 0:
-        pytest.skip("this machine does not let root mount a tmpfs")
-    try:
-        yield place
-    finally:
-        subprocess.run(["umount", str(place)], check=True)
-
-
-def test_a_full_disk_ends_a_controller_with_what_to_do(tmp_path: Path, full_disk: Path) -> None:
-    code, said = ends("controller", *controller(tmp_path, f"controllerStorePath={full_disk / 'store'}"))
+def test_a_full_disk_ends_a_controller_with_what_to_do(tmp_path: Path) -> None:
+    with small_disk(tmp_path / "full", 64 << 10) as disk:
+        code, said = ends("controller", *controller(tmp_path, f"controllerStorePath={disk / 'store'}"))
     assert code == FAILED
     assert "No space left on device" in said and "make room" in said

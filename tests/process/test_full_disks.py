@@ -5,10 +5,7 @@ The disk is a small file system in memory, which only root may mount."""
 from __future__ import annotations
 
 import asyncio
-import os
 import random
-import shutil
-import subprocess
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,6 +20,7 @@ from mqadmin.admin import AdminClient
 from mqadmin.replies import SyncState
 from mqclient.client import Client
 from mqruntime.clock import SystemClock
+from tests.process.smalldisk import small_disk
 
 WAIT_MS = 20_000
 DISK_BYTES = 6 << 20
@@ -34,34 +32,17 @@ pytestmark = pytest.mark.timeout(90)
 
 
 @pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    if os.geteuid() != 0 or shutil.which("mount") is None:
-        pytest.skip("mounting a small file system needs root")
-    place = tmp_path / "small"
-    place.mkdir()
-    command = ["mount", "-t", "tmpfs", "-o", f"size={DISK_BYTES}", "tmpfs", str(place)]
-    if subprocess.run(command, capture_output=True, check=False).returncode != 0:
-        pytest.skip("this machine does not let root mount a tmpfs")
-    try:
-        yield place
-    finally:
-        subprocess.run(["umount", str(place)], check=True)
-
-
-@pytest.fixture
-def cluster(tmp_path: Path, small_disk: Path) -> Iterator[Cluster]:
+def cluster(tmp_path: Path) -> Iterator[Cluster]:
     """Three brokers, the store of one of them on the small disk."""
-    made = Cluster.create(
-        tmp_path / "cluster",
-        controllers=1,
-        segment_bytes=1 << 20,
-        broker_settings={"mappedFileSizeConsumeQueue": "200000"},
-    )
-    with made:
+    directory, settings = tmp_path / "cluster", {"mappedFileSizeConsumeQueue": "200000"}
+    with (
+        small_disk(tmp_path / "small", DISK_BYTES) as disk,
+        Cluster.create(directory, controllers=1, segment_bytes=1 << 20, broker_settings=settings) as made,
+    ):
         file = made.directory / f"{FULL}.conf"
         store = str(made.directory / FULL)
         assert f"storePathRootDir={store}\n" in file.read_text()
-        file.write_text(file.read_text().replace(store, str(small_disk / "store")))
+        file.write_text(file.read_text().replace(store, str(disk / "store")))
         made.start()
         asyncio.run(made.wait_whole(timeout_ms=WAIT_MS))
         yield made

@@ -1,0 +1,48 @@
+"""A server in a process of its own, started as a user starts it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Self
+
+ROOT = Path(__file__).parents[2]
+ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT)}
+STOP_S = 3.0
+
+
+def command(module: str, *arguments: str) -> list[str]:
+    return [sys.executable, "-P", "-m", module, *arguments]
+
+
+class ServerProcess:
+    """`said` is what it has written to stderr as far as it was waited for; whatever happens, it does not outlive us."""
+
+    def __init__(self, module: str, *arguments: str) -> None:
+        self.said = ""
+        self._process = subprocess.Popen(
+            command(module, *arguments), env=ENVIRONMENT, stderr=subprocess.PIPE, text=True
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        with self._process:
+            self._process.kill()
+
+    def wait_to_say(self, words: str) -> None:
+        """Fails when it ends without these words."""
+        assert self._process.stderr is not None
+        while words not in self.said:
+            line = self._process.stderr.readline()
+            assert line, f"it ended: {self.said}"
+            self.said += line
+
+    def stop(self) -> int:
+        """Its exit code, three seconds after it was told to end at the latest."""
+        self._process.terminate()
+        self.said += self._process.communicate(timeout=STOP_S)[1]
+        return self._process.returncode
