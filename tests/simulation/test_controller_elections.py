@@ -7,15 +7,16 @@ from zlib import crc32
 
 import pytest
 
-from controller.state import SyncState
-from remoting.client import RemotingClient
-from remoting.codes import RequestCode
-from remoting.command import RemotingCommand
-from remoting.headers.controller import ElectMasterHeader
-from simulation.controllerworld import CONTROLLER_HOSTS, PEERS, ControllerWorld
-from simulation.node import Node, SimulatedClock
-from simulation.scriptedbroker import BROKER_NAME, CLUSTER_NAME
-from simulation.world import World
+from simulation.controllerworld import CONTROLLER_HOSTS, ControllerWorld
+from simulation.scriptedbroker import BROKER_NAME
+from tests.simulation.controllerscene import (
+    elect,
+    leader_of,
+    master_of,
+    recorded,
+    survive_faults,
+    whole_cluster,
+)
 
 HEARTBEAT_TIMEOUT_MS = 10_000
 
@@ -23,39 +24,8 @@ HEARTBEAT_TIMEOUT_MS = 10_000
 @pytest.fixture
 def cluster(request: pytest.FixtureRequest) -> Iterator[ControllerWorld]:
     """Three controllers, three brokers, all in the SyncStateSet."""
-    with World(crc32(request.node.name.encode())) as world:
-        cluster = ControllerWorld(world)
-        cluster.start_all()
-        world.run_until(cluster.whole, limit_ms=30_000)
+    with whole_cluster(crc32(request.node.name.encode())) as cluster:
         yield cluster
-
-
-def recorded(cluster: ControllerWorld) -> SyncState:
-    return cluster.checker.state.sync_states[BROKER_NAME]
-
-
-def master_of(cluster: ControllerWorld) -> Node:
-    master = cluster.master()
-    assert master is not None
-    return master
-
-
-def leader_of(cluster: ControllerWorld) -> Node:
-    leader = cluster.leader()
-    assert leader is not None
-    return leader
-
-
-def elect(cluster: ControllerWorld, broker_id: int, *, designate: bool) -> RemotingCommand:
-    async def ask() -> RemotingCommand:
-        client = RemotingClient(clock=SimulatedClock(cluster.controllers[0]))
-        header = ElectMasterHeader(BROKER_NAME, CLUSTER_NAME, broker_id, designate)
-        request = RemotingCommand.request(RequestCode.CONTROLLER_ELECT_MASTER, header)
-        reply = await client.call(PEERS[leader_of(cluster).name], request)
-        await client.close()
-        return reply
-
-    return cluster.world.run(ask())
 
 
 def test_the_set_forms_within_a_few_seconds_of_the_first_start(cluster: ControllerWorld) -> None:
@@ -198,12 +168,8 @@ def test_a_leader_cut_off_from_the_other_controllers_answers_nothing(cluster: Co
 
 @pytest.mark.parametrize("seed", range(1, 16))
 def test_one_master_an_epoch_and_one_history_whatever_is_killed_paused_or_cut(seed: int) -> None:
-    with World(seed) as world:
-        cluster = ControllerWorld(world)
-        cluster.start_all()
-        world.run_until(cluster.whole, limit_ms=30_000)
-        world.run(cluster.misbehave(60_000), limit_ms=200_000)
-        world.run_until(cluster.whole, limit_ms=60_000)
+    with whole_cluster(seed) as cluster:
+        survive_faults(cluster)
         assert cluster.checker.elections >= 1
         states = [cluster.app(node).state for node in cluster.controllers if node.running]
         assert len(states) == len(CONTROLLER_HOSTS)
@@ -212,10 +178,7 @@ def test_one_master_an_epoch_and_one_history_whatever_is_killed_paused_or_cut(se
 def test_the_same_seed_gives_the_same_trace() -> None:
     digests = []
     for _ in range(2):
-        with World(77) as world:
-            cluster = ControllerWorld(world)
-            cluster.start_all()
-            world.run_until(cluster.whole, limit_ms=30_000)
-            world.run(cluster.misbehave(10_000), limit_ms=100_000)
-            digests.append(world.trace.digest)
+        with whole_cluster(77) as cluster:
+            cluster.world.run(cluster.misbehave(10_000), limit_ms=100_000)
+            digests.append(cluster.world.trace.digest)
     assert digests[0] == digests[1]

@@ -24,7 +24,7 @@ from remoting.headers.controller import (
 from simulation.controllerworld import PEERS, ControllerWorld
 from simulation.node import SimulatedClock
 from simulation.scriptedbroker import BROKER_NAME, CLUSTER_NAME
-from simulation.world import World
+from tests.simulation.controllerscene import asked, whole_cluster
 
 VECTORS = Path(__file__).parents[1] / "vectors" / "controller"
 EXCHANGES = [json.loads(line) for line in (VECTORS / "java-5.3.3-exchanges.jsonl").read_text().splitlines()]
@@ -37,10 +37,7 @@ def command(frame: str) -> RemotingCommand:
 
 @pytest.fixture
 def cluster() -> Iterator[ControllerWorld]:
-    with World(4) as world:
-        cluster = ControllerWorld(world)
-        cluster.start_all()
-        world.run_until(cluster.whole, limit_ms=30_000)
+    with whole_cluster(4) as cluster:
         yield cluster
 
 
@@ -49,15 +46,7 @@ def ask(cluster: ControllerWorld, request: RemotingCommand, *, follower: bool = 
     leader = cluster.leader()
     assert leader is not None
     node = next(node for node in cluster.controllers if (node is not leader) is follower)
-
-    async def call() -> RemotingCommand:
-        client = RemotingClient(clock=SimulatedClock(node))
-        try:
-            return await client.call(PEERS[node.name], request)
-        finally:
-            await client.close()
-
-    return cluster.world.run(call())
+    return asked(cluster, node, request)
 
 
 def request(code: RequestCode, header: object = None, body: bytes | None = None) -> RemotingCommand:

@@ -11,14 +11,20 @@ import pytest
 from controller.chronicle import ELECTIONS_MAX
 from controller.witness import FILE, SAVE_AFTER_MS
 from remoting.bodies.elections import Election, Elections
-from remoting.client import RemotingClient
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import RemotingCommand
-from simulation.controllerworld import PEERS, ControllerWorld
-from simulation.node import Node, SimulatedClock
+from simulation.controllerworld import ControllerWorld
+from simulation.node import Node
 from simulation.scriptedbroker import BROKER_NAME, CLUSTER_NAME
-from simulation.world import World
-from tests.simulation.test_controller_elections import elect, leader_of, master_of, recorded
+from tests.simulation.controllerscene import (
+    asked,
+    elect,
+    leader_of,
+    master_of,
+    recorded,
+    survive_faults,
+    whole_cluster,
+)
 
 NAMED = f'["{BROKER_NAME}"]'.encode()
 
@@ -26,22 +32,13 @@ NAMED = f'["{BROKER_NAME}"]'.encode()
 @pytest.fixture
 def cluster(request: pytest.FixtureRequest) -> Iterator[ControllerWorld]:
     """Three controllers, three brokers, all in the SyncStateSet."""
-    with World(crc32(request.node.name.encode())) as world:
-        cluster = ControllerWorld(world)
-        cluster.start_all()
-        world.run_until(cluster.whole, limit_ms=30_000)
+    with whole_cluster(crc32(request.node.name.encode())) as cluster:
         yield cluster
 
 
 def ask(cluster: ControllerWorld, node: Node, body: bytes | None) -> RemotingCommand:
-    async def call() -> RemotingCommand:
-        client = RemotingClient(clock=SimulatedClock(cluster.brokers[0]))
-        request = RemotingCommand.request(RequestCode.CONTROLLER_GET_METADATA_INFO, None, body)
-        reply = await client.call(PEERS[node.name], request)
-        await client.close()
-        return reply
-
-    return cluster.world.run(call())
+    request = RemotingCommand.request(RequestCode.CONTROLLER_GET_METADATA_INFO, None, body)
+    return asked(cluster, node, request)
 
 
 def told(cluster: ControllerWorld, node: Node) -> list[Election]:
@@ -175,29 +172,19 @@ def test_who_does_not_ask_gets_upstreams_answer_and_who_asks_wrongly_an_error(
 
 
 def test_a_set_that_was_cleaned_is_told_no_more(cluster: ControllerWorld) -> None:
-    async def clean() -> RemotingCommand:
-        client = RemotingClient(clock=SimulatedClock(cluster.controllers[0]))
-        ext = {"clusterName": CLUSTER_NAME, "brokerName": BROKER_NAME, "isCleanLivingBroker": "true"}
-        request = RemotingCommand.request(RequestCode.CLEAN_BROKER_DATA, ext)
-        reply = await client.call(PEERS[leader_of(cluster).name], request)
-        await client.close()
-        return reply
-
     for node in cluster.brokers:
         node.kill()
-    assert cluster.world.run(clean()).code == ResponseCode.SUCCESS
+    ext = {"clusterName": CLUSTER_NAME, "brokerName": BROKER_NAME, "isCleanLivingBroker": "true"}
+    clean = RemotingCommand.request(RequestCode.CLEAN_BROKER_DATA, ext)
+    assert asked(cluster, leader_of(cluster), clean).code == ResponseCode.SUCCESS
     assert told(cluster, leader_of(cluster)) == []
 
 
 @pytest.mark.parametrize("seed", range(31, 37))
 def test_all_controllers_tell_the_same_elections_whatever_is_killed_paused_or_cut(seed: int) -> None:
-    with World(seed) as world:
-        cluster = ControllerWorld(world)
-        cluster.start_all()
-        world.run_until(cluster.whole, limit_ms=30_000)
-        world.run(cluster.misbehave(60_000), limit_ms=200_000)
-        world.run_until(cluster.whole, limit_ms=60_000)
-        world.run_for_ms(2_000)
+    with whole_cluster(seed) as cluster:
+        survive_faults(cluster)
+        cluster.world.run_for_ms(2_000)
         held = [(epoch, master_id) for (_, epoch), master_id in cluster.checker.masters.items()]
         assert len(held) > 1
         before = dict(held)

@@ -1,0 +1,67 @@
+"""Three controllers over three scripted brokers, whole, and what tests ask of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from controller.state import SyncState
+from remoting.client import RemotingClient
+from remoting.codes import RequestCode
+from remoting.command import RemotingCommand
+from remoting.headers.controller import ElectMasterHeader
+from simulation.controllerworld import PEERS, ControllerWorld
+from simulation.node import Node, SimulatedClock
+from simulation.scriptedbroker import BROKER_NAME, CLUSTER_NAME
+from simulation.world import World
+
+
+@contextmanager
+def whole_cluster(seed: int) -> Iterator[ControllerWorld]:
+    """All brokers are in the SyncStateSet."""
+    with World(seed) as world:
+        cluster = ControllerWorld(world)
+        cluster.start_all()
+        world.run_until(cluster.whole, limit_ms=30_000)
+        yield cluster
+
+
+def survive_faults(cluster: ControllerWorld) -> None:
+    """A minute of faults; then it is whole again."""
+    cluster.world.run(cluster.misbehave(60_000), limit_ms=200_000)
+    cluster.world.run_until(cluster.whole, limit_ms=60_000)
+
+
+def recorded(cluster: ControllerWorld) -> SyncState:
+    return cluster.checker.state.sync_states[BROKER_NAME]
+
+
+def master_of(cluster: ControllerWorld) -> Node:
+    master = cluster.master()
+    assert master is not None
+    return master
+
+
+def leader_of(cluster: ControllerWorld) -> Node:
+    leader = cluster.leader()
+    assert leader is not None
+    return leader
+
+
+def asked(cluster: ControllerWorld, node: Node, request: RemotingCommand) -> RemotingCommand:
+    """What the controller on `node` answers."""
+
+    async def call() -> RemotingCommand:
+        client = RemotingClient(clock=SimulatedClock(node))
+        try:
+            return await client.call(PEERS[node.name], request)
+        finally:
+            await client.close()
+
+    return cluster.world.run(call())
+
+
+def elect(cluster: ControllerWorld, broker_id: int, *, designate: bool) -> RemotingCommand:
+    header = ElectMasterHeader(BROKER_NAME, CLUSTER_NAME, broker_id, designate)
+    request = RemotingCommand.request(RequestCode.CONTROLLER_ELECT_MASTER, header)
+    return asked(cluster, leader_of(cluster), request)
