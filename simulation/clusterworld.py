@@ -9,7 +9,6 @@ log equal, and what the client was told must be what can be read.
 
 from __future__ import annotations
 
-import argparse
 import random
 import sys
 import time
@@ -33,6 +32,7 @@ from localcluster.load import as_found
 from messagestore.errors import StoreError
 from mqclient.route import MessageQueue
 from simulation import clustermembers as members
+from simulation import seeds
 from simulation.clusterbugs import BUGS
 from simulation.clustercheck import ClusterCheck
 from simulation.clusterdelaycheck import all_delivered, judge_delayed, waiting
@@ -323,39 +323,23 @@ class ClusterWorld:
         return sum(attempt.outcome is Outcome.ACKNOWLEDGED for attempt in self.attempts)
 
 
-def run_seeds(first: int, count: int, bug: str | None = None) -> tuple[Totals, int | None, Exception | None]:
-    """Runs seeds until one fails. Returns the totals, and the failing seed with its error."""
-    totals = Totals()
-    for seed in range(first, first + count):
-        try:
-            with BUGS[bug]() if bug else nullcontext():
-                ClusterWorld(seed, totals).run()
-        except (AssertionError, Exception) as error:  # noqa: BLE001 - reported with its seed
-            return totals, seed, error
-    return totals, None, None
+def run_seed(seed: int, bug: str | None, totals: Totals) -> None:
+    """One run, with `bug` planted if there is one."""
+    with BUGS[bug]() if bug else nullcontext():
+        ClusterWorld(seed, totals).run()
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--seeds", type=int, default=20, help="how many")
-    parser.add_argument("--first", type=int, default=1, help="the first of them")
-    parser.add_argument("--bug", choices=sorted(BUGS), help="plant this bug; succeeds when a seed finds it")
-    arguments = parser.parse_args()
+    totals = Totals()
     started = time.process_time()
-    totals, seed, error = run_seeds(arguments.first, arguments.seeds, arguments.bug)
-    seconds = time.process_time() - started
-    print("\n".join(totals.lines()))
-    print(
-        f"{totals.simulated_ms / 1000:.0f} simulated s in {seconds:.1f} s of CPU: "
-        f"{totals.simulated_ms / 1000 / max(seconds, 0.001):.0f} x real time"
-    )
-    if seed is not None:
-        print(f"seed {seed}: {type(error).__name__}: {error}", file=sys.stderr)
-        if arguments.bug is None and error is not None:
-            raise error
-    return int((seed is None) != (arguments.bug is None))
+
+    def told() -> list[str]:
+        seconds = time.process_time() - started
+        simulated_s = totals.simulated_ms / 1000
+        speed = f"{simulated_s / max(seconds, 0.001):.0f} x real time"
+        return [*totals.lines(), f"{simulated_s:.0f} simulated s in {seconds:.1f} s of CPU: {speed}"]
+
+    return seeds.main(__doc__, BUGS, 20, lambda seed, bug: run_seed(seed, bug, totals), told)
 
 
 if __name__ == "__main__":

@@ -9,7 +9,6 @@ healed the group must elect a leader and agree.
 
 from __future__ import annotations
 
-import argparse
 import errno
 import random
 import sys
@@ -19,6 +18,7 @@ from dataclasses import dataclass, field
 from dledger.errors import LogDamaged, NotLeader, OutcomeUnknown, TooManyProposals
 from dledger.node import DLedgerNode
 from dledger.settings import DLedgerSettings
+from simulation import seeds
 from simulation.node import Node
 from simulation.raftgroup import RaftGroup
 from simulation.raftmember import BUGS, NO_BUG, Bug
@@ -245,36 +245,15 @@ class RaftWorld:
         self.check.logs_match(self.group.running_cores())
 
 
-def run_seeds(first: int, count: int, bug: Bug = NO_BUG) -> tuple[Totals, int | None, Exception | None]:
-    """Runs seeds until one fails. Returns the totals, and the failing seed with its error."""
-    totals = Totals()
-    for seed in range(first, first + count):
-        try:
-            RaftWorld(seed, bug, totals).run()
-        except (AssertionError, Exception) as error:  # noqa: BLE001 - reported with its seed
-            return totals, seed, error
-    return totals, None, None
-
-
 def main() -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    totals = Totals()
+    return seeds.main(
+        __doc__,
+        BUGS,
+        50,
+        lambda seed, bug: RaftWorld(seed, BUGS[bug] if bug else NO_BUG, totals).run(),
+        lambda: [totals.line()],
     )
-    parser.add_argument("--seeds", type=int, default=50, help="how many")
-    parser.add_argument("--first", type=int, default=1, help="the first of them")
-    parser.add_argument(
-        "--bug", choices=sorted(BUGS), help="plant this bug; the command succeeds when a seed finds it"
-    )
-    arguments = parser.parse_args()
-    totals, seed, error = run_seeds(
-        arguments.first, arguments.seeds, BUGS[arguments.bug] if arguments.bug else NO_BUG
-    )
-    print(totals.line())
-    if seed is not None:
-        print(f"seed {seed}: {type(error).__name__}: {error}", file=sys.stderr)
-        if arguments.bug is None and error is not None:
-            raise error
-    return int((seed is None) != (arguments.bug is None))
 
 
 if __name__ == "__main__":

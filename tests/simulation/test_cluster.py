@@ -16,8 +16,10 @@ from simulation.clusterworld import (
     ROLE_CHANGES_MIN,
     RUN_MS_MIN,
     ClusterWorld,
-    run_seeds,
+    Totals,
+    run_seed,
 )
+from simulation.seeds import first_failure
 
 FOUND_BY = {
     "ack-before-replication": 1,
@@ -72,9 +74,10 @@ def test_every_planted_bug_has_a_seed_that_finds_it() -> None:
 
 @pytest.mark.parametrize("bug", sorted(FOUND_BY))
 def test_a_planted_bug_is_found(bug: str, tally: Callable[[str, int], None]) -> None:
-    _, seed, error = run_seeds(FOUND_BY[bug], SEEDS_TRIED, bug)
-    assert seed is not None and error is not None, f"{bug} was not noticed"
-    tally("seeds", seed - FOUND_BY[bug] + 1)
+    totals = Totals()
+    failure = first_failure(lambda seed: run_seed(seed, bug, totals), FOUND_BY[bug], SEEDS_TRIED)
+    assert failure is not None, f"{bug} was not noticed"
+    tally("seeds", failure.seed - FOUND_BY[bug] + 1)
 
 
 def test_a_seed_gives_the_same_events_in_every_process() -> None:

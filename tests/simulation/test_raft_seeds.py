@@ -7,7 +7,8 @@ from collections.abc import Callable
 import pytest
 
 from simulation.raftmember import BUGS
-from simulation.raftworld import RaftWorld, Totals, run_seeds
+from simulation.raftworld import RaftWorld, Totals
+from simulation.seeds import first_failure
 
 SEEDS = range(1, 9)
 
@@ -39,6 +40,6 @@ def test_a_seed_repeats_itself() -> None:
     ],
 )
 def test_a_planted_bug_is_found(bug: str, first: int) -> None:
-    _, seed, error = run_seeds(first, 3, BUGS[bug])
-    assert seed is not None, f"{bug} was not found"
-    assert type(error).__name__ in ("Violation", "SimulationError"), error
+    failure = first_failure(lambda seed: RaftWorld(seed, BUGS[bug]).run(), first, 3)
+    assert failure is not None, f"{bug} was not found"
+    assert type(failure.error).__name__ in ("Violation", "SimulationError"), failure.error
