@@ -12,7 +12,8 @@ import logging
 from broker.contract import contract_sentence, runs_contract_a
 from broker.contractmark import keep_contract_mark
 from broker.controllerclient import ControllerClient
-from broker.identity import IDENTITY_FILE
+from broker.identity import IDENTITY_FILE, Identity
+from broker.identityfiles import IdentityFiles, LogFound
 from broker.masterfinder import MasterFinder
 from broker.registration import Registration
 from broker.replicas import Replicas
@@ -128,6 +129,16 @@ class BrokerApp:
         log.info("store recovered", extra=fields(report=report))
         await self.tables.load()
         await self.ha.start()
+        identity_files = IdentityFiles(
+            runtime.files,
+            settings.store_path_broker_identity or IDENTITY_FILE,
+            settings.broker_cluster_name,
+            settings.broker_name,
+        )
+        found = LogFound(self.store.has_segments(), self.ha.history)
+        identity = await identity_files.load(found)
+        if not found.segments and not isinstance(identity, Identity):
+            await self.ha.forget_epochs()
         self.role.contract_mark = await keep_contract_mark(
             runtime.files,
             contract_a=runs_contract_a(settings),
@@ -142,15 +153,14 @@ class BrokerApp:
             cluster_name=settings.broker_cluster_name,
             broker_name=settings.broker_name,
             address=self.address,
-            identity_file=settings.store_path_broker_identity or IDENTITY_FILE,
+            identity_files=identity_files,
             timers=settings,
             controllers=ControllerClient(self._client, settings.controllers),
-            files=runtime.files,
             clock=runtime.clock,
             heartbeat=self._heartbeat,
             on_fatal=self._fatal,
         )
-        await manager.load()
+        manager.known_as(identity)
         self.manager = manager
         self._start_tasks()
         manager.start(self.role)

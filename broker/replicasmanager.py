@@ -12,12 +12,8 @@ from typing import Protocol
 
 from broker.controllercalls import ControllerCalls, announced_grant
 from broker.controllerclient import ControllerClient
-from broker.identity import (
-    IDENTITY_FILE,
-    TEMPORARY_SUFFIX,
-    decode_identity,
-    decode_temporary,
-)
+from broker.identity import Identity, TemporaryIdentity
+from broker.identityfiles import IdentityFiles
 from broker.replicas import Replicas, Role
 from broker.steps import (
     AlterCall,
@@ -33,7 +29,6 @@ from broker.steps import (
 )
 from mqruntime.clock import Clock
 from mqruntime.log import fields
-from mqruntime.smallfiles import SmallFiles
 from mqruntime.tasks import Tasks
 from mqruntime.trouble import Trouble
 from remoting.codes import ResponseCode
@@ -100,10 +95,9 @@ class ReplicasManager:
         cluster_name: str,
         broker_name: str,
         address: str,
-        identity_file: str = IDENTITY_FILE,
+        identity_files: IdentityFiles,
         timers: Timers,
         controllers: ControllerClient,
-        files: SmallFiles,
         clock: Clock,
         heartbeat: Callable[[], BrokerHeartbeatHeader],
         on_fatal: Callable[[BaseException], None],
@@ -111,11 +105,10 @@ class ReplicasManager:
         self._cluster_name = cluster_name
         self._broker_name = broker_name
         self._address = address
-        self._identity_file = identity_file
+        self._identity_files = identity_files
         self._timers = timers
         self._controllers = controllers
         self._calls = ControllerCalls(cluster_name, broker_name, address)
-        self._files = files
         self._clock = clock
         self._heartbeat = heartbeat
         self._tasks = Tasks(on_fatal)
@@ -136,21 +129,15 @@ class ReplicasManager:
             **identities,  # type: ignore[arg-type]
         )
 
-    async def load(self) -> None:
-        """Read who we are. Raises IdentityInvalid, OSError."""
-        name, temporary_name = self._identity_file, self._identity_file + TEMPORARY_SUFFIX
-        data = await self._files.read(name)
-        if data is not None:
-            identity = decode_identity(name, data, self._cluster_name, self._broker_name)
+    def known_as(self, identity: Identity | TemporaryIdentity | None) -> None:
+        """Who we are, or ask to be, as the disk says; before `start`."""
+        if isinstance(identity, Identity):
             self.replicas = self._new_replicas(identity=identity)
-            return
-        data = await self._files.read(temporary_name)
-        if data is not None:
-            temporary = decode_temporary(temporary_name, data, self._cluster_name, self._broker_name)
-            self.replicas = self._new_replicas(temporary=temporary)
+        elif identity is not None:
+            self.replicas = self._new_replicas(temporary=identity)
 
     def start(self, roles: RoleChanges) -> None:
-        """Begin to talk to the controllers; `load` came before."""
+        """Begin to talk to the controllers; `known_as` came before."""
         self._roles = roles
         self._tasks.start(self._run_calls(), name="controller calls")
         self._tasks.start(self._run_roles(), name="role changes")
@@ -189,11 +176,10 @@ class ReplicasManager:
             if step is None:
                 await self._wait(self._call_wake, self.replicas.call_due_ms())
             elif isinstance(step, SaveTemporary):
-                await self._files.replace(self._identity_file + TEMPORARY_SUFFIX, step.identity.encode())
+                await self._identity_files.apply_for(step.identity)
                 self.replicas.saved()
             elif isinstance(step, SaveIdentity):
-                await self._files.replace(self._identity_file, step.identity.encode())
-                await self._files.remove(self._identity_file + TEMPORARY_SUFFIX)
+                await self._identity_files.granted(step.identity)
                 self.replicas.saved()
                 log.info("broker id granted", extra=fields(broker_id=step.identity.broker_id))
             else:

@@ -113,6 +113,12 @@ class HAService:
         """As the controller granted it; before the first role."""
         self._broker_id = broker_id
 
+    async def forget_epochs(self) -> None:
+        """Of a log that is gone, before any role is taken for the one that begins. OSError."""
+        assert self._role is None and self._log.max_offset() == self._log.min_offset()
+        await self._epochs.store(EpochHistory())
+        self._epoch = NO_EPOCH
+
     # -- roles
 
     async def become_master(

@@ -76,6 +76,11 @@ class CommitLog:
         self._files.clear()
 
     @property
+    def has_segments(self) -> bool:
+        """A log that ever held a byte has one: the oldest stays, whatever is cut."""
+        return bool(self._files)
+
+    @property
     def min_offset(self) -> int:
         return self._first
 

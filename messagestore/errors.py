@@ -38,6 +38,20 @@ class StoreCorrupted(StoreError):
         self.why = why
 
 
+class LogMissing(StoreError):
+    """A store whose confirmed messages have no file any more. To begin anew under the same id would tell the set that they
+    never were."""
+
+    def __init__(self, folder: str, confirm_offset: int) -> None:
+        super().__init__(
+            f"{folder} holds no segment, but everything below {confirm_offset} was confirmed. If it is on a disk of its "
+            "own, mount that and start again; if it is lost, empty storePathRootDir, brokerIdentity included, and the broker "
+            "fetches the log from its master as a new replica"
+        )
+        self.folder = folder
+        self.confirm_offset = confirm_offset
+
+
 class QueueOffsetGap(StoreError):
     """A record whose queue offset is beyond the end of its consume queue: an earlier record is missing."""
 

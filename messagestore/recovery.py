@@ -1,16 +1,16 @@
 """Start-up: where the log ends, what of it was confirmed, and queues and an index that agree with both.
 
 Invariant: the log is cut only above the last whole record that ends at or below the confirm offset. An unreadable record
-below it stops the start (StoreCorrupted); above it, it is the torn end of what nobody was promised. The log between the
-confirm offset and its end is kept, without queue entries."""
+below it stops the start (StoreCorrupted), and so does a log without any file (LogMissing); above it, it is the torn end of
+what nobody was promised. The log between the confirm offset and its end is kept, without queue entries."""
 
 from __future__ import annotations
 
 from messagestore import record
 from messagestore.checkpoint import Checkpoint
-from messagestore.commitlog import CommitLog
+from messagestore.commitlog import FOLDER, CommitLog
 from messagestore.dispatch import Dispatcher
-from messagestore.errors import StoreCorrupted
+from messagestore.errors import LogMissing, StoreCorrupted
 from messagestore.indextable import IndexTable
 from messagestore.messages import RecoveryReport
 from messagestore.queuetable import QueueTable
@@ -49,6 +49,8 @@ class Recovery:
         never_saved = not clean and checkpoint.physic_msg_timestamp == checkpoint.confirm_phy_offset == 0
         await log.load(checkpoint.confirm_phy_offset, never_saved=never_saved)
         self._confirm = max(checkpoint.confirm_phy_offset, log.min_offset)
+        if self._confirm and not log.has_segments:
+            raise LogMissing(FOLDER, self._confirm)
         if clean:
             await self._queues.load(log.min_offset, self._confirm, trusted=True)
             dispatched = max(self._queues.phy_end(), log.min_offset)

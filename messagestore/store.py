@@ -211,6 +211,10 @@ class MessageStore:
 
     # The log, as replication sees it
 
+    def has_segments(self) -> bool:
+        """False for a log that never held a byte, or whose files are gone."""
+        return self._log.has_segments
+
     def min_offset(self) -> int:
         return self._log.min_offset
 

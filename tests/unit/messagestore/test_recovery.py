@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from messagestore.checkpoint import Checkpoint, CheckpointDamaged, decode_checkpoint
-from messagestore.errors import BadSegments, QueueOffsetGap, StoreCorrupted
+from messagestore.errors import BadSegments, LogMissing, QueueOffsetGap, StoreCorrupted
 from messagestore.messages import Appended
 from messagestore.record import encode_blank
 from messagestore.store import MessageStore
@@ -114,11 +114,22 @@ def test_a_log_that_ends_before_the_confirm_offset_is_damage_too(tmp_path: Path)
         with pytest.raises(StoreCorrupted) as caught:
             await recovered(tmp_path)
         assert caught.value.offset == SEGMENT
-        log_file(tmp_path).unlink()
-        with pytest.raises(StoreCorrupted):
-            await recovered(tmp_path)
 
     asyncio.run(scenario())
+
+
+def test_a_log_without_any_file_is_refused_when_something_in_it_was_confirmed(tmp_path: Path) -> None:
+    async def scenario(confirmed: int) -> None:
+        await crashed_store(tmp_path, 60, confirmed)
+        for path in (tmp_path / "commitlog").iterdir():
+            path.unlink()
+        await recovered(tmp_path)
+
+    asyncio.run(scenario(0))
+    with pytest.raises(
+        LogMissing, match=f"everything below {RECORD} was confirmed. If it is on a disk of its own"
+    ):
+        asyncio.run(scenario(1))
 
 
 @pytest.mark.parametrize("inside", [1, 7, 8, 50, 91])

@@ -1,0 +1,129 @@
+"""Brokers whose stores were lost, on virtual time: none of them leads with less than the set confirmed."""
+
+from __future__ import annotations
+
+import pytest
+
+from broker.app import BrokerApp
+from broker.identityfiles import MARK_FILE
+from messagestore.errors import LogMissing
+from mqclient.producer import SendStatus
+from simulation.node import Node
+from simulation.world import World
+from tests.unit.broker.brokerset import Cluster
+
+BODIES = [f"message {number}".encode() for number in range(30)]
+
+
+def filled(world: World, brokers: int = 3) -> Cluster:
+    """Every message is on every broker and confirmed, also in the checkpoints."""
+    cluster = Cluster(world, brokers)
+    cluster.start_up()
+    results = cluster.run(cluster.send_all(BODIES))
+    assert {result.status for result in results} == {SendStatus.SEND_OK}
+    world.run_for_ms(3_000)
+    return cluster
+
+
+def a_slave(cluster: Cluster) -> Node:
+    return next(node for node in cluster.brokers if node is not cluster.master)
+
+
+def id_of(cluster: Cluster, node: Node) -> int | None:
+    return cluster.app(node).role.replica_id
+
+
+def keep_only(node: Node, *names: str) -> None:
+    for path in sorted(node.disk.entries):
+        if path not in names:
+            node.disk.wipe(path)
+
+
+def wait_joined(cluster: Cluster, count: int) -> None:
+    """Until `count` running brokers are in the set, whatever old ids still are."""
+
+    def joined() -> bool:
+        ids = {id_of(cluster, node) for node in cluster.brokers if isinstance(node.app, BrokerApp)}
+        return any(len(cluster.app(node).ha.counted_members() & ids) == count for node in cluster.masters)
+
+    cluster.world.run_until(joined, 40_000)
+
+
+def everything_is_read(cluster: Cluster) -> None:
+    assert {message.body for message in cluster.run(cluster.read_all())} == set(BODIES)
+    assert len({cluster.app(node).store.max_offset() for node in cluster.brokers}) == 1
+
+
+def test_a_member_whose_store_was_emptied_around_its_identity_is_not_elected_and_joins_under_a_new_id() -> (
+    None
+):
+    with World(41) as world:
+        cluster = filled(world)
+        emptied, kept = a_slave(cluster), list(cluster.brokers)
+        kept.remove(emptied)
+        old_id = id_of(cluster, emptied)
+        for node in cluster.brokers:
+            node.kill()
+        keep_only(emptied, "brokerIdentity")
+        cluster.start(emptied)
+        world.run_for_ms(30_000)
+        assert cluster.masters == [], "the only one that runs has nothing"
+        for node in kept:
+            cluster.start(node)
+        wait_joined(cluster, 3)
+        assert cluster.master in kept
+        assert id_of(cluster, emptied) == 4 != old_id
+        everything_is_read(cluster)
+
+
+def test_a_member_whose_log_folder_is_gone_refuses_to_start_until_its_store_is_emptied() -> None:
+    with World(42) as world:
+        cluster = filled(world)
+        damaged = a_slave(cluster)
+        damaged.kill()
+        damaged.disk.wipe("commitlog/")
+        cluster.start(damaged)
+        world.run_until(lambda: damaged.failure is not None, 1_000)
+        assert isinstance(damaged.failure, LogMissing)
+        damaged.disk.wipe()
+        cluster.start(damaged)
+        wait_joined(cluster, 3)
+        assert id_of(cluster, damaged) == 4
+        everything_is_read(cluster)
+
+
+def test_a_member_that_lost_log_and_checkpoint_joins_under_a_new_id_for_its_epochs_tell_of_more() -> None:
+    with World(43) as world:
+        cluster = filled(world)
+        lost = cluster.master
+        lost.kill()
+        wait_joined(cluster, 2)  # a second epoch, which begins within the log
+        cluster.run(cluster.send_all([b"of epoch 2"]))
+        cluster.start(lost)
+        wait_joined(cluster, 3)
+        world.run_for_ms(2_000)
+        lost.kill()
+        lost.disk.wipe("commitlog/")
+        lost.disk.wipe("checkpoint")
+        for _ in range(3):  # the epochs of the lost log are forgotten: the new id stays
+            cluster.start(lost)
+            wait_joined(cluster, 3)
+            assert id_of(cluster, lost) == 4
+            lost.kill()
+
+
+@pytest.mark.parametrize("messages", [0, 1])
+def test_brokers_that_are_killed_before_or_after_the_first_message_keep_their_ids(messages: int) -> None:
+    with World(44) as world:
+        cluster = Cluster(world, 3)
+        cluster.start_up()
+        cluster.run(cluster.send_all(BODIES[:messages]))
+        ids = [id_of(cluster, node) for node in cluster.brokers]
+        for _ in range(2):
+            for node in cluster.brokers:
+                node.kill()
+            for node in cluster.brokers:
+                cluster.start(node)
+            wait_joined(cluster, 3)
+        assert [id_of(cluster, node) for node in cluster.brokers] == ids
+        assert all(node.disk.content(MARK_FILE) for node in cluster.brokers)
