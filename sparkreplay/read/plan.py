@@ -16,6 +16,9 @@ from sparkreplay.store.snapshot import Segment, StoreSnapshot
 
 SPLIT_BYTES = 256 << 20
 """A task of Spark costs about 60 ms of its own, as much as 30 MB of log."""
+FIRST_WINDOW_BYTES, WINDOW_BYTES = 64 << 10, 4 << 20
+"""What is searched at a time for a record's beginning: most are found in the first."""
+SEARCH_BYTES_MAX = 2 * RECORD_SIZE_MAX
 MAGICS = tuple(struct.pack(">I", magic) for magic in (MAGIC_V1, MAGIC_V2))
 SIZE_AND_MAGIC = struct.Struct(">II")
 PHYSICAL_OFFSET = struct.Struct(">q")
@@ -49,12 +52,14 @@ def seams_between(files: Files, segment: Segment, first: int, last: int, split_b
     except FileNotFoundError:
         return seams  # deleted since it was listed: its worker says so
     try:
+        searched = first
         for target in range(first + split_bytes, last, split_bytes):
-            if seams and target <= seams[-1]:
+            if target <= searched:
                 continue
             seam = record_at_or_after(file, segment, target, last)
             if seam is not None:
                 seams.append(seam)
+            searched = target + SEARCH_BYTES_MAX if seam is None else seam
     finally:
         file.close()
     return seams
@@ -77,12 +82,12 @@ def as_far_as_wanted(stretches: Sequence[Stretch], wanted: Callable[[Stretch], b
 
 def record_at_or_after(file: OpenFile, segment: Segment, offset: int, end: int) -> int | None:
     """The first record boundary in [offset, end) that can be told without walking: its own physical offset and its
-    successor's magic must agree. None where none lies within the size of two records.
+    successor's magic must agree. None where none lies within SEARCH_BYTES_MAX.
 
     A record forged inside a body may fool it: the worker's seam check finds that."""
-    window_bytes = 64 << 10  # most records are found in the first; the next is larger than any record
+    window_bytes = FIRST_WINDOW_BYTES
     at = offset
-    while at < min(end, offset + 2 * RECORD_SIZE_MAX):
+    while at < min(end, offset + SEARCH_BYTES_MAX):
         window = bytes_at(file, at - segment.start_offset, min(window_bytes, segment.end_offset - at))
         found = first_record(window, at, segment, file, end)
         if found is not None:
@@ -90,7 +95,7 @@ def record_at_or_after(file: OpenFile, segment: Segment, offset: int, end: int) 
         if len(window) < window_bytes:
             return None
         at += window_bytes - PHYSICAL_OFFSET_AT - PHYSICAL_OFFSET.size
-        window_bytes = 2 * RECORD_SIZE_MAX
+        window_bytes = WINDOW_BYTES
     return None
 
 

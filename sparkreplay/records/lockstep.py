@@ -37,7 +37,7 @@ def boundaries_in_step(
         prefix = words[at].astype(np.uint64)
         places.append(at)
         prefixes.append(prefix)
-        at = np.minimum(at + (prefix >> 32).astype(np.int64), limit)
+        at = np.minimum(at + (prefix >> 32).astype(np.int64), limit + 1)  # beyond the limit is nobody's goal
         if step % STEPS_BETWEEN_CHECKS == 0 and (at >= goals).all():
             break
     else:

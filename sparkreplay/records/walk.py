@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from messagestore.record import MAGIC_BLANK, MAGIC_V1, MAGIC_V2, RECORD_SIZE_MIN
+from messagestore.record import MAGIC_BLANK, MAGIC_V1, MAGIC_V2, PREFIX, RECORD_SIZE_MIN
 from sparkreplay.errors import LogCorrupted, SeamMisplaced, SegmentGone
 from sparkreplay.records.cutrecord import contradiction
 from sparkreplay.records.lockstep import boundaries_in_step
@@ -21,7 +21,8 @@ from sparkreplay.store.snapshot import Segment
 
 CHUNK_BYTES = 4 << 20
 """As much as stays in the processor's cache from the read to the last column."""
-RECORD_SIZE_MAX = (4 << 20) + (64 << 10)
+RECORD_SIZE_MAX = (64 << 20) + (64 << 10)
+"""Brokers take bodies up to their maxMessageSize (4 MiB) from frames of at most 16 MiB; both can be set higher."""
 HEAP_HINT_BYTES = 24 << 20
 """A block of this size, allocated and freed untouched, makes glibc keep up to twice as much freed memory: otherwise the columns
 of every chunk are made of new pages, which costs more than making the columns."""
@@ -62,7 +63,7 @@ class Chunk:
 def chunks_of(files: Files, stretch: Stretch, chunk_bytes: int = CHUNK_BYTES) -> Iterator[Chunk]:
     """Raises LogCorrupted where the stretch does not hold what its plan says, SegmentGone where its file was deleted.
 
-    Chunks have at most `chunk_bytes`, or one record that is larger."""
+    Chunks have at most `chunk_bytes` (and at least eight bytes of room), or one record that is larger."""
     segment = stretch.segment
     np.empty(HEAP_HINT_BYTES, np.uint8)
     try:
@@ -70,7 +71,7 @@ def chunks_of(files: Files, stretch: Stretch, chunk_bytes: int = CHUNK_BYTES) ->
     except FileNotFoundError:
         raise SegmentGone(segment.path) from None
     try:
-        buffer = bytearray(min(chunk_bytes, stretch.end - stretch.start))
+        buffer = usual = bytearray(min(chunk_bytes, stretch.end - stretch.start))
         at = stretch.start
         held = 0
         while True:
@@ -97,8 +98,10 @@ def chunks_of(files: Files, stretch: Stretch, chunk_bytes: int = CHUNK_BYTES) ->
             if ends:
                 raise SeamMisplaced(segment.path, at + used, "a record crosses", stretch.end)
             rest = buffer[used:held]
-            if not used:
-                buffer = bytearray(min(RECORD_SIZE_MAX, stretch.end - at))
+            if used:
+                buffer = usual
+            else:  # one record that is larger
+                buffer = bytearray(min(PREFIX.unpack_from(rest)[0], stretch.end - at))
             buffer[: len(rest)] = rest
             at += used
             held = len(rest)
@@ -151,7 +154,11 @@ def one_by_one(
                 segment.path, at + position, f"no record starts here, below the bound {stretch.end}"
             )
         if not RECORD_SIZE_MIN <= record_size <= RECORD_SIZE_MAX:
-            raise LogCorrupted(segment.path, at + position, f"record size {record_size} is impossible")
+            raise LogCorrupted(
+                segment.path,
+                at + position,
+                f"record size {record_size} is impossible: what is read has {RECORD_SIZE_MIN} to {RECORD_SIZE_MAX} bytes",
+            )
         if position + record_size > held:
             break
         append(position)

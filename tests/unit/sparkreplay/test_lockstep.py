@@ -75,6 +75,14 @@ def test_a_damaged_size_or_magic_between_walkers_makes_the_chunk_be_walked_one_b
         assert in_step(damaged) is None
 
 
+def test_a_record_that_names_more_than_it_has_is_seen_at_the_last_walkers_start_too() -> None:
+    log, starts = log_of([100] * 400)
+    last = (in_step(log) or [])[-1]
+    damaged = bytearray(log)
+    damaged[starts[starts.index(last) - 1] + 2] += 1  # its size, by 256
+    assert in_step(damaged) is None
+
+
 def test_rows_are_right_where_walkers_were_fooled(tmp_path: Path) -> None:
     store = StoreFolder(tmp_path, 1 << 20)
     for number in range(600):
