@@ -1,10 +1,13 @@
 """mqreplay: what a committed log holds, its rows as Parquet, its bytes checked.
 
 Invariant: exit code 0 means done and nothing found wrong, 1 a failure or a finding, 2 a mistake in the command line, 130 an
-interrupt. Listing the commands imports none of them."""
+interrupt. With --json stdout holds one JSON object also when a command fails: `error` says why, `kind` which class of error.
+Listing the commands imports none of them."""
 
 from __future__ import annotations
 
+import errno
+import json
 import os
 import sys
 from importlib import import_module
@@ -36,6 +39,21 @@ COMMANDS: dict[str, CommandEntry] = {
 }
 INTERRUPTED = 130
 NEEDED = ("numpy", "pyarrow")
+ROOM = "; make room and run the same command again"
+ELSEWHERE = "; name another place"
+CURES = {
+    errno.ENOSPC: ROOM,
+    errno.EDQUOT: ROOM,
+    errno.EFBIG: "; raise the limit on file sizes (ulimit -f) and run the same command again",
+    errno.EACCES: "; run as a user who may, or name another place",
+    errno.EPERM: "; run as a user who may, or name another place",
+    errno.EROFS: ELSEWHERE,
+    errno.ENOENT: ELSEWHERE,
+    errno.ENOTDIR: ELSEWHERE,
+    errno.EISDIR: ELSEWHERE,
+    errno.EEXIST: ELSEWHERE,
+}
+"""By number of an OSError: what to do when a file of ours cannot be written. Stores' files are told as StoreUnreadable."""
 
 
 class ReplayGroup(click.Group):
@@ -68,27 +86,45 @@ def main() -> None:
 
 def run(arguments: list[str] | None = None) -> int:
     """The exit code. What a user can mend is one line on stderr, never a traceback."""
-    from sparkreplay.errors import ReplayError
+    from sparkreplay.errors import OptionError, ReplayError
 
+    given = sys.argv[1:] if arguments is None else arguments
     try:
-        return int(cli.main(args=arguments, prog_name="mqreplay", standalone_mode=False) or 0)
+        return int(cli.main(args=given, prog_name="mqreplay", standalone_mode=False) or 0)
     except (KeyboardInterrupt, click.Abort):
-        print("mqreplay: interrupted", file=sys.stderr)
-        return INTERRUPTED
+        return failed(given, "Interrupted", "interrupted", INTERRUPTED)
     except click.ClickException as error:
         error.show()
-        return error.exit_code
+        return failed(given, "UsageError", error.format_message(), error.exit_code, shown=True)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # so that the flush at exit is silent
         return 1
     except ModuleNotFoundError as error:
         if error.name not in NEEDED:
             raise
-        print(f"mqreplay: {error.name} is not installed; pip install 'autoswitch-mq[spark]'", file=sys.stderr)
-        return 1
-    except (ReplayError, OSError) as error:
-        print(f"mqreplay: {error}", file=sys.stderr)
-        return 1
+        told = f"{error.name} is not installed; pip install 'autoswitch-mq[spark]'"
+        return failed(given, "ModuleNotFoundError", told, 1)
+    except OptionError as error:
+        return failed(given, "OptionError", str(error), 2)
+    except ReplayError as error:
+        return failed(given, type(error).__name__, str(error), 1)
+    except OSError as error:
+        return failed(given, type(error).__name__, refusal(error), 1)
+
+
+def failed(given: list[str], kind: str, told: str, code: int, *, shown: bool = False) -> int:
+    """Tells a failure on stderr, unless that was done, and as JSON where that is wanted; returns `code`."""
+    if not shown:
+        print(f"mqreplay: {told}", file=sys.stderr)
+    if "--json" in given:
+        print(json.dumps({"error": told, "kind": kind}))
+    return code
+
+
+def refusal(error: OSError) -> str:
+    """What the operating system refused, with what helps."""
+    where = f"{error.filename}: " if error.filename else ""
+    return f"{where}{error.strerror or error}{CURES.get(error.errno or 0, '')}"
 
 
 if __name__ == "__main__":

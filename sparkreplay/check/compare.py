@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 
 from messagestore.record import MAGIC_BLANK, PREFIX, queue_facts
 from sparkreplay.check.findings import Findings
-from sparkreplay.errors import LogCorrupted
+from sparkreplay.errors import LogCorrupted, SegmentGone
 from sparkreplay.records.walk import Stretch, chunks_of
 from sparkreplay.store.epochs import Epochs, common_part
-from sparkreplay.store.segments import Segment
+from sparkreplay.store.segments import Segment, open_segment
 from sparkreplay.store.snapshot import StoreSnapshot
 
 COMPARED_BYTES = 4 << 20
@@ -35,7 +35,10 @@ class CompareJob:
 
 @dataclass
 class CompareReport:
+    """What a worker found in one stretch; nothing where it is `gone`, deleted by a replica meanwhile."""
+
     bytes: int = 0
+    gone: bool = False
     findings: Findings = field(default_factory=Findings)
 
 
@@ -66,6 +69,13 @@ def first_epoch_apart(epochs: Epochs, others: Epochs) -> tuple[int | None, str]:
 
 def compare_stretch(job: CompareJob, number: int) -> CompareReport:
     """Compares one stretch; goes on behind each record that differs."""
+    try:
+        return compared(job, number)
+    except SegmentGone:
+        return CompareReport(gone=True)
+
+
+def compared(job: CompareJob, number: int) -> CompareReport:
     stretch = job.stretches[number]
     report = CompareReport()
     mine, theirs = np.empty(COMPARED_BYTES, np.uint8), np.empty(COMPARED_BYTES, np.uint8)
@@ -104,7 +114,7 @@ def read_log(store: StoreSnapshot, at: int, into: NDArray[np.uint8]) -> int:
         if held == len(into) or not segment.start_offset <= at + held < segment.end_offset:
             continue
         size = min(len(into) - held, segment.end_offset - at - held)
-        with closing(store.files.open(segment.name)) as file:
+        with closing(open_segment(store.files, segment)) as file:
             held += file.read_into(into[held : held + size].data, at + held - segment.start_offset)
     return held
 

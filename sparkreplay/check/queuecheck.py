@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from sparkreplay.check.findings import Findings
 from sparkreplay.store.files import Files
 from sparkreplay.store.queueentries import FOLDER, QueueFiles, written
+from sparkreplay.store.segments import log_min_now
 
 Queue = tuple[str, int]
 HELD_MAX = 500_000
@@ -95,6 +96,8 @@ class QueueCheck:
         entries = files.entries(first, last - first + 1)[records.queue_offsets - first]
         physical, sizes = entries["physical_offset"].astype(np.int64), entries["size"].astype(np.int64)
         wrong = np.flatnonzero((physical != records.physical_offsets) | (sizes != records.sizes))
+        if len(wrong):  # retention deletes entries with their records
+            wrong = wrong[records.physical_offsets[wrong] >= log_min_now(self.files)]
         if not len(wrong):
             return
         place = int(wrong[0])

@@ -23,12 +23,12 @@ from messagestore.record import (
 )
 from sparkreplay.check.findings import Findings
 from sparkreplay.check.queuecheck import Queue, QueueCheck, QueueRecords, QueueRun
-from sparkreplay.errors import LogCorrupted, NotText
-from sparkreplay.read.plan import record_at_or_after
+from sparkreplay.errors import LogCorrupted, NotText, SegmentGone
+from sparkreplay.read.plan import SEARCH_BYTES_MAX, record_at_or_after
 from sparkreplay.records.decode import Selection, decode_chunk
-from sparkreplay.records.walk import RECORD_SIZE_MAX, Chunk, Stretch, chunks_of
+from sparkreplay.records.walk import Chunk, Stretch, chunks_of
 from sparkreplay.store.queueentries import FOLDER as QUEUE_FOLDER
-from sparkreplay.store.segments import Segment
+from sparkreplay.store.segments import Segment, open_segment
 from sparkreplay.store.snapshot import StoreSnapshot
 from sparkreplay.summary.scan import INNER_BATCH
 
@@ -46,6 +46,8 @@ class StretchReport:
     records: int = 0
     bytes: int = 0
     findings: Findings = field(default_factory=Findings)
+    gone: bool = False
+    """Its segment was deleted before it was read to its end; what it holds is of no use then."""
     queues: dict[Queue, QueueRun] = field(default_factory=dict)
 
 
@@ -76,6 +78,13 @@ def whole_segments(store: StoreSnapshot, number: int) -> Iterator[Stretch]:
 
 def verify_stretch(job: VerifyJob, number: int) -> StretchReport:
     """Walks one stretch, past whatever is wrong in it."""
+    try:
+        return checked(job, number)
+    except SegmentGone:
+        return StretchReport(gone=True)
+
+
+def checked(job: VerifyJob, number: int) -> StretchReport:
     stretch = job.stretches[number]
     store = job.stores[stretch.source]
     report = StretchReport()
@@ -108,8 +117,8 @@ def walk_on(store: StoreSnapshot, stretch: Stretch, report: StretchReport, queue
 
 def next_record(store: StoreSnapshot, segment: Segment, offset: int, end: int) -> int | None:
     """Where the next record stands that can be told, however much in front of it is damaged."""
-    with closing(store.files.open(segment.name)) as file:
-        for at in range(offset, end, RECORD_SIZE_MAX):
+    with closing(open_segment(store.files, segment)) as file:
+        for at in range(offset, end, SEARCH_BYTES_MAX):
             found = record_at_or_after(file, segment, at, end)
             if found is not None:
                 return found
@@ -207,11 +216,15 @@ def check_checkpoint(store: StoreSnapshot, findings: Findings) -> None:
 
 
 def begins_at(store: StoreSnapshot, offset: int) -> bool:
-    """Whether a record, or the BLANK that ends a segment, stands at `offset`."""
+    """Whether a record, or the BLANK that ends a segment, stands at `offset`, or stood there before it was deleted."""
     for segment in store.segments:
         if segment.start_offset <= offset < segment.end_offset:
             head = bytearray(PREFIX.size)
-            with closing(store.files.open(segment.name)) as file:
+            try:
+                file = open_segment(store.files, segment)
+            except SegmentGone:
+                return True
+            with closing(file):
                 if record_at_or_after(file, segment, offset, offset + 1) == offset:
                     return True
                 held = file.read_into(memoryview(head), offset - segment.start_offset)

@@ -11,6 +11,7 @@ import click
 
 from sparkreplay.commands.shared import (
     engine_of,
+    local_place,
     options_of,
     print_json,
     print_source,
@@ -60,7 +61,7 @@ def command(
     wanted = columns_named(columns)
     options = {**options_of(stores, **given), "columns": ",".join(columns_to_read(wanted))}
     request = request_of(options, wanted)
-    target = ExportFolder(folder)
+    target = ExportFolder(local_place("--to", folder))
     try:
         target.clear_if_published()
         manifest, plan = target.manifest(), target.started()

@@ -18,33 +18,61 @@ from sparkreplay.errors import OptionError
 from sparkreplay.read.options import read_options
 from sparkreplay.read.reader import ReadPlan, SourcePlan, plan_read
 from sparkreplay.records.walk import Stretch
+from sparkreplay.stream.request import refuse_for_batch
 
 Command = Callable[..., None]
+MASTER = "local[2]"
+BOUNDS = {
+    "given": "given with --end",
+    "latest": "the end of the log: what lies above the committed bound may be taken back by a failover",
+}
+"""How a bound is told that is not the committed one."""
 
 
 def running_options(command: Command) -> Command:
     """Where the work is done and how it is told."""
+    return in_processes(command, "Processes of the local engine.  [default: one a core, where that pays]")
+
+
+def in_processes(command: Command, workers: str, *, in_spark_too: bool = False) -> Command:
+    """The same, with what `--workers` means in this command."""
     for option in (
         click.option("--quiet", is_flag=True, help="No progress on stderr."),
         click.option("--json", "as_json", is_flag=True, help="Print one JSON object."),
         click.option(
             "--workers",
             type=click.IntRange(1),
-            help="Processes of the local engine.  [default: one a core, where that pays]",
+            help=workers,
+            callback=None if in_spark_too else local_only,
         ),
         click.option(
-            "--master", default="local[2]", show_default=True, help="Spark master, with --engine spark."
+            "--master", help=f"Spark master, with --engine spark.  [default: {MASTER}]", callback=spark_only
         ),
         click.option(
             "--engine",
             type=click.Choice(["local", "spark"]),
             default="local",
             show_default=True,
+            is_eager=True,
             help="local needs no Java.",
         ),
     ):
         command = option(command)
     return command
+
+
+def local_only(context: click.Context, option: click.Parameter, workers: int | None) -> int | None:
+    if workers is not None and context.params["engine"] == "spark":
+        raise OptionError(
+            "--workers", "is for --engine local; say how many in --master, for example local[4]"
+        )
+    return workers
+
+
+def spark_only(context: click.Context, option: click.Parameter, master: str | None) -> str:
+    if master is not None and context.params["engine"] == "local":
+        raise OptionError("--master", "is for --engine spark; give both")
+    return master or MASTER
 
 
 def reading_options(command: Command) -> Command:
@@ -80,7 +108,9 @@ def options_of(
     split: str | None,
     others: Sequence[str],
 ) -> dict[str, str]:
-    """Options of the data source, as given; raises OptionError for what is given twice."""
+    """Options of the data source, as given. Raises OptionError for what is given twice, and for what only streams have."""
+    if not all(stores):
+        raise OptionError("STORE", "is empty; name a broker's storePathRootDir")
     given = {
         "path": json.dumps(list(stores)),
         "topic": topic,
@@ -99,7 +129,19 @@ def options_of(
             raise OptionError("--option", f"{name} is given twice")
         taken.add(name.lower())
         options[name] = value
+    refuse_for_batch(options)
     return options
+
+
+def local_place(option: str, path: str) -> str:
+    """`path` itself. Raises OptionError for one that cannot be written: nothing, or a URI."""
+    if not path:
+        raise OptionError(option, "is empty; name a file or folder")
+    if "://" in path:
+        raise OptionError(
+            option, f"{path} is a URI, and only stores are read through one; name a local or mounted place"
+        )
+    return path
 
 
 def planned(options: dict[str, str], **fixed: str) -> ReadPlan:
@@ -155,7 +197,8 @@ def describe(source: SourcePlan) -> dict[str, Any]:
         "segments": len(store.segments),
         "segment_bytes": store.segments[0].size_bytes if store.segments else 0,
         "epochs": [list(entry) for entry in store.epochs],
-        "committed_bound": store.bound,
+        "committed_bound": store.bound if store.committed is None else store.committed,
+        "bound": store.bound,
         "bound_source": store.bound_source,
         "bound_note": store.bound_note,
         "contract": store.contract,
@@ -170,7 +213,10 @@ def print_source(source: SourcePlan) -> None:
     print(f"store      {store.root}  (broker set {store.broker_name})")
     print(f"segments   {len(store.segments)}")
     print(f"epochs     {epochs}")
-    print(f"committed  up to {store.bound}, as told by: {store.bound_source}")
+    if store.committed is None:
+        print(f"committed  up to {store.bound}, as told by: {store.bound_source}")
+    else:
+        print(f"bound      {store.bound}, {BOUNDS[store.bound_source]}")
     if store.bound_note:
         print(f"           {store.bound_note}")
     if store.contract:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import asdict
 from functools import partial
-from itertools import groupby
+from itertools import dropwhile, groupby
 from typing import Any
 
 import click
@@ -29,7 +30,7 @@ from sparkreplay.commands.shared import (
 )
 from sparkreplay.engine.engine import Engine
 from sparkreplay.engine.progress import size_text
-from sparkreplay.errors import ReplayError
+from sparkreplay.errors import OptionError, ReplayError
 from sparkreplay.store.snapshot import StoreSnapshot, check_epochs, open_store
 
 
@@ -50,16 +51,19 @@ def command(
     checkpoint, epoch and index files. Several replicas of one broker set are also compared byte for byte.
 
     Goes on behind what is wrong. Exit code 1 when anything is."""
+    if len(set(map(os.path.realpath, stores))) < len(stores):
+        raise OptionError("STORE", "one store is named twice; name each store once")
     findings = Findings()
     opened = [store for path in stores if (store := opened_store(path, findings)) is not None]
+    pairs = replicas_among(opened)
+    if compare_only and not pairs and not findings.count:
+        raise OptionError("--compare-only", "there are no two stores of one broker set to compare")
     quiet = quiet or as_json
     checked: list[dict[str, Any]] = []
     with engine_of(engine, master, workers) as workplace:
         if not compare_only and opened:
             checked = verify(opened, workplace, findings, quiet=quiet)
-        compared = [
-            compare(one, other, workplace, findings, quiet=quiet) for one, other in replicas_among(opened)
-        ]
+        compared = [compare(one, other, workplace, findings, quiet=quiet) for one, other in pairs]
     for store in opened:
         try:
             check_epochs(store)
@@ -84,7 +88,7 @@ def opened_store(path: str, findings: Findings) -> StoreSnapshot | None:
     try:
         return open_store(path, allow_uncommitted=True)
     except ReplayError as error:
-        findings.add("store", path, None, str(error))
+        findings.add("store", path, None, str(error).removeprefix(f"{path}: "))
         return None
 
 
@@ -105,18 +109,26 @@ def verify(
     run_stretches(engine, "verify", stretches, work, take, quiet=quiet)
     rows = []
     for number, store in enumerate(stores):
-        own = [reports[at] for at, stretch in enumerate(stretches) if stretch.source == number]
-        for report in own:
+        every = [(stretch, reports[at]) for at, stretch in enumerate(stretches) if stretch.source == number]
+        there = list(dropwhile(lambda each: each[1].gone, every))  # retention deletes from the front
+        log_min = there[0][0].start if there else store.bound
+        for stretch, report in there:
             findings.extend(report.findings.kept, report.findings.count)
+            if report.gone:
+                findings.add(
+                    "log", stretch.segment.path, stretch.start, "was deleted while others before it are there"
+                )
+        own = [report for _, report in there]
         queues = join((report.queues for report in own), findings)
         if has_queues(store):
-            check_strays(store.files, queues, store.min_offset, store.bound, findings)
+            check_strays(store.files, queues, log_min, store.bound, findings)
         check_small_files(store, findings)
         rows.append(
             {
                 "store": store.root,
                 "broker_name": store.broker_name,
-                "start_offset": store.min_offset,
+                "start_offset": log_min,
+                "segments_deleted_meanwhile": len(every) - len(there),
                 "committed_bound": store.bound,
                 "bound_source": store.bound_source,
                 "records": sum(report.records for report in own),
@@ -126,6 +138,15 @@ def verify(
             }
         )
     return rows
+
+
+def deleted(segments: int) -> str:
+    """What retention took while it was looked at."""
+    return f"; {counted(segments, 'segment')} deleted meanwhile" if segments else ""
+
+
+def counted(count: int, noun: str) -> str:
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def replicas_among(stores: list[StoreSnapshot]) -> list[tuple[StoreSnapshot, StoreSnapshot]]:
@@ -145,11 +166,12 @@ def compare(
     one: StoreSnapshot, other: StoreSnapshot, engine: Engine, findings: Findings, *, quiet: bool
 ) -> dict[str, Any]:
     job: CompareJob = comparison(one, other, findings)
-    compared = 0
+    compared = gone = 0
 
     def take(_: int, report: CompareReport) -> int:
-        nonlocal compared
+        nonlocal compared, gone
         compared += report.bytes
+        gone += report.gone
         findings.extend(report.findings.kept, report.findings.count)
         return 0
 
@@ -160,6 +182,7 @@ def compare(
         "start_offset": job.stretches[0].start if job.stretches else one.bound,
         "end_offset": job.stretches[-1].end if job.stretches else one.bound,
         "bytes": compared,
+        "segments_deleted_meanwhile": gone,
     }
 
 
@@ -169,14 +192,15 @@ def tell(checked: list[dict[str, Any]], compared: list[dict[str, Any]], findings
             f"{row['store']} (broker set {row['broker_name']}): {row['records']:,} records, "
             f"{size_text(row['bytes'])} in [{row['start_offset']}, {row['committed_bound']}), {row['queues']} queues"
             + ("" if row["consume_queues_checked"] else "; it has no consume queues to check")
+            + deleted(row["segments_deleted_meanwhile"])
         )
     for row in compared:
         print(
             f"compared {row['one']} with {row['other']}: {size_text(row['bytes'])} "
-            f"in [{row['start_offset']}, {row['end_offset']})"
+            f"in [{row['start_offset']}, {row['end_offset']}){deleted(row['segments_deleted_meanwhile'])}"
         )
     for finding in findings.kept:
         print(finding)
     if findings.count > len(findings.kept):
         print(f"... and {findings.count - len(findings.kept):,} more")
-    print(f"{findings.count:,} findings" if findings.count else "nothing is wrong")
+    print(counted(findings.count, "finding") if findings.count else "nothing is wrong")

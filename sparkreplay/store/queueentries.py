@@ -60,7 +60,11 @@ class QueueFiles:
             low, high = max(start, int(entry.name)), min(end, int(entry.name) + entry.size_bytes)
             if low >= high:
                 continue
-            with closing(self.files.open(f"{self.folder}/{entry.name}")) as file:
+            try:
+                file = self.files.open(f"{self.folder}/{entry.name}")
+            except FileNotFoundError:  # deleted by retention since the folder was listed
+                continue
+            with closing(file):
                 file.read_into(view[low - start : high - start], low - int(entry.name))
         return wanted
 

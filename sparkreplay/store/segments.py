@@ -67,6 +67,12 @@ def list_segments(files: Files) -> tuple[Segment, ...]:
     return tuple(segments)
 
 
+def log_min_now(files: Files) -> int:
+    """Where the log begins at this moment: retention may have deleted what a snapshot still has."""
+    segments = list_segments(files)
+    return segments[0].start_offset if segments else 0
+
+
 def open_segment(files: Files, segment: Segment) -> OpenFile:
     """Raises SegmentGone, StoreUnreadable."""
     try:

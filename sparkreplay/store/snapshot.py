@@ -56,6 +56,8 @@ class StoreSnapshot:
     """Empty where no identity file and no broker tells."""
     address: str | None = None
     """The live brokers, `HOST:PORT;...`, that are asked for epochs again."""
+    committed: int | None = None
+    """Up to where the store is committed, where `bound` is something else: given, or `latest`."""
 
     @property
     def root(self) -> str:
@@ -120,7 +122,7 @@ def up_to(store: StoreSnapshot, end: int) -> StoreSnapshot:
         raise OptionError(
             "endingOffsets", f"{end} lies above the committed bound {store.bound} ({store.bound_source})"
         )
-    return replace(store, bound=end, bound_source="given")
+    return bounded_by(store, end, "given")
 
 
 def up_to_latest(store: StoreSnapshot, *, allow_uncommitted: bool) -> StoreSnapshot:
@@ -128,7 +130,14 @@ def up_to_latest(store: StoreSnapshot, *, allow_uncommitted: bool) -> StoreSnaps
     if not allow_uncommitted:
         raise UncommittedRefused(store.root, "endingOffsets=latest goes beyond what is committed")
     end = latest(store.files, store.bound, store.segments, store.epochs)
-    return replace(store, bound=end, bound_source="latest")
+    return bounded_by(store, end, "latest")
+
+
+def bounded_by(store: StoreSnapshot, end: int, source: str) -> StoreSnapshot:
+    """The same store with another bound; what is committed stays known."""
+    told = f"committed up to {store.bound}, as told by: {store.bound_source}"
+    note = f"{told}; {store.bound_note}" if store.bound_note else told
+    return replace(store, bound=end, bound_source=source, bound_note=note, committed=store.bound)
 
 
 def read_identity(files: Files) -> Identity | None:

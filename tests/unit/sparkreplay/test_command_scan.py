@@ -77,9 +77,9 @@ def test_mistakes_of_the_user_are_one_line_with_the_cure(tmp_path: Path) -> None
     path = two_days(tmp_path).write()
     for arguments, code, told in (
         (["scan", str(tmp_path / "nowhere")], 1, "storePathRootDir"),
-        (["scan", path, "-o", "colums=full"], 1, "columns"),
-        (["scan", path, "-o", "columns=meta"], 1, "not for this command"),
-        (["scan", path, "-o", "queues"], 1, "NAME=VALUE"),
+        (["scan", path, "-o", "colums=full"], 2, "columns"),
+        (["scan", path, "-o", "columns=meta"], 2, "not for this command"),
+        (["scan", path, "-o", "queues"], 2, "NAME=VALUE"),
         (["scan"], 2, "STORE"),
         (["scna", path], 2, "scna"),
     ):

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from sparkreplay.store.snapshot import StoreSnapshot, open_store
 from tests.unit.sparkreplay.commandline import Done, mqreplay, two_days
 from tests.unit.sparkreplay.storefolder import StoreFolder
 
@@ -184,6 +185,7 @@ def test_replicas_that_hold_the_same_bytes_are_alike_up_to_the_lower_bound(tmp_p
     assert told(done) == []
     assert done.json["compared"][0] | {"one": "", "other": ""} == {
         "one": "", "other": "", "start_offset": 16384, "end_offset": 20_000, "bytes": 20_000 - 16384,
+        "segments_deleted_meanwhile": 0,
     }  # fmt: skip
 
 
@@ -219,3 +221,61 @@ def test_findings_are_bounded_and_counted(tmp_path: Path) -> None:
     done = mqreplay("verify", str(tmp_path), "--workers", "1")
     assert done.code == 1 and "more" in done.out
     assert len(done.out.splitlines()) < 120
+
+
+def test_what_retention_deletes_while_a_replica_is_checked_is_no_finding(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = with_queues(two_days(tmp_path, 1200))
+    (tmp_path / "index").mkdir()
+
+    def then_delete(path: str, **options: bool) -> StoreSnapshot:
+        opened = open_store(path, **options)
+        log_min = store.delete_first(2)
+        for topic, queue_id in store.next_queue_offset:
+            folder = tmp_path / "consumequeue" / topic / str(queue_id)
+            owned = [at for name, queue, at in store.records if (name, queue) == (topic, queue_id)]
+            for first in range(0, len(owned), 20):
+                if owned[min(first + 20, len(owned)) - 1] < log_min:
+                    (folder / f"{first * 20:020d}").unlink()
+        return opened
+
+    monkeypatch.setattr("sparkreplay.commands.verify.open_store", then_delete)
+    done = verify(tmp_path)
+    assert told(done) == [], done.json["findings"]
+    (row,) = done.json["stores"]
+    assert (row["start_offset"], row["segments_deleted_meanwhile"]) == (store.log_min, 2)
+
+
+def test_a_segment_that_is_taken_from_the_middle_is_a_finding(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with_queues(two_days(tmp_path, 1200))
+
+    def then_take(path: str, **options: bool) -> StoreSnapshot:
+        opened = open_store(path, **options)
+        (tmp_path / "commitlog" / f"{16384:020d}").unlink()
+        return opened
+
+    monkeypatch.setattr("sparkreplay.commands.verify.open_store", then_take)
+    done = verify(tmp_path)
+    assert done.code == 1 and ("log", 16384) in [
+        (each["check"], each["offset"]) for each in done.json["findings"]
+    ]
+
+
+def test_replicas_are_compared_where_none_was_deleted_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, other = replicas(tmp_path, 0, 0)
+
+    def then_delete(path: str, **options: bool) -> StoreSnapshot:
+        opened = open_store(path, **options)
+        if path == str(other.root):
+            other.delete_first(1)
+        return opened
+
+    monkeypatch.setattr("sparkreplay.commands.verify.open_store", then_delete)
+    done = verify(one.root, other.root, options=("--compare-only",))
+    assert told(done) == []
+    assert done.json["compared"][0]["segments_deleted_meanwhile"] == 1

@@ -90,4 +90,4 @@ def test_two_archives_of_one_version_are_the_same_bytes(tmp_path: Path) -> None:
 
 def test_an_archive_that_spark_would_not_know_is_refused(tmp_path: Path) -> None:
     done = mqreplay("package", "--to", str(tmp_path / "reader.tar"))
-    assert done.code == 1 and ".zip" in done.err
+    assert done.code == 2 and ".zip" in done.err

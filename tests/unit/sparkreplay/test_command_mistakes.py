@@ -1,0 +1,96 @@
+"""mqreplay when something is wrong: the exit code, one line on stderr, and with --json one object all the same."""
+
+from __future__ import annotations
+
+import errno
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.unit.sparkreplay.commandline import mqreplay, two_days
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (("scan", "STORE", "--start", "abc"), "option startingOffsets"),
+        (("scan", "STORE", "-o", "colums=topic"), "did you mean columns?"),
+        (("scan", "STORE", "-o", "maxBytesPerTrigger=1m"), "maxBytesPerTrigger: is for streams"),
+        (("scan", "STORE", "--master", "local[4]"), "--master: is for --engine spark"),
+        (("scan", "STORE", "--engine", "spark", "--workers", "2"), "--workers: is for --engine local"),
+        (("scan", ""), "option STORE: is empty"),
+        (("scan",), "Missing argument 'STORE...'"),
+        (("export", "STORE"), "Missing option '--to'"),
+        (("export", "STORE", "--to", "s3://bucket/x"), "s3://bucket/x is a URI"),
+        (("export", "STORE", "--to", ""), "option --to: is empty"),
+        (("stats", "STORE", "--html", "nowhere/page.html"), "would lie in nowhere, which is no folder"),
+        (("stats", "STORE", "--html", "file:///page.html"), "is a URI"),
+        (("verify", "STORE", "STORE/../store"), "named twice"),
+        (("verify", "STORE", "--compare-only"), "no two stores of one broker set"),
+        (("package", "--to", "s3://bucket/x.zip"), "is a URI"),
+        (("package", "--to", "reader.tar"), "does not end in .zip"),
+    ],
+)
+def test_a_mistake_in_the_command_line_is_exit_code_2_and_makes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], told: str
+) -> None:
+    store = two_days(tmp_path / "store", 10).write()
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    done = mqreplay(*(argument.replace("STORE", store) for argument in arguments))
+    assert (done.code, done.out) == (2, "") and told in done.err and "Traceback" not in done.err
+    as_json = mqreplay(*(argument.replace("STORE", store) for argument in arguments), "--json")
+    assert as_json.code == 2 and told in as_json.json["error"]
+    assert list(Path().iterdir()) == []
+
+
+def test_a_failure_is_exit_code_1_with_its_kind(tmp_path: Path) -> None:
+    done = mqreplay("scan", str(tmp_path / "nowhere"), "--json")
+    assert done.code == 1 and done.json["kind"] == "StoreUnreadable" and "is no folder" in done.json["error"]
+    assert done.json["error"] in done.err
+
+
+def test_an_interrupt_is_exit_code_130_and_an_object_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("sparkreplay.commands.scan.planned", interrupted)
+    done = mqreplay("scan", two_days(tmp_path, 10).write(), "--json")
+    assert done.code == 130 and done.json == {"error": "interrupted", "kind": "Interrupted"}
+
+
+@pytest.mark.parametrize(
+    ("number", "cure"),
+    [
+        (errno.ENOSPC, "make room and run the same command again"),
+        (errno.EACCES, "run as a user who may, or name another place"),
+        (errno.EROFS, "name another place"),
+    ],
+)
+def test_what_the_system_refuses_is_told_with_its_file_and_a_cure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, cure: str
+) -> None:
+    def refused(target: str) -> None:
+        raise OSError(number, "is not allowed here", target)
+
+    monkeypatch.setattr("sparkreplay.commands.package.write_package", refused)
+    done = mqreplay("package", "--to", "/lake/reader.zip", "--json")
+    assert (done.code, done.json["error"]) == (1, f"/lake/reader.zip: is not allowed here; {cure}")
+
+
+def test_a_bound_that_is_not_the_committed_one_is_not_told_as_such(tmp_path: Path) -> None:
+    store = two_days(tmp_path, 50)
+    path = store.write(confirm=store.ends[29])
+    given = mqreplay("scan", path, "--end", str(store.ends[9]))
+    assert f"bound      {store.ends[9]}, given with --end" in given.out
+    assert f"committed up to {store.ends[29]}, as told by: checkpoint" in given.out
+    latest = mqreplay("scan", path, "--end", "latest", "-o", "allowUncommitted=true")
+    assert f"bound      {store.ends[49]}, the end of the log" in latest.out
+    assert f"committed up to {store.ends[29]}, as told by: checkpoint" in latest.out
+    told = json.loads(mqreplay("scan", path, "--end", "latest", "-o", "allowUncommitted=true", "--json").out)[
+        "stores"
+    ][0]
+    assert (told["committed_bound"], told["bound"]) == (store.ends[29], store.ends[49])
