@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from mqadmin.admin import AdminClient
-from mqadmin.command import Argument, admin_command, one_wanted, required_namesrv, run
+from mqadmin.command import Argument, admin_command, one_wanted, run
 from mqadmin.errors import AdminError, ServerUnreachable
 from mqadmin.report import Report
+from mqadmin.wanted import members_of
 
 
 def format_status(table: dict[str, str], address: str | None = None) -> str:
@@ -30,13 +31,9 @@ def command(namesrvaddr: str | None, brokeraddr: str | None, clustername: str | 
             report.text(format_status(table))
             report.put(brokers={brokeraddr: table})
             return
-        sets = (await client.cluster_info(required_namesrv(namesrvaddr))).sets_of(clustername)
-        addresses = [address for brokers in sets for address in brokers.addresses.values()]
-        if not addresses:
-            raise AdminError(f"cluster {clustername} is unknown; clusterList shows what is registered")
         tables: dict[str, dict[str, str]] = {}
         silent: list[str] = []
-        for address in addresses:
+        for address in await members_of(client, namesrvaddr, clustername):
             try:
                 tables[address] = await client.runtime_info(address)
             except ServerUnreachable as error:

@@ -7,6 +7,7 @@ from mqadmin.calls import groups, topics
 from mqadmin.command import Argument, admin_command, boolean, one_wanted, required_namesrv, run
 from mqadmin.errors import AdminError
 from mqadmin.report import Report
+from mqadmin.wanted import wanted_masters
 
 
 def format_deleted(group: str, broker: str, cluster: str | None) -> str:
@@ -33,8 +34,7 @@ def command(
     clean_offset = boolean("-r", removeoffset)
 
     async def calls(client: AdminClient, report: Report) -> None:
-        namesrv = "" if brokeraddr else required_namesrv(namesrvaddr)
-        addresses = [brokeraddr] if brokeraddr else await client.masters(namesrv, clustername or "")
+        addresses = await wanted_masters(client, brokeraddr, namesrvaddr, clustername)
         if not any([await groups.is_known(client, address, groupname) for address in addresses]):
             raise AdminError(
                 f"no broker of {', '.join(addresses)} has a group {groupname}; consumerProgress lists groups"
@@ -45,6 +45,7 @@ def command(
             report.add("brokers", address)
         report.put(group=groupname)
         if not brokeraddr:
+            namesrv = required_namesrv(namesrvaddr)
             for prefix in (topics.RETRY_PREFIX, topics.DEAD_LETTER_PREFIX):
                 for address in addresses:
                     await topics.delete_on_broker(client, address, prefix + groupname)

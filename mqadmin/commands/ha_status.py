@@ -5,10 +5,11 @@ from __future__ import annotations
 from datetime import tzinfo
 
 from mqadmin.admin import AdminClient
-from mqadmin.command import Argument, admin_command, one_wanted, required_namesrv, run
+from mqadmin.command import Argument, admin_command, one_wanted, run
 from mqadmin.replies import HAStatus
 from mqadmin.report import Report, plain
 from mqadmin.times import format_time
+from mqadmin.wanted import wanted_masters
 
 
 def format_ha_status(address: str, status: HAStatus, zone: tzinfo | None = None) -> str:
@@ -56,11 +57,7 @@ def command(
     one_wanted(brokeraddr, clustername)
 
     async def calls(client: AdminClient, report: Report) -> None:
-        addresses = (
-            [brokeraddr]
-            if brokeraddr
-            else await client.masters(required_namesrv(namesrvaddr), clustername or "")
-        )
+        addresses = await wanted_masters(client, brokeraddr, namesrvaddr, clustername)
         for address in addresses:
             status = await client.ha_status(address)
             report.text(format_ha_status(address, status))

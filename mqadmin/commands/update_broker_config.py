@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from mqadmin.admin import AdminClient
 from mqadmin.calls import configs
-from mqadmin.command import Argument, admin_command, one_wanted, required_namesrv, run
+from mqadmin.command import Argument, admin_command, one_wanted, run
 from mqadmin.errors import AdminError, all_failed
 from mqadmin.report import Report
+from mqadmin.wanted import members_of, wanted_masters
 
 
 def format_updated(address: str) -> str:
@@ -33,16 +34,10 @@ def command(
     one_wanted(brokeraddr, clustername)
 
     async def calls(client: AdminClient, report: Report) -> None:
-        namesrv = "" if brokeraddr else required_namesrv(namesrvaddr)
-        if brokeraddr:
-            addresses = [brokeraddr]
-        elif updateallbroker:
-            sets = (await client.cluster_info(namesrv)).sets_of(clustername)
-            addresses = [address for brokers in sets for address in brokers.addresses.values()]
+        if updateallbroker and not brokeraddr:
+            addresses = await members_of(client, namesrvaddr, clustername)
         else:
-            addresses = await client.masters(namesrv, clustername or "")
-        if not addresses:
-            raise AdminError(f"cluster {clustername} is unknown; clusterList shows what is registered")
+            addresses = await wanted_masters(client, brokeraddr, namesrvaddr, clustername)
         report.put(key=key, value=value, brokers=[])
         failed: list[AdminError] = []
         for address in addresses:

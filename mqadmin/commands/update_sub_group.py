@@ -15,11 +15,11 @@ from mqadmin.command import (
     boolean,
     number,
     one_wanted,
-    required_namesrv,
     run,
 )
 from mqadmin.commands.update_topic import attribute_changes
 from mqadmin.report import Report
+from mqadmin.wanted import wanted_masters
 from remoting.bodies.groups import SubscriptionGroupConfig
 
 POLICY_HELP = (
@@ -116,10 +116,7 @@ def command(
     )
 
     async def calls(client: AdminClient, report: Report) -> None:
-        if brokeraddr:
-            addresses = [brokeraddr]
-        else:
-            addresses = await client.masters(required_namesrv(namesrvaddr), clustername or "")
+        addresses = await wanted_masters(client, brokeraddr, namesrvaddr, clustername)
         for address in addresses:
             await groups.put(client, address, group)
             report.text(format_created(address))

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from mqadmin.admin import AdminClient
-from mqadmin.command import Argument, UsageWanted, admin_command, boolean, one_wanted, required_namesrv, run
+from mqadmin.command import Argument, UsageWanted, admin_command, boolean, one_wanted, run
 from mqadmin.replies import TopicSettings
 from mqadmin.report import Report
+from mqadmin.wanted import wanted_masters
 
 
 def format_created(address: str) -> str:
@@ -123,11 +124,7 @@ def command(
     )
 
     async def calls(client: AdminClient, report: Report) -> None:
-        addresses = (
-            [brokeraddr]
-            if brokeraddr
-            else await client.masters(required_namesrv(namesrvaddr), clustername or "")
-        )
+        addresses = await wanted_masters(client, brokeraddr, namesrvaddr, clustername)
         for address in addresses:
             await client.create_topic(address, settings)
             report.text(format_created(address))
