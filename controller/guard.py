@@ -17,6 +17,7 @@ from controller.decision import Decision
 from controller.election import LiveReport
 from controller.events import ElectMaster, Event
 from controller.heartbeats import BrokerKey, Heartbeat, Heartbeats, Liveness
+from controller.holdings import Held, Holdings, Report
 from controller.mastership import replace_lost_master
 from controller.notify import Notifier
 from controller.runner import Busy, CommandRunner
@@ -46,6 +47,7 @@ class MasterGuard:
         settings: ControllerSettings,
         clock: Clock,
         on_master_told: Callable[[str, int], None],
+        holdings: Holdings,
     ) -> None:
         self._state = state
         self._runner = runner
@@ -53,6 +55,7 @@ class MasterGuard:
         self._settings = settings
         self._clock = clock
         self._on_master_told = on_master_told
+        self._holdings = holdings
         self._heartbeats = Heartbeats()
         self._judging_since_ms = 0
         self._active = False
@@ -61,7 +64,8 @@ class MasterGuard:
 
     def liveness(self) -> Liveness:
         """Who lives now."""
-        return self._heartbeats.at(self._clock.monotonic_ms(), self._judging_since_ms)
+        now_ms = self._clock.monotonic_ms()
+        return self._heartbeats.at(now_ms, self._judging_since_ms, self._holdings.lacking())
 
     def heard(self, header: BrokerHeartbeatHeader, connection: int) -> None:
         """Request 904 came over `connection`; heartbeats of brokers that are not registered count for
@@ -70,6 +74,12 @@ class MasterGuard:
         key = self._key(header.broker_name, header.broker_id)
         if key is None or key[0] != header.cluster_name:
             return
+        known = self._state.known(header.broker_name)
+        member = known is not None and header.broker_id in known[1].members
+        held = Report(header.epoch, header.max_offset, header.confirm_offset)
+        lacks = self._holdings.heard(key, connection, held, member=member)
+        if lacks is not None:
+            self._warn_of_lack(key, held, lacks)
         report = LiveReport(header.epoch, header.max_offset, header.election_priority)
         heartbeat = Heartbeat(header.broker_addr, header.heartbeat_timeout_mills, report)
         if self._heartbeats.heard(key, connection, heartbeat, self._clock.monotonic_ms()):
@@ -77,6 +87,19 @@ class MasterGuard:
             self._someone_came.set()
             self._someone_came = asyncio.Event()
             self._look.set()
+
+    def _warn_of_lack(self, key: BrokerKey, held: Report, lacks: Held) -> None:
+        log.warning(
+            "a member of the SyncStateSet came back with less than was confirmed; while another member may come it is not "
+            "elected: start the others, or elect it with mqadmin electMaster and lose what it lacks",
+            extra=fields(
+                broker=key[1],
+                id=key[2],
+                log_end=held.max_offset,
+                confirmed=lacks.confirm_offset,
+                epoch=lacks.epoch,
+            ),
+        )
 
     def registering(self, broker_name: str, broker_id: int, connection: int) -> None:
         """Request 1003 came over `connection`: the broker has been restarted. It is alive once it is heard

@@ -100,9 +100,10 @@ class Heartbeats:
             if entry.alive_at(now_ms) or entry.last_seen_ms + FORGET_AFTER_MS >= now_ms
         }
 
-    def at(self, now_ms: int, judging_since_ms: int) -> Liveness:
-        """The table as one instant sees it; silence counts from `judging_since_ms` on."""
-        return Liveness(self._entries, now_ms, judging_since_ms)
+    def at(self, now_ms: int, judging_since_ms: int, lacking: frozenset[BrokerKey] = frozenset()) -> Liveness:
+        """The table as one instant sees it; silence counts from `judging_since_ms` on. `lacking`: see
+        controller.holdings."""
+        return Liveness(self._entries, now_ms, judging_since_ms, lacking)
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +117,8 @@ class Liveness:
     entries: dict[BrokerKey, _Entry]
     now_ms: int
     judging_since_ms: int
+    lacking: frozenset[BrokerKey] = frozenset()
+    """Whose logs are known to lack what their sets confirmed."""
 
     def is_alive(self, key: BrokerKey) -> bool:
         entry = self.entries.get(key)

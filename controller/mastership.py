@@ -2,8 +2,9 @@
 
 Invariant: a master is deposed only for a designated successor, or because it is known to be gone; a request
 alone never leaves a set without a master. The elected broker is registered, alive, and stood in the
-SyncStateSet, unless unclean election is on. A set without a master spends no epoch until one can be
-elected."""
+SyncStateSet, unless unclean election is on; nobody is elected by himself whose log is known to lack what the
+set confirmed while a member that may have it can still come. A set without a master spends no epoch until one can
+be elected."""
 
 from __future__ import annotations
 
@@ -107,10 +108,21 @@ def _choose(
     designated: int | None,
     unclean: bool,
 ) -> int | None:
-    """The best of the SyncStateSet, and only then, if unclean election is on, of all."""
+    """A designated broker, if it may be. Else the best of the SyncStateSet that lacks nothing known; and only then, if
+    unclean election is on, of all; else, once nobody better can come, of a set whose living members all lack something,
+    but never an empty log."""
     reports = live.reports(replicas.cluster_name, broker_name, replicas.by_id)
-    for candidates in (sync_state.members, replicas.by_id.keys()) if unclean else (sync_state.members,):
-        chosen = elect(candidates, reports, old_master=sync_state.master_id, designated=designated)
+    members, everyone = sync_state.members, frozenset(replicas.by_id)
+    if designated is not None:
+        candidates = everyone if unclean else members
+        return elect(candidates, reports, old_master=sync_state.master_id, designated=designated)
+    set_name = replicas.cluster_name, broker_name
+    whole = frozenset(broker_id for broker_id in members if (*set_name, broker_id) not in live.lacking)
+    rest = everyone if unclean else frozenset()
+    if not unclean and members <= reports.keys():
+        rest = frozenset(broker_id for broker_id in members if reports[broker_id].max_offset > 0)
+    for candidates in (whole, rest):
+        chosen = elect(candidates, reports, old_master=sync_state.master_id)
         if chosen is not None:
             return chosen
     return None

@@ -18,6 +18,7 @@ from controller.counts import Counts
 from controller.decision import Decision
 from controller.events import AlterSyncStateSet, Event
 from controller.guard import MasterGuard
+from controller.holdingsfile import HoldingsFile
 from controller.leaderless import tell_leaderless
 from controller.notify import Notifier
 from controller.requests import Decide
@@ -86,8 +87,15 @@ class ControllerApp:
         self._witness = Witness(self.state, lambda: self.guard.liveness(), runtime.files, runtime.clock)
         self._runner = CommandRunner(self.node, on_proposed, self._witness.proposing)
         notifier = Notifier(self._client, runtime.clock, self._tasks)
+        self._holdings_file = HoldingsFile(runtime.files, self.state.check_code)
         self.guard = MasterGuard(
-            self.state, self._runner, notifier, settings, runtime.clock, self._witness.notified
+            self.state,
+            self._runner,
+            notifier,
+            settings,
+            runtime.clock,
+            self._witness.notified,
+            self._holdings_file.holdings,
         )
         self._configuration = Configuration(settings, runtime.files)
         self.probes: HttpPages | None = None
@@ -106,6 +114,7 @@ class ControllerApp:
         """Serves. Raises AddressInUse, LogDamaged, OSError."""
         await self.server.start()
         await self._witness.load()
+        await self._holdings_file.load()
         await self.node.start()
         if self.settings.serves_metrics:
             from controller.metrics import (
@@ -115,6 +124,7 @@ class ControllerApp:
             self.probes = await serve_controller_probes(self, self._counts)
         self._tasks.start(self.guard.watch(), name="watch masters")
         self._tasks.start(self._witness.run(), name="save elections")
+        self._tasks.start(self._holdings_file.run(), name="save holdings")
         self._tasks.start(tell_leaderless(self.node, self._clock), name="tell leaderless")
         log.info("controller started", extra=fields(id=self.settings.self_id, port=self.server.port))
 
@@ -126,6 +136,7 @@ class ControllerApp:
         await self.server.stop()
         await self._client.close()
         await self._witness.save()
+        await self._holdings_file.save()
 
     async def wait_failed(self) -> BaseException:
         return await asyncio.shield(self._failed)

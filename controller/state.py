@@ -67,6 +67,14 @@ class ReplicasState:
         sync_state = self.sync_states.get(broker_name)
         return None if replicas is None or sync_state is None else (replicas, sync_state)
 
+    def check_code(self, key: tuple[str, str, int]) -> str | None:
+        """Of the broker that (cluster name, broker name, broker id) was granted to."""
+        cluster_name, broker_name, broker_id = key
+        replicas = self.replicas.get(broker_name)
+        if replicas is None or replicas.cluster_name != cluster_name or broker_id not in replicas.by_id:
+            return None
+        return replicas.by_id[broker_id].check_code
+
     def apply(self, event: Event) -> None:
         """Change the state by one committed event; an event about an unknown set changes nothing."""
         if isinstance(event, CleanBrokerData) and event.broker_ids is None:

@@ -73,6 +73,8 @@ class ScriptedBroker:
         self.members: frozenset[int] = frozenset()
         self.notified = 0
         self.alters = 0
+        self.emptied = False
+        """Its log was lost while it kept its id, as a Java broker would."""
         self.leader: str | None = None
         self._registered = False
         self._alone = False
@@ -186,9 +188,10 @@ class ScriptedBroker:
     async def _beat(self, controller: str) -> None:
         while True:
             if self._registered:
-                length = self.epoch * 1000 if self.broker_id in self.members else 0
+                length = self.epoch * 1000 if self.broker_id in self.members and not self.emptied else 0
+                epoch = -1 if self.emptied else self.epoch
                 header = BrokerHeartbeatHeader(
-                    CLUSTER_NAME, self.address, BROKER_NAME, self.broker_id, self.epoch, length, length
+                    CLUSTER_NAME, self.address, BROKER_NAME, self.broker_id, epoch, length, length
                 )
                 command = RemotingCommand.request(RequestCode.BROKER_HEARTBEAT, header)
                 with contextlib.suppress(RemotingError):

@@ -8,6 +8,7 @@ from zlib import crc32
 import pytest
 
 from simulation.controllerworld import CONTROLLER_HOSTS, ControllerWorld
+from simulation.node import Node
 from simulation.scriptedbroker import BROKER_NAME
 from tests.simulation.controllerscene import (
     elect,
@@ -135,6 +136,46 @@ def test_when_nobody_can_be_elected_one_epoch_is_spent_and_any_member_may_come_b
         cluster.start_broker(node)
     cluster.world.run_until(cluster.whole, limit_ms=30_000)
     assert cluster.checker.masters[BROKER_NAME, before + 1] in members
+
+
+def all_down_but_one_that_was_emptied(cluster: ControllerWorld, *, controllers_too: bool) -> Node:
+    """The leading controller, or all, and then all brokers die, so that the set stays whole; one broker comes back."""
+    emptied = next(node for node in cluster.brokers if node is not master_of(cluster))
+    cluster.world.run_for_ms(10_000)  # controllers have saved what they were told
+    dying = cluster.controllers if controllers_too else [leader_of(cluster)]
+    for node in [*dying, *cluster.brokers]:
+        node.kill()
+    cluster.world.run_for_ms(20_000)
+    for node in dying:
+        cluster.start_controller(node)
+    cluster.start_broker(emptied)
+    cluster.world.run_until(lambda: emptied.app is not None, limit_ms=100)
+    cluster.broker(emptied).emptied = True
+    cluster.world.run_for_ms(40_000)
+    assert (recorded(cluster).master_id, recorded(cluster).members) == (None, {1, 2, 3})
+    return emptied
+
+
+@pytest.mark.parametrize("controllers_too", [False, True])
+def test_a_member_that_comes_back_empty_under_its_id_waits_for_the_others(
+    cluster: ControllerWorld, controllers_too: bool
+) -> None:
+    emptied = all_down_but_one_that_was_emptied(cluster, controllers_too=controllers_too)
+    for node in cluster.brokers:
+        if node is not emptied:
+            cluster.start_broker(node)
+    cluster.world.run_until(lambda: recorded(cluster).master_id is not None, limit_ms=10_000)
+    assert recorded(cluster).master_id != cluster.broker(emptied).broker_id
+
+
+def test_an_operator_elects_a_member_that_came_back_empty_when_the_others_will_not_come(
+    cluster: ControllerWorld,
+) -> None:
+    emptied_id = cluster.broker(all_down_but_one_that_was_emptied(cluster, controllers_too=True)).broker_id
+    assert emptied_id is not None
+    assert elect(cluster, emptied_id, designate=False).code == 2012
+    assert elect(cluster, emptied_id, designate=True).code == 0
+    assert recorded(cluster).master_id == emptied_id
 
 
 def test_an_operator_moves_mastership_and_nobody_else_can(cluster: ControllerWorld) -> None:

@@ -28,7 +28,7 @@ def three_brokers(*members: int) -> ReplicasState:
     return state_of(applied(1), applied(2), applied(3), ElectMaster("a", 1), alter)
 
 
-def brokers(**lives: int | str) -> Liveness:
+def brokers(*, lacking: tuple[int, ...] = (), **lives: int | str) -> Liveness:
     """b1=100: broker 1 lives and its log ends at 100; "gone": its connection ended; "unheard": never
     spoke."""
     table = Heartbeats()
@@ -40,7 +40,7 @@ def brokers(**lives: int | str) -> Liveness:
         table.heard(("c", "a", broker_id), broker_id, beat, NOW)
         if life == GONE:
             table.connection_closed(broker_id, NOW)
-    return table.at(NOW, NOW)
+    return table.at(NOW, NOW, frozenset(("c", "a", broker_id) for broker_id in lacking))
 
 
 def elect(
@@ -184,3 +184,49 @@ def test_every_election_says_why() -> None:
     state.apply(ElectMaster("a", None))
     again = replace(state, brokers(b2=100))
     assert again is not None and again.reason == "no master"
+
+
+def test_a_member_that_lacks_something_waits_for_who_may_have_it() -> None:
+    state = three_brokers(1, 2, 3)
+    decision = replace(state, brokers(b1=GONE, b2=UNHEARD, b3=0, lacking=(3,)))
+    assert decision is not None and decision.events == (ElectMaster("a", None),), "struck off, once"
+    state.apply(ElectMaster("a", None))
+    alone = brokers(b1=GONE, b2=UNHEARD, b3=500, lacking=(3,))
+    assert replace(state, alone) is None or replace(state, alone).events == ()  # type: ignore[union-attr]
+    assert elect(state, alone, 3).code == 2012, "also when it asks itself"
+    decision = replace(state, brokers(b1=GONE, b2=100, b3=500, lacking=(3,)))
+    assert decision is not None and decision.events == (ElectMaster("a", 2),)
+
+
+def test_when_every_member_is_back_and_lacks_something_the_longest_log_is_the_best_there_is() -> None:
+    state = three_brokers(1, 2)
+    state.apply(ElectMaster("a", None))
+    assert replace(state, brokers(b1=UNHEARD, b2=100, b3=900, lacking=(2,))) is None
+    decision = replace(state, brokers(b1=80, b2=100, b3=900, lacking=(1, 2)))
+    assert decision is not None and decision.events == (ElectMaster("a", 2),)
+
+
+def test_an_empty_log_that_should_not_be_is_never_elected_by_itself() -> None:
+    state = three_brokers(1, 2)
+    state.apply(ElectMaster("a", None))
+    assert replace(state, brokers(b1=0, b2=0, lacking=(1, 2))) is None
+    decision = replace(state, brokers(b1=0, b2=0))
+    assert decision is not None and decision.events == (ElectMaster("a", 1),), "nothing was confirmed"
+
+
+def test_an_operator_may_elect_a_member_that_lacks_something() -> None:
+    state = three_brokers(1, 2, 3)
+    state.apply(ElectMaster("a", None))
+    live = brokers(b1=GONE, b2=GONE, b3=0, lacking=(3,))
+    assert elect(state, live, 3, designate=True).events == (ElectMaster("a", 3),)
+
+
+def test_unclean_election_takes_who_is_there() -> None:
+    state = three_brokers(1, 2)
+    state.apply(ElectMaster("a", None))
+    decision = replace(state, brokers(b1=0, b2=GONE, b3=70, lacking=(1,)), unclean=True)
+    assert decision is not None and decision.events == (ElectMaster("a", 3),), (
+        "outside of the set, but with a log"
+    )
+    decision = replace(state, brokers(b1=0, b2=GONE, b3=GONE, lacking=(1,)), unclean=True)
+    assert decision is not None and decision.events == (ElectMaster("a", 1),)

@@ -1,0 +1,128 @@
+"""What each broker said that it holds of what its set confirmed, and who came back with less.
+
+Every controller keeps its own table, from the heartbeats that each broker sends to all of them. Invariant: a broker lacks
+something only if it was in the SyncStateSet when its first report over a connection, so perhaps that of a new process with
+another disk, fell short of what was confirmed before. Within a connection a log loses nothing that was confirmed, and who
+enters the set later holds all of it, by its master's word. What others say counts against an empty log alone: theirs may
+simply be newer. A newer epoch in its log clears a broker, for its set was made anew with it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from controller.heartbeats import BrokerKey
+from remoting.fastjson import FastJsonError, loads
+
+RECORD_BYTES_MAX = (4 << 20) + (64 << 10)
+"""A confirm offset may lie within a record, whose beginning a start cuts off: so much may be missing from a whole log."""
+
+CheckCode = Callable[[BrokerKey], str | None]
+"""Who was granted an id; None when nobody holds it. An id may be granted again after its set was cleaned."""
+
+
+class Report(NamedTuple):
+    """What a heartbeat says of a log: its last epoch, its end, and up to where the set confirmed it."""
+
+    epoch: int
+    max_offset: int
+    confirm_offset: int
+
+
+class Held(NamedTuple):
+    """Confirmed up to here in this epoch: later entries of one broker are greater."""
+
+    epoch: int
+    confirm_offset: int
+
+
+@dataclass(slots=True)
+class _Holding:
+    check_code: str
+    held: Held
+    connection: int = 0
+    lacks: Held | None = None
+
+
+class HoldingsDamaged(ValueError):
+    """Bytes that no Holdings wrote."""
+
+
+class Holdings:
+    """A connection is known by its number; later connections have higher ones. `on_change` hears that `encode` would say
+    something new."""
+
+    def __init__(self, check_code: CheckCode, on_change: Callable[[], None]) -> None:
+        self._check_code = check_code
+        self._on_change = on_change
+        self._of: dict[BrokerKey, _Holding] = {}
+
+    def heard(self, key: BrokerKey, connection: int, report: Report, *, member: bool) -> Held | None:
+        """Take in a heartbeat of a registered broker, a `member` of its SyncStateSet or not. What it has just been found
+        to lack, or None."""
+        check_code = self._check_code(key)
+        assert check_code is not None, f"{key} is not registered"
+        holding = self._of.get(key)
+        if holding is None or holding.check_code != check_code:
+            holding = self._of[key] = _Holding(check_code, Held(-1, 0))
+        if connection < holding.connection:
+            return None
+        begins, holding.connection = connection > holding.connection, connection
+        before = holding.lacks
+        if not member or (before is not None and _makes_up_for(report, before)):
+            holding.lacks = None
+        elif begins and before is None:
+            holding.lacks = self._shortfall(key, holding.held, report)
+        if holding.lacks is not None:
+            return holding.lacks if before is None else None
+        held = max(holding.held, Held(report.epoch, max(0, report.confirm_offset)))
+        if held != holding.held:
+            holding.held = held
+            self._on_change()
+        return None
+
+    def lacking(self) -> frozenset[BrokerKey]:
+        """The brokers whose logs are known to lack what their sets confirmed."""
+        return frozenset(key for key, holding in self._of.items() if holding.lacks is not None)
+
+    def _shortfall(self, key: BrokerKey, own: Held, report: Report) -> Held | None:
+        """What it held itself counts in full; of the set it is only asked whether it holds anything at all."""
+        if report.max_offset < 0:
+            return None  # it was not said
+        if report.epoch <= own.epoch and report.max_offset < own.confirm_offset - RECORD_BYTES_MAX:
+            return own
+        newest = max(
+            holding.held
+            for other, holding in self._of.items()
+            if other[:2] == key[:2] and holding.check_code == self._check_code(other)
+        )
+        if report.epoch <= newest.epoch and newest.confirm_offset > 0 and report.max_offset == 0:
+            return Held(newest.epoch, 1)
+        return None
+
+    # The file
+
+    def encode(self) -> bytes:
+        """The brokers that held something, for `restore`."""
+        rows = [
+            [*key, holding.check_code, *holding.held]
+            for key, holding in sorted(self._of.items())
+            if holding.held.confirm_offset and holding.check_code == self._check_code(key)
+        ]
+        return json.dumps(rows).encode()
+
+    def restore(self, data: bytes) -> None:
+        """What an earlier process of this controller was told. HoldingsDamaged."""
+        try:
+            rows = loads(data)
+            for cluster, broker, broker_id, check_code, epoch, confirm_offset in rows:
+                held = Held(int(epoch), int(confirm_offset))
+                self._of[str(cluster), str(broker), int(broker_id)] = _Holding(str(check_code), held)
+        except (FastJsonError, ValueError, TypeError) as error:
+            raise HoldingsDamaged(str(error)) from error
+
+
+def _makes_up_for(report: Report, lacks: Held) -> bool:
+    return report.epoch > lacks.epoch or report.max_offset >= lacks.confirm_offset

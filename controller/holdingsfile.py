@@ -1,0 +1,58 @@
+"""Keeps in a small file what brokers said that they hold, for the next process of this controller.
+
+Invariant: the file is never ahead of what was said; one that cannot be read or written costs knowledge, and no election
+is refused for the lack of it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from controller.holdings import CheckCode, Holdings, HoldingsDamaged
+from mqruntime.log import fields
+from mqruntime.smallfiles import SmallFiles
+
+log = logging.getLogger(__name__)
+
+FILE = "holdings.json"
+SAVE_EVERY_MS = 5_000
+
+
+class HoldingsFile:
+    """The table and its file."""
+
+    def __init__(self, files: SmallFiles, check_code: CheckCode) -> None:
+        self._files = files
+        self._changed = asyncio.Event()
+        self.holdings = Holdings(check_code, self._changed.set)
+
+    async def load(self) -> None:
+        """Take up what an earlier process saved; a damaged file counts as none."""
+        try:
+            data = await self._files.read(FILE)
+            if data is not None:
+                self.holdings.restore(data)
+        except (OSError, HoldingsDamaged) as error:
+            log.warning(
+                "what brokers held is not known: %s cannot be read and will be replaced",
+                FILE,
+                extra=fields(why=error),
+            )
+
+    async def run(self) -> None:
+        """Save what changed, until cancelled."""
+        while True:
+            await self._changed.wait()
+            await self.save()
+            await asyncio.sleep(SAVE_EVERY_MS / 1000)
+
+    async def save(self) -> None:
+        """Write the file if anything changed since."""
+        if not self._changed.is_set():
+            return
+        self._changed.clear()
+        try:
+            await self._files.replace(FILE, self.holdings.encode())
+        except OSError as error:
+            log.warning("what brokers hold is not saved, trying on", extra=fields(why=error))
+            self._changed.set()
