@@ -19,7 +19,7 @@ from concurrent.futures import Executor, ThreadPoolExecutor
 from pathlib import Path
 from typing import Protocol, TypeVar
 
-from mqruntime.folders import make_folders, sync_folder
+from mqruntime.folders import FolderTree, sync_folder
 
 T = TypeVar("T")
 
@@ -109,12 +109,15 @@ def check_component(name: str) -> str:
 class RealSegmentFile:
     """A file, its mapping and the threads that sync and read it."""
 
-    def __init__(self, path: Path, descriptor: int, size_bytes: int, threads: Executor) -> None:
+    def __init__(
+        self, path: Path, descriptor: int, size_bytes: int, threads: Executor, folders: FolderTree
+    ) -> None:
         self.name = path.name
         self.size_bytes = size_bytes
         self._path = path
         self._descriptor = descriptor
         self._threads = threads
+        self._folders = folders
         self._reserved_end = 0
         self._entry_synced = False
         self._sync_error: OSError | None = None
@@ -153,7 +156,7 @@ class RealSegmentFile:
         try:
             os.fdatasync(self._descriptor)
             if not self._entry_synced:
-                sync_folder(self._path.parent)
+                self._folders.sync(self._path.parent)
                 self._entry_synced = True
         except OSError as error:
             self._sync_error = error  # kept here, in the thread: the caller may have been cancelled
@@ -180,9 +183,12 @@ class RealSegmentFile:
 class RealSegmentDirectory:
     """A folder of the machine's file system; folders below share its threads."""
 
-    def __init__(self, path: Path, threads: Executor | None = None) -> None:
+    def __init__(
+        self, path: Path, threads: Executor | None = None, folders: FolderTree | None = None
+    ) -> None:
         self._path = path
         self._threads = threads or ThreadPoolExecutor(DISK_THREADS, thread_name_prefix="segments")
+        self._folders = folders or FolderTree(path)
 
     def names(self) -> list[tuple[str, int]]:
         found = [
@@ -204,7 +210,7 @@ class RealSegmentDirectory:
         path = self._path / check_component(name)
         if path.exists():
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path))
-        make_folders(self._path)
+        self._folders.make(self._path)
         unfinished = path.with_name(name + UNFINISHED_SUFFIX)
         descriptor = os.open(unfinished, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
         try:
@@ -223,7 +229,7 @@ class RealSegmentDirectory:
         await asyncio.get_running_loop().run_in_executor(self._threads, _delete, path)
 
     def subdirectory(self, name: str) -> RealSegmentDirectory:
-        return RealSegmentDirectory(self._path / check_component(name), self._threads)
+        return RealSegmentDirectory(self._path / check_component(name), self._threads, self._folders)
 
     async def sync_directory(self) -> None:
         await asyncio.get_running_loop().run_in_executor(self._threads, self._sync_folder)
@@ -234,7 +240,7 @@ class RealSegmentDirectory:
 
     def _opened(self, path: Path, descriptor: int, size_bytes: int) -> RealSegmentFile:
         try:
-            return RealSegmentFile(path, descriptor, size_bytes, self._threads)
+            return RealSegmentFile(path, descriptor, size_bytes, self._threads, self._folders)
         except OSError:
             os.close(descriptor)
             raise
@@ -247,7 +253,7 @@ class RealSegmentDirectory:
 
     def _sync_folder(self) -> None:
         if self._path.is_dir():  # a folder that nothing was written to has nothing to sync
-            sync_folder(self._path)
+            self._folders.sync(self._path)
 
 
 def allocate_blocks(descriptor: int, start: int, end: int) -> None:

@@ -203,3 +203,52 @@ def test_a_file_that_shrank_is_an_error_and_not_short_data(
     with pytest.raises(OSError, match="file ends early"):
         run(lambda: file.read_cold(0, 200))
     file.close()
+
+
+@pytest.fixture
+def synced(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
+    """The files and folders that `fsync` and `fdatasync` were called for, in order."""
+    seen: list[Path] = []
+    for name in ("fsync", "fdatasync"):
+        real = getattr(os, name)
+
+        def noted(descriptor: int, real: Callable[[int], None] = real) -> None:
+            seen.append(Path(os.readlink(f"/proc/self/fd/{descriptor}")))
+            real(descriptor)
+
+        monkeypatch.setattr(os, name, noted)
+    return seen
+
+
+def test_new_folders_wait_for_the_disk_when_their_first_file_is_synced_and_not_before(
+    directory: RealSegmentDirectory, tmp_path: Path, synced: list[Path]
+) -> None:
+    """A store that fills a thousand queues makes a thousand folders between two requests."""
+    root = tmp_path / "commitlog"
+    directory.create("first", 20).close()
+    synced.clear()
+    files = [directory.subdirectory("topic").subdirectory(str(n)).create("0", 20) for n in range(3)]
+    assert synced == []
+    run(lambda: files[0].sync(0, 20))
+    assert synced == [root / "topic" / "0" / "0", root / "topic" / "0", root / "topic", root]
+    synced.clear()
+    run(lambda: files[1].sync(0, 20))  # its folder was there at the sync of the folders above
+    assert synced == [root / "topic" / "1" / "0", root / "topic" / "1"]
+    files.append(directory.subdirectory("topic").subdirectory("3").create("0", 20))
+    synced.clear()
+    run(lambda: files[3].sync(0, 20))
+    assert synced == [root / "topic" / "3" / "0", root / "topic" / "3", root / "topic"]
+    for file in files:
+        file.close()
+
+
+def test_what_an_earlier_process_made_is_synced_with_the_first_file_of_this_one(
+    directory: RealSegmentDirectory, tmp_path: Path, synced: list[Path]
+) -> None:
+    root = tmp_path / "commitlog"
+    (root / "topic" / "0").mkdir(parents=True)
+    file = directory.subdirectory("topic").subdirectory("0").create("0", 20)
+    synced.clear()
+    run(lambda: file.sync(0, 20))
+    assert synced == [root / "topic" / "0" / "0", root / "topic" / "0", root / "topic", root]
+    file.close()
