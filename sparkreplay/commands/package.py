@@ -6,7 +6,7 @@ import zipfile
 
 import click
 
-from sparkreplay.commands.shared import local_place, print_json
+from sparkreplay.commands.shared import print_json, require_file_place
 from sparkreplay.engine.package import write_package
 from sparkreplay.errors import OptionError
 
@@ -18,7 +18,8 @@ def command(target: str, as_json: bool) -> None:
     """The archive that spark-submit --py-files takes: the reader, for workers that have only numpy and pyarrow."""
     if not target.endswith(".zip"):
         raise OptionError("--to", f"{target} does not end in .zip, by which Spark knows an archive")
-    path = write_package(local_place("--to", target))
+    require_file_place("--to", target)
+    path = write_package(target)
     with zipfile.ZipFile(path) as archive:
         modules = len(archive.namelist())
     if as_json:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+from dataclasses import astuple
 from functools import partial
+from hashlib import sha256
 from typing import Any
 
 import click
@@ -11,12 +13,13 @@ import click
 from sparkreplay.commands.shared import (
     describe,
     engine_of,
+    in_processes,
     options_of,
     planned,
     print_json,
     print_source,
     reading_options,
-    running_options,
+    require_file_place,
     size_of,
     stores_argument,
     warn,
@@ -24,11 +27,13 @@ from sparkreplay.commands.shared import (
 from sparkreplay.engine.progress import progress, size_text
 from sparkreplay.errors import OptionError
 from sparkreplay.read.options import size
-from sparkreplay.resend.job import ResendJob, prepare, refuse_other_workers, send_share
+from sparkreplay.resend.job import ResendJob, prepare, refuse_other_workers, rows_by, send_share
 from sparkreplay.resend.rewrite import ROW_COLUMNS
 from sparkreplay.resend.run import Counts, Share
 
 SPARK_WORKERS = 2
+NAME_LETTERS_MAX = 180
+"""Of a ledger's name; file systems take 255 for it and what workers add."""
 
 
 @click.command()
@@ -55,7 +60,9 @@ SPARK_WORKERS = 2
 )
 @click.option("--force", is_flag=True, help="Even into the topic and broker set that the messages come from.")
 @reading_options
-@running_options
+@in_processes(
+    workers="Share the queues among so many processes.  [default: 1, with Spark 2]", in_spark_too=True
+)
 def command(
     stores: tuple[str, ...],
     to: str,
@@ -89,7 +96,10 @@ def command(
             "--namesrv", "is missing, and NAMESRV_ADDR is not set: name the target's name servers"
         )
     count = workers or (SPARK_WORKERS if engine == "spark" else 1)
-    read = planned(options_of(stores, **given), columns=",".join(ROW_COLUMNS))
+    options = options_of(stores, **given)
+    kept = default_ledger(topic, cluster, to_topic) if ledger is None else ledger
+    require_file_place("--ledger", kept)
+    read = planned(options, columns=",".join(ROW_COLUMNS), transactions="committed", decompress="false")
     job = prepare(
         ResendJob(
             read,
@@ -97,10 +107,11 @@ def command(
             cluster,
             to_topic,
             namesrv,
-            os.path.abspath(ledger or f"resend-{plain(topic)}-to-{plain(cluster)}-{plain(to_topic)}.json"),
+            os.path.abspath(kept),
             messages_per_second / count if messages_per_second else None,
             size("--rate", rate) / count if rate else None,
             patience,
+            rows_by(options),
         ),
         force=force,
     )
@@ -129,12 +140,7 @@ def send_numbered(job: ResendJob, count: int, number: int) -> Counts:
 
 
 def read_summary(found: list[Counts]) -> Counts:
-    return Counts(
-        sum(counts.acknowledged for counts in found),
-        sum(counts.bytes for counts in found),
-        sum(counts.acknowledged_before for counts in found),
-        sum(counts.maybe_twice for counts in found),
-    )
+    return Counts(*(sum(each) for each in zip(*map(astuple, found), strict=True)))
 
 
 def tell(job: ResendJob, counts: Counts, as_json: bool) -> None:
@@ -149,22 +155,35 @@ def tell(job: ResendJob, counts: Counts, as_json: bool) -> None:
                 "bytes": counts.bytes,
                 "acknowledged_before": counts.acknowledged_before,
                 "maybe_twice": counts.maybe_twice,
+                "maybe_twice_before": counts.maybe_twice_before,
             }
         )
         return
-    before = (
-        f"; {counts.acknowledged_before:,} of an earlier run left out" if counts.acknowledged_before else ""
-    )
+    before = f"; {counts.acknowledged_before:,} were by earlier runs" if counts.acknowledged_before else ""
     print(
         f"resend is done: {counts.acknowledged:,} messages, {size_text(counts.bytes)} of bodies acknowledged{before}"
     )
-    if counts.maybe_twice:
+    if not counts.acknowledged + counts.acknowledged_before:
+        warn(f"what was read holds no message of topic {job.topic}")
+    if twice := counts.maybe_twice + counts.maybe_twice_before:
         warn(
-            f"{counts.maybe_twice:,} messages may be in {job.to_topic} twice: their first sending ended without an answer; "
+            f"{twice:,} messages may be in {job.to_topic} twice: their first sending ended without an answer; "
             "REPLAY_SRC tells them apart"
         )
 
 
+def default_ledger(topic: str, cluster: str, to_topic: str) -> str:
+    """Told apart by a hash where the names would be too long for a file's."""
+    name = f"resend-{plain(topic)}-to-{plain(cluster)}-{plain(to_topic)}"
+    if len(name) > NAME_LETTERS_MAX:
+        name = (
+            f"{name[:NAME_LETTERS_MAX]}~{sha256(f'{topic} {cluster} {to_topic}'.encode()).hexdigest()[:16]}"
+        )
+    return f"{name}.json"
+
+
 def plain(name: str) -> str:
     """A name as part of a file's."""
-    return "".join(letter if letter.isalnum() or letter in "-_." else "_" for letter in name)
+    return "".join(
+        letter if letter.isascii() and (letter.isalnum() or letter in "-_.") else "_" for letter in name
+    )

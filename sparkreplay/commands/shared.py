@@ -5,6 +5,7 @@ Invariant: stdout holds the answer, or with --json one JSON object and nothing e
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -31,12 +32,12 @@ BOUNDS = {
 
 def running_options(command: Command) -> Command:
     """Where the work is done and how it is told."""
-    return in_processes(command, "Processes of the local engine.  [default: one a core, where that pays]")
+    return in_processes("Processes of the local engine.  [default: one a core, where that pays]")(command)
 
 
-def in_processes(command: Command, workers: str, *, in_spark_too: bool = False) -> Command:
-    """The same, with what `--workers` means in this command."""
-    for option in (
+def in_processes(workers: str, *, in_spark_too: bool = False) -> Callable[[Command], Command]:
+    """The same, with what `--workers` means in a command, and whether to Spark's workers too."""
+    every = (
         click.option("--quiet", is_flag=True, help="No progress on stderr."),
         click.option("--json", "as_json", is_flag=True, help="Print one JSON object."),
         click.option(
@@ -56,9 +57,14 @@ def in_processes(command: Command, workers: str, *, in_spark_too: bool = False) 
             is_eager=True,
             help="local needs no Java.",
         ),
-    ):
-        command = option(command)
-    return command
+    )
+
+    def decorate(command: Command) -> Command:
+        for option in every:
+            command = option(command)
+        return command
+
+    return decorate
 
 
 def local_only(context: click.Context, option: click.Parameter, workers: int | None) -> int | None:
@@ -142,6 +148,17 @@ def local_place(option: str, path: str) -> str:
             option, f"{path} is a URI, and only stores are read through one; name a local or mounted place"
         )
     return path
+
+
+def require_file_place(option: str, path: str) -> None:
+    """Raises OptionError for a file that could not be written, before the work and not after it."""
+    folder = os.path.dirname(os.path.abspath(local_place(option, path)))
+    if os.path.isdir(path):
+        raise OptionError(option, f"{path} is a folder; name a file")
+    if not os.path.isdir(folder):
+        raise OptionError(
+            option, f"{path} would lie in {folder}, which is no folder; name a file in one that is"
+        )
 
 
 def planned(options: dict[str, str], **fixed: str) -> ReadPlan:

@@ -13,18 +13,17 @@ import click
 from sparkreplay.commands.shared import (
     describe,
     engine_of,
-    local_place,
     options_of,
     planned,
     print_json,
     print_source,
     reading_options,
+    require_file_place,
     run_stretches,
     running_options,
     stores_argument,
 )
 from sparkreplay.engine.progress import size_text
-from sparkreplay.errors import OptionError
 from sparkreplay.read.reader import ReadPlan
 from sparkreplay.summary.picture import Name, page
 from sparkreplay.summary.sizes import Sizes, summaries, without_sub
@@ -56,7 +55,7 @@ def command(
 
     A producer is its group where a message names one (transactional ones do), else the address that it came from."""
     if html_path is not None:
-        require_folder_of(html_path)
+        require_file_place("--html", html_path)
     read = planned(options_of(stores, **given), columns=",".join(COLUMNS))
     found: Parts = merge_parts([])
 
@@ -90,14 +89,6 @@ def command(
         print_table(*table, top)
     if html_path is not None:
         print(f"\ndrawn in {html_path}")
-
-
-def require_folder_of(html_path: str) -> None:
-    """Raises OptionError before the log is read, not after."""
-    path = Path(local_place("--html", html_path))
-    if path.is_dir() or not path.parent.is_dir():
-        why = "is a folder" if path.is_dir() else f"would lie in {path.parent}, which is no folder"
-        raise OptionError("--html", f"{html_path} {why}; name a file in one that is there")
 
 
 def tables_of(sizes: dict[str, list[Sizes]]) -> list[Table]:

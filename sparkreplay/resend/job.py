@@ -1,6 +1,7 @@
 """A resend as it was asked for: what is read, where it goes, where its ledger is; the same for a worker of Spark's.
 
-Invariant: a ledger is continued only for the same topic, target queues and logs, and by one run at a time."""
+Invariant: a ledger is continued only for the same rows of the same topic and logs and for the same target queues, and by one
+run at a time."""
 
 from __future__ import annotations
 
@@ -9,9 +10,9 @@ import fcntl
 import glob
 import os
 import random
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,16 @@ from sparkreplay.resend.run import ALL, Counts, Limits, Run, Share
 from sparkreplay.resend.target import QueueSender, TargetQueue, same_queues, target_queues
 
 PRODUCER_GROUP = "mqreplay"
+ROWS_BY = (
+    "queues",
+    "startingoffsets",
+    "endingoffsets",
+    "startingoffsetsbytimestamp",
+    "endingoffsetsbytimestamp",
+    "startingtimestamp",
+    "endingtimestamp",
+)
+"""Options that leave rows out for good: a ledger passes over these rows, so that a run without the option would miss them."""
 Epochs = list[list[int]]
 
 
@@ -46,9 +57,21 @@ class ResendJob:
     messages_per_s: float | None = None
     bytes_per_s: float | None = None
     patience_s: float = 120.0
+    rows: Mapping[str, str] = field(default_factory=dict)
+    """See rows_by."""
 
     def ledger_of(self, share: Share) -> Path:
         return Path(self.ledger if share.count == 1 else f"{self.ledger}.{share.number}-of-{share.count}")
+
+
+def rows_by(options: Mapping[str, str]) -> dict[str, str]:
+    """Those of a read's options that leave rows out, but for a physical end: what follows it is sent by a later run."""
+    given = {name.lower(): value for name, value in options.items()}
+    if not given.get("endingoffsets", "").startswith("{"):
+        given.pop("endingoffsets", None)
+    if given.get("startingoffsets") == "earliest":
+        del given["startingoffsets"]
+    return {name: given[name] for name in ROWS_BY if name in given}
 
 
 def prepare(job: ResendJob, *, force: bool) -> ResendJob:
@@ -107,16 +130,15 @@ def refuse_other_workers(job: ResendJob, count: int) -> None:
         str(part) for part in parts if part.exists() and part.suffix != ".lock" and str(part) not in mine
     ]
     if others:
-        raise LedgerUnusable(others[0], f"was begun by another number of --workers than {count}")
+        begun = others[0].rpartition("-of-")[2] if others[0] != job.ledger else "1"
+        raise LedgerUnusable(others[0], f"was begun with --workers {begun}; go on with as many")
 
 
 def send_share(
     job: ResendJob, share: Share = ALL, on_progress: Callable[[int, int], None] = lambda size, rows: None
 ) -> Counts:
     """Sends one worker's queues; what an earlier run of the same ledger sent is left out."""
-    path = job.ledger_of(share)
-    with only_one(path):
-        return uvloop.run(send_with_ledger(job, share, path, on_progress))
+    return uvloop.run(send_with_ledger(job, share, job.ledger_of(share), on_progress))
 
 
 async def send_with_ledger(
@@ -124,21 +146,33 @@ async def send_with_ledger(
 ) -> Counts:
     async with Client(job.namesrv, clock=SystemClock(), random=random.Random()) as client:
         queues = await target_queues(client, job.cluster, job.to_topic)
-        ledger = open_ledger(path, job, queues)
-        queues = same_queues(ledger.purpose["queues"], queues)
-        producer = client.producer(PRODUCER_GROUP)
-        run = Run(
-            what_is_left(job.read, ledger, str(path)),
-            ledger,
-            path,
-            topic=job.topic,
-            sender_of=lambda queue_id: QueueSender(producer, queues[queue_id % len(queues)]).send,
-            limits=Limits(RateLimit(job.messages_per_s), RateLimit(job.bytes_per_s), job.patience_s),
-            share=share,
-            on_progress=on_progress,
-        )
-        await run.send_all()
-        return replace(run.counts, maybe_twice=run.maybe_twice)
+        with only_one(path):
+            return await send_to(queues, client, job, share, path, on_progress)
+
+
+async def send_to(
+    queues: list[TargetQueue],
+    client: Client,
+    job: ResendJob,
+    share: Share,
+    path: Path,
+    on_progress: Callable[[int, int], None],
+) -> Counts:
+    ledger = open_ledger(path, job, queues)
+    queues = same_queues(ledger.purpose["queues"], queues)
+    producer = client.producer(PRODUCER_GROUP)
+    run = Run(
+        what_is_left(job.read, ledger, str(path)),
+        ledger,
+        path,
+        topic=job.topic,
+        sender_of=lambda queue_id: QueueSender(producer, queues[queue_id % len(queues)]).send,
+        limits=Limits(RateLimit(job.messages_per_s), RateLimit(job.bytes_per_s), job.patience_s),
+        share=share,
+        on_progress=on_progress,
+    )
+    await run.send_all()
+    return replace(run.counts, maybe_twice=run.maybe_twice)
 
 
 def open_ledger(path: Path, job: ResendJob, queues: list[TargetQueue]) -> Ledger:
@@ -154,17 +188,25 @@ def open_ledger(path: Path, job: ResendJob, queues: list[TargetQueue]) -> Ledger
     for name in ("topic", "target"):
         if found.purpose[name] != wanted[name]:
             raise LedgerUnusable(str(path), f"is of {name} {found.purpose[name]}, not {wanted[name]}")
+    before, now = found.purpose["rows"], wanted["rows"]
+    for name in ROWS_BY:
+        if before.get(name) != now.get(name):
+            raise LedgerUnusable(
+                str(path),
+                f"was begun with {name} {before.get(name, 'left out')} and not {now.get(name, 'left out')}; the rows that it "
+                "passed over would never be sent",
+            )
     for broker_name, progress in found.sources.items():
         if broker_name not in fresh:
             raise LedgerUnusable(
                 str(path), f"is also of broker set {broker_name}, which is not among the stores"
             )
-        before, now = found.purpose["epochs"][broker_name], wanted["epochs"][broker_name]
+        were, are = found.purpose["epochs"][broker_name], wanted["epochs"][broker_name]
         low = min_offset(job.read, broker_name)
-        if epochs_between(before, low, progress.sent_below) != epochs_between(now, low, progress.sent_below):
+        if epochs_between(were, low, progress.sent_below) != epochs_between(are, low, progress.sent_below):
             raise LedgerUnusable(
                 str(path),
-                f"knows the log of {broker_name} up to {progress.sent_below} with the epochs {before}, but they are {now}: "
+                f"knows the log of {broker_name} up to {progress.sent_below} with the epochs {were}, but they are {are}: "
                 "it was truncated below what was sent",
             )
     found.purpose["epochs"] = wanted["epochs"]
@@ -181,6 +223,7 @@ def purpose_of(job: ResendJob, queues: list[TargetQueue]) -> dict[str, Any]:
         "topic": job.topic,
         "target": f"{job.cluster}/{job.to_topic}",
         "queues": [str(queue) for queue in queues],
+        "rows": dict(job.rows),
         "epochs": epochs,
     }
 
@@ -220,14 +263,26 @@ def what_is_left(read: ReadPlan, ledger: Ledger, path: str) -> ReadPlan:
 
 @contextmanager
 def only_one(ledger: Path) -> Iterator[None]:
-    """Raises LedgerUnusable while another process sends by the same ledger."""
-    ledger.parent.mkdir(parents=True, exist_ok=True)
-    lock = os.open(f"{ledger}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    """Raises LedgerUnusable while another process sends by the same ledger. Nothing is left behind, but by a kill."""
+    path = Path(f"{ledger}.lock")
+    lock = locked(path, ledger)
     try:
+        yield
+    finally:
+        path.unlink(missing_ok=True)
+        os.close(lock)
+
+
+def locked(path: Path, ledger: Path) -> int:
+    """The descriptor of the lock file that is at `path` now: one that was opened may have been removed before it was locked."""
+    while True:
+        lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
+            os.close(lock)
             raise LedgerUnusable(str(ledger), "is in use by another run") from None
-        yield
-    finally:
+        with suppress(FileNotFoundError):
+            if os.path.samestat(os.fstat(lock), os.stat(path)):
+                return lock
         os.close(lock)

@@ -12,7 +12,8 @@ from typing import Any
 
 from sparkreplay.resend.errors import LedgerUnusable
 
-VERSION = 1
+VERSION = 2
+PURPOSE = ("topic", "target", "queues", "rows", "epochs")
 
 
 @dataclass
@@ -37,7 +38,7 @@ class Ledger:
     """What one resend was asked to do, and its progress in each source. Counts are over all runs."""
 
     purpose: dict[str, Any]
-    """Sources with their epochs below the last bound, topic, target: another run must name the same."""
+    """Sources with their epochs below the last bound, topic, target, which rows: another run must name the same."""
     sources: dict[str, SourceProgress] = field(default_factory=dict)
     acknowledged: int = 0
     maybe_twice: int = 0
@@ -67,6 +68,7 @@ def decode_ledger(path: str, data: bytes) -> Ledger:
         found = json.loads(data)
         if found["version"] != VERSION:
             raise LedgerUnusable(path, f"has version {found['version']}; this program writes {VERSION}")
+        purpose = {name: found["purpose"][name] for name in PURPOSE}
         sources = {
             str(name): SourceProgress(
                 int(source["done_below"]),
@@ -75,7 +77,8 @@ def decode_ledger(path: str, data: bytes) -> Ledger:
             )
             for name, source in found["sources"].items()
         }
-        return Ledger(dict(found["purpose"]), sources, int(found["acknowledged"]), int(found["maybe_twice"]))
+        purpose["epochs"] = {name: purpose["epochs"][name] for name in sources}
+        return Ledger(purpose, sources, int(found["acknowledged"]), int(found["maybe_twice"]))
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise LedgerUnusable(path, f"is damaged ({error!r})") from error
 

@@ -59,12 +59,14 @@ class Limits:
 
 @dataclass
 class Counts:
-    """What one run did. `maybe_twice`: messages that may stand in the target once more than in the source."""
+    """What one run did, and what earlier runs of its ledger did before. `maybe_twice`: messages that may stand in the target
+    once more than in the source."""
 
     acknowledged: int = 0
     bytes: int = 0
     acknowledged_before: int = 0
     maybe_twice: int = 0
+    maybe_twice_before: int = 0
 
 
 @dataclass
@@ -99,7 +101,7 @@ class Run:
         on_progress: Callable[[int, int], None] = lambda size, rows: None,
     ) -> None:
         """`on_progress(bytes of log read, messages acknowledged)` is told now and then what came since."""
-        self.counts = Counts()
+        self.counts = Counts(acknowledged_before=ledger.acknowledged, maybe_twice_before=ledger.maybe_twice)
         self._on_progress = on_progress
         self._told = 0
         self._read = read
@@ -149,7 +151,6 @@ class Run:
         for batch in read_stretch(self._read, stretch):
             for row in rows_of(self._share.of(batch)):
                 if source.progress.is_acked(row.queue_id, row.end):
-                    self.counts.acknowledged_before += 1
                     continue
                 if row.end <= source.may_be_sent_below:
                     self.counts.maybe_twice += 1

@@ -70,10 +70,14 @@ async def target_queues(client: Client, cluster: str, topic: str) -> list[Target
         if route.clusters.get(queue.broker_name) == cluster
     ]
     if not queues:
-        clusters = ", ".join(sorted(set(route.clusters.values())))
-        raise OptionError(
-            "--to", f"topic {topic} has no queue to write in cluster {cluster}, only in: {clusters}"
+        written = {queue.broker_name for queue in route.write_queues}
+        clusters = {route.clusters[name] for name in written if name in route.clusters}
+        elsewhere = (
+            f", only in {', '.join(sorted(clusters))}"
+            if clusters
+            else "; mqadmin updateTopic -p 6 permits it"
         )
+        raise OptionError("--to", f"topic {topic} has no queue to write in cluster {cluster}{elsewhere}")
     return queues
 
 

@@ -10,6 +10,8 @@ import pytest
 
 from tests.unit.sparkreplay.commandline import mqreplay, two_days
 
+RESEND = ("resend", "STORE", "--topic", "orders", "--to", "C/copy", "-n", "127.0.0.1:1")
+
 
 @pytest.mark.parametrize(
     ("arguments", "told"),
@@ -24,12 +26,18 @@ from tests.unit.sparkreplay.commandline import mqreplay, two_days
         (("export", "STORE"), "Missing option '--to'"),
         (("export", "STORE", "--to", "s3://bucket/x"), "s3://bucket/x is a URI"),
         (("export", "STORE", "--to", ""), "option --to: is empty"),
-        (("stats", "STORE", "--html", "nowhere/page.html"), "would lie in nowhere, which is no folder"),
+        (("stats", "STORE", "--html", "nowhere/page.html"), "nowhere, which is no folder"),
         (("stats", "STORE", "--html", "file:///page.html"), "is a URI"),
         (("verify", "STORE", "STORE/../store"), "named twice"),
         (("verify", "STORE", "--compare-only"), "no two stores of one broker set"),
         (("package", "--to", "s3://bucket/x.zip"), "is a URI"),
         (("package", "--to", "reader.tar"), "does not end in .zip"),
+        (("package", "--to", "nowhere/reader.zip"), "nowhere, which is no folder"),
+        ((*RESEND, "--ledger", "nowhere/ledger"), "nowhere, which is no folder"),
+        ((*RESEND, "--ledger", "."), "is a folder"),
+        ((*RESEND, "--ledger", "s3://bucket/ledger"), "is a URI"),
+        ((*RESEND, "-o", "transactions=all"), "transactions is not for this command"),
+        ((*RESEND, "-o", "decompress=true"), "decompress is not for this command"),
     ],
 )
 def test_a_mistake_in_the_command_line_is_exit_code_2_and_makes_nothing(
@@ -77,8 +85,11 @@ def test_what_the_system_refuses_is_told_with_its_file_and_a_cure(
         raise OSError(number, "is not allowed here", target)
 
     monkeypatch.setattr("sparkreplay.commands.package.write_package", refused)
-    done = mqreplay("package", "--to", "/lake/reader.zip", "--json")
-    assert (done.code, done.json["error"]) == (1, f"/lake/reader.zip: is not allowed here; {cure}")
+    done = mqreplay("package", "--to", str(tmp_path / "reader.zip"), "--json")
+    assert (done.code, done.json["error"]) == (
+        1,
+        f"{tmp_path}/reader.zip: is not allowed here; {cure}",
+    )
 
 
 def test_a_bound_that_is_not_the_committed_one_is_not_told_as_such(tmp_path: Path) -> None:

@@ -13,13 +13,23 @@ from mqclient.message import OutgoingMessage
 from mqclient.producer import SendResult, SendStatus
 from mqclient.route import MessageQueue
 from remoting.codes import ResponseCode
+from sparkreplay.commands.resend import default_ledger
 from sparkreplay.errors import OptionError
 from sparkreplay.read.options import read_options
 from sparkreplay.read.reader import plan_read
 from sparkreplay.resend.errors import LedgerUnusable, ResendFailed
-from sparkreplay.resend.job import ResendJob, epochs_between, open_ledger, prepare, what_is_left
+from sparkreplay.resend.job import (
+    ResendJob,
+    epochs_between,
+    only_one,
+    open_ledger,
+    prepare,
+    refuse_other_workers,
+    rows_by,
+    what_is_left,
+)
 from sparkreplay.resend.lane import Sender
-from sparkreplay.resend.ledger import Ledger, decode_ledger
+from sparkreplay.resend.ledger import Ledger, SourceProgress, decode_ledger
 from sparkreplay.resend.rate import RateLimit
 from sparkreplay.resend.run import Limits, Run, Share
 from sparkreplay.resend.target import TargetQueue
@@ -76,7 +86,7 @@ def source_store(root: Path, count: int = 60) -> StoreFolder:
 
 def job_of(path: str, ledger: Path, **options: str) -> ResendJob:
     read = plan_read(read_options({"path": path, "splitBytes": "4096", **options}))
-    return prepare(ResendJob(read, "orders", "C", "copy", "", str(ledger)), force=True)
+    return prepare(ResendJob(read, "orders", "C", "copy", "", str(ledger), rows=rows_by(options)), force=True)
 
 
 def run_of(job: ResendJob, target: Target, share: Share | None = None) -> Run:
@@ -203,6 +213,76 @@ def test_a_finished_ledger_goes_on_with_what_was_committed_since(tmp_path: Path)
     assert ids(target) == expected(store) and run.maybe_twice == 0
 
 
+@pytest.mark.parametrize(
+    ("first", "then", "told"),
+    [
+        ({"queues": "0"}, {"queues": "1"}, "queues 0 and not 1"),
+        ({"queues": "0"}, {}, "queues 0 and not left out"),
+        ({}, {"startingTimestamp": "5"}, "startingtimestamp left out and not 5"),
+        ({"startingOffsets": "END"}, {}, r"startingoffsets \d+ and not left out"),
+        ({"endingOffsets": '{"orders": {"0": 2}}'}, {}, "endingoffsets"),
+    ],
+)
+def test_a_ledger_is_not_continued_for_rows_that_it_passed_over(
+    tmp_path: Path, first: dict[str, str], then: dict[str, str], told: str
+) -> None:
+    store = source_store(tmp_path / "store")
+    path, ledger = store.write(), tmp_path / "ledger"
+    begun = {name: value.replace("END", str(store.ends[29])) for name, value in first.items()}
+    asyncio.run(run_of(job_of(path, ledger, **begun), Target()).send_all())
+    with pytest.raises(LedgerUnusable, match=f"{told}.* would never be sent"):
+        run_of(job_of(path, ledger, **then), Target())
+
+
+def test_a_ledger_goes_on_behind_a_physical_end_and_in_smaller_splits(tmp_path: Path) -> None:
+    store = source_store(tmp_path / "store")
+    path, ledger, target = store.write(), tmp_path / "ledger", Target()
+    job = job_of(path, ledger, endingOffsets=str(store.ends[29]), startingOffsets="earliest")
+    asyncio.run(run_of(job, target).send_all())
+    run = run_of(job_of(path, ledger, crc="true"), target)
+    asyncio.run(run.send_all())
+    assert ids(target) == expected(store)
+    assert (run.counts.acknowledged, run.counts.acknowledged_before) == (20, 20)
+
+
+def test_what_earlier_runs_may_have_sent_twice_stays_known(tmp_path: Path) -> None:
+    path = source_store(tmp_path / "store").write()
+    target = Target(lambda request: SendOutcomeUnknown("copy", "h:1", "gone") if request == 2 else None)
+    first = run_of(job_of(path, tmp_path / "ledger"), target)
+    asyncio.run(first.send_all())
+    again = run_of(job_of(path, tmp_path / "ledger"), target)
+    asyncio.run(again.send_all())
+    assert first.maybe_twice > 0
+    assert (again.maybe_twice, again.counts.maybe_twice_before) == (0, first.maybe_twice)
+
+
+def test_a_ledgers_lock_goes_with_its_run(tmp_path: Path) -> None:
+    ledger = tmp_path / "ledger"
+    with only_one(ledger):
+        with pytest.raises(LedgerUnusable, match="in use by another run"), only_one(ledger):
+            pass
+        assert [path.name for path in tmp_path.iterdir()] == ["ledger.lock"]
+    assert list(tmp_path.iterdir()) == []
+    with only_one(ledger):
+        """It can be taken again."""
+
+
+def test_another_number_of_workers_is_told_how_many_there_were(tmp_path: Path) -> None:
+    job = job_of(source_store(tmp_path / "store").write(), tmp_path / "ledger")
+    (tmp_path / "ledger.1-of-3").write_bytes(b"")
+    with pytest.raises(LedgerUnusable, match="begun with --workers 3; go on with as many"):
+        refuse_other_workers(job, 2)
+    (tmp_path / "ledger.1-of-3").replace(tmp_path / "ledger")
+    with pytest.raises(LedgerUnusable, match="begun with --workers 1; go on with as many"):
+        refuse_other_workers(job, 2)
+
+
+def test_a_ledger_of_long_names_fits_a_file_system(tmp_path: Path) -> None:
+    one, other = (default_ledger("t" * 250 + end, "DefaultCluster", "u" * 250) for end in "ab")
+    assert one != other and max(len(one), len(other)) < 210
+    assert default_ledger("orders", "C", "a%b") == "resend-orders-to-C-a_b.json"
+
+
 def test_workers_share_the_queues_among_them(tmp_path: Path) -> None:
     store = source_store(tmp_path / "store")
     path = store.write()
@@ -263,5 +343,12 @@ def test_a_rate_is_kept_after_a_short_burst() -> None:
 
 
 def test_a_ledger_is_read_back_as_it_was_written() -> None:
-    ledger = Ledger({"topic": "t"}, {}, 3, 1)
+    purpose = {
+        "topic": "t",
+        "target": "C/t",
+        "queues": ["b/0"],
+        "rows": {"queues": "0"},
+        "epochs": {"b": [[1, 0]]},
+    }
+    ledger = Ledger(purpose, {"b": SourceProgress(7, 9, {0: 8})}, 3, 1)
     assert decode_ledger("x", ledger.encode()) == ledger
