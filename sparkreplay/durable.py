@@ -3,19 +3,38 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 
 def replace_durably(path: Path, data: bytes) -> None:
-    """On return the file holds `data` and survives power loss; until then it holds what it held before."""
+    """On return the file holds `data` and survives power loss; until then it holds what it held before.
+
+    Raises OSError, which names the file; nothing is left behind then."""
     unfinished = path.with_name(path.name + ".unfinished")
-    with open(unfinished, "wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    unfinished.replace(path)
-    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+    with naming(path):
+        try:
+            with open(unfinished, "wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            unfinished.replace(path)
+        except OSError:
+            unfinished.unlink(missing_ok=True)
+            raise
+        folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+
+
+@contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """An OSError of a write or a sync says which file it was: the system tells only of those that open one."""
     try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
+        yield
+    except OSError as error:
+        error.filename = str(path)
+        raise

@@ -23,6 +23,7 @@ from sparkreplay.commands.shared import (
     running_options,
     stores_argument,
 )
+from sparkreplay.durable import replace_durably
 from sparkreplay.engine.progress import size_text
 from sparkreplay.read.reader import ReadPlan
 from sparkreplay.summary.picture import Name, page
@@ -71,9 +72,8 @@ def command(
     sizes = {name: summaries(found[name]) for name in DIMENSIONS}
     sizes["topic"] = summaries(without_sub(found["queue"]))
     if html_path is not None:
-        Path(html_path).write_text(
-            page(title_of(read), facts_of(read, sizes["hour"]), tables_of(sizes)), "utf-8"
-        )
+        drawn = page(title_of(read), facts_of(read, sizes["hour"]), tables_of(sizes))
+        replace_durably(Path(html_path), drawn.encode())
     if as_json:
         print_json(
             {

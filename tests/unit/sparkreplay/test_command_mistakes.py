@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import errno
 import json
 from pathlib import Path
@@ -105,3 +106,17 @@ def test_a_bound_that_is_not_the_committed_one_is_not_told_as_such(tmp_path: Pat
         "stores"
     ][0]
     assert (told["committed_bound"], told["bound"]) == (store.ends[29], store.ends[49])
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs Linux's full device")
+def test_a_full_disk_is_told_with_the_file_and_leaves_nothing_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = builtins.open
+    monkeypatch.setattr(
+        "builtins.open", lambda path, *more: real("/dev/full" if "unfinished" in str(path) else path, *more)
+    )
+    page = tmp_path / "page.html"
+    done = mqreplay("stats", two_days(tmp_path / "store", 10).write(), "--html", str(page), "--json")
+    told = f"{page}: No space left on device; make room and run the same command again"
+    assert (done.code, done.json["error"]) == (1, told) and not page.exists()
