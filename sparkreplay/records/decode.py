@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any, Protocol
 from zlib import crc32
 
@@ -23,10 +23,10 @@ from sparkreplay.records.fixedparts import FixedParts
 from sparkreplay.records.properties import Properties
 from sparkreplay.records.rowfilter import RowFilter
 from sparkreplay.records.schema import TIMESTAMP, arrow_schema
-from sparkreplay.records.topics import is_system_topic
+from sparkreplay.records.topics import SYSTEM_TOPICS_BEGIN, is_system_topic
 
 TRANSACTIONS = pa.array(["none", "prepared", "commit", "rollback"])
-BODY, TOPIC, PROPERTIES = 1, 3, 5
+HEADER, BODY, TOPIC, PROPERTIES = 0, 1, 3, 5
 """Places among the six parts of a record: header, body, topic length, topic, properties length, properties."""
 PARTS = 6
 MILLISECONDS_MAX = (2**63 - 1) // 1000
@@ -136,13 +136,15 @@ class ChunkColumns:
             pa.binary(), len(bounds) - 1, [None, pa.py_buffer(bounds), pa.py_buffer(self.chunk.data)]
         )
 
-    def pieces(self, place: int, rows: Rows) -> pa.Array:
-        """A copy of one piece of each of `rows`."""
-        return self.parts.take(pa.array(rows * PARTS + place))
+    def pieces(self, place: int, rows: Rows, *, spare: bool = False) -> pa.Array:
+        """A copy of one piece of each of `rows`. With `spare`, a header's length of other bytes follows the last one."""
+        places = rows * PARTS + place
+        taken = self.parts.take(pa.array(np.append(places, HEADER) if spare else places))
+        return taken.slice(0, len(rows))
 
-    def text(self, place: int, rows: Rows, what: str) -> pa.Array:
+    def text(self, place: int, rows: Rows, what: str, *, spare: bool = False) -> pa.Array:
         """Pieces as strings; bytes below 128 are UTF-8 already, others are looked at."""
-        pieces = self.pieces(place, rows)
+        pieces = self.pieces(place, rows, spare=spare)
         _, bounds, data = pieces.buffers()
         size = int(np.frombuffer(bounds, np.int32, len(rows) + 1)[-1]) if len(rows) else 0
         if size == 0 or np.frombuffer(data, np.int8, size).min() >= 0:
@@ -171,7 +173,7 @@ class ChunkColumns:
         if selection.topics is not None:
             keep = pc.is_in(topics, pa.array(sorted(selection.topics), pa.string()))
         elif not selection.system_topics:
-            hidden = [name for name in topics.unique().to_pylist() if is_system_topic(name)]
+            hidden = self.system_topics(rows)
             if hidden:
                 keep = pc.invert(pc.is_in(topics, pa.array(hidden, pa.string())))
         if keep is not None:
@@ -186,6 +188,14 @@ class ChunkColumns:
             self.check_crc(rows)
         self.are_all = rows is every
         return rows
+
+    def system_topics(self, rows: Rows) -> list[str]:
+        """Those among the topics of `rows`; by their first letters most are told apart without a look at the name."""
+        suspects = SYSTEM_TOPICS_BEGIN[self.chunk.data[self.topic_at[rows]]]
+        if not suspects.any():
+            return []
+        names = self.topics.filter(pa.array(suspects)).unique().to_pylist()
+        return [name for name in names if is_system_topic(name)]
 
     def topics_of(self, rows: Rows) -> pa.Array:
         """The topic of each of `rows`."""
@@ -210,15 +220,16 @@ class ChunkColumns:
 
     @cached_property
     def property_pieces(self) -> Properties:
-        return Properties(self.text(PROPERTIES, self.rows, "properties"))
+        return Properties(self.text(PROPERTIES, self.rows, "properties", spare=True))
 
     def numbers(self, name: str) -> pa.Array:
         return pa.array(self.picked(self.native(name)))
 
     def times(self, name: str) -> pa.Array:
         times = self.picked(self.native(name))
-        wild = (times > MILLISECONDS_MAX) | (times < -MILLISECONDS_MAX)
-        return pa.array(times * 1000, mask=wild if wild.any() else None).view(TIMESTAMP)
+        tame = len(times) == 0 or (times.max() <= MILLISECONDS_MAX and times.min() >= -MILLISECONDS_MAX)
+        wild = None if tame else (times > MILLISECONDS_MAX) | (times < -MILLISECONDS_MAX)
+        return pa.array(times * 1000, mask=wild).view(TIMESTAMP)
 
     def hosts(self, name: str) -> pa.Array:
         found = self.fixed.hosts(name)
@@ -227,6 +238,9 @@ class ChunkColumns:
     def epochs(self) -> pa.Array:
         starts = np.array([start for _, start in self.selection.epochs], np.int64)
         numbers = np.array([-1, *(epoch for epoch, _ in self.selection.epochs)], np.int32)
+        first, last = np.searchsorted(starts, self.offsets[[0, -1]], "right")
+        if first == last:
+            return pa.array(np.full(len(self.rows), numbers[first]))
         return pa.array(numbers[np.searchsorted(starts, self.picked(self.offsets), "right")])
 
     def body(self) -> pa.Array:
@@ -242,6 +256,16 @@ class ChunkColumns:
         names = self.selection.columns
         columns = [MAKERS[name](self) for name in names]
         return pa.RecordBatch.from_arrays(columns, schema=arrow_schema(names))
+
+
+def repeated(text: str, count: int) -> pa.Array:
+    """Chunks share one array, of about as many."""
+    return at_least(text, 1 << count.bit_length()).slice(0, count)
+
+
+@lru_cache(maxsize=4)
+def at_least(text: str, count: int) -> pa.Array:
+    return pa.repeat(pa.scalar(text, pa.string()), count)
 
 
 def narrowed(rows: Rows, keep: NDArray[np.bool_]) -> Rows:
@@ -273,5 +297,5 @@ MAKERS: dict[str, Callable[[ChunkColumns], pa.Array]] = {
     "store_size": lambda c: pa.array(c.picked(c.native("total_size"))),
     "body_crc": lambda c: pa.array(c.picked(c.native("body_crc")).view(np.int32)),
     "epoch": lambda c: c.epochs(),
-    "broker_name": lambda c: pa.repeat(pa.scalar(c.selection.broker_name, pa.string()), len(c.rows)),
+    "broker_name": lambda c: repeated(c.selection.broker_name, len(c.rows)),
 }

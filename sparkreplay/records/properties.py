@@ -20,35 +20,38 @@ PIECES_COMPARED_MAX = 64
 
 
 class Properties:
-    """Of the rows of `texts`: valid UTF-8, a string array that begins where its buffers do."""
+    """Of the rows of `texts`: valid UTF-8, a string array that begins where its buffers do. They are copied, unless a few bytes
+    more than the text are in its buffer."""
 
     def __init__(self, texts: pa.Array) -> None:
         assert texts.offset == 0
         _, bounds, data = texts.buffers()
         self.rows = len(texts)
         self.bounds = np.frombuffer(bounds, np.int32, self.rows + 1)
-        text = np.frombuffer(data or b"", np.uint8, int(self.bounds[-1]))
-        self.size = len(text)
-        self.text = np.append(
-            text, np.zeros(HEAD_BYTES + 1, np.uint8)
-        )  # so that heads can be read at its end
+        self.size = int(self.bounds[-1])
+        self.text = np.frombuffer(data or b"", np.uint8)  # heads are read at its end, and over it
+        if len(self.text) <= self.size + HEAD_BYTES:
+            self.text = np.append(self.text[: self.size], np.zeros(HEAD_BYTES + 1, np.uint8))
         self.ends, self.nexts = self.piece_ends()
         self.starts = np.append(0, self.nexts)[:-1]
 
     def piece_ends(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Where pieces end, and where the piece after each begins: behind the \\x02, or at the next row."""
-        ends = np.flatnonzero(self.text == PIECE_END)
-        row_ends = self.bounds[1:][self.bounds[1:] > self.bounds[:-1]].astype(np.int64)
-        open_ends = row_ends[self.text[row_ends - 1] != PIECE_END]
-        if not len(open_ends):
+        ends = np.flatnonzero(self.text[: self.size] == PIECE_END)
+        row_ends, empty = self.bounds[1:], self.bounds[1:] == self.bounds[:-1]
+        if empty.any():
+            row_ends = row_ends[~empty]
+        unended = self.text[row_ends - 1] != PIECE_END
+        if not unended.any():
             return ends, ends + 1
+        open_ends = row_ends[unended].astype(np.int64)
         steps = np.sort(np.concatenate((ends * 2 + 1, open_ends * 2)))  # odd: a \x02 stands there
         return steps >> 1, (steps + 1) >> 1
 
     @cached_property
     def heads(self) -> NDArray[np.uint64]:
         """The first eight bytes of each piece as a little-endian number; they may reach into what follows it."""
-        words = np.ndarray(len(self.text) - HEAD_BYTES + 1, "<u8", self.text, 0, (1,))
+        words = np.ndarray(self.size + 1, "<u8", self.text, 0, (1,))
         heads: NDArray[np.uint64] = words[self.starts]
         return heads
 
@@ -57,11 +60,13 @@ class Properties:
         wanted = name.encode() + bytes([NAME_END])
         assert len(wanted) <= HEAD_BYTES + 1
         head = wanted[:HEAD_BYTES]
-        found = np.flatnonzero(
-            (self.heads & HEAD_MASKS[len(head)]) == np.uint64(int.from_bytes(head, "little"))
-        )
-        starts, values_at, ends = self.starts[found], self.starts[found] + len(wanted), self.ends[found]
-        good = (self.text[values_at - 1] == NAME_END) & (values_at < ends)
+        heads = self.heads if len(head) == HEAD_BYTES else self.heads & HEAD_MASKS[len(head)]
+        found = np.flatnonzero(heads == np.uint64(int.from_bytes(head, "little")))
+        starts, ends = self.starts[found], self.ends[found]
+        values_at = starts + len(wanted)
+        good = values_at < ends
+        if len(wanted) > HEAD_BYTES:
+            good &= self.text[values_at - 1] == NAME_END
         if not good.all():
             starts, values_at, ends = starts[good], values_at[good], ends[good]
         bounds = np.empty(2 * len(starts) + 1, np.int32)
@@ -80,7 +85,7 @@ class Properties:
         """map<string, string> a row."""
         starts, ends = self.starts, self.ends
         firsts = np.searchsorted(self.nexts, self.bounds, "right")
-        middles = np.flatnonzero(self.text == NAME_END)
+        middles = np.flatnonzero(self.text[: self.size] == NAME_END)
         paired = len(middles) == len(ends) and whole(starts, middles, ends).all()
         if not paired:  # the first \x01 in each piece, or one behind it
             middles = np.append(middles, len(self.text))[np.searchsorted(middles, starts)]
