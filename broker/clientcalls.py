@@ -6,7 +6,8 @@ Invariant: a client is given only messages that readers may see, and its answer 
 from __future__ import annotations
 
 from broker.consumergroups import ConsumerGroups
-from broker.lookuprequests import REJECTED, Reading
+from broker.currentrole import CurrentRole
+from broker.lookuprequests import REJECTED
 from messagestore.record import parse_message_id
 from messagestore.store import MessageStore
 from remoting.codes import RequestCode, ResponseCode
@@ -24,7 +25,7 @@ class ClientCalls:
     """Their handlers."""
 
     def __init__(
-        self, broker_name: str, consumers: ConsumerGroups, store: MessageStore, role: Reading
+        self, broker_name: str, consumers: ConsumerGroups, store: MessageStore, role: CurrentRole
     ) -> None:
         self._broker_name = broker_name
         self._consumers = consumers

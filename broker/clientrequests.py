@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Protocol
-
 from broker.consumergroups import Client, ConsumerGroups
+from broker.currentrole import CurrentRole
 from broker.subscription import tag_filter
 from broker.subscriptiongroups import SubscriptionGroups
 from broker.topics import RETRY_PREFIX, Topics
@@ -24,18 +23,12 @@ from remoting.peer import Peer
 from remoting.router import Router
 
 
-class RoleView(Protocol):
-    """Only a master makes groups and topics: a slave's tables are its master's."""
-
-    @property
-    def accepts_sends(self) -> bool: ...
-
-
 class ClientRequests:
-    """Their handlers. Every change of a group's members or topics is told to the members at once (40)."""
+    """Their handlers. Every change of a group's members or topics is told to the members at once (40). Only a master makes
+    groups and topics: a slave's tables are its master's."""
 
     def __init__(
-        self, consumers: ConsumerGroups, groups: SubscriptionGroups, topics: Topics, role: RoleView
+        self, consumers: ConsumerGroups, groups: SubscriptionGroups, topics: Topics, role: CurrentRole
     ) -> None:
         self._role = role
         self._consumers = consumers

@@ -4,8 +4,7 @@ Invariant: only confirmed messages are shown, and only by a broker that serves r
 
 from __future__ import annotations
 
-from typing import Protocol
-
+from broker.currentrole import CurrentRole
 from messagestore.store import MessageStore
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import RemotingCommand
@@ -18,17 +17,10 @@ UNIQUE_KEY_MESSAGES_MAX = 32
 REJECTED = "this broker serves no readers now"
 
 
-class Reading(Protocol):
-    """Whether this broker may answer readers now."""
-
-    @property
-    def serves_reads(self) -> bool: ...
-
-
 class LookupRequests:
     """Their handlers."""
 
-    def __init__(self, store: MessageStore, role: Reading) -> None:
+    def __init__(self, store: MessageStore, role: CurrentRole) -> None:
         self._store = store
         self._role = role
 

@@ -6,10 +6,9 @@ before the administrator hears of it."""
 
 from __future__ import annotations
 
-from typing import Protocol
-
 from broker.consumergroups import ConsumerGroups
 from broker.consumeroffsets import ConsumerOffsets
+from broker.currentrole import CurrentRole
 from broker.savedtable import SavedTable
 from broker.subscriptiongroups import SubscriptionGroups
 from broker.topics import Topics
@@ -27,21 +26,14 @@ from remoting.router import Router
 ENTRIES_MAX = 1_000
 
 
-class RoleView(Protocol):
-    """Consumers take their offsets from masters."""
-
-    @property
-    def accepts_sends(self) -> bool: ...
-
-
 class QueueRequests:
-    """Their handlers."""
+    """Their handlers. Consumers take their offsets from masters, so only these move them."""
 
     def __init__(
         self,
         *,
         broker_name: str,
-        role: RoleView,
+        role: CurrentRole,
         store: MessageStore,
         topics: Topics,
         groups: SubscriptionGroups,

@@ -43,7 +43,7 @@ class Registration:
         name_servers: list[str],
         cluster_name: str,
         broker_name: str,
-        address: str,
+        address: Callable[[], str],
         period_ms: int,
         timeout_ms: int,
         role_id: Callable[[], int | None],
@@ -79,7 +79,7 @@ class Registration:
         role_id = self._role_id()
         if role_id is None:
             return
-        header = UnregisterBrokerHeader(self._names[1], self._address, self._names[0], role_id)
+        header = UnregisterBrokerHeader(self._names[1], self._address(), self._names[0], role_id)
         await asyncio.gather(*(self._unregister(name_server, header) for name_server in self._name_servers))
 
     async def _unregister(self, name_server: str, header: UnregisterBrokerHeader) -> None:
@@ -111,7 +111,7 @@ class Registration:
         cluster_name, broker_name = self._names
         header = RegisterBrokerHeader(
             broker_name,
-            self._address,
+            self._address(),
             cluster_name,
             self._ha_address(),
             role_id,

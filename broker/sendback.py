@@ -9,7 +9,8 @@ from __future__ import annotations
 from random import Random
 from typing import Protocol
 
-from broker.pendingsends import PendingSend, PendingSends
+from broker.intake import Intake, Log
+from broker.pendingsends import PendingSend
 from broker.retries import (
     DLQ_QUEUES,
     NO_DELAY,
@@ -21,14 +22,12 @@ from broker.retries import (
     retry_topic,
 )
 from broker.scheduling import scheduled
-from broker.send import NO_ROLE, REJECTED, Log, Replication
 from broker.subscriptiongroups import SubscriptionGroups
 from broker.topics import Topics
 from broker.totals import Totals
 from messagestore.messages import MessageToStore
 from messagestore.properties import DELAY, WAIT, format_properties
 from messagestore.record import Message, decode
-from mqruntime.clock import Clock
 from remoting.bodies.groups import SubscriptionGroupConfig
 from remoting.bodies.topics import PERM_WRITE, TopicConfig
 from remoting.codes import RequestCode, ResponseCode
@@ -36,6 +35,8 @@ from remoting.command import RemotingCommand
 from remoting.headers.messages import ConsumerSendMsgBackHeader
 from remoting.peer import Peer
 from remoting.router import Router
+
+NOT_ENOUGH = "IN_SYNC_REPLICAS_NOT_ENOUGH"  # upstream gives the status by name here
 
 
 class Records(Log, Protocol):
@@ -53,25 +54,19 @@ class SendBack:
         store: Records,
         topics: Topics,
         groups: SubscriptionGroups,
-        replication: Replication,
-        pending: PendingSends,
-        clock: Clock,
+        intake: Intake,
         random: Random,
         broker_permission: int,
         delay_levels: int,
-        slave_timeout_ms: int,
         totals: Totals | None = None,
     ) -> None:
         self._store = store
         self._topics = topics
         self._groups = groups
-        self._replication = replication
-        self._pending = pending
-        self._clock = clock
+        self._intake = intake
         self._random = random
         self._writable = bool(broker_permission & PERM_WRITE)
         self._delay_levels = delay_levels
-        self._slave_timeout_ms = slave_timeout_ms
         self._totals = totals
 
     def add_to(self, router: Router) -> None:
@@ -80,8 +75,8 @@ class SendBack:
     async def handle(self, peer: Peer, command: RemotingCommand) -> RemotingCommand | None:
         """Answers at once what is refused or dropped, the rest when the replicas have it."""
         header = ConsumerSendMsgBackHeader.from_ext(command.ext)
-        if refusal := self._refusal(command):
-            return refusal
+        if refusal := self._intake.refusal(NOT_ENOUGH):
+            return refusal.reply_to(command)
         group = self._groups.find_or_create(header.group)
         if group is None:
             return command.reply(
@@ -99,21 +94,10 @@ class SendBack:
         content = await self._store.message_at(header.offset)
         if content is None:
             return command.reply(ResponseCode.SYSTEM_ERROR, f"look message by offset failed, {header.offset}")
-        if refusal := self._refusal(command):  # the role may have changed meanwhile
-            return refusal
+        if refusal := self._intake.refusal(NOT_ENOUGH):  # the role may have changed meanwhile
+            return refusal.reply_to(command)
         message = self._next_try(decode(content, verify_body=False), header, group, topic, command.version)
         return self._put(peer, command, message)
-
-    def _refusal(self, command: RemotingCommand) -> RemotingCommand | None:
-        if not self._replication.accepts_sends:
-            if self._replication.is_slave:
-                return command.reply(ResponseCode.SYSTEM_BUSY, REJECTED)
-            return command.reply(ResponseCode.SERVICE_NOT_AVAILABLE, NO_ROLE)
-        if self._pending.full:
-            return command.reply(ResponseCode.SYSTEM_BUSY, REJECTED)
-        if not self._replication.enough_in_sync():
-            return command.reply(ResponseCode.SYSTEM_ERROR, "IN_SYNC_REPLICAS_NOT_ENOUGH")
-        return None
 
     def _next_try(
         self,
@@ -160,10 +144,12 @@ class SendBack:
             self._totals.dead_letter(message.topic)
         if command.is_oneway:
             return None
-        deadline_ms = self._clock.monotonic_ms() + self._slave_timeout_ms
+        intake = self._intake
         unknown = command.reply(ResponseCode.SYSTEM_ERROR, "FLUSH_SLAVE_TIMEOUT")
-        self._pending.add(
-            PendingSend(appended.end_offset, deadline_ms, peer, command.reply(), command.code, unknown)
+        intake.pending.add(
+            PendingSend(
+                appended.end_offset, intake.deadline_ms(), peer, command.reply(), command.code, unknown
+            )
         )
-        self._pending.acknowledged(self._replication.acked_end())
+        intake.settle()
         return None

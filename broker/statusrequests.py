@@ -8,6 +8,7 @@ from typing import Protocol
 
 import orjson
 
+from broker.currentrole import CurrentRole
 from broker.rates import Rates
 from broker.settings import BrokerSettings
 from ha.service import HAService
@@ -53,22 +54,6 @@ class Counters(Protocol):
     def pulls_held(self) -> int: ...
 
 
-class RoleView(Protocol):
-    """The role as others see it."""
-
-    @property
-    def role_id(self) -> int | None: ...
-
-    @property
-    def replica_id(self) -> int | None: ...
-
-    @property
-    def accepts_sends(self) -> bool: ...
-
-    @property
-    def ran_contract_a(self) -> bool: ...
-
-
 class StatusRequests:
     """Their handlers."""
 
@@ -78,7 +63,7 @@ class StatusRequests:
         settings: BrokerSettings,
         store: MessageStore,
         ha: HAService,
-        role: RoleView,
+        role: CurrentRole,
         counters: Counters,
         clock: Clock,
         ha_address: Callable[[], str],

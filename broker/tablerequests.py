@@ -12,25 +12,15 @@ from broker.consumergroups import ConsumerGroups
 from broker.grouprequests import GroupRequests
 from broker.lookuprequests import LookupRequests
 from broker.offsetrequests import OffsetRequests
+from broker.parts import Parts
 from broker.queuerequests import QueueRequests
-from broker.roleswitch import RoleSwitch
-from broker.settings import BrokerSettings
-from broker.tables import Tables
 from broker.topicrequests import TopicRequests
-from messagestore.store import MessageStore
 from remoting.router import Router
 
 
-def add_table_requests(
-    router: Router,
-    *,
-    settings: BrokerSettings,
-    role: RoleSwitch,
-    store: MessageStore,
-    tables: Tables,
-    consumers: ConsumerGroups,
-) -> None:
+def add_table_requests(router: Router, parts: Parts, consumers: ConsumerGroups) -> None:
     """Their handlers go into `router`."""
+    settings, role, store, tables = parts.settings, parts.role, parts.store, parts.tables
     name, topics, groups, offsets = settings.broker_name, tables.topics, tables.groups, tables.offsets
     TopicRequests(name, topics, tables.saved_topics, store, offsets).add_to(router)
     GroupRequests(name, groups, tables.saved_groups, offsets, tables.delays, topics, store).add_to(router)

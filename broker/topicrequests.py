@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from broker.consumeroffsets import ConsumerOffsets
+from broker.refusals import Refused, check_topic_name
 from broker.savedtable import SavedTable
-from broker.send import Refused, check_topic_name
 from broker.topics import Topics
 from messagestore.store import MessageStore
 from remoting.bodies.queues import MessageQueue, TopicOffset, TopicStatsTable

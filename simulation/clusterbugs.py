@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from unittest.mock import patch
 
+from broker.currentrole import CurrentRole
 from broker.delaydelivery import DelayDelivery
-from broker.roleswitch import RoleSwitch
 from broker.scheduling import SCHEDULE_TOPIC
 from broker.syncstatesetreport import ALTER_RETRY_MS, SyncStateSetReport
 from dledger.actions import Vote
@@ -31,7 +31,7 @@ from messagestore.recovery import Recovery
 from messagestore.store import MessageStore
 
 
-def acked_with_the_end_of_the_own_log(self: RoleSwitch) -> int:
+def acked_with_the_end_of_the_own_log(self: CurrentRole) -> int:
     """Asynchronous replication sold as synchronous."""
     return self._store.max_offset() if self.accepts_sends else 0
 
@@ -187,7 +187,7 @@ def what_waited_is_forgotten(self: DelayDelivery) -> None:
 
 BUGS: dict[str, Callable[[], AbstractContextManager[object]]] = {
     "ack-before-replication": lambda: patch.object(
-        RoleSwitch, "acked_end", acked_with_the_end_of_the_own_log
+        CurrentRole, "acked_end", acked_with_the_end_of_the_own_log
     ),
     "swap-instead-of-union": lambda: patch.object(SyncStateSet, "union", latest_proposal_alone),
     "lost-answer-is-refusal": lambda: patch.object(

@@ -8,6 +8,8 @@ from typing import Any, cast
 
 import pytest
 
+from broker.admission import Admission
+from broker.intake import Intake
 from broker.pendingsends import PendingSends
 from broker.send import SendProcessor
 from broker.sendrequest import read_send_request
@@ -82,15 +84,16 @@ class Bench:
         self.peer = RecordingPeer()
         self.processor = SendProcessor(
             log=self.log,
-            topics=self.topics,
-            groups=self.groups,
-            replication=self.replication,
-            pending=self.pending,
-            clock=self.clock,
-            random=random.Random(1),
-            cluster_name="DefaultCluster",
-            delay_levels=18,
-            slave_timeout_ms=3_000,
+            admission=Admission(
+                log=self.log,
+                topics=self.topics,
+                groups=self.groups,
+                clock=self.clock,
+                random=random.Random(1),
+                cluster_name="DefaultCluster",
+                delay_levels=18,
+            ),
+            intake=Intake(self.replication, self.pending, self.clock, wait_ms=3_000),
         )
 
     def send(self, *commands: RemotingCommand, peer: RecordingPeer | None = None) -> list[RemotingCommand]:

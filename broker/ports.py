@@ -1,0 +1,55 @@
+"""The ports that clients, other brokers and controllers call: the one that is told to everybody, and the fast one.
+
+Invariant: one router serves both."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from broker.settings import BrokerSettings
+from messagestore.record import pack_host
+from mqruntime.clock import Clock
+from remoting.limits import Limits
+from remoting.peer import Peer
+from remoting.router import Router
+from remoting.server import RemotingServer
+
+
+class Ports:
+    """`on_disconnect` gets every connection that has ended."""
+
+    def __init__(
+        self, settings: BrokerSettings, router: Router, clock: Clock, on_disconnect: Callable[[Peer], None]
+    ) -> None:
+        self._ip = settings.broker_ip1
+        limits = Limits(idle_ms_max=settings.server_channel_max_idle_time_seconds * 1000)
+        self._main, self._fast = (
+            RemotingServer(
+                router,
+                host=settings.listens_on,
+                port=port,
+                clock=clock,
+                limits=limits,
+                on_disconnect=on_disconnect,
+            )
+            for port in (settings.listen_port, settings.fast_port)
+        )
+
+    async def open(self) -> None:
+        """Raises AddressInUse, CannotListen."""
+        await self._main.start()
+        await self._fast.start()
+
+    async def close(self) -> None:
+        await self._main.stop()
+        await self._fast.stop()
+
+    @property
+    def address(self) -> str:
+        """HOST:PORT of the main one, as others reach it."""
+        return f"{self._ip}:{self._main.port}"
+
+    @property
+    def packed_address(self) -> bytes:
+        """The same as records hold it."""
+        return pack_host(self._ip, self._main.port)

@@ -1,0 +1,62 @@
+"""Why a send is not taken: the answer that its client gets instead.
+
+Invariant: what is refused was not stored."""
+
+from __future__ import annotations
+
+import re
+
+from messagestore.messages import PutStatus
+from remoting.codes import ResponseCode
+from remoting.command import RemotingCommand
+
+REJECTED = "[REJECTREQUEST]system busy, start flow control for a while"
+NO_ROLE = "this broker has no role yet; its set has no master that it knows"
+NOT_ENOUGH = "in-sync replicas not enough"
+TIMER_UNSUPPORTED = "timer messages are not supported yet"
+BATCH_DELAYED = "a batch can not be delayed"
+BATCH_COMPRESSED = (
+    "a batch that was compressed as a whole cannot be read; send fewer or smaller messages in one"
+)
+TRANSACTION_UNSUPPORTED = "transactional messages are not supported yet"
+
+PUT_ERRORS = {
+    PutStatus.MESSAGE_ILLEGAL: (ResponseCode.MESSAGE_ILLEGAL, "message, topic or batch outside the limits"),
+    PutStatus.PROPERTIES_SIZE_EXCEEDED: (ResponseCode.MESSAGE_ILLEGAL, "properties exceed 32767 bytes"),
+    PutStatus.SERVICE_NOT_AVAILABLE: (
+        ResponseCode.SERVICE_NOT_AVAILABLE,
+        "the store takes no messages now: not master, disk full or stopped",
+    ),
+    PutStatus.CREATE_MAPPED_FILE_FAILED: (
+        ResponseCode.SYSTEM_ERROR,
+        "create mapped file failed, server is busy",
+    ),
+}
+
+TOPIC_NAME = re.compile(r"[%|a-zA-Z0-9_-]+")
+TOPIC_LENGTH_MAX = 127
+
+
+class Refused(Exception):
+    """This send gets `code` and is not stored."""
+
+    def __init__(self, code: ResponseCode, remark: str) -> None:
+        super().__init__(remark)
+        self.code = code
+        self.remark = remark
+
+    def reply_to(self, command: RemotingCommand) -> RemotingCommand:
+        return command.reply(self.code, self.remark)
+
+
+def check_topic_name(name: str) -> None:
+    """Raises Refused for a name that no topic of a client may have."""
+    if not name.strip():
+        raise Refused(ResponseCode.INVALID_PARAMETER, "The specified topic is blank.")
+    if not TOPIC_NAME.fullmatch(name):
+        raise Refused(
+            ResponseCode.INVALID_PARAMETER,
+            "The specified topic contains illegal characters, allowing only ^[%|a-zA-Z0-9_-]+$",
+        )
+    if len(name) > TOPIC_LENGTH_MAX:
+        raise Refused(ResponseCode.INVALID_PARAMETER, "The specified topic is longer than topic max length.")
