@@ -13,9 +13,9 @@ from typing import Any
 
 import click
 
-from sparkreplay.engine.engine import Engine, LocalEngine, SparkEngine, Work
+from sparkreplay.engine.engine import Engine, LocalEngine, SparkEngine, Work, missing_for_spark
 from sparkreplay.engine.progress import progress
-from sparkreplay.errors import OptionError
+from sparkreplay.errors import EngineFailed, OptionError
 from sparkreplay.read.options import read_options
 from sparkreplay.read.reader import ReadPlan, SourcePlan, plan_read
 from sparkreplay.records.walk import Stretch
@@ -55,6 +55,7 @@ def in_processes(workers: str, *, in_spark_too: bool = False) -> Callable[[Comma
             default="local",
             show_default=True,
             is_eager=True,
+            callback=able,
             help="local needs no Java.",
         ),
     )
@@ -65,6 +66,13 @@ def in_processes(workers: str, *, in_spark_too: bool = False) -> Callable[[Comma
         return command
 
     return decorate
+
+
+def able(context: click.Context, option: click.Parameter, engine: str) -> str:
+    """Raises EngineFailed before anything is made that only Spark could go on with."""
+    if engine == "spark" and (missing := missing_for_spark()):
+        raise EngineFailed(f"Spark cannot run: {missing}; or use --engine local")
+    return engine
 
 
 def local_only(context: click.Context, option: click.Parameter, workers: int | None) -> int | None:

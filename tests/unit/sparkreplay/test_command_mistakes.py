@@ -120,3 +120,16 @@ def test_a_full_disk_is_told_with_the_file_and_leaves_nothing_behind(
     done = mqreplay("stats", two_days(tmp_path / "store", 10).write(), "--html", str(page), "--json")
     told = f"{page}: No space left on device; make room and run the same command again"
     assert (done.code, done.json["error"]) == (1, told) and not page.exists()
+
+
+def test_a_machine_without_spark_is_told_before_an_export_begins(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sparkreplay.commands.shared.missing_for_spark", lambda: "no Java is found")
+    path = two_days(tmp_path / "store", 10).write()
+    done = mqreplay("export", path, "--to", str(tmp_path / "lake"), "--engine", "spark", "--json")
+    assert (done.code, done.json["error"]) == (
+        1,
+        "Spark cannot run: no Java is found; or use --engine local",
+    )
+    assert not (tmp_path / "lake").exists()
