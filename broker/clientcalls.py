@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from broker.consumergroups import ConsumerGroups
 from broker.currentrole import CurrentRole
-from broker.lookuprequests import REJECTED
+from broker.lookuprequests import NO_READERS
 from messagestore.record import parse_message_id
 from messagestore.store import MessageStore
 from remoting.codes import RequestCode, ResponseCode
@@ -43,7 +43,7 @@ class ClientCalls:
     async def _consume(self, peer: Peer, command: RemotingCommand) -> RemotingCommand:
         header = ConsumeMessageDirectlyHeader.from_ext(command.ext)
         if not self._role.serves_reads:
-            return command.reply(ResponseCode.SYSTEM_BUSY, REJECTED)
+            return command.reply(ResponseCode.SYSTEM_BUSY, NO_READERS)
         try:
             _, offset = parse_message_id(header.msg_id or "")
         except ValueError:

@@ -14,7 +14,7 @@ from remoting.router import Router
 
 MESSAGES_MAX = 64
 UNIQUE_KEY_MESSAGES_MAX = 32
-REJECTED = "this broker serves no readers now"
+NO_READERS = "this broker serves no readers now"
 
 
 class LookupRequests:
@@ -31,7 +31,7 @@ class LookupRequests:
     async def _query(self, peer: Peer, command: RemotingCommand) -> RemotingCommand:
         header = QueryMessageHeader.from_ext(command.ext)
         if not self._role.serves_reads:
-            return command.reply(ResponseCode.SYSTEM_BUSY, REJECTED)
+            return command.reply(ResponseCode.SYSTEM_BUSY, NO_READERS)
         count_max = min(max(header.max_num, 1), MESSAGES_MAX)
         if header.unique_key_query:
             count_max = UNIQUE_KEY_MESSAGES_MAX  # what a client asks for is not meant for this

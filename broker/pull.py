@@ -8,34 +8,28 @@ from __future__ import annotations
 from collections.abc import Coroutine
 from typing import Any, Protocol
 
-from broker.consumergroups import ConsumerGroups
 from broker.consumeroffsets import ConsumerOffsets
 from broker.latencies import Call, Latencies
 from broker.longpolling import HeldPull, HeldPulls
+from broker.pulladmission import PullAdmission
 from broker.pullrequest import PullRequest
-from broker.subscription import TAG, tag_filter
-from broker.subscriptiongroups import SubscriptionGroups
+from broker.refusals import REJECTED, Refused
 from broker.subscriptionrenewal import SubscriptionRenewal
-from broker.topics import Topics
 from broker.totals import Totals
 from messagestore.messages import GetResult, GetStatus, QueueGrew, TagFilter
 from mqruntime.clock import Clock
 from mqruntime.tasks import Tasks
-from remoting.bodies.topics import PERM_READ
-from remoting.codes import RequestCode, ResponseCode
+from remoting.codes import ResponseCode
 from remoting.command import Body, RemotingCommand
-from remoting.errors import HeaderError
 from remoting.headercodec import encode_header
 from remoting.headers.pull import (
     SYS_FLAG_COMMIT_OFFSET,
-    SYS_FLAG_SUBSCRIPTION,
     SYS_FLAG_SUSPEND,
     PullMessageHeader,
     PullMessageResponseHeader,
 )
 from remoting.peer import Peer
 
-REJECTED = "[REJECTREQUEST]system busy, start flow control for a while"
 MASTER_ID = 0  # the broker that pulls are suggested to go to
 
 CODES = {
@@ -48,15 +42,6 @@ CODES = {
     GetStatus.OFFSET_OVERFLOW_BADLY: ResponseCode.PULL_OFFSET_MOVED,
 }
 """The two statuses of an empty queue are 19 for offset 0 and 21 for any other."""
-
-
-class Refused(Exception):
-    """This pull gets `code`."""
-
-    def __init__(self, code: ResponseCode, remark: str) -> None:
-        super().__init__(remark)
-        self.code = code
-        self.remark = remark
 
 
 class Queues(Protocol):
@@ -79,21 +64,11 @@ class Queues(Protocol):
     def max_queue_offset(self, topic: str, queue_id: int) -> int: ...
 
 
-class PullLimits(Protocol):
-    """The settings that bound a pull."""
+class Polling(Protocol):
+    """The settings that say how long a pull may be held."""
 
     long_polling_enable: bool
     short_polling_time_mills: int
-    lite_pull_message_enable: bool
-    max_transfer_bytes: int
-    max_transfer_count: int
-
-
-class Reading(Protocol):
-    """Whether this broker may answer readers now."""
-
-    @property
-    def serves_reads(self) -> bool: ...
 
 
 class PullProcessor:
@@ -103,29 +78,23 @@ class PullProcessor:
         self,
         *,
         store: Queues,
-        role: Reading,
-        topics: Topics,
-        groups: SubscriptionGroups,
-        consumers: ConsumerGroups,
+        admission: PullAdmission,
         offsets: ConsumerOffsets,
         renewal: SubscriptionRenewal,
         held: HeldPulls,
         clock: Clock,
-        limits: PullLimits,
+        polling: Polling,
         tasks: Tasks,
         totals: Totals | None = None,
         latencies: Latencies | None = None,
     ) -> None:
         self._store = store
-        self._role = role
-        self._topics = topics
-        self._groups = groups
-        self._consumers = consumers
+        self._admission = admission
         self._offsets = offsets
         self._renewal = renewal
         self._held = held
         self._clock = clock
-        self._limits = limits
+        self._polling = polling
         self._tasks = tasks
         self._totals = totals
         self._latencies = latencies
@@ -137,11 +106,11 @@ class PullProcessor:
         """Answers a pull, or holds it when the queue has nothing yet and the client waits."""
         try:
             header = PullMessageHeader.from_ext(command.ext)
-            request = self._request(peer, command, header)
+            request = self._admission.request(header, command, peer.active_at_ms)
         except Refused as refused:
             if refused.code == ResponseCode.SUBSCRIPTION_NOT_LATEST:
                 self._renewal.ask(peer, header.consumer_group)
-            return command.reply(refused.code, refused.remark)
+            return refused.reply_to(command)
         moved_to = self._offsets.take_reset(header.consumer_group, header.topic, header.queue_id)
         if moved_to is not None:
             return self._moved(command, header, moved_to)
@@ -150,11 +119,11 @@ class PullProcessor:
         result = self._read(request)
         waits = header.sys_flag & SYS_FLAG_SUSPEND and header.suspend_timeout_millis > 0
         if waits and not self._held.full and _code(result, request) == ResponseCode.PULL_NOT_FOUND:
-            limits = self._limits
+            polling = self._polling
             wait_ms = (
                 header.suspend_timeout_millis
-                if limits.long_polling_enable
-                else limits.short_polling_time_mills
+                if polling.long_polling_enable
+                else polling.short_polling_time_mills
             )
             if not peer.attributes.get("holds_pulls"):
                 peer.attributes["holds_pulls"] = True
@@ -193,70 +162,6 @@ class PullProcessor:
             reply = pull.request.command.reply(ResponseCode.SYSTEM_BUSY, REJECTED)
             self._observe(pull.request, reply)
             pull.peer.send([reply])
-
-    def _request(self, peer: Peer, command: RemotingCommand, header: PullMessageHeader) -> PullRequest:
-        if not self._role.serves_reads:
-            raise Refused(ResponseCode.SYSTEM_BUSY, REJECTED)
-        limits = self._limits
-        if command.code == RequestCode.LITE_PULL_MESSAGE and not limits.lite_pull_message_enable:
-            raise Refused(ResponseCode.NO_PERMISSION, "lite pull is disabled on this broker")
-        group = self._groups.find_or_create(header.consumer_group)
-        if group is None:
-            raise Refused(
-                ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
-                f"subscription group [{header.consumer_group}] does not exist",
-            )
-        if not group.consume_enable:
-            raise Refused(
-                ResponseCode.NO_PERMISSION, f"subscription group no permission, {header.consumer_group}"
-            )
-        topic = self._topics.find(header.topic)
-        if topic is None:
-            raise Refused(
-                ResponseCode.TOPIC_NOT_EXIST, f"topic[{header.topic}] not exist, apply first please!"
-            )
-        if not topic.perm & PERM_READ:
-            raise Refused(
-                ResponseCode.NO_PERMISSION, f"the topic[{header.topic}] pulling message is forbidden"
-            )
-        if not 0 <= header.queue_id < topic.read_queue_nums:
-            raise Refused(
-                ResponseCode.INVALID_PARAMETER,
-                f"queueId[{header.queue_id}] is illegal, topic:[{header.topic}] "
-                f"topicConfig.readQueueNums:[{topic.read_queue_nums}]",
-            )
-        count = min(max(header.max_msg_nums, 1), limits.max_transfer_count)
-        size = limits.max_transfer_bytes
-        if header.max_msg_bytes is not None and header.max_msg_bytes > 0:
-            size = min(size, header.max_msg_bytes)
-        return PullRequest(
-            command,
-            header.consumer_group,
-            header.topic,
-            header.queue_id,
-            header.queue_offset,
-            count,
-            size,
-            self._filter(header),
-            peer.active_at_ms,
-        )
-
-    def _filter(self, header: PullMessageHeader) -> TagFilter | None:
-        if header.sys_flag & SYS_FLAG_SUBSCRIPTION:
-            try:
-                return tag_filter(header.subscription, header.expression_type)
-            except HeaderError as error:
-                raise Refused(ResponseCode.SUBSCRIPTION_PARSE_FAILED, str(error)) from None
-        if (header.expression_type or "") not in TAG:
-            raise Refused(
-                ResponseCode.SYSTEM_ERROR, f"The broker does not support {header.expression_type} filters"
-            )
-        subscription = self._consumers.subscription(header.consumer_group, header.topic)
-        if subscription is None:
-            raise Refused(ResponseCode.SUBSCRIPTION_NOT_EXIST, "the consumer's group info not exist")
-        if subscription.version < header.sub_version:
-            raise Refused(ResponseCode.SUBSCRIPTION_NOT_LATEST, "the consumer's subscription not latest")
-        return subscription.filter
 
     def _read(self, request: PullRequest) -> GetResult:
         return self._store.get(

@@ -1,6 +1,6 @@
-"""Why a send is not taken: the answer that its client gets instead.
+"""Why a send or a pull is refused: the answer that its client gets instead.
 
-Invariant: what is refused was not stored."""
+Invariant: a send that is refused was not stored."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ TOPIC_LENGTH_MAX = 127
 
 
 class Refused(Exception):
-    """This send gets `code` and is not stored."""
+    """This send or pull gets `code`, and nothing else comes of it."""
 
     def __init__(self, code: ResponseCode, remark: str) -> None:
         super().__init__(remark)

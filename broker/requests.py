@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from broker.admission import Admission
 from broker.clientrequests import ClientRequests
 from broker.consumergroups import ConsumerGroups
 from broker.delaydelivery import DelayDelivery
@@ -17,7 +16,9 @@ from broker.longpolling import HeldPulls
 from broker.parts import Parts
 from broker.pendingsends import PendingSends
 from broker.pull import PullProcessor
+from broker.pulladmission import PullAdmission
 from broker.send import SEND_CODES, SendProcessor
+from broker.sendadmission import SendAdmission
 from broker.sendback import SendBack
 from broker.statusrequests import StatusRequests
 from broker.subscriptionrenewal import SubscriptionRenewal
@@ -107,7 +108,7 @@ class Requests:
         return len(self._held)
 
     def _send_processor(self, parts: Parts, delay_levels: int) -> SendProcessor:
-        admission = Admission(
+        admission = SendAdmission(
             log=parts.store,
             topics=parts.tables.topics,
             groups=parts.tables.groups,
@@ -137,17 +138,21 @@ class Requests:
         )
 
     def _pull_processor(self, parts: Parts) -> PullProcessor:
-        return PullProcessor(
-            store=parts.store,
+        admission = PullAdmission(
             role=parts.role,
             topics=parts.tables.topics,
             groups=parts.tables.groups,
             consumers=self.consumers,
+            limits=parts.settings,
+        )
+        return PullProcessor(
+            store=parts.store,
+            admission=admission,
             offsets=parts.tables.offsets,
             renewal=SubscriptionRenewal(self.consumers, parts.tasks),
             held=self._held,
             clock=parts.clock,
-            limits=parts.settings,
+            polling=parts.settings,
             tasks=parts.tasks,
             totals=self.totals,
             latencies=self.latencies,

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import ipaddress
 
-from broker.admission import Admission
 from broker.intake import Intake, Log
 from broker.latencies import Latencies
 from broker.pendingsends import PendingSend
 from broker.refusals import BATCH_COMPRESSED, PUT_ERRORS, Refused
+from broker.sendadmission import SendAdmission
 from broker.sendrequest import SendRequest, read_send_request
 from broker.totals import Totals
 from messagestore.messages import Appended, MessageToStore
@@ -33,7 +33,7 @@ class SendProcessor:
         self,
         *,
         log: Log,
-        admission: Admission,
+        admission: SendAdmission,
         intake: Intake,
         totals: Totals | None = None,
         latencies: Latencies | None = None,

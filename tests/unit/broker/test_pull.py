@@ -11,6 +11,7 @@ from broker.consumergroups import ConsumerGroups
 from broker.consumeroffsets import ConsumerOffsets
 from broker.longpolling import HeldPull, HeldPulls
 from broker.pull import PullProcessor, frame_with
+from broker.pulladmission import PullAdmission
 from broker.pullrequest import PullRequest
 from broker.subscription import tag_filter
 from broker.subscriptiongroups import SubscriptionGroups
@@ -100,14 +101,17 @@ class Bench:
         )
         self.processor = PullProcessor(
             store=self.queues,
-            role=self.role,
-            topics=self.topics,
-            groups=self.groups,
-            consumers=self.consumers,
+            admission=PullAdmission(
+                role=self.role,
+                topics=self.topics,
+                groups=self.groups,
+                consumers=self.consumers,
+                limits=self.limits,
+            ),
             offsets=self.offsets,
             held=self.held,
             clock=self.clock,
-            limits=self.limits,
+            polling=self.limits,
             renewal=cast(Any, self.renewal),
             tasks=Tasks(lambda error: None),
         )

@@ -8,10 +8,10 @@ from typing import Any, cast
 
 import pytest
 
-from broker.admission import Admission
 from broker.intake import Intake
 from broker.pendingsends import PendingSends
 from broker.send import SendProcessor
+from broker.sendadmission import SendAdmission
 from broker.sendrequest import read_send_request
 from broker.subscriptiongroups import SubscriptionGroups
 from broker.topics import Topics, system_topics
@@ -84,7 +84,7 @@ class Bench:
         self.peer = RecordingPeer()
         self.processor = SendProcessor(
             log=self.log,
-            admission=Admission(
+            admission=SendAdmission(
                 log=self.log,
                 topics=self.topics,
                 groups=self.groups,

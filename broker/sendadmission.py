@@ -34,7 +34,7 @@ NOT_FOR_CLIENTS = {
 UNIQ_KEY = "UNIQ_KEY\x01"
 
 
-class Admission:
+class SendAdmission:
     """Ids that clients leave out begin with the host of `log` and the time of the start."""
 
     def __init__(
