@@ -13,9 +13,9 @@ from typing import Any
 
 import click
 
-from sparkreplay.engine.engine import Engine, LocalEngine, SparkEngine, Work, missing_for_spark
+from sparkreplay.engine.engine import Engine, LocalEngine, SparkEngine, Work, missing_for_spark, reason_of
 from sparkreplay.engine.progress import progress
-from sparkreplay.errors import EngineFailed, OptionError
+from sparkreplay.errors import EngineFailed, OptionError, ReplayError
 from sparkreplay.read.options import read_options
 from sparkreplay.read.reader import ReadPlan, SourcePlan, plan_read
 from sparkreplay.records.walk import Stretch
@@ -179,11 +179,24 @@ def planned(options: dict[str, str], **fixed: str) -> ReadPlan:
 
 @contextmanager
 def engine_of(engine: str, master: str, workers: int | None) -> Iterator[Engine]:
-    made: Engine = SparkEngine(master) if engine == "spark" else LocalEngine(workers)
+    made: Engine = spark_engine(master) if engine == "spark" else LocalEngine(workers)
     try:
         yield made
     finally:
         made.close()
+
+
+def spark_engine(master: str) -> SparkEngine:
+    """Raises EngineFailed where Spark cannot start: no Java that it can run on, or a master that is not there."""
+    try:
+        return SparkEngine(master)
+    except ReplayError:
+        raise
+    except Exception as error:  # PySpark's and py4j's own, which share no base
+        raise EngineFailed(
+            f"Spark did not start ({reason_of(error).strip(' :.')}), its own messages stand above; check --master {master} and "
+            "Java, 17 or newer, which it finds by JAVA_HOME or the PATH"
+        ) from error
 
 
 def run_stretches(

@@ -133,3 +133,19 @@ def test_a_machine_without_spark_is_told_before_an_export_begins(
         "Spark cannot run: no Java is found; or use --engine local",
     )
     assert not (tmp_path / "lake").exists()
+
+
+def test_a_spark_that_does_not_start_is_told_without_a_traceback(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def exits(master: str) -> None:
+        raise RuntimeError(
+            "[JAVA_GATEWAY_EXITED] Java gateway process exited before sending its port number."
+        )
+
+    monkeypatch.setattr("sparkreplay.commands.shared.missing_for_spark", lambda: None)
+    monkeypatch.setattr("sparkreplay.commands.shared.SparkEngine", exits)
+    path = two_days(tmp_path / "store", 10).write()
+    done = mqreplay("scan", path, "--engine", "spark", "--master", "local[4]", "--json")
+    assert (done.code, done.json["kind"]) == (1, "EngineFailed")
+    assert "Java gateway process exited" in done.err and "check --master local[4] and Java" in done.err
