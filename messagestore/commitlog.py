@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from itertools import pairwise
 
+from messagestore.diskroom import DiskRoom
 from messagestore.errors import OffsetOutOfRange
 from messagestore.record import PREFIX, encode_blank
 from messagestore.walker import order_segments, segment_name
@@ -20,10 +21,13 @@ ERASE_STEP_BYTES = 4 << 20
 class CommitLog:
     """Offsets are physical. Only one of appending (master), filling (slave) and truncating happens at a time."""
 
-    def __init__(self, directory: SegmentDirectory, segment_size: int, *, hot_segments: int) -> None:
+    def __init__(
+        self, directory: SegmentDirectory, segment_size: int, *, hot_segments: int, room: DiskRoom
+    ) -> None:
         self.segment_size_bytes = segment_size
         self._directory = directory
         self._hot_segments = hot_segments
+        self._room = room
         self._first = 0  # start of the oldest segment
         self._files: list[SegmentFile] = []
         self._end = 0
@@ -196,8 +200,13 @@ class CommitLog:
         if index == len(self._files):
             if not self._files:
                 self._first = start
-            file = self._directory.create(segment_name(start), self.segment_size_bytes, reserve=True)
-            self._files.append(file)
+            name = segment_name(start)
+            self._files.append(
+                self._room.make(
+                    "segment of the log",
+                    lambda: self._directory.create(name, self.segment_size_bytes, reserve=True),
+                )
+            )
         return self._files[index]
 
     # The disk

@@ -16,6 +16,7 @@ from messagestore.record import Buffer, QueueFacts
 SCHEDULE_TOPIC = b"SCHEDULE_TOPIC_XXXX"
 UNIT_MS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 TAGS_REMEMBERED_MAX = 10_000
+NEW_QUEUES_MAX = 16  # in one run: each makes folders and a file, which takes as long as hundreds of records
 
 
 def delay_levels_ms(setting: str) -> list[int]:
@@ -39,6 +40,7 @@ class Dispatcher:
         self._queues = queues
         self._index = index
         self._levels_ms = delay_levels_ms(message_delay_level)
+        self._new_queues = 0  # in this run
         self._hashes: dict[bytes, int] = {}
         self._grown: dict[tuple[bytes, int], int] = {}
 
@@ -46,10 +48,13 @@ class Dispatcher:
         """Dispatches records from `position` on: at most `records_max`, none that ends above `limit`.
 
         `buffer` holds log bytes from offset `start` on, of one segment that ends at `segment_end`. True when it
-        stopped because of `records_max` or the end of the segment; False when only a higher limit or more bytes in the
-        buffer let it go on. StoreCorrupted when what stands below the limit is no record; QueueOffsetGap; OSError of a
-        full disk, after which the same run may be tried again."""
+        stopped because of `records_max`, of many new queues or of the end of the segment; False when only a higher
+        limit or more bytes in the buffer let it go on. StoreCorrupted when what stands below the limit is no record;
+        QueueOffsetGap; OSError of a full disk, after which the same run may be tried again."""
+        self._new_queues = 0
         for _ in range(records_max):
+            if self._new_queues >= NEW_QUEUES_MAX:
+                return True
             position = self.position
             if position + record.PREFIX.size > limit:
                 return False
@@ -76,8 +81,10 @@ class Dispatcher:
         if record.counts_in_queue(sys_flag):
             tags_code = self.tags_code(topic, properties, store_timestamp)
             queue = self._queues.get(topic, queue_id)
-            if queue_offset and not queue.max_queue_offset and not self.log_min:
-                raise QueueOffsetGap(queue.topic, queue_id, self.position, queue_offset, 0)
+            if not queue.max_queue_offset:
+                if queue_offset and not self.log_min:
+                    raise QueueOffsetGap(queue.topic, queue_id, self.position, queue_offset, 0)
+                self._new_queues += 1
             if queue.append(queue_offset, position, size, tags_code):
                 self._grown[topic, queue_id] = queue.max_queue_offset
         self.index(position, facts)

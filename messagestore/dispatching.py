@@ -6,10 +6,10 @@ says so."""
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable
 
 from messagestore.commitlog import CommitLog
+from messagestore.diskroom import DiskRoom
 from messagestore.dispatch import Dispatcher
 from messagestore.errors import DISK_FULL
 from messagestore.messages import QueueGrew
@@ -17,8 +17,6 @@ from messagestore.messages import QueueGrew
 DISK_FULL_RETRY_S = 1.0
 STEP_RECORDS = 512
 COLD_STEP_BYTES = 1 << 20
-
-log = logging.getLogger(__name__)
 
 
 class Dispatching:
@@ -31,6 +29,7 @@ class Dispatching:
         *,
         confirm_offset: Callable[[], int],
         record_size_max: int,
+        room: DiskRoom,
         on_progress: Callable[[], None],
     ) -> None:
         self.full = False
@@ -38,6 +37,7 @@ class Dispatching:
         self._dispatcher = dispatcher
         self._confirm_offset = confirm_offset
         self._cold_step_bytes = max(COLD_STEP_BYTES, 2 * record_size_max)
+        self._room = room
         self._on_progress = on_progress
         self._callbacks: list[Callable[[list[QueueGrew]], None]] = []
         self._wanted = asyncio.Event()
@@ -81,11 +81,13 @@ class Dispatching:
     def _dispatch_in(self, buffer: bytes | memoryview, start: int, segment_end: int) -> bool:
         try:
             more = self._dispatcher.run(buffer, start, segment_end, self._confirm_offset(), STEP_RECORDS)
-            self.full = False
+            if self.full:
+                self.full = False
+                self._room.found("entry of a consume queue or the index")
         except OSError as error:
             if error.errno not in DISK_FULL:
                 raise
-            log.warning("dispatch=waiting position=%d error=%s", self._dispatcher.position, error)
+            self._room.lacking("entry of a consume queue or the index", error)
             self.full, more = True, False
             asyncio.get_running_loop().call_later(DISK_FULL_RETRY_S, self.wake)
         if grown := self._dispatcher.take_grown():

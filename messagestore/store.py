@@ -6,11 +6,12 @@ confirm offset falls only by a truncation; and after the first failure of the di
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 
 from messagestore.appender import Appender
 from messagestore.commitlog import FOLDER, CommitLog
+from messagestore.diskroom import DiskRoom
 from messagestore.dispatch import Dispatcher
 from messagestore.dispatching import Dispatching
 from messagestore.errors import DISK_FULL, StoreFailed
@@ -40,8 +41,6 @@ from mqruntime.tasks import Tasks
 
 ABORT_FILE = "abort"  # exists while a store runs; found at start, the last run did not stop by itself
 
-log = logging.getLogger(__name__)
-
 
 class MessageStore:
     """Offsets are physical unless called queue offsets. Satisfies the log protocol of replication.
@@ -58,10 +57,12 @@ class MessageStore:
         self._settings = settings
         self._on_fatal = on_fatal
         self._tasks = Tasks(self._fail)
+        self._room = DiskRoom(runtime.clock.monotonic_ms)
         self._log = CommitLog(
             runtime.segments.subdirectory(FOLDER),
             settings.mapped_file_size_commit_log,
             hot_segments=settings.hot_segments,
+            room=self._room,
         )
         self._queues = QueueTable(
             runtime.segments.subdirectory(QUEUES_FOLDER), settings.mapped_file_size_consume_queue
@@ -87,6 +88,7 @@ class MessageStore:
             self._log, self._dispatcher,
             confirm_offset=self.confirm_offset,
             record_size_max=settings.max_message_size,
+            room=self._room,
             on_progress=self._unsaved.set,
         )  # fmt: skip
         self._saved = SavedQueues(
@@ -188,10 +190,8 @@ class MessageStore:
     def _prepare_next(self) -> None:
         if not self._running or self._failure is not None:
             return
-        try:
+        with suppress(OSError):  # told by the room of the disk; a roll tries again and answers the sender
             self._log.prepare_next()
-        except OSError as error:
-            log.warning("next_segment=failed error=%s", error)  # a roll tries again and answers the sender
 
     async def flush(self) -> int:
         """What was appended before the call is on disk on return. StoreFailed when the disk failed, now or before.
@@ -351,8 +351,9 @@ class MessageStore:
             self._unsaved.clear()
             try:
                 await self._saved.save()
+                self._room.found("checkpoint")
             except OSError as error:
                 if error.errno not in DISK_FULL:
                     raise
-                log.warning("checkpoint=waiting error=%s", error)
+                self._room.lacking("checkpoint", error)
                 self._unsaved.set()

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from messagestore.diskroom import RETRY_MS
 from messagestore.errors import StoreFailed
 from messagestore.messages import PutStatus
 from messagestore.store import MessageStore
@@ -18,6 +19,7 @@ from simulation.world import World
 from tests.unit.messagestore.storehelp import message, small_settings
 
 FULL = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+ASKED_AGAIN_S = RETRY_MS / 1000
 FAILED = OSError(errno.EIO, os.strerror(errno.EIO))
 
 
@@ -59,6 +61,7 @@ def test_a_full_disk_refuses_sends_that_need_a_new_segment_and_takes_them_again_
         assert big.error is PutStatus.SERVICE_NOT_AVAILABLE
         assert (small.error, small.physical_offset, small.queue_offset) == (None, end, 3)
         disk.capacity_bytes = None
+        await asyncio.sleep(ASKED_AGAIN_S)
         (again,) = store.append([message(bytes(1000))])
         assert (again.error, again.physical_offset) == (None, 4096)
         assert not fatal
@@ -66,10 +69,36 @@ def test_a_full_disk_refuses_sends_that_need_a_new_segment_and_takes_them_again_
     on_a_disk(scenario)
 
 
+def test_a_full_disk_is_asked_once_a_second_and_told_of_each_half_minute_however_many_sends_come(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def scenario(store: MessageStore, disk: SimulatedDisk, fatal: list[BaseException]) -> None:
+        store.append([message(bytes(1000)) for _ in range(2)])
+        disk.fail_next("create", FULL, where="commitlog", times=1000)
+        for number in range(
+            450
+        ):  # the segment is more than half full, so each of them wants the next one prepared
+            (sent,) = store.append([message(bytes(1500))])
+            assert sent.error is (None if number == 0 else PutStatus.SERVICE_NOT_AVAILABLE)
+            await asyncio.sleep(0.1)
+        assert disk.failures["create"] <= 46
+        disk.mend()
+        await asyncio.sleep(ASKED_AGAIN_S)
+        assert store.append([message(bytes(1500))])[0].error is None
+        assert not fatal
+
+    with caplog.at_level("INFO", "messagestore"):
+        on_a_disk(scenario)
+    told = [record.getMessage() for record in caplog.records]
+    lack = "no segment of the log can be written, trying on; make room on this broker's disk"
+    assert told == [lack, lack, "segment of the log can be written again"]
+
+
 def test_a_segment_that_cannot_be_made_for_another_reason_has_its_own_status() -> None:
     async def scenario(store: MessageStore, disk: SimulatedDisk, fatal: list[BaseException]) -> None:
         disk.fail_next("create", FAILED, where="commitlog")
         assert store.append([message()])[0].error is PutStatus.CREATE_MAPPED_FILE_FAILED
+        await asyncio.sleep(ASKED_AGAIN_S)
         assert store.append([message()])[0].error is None
 
     on_a_disk(scenario)

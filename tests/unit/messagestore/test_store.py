@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 from collections.abc import Awaitable, Callable
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 
 from messagestore import record
 from messagestore.batch import encode_batch
+from messagestore.dispatch import NEW_QUEUES_MAX
 from messagestore.messages import GetStatus, PutStatus, QueueGrew
 from messagestore.record import pack_host
 from messagestore.store import MessageStore
@@ -104,6 +106,20 @@ async def test_a_confirm_offset_never_goes_back_nor_beyond_the_log(tmp_path: Pat
     assert store.confirm_offset() == out.end_offset
     store.set_confirm_offset(1)
     assert store.confirm_offset() == out.end_offset
+    await store.stop()
+
+
+@in_loop
+async def test_one_step_of_dispatch_makes_few_queues_however_many_its_records_begin(tmp_path: Path) -> None:
+    """A fresh replica of a set with thousands of queues answers heartbeats and acknowledges meanwhile."""
+    store = await master(tmp_path)
+    store.append([message(queue_id=number) for number in range(3 * NEW_QUEUES_MAX)])
+    store.set_confirm_offset(store.max_offset())
+    made = [len(store.queues())]
+    while store.dispatch():
+        made.append(len(store.queues()))
+    assert max(later - earlier for earlier, later in pairwise(made)) <= NEW_QUEUES_MAX
+    assert len(store.queues()) == 3 * NEW_QUEUES_MAX
     await store.stop()
 
 
