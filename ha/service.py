@@ -75,8 +75,9 @@ class HAService:
         self.protocol_errors = 0
 
     async def start(self) -> None:
-        """Read the epoch file and listen. EpochFileUnreadable, HAAddressInUse, HACannotListen."""
+        """Read the epoch file and listen. EpochFileUnreadable, EpochHistoryMissing, HAAddressInUse, HACannotListen."""
         await self._epochs.load()
+        self._epochs.within(self._log)  # or it could be elected, and never lead
         self._epoch = self._epochs.history.last_epoch()
         self._log.on_append(self._log_grew)
         try:

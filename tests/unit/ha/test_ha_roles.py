@@ -69,6 +69,9 @@ async def test_a_log_without_epochs_is_neither_led_nor_followed_with_r15_e5(a: N
     with pytest.raises(EpochHistoryMissing):
         await a.follow(b, 1)
     assert a.ha.status()["master"] is False
+    await a.ha.stop()
+    with pytest.raises(EpochHistoryMissing):  # at a start at once: nobody may elect it
+        await a.start_again()
 
 
 @played_by(1, 2)

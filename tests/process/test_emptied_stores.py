@@ -1,0 +1,133 @@
+"""Brokers of a real cluster whose stores are lost while they are down. The tests share the cluster; each leaves it whole."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from localcluster.cluster import Cluster
+from localcluster.history import Attempt, Outcome, Place, judge
+from localcluster.load import body_hash, read_back
+from localcluster.waiting import NotYet, wait_for
+from mqadmin.admin import AdminClient
+from mqadmin.replies import SyncState
+from mqclient.client import Client
+from mqruntime.clock import SystemClock
+
+WAIT_MS = 30_000
+
+pytestmark = pytest.mark.timeout(120)
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    with Cluster.create(tmp_path_factory.mktemp("emptied") / "cluster") as made:
+        made.start()
+        asyncio.run(made.wait_whole(timeout_ms=WAIT_MS))
+        yield made
+
+
+def whole(cluster: Cluster) -> SyncState:
+    return asyncio.run(cluster.wait_whole(timeout_ms=WAIT_MS))
+
+
+def sent(cluster: Cluster, topic: str, count: int) -> list[Attempt]:
+    """Acknowledged by all members of the set."""
+
+    async def send() -> list[Attempt]:
+        await cluster.create_topic(topic)
+        attempts = []
+        async with Client(cluster.layout.namesrv, clock=SystemClock(), random=random.Random(1)) as client:
+            producer = client.producer("PG")
+            for number in range(count):
+                result = await producer.send(topic, b"body %d" % number, keys=str(number))
+                assert result.acknowledged
+                place = Place(str(result.queue), result.queue_offset)
+                digest = body_hash(b"body %d" % number)
+                attempts.append(Attempt(str(number), digest, Outcome.ACKNOWLEDGED, 0, 1, place))
+        return attempts
+
+    return asyncio.run(send())
+
+
+def nothing_is_lost(cluster: Cluster, topic: str, attempts: list[Attempt]) -> None:
+    async def read() -> None:
+        async with Client(cluster.layout.namesrv, clock=SystemClock(), random=random.Random(2)) as client:
+            assert judge(attempts, await read_back(client.consumer("CG"), topic)).faults == []
+
+    asyncio.run(read())
+
+
+def slave_of(cluster: Cluster, state: SyncState) -> str:
+    return next(
+        name for name in cluster.layout.broker_names if cluster.layout.address(name) != state.master_address
+    )
+
+
+async def outside_of_the_set(cluster: Cluster, name: str) -> SyncState:
+    """Once this broker is alive there."""
+    admin = AdminClient(SystemClock())
+
+    async def probe() -> SyncState:
+        state = await cluster.sync_state(admin)
+        address = cluster.layout.address(name)
+        if not any(replica.alive and replica.address == address for replica in state.not_in_sync):
+            raise NotYet(str(state))
+        return state
+
+    try:
+        return await wait_for(f"{name} outside of the set", probe, WAIT_MS)
+    finally:
+        await admin.close()
+
+
+def ended(cluster: Cluster, name: str) -> None:
+    async def probe() -> None:
+        if cluster.states()[name] is not None:
+            raise NotYet("it runs")
+
+    asyncio.run(wait_for(f"the end of {name}", probe, WAIT_MS))
+
+
+def test_a_member_that_comes_back_first_with_its_identity_alone_leads_nobody(cluster: Cluster) -> None:
+    attempts = sent(cluster, "First", 200)
+    emptied = slave_of(cluster, whole(cluster))
+    leader = asyncio.run(cluster.wait_leader(timeout_ms=WAIT_MS))
+    led_by = next(name for name in cluster.layout.controller_names if cluster.layout.address(name) == leader)
+    cluster.kill([led_by, *cluster.layout.broker_names])
+    store = cluster.directory / emptied
+    for path in store.iterdir():
+        if path.name != "brokerIdentity":
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+    cluster.start([led_by, emptied])
+    state = asyncio.run(outside_of_the_set(cluster, emptied))
+    assert (state.master_address, len(state.in_sync)) == (None, 3)
+    assert "joins as a new replica" in cluster.log_file(emptied).read_text()
+    cluster.start()
+    assert whole(cluster).master_address != cluster.layout.address(emptied)
+    nothing_is_lost(cluster, "First", attempts)
+
+
+def test_a_member_without_its_log_folder_says_what_to_do_and_joins_when_that_is_done(
+    cluster: Cluster,
+) -> None:
+    attempts = sent(cluster, "Second", 20)
+    name = slave_of(cluster, whole(cluster))
+    store: Path = cluster.directory / name
+    identity = (store / "brokerIdentity").read_bytes()
+    cluster.stop([name])
+    shutil.rmtree(store / "commitlog")
+    cluster.start([name])
+    ended(cluster, name)
+    assert "mount that and start again; if it is lost, empty storePathRootDir" in cluster.log_tail(name)
+    shutil.rmtree(store)
+    store.mkdir()
+    cluster.start([name])
+    whole(cluster)
+    assert (store / "brokerIdentity").read_bytes() != identity
+    nothing_is_lost(cluster, "Second", attempts)
