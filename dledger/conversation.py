@@ -10,21 +10,23 @@ import logging
 from collections.abc import Mapping
 from typing import Protocol
 
-from dledger.messages import (
-    CODE_OF,
+from dledger.messagejson import (
     Envelope,
-    Message,
-    MessageCode,
     MessageError,
-    Request,
-    Response,
-    ResultCode,
     decode_envelope,
     decode_request,
     decode_response,
     encode_refusal,
     encode_request,
     encode_response,
+)
+from dledger.messages import (
+    CODE_OF,
+    Message,
+    MessageCode,
+    Request,
+    Response,
+    ResultCode,
 )
 from mqruntime.tasks import Tasks
 from remoting.client import RemotingClient

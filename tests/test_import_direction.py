@@ -49,6 +49,7 @@ PURE = [
     "ha/confirm.py",
     "dledger/raft.py",
     "dledger/messages.py",
+    "dledger/messagejson.py",
     "dledger/actions.py",
     "controller/events.py",
     "controller/state.py",

@@ -10,7 +10,15 @@ import pytest
 
 from dledger.actions import Role
 from dledger.errors import NotLeader, OutcomeUnknown
-from dledger.messages import Envelope, PushRequest, PushType, VoteRequest, encode_request
+from dledger.messagejson import (
+    Envelope,
+    encode_request,
+)
+from dledger.messages import (
+    PushRequest,
+    PushType,
+    VoteRequest,
+)
 from dledger.node import DLedgerNode
 from remoting.client import RemotingClient
 from remoting.command import RemotingCommand

@@ -7,12 +7,20 @@ import json
 import pytest
 
 from dledger.entry import Entry
+from dledger.messagejson import (
+    Envelope,
+    MessageError,
+    decode_envelope,
+    decode_request,
+    decode_response,
+    encode_refusal,
+    encode_request,
+    encode_response,
+)
 from dledger.messages import (
     CODE_OF,
-    Envelope,
     HeartBeatRequest,
     HeartBeatResponse,
-    MessageError,
     PushRequest,
     PushResponse,
     PushType,
@@ -22,12 +30,6 @@ from dledger.messages import (
     VoteRequest,
     VoteResponse,
     VoteResult,
-    decode_envelope,
-    decode_request,
-    decode_response,
-    encode_refusal,
-    encode_request,
-    encode_response,
 )
 
 ENVELOPE = Envelope("g", "n0", "n1")
