@@ -10,7 +10,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Protocol
 
 from dledger.actions import Action, BecomeRole, Commit, PersistThenSend, ReadReady, Reply, Role, Send
@@ -18,6 +18,7 @@ from dledger.conversation import Conversation
 from dledger.entry import NO_INDEX
 from dledger.errors import NotLeader, OutcomeUnknown, TooManyProposals
 from dledger.messages import Message
+from dledger.proposals import Proposals
 from dledger.raft import Raft
 from dledger.settings import DLedgerSettings
 from dledger.store import Store
@@ -35,16 +36,6 @@ class StateMachine(Protocol):
         process; never with an empty body. Total: an exception ends the process. What it returns goes to the
         proposer, if that is here."""
         ...
-
-
-@dataclass(slots=True)
-class Proposal:
-    """Entries first_index..last_index wait to be decided and applied."""
-
-    first_index: int
-    last_index: int
-    done: asyncio.Future[list[object]]
-    results: list[object] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +94,7 @@ class DLedgerNode:
         self._timer_due_ms = 0
         self._checkpoint_timer: asyncio.TimerHandle | None = None
         self._announced: tuple[Role, int] = (Role.FOLLOWER, 0)
-        self._proposals: deque[Proposal] = deque()
+        self._proposals = Proposals()
         self._reads: dict[int, asyncio.Future[bool]] = {}
         self._read_id = 0
 
@@ -191,9 +182,7 @@ class DLedgerNode:
         waiting = core.end_index - self.applied_index
         if waiting + len(bodies) > self.settings.pending_proposals_max:
             raise TooManyProposals(f"{waiting} entries wait to be decided")
-        first = core.end_index + 1
-        done: asyncio.Future[list[object]] = asyncio.get_running_loop().create_future()
-        self._proposals.append(Proposal(first, first + len(bodies) - 1, done))
+        done = self._proposals.add(core.end_index + 1, len(bodies))
         self._take(lambda now_ms: core.propose(bodies, now_ms))
         try:
             async with asyncio.timeout(timeout_ms / 1000):
@@ -312,13 +301,7 @@ class DLedgerNode:
             entry = self.core.log[self.applied_index + 1]
             result = self.state_machine.apply(entry.index, entry.body) if entry.body else None
             self.applied_index = entry.index
-            if self._proposals and self._proposals[0].first_index <= entry.index:
-                proposal = self._proposals[0]
-                proposal.results.append(result)
-                if entry.index == proposal.last_index:
-                    self._proposals.popleft()
-                    if not proposal.done.done():
-                        proposal.done.set_result(proposal.results)
+            self._proposals.applied(entry.index, result)
         if self.is_active:
             self._announce(Role.LEADER, self.core.term)
 
@@ -331,19 +314,13 @@ class DLedgerNode:
             self.self_id,
         )
         if change.role is not Role.LEADER:
-            self._forget_proposals(f"leadership was lost in term {change.term}")
+            self._proposals.give_up(f"leadership was lost in term {change.term}")
             self._announce(change.role, change.term)
 
     def _announce(self, role: Role, term: int) -> None:
         if self._announced != (role, term):
             self._announced = (role, term)
             self.on_role_change(role, term)
-
-    def _forget_proposals(self, why: str) -> None:
-        while self._proposals:
-            done = self._proposals.popleft().done
-            if not done.done():
-                done.set_exception(OutcomeUnknown(why))
 
     def _finish_read(self, ready: ReadReady) -> None:
         proven = self._reads.get(ready.read_id)
@@ -388,7 +365,7 @@ class DLedgerNode:
         for timer in (self._timer, self._checkpoint_timer):
             if timer is not None:
                 timer.cancel()
-        self._forget_proposals("this member stopped")
+        self._proposals.give_up("this member stopped")
         self._conversation.close()
         for proven in self._reads.values():
             if not proven.done():
