@@ -16,7 +16,7 @@ from messagestore.record import Buffer, QueueFacts
 SCHEDULE_TOPIC = b"SCHEDULE_TOPIC_XXXX"
 UNIT_MS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 TAGS_REMEMBERED_MAX = 10_000
-NEW_QUEUES_MAX = 16  # in one run: each makes folders and a file, which takes as long as hundreds of records
+NEW_QUEUES_MAX = 8  # in one run: each makes folders and a file, which takes as long as hundreds of records
 
 
 def delay_levels_ms(setting: str) -> list[int]:
