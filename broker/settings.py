@@ -16,22 +16,21 @@ from ha.frames import BODY_SIZE_MAX
 from ha.settings import HASettings
 from messagestore.settings import StoreSettings
 from mqruntime.metricsettings import MetricsSettings
+from mqruntime.nettykeys import NETTY_SERVER_KEYS
 from mqruntime.settings import OURS
 
 
 class BrokerSettings(StoreSettings, ClientSettings, MetricsSettings):
     """What a broker can be told; ms and bytes unless a key says otherwise."""
 
-    IGNORED: ClassVar[frozenset[str]] = MetricsSettings.IGNORED | frozenset(
+    IGNORED: ClassVar[frozenset[str]] = MetricsSettings.IGNORED | NETTY_SERVER_KEYS | frozenset(
         {
             "brokerId", "brokerRole", "checkSyncStateSetPeriod", "cleanFileForciblyEnable", "clusterTopicEnable",
             "brokerTopicEnable", "deleteWhen", "diskMaxUsedSpaceRatio", "enableAutoInSyncReplicas", "fileReservedTime",
             "flushConsumerOffsetHistoryInterval", "forceRegister", "flushDelayOffsetInterval", "inSyncReplicas",
-            "rocketmqHome", "sendMessageThreadPoolNums", "serverSelectorThreads",
-            "serverWorkerThreads", "skipPreOnline", "timerWheelEnable",
-            "totalReplicas", "traceTopicEnable", "transactionCheckInterval", "transactionCheckMax",
-            "transactionTimeOut", "transientStorePoolEnable", "useEpollNativeSelector", "waitTimeMillsInSendQueue",
-            "warmMapedFileEnable",
+            "rocketmqHome", "sendMessageThreadPoolNums", "skipPreOnline", "timerWheelEnable", "totalReplicas",
+            "traceTopicEnable", "transactionCheckInterval", "transactionCheckMax", "transactionTimeOut",
+            "transientStorePoolEnable", "waitTimeMillsInSendQueue", "warmMapedFileEnable",
         }
     )  # fmt: skip
 

@@ -10,6 +10,7 @@ from typing import ClassVar, Self
 from pydantic import Field, model_validator
 
 from mqruntime.metricsettings import MetricsSettings
+from mqruntime.nettykeys import NETTY_SERVER_KEYS
 
 ALWAYS_BLACK_LISTED = frozenset({"rocketmqHome"})
 
@@ -17,31 +18,20 @@ ALWAYS_BLACK_LISTED = frozenset({"rocketmqHome"})
 class ControllerSettings(MetricsSettings):
     """What a controller can be told. Scan intervals are upper bounds: a lost master is noticed at once."""
 
-    IGNORED: ClassVar[frozenset[str]] = MetricsSettings.IGNORED | frozenset(
-        {
-            "controllerRequestThreadPoolQueueCapacity",
-            "controllerThreadPoolNums",
-            "enableShutdownGracefully",
-            "isProcessReadEvent",
-            "jraftConfig",
-            "listenPort",
-            "processReadEvent",
-            "rocketmqHome",
-            "serverAsyncSemaphoreValue",
-            "serverCallbackExecutorThreads",
-            "serverNettyWorkerGroupEnable",
-            "serverOnewaySemaphoreValue",
-            "serverPooledByteBufAllocatorEnable",
-            "serverSelectorThreads",
-            "serverSocketBacklog",
-            "serverSocketRcvBufSize",
-            "serverSocketSndBufSize",
-            "serverWorkerThreads",
-            "shutdownWaitTimeSeconds",
-            "useEpollNativeSelector",
-            "writeBufferHighWaterMark",
-            "writeBufferLowWaterMark",
-        }
+    IGNORED: ClassVar[frozenset[str]] = (
+        MetricsSettings.IGNORED
+        | NETTY_SERVER_KEYS
+        | frozenset(
+            {
+                "controllerRequestThreadPoolQueueCapacity",
+                "controllerThreadPoolNums",
+                "isProcessReadEvent",
+                "jraftConfig",
+                "listenPort",
+                "processReadEvent",
+                "rocketmqHome",
+            }
+        )
     )
 
     UPSTREAM: ClassVar[dict[str, str]] = MetricsSettings.UPSTREAM | {

@@ -11,13 +11,14 @@ from typing import ClassVar
 from pydantic import Field, field_validator
 
 from mqruntime.metricsettings import MetricsSettings
+from mqruntime.nettykeys import NETTY_SERVER_KEYS
 from mqruntime.settings import OURS
 
 
 class NamesrvSettings(MetricsSettings):
     """What a name server can be told."""
 
-    IGNORED: ClassVar[frozenset[str]] = frozenset(
+    IGNORED: ClassVar[frozenset[str]] = NETTY_SERVER_KEYS | frozenset(
         {
             "clientRequestThreadPoolNums",
             "clientRequestThreadPoolQueueCapacity",
@@ -26,27 +27,12 @@ class NamesrvSettings(MetricsSettings):
             "configStorePath",
             "defaultThreadPoolNums",
             "defaultThreadPoolQueueCapacity",
-            "enableShutdownGracefully",
             "enableTopicList",
             "needWaitForService",
             "productEnvName",
             "rocketmqHome",
-            "serverAsyncSemaphoreValue",
-            "serverCallbackExecutorThreads",
-            "serverNettyWorkerGroupEnable",
-            "serverOnewaySemaphoreValue",
-            "serverPooledByteBufAllocatorEnable",
-            "serverSelectorThreads",
-            "serverSocketBacklog",
-            "serverSocketRcvBufSize",
-            "serverSocketSndBufSize",
-            "serverWorkerThreads",
-            "shutdownWaitTimeSeconds",
             "unRegisterBrokerQueueCapacity",
-            "useEpollNativeSelector",
             "waitSecondsForService",
-            "writeBufferHighWaterMark",
-            "writeBufferLowWaterMark",
         }
     )
 

@@ -1,0 +1,25 @@
+"""Upstream's keys for the network library of its servers, which every server's file may hold.
+
+Invariant: none of them means anything here; they are taken without a word."""
+
+from __future__ import annotations
+
+NETTY_SERVER_KEYS = frozenset(
+    {
+        "enableShutdownGracefully",
+        "serverAsyncSemaphoreValue",
+        "serverCallbackExecutorThreads",
+        "serverNettyWorkerGroupEnable",
+        "serverOnewaySemaphoreValue",
+        "serverPooledByteBufAllocatorEnable",
+        "serverSelectorThreads",
+        "serverSocketBacklog",
+        "serverSocketRcvBufSize",
+        "serverSocketSndBufSize",
+        "serverWorkerThreads",
+        "shutdownWaitTimeSeconds",
+        "useEpollNativeSelector",
+        "writeBufferHighWaterMark",
+        "writeBufferLowWaterMark",
+    }
+)
