@@ -24,7 +24,7 @@ from sparkreplay.records.walk import CHUNK_BYTES, HEAP_HINT_BYTES, Stretch, chun
 from sparkreplay.store.files import Files, OpenFile
 from sparkreplay.store.snapshot import Segment, StoreSnapshot
 
-GAP_BYTES_MAX = 32 << 10
+GAP_BYTES_MAX = 12 << 10
 """Wanted records that lie closer together are read with what lies between them; wider gaps are left out."""
 PROBE_BYTES = 64 << 10
 HEADER_BYTES_MAX = 112
@@ -210,9 +210,13 @@ def compacted(
             used = int(places[last - 1] + sizes[last - 1]) - base
             if used > len(buffer):
                 buffer = np.empty(used, np.uint8)
-            runs = np.append(first, first + 1 + np.flatnonzero(apart[first + 1 : last]))
-            for begin, end in zip(runs.tolist(), [*runs[1:].tolist(), last], strict=True):
-                read_run(file, segment, entries, buffer[int(places[begin]) - base :], begin, end)
+            view = buffer.data
+            begins = np.append(first, first + 1 + np.flatnonzero(apart[first + 1 : last]))
+            ends = np.append(begins[1:], last) - 1
+            runs = (offsets[begins], places[begins] - base, places[ends] + sizes[ends] - base)
+            for at, begin, end in zip(*(run.tolist() for run in runs), strict=True):
+                if file.read_into(view[begin:end], at - segment.start_offset) < end - begin:
+                    raise LogCorrupted(segment.path, at, "the file ends before the planned end of the read")
             yield without_gaps(buffer, places[first:last] - base, sizes[first:last]), last
             first = last
     finally:
@@ -232,16 +236,6 @@ def without_gaps(
     )
     records = pieces.take(pa.array(np.arange(0, len(bounds) - 1, 2)))
     return np.frombuffer(records.buffers()[2], np.uint8, int(sizes.sum()))
-
-
-def read_run(
-    file: OpenFile, segment: Segment, entries: Entries, room: NDArray[np.uint8], begin: int, end: int
-) -> None:
-    """What lies from the first to the last of entries [begin, end)."""
-    at = int(entries.offsets[begin])
-    size = int(entries.offsets[end - 1] + entries.sizes[end - 1]) - at
-    if file.read_into(room[:size].data, at - segment.start_offset) < size:
-        raise LogCorrupted(segment.path, at, "the file ends before the planned end of the read")
 
 
 def require_identity(

@@ -71,15 +71,19 @@ def told_as_unreadable(path: str) -> Iterator[None]:
         yield
     except FileNotFoundError:
         raise
-    except PermissionError:
-        raise StoreUnreadable(
-            path, "may not be read by this user; run as the broker's user, or grant it read access"
-        ) from None
+    except PermissionError as error:
+        raise unreadable(path, error) from None
     except OSError as error:
-        raise StoreUnreadable(
-            path,
-            f"cannot be read: {(error.strerror or str(error)).strip().rstrip('.')}; mend that, or read another replica",
-        ) from error
+        raise unreadable(path, error) from error
+
+
+def unreadable(path: str, error: OSError) -> StoreUnreadable:
+    if isinstance(error, PermissionError):
+        return StoreUnreadable(
+            path, "may not be read by this user; run as the broker's user, or grant it read access"
+        )
+    why = (error.strerror or str(error)).strip().rstrip(".")
+    return StoreUnreadable(path, f"cannot be read: {why}; mend that, or read another replica")
 
 
 @dataclass(frozen=True)
@@ -166,12 +170,14 @@ class LocalFile:
 
     def read_into(self, view: memoryview, at: int) -> int:
         held = 0
-        with told_as_unreadable(self.path):
+        try:
             while held < len(view):
                 got = os.preadv(self.descriptor, [view[held:]], at + held)
                 if got == 0:
                     break
                 held += got
+        except OSError as error:
+            raise unreadable(self.path, error) from error
         return held
 
     def close(self) -> None:
