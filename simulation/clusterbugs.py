@@ -11,8 +11,11 @@ from unittest.mock import patch
 
 from broker.currentrole import CurrentRole
 from broker.delaydelivery import DelayDelivery
+from broker.identityfiles import LogFound
 from broker.scheduling import SCHEDULE_TOPIC
 from broker.syncstatesetreport import ALTER_RETRY_MS, SyncStateSetReport
+from controller.heartbeats import BrokerKey
+from controller.holdings import Holdings
 from dledger.actions import Vote
 from dledger.termfile import TermFile
 from epochfile.history import NO_EPOCH, EpochHistory
@@ -185,6 +188,25 @@ def what_waited_is_forgotten(self: DelayDelivery) -> None:
         self._offsets.advance(level, self._store.max_queue_offset(SCHEDULE_TOPIC, level - 1))
 
 
+@contextmanager
+def emptied_store_elected() -> Iterator[None]:
+    """Upstream: who kept its id is a member of the set like any other, whatever became of its log."""
+    with (
+        patch.object(LogFound, "why_lost", kept_for_whole),
+        patch.object(Holdings, "lacking", nobody_lacks),
+    ):
+        yield
+
+
+def kept_for_whole(self: LogFound, *, marked: bool) -> None:
+    """A broker never gives up its id."""
+
+
+def nobody_lacks(self: Holdings) -> frozenset[BrokerKey]:
+    """Controllers believe every member."""
+    return frozenset()
+
+
 BUGS: dict[str, Callable[[], AbstractContextManager[object]]] = {
     "ack-before-replication": lambda: patch.object(
         CurrentRole, "acked_end", acked_with_the_end_of_the_own_log
@@ -202,6 +224,7 @@ BUGS: dict[str, Callable[[], AbstractContextManager[object]]] = {
     "vote-not-persisted": lambda: patch.object(TermFile, "store", term_without_vote),
     "dispatch-beyond-confirm": lambda: patch.object(Dispatching, "step", dispatch_to_the_end),
     "connections-counted": connections_counted,
+    "emptied-store-elected": emptied_store_elected,
     "damage-unchecked": lambda: patch.object(Recovery, "_walk", bodies_unchecked),
     "delivered-without-delay": lambda: patch.object(DelayDelivery, "_wait_ms", due_at_once),
     "waiting-forgotten": lambda: patch.object(DelayDelivery, "role_taken", what_waited_is_forgotten),

@@ -135,6 +135,7 @@ class ClusterCheck:
         masters = [app for app in apps if app.manager and app.manager.replicas.role is Role.MASTER]
         for app in masters:
             assert app.manager is not None
+            self.holds_what_was_confirmed(app)
             self.enough_copies(app, apps)
             counted = app.ha.counted_members()
             if not counted:
@@ -157,11 +158,22 @@ class ClusterCheck:
                     f"{app.store.max_offset()}, a master confirms {confirm}",
                 )
 
+    def holds_what_was_confirmed(self, master: BrokerApp) -> None:
+        """Whoever leads the newest epoch; an older master may have missed what followed."""
+        assert master.manager is not None
+        replicas, end = master.manager.replicas, master.store.max_offset()
+        if replicas.master_epoch == self.newest[0] and end < len(self.confirmed):
+            raise Violation(
+                "C6",
+                f"broker {replicas.broker_id} leads epoch {replicas.master_epoch} with a log that ends at {end}, "
+                f"{len(self.confirmed)} was confirmed",
+            )
+
     def enough_copies(self, master: BrokerApp, apps: list[BrokerApp]) -> None:
         """Contract C: what may be answered stands on two brokers at that moment. Those that do not run may hold it."""
         answered = master.role.acked_end()
         if answered <= self.copied_end:
-            return  # a copy may be lost later, once the set went on without it (seed 138)
+            return  # a copy may be lost later, once the set went on without it
         holders = sum(app.store.max_offset() >= answered for app in apps) + len(BROKER_HOSTS) - len(apps)
         if holders < MIN_IN_SYNC:
             raise Violation("C", f"sends below {answered} may be answered, {holders} brokers hold them")

@@ -15,7 +15,7 @@ from broker.app import BrokerApp
 from epochfile.file import BACKUP_SUFFIX, DEFAULT_NAME
 from messagestore.checkpoint import CHECKPOINT, FILE, CheckpointDamaged, decode_checkpoint
 from messagestore.commitlog import FOLDER
-from messagestore.errors import StoreCorrupted
+from messagestore.errors import LogMissing, StoreCorrupted
 from messagestore.record import decode
 from messagestore.walker import SegmentWalk
 from simulation.clusterviolation import Violation
@@ -27,7 +27,7 @@ LOG = f"{FOLDER}/"
 
 @dataclass(frozen=True)
 class Damage:
-    """A bit that was flipped in `path`."""
+    """What is wrong with a store: a bit that was flipped in `path`, or all of that folder gone."""
 
     path: str
 
@@ -74,6 +74,10 @@ class StoreDamage:
             self.damaged[node.name] = Damage(path)
             self.done["flipped bit"] += 1
 
+    def must_be_refused(self, node: Node, folder: str) -> None:
+        """This folder of the store is gone."""
+        self.damaged[node.name] = Damage(f"{folder}/")
+
     def vouched_bodies(self, node: Node) -> list[tuple[str, int]]:
         """(path, offset in it) of a byte in the body of each record that a restart must find whole: those of the confirm
         offset's own segment."""
@@ -100,13 +104,14 @@ class StoreDamage:
             damage, app = self.damaged.get(node.name), node.app
             if damage is not None and isinstance(app, BrokerApp) and app.manager is not None:
                 if damage.must_refuse:
-                    raise Violation("L5", f"{node.name} serves a log with a damaged record in {damage.path}")
+                    raise Violation("L5", f"{node.name} serves a log that is damaged or gone: {damage.path}")
                 del self.damaged[node.name]
 
     def cured(self, node: Node) -> bool:
         """Whether this broker refused its store for the damage that was done, and has got an empty disk for it."""
         damage = self.damaged.get(node.name)
-        if damage is None or not damage.must_refuse or not isinstance(node.failure, StoreCorrupted):
+        refused = isinstance(node.failure, StoreCorrupted | LogMissing)
+        if damage is None or not damage.must_refuse or not refused:
             return False
         del self.damaged[node.name]
         node.disk.wipe()

@@ -13,6 +13,7 @@ from broker.replicas import Role
 from simulation.clustercheck import ClusterCheck
 from simulation.clusterdamage import StoreDamage
 from simulation.clusterdiskerrors import RESTART_MS, DiskErrors
+from simulation.clusterlosses import EMPTIED, WITHOUT_LOG, MemberLosses
 from simulation.clustermembers import ClientApp
 from simulation.node import Node
 from simulation.world import World
@@ -23,9 +24,9 @@ KINDS = (
     "power cut of a controller", "stop", "half-open", "master without controllers", "master with its client",
     "kill master and leading controller", "kill after truncation",
     "expansion without an answer", "clock jump", "disk error", "half-open slave while another lags",
-    "deposed master at a new address", "burst of load", "wiped slave", "flipped bit",
+    "deposed master at a new address", "burst of load", "wiped slave", "flipped bit", EMPTIED, WITHOUT_LOG,
 )  # fmt: skip
-CHANCES = {"burst of load": 0.4, "wiped slave": 0.3, "flipped bit": 0.4}
+CHANCES = {"burst of load": 0.4, "wiped slave": 0.3, "flipped bit": 0.4, EMPTIED: 0.25, WITHOUT_LOG: 0.2}
 """That a seed has a kind of fault, where it is not CHANCE."""
 CHANCE = 0.5
 BURSTS = (20, 60)
@@ -72,6 +73,9 @@ class Faults:
         """A master that is cut off, until another one is there."""
         self.disk_errors = DiskErrors(world, chance, self.done, self.restart_at_ms)
         self.damage = StoreDamage(chance, brokers, self.done)
+        self.losses = MemberLosses(
+            world, chance, controllers, brokers, self.done, self.restart_at_ms, self.damage.must_be_refused
+        )
         self.skews_ms = [node.skew_ms for node in brokers]
 
     @property
@@ -168,6 +172,9 @@ class Faults:
             case "wiped slave" | "flipped bit" if broker is not master:
                 self.damage_store(kind, broker)
                 return  # counted once it is done
+            case "emptied member" | "member without its log" if leader is not None:
+                self.lose_member(kind, broker, leader)
+                return  # counted once it is done
             case "disk stall":
                 self.random.choice((broker, controller)).disk.stall(self.random.choice((100, 2000)))
             case _:
@@ -233,7 +240,12 @@ class Faults:
         """The id of the broker on `node` if its store or memory may be lost now: one at a time, and not the last."""
         broker_id = broker_id_of(node)
         others_run = all(other.running for other in self.brokers if other is not node)
-        if broker_id is None or not others_run or self.without_power:
+        if (
+            broker_id is None
+            or not others_run
+            or self.without_power
+            or self.losses.lost_ids & self.check.members
+        ):
             return None
         if node.name in self.disk_errors.failing or node.disk.failures["sync"]:
             return (
@@ -250,6 +262,14 @@ class Faults:
             self.kill(node)
             if self.damage.plan(kind, node):
                 self.without_power[node.name] = broker_id
+
+    def lose_member(self, kind: str, node: Node, leader: Node) -> None:
+        """All brokers die at once, with the controller that might yet elect one of them; one loses its store."""
+        broker_id = self.can_lose(node)
+        if broker_id in self.check.members and broker_id is not None:
+            for victim in (leader, *self.brokers):
+                self.kill(victim)
+            self.losses.plan(kind, node, broker_id)
 
     def jump_clock(self, node: Node) -> None:
         node.skew_ms += self.random.choice((-CLOCK_JUMP_MS, CLOCK_JUMP_MS))
@@ -284,6 +304,7 @@ class Faults:
             self.half_open = None
             self.world.network.half_open(slave.host, former.host)
         self.damage.next_steps()
+        self.losses.next_step()
         if self.deposed is not None and master is not None and master is not self.deposed:
             self.misdirect(self.deposed, master)
         for node in self.brokers:
@@ -293,6 +314,8 @@ class Faults:
         """Whether it comes back now. Only what left the set meanwhile has really lost its memory: had it been
         elected alone, that would be the loss of the last replica, and so it had but hung."""
         if node.running or self.world.now_ms < self.restart_at_ms.get(node.name, 0):
+            return False
+        if self.losses.holds_back(node):
             return False
         broker_id = self.without_power.get(node.name)
         if broker_id is None:
@@ -319,7 +342,7 @@ class Faults:
         self.restart_at_ms.clear()
         self.truncations_to_kill = 0
         self.expansions_to_cut = 0
-        self.half_open = self.deposed = None
+        self.half_open = self.deposed = self.losses.planned = None
         self.disk_errors.take_back(self.brokers)
 
 

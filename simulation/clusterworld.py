@@ -227,14 +227,10 @@ class ClusterWorld:
             self.world.run_for_ms(WHOLE_MS)
 
     def whole(self) -> bool:
-        apps = [app for _, _, app in self.broker_apps()]
-        if (
-            len(apps) < len(self.brokers)
-            or len(self.check.members) < len(self.brokers)
-            or self.leader() is None
-        ):
+        replicas = [app.manager.replicas for _, _, app in self.broker_apps() if app.manager is not None]
+        if len(replicas) < len(self.brokers) or self.leader() is None or self.master() is None:
             return False
-        return self.master() is not None and all(app.manager and app.manager.replicas.taken for app in apps)
+        return all(broker.taken and broker.broker_id in self.check.members for broker in replicas)
 
     def judge(self) -> None:
         """The client stops; logs become equal; what it was told is compared with what is there."""
