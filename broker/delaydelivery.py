@@ -22,6 +22,7 @@ from messagestore.messages import Appended, MessageToStore, PutStatus, QueueEntr
 from messagestore.record import RecordError, decode
 from mqruntime.clock import Clock
 from mqruntime.log import fields
+from mqruntime.waking import woken
 
 log = logging.getLogger("broker.delaydelivery")
 
@@ -148,11 +149,7 @@ class DelayDelivery:
             if wait_ms == 0:
                 await asyncio.sleep(0)  # others run between two batches
                 continue
-            try:
-                async with asyncio.timeout(None if wait_ms is None else wait_ms / 1000):
-                    await self._wake.wait()
-            except TimeoutError:
-                continue
+            await woken(self._wake, wait_ms)
 
     async def deliver_due(self) -> int | None:
         """Put what is due into its queue; ms until something else is, None when nothing waits."""

@@ -11,6 +11,7 @@ import logging
 from collections.abc import Callable
 
 from mqruntime.log import fields
+from mqruntime.waking import woken
 from remoting.client import RemotingClient
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import RemotingCommand
@@ -58,12 +59,7 @@ class MasterFinder:
                 await self._changed.wait()
                 continue
             await self._ask(*self._master)
-            wait_ms = ASK_AGAIN_MS if self._known is None else KNOWN_AGAIN_MS
-            try:
-                async with asyncio.timeout(wait_ms / 1000):
-                    await self._changed.wait()
-            except TimeoutError:
-                continue
+            await woken(self._changed, ASK_AGAIN_MS if self._known is None else KNOWN_AGAIN_MS)
 
     async def _ask(self, master_address: str, master_epoch: int) -> None:
         request = RemotingCommand.request(RequestCode.EXCHANGE_BROKER_HA_INFO)

@@ -13,6 +13,7 @@ from mqruntime.clock import Clock
 from mqruntime.log import fields
 from mqruntime.tasks import Tasks
 from mqruntime.trouble import Trouble
+from mqruntime.waking import woken
 from remoting.bodies.registration import RegisterBrokerBody, body_crc32
 from remoting.bodies.topics import TopicConfigWrapper
 from remoting.client import RemotingClient
@@ -100,11 +101,7 @@ class Registration:
                 wait_ms = self._period_ms
             else:
                 wait_ms = RETRY_MS
-            try:
-                async with asyncio.timeout(wait_ms / 1000):
-                    await wake.wait()
-            except TimeoutError:
-                continue
+            await woken(wake, wait_ms)
 
     async def _register(self, name_server: str, role_id: int) -> bool:
         body = RegisterBrokerBody(self._topics()).encode()

@@ -31,6 +31,7 @@ from mqruntime.clock import Clock
 from mqruntime.log import fields
 from mqruntime.tasks import Tasks
 from mqruntime.trouble import Trouble
+from mqruntime.waking import woken
 from remoting.codes import ResponseCode
 from remoting.command import RemotingCommand
 from remoting.errors import BodyError, HeaderError, NotSent, RemotingError
@@ -39,6 +40,7 @@ from remoting.peer import Peer
 
 log = logging.getLogger("broker.replicasmanager")
 
+WAIT_MS_MAX = 3_600_000
 TRYING_ON = (
     "controller call failed, trying on; a majority of controllers must run at the addresses of controllerAddr"
 )
@@ -242,11 +244,7 @@ class ReplicasManager:
                 await self._controllers.heartbeat(address, self._heartbeat())
             except RemotingError as error:
                 log.debug("no heartbeat", extra=fields(address=address, why=error))
-            try:
-                async with asyncio.timeout(self._timers.broker_heartbeat_interval / 1000):
-                    await self._beat_now.wait()
-            except TimeoutError:
-                continue
+            await woken(self._beat_now, self._timers.broker_heartbeat_interval)
 
     # -- roles
 
@@ -294,10 +292,5 @@ class ReplicasManager:
     async def _wait(self, wake: asyncio.Event, due_ms: int) -> None:
         """Until something was reported or it is `due_ms`."""
         wait_ms = due_ms - self._clock.monotonic_ms() + 1
-        try:
-            async with asyncio.timeout(min(wait_ms, 3_600_000) / 1000):
-                await wake.wait()
-        except TimeoutError:
-            return
-        finally:
-            wake.clear()
+        await woken(wake, min(wait_ms, WAIT_MS_MAX))
+        wake.clear()

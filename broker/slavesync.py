@@ -18,6 +18,7 @@ from broker.topics import Topics
 from mqruntime.clock import Clock
 from mqruntime.log import fields
 from mqruntime.trouble import Trouble
+from mqruntime.waking import woken
 from remoting.bodies.groups import SubscriptionGroupWrapper
 from remoting.bodies.offsets import ConsumerOffsetWrapper, DelayOffsetWrapper
 from remoting.bodies.topics import TopicConfigWrapper
@@ -75,11 +76,7 @@ class SlaveSync:
                 master = self._master()
                 if master is not None:
                     await self._copy(master, code)
-            try:
-                async with asyncio.timeout(self._interval_ms / 1000):
-                    await self._wake.wait()
-            except TimeoutError:
-                continue
+            await woken(self._wake, self._interval_ms)
 
     async def _copy(self, master: str, code: RequestCode) -> None:
         try:

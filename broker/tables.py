@@ -18,6 +18,7 @@ from broker.topics import TOPICS_FILE, Topics, system_topics
 from mqruntime.clock import Clock
 from mqruntime.log import fields
 from mqruntime.smallfiles import SmallFiles
+from mqruntime.waking import woken
 from remoting.codes import RequestCode
 
 log = logging.getLogger("broker.tables")
@@ -75,10 +76,7 @@ class Tables:
     async def run(self) -> None:
         """Keep the files in step."""
         while True:
-            try:
-                async with asyncio.timeout(self._interval_ms / 1000):
-                    await self._wake.wait()
-            except TimeoutError:
+            if not await woken(self._wake, self._interval_ms):
                 self._note_commits()
             self._wake.clear()
             try:
