@@ -24,7 +24,7 @@ from broker.statusrequests import StatusRequests
 from broker.subscriptionrenewal import SubscriptionRenewal
 from broker.tablerequests import add_table_requests
 from broker.totals import Totals
-from messagestore.dispatch import delay_levels_ms
+from messagestore.delaylevels import delay_levels_ms
 from remoting.codes import RequestCode
 from remoting.peer import Peer
 from remoting.router import Handler, Router

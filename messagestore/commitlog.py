@@ -11,7 +11,7 @@ from itertools import pairwise
 from messagestore.diskroom import DiskRoom
 from messagestore.errors import OffsetOutOfRange
 from messagestore.record import PREFIX, encode_blank
-from messagestore.walker import order_segments, segment_name
+from messagestore.walker import check_size_set, order_segments, segment_name
 from mqruntime.segments import SegmentDirectory, SegmentFile
 
 FOLDER = "commitlog"
@@ -47,6 +47,7 @@ class CommitLog:
             await self._directory.sync_directory()
         if found and found[-1][1] == 0:  # upstream creates a file before it gives it a size
             await self._directory.delete(found.pop()[0])
+        check_size_set(FOLDER, found, self.segment_size_bytes, "mappedFileSizeCommitLog")
         names = [name for name, _ in found]
         kept = 0 if never_saved and names and names[0] != segment_name(0) else 1
         while 0 < kept < len(names):

@@ -11,7 +11,7 @@ from struct import Struct
 
 from messagestore.commitlog import erase
 from messagestore.errors import QueueOffsetGap
-from messagestore.walker import order_segments, segment_name
+from messagestore.walker import check_size_set, order_segments, segment_name
 from mqruntime.segments import SegmentDirectory, SegmentFile
 
 ENTRY = Struct(
@@ -59,6 +59,8 @@ class ConsumeQueue:
         A trusted queue was synced at a clean stop: its end is searched for. Otherwise entries up to `phy_limit` are on
         disk but what follows may be torn: the file is read entry by entry up to the first that is not below it."""
         found = [(name, size) for name, size in self._directory.names() if size]
+        folder = f"consumequeue/{self.topic}/{self.queue_id}"
+        check_size_set(folder, found, self._file_size, "mappedFileSizeConsumeQueue")
         if (
             found and found[0][0].isdigit() and not trusted
         ):  # a power cut may take a new file's name and leave that of the next one
@@ -69,7 +71,7 @@ class ConsumeQueue:
             for name in reversed(names[len(whole) :]):
                 await self._directory.delete(name)
             found = found[: len(whole)]
-        segments = order_segments(f"consumequeue/{self.topic}/{self.queue_id}", found, self._file_size)
+        segments = order_segments(folder, found, self._file_size)
         self._names = [segment.name for segment in segments]
         self._files = [None] * len(segments)
         self._first = segments[0].start_offset // ENTRY.size if segments else 0

@@ -6,6 +6,7 @@ has one, and a run stops for good at the first record that does: only a moved co
 from __future__ import annotations
 
 from messagestore import record
+from messagestore.delaylevels import delay_levels_ms
 from messagestore.errors import QueueOffsetGap, StoreCorrupted
 from messagestore.indextable import IndexTable
 from messagestore.messages import QueueGrew
@@ -14,22 +15,8 @@ from messagestore.queuetable import QueueTable
 from messagestore.record import Buffer, QueueFacts
 
 SCHEDULE_TOPIC = b"SCHEDULE_TOPIC_XXXX"
-UNIT_MS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 TAGS_REMEMBERED_MAX = 10_000
 NEW_QUEUES_MAX = 8  # in one run: each makes folders and a file, which takes as long as hundreds of records
-
-
-def delay_levels_ms(setting: str) -> list[int]:
-    """`1s 5s 1m` as milliseconds, level 1 first. ValueError for an unknown unit or no level."""
-    levels = []
-    for level in setting.split():
-        number, unit = level[:-1], level[-1:]
-        if unit not in UNIT_MS or not number.isdecimal():
-            raise ValueError(f"{level!r} in messageDelayLevel is not a number with unit s, m, h or d")
-        levels.append(int(number) * UNIT_MS[unit])
-    if not levels:
-        raise ValueError("messageDelayLevel must have a level")
-    return levels
 
 
 class Dispatcher:

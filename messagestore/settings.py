@@ -5,8 +5,9 @@ from __future__ import annotations
 from enum import Enum
 from typing import ClassVar
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
+from messagestore.delaylevels import delay_levels_ms
 from mqruntime.settings import OURS, Settings
 
 
@@ -89,6 +90,12 @@ class StoreSettings(Settings):
         ge=1,
         description="newest segments that are read through their mapping; older ones are read in a thread",
     )
+
+    @field_validator("message_delay_level")
+    @classmethod
+    def _delay_levels(cls, value: str) -> str:
+        delay_levels_ms(value)
+        return value
 
     @property
     def index_entries(self) -> int:

@@ -62,6 +62,16 @@ def order_segments(
     return segments
 
 
+def check_size_set(folder: str, files: Iterable[tuple[str, int]], segment_size: int, key: str) -> None:
+    """The files are not all of one other size than the setting `key` says; to be asked before anything is made of their
+    names. BadSegments."""
+    sizes = {size for _, size in files if size}
+    if len(sizes) == 1 and segment_size not in sizes:
+        (size,) = sizes
+        why = f"files have {size} bytes, {key} says {segment_size}; set {key}={size}: a store keeps the size it began with"
+        raise BadSegments(folder, "*", why)
+
+
 class SegmentWalk:
     """Iterates (physical_offset, total_size) over one segment from `position` up to `limit`, both physical offsets.
 

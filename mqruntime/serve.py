@@ -185,6 +185,7 @@ async def _serve_until_told(app: App, told_to_stop: asyncio.Event) -> BaseExcept
     serving.cancel()
     await asyncio.wait([serving])
     await app.stop()
+    logger.info("stopped")
     return None
 
 

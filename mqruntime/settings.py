@@ -10,7 +10,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
-from pydantic import BaseModel, ConfigDict, PrivateAttr, ValidationError
+from pydantic import BaseModel, ConfigDict, PrivateAttr, ValidationError, ValidationInfo, field_validator
 from pydantic.fields import FieldInfo
 
 from mqruntime.properties import PropertiesError, Property, parse
@@ -37,10 +37,12 @@ class Settings(BaseModel):
     """Base of each server's settings: one field per upstream key, the key being the field's alias.
 
     A subclass lists upstream keys that it knows and does not use in `IGNORED`, so that a Java broker's file
-    loads without noise, and in `UPSTREAM` the defaults in which upstream differs, for people to compare."""
+    loads without noise; in `WITHOUT_EFFECT` those whose absence somebody may count on, with what is so instead, which
+    is warned of; and in `UPSTREAM` the defaults in which upstream differs, for people to compare."""
 
     model_config = ConfigDict(validate_assignment=True, populate_by_name=True, extra="forbid")
     IGNORED: ClassVar[frozenset[str]] = frozenset()
+    WITHOUT_EFFECT: ClassVar[dict[str, str]] = {}
     UPSTREAM: ClassVar[dict[str, str]] = {}
 
     _warnings: list[str] = PrivateAttr(default_factory=list)
@@ -60,7 +62,7 @@ class Settings(BaseModel):
             if entry.key in keys:
                 chosen[entry.key] = (entry, file)
             elif entry.key not in cls.IGNORED:
-                why = _unknown(entry.key, keys)
+                why = cls.WITHOUT_EFFECT.get(entry.key) or _unknown(entry.key, keys)
                 if strict:
                     raise SettingsError(entry.key, entry.value, file, entry.line or None, why)
                 warnings.append(f"{file}{f':{entry.line}' if entry.line else ''}: {entry.key}: {why}")
@@ -73,6 +75,16 @@ class Settings(BaseModel):
             raise cls._explained(error, chosen) from None
         settings._warnings.extend(warnings)
         return settings
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _path(cls, value: Any, info: ValidationInfo) -> Any:
+        """An empty path would be the folder that the server is started in, and `~` one of that name."""
+        if cls.model_fields[info.field_name or ""].annotation is not Path:
+            return value
+        if not str(value).strip():
+            raise ValueError("must name a file or a folder")
+        return Path(value).expanduser()
 
     @property
     def listens_on(self) -> str | None:

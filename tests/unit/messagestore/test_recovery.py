@@ -12,7 +12,7 @@ from messagestore.errors import BadSegments, LogMissing, QueueOffsetGap, StoreCo
 from messagestore.messages import Appended
 from messagestore.record import encode_blank
 from messagestore.store import MessageStore
-from tests.unit.messagestore.storehelp import message, open_store
+from tests.unit.messagestore.storehelp import message, open_store, small_settings
 
 SEGMENT = 4096
 RECORD = 105  # bytes of the records written here: topic "TopicTest", body "hello"
@@ -20,6 +20,11 @@ RECORD = 105  # bytes of the records written here: topic "TopicTest", body "hell
 
 def log_file(root: Path, start: int = 0) -> Path:
     return root / "commitlog" / f"{start:020d}"
+
+
+def segment_files(root: Path) -> dict[Path, bytes]:
+    """The files of log and queues."""
+    return {path: path.read_bytes() for path in root.glob("co*/**/0*") if path.is_file()}
 
 
 def write_at(path: Path, at: int, content: bytes) -> None:
@@ -290,3 +295,32 @@ def test_checkpoints_of_older_versions_and_odd_ones_are_read() -> None:
     assert len(Checkpoint().encode()) == 4096
     assert Checkpoint(10_000, 20_000).min_timestamp == 7_000
     assert Checkpoint(1_000, 20_000).min_timestamp == 0
+
+
+@pytest.mark.parametrize(
+    ("chosen", "folder", "cure"),
+    [
+        ({"mapped_file_size_commit_log": 8192}, "commitlog", "set mappedFileSizeCommitLog=4096"),
+        (
+            {"mapped_file_size_consume_queue": 100},
+            "consumequeue/TopicTest/0",
+            "set mappedFileSizeConsumeQueue=400",
+        ),
+    ],
+)
+def test_a_size_that_is_set_otherwise_is_refused_with_the_right_one_and_touches_nothing(
+    tmp_path: Path, chosen: dict[str, int], folder: str, cure: str
+) -> None:
+    """Also where nothing is known to be confirmed, and what follows a gap would be deleted as left by a power cut."""
+
+    async def scenario() -> None:
+        await crashed_store(tmp_path, 90, confirmed=80)
+        (tmp_path / "checkpoint").unlink()
+        before = segment_files(tmp_path)
+        assert len(before) > 4
+        with pytest.raises(BadSegments, match=folder) as refused:
+            await open_store(tmp_path, small_settings(**chosen)).start()
+        assert cure in str(refused.value)
+        assert segment_files(tmp_path) == before
+
+    asyncio.run(scenario())

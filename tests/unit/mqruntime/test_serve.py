@@ -40,6 +40,7 @@ def test_it_serves_until_it_is_told_to_stop(tmp_path: Path) -> None:
     _, said = process.communicate(timeout=30)
     assert process.returncode == 0
     assert "INFO mqruntime.serve stopping on SIGTERM" in said
+    assert said.endswith("INFO mqruntime.serve stopped\n")
     assert (tmp_path / "store" / "stopped").read_bytes() == b"yes"
 
 
@@ -48,8 +49,9 @@ def test_a_second_signal_ends_a_stop_that_hangs(tmp_path: Path) -> None:
     process.send_signal(signal.SIGINT)
     assert process.stdout is not None and process.stdout.readline() == "stopping\n"
     process.send_signal(signal.SIGTERM)
-    process.communicate(timeout=30)
+    _, said = process.communicate(timeout=30)
     assert process.returncode == 128 + signal.SIGTERM
+    assert "INFO mqruntime.serve stopped" not in said
 
 
 def test_one_store_has_one_process(tmp_path: Path) -> None:

@@ -16,12 +16,13 @@ class Flush(enum.Enum):
 
 class DemoSettings(Settings):
     IGNORED = frozenset({"rocketmqHome"})
+    WITHOUT_EFFECT = {"fileReservedTime": "has no effect: the log is kept whole"}
 
     broker_name: str = Field("broker-a", alias="brokerName")
     listen_port: int = Field(10911, alias="listenPort", ge=0, le=65535)
     flush: Flush = Field(Flush.ASYNC_FLUSH, alias="flushDiskType")
     all_ack: bool = Field(True, alias="allAckInSyncStateSet")
-    directory: Path | None = Field(None, alias="storePathRootDir")
+    directory: Path = Field(Path("store"), alias="storePathRootDir")
 
 
 @pytest.fixture
@@ -50,7 +51,24 @@ def test_an_unknown_key_is_warned_of_with_the_nearest_name(conf: Path) -> None:
     ]
 
 
-@pytest.mark.parametrize("text", ["listenprot=1", "listenPort=1 "])
+def test_a_key_that_somebody_may_count_on_is_not_dropped_without_a_word(conf: Path) -> None:
+    conf.write_text("rocketmqHome=/opt\nfileReservedTime=48\n")
+    expected = f"{conf}:2: fileReservedTime: has no effect: the log is kept whole"
+    assert DemoSettings.load(conf).warnings == [expected]
+
+
+@pytest.mark.parametrize("text", ["", " "])
+def test_an_empty_path_is_refused_instead_of_meaning_the_folder_of_the_start(text: str) -> None:
+    with pytest.raises(SettingsError, match="storePathRootDir=: must name a file or a folder"):
+        DemoSettings.load(None, [f"storePathRootDir={text}"])
+
+
+def test_a_tilde_in_a_path_is_the_home_directory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", "/home/mq")
+    assert DemoSettings.load(None, ["storePathRootDir=~/store"]).directory == Path("/home/mq/store")
+
+
+@pytest.mark.parametrize("text", ["listenprot=1", "listenPort=1 ", "fileReservedTime=48"])
 def test_strict_refuses_what_would_be_warned_of(conf: Path, text: str) -> None:
     conf.write_text(text)
     with pytest.raises(SettingsError):
@@ -97,7 +115,7 @@ def test_a_missing_required_key_is_named(conf: Path) -> None:
 
 def test_effective_lists_every_key_sorted() -> None:
     assert DemoSettings.load(None, ["brokerName=b"]).effective() == (
-        "allAckInSyncStateSet=true\nbrokerName=b\nflushDiskType=ASYNC_FLUSH\nlistenPort=10911\nstorePathRootDir=\n"
+        "allAckInSyncStateSet=true\nbrokerName=b\nflushDiskType=ASYNC_FLUSH\nlistenPort=10911\nstorePathRootDir=store\n"
     )
 
 

@@ -1,0 +1,20 @@
+"""The setting that says what the delay levels of messages mean.
+
+Invariant: a text that `delay_levels_ms` takes gives each level, from 1 on, a time."""
+
+from __future__ import annotations
+
+UNIT_MS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+
+
+def delay_levels_ms(setting: str) -> list[int]:
+    """`1s 5s 1m` as milliseconds, level 1 first. ValueError for an unknown unit or no level."""
+    levels = []
+    for level in setting.split():
+        number, unit = level[:-1], level[-1:]
+        if unit not in UNIT_MS or not number.isdecimal():
+            raise ValueError(f"{level!r} in messageDelayLevel is not a number with unit s, m, h or d")
+        levels.append(int(number) * UNIT_MS[unit])
+    if not levels:
+        raise ValueError("messageDelayLevel must have a level")
+    return levels
