@@ -1,0 +1,133 @@
+"""Topics, consumer groups and their members: made, shown, deleted, and copied by slaves."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+import pytest
+
+from remoting.bodies.groups import SubscriptionGroupConfig, SubscriptionGroupWrapper
+from remoting.bodies.heartbeats import ConsumerData, HeartbeatData, ProducerData, SubscriptionData
+from remoting.bodies.offsets import ConsumerOffsetWrapper
+from remoting.bodies.queues import MessageQueue, TopicStatsTable
+from remoting.bodies.topics import TopicConfig, TopicConfigWrapper
+from remoting.codes import RequestCode, ResponseCode
+from remoting.command import RemotingCommand
+from remoting.headers.admin import (
+    ConsumerGroupHeader,
+    CreateTopicHeader,
+    DeleteSubscriptionGroupHeader,
+    GetConsumeStatsHeader,
+    GroupHeader,
+    ProducerGroupHeader,
+    TopicHeader,
+    UnregisterClientHeader,
+)
+from remoting.headers.offsets import (
+    UpdateConsumerOffsetHeader,
+)
+from remoting.router import Router
+from simulation.node import EPOCH_MS
+from tests.unit.broker.served import Served
+
+
+def test_a_topic_is_created_shown_counted_and_deleted(served: Served) -> None:
+    header = CreateTopicHeader("fresh", "TBW102", 2, 3, 6, attributes="+k=v")
+    assert served.ask(RequestCode.UPDATE_AND_CREATE_TOPIC, header).code == 0
+    shown = TopicConfig.from_json(served.json(RequestCode.GET_TOPIC_CONFIG, TopicHeader("fresh")))
+    assert (shown.read_queue_nums, shown.write_queue_nums, shown.attributes) == (2, 3, {"k": "v"})
+    table = TopicConfigWrapper.from_json(served.json(RequestCode.GET_ALL_TOPIC_CONFIG))
+    assert {"fresh", "orders", "TBW102"} <= set(table.topic_config_table)
+    assert served.ask(RequestCode.DELETE_TOPIC_IN_BROKER, TopicHeader("fresh")).code == 0
+    assert served.ask(RequestCode.GET_TOPIC_CONFIG, TopicHeader("fresh")).code == ResponseCode.TOPIC_NOT_EXIST
+
+
+@pytest.mark.parametrize("name", ["", "bad/name", "x" * 128, "TBW102"])
+def test_a_topic_with_an_impossible_name_is_refused(served: Served, name: str) -> None:
+    header = CreateTopicHeader(name, "TBW102", 2, 3, 6)
+    assert served.ask(RequestCode.UPDATE_AND_CREATE_TOPIC, header).code == ResponseCode.INVALID_PARAMETER
+
+
+def test_a_topics_statistics_count_its_messages(served: Served) -> None:
+    reply = served.ask(RequestCode.GET_TOPIC_STATS_INFO, TopicHeader("orders"))
+    table = TopicStatsTable.decode(reply.body).offset_table
+    queue = table[MessageQueue("orders", "broker-a", 1)]
+    assert (len(table), queue.min_offset, queue.max_offset) == (4, 0, 3)
+    assert queue.last_update_timestamp > EPOCH_MS
+    assert (
+        served.ask(RequestCode.GET_TOPIC_STATS_INFO, TopicHeader("none")).code == ResponseCode.TOPIC_NOT_EXIST
+    )
+
+
+def test_a_group_is_created_shown_and_deleted(served: Served) -> None:
+    group = SubscriptionGroupConfig("CG", retry_max_times=3)
+    assert served.ask(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, None, group.encode()).code == 0
+    shown = served.json(RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG, GroupHeader("CG"))
+    assert shown["retryMaxTimes"] == 3
+    header = DeleteSubscriptionGroupHeader("CG", clean_offset=True)
+    assert served.ask(RequestCode.DELETE_SUBSCRIPTIONGROUP, header).code == 0
+    gone = served.ask(RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG, GroupHeader("CG"))
+    assert gone.code == ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST
+
+
+def test_a_groups_progress_is_counted_by_queue(served: Served) -> None:
+    served.ask(RequestCode.UPDATE_CONSUMER_OFFSET, UpdateConsumerOffsetHeader("CG", "orders", 1, 2))
+    table = served.json(RequestCode.GET_CONSUME_STATS, GetConsumeStatsHeader("CG"))["offsetTable"]
+    ((_, progress),) = [(key, value) for key, value in table.items() if '"queueId":1' in key]
+    assert (progress["brokerOffset"], progress["consumerOffset"]) == (3, 2)
+
+
+def test_consumers_see_each_other_and_hear_of_newcomers(served: Served) -> None:
+    async def scenario() -> tuple[list[str], list[int]]:
+        address, told = served.master.address, []
+        router = Router()
+        router.add(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, lambda peer, command: told.append(command.code))
+        async with served.cluster.client(router) as one, served.cluster.client() as two:
+            for client, name in ((one, "c1"), (two, "c2")):
+                consumer = ConsumerData("CG", subscription_data_set=[SubscriptionData("orders")])
+                data = HeartbeatData(name, [ProducerData("PG")], [consumer])
+                heartbeat = RemotingCommand.request(RequestCode.HEART_BEAT, None, data.encode())
+                assert (await client.remoting.call(address, heartbeat)).code == 0
+            members = RemotingCommand.request(
+                RequestCode.GET_CONSUMER_LIST_BY_GROUP, ConsumerGroupHeader("CG")
+            )
+            found = json.loads(bytes((await one.remoting.call(address, members)).body or b""))
+            connections = await one.remoting.call(
+                address,
+                RemotingCommand.request(RequestCode.GET_CONSUMER_CONNECTION_LIST, ConsumerGroupHeader("CG")),
+            )
+            assert len(json.loads(bytes(connections.body or b""))["connectionSet"]) == 2
+            producers = RemotingCommand.request(
+                RequestCode.GET_PRODUCER_CONNECTION_LIST, ProducerGroupHeader("PG")
+            )
+            assert (await one.remoting.call(address, producers)).code == 0
+            leave = RemotingCommand.request(
+                RequestCode.UNREGISTER_CLIENT, UnregisterClientHeader("c2", "PG", "CG")
+            )
+            await two.remoting.call(address, leave)
+            await asyncio.sleep(0.1)
+        return found["consumerIdList"], told
+
+    members, told = served.cluster.run(scenario())
+    assert members == ["c1", "c2"]
+    assert len(told) == 3, "for c1, for c2, and when c2 left"
+    served.world.run_for_ms(100)
+    gone = served.ask(RequestCode.GET_CONSUMER_LIST_BY_GROUP, ConsumerGroupHeader("CG"))
+    assert (gone.code, gone.remark) == (1, "no consumer for this group, CG")
+    assert served.master.tables.topics.find("%RETRY%CG") is not None
+
+
+def test_a_slave_has_its_masters_topics_groups_and_offsets(served: Served) -> None:
+    served.ask(RequestCode.UPDATE_CONSUMER_OFFSET, UpdateConsumerOffsetHeader("CG", "orders", 1, 2))
+    served.ask(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, None, SubscriptionGroupConfig("CG").encode())
+    served.world.run_for_ms(4_000)
+    offsets = ConsumerOffsetWrapper.decode(served.ask(RequestCode.GET_ALL_CONSUMER_OFFSET, slave=True).body)
+    assert offsets.offset_table == {"orders@CG": {1: 2}}
+    groups = SubscriptionGroupWrapper.decode(
+        served.ask(RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, slave=True).body
+    )
+    assert list(groups.subscription_group_table) == ["CG"]
+    assert served.slave.tables.topics.data_version == served.master.tables.topics.data_version
+    for code in (RequestCode.GET_ALL_DELAY_OFFSET, RequestCode.GET_ALL_MESSAGE_REQUEST_MODE):
+        assert served.ask(code).code == 0
