@@ -65,7 +65,7 @@ class MasterGuard:
     def liveness(self) -> Liveness:
         """Who lives now."""
         now_ms = self._clock.monotonic_ms()
-        return self._heartbeats.at(now_ms, self._judging_since_ms, self._holdings.lacking())
+        return self._heartbeats.at(now_ms, self._judging_since_ms, self._holdings.lacking)
 
     def heard(self, header: BrokerHeartbeatHeader, connection: int) -> None:
         """Request 904 came over `connection`; heartbeats of brokers that are not registered count for

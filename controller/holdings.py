@@ -58,6 +58,8 @@ class Holdings:
         self._check_code = check_code
         self._on_change = on_change
         self._of: dict[BrokerKey, _Holding] = {}
+        self.lacking: frozenset[BrokerKey] = frozenset()
+        """The brokers whose logs are known to lack what their sets confirmed."""
 
     def heard(self, key: BrokerKey, connection: int, report: Report, *, member: bool) -> Held | None:
         """Take in a heartbeat of a registered broker, a `member` of its SyncStateSet or not. What it has just been found
@@ -75,6 +77,8 @@ class Holdings:
             holding.lacks = None
         elif begins and before is None:
             holding.lacks = self._shortfall(key, holding.held, report)
+        if (key in self.lacking) != (holding.lacks is not None):
+            self.lacking ^= {key}
         if holding.lacks is not None:
             return holding.lacks if before is None else None
         held = max(holding.held, Held(report.epoch, max(0, report.confirm_offset)))
@@ -82,10 +86,6 @@ class Holdings:
             holding.held = held
             self._on_change()
         return None
-
-    def lacking(self) -> frozenset[BrokerKey]:
-        """The brokers whose logs are known to lack what their sets confirmed."""
-        return frozenset(key for key, holding in self._of.items() if holding.lacks is not None)
 
     def _shortfall(self, key: BrokerKey, own: Held, report: Report) -> Held | None:
         """What it held itself counts in full; of the set it is only asked whether it holds anything at all."""

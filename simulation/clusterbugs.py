@@ -15,7 +15,7 @@ from broker.identityfiles import LogFound
 from broker.scheduling import SCHEDULE_TOPIC
 from broker.syncstatesetreport import ALTER_RETRY_MS, SyncStateSetReport
 from controller.heartbeats import BrokerKey
-from controller.holdings import Holdings
+from controller.holdings import Held, Holdings, Report
 from dledger.actions import Vote
 from dledger.termfile import TermFile
 from epochfile.history import NO_EPOCH, EpochHistory
@@ -193,7 +193,7 @@ def emptied_store_elected() -> Iterator[None]:
     """Upstream: who kept its id is a member of the set like any other, whatever became of its log."""
     with (
         patch.object(LogFound, "why_lost", kept_for_whole),
-        patch.object(Holdings, "lacking", nobody_lacks),
+        patch.object(Holdings, "_shortfall", nobody_lacks),
     ):
         yield
 
@@ -202,9 +202,8 @@ def kept_for_whole(self: LogFound, *, marked: bool) -> None:
     """A broker never gives up its id."""
 
 
-def nobody_lacks(self: Holdings) -> frozenset[BrokerKey]:
+def nobody_lacks(self: Holdings, key: BrokerKey, own: Held, report: Report) -> None:
     """Controllers believe every member."""
-    return frozenset()
 
 
 BUGS: dict[str, Callable[[], AbstractContextManager[object]]] = {

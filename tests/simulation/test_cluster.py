@@ -79,7 +79,7 @@ def test_a_cluster_keeps_its_promises_whatever_is_killed_cut_or_delayed(
 
 @pytest.mark.parametrize(
     "guard",
-    [patch.object(LogFound, "why_lost", kept_for_whole), patch.object(Holdings, "lacking", nobody_lacks)],
+    [patch.object(LogFound, "why_lost", kept_for_whole), patch.object(Holdings, "_shortfall", nobody_lacks)],
     ids=["the controllers'", "the broker's"],
 )
 def test_one_guard_alone_keeps_an_emptied_store_from_leading(guard: AbstractContextManager[object]) -> None:

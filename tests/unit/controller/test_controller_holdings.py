@@ -40,7 +40,7 @@ class Table:
 
     @property
     def lacking(self) -> frozenset[tuple[str, str, int]]:
-        return self.holdings.lacking()
+        return self.holdings.lacking
 
 
 def test_a_log_that_was_emptied_lacks_what_the_set_confirmed() -> None:
@@ -143,9 +143,12 @@ def test_an_id_that_is_granted_again_after_its_set_was_cleaned_begins_anew() -> 
     table = Table()
     table.hear(ONE, 1, 900)
     table.hear(TWO, 2, 900)
-    table.check_codes = {ONE: "h9:1;8"}
-    table.holdings._check_code = table.check_codes.get
-    assert table.hear(ONE, 3, 0, epoch=-1) is None
+    table.hear(ONE, 3, 0, epoch=-1)
+    assert table.lacking == {ONE}
+    table.check_codes.clear()
+    table.check_codes[ONE] = "h9:1;8"
+    assert table.hear(ONE, 4, 0, epoch=-1) is None
+    assert table.lacking == frozenset()
 
 
 def test_the_next_process_knows_what_was_told() -> None:
