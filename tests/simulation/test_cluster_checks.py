@@ -11,6 +11,7 @@ import pytest
 from broker.app import BrokerApp
 from broker.replicas import Role
 from epochfile.entry import EpochEntry
+from simulation.clustercheck import ClusterCheck
 from simulation.clustergrants import Grants
 from simulation.clusterlogmatch import logs_match
 from simulation.clusterviolation import Violation
@@ -121,3 +122,17 @@ def test_one_epoch_with_two_contents_is_found_beyond_what_is_confirmed() -> None
         Violation, match=r"L1: one and other both have epoch 2 from 2 on and differ in \[6, 9\)"
     ):
         matched(one, ScriptedBroker(2, b"aabbbbbby", [(1, 0), (2, 2)]), confirmed_end=2)
+
+
+def leads(check: ClusterCheck, broker: ScriptedBroker) -> None:
+    check.holds_what_was_confirmed(broker.app)
+
+
+def test_who_leads_the_newest_epoch_with_less_than_was_confirmed_is_found() -> None:
+    check = ClusterCheck(newest=(2, 5), confirmed=bytearray(b"x" * 100))
+    leads(check, master(epoch=2))
+    leads(check, ScriptedBroker(1, b"x" * 80, [(1, 0)], Role.MASTER))  # deposed, and does not know it yet
+    with pytest.raises(
+        Violation, match="C6: broker 1 leads epoch 2 with a log that ends at 80, 100 was confirmed"
+    ):
+        leads(check, ScriptedBroker(1, b"x" * 80, [(2, 0)], Role.MASTER))
