@@ -7,7 +7,6 @@ starts with an empty store, so blocks and page faults of a fresh segment are par
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import statistics
 import tempfile
@@ -19,6 +18,7 @@ from messagestore.record import pack_host
 from messagestore.settings import StoreSettings
 from messagestore.store import MessageStore
 from mqruntime.realruntime import real_runtime
+from scripts.bench.options import options
 
 BODY_BYTES = 1024
 PROPERTIES = b"UNIQ_KEY\x017F00000100002A9F0000000000000001\x02WAIT\x01true\x02TAGS\x01TagA\x02"
@@ -56,9 +56,7 @@ def failed(error: BaseException) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = options(__doc__)
     parser.add_argument("--messages", type=int, default=100_000, help="per run; keep them below one segment")
     parser.add_argument("--batch", type=int, default=32, help="messages per append call")
     parser.add_argument("--runs", type=int, default=5)

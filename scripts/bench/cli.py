@@ -7,19 +7,16 @@ target."""
 
 from __future__ import annotations
 
-import argparse
-import asyncio
 import statistics
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Sequence
-from pathlib import Path
 
-from localcluster.cluster import Cluster
 from mqadmin.cli import COMMANDS
 from scripts.bench.measured import machine, spread
+from scripts.bench.options import options
+from scripts.bench.wholecluster import whole_cluster
 
 HELP_S_TARGET = 0.25
 COMMAND_S_TARGET = 0.5
@@ -49,27 +46,22 @@ def report(arguments: Sequence[str], runs: int, target_s: float) -> bool:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = options(__doc__)
     parser.add_argument("--runs", type=int, default=5)
     runs = parser.parse_args().runs
     print(machine())
     within = [report(["--help"], runs, HELP_S_TARGET)]
     within += [report([name, "--help"], runs, HELP_S_TARGET) for name in COMMANDS]
-    with tempfile.TemporaryDirectory(prefix="autoswitch-mq-bench-") as folder:
-        with Cluster.create(Path(folder) / "cluster") as cluster:
-            cluster.start()
-            asyncio.run(cluster.wait_whole())
-            namesrv, controllers = cluster.layout.namesrv, cluster.layout.controller_list
-            for arguments in (
-                ["clusterList", "-n", namesrv],
-                ["topicList", "-n", namesrv],
-                ["getSyncStateSet", "-a", controllers, "-b", "broker-a"],
-                ["haStatus", "-n", namesrv, "-c", "DefaultCluster"],
-                ["watch", "--once", "-n", namesrv],
-            ):
-                within.append(report(arguments, runs, COMMAND_S_TARGET))
+    with whole_cluster() as cluster:
+        namesrv, controllers = cluster.layout.namesrv, cluster.layout.controller_list
+        for arguments in (
+            ["clusterList", "-n", namesrv],
+            ["topicList", "-n", namesrv],
+            ["getSyncStateSet", "-a", controllers, "-b", "broker-a"],
+            ["haStatus", "-n", namesrv, "-c", "DefaultCluster"],
+            ["watch", "--once", "-n", namesrv],
+        ):
+            within.append(report(arguments, runs, COMMAND_S_TARGET))
     print(machine())
     return 0 if all(within) else 1
 

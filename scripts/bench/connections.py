@@ -8,18 +8,14 @@ without the connections, with them, and after they are closed again. Exits 1 whe
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import random
 import resource
 import socket
 import statistics
 import struct
-import tempfile
 import time
-from pathlib import Path
 
-from localcluster.cluster import Cluster
 from mqclient.client import Client
 from mqruntime.clock import SystemClock
 from remoting.bodies.heartbeats import HeartbeatData, ProducerData
@@ -27,6 +23,8 @@ from remoting.codes import RequestCode
 from remoting.command import RemotingCommand
 from remoting.frame import encode
 from scripts.bench.measured import cpu_seconds, machine, own_mib, resident_mib, spread
+from scripts.bench.options import options
+from scripts.bench.wholecluster import whole_cluster
 
 RESIDENT_MIB_TARGET = 250
 TOPIC = "beside"
@@ -85,36 +83,31 @@ class Figures:
 
 
 def run_once(figures: Figures, connections: int) -> None:
-    with tempfile.TemporaryDirectory(prefix="autoswitch-mq-bench-") as folder:
-        with Cluster.create(Path(folder) / "cluster", controllers=1, brokers=1) as cluster:
-            cluster.start()
-            asyncio.run(cluster.wait_whole())
-            asyncio.run(cluster.create_topic(TOPIC))
-            layout = cluster.layout
-            broker = cluster.states()["broker-0"]
-            assert broker is not None
-            figures.note("broker before load, MiB", resident_mib(broker.pid))
-            figures.note_sends("without", layout.namesrv)
-            figures.note("broker after sends, MiB", resident_mib(broker.pid))
-            opened = idle_clients(layout.address("broker-0"), connections)
-            figures.note("broker with connections, MiB", resident_mib(broker.pid))
-            figures.note("of which no file backs, MiB", own_mib(broker.pid))
-            before = cpu_seconds(broker.pid)
-            time.sleep(IDLE_S)
-            figures.note(
-                "broker's CPU while all are silent, %", (cpu_seconds(broker.pid) - before) / IDLE_S * 100
-            )
-            figures.note_sends("with", layout.namesrv)
-            for connection in opened:
-                connection.close()
-            figures.note_sends("after", layout.namesrv)
-            figures.note("broker afterwards, MiB", resident_mib(broker.pid))
+    with whole_cluster(controllers=1, brokers=1) as cluster:
+        asyncio.run(cluster.create_topic(TOPIC))
+        layout = cluster.layout
+        broker = cluster.states()["broker-0"]
+        assert broker is not None
+        figures.note("broker before load, MiB", resident_mib(broker.pid))
+        figures.note_sends("without", layout.namesrv)
+        figures.note("broker after sends, MiB", resident_mib(broker.pid))
+        opened = idle_clients(layout.address("broker-0"), connections)
+        figures.note("broker with connections, MiB", resident_mib(broker.pid))
+        figures.note("of which no file backs, MiB", own_mib(broker.pid))
+        before = cpu_seconds(broker.pid)
+        time.sleep(IDLE_S)
+        figures.note(
+            "broker's CPU while all are silent, %", (cpu_seconds(broker.pid) - before) / IDLE_S * 100
+        )
+        figures.note_sends("with", layout.namesrv)
+        for connection in opened:
+            connection.close()
+        figures.note_sends("after", layout.namesrv)
+        figures.note("broker afterwards, MiB", resident_mib(broker.pid))
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = options(__doc__)
     parser.add_argument("--connections", type=int, default=10_000)
     parser.add_argument("--runs", type=int, default=3)
     arguments = parser.parse_args()

@@ -21,6 +21,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from scripts.bench.measured import machine, resident_mib, spread
+from scripts.bench.options import options
 from scripts.bench.replaylog import TOPICS, size, usual_spread, write_store
 from sparkreplay.read.options import read_options
 from sparkreplay.read.reader import ReadPlan, plan_read, read_stretch
@@ -101,9 +102,7 @@ def measure(store: Path, given: argparse.Namespace) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = options(__doc__)
     parser.add_argument("--store", type=Path, action="append", help="instead of the two data sets")
     parser.add_argument("--bytes", type=size, default=1 << 30, help="of each data set's log")
     parser.add_argument("--columns", nargs="+", default=list(COLUMN_SETS), help="of these sets, or names")

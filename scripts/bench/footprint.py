@@ -8,15 +8,12 @@ target."""
 
 from __future__ import annotations
 
-import argparse
-import asyncio
 import statistics
-import tempfile
 import time
-from pathlib import Path
 
-from localcluster.cluster import Cluster
 from scripts.bench.measured import cpu_seconds, machine, own_mib, resident_mib, spread
+from scripts.bench.options import options
+from scripts.bench.wholecluster import whole_cluster
 
 SETTLE_S = 10  # the start's own work: elections, first registrations, set members' first reports
 RESIDENT_MIB_TARGETS = {"namesrv": 60, "controller": 60, "broker": 90}
@@ -25,27 +22,22 @@ IDLE_PERCENT_TARGET = 4
 
 def run_once(seconds: float) -> tuple[dict[str, float], dict[str, float], dict[str, float]]:
     """Process name -> resident MiB, own MiB, and percent of a core taken while idle."""
-    with tempfile.TemporaryDirectory(prefix="autoswitch-mq-bench-") as folder:
-        with Cluster.create(Path(folder) / "cluster") as cluster:
-            cluster.start()
-            asyncio.run(cluster.wait_whole())
-            time.sleep(SETTLE_S)
-            pids = {name: state.pid for name, state in cluster.states().items() if state is not None}
-            assert list(pids) == cluster.layout.names, "a process ended by itself"
-            resident = {name: resident_mib(pid) for name, pid in pids.items()}
-            own = {name: own_mib(pid) for name, pid in pids.items()}
-            began = time.monotonic()
-            before = {name: cpu_seconds(pid) for name, pid in pids.items()}
-            time.sleep(seconds)
-            took = time.monotonic() - began
-            idle = {name: (cpu_seconds(pid) - before[name]) / took * 100 for name, pid in pids.items()}
-            return resident, own, idle
+    with whole_cluster() as cluster:
+        time.sleep(SETTLE_S)
+        pids = {name: state.pid for name, state in cluster.states().items() if state is not None}
+        assert list(pids) == cluster.layout.names, "a process ended by itself"
+        resident = {name: resident_mib(pid) for name, pid in pids.items()}
+        own = {name: own_mib(pid) for name, pid in pids.items()}
+        began = time.monotonic()
+        before = {name: cpu_seconds(pid) for name, pid in pids.items()}
+        time.sleep(seconds)
+        took = time.monotonic() - began
+        idle = {name: (cpu_seconds(pid) - before[name]) / took * 100 for name, pid in pids.items()}
+        return resident, own, idle
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = options(__doc__)
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=30, help="how long idle CPU is counted in each run")
     arguments = parser.parse_args()

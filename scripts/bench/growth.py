@@ -7,7 +7,6 @@ before is not counted. A log that is larger than the page cache is read from the
 
 from __future__ import annotations
 
-import argparse
 import multiprocessing
 import statistics
 import tempfile
@@ -15,6 +14,7 @@ import time
 from pathlib import Path
 
 from scripts.bench.measured import machine, spread
+from scripts.bench.options import options
 from scripts.bench.replaylog import size, usual_spread, write_store
 from sparkreplay.read.options import read_options
 from sparkreplay.read.reader import plan_read, read_all
@@ -33,9 +33,7 @@ def read_once(store: str) -> tuple[float, float]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = options(__doc__)
     parser.add_argument("--bytes", action="append")
     parser.add_argument("--body", type=int, default=1024)
     parser.add_argument("--runs", type=int, default=3)

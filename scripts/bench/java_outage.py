@@ -8,18 +8,18 @@ and the set is whole before the next. Needs a JDK and scripts/fetch-peers. Exits
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import random
 import statistics
 import subprocess
-import tempfile
 import threading
 import time
 from pathlib import Path
 
 from localcluster.cluster import Cluster
 from scripts.bench.measured import machine, spread
+from scripts.bench.options import options
+from scripts.bench.wholecluster import whole_cluster
 from tests.interop.javapeer import JARS, QUICK_START, SOURCES, missing
 
 OUTAGE_MS_TARGET = 2000
@@ -81,9 +81,7 @@ def kill_once(cluster: Cluster, producer: JavaProducer, chance: random.Random) -
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = options(__doc__)
     parser.add_argument("--count", type=int, default=10)
     parser.add_argument("--seed", type=int, default=1)
     arguments = parser.parse_args()
@@ -92,16 +90,13 @@ def main() -> int:
         raise SystemExit(why)
     print(machine())
     chance = random.Random(arguments.seed)
-    with tempfile.TemporaryDirectory(prefix="autoswitch-mq-bench-") as folder:
-        with Cluster.create(Path(folder) / "cluster") as cluster:
-            cluster.start()
-            asyncio.run(cluster.wait_whole())
-            asyncio.run(cluster.create_topic(TOPIC))
-            producer = JavaProducer(cluster.layout.namesrv, Path(folder))
-            try:
-                outages = [kill_once(cluster, producer, chance) for _ in range(arguments.count)]
-            finally:
-                producer.end()
+    with whole_cluster() as cluster:
+        asyncio.run(cluster.create_topic(TOPIC))
+        producer = JavaProducer(cluster.layout.namesrv, cluster.directory.parent)
+        try:
+            outages = [kill_once(cluster, producer, chance) for _ in range(arguments.count)]
+        finally:
+            producer.end()
     print(" ".join(map(str, outages)), "ms")
     print(f"outage of the Java producer: {spread(outages, 'ms', 0)}, target {OUTAGE_MS_TARGET}")
     print(machine())

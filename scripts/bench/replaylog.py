@@ -11,7 +11,6 @@ UNIQ_KEY, KEYS), so that memory does not grow with the store and every body CRC 
 
 from __future__ import annotations
 
-import argparse
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +25,7 @@ from messagestore.consumequeue import ENTRY
 from messagestore.properties import tag_hash
 from messagestore.record import Message, encode, encode_blank, pack_host
 from messagestore.walker import segment_name
+from scripts.bench.options import options
 
 TOPICS = ("orders", "payments", "shipments", "invoices", "clicks", "sessions", "inventory", "telemetry")
 QUEUES_PER_TOPIC = 4
@@ -242,9 +242,7 @@ def size(text: str) -> int:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = options(__doc__)
     parser.add_argument("directory", type=Path)
     parser.add_argument("--bytes", type=size, default=1 << 30, help="of commit log, for example 20g")
     parser.add_argument("--body", type=int, default=1024, help="mean body size")

@@ -8,21 +8,19 @@ sends it to another topic, each queue's order kept. Exits 1 when the resend's me
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import multiprocessing
 import random
 import statistics
-import tempfile
 import time
-from pathlib import Path
 
 import uvloop
 
-from localcluster.cluster import Cluster
 from mqclient.client import Client
 from mqruntime.clock import SystemClock
 from scripts.bench.measured import machine, spread
+from scripts.bench.options import options
+from scripts.bench.wholecluster import whole_cluster
 from sparkreplay.read.options import read_options
 from sparkreplay.read.reader import plan_read
 from sparkreplay.resend.job import ResendJob, prepare, send_share
@@ -80,9 +78,7 @@ def wait_committed(store: str, topic: str, count: int) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = options(__doc__)
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--messages", type=int, default=20_000)
     parser.add_argument("--queues", type=int, default=8)
@@ -91,11 +87,9 @@ def main() -> None:
     print(machine())
     ordered, alone, again = [], [], []
     with (
-        tempfile.TemporaryDirectory(prefix="autoswitch-mq-bench-") as folder,
-        Cluster.create(Path(folder) / "cluster") as cluster,
+        whole_cluster() as cluster,
         multiprocessing.get_context("spawn").Pool(1, maxtasksperchild=1) as process,
     ):
-        cluster.start()
         state = asyncio.run(cluster.wait_whole())
         slave = next(
             name
@@ -113,7 +107,11 @@ def main() -> None:
             )
             alone.append(process.apply(produce_here, (namesrv, topic, given.messages, given.in_flight)))
             wait_committed(store, topic, given.messages)
-            again.append(process.apply(resend_here, (namesrv, store, topic, given.messages, folder)))
+            again.append(
+                process.apply(
+                    resend_here, (namesrv, store, topic, given.messages, str(cluster.directory.parent))
+                )
+            )
             shown = f"{ordered[-1]:,.0f} in order, {alone[-1]:,.0f} with {given.in_flight} under way"
             print(f"run {run + 1}: producer {shown}; resend {again[-1]:,.0f} messages/s", flush=True)
     print(f"producer, {given.queues:>3} under way  {spread(ordered, 'messages/s', 0)}")

@@ -15,7 +15,6 @@ holds that hands Arrow batches through without us."""
 
 from __future__ import annotations
 
-import argparse
 import io
 import shutil
 import statistics
@@ -33,6 +32,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from scripts.bench.measured import machine
+from scripts.bench.options import options
 from sparkreplay.datasource import register
 from sparkreplay.engine.engine import SparkEngine, start_spark
 from sparkreplay.read.options import size
@@ -173,9 +173,7 @@ def measure(spark: SparkSession, store: str, folder: Path, runs: int, base_mib: 
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = options(__doc__)
     parser.add_argument("--bytes", default="1g")
     parser.add_argument("--body", type=int, action="append")
     parser.add_argument("--runs", type=int, default=3)

@@ -6,18 +6,17 @@ From just before the first process is started; everything on this machine, shipp
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import random
 import statistics
-import tempfile
-from pathlib import Path
 
 from localcluster.cluster import Cluster
 from mqadmin.admin import AdminClient
 from mqadmin.replies import TopicSettings
 from mqclient.client import Client
 from mqruntime.clock import SystemClock
+from scripts.bench.options import options
+from scripts.bench.wholecluster import new_cluster
 
 TOPIC = "startup"
 
@@ -37,19 +36,16 @@ async def first_acknowledgement(cluster: Cluster) -> int:
 
 def run_once() -> tuple[int, int]:
     """(ms until the cluster was whole and the message acknowledged, replicas that hold it)."""
-    with tempfile.TemporaryDirectory(prefix="autoswitch-mq-bench-") as folder:
-        with Cluster.create(Path(folder) / "cluster") as cluster:
-            clock = SystemClock()
-            began_ms = clock.monotonic_ms()
-            cluster.start()
-            replicas = asyncio.run(first_acknowledgement(cluster))
-            return clock.monotonic_ms() - began_ms, replicas
+    with new_cluster() as cluster:
+        clock = SystemClock()
+        began_ms = clock.monotonic_ms()
+        cluster.start()
+        replicas = asyncio.run(first_acknowledgement(cluster))
+        return clock.monotonic_ms() - began_ms, replicas
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = options(__doc__)
     parser.add_argument("--runs", type=int, default=5)
     runs = [run_once() for _ in range(parser.parse_args().runs)]
     times = [ms for ms, _ in runs]
