@@ -25,14 +25,21 @@ class BrokerSettings(StoreSettings, ClientSettings, MetricsSettings):
 
     IGNORED: ClassVar[frozenset[str]] = MetricsSettings.IGNORED | NETTY_SERVER_KEYS | frozenset(
         {
-            "brokerId", "brokerRole", "checkSyncStateSetPeriod", "cleanFileForciblyEnable", "clusterTopicEnable",
-            "brokerTopicEnable", "deleteWhen", "diskMaxUsedSpaceRatio", "enableAutoInSyncReplicas", "fileReservedTime",
-            "flushConsumerOffsetHistoryInterval", "forceRegister", "flushDelayOffsetInterval", "inSyncReplicas",
-            "rocketmqHome", "sendMessageThreadPoolNums", "skipPreOnline", "timerWheelEnable", "totalReplicas",
+            "brokerId", "brokerRole", "checkSyncStateSetPeriod", "clusterTopicEnable", "brokerTopicEnable",
+            "flushConsumerOffsetHistoryInterval", "forceRegister", "flushDelayOffsetInterval", "rocketmqHome",
+            "sendMessageThreadPoolNums", "skipPreOnline", "timerWheelEnable", "totalReplicas",
             "traceTopicEnable", "transactionCheckInterval", "transactionCheckMax", "transactionTimeOut",
             "transientStorePoolEnable", "waitTimeMillsInSendQueue", "warmMapedFileEnable",
         }
     )  # fmt: skip
+
+    WITHOUT_EFFECT: ClassVar[dict[str, str]] = dict.fromkeys(
+        ("cleanFileForciblyEnable", "deleteWhen", "diskMaxUsedSpaceRatio", "fileReservedTime"),
+        "has no effect: the log is kept whole; watch the disk, and make room by hand",
+    ) | dict.fromkeys(
+        ("enableAutoInSyncReplicas", "inSyncReplicas"),
+        "has no effect: a send waits for the whole SyncStateSet, minInSyncReplicas at least",
+    )
 
     UPSTREAM: ClassVar[dict[str, str]] = (
         StoreSettings.UPSTREAM
@@ -290,6 +297,26 @@ class BrokerSettings(StoreSettings, ClientSettings, MetricsSettings):
         ):
             if value and Path(value) != self.store_path_root_dir / folder:
                 raise ValueError(f"{key} must be {self.store_path_root_dir / folder}, or not be set")
+        return self
+
+    @model_validator(mode="after")
+    def _derived_ports(self) -> Self:
+        for key, port, cause in (
+            ("haListenPort", self.ha_port, "listenPort + 1"),
+            ("fastListenPort", self.fast_port, "listenPort - 2"),
+        ):
+            if self.listen_port and not 0 < port <= 65535:
+                raise ValueError(f"{key} would be {cause} = {port}; set {key}, or another listenPort")
+        return self
+
+    @model_validator(mode="after")
+    def _heard_in_time(self) -> Self:
+        if self.broker_heartbeat_interval >= self.controller_heart_beat_timeout_mills:
+            raise ValueError(
+                f"brokerHeartbeatInterval {self.broker_heartbeat_interval} must be less than "
+                f"controllerHeartBeatTimeoutMills {self.controller_heart_beat_timeout_mills}, some times over: controllers "
+                "would take this broker for dead between two heartbeats"
+            )
         return self
 
     @field_validator("enable_controller_mode")

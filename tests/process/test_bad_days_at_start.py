@@ -118,6 +118,15 @@ def test_a_mistyped_key_is_told_with_the_nearest_one_and_refused_when_strict(tmp
     [
         ("broker", "listenPort=a lot", "should be a valid integer"),
         ("broker", "minInSyncReplicas=0", "greater than or equal to 1"),
+        ("broker", "listenPort=65535", "haListenPort would be listenPort + 1 = 65536; set haListenPort"),
+        (
+            "broker",
+            "brokerHeartbeatInterval=20000",
+            "must be less than controllerHeartBeatTimeoutMills 10000",
+        ),
+        ("broker", "messageDelayLevel=1s 2x", "'2x' in messageDelayLevel is not a number with unit"),
+        ("broker", "storePathRootDir=", "must name a file or a folder"),
+        ("controller", "configStorePath=", "must name a file or a folder"),
         ("broker", "brokerIP1=localhost", "does not appear to be an IPv4 or IPv6 address"),
         ("broker", "controllerAddr=controller-1", "is not HOST:PORT"),
         ("broker", "storePathCommitLog=/data/elsewhere", "commitlog, or not be set"),

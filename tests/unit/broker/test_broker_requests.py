@@ -36,7 +36,7 @@ def test_settings_that_are_read_anew_change_while_the_broker_runs(served: Served
     shown = bytes(served.ask(RequestCode.GET_BROKER_CONFIG).body or b"").decode()
     assert "minInSyncReplicas=1\n" in shown
     assert change("flushDiskType=ASYNC_FLUSH\n")[0] == 0, "as it is"
-    code, remark = change("minInSyncReplicas=2\nlistenPort=1\n")
+    code, remark = change("minInSyncReplicas=2\nlistenPort=20000\n")
     assert (code, "listenPort" in remark) == (ResponseCode.NO_PERMISSION, True)
     assert change("minInSyncReplicas=none\n")[0] == ResponseCode.SYSTEM_ERROR
     assert change("noSuchKey=1\n")[0] == change("")[0] == 0, "passed over, as upstream does"

@@ -243,13 +243,20 @@ def test_a_java_brokers_file_loads_without_a_warning(tmp_path: Any) -> None:
         "brokerClusterName=DefaultCluster\nbrokerName=broker-a\nbrokerId=-1\nbrokerRole=SLAVE\nenableControllerMode=true\n"
         "controllerAddr=127.0.0.1:9878;127.0.0.1:9868\nnamesrvAddr=127.0.0.1:9876\nallAckInSyncStateSet=true\n"
         "listenPort=30911\nhaListenPort=30912\nbrokerIP1=127.0.0.1\nstorePathRootDir=/tmp/s\nstorePathCommitLog=/tmp/s/commitlog\n"
-        "autoCreateTopicEnable=true\nmappedFileSizeCommitLog=1048576\nmappedFileSizeConsumeQueue=60000\ndeleteWhen=04\n"
-        "fileReservedTime=48\nsendMessageThreadPoolNums=4\nwarmMapedFileEnable=false\nwaitTimeMillsInSendQueue=2000\n"
+        "autoCreateTopicEnable=true\nmappedFileSizeCommitLog=1048576\nmappedFileSizeConsumeQueue=60000\n"
+        "sendMessageThreadPoolNums=4\nwarmMapedFileEnable=false\nwaitTimeMillsInSendQueue=2000\n"
     )
     settings = BrokerSettings.load(file)
     assert settings.warnings == []
     assert (settings.ha_port, settings.fast_port, settings.address) == (30912, 30909, "127.0.0.1:30911")
     assert settings.controllers == ["127.0.0.1:9878", "127.0.0.1:9868"]
+
+
+def test_settings_that_java_brokers_clean_and_acknowledge_by_are_told_to_do_nothing_here() -> None:
+    asked = ["deleteWhen=04", "fileReservedTime=48", "inSyncReplicas=2"]
+    warnings = BrokerSettings.load(None, asked).warnings
+    assert ["the log is kept whole" in warning for warning in warnings] == [True, True, False]
+    assert "minInSyncReplicas" in warnings[2]
 
 
 def test_the_ha_port_follows_the_listen_port_unless_it_is_set() -> None:
@@ -265,6 +272,10 @@ def test_the_ha_port_follows_the_listen_port_unless_it_is_set() -> None:
         "enableControllerMode=false",
         "brokerName=a#b",
         "brokerIP1=host",
+        "listenPort=65535",
+        "listenPort=2",
+        "brokerHeartbeatInterval=10000",
+        "messageDelayLevel=1s 2x",
     ],
 )
 def test_settings_that_cannot_be_honoured_are_refused(override: str) -> None:
