@@ -36,8 +36,9 @@ from sparkreplay.read.pushed import comparisons
 from sparkreplay.read.reader import ReadPlan, plan_read, read_stretch, spared
 from sparkreplay.records.schema import BY_NAME, spark_schema
 from sparkreplay.records.walk import Stretch
-from sparkreplay.stream.request import refuse_for_batch
-from sparkreplay.streamsource import RocketMQStreamReader, stream_reader
+from sparkreplay.stream.admission import Admission
+from sparkreplay.stream.request import admission_of, refuse_for_batch
+from sparkreplay.streamsource import RocketMQStreamReader
 
 PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
 TYPES: dict[str, DataType] = {
@@ -113,8 +114,11 @@ class RocketMQDataSource(DataSource):
             return self.reader_class(self.options_for(schema))
 
     def streamReader(self, schema: StructType) -> RocketMQStreamReader:
-        with ToldPlainly():
-            return stream_reader(self.options_for(schema), self.options)
+        def asked() -> tuple[ReadOptions, Admission]:
+            options = self.options_for(schema)
+            return options, admission_of(options, self.options)
+
+        return RocketMQStreamReader(asked)
 
     def options_for(self, schema: StructType) -> ReadOptions:
         columns = columns_of(schema)

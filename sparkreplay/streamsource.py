@@ -4,7 +4,7 @@ Invariant: nothing is decided here, and nothing relies on `commit`: Spark does n
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -26,7 +26,7 @@ from sparkreplay.read.reader import ReadPlan, read_stretch
 from sparkreplay.stream.admission import UNLIMITED, Admission
 from sparkreplay.stream.logstream import LogStream
 from sparkreplay.stream.position import StreamOffset
-from sparkreplay.stream.request import admission_of, open_stream
+from sparkreplay.stream.request import open_stream
 
 
 @dataclass
@@ -39,13 +39,18 @@ class StreamPartition(InputPartition):
 class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Made anew for each run of a query, on the driver; a copy of it travels to workers, which only `read`."""
 
-    def __init__(self, options: ReadOptions, admission: Admission) -> None:
-        self.options = options
-        self.admission = admission
+    def __init__(self, asked: Callable[[], tuple[ReadOptions, Admission]]) -> None:
+        """`asked` checks what the query was asked for. It is called later: PySpark hides what is raised while this is made
+        behind an error of its own (it stops the reader that it has not got)."""
+        self.asked = asked
+
+    @cached_property
+    def request(self) -> tuple[ReadOptions, Admission]:
+        return self.asked()
 
     @cached_property
     def stream(self) -> LogStream:
-        return open_stream(self.options)
+        return open_stream(self.request[0])
 
     def initialOffset(self) -> dict[str, Any]:
         with ToldPlainly():
@@ -53,7 +58,8 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def getDefaultReadLimit(self) -> ReadLimit:
         """Spark hands this back, or ReadAllAvailable where a trigger wants all; it can carry only one of our limits."""
-        limits = self.admission
+        with ToldPlainly():
+            _, limits = self.request
         if limits.max_bytes is not None:
             return ReadMaxBytes(limits.max_bytes)
         if limits.max_messages is not None:
@@ -63,8 +69,8 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadAllAvailable()
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
-        admission = UNLIMITED if isinstance(limit, ReadAllAvailable) else self.admission
         with ToldPlainly():
+            admission = UNLIMITED if isinstance(limit, ReadAllAvailable) else self.request[1]
             before = StreamOffset.from_json(start)
             after = self.stream.latest(before, admission)
             return start if after is before else after.to_json()
@@ -90,13 +96,8 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return batches_of(partition.read_plan)
 
     def __getstate__(self) -> dict[str, Any]:
-        """A worker needs no stream: its partition says all."""
-        return {name: value for name, value in self.__dict__.items() if name != "stream"}
-
-
-def stream_reader(options: ReadOptions, given: Mapping[str, str]) -> RocketMQStreamReader:
-    """Raises OptionError. `given` are the options as a user wrote them."""
-    return RocketMQStreamReader(options, admission_of(options, given))
+        """A worker needs nothing of it: its partition says all."""
+        return {}
 
 
 def batches_of(read_plan: ReadPlan) -> Iterator[pa.RecordBatch]:

@@ -81,6 +81,7 @@ class LogStream:
             self.miss(name, start.sets[name].offset, stores)
         at = {name: self.position(name, store, start.sets.get(name)) for name, store in stores.items()}
         ends = {name: self.end_of(name, store) for name, store in stores.items()}
+        self.tell_of_replicas_behind(stores, at)
         pending = {name: ends[name] - at[name].offset for name in stores if ends[name] > at[name].offset}
         cuts = self.cuts_within(admission, stores, at, ends, pending)
         if self.too_few(admission, pending, cuts):
@@ -187,6 +188,21 @@ class LogStream:
             lost = messages_lost(store.files, offset, gone_to)
             self.lose(name, offset, DataLost(name, store.root, offset, gone_to, lost))
         return gone_to
+
+    def tell_of_replicas_behind(
+        self, stores: Mapping[str, StoreSnapshot], at: Mapping[str, SetOffset]
+    ) -> None:
+        """A replica that is not as far yet is waited for, which looks like a log where nothing happens."""
+        for name, store in stores.items():
+            if store.bound < at[name].offset and (store.root, at[name].offset) not in self.warned:
+                self.warned.add((store.root, at[name].offset))
+                log.warning(
+                    "broker set %s was read up to %d, but %s is committed up to %d only: nothing is read before it is further",
+                    name,
+                    at[name].offset,
+                    store.root,
+                    store.bound,
+                )
 
     def miss(self, name: str, offset: int, present: Iterable[str]) -> None:
         self.lose(name, offset, BrokerSetMissing(name, offset, sorted(present)))

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from sparkreplay.engine.engine import missing_for_spark, start_spark
+from sparkreplay.engine.engine import missing_for_spark
 from tests.unit.sparkreplay.storefolder import StoreFolder
 
 pytestmark = [
@@ -27,20 +27,6 @@ pytestmark = [
 
 
 ROOT = Path(__file__).parents[2]
-SHORT_LIVED = ("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
-"""A JVM that lives for seconds spends most of them on compiling what it runs once."""
-
-
-@pytest.fixture(scope="module")
-def spark() -> Iterator[Any]:
-    from sparkreplay.datasource import register
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv(*SHORT_LIVED)
-        session = start_spark("local[2]", "tests")
-    register(session)
-    yield session
-    session.stop()
 
 
 @pytest.fixture
@@ -119,13 +105,20 @@ def test_a_truncated_log_ends_the_query_with_an_error_that_says_what_to_do(
 def test_options_of_streams_are_refused_for_a_batch_and_an_end_for_a_stream(
     spark: Any, folder: StoreFolder
 ) -> None:
+    from pyspark.errors import StreamingQueryException
+
     reader = spark.read.format("rocketmq").option("path", folder.write())
     with pytest.raises(Exception, match="maxBytesPerTrigger: is for streams"):
         reader.option("maxBytesPerTrigger", "1m").load().count()
-    rows = stream(spark, str(folder.root), endingOffsets="4096")
-    query = rows.writeStream.format("memory").queryName("ended").start()
-    with pytest.raises(Exception, match="a stream has no end"):
-        query.awaitTermination(60)
+    for options, told in (
+        ({"endingOffsets": "4096"}, "OptionError: option endingOffsets: a stream has no end"),
+        ({"maxTriggerDelay": "5"}, "OptionError: option maxTriggerDelay: '5' is no time"),
+    ):
+        rows = stream(spark, str(folder.root), **options)
+        query = rows.writeStream.format("memory").queryName("refused").start()
+        with pytest.raises(StreamingQueryException) as failed:
+            query.awaitTermination(60)
+        assert told in str(failed.value) and "UnboundLocalError" not in str(failed.value)
 
 
 @pytest.mark.timeout(400)
@@ -169,10 +162,7 @@ def batches(checkpoint: Path, log: str) -> list[str]:
 def killed(*arguments: str) -> Iterator[subprocess.Popen[str]]:
     """The job of streamingjob.py, driver and JVM; killed at the end of the block."""
     command = [sys.executable, "-m", "tests.spark.streamingjob", *arguments]
-    environment = {**os.environ, **dict([SHORT_LIVED])}
-    process = subprocess.Popen(
-        command, cwd=ROOT, stdout=subprocess.PIPE, text=True, start_new_session=True, env=environment
-    )
+    process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, start_new_session=True)
     try:
         yield process
     finally:

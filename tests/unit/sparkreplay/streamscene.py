@@ -9,8 +9,8 @@ import pyarrow as pa
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from sparkreplay.read.options import read_options
-from sparkreplay.stream.request import open_stream
-from sparkreplay.streamsource import RocketMQStreamReader, stream_reader
+from sparkreplay.stream.request import admission_of, open_stream
+from sparkreplay.streamsource import RocketMQStreamReader
 
 
 class Query:
@@ -26,8 +26,9 @@ class Query:
         self.restart(**options)
 
     def restart(self, **options: str) -> None:
-        self.reader: RocketMQStreamReader = stream_reader(read_options(options), options)
-        self.reader.stream = open_stream(self.reader.options, self.clock_s)
+        asked = read_options(options)
+        self.reader = RocketMQStreamReader(lambda: (asked, admission_of(asked, options)))
+        self.reader.stream = open_stream(self.reader.request[0], self.clock_s)
 
     def clock_s(self) -> float:
         return self.now_s

@@ -82,7 +82,7 @@ class History:
 
     def behind(self) -> bool:
         """Whether the planned batch ends beyond what the replica that is read has."""
-        bound = self.bound if self.query.reader.options.paths[0] == str(self.roots[0]) else self.lagging
+        bound = self.bound if self.query.reader.request[0].paths[0] == str(self.roots[0]) else self.lagging
         return self.planned_end() > bound
 
     def planned_end(self) -> int:

@@ -214,7 +214,9 @@ def test_a_replica_whose_log_begins_later_goes_on_while_it_holds_what_is_next(
     assert query.ids == ids(*range(100))
 
 
-def test_a_replica_that_lags_is_waited_for(folder: StoreFolder, tmp_path: Path) -> None:
+def test_a_replica_that_lags_is_waited_for(
+    folder: StoreFolder, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     query = Query(path=folder.write(epochs=((1, 0), (2, folder.ends[70]))))
     query.run()
     other = replica(folder, tmp_path / "two")
@@ -224,6 +226,7 @@ def test_a_replica_that_lags_is_waited_for(folder: StoreFolder, tmp_path: Path) 
     add(other, 100)
     other.write(epochs=((1, 0), (2, folder.ends[70])))
     assert query.run() == [1] and query.ids == ids(*range(101))
+    assert caplog.text.count("nothing is read before it is further") == 1
 
 
 def test_a_planned_batch_is_not_repeated_from_a_replica_that_lacks_a_part_of_it(
