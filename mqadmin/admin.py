@@ -153,13 +153,9 @@ class AdminClient:
 
     async def knows_topic(self, broker: str, topic: str) -> bool:
         """Whether this broker has the topic (351); a slave learns of it some time after its master."""
-        try:
-            await self.ask(broker, RequestCode.GET_TOPIC_CONFIG, {"topic": topic})
-        except RequestRefused as error:
-            if error.code == ResponseCode.TOPIC_NOT_EXIST:
-                return False
-            raise
-        return True
+        absent = ResponseCode.TOPIC_NOT_EXIST
+        asked = self.ask_for(broker, RequestCode.GET_TOPIC_CONFIG, {"topic": topic}, absent=absent)
+        return await asked is not None
 
     async def create_topic(self, broker: str, topic: TopicSettings) -> None:
         """Creates or changes a topic on one broker (17), which registers it with its name servers."""
@@ -203,6 +199,17 @@ class AdminClient:
             hint = next((text for told, text in known.items() if told == reply.code), "")
             raise RequestRefused(address, code.name, reply.code, reply.remark, hint)
         return reply
+
+    async def ask_for(
+        self, address: str, code: RequestCode, ext: Header | dict[str, str], *, absent: ResponseCode
+    ) -> RemotingCommand | None:
+        """As `ask`; None where the server has no such thing, which it says with `absent`."""
+        try:
+            return await self.ask(address, code, ext)
+        except RequestRefused as error:
+            if error.code == absent:
+                return None
+            raise
 
     async def ask_any(
         self,

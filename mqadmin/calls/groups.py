@@ -106,13 +106,11 @@ async def put(client: AdminClient, broker: str, group: SubscriptionGroupConfig) 
 
 async def is_known(client: AdminClient, broker: str, group: str) -> bool:
     """Whether one broker has the group (352)."""
-    try:
-        await client.ask(broker, RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG, GroupHeader(group))
-    except RequestRefused as error:
-        if error.code == ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST:
-            return False
-        raise
-    return True
+    absent = ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST
+    asked = client.ask_for(
+        broker, RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG, GroupHeader(group), absent=absent
+    )
+    return await asked is not None
 
 
 async def delete(client: AdminClient, broker: str, group: str, *, clean_offset: bool) -> None:

@@ -15,7 +15,7 @@ from datetime import tzinfo
 from typing import Any
 
 from mqadmin.admin import AdminClient
-from mqadmin.errors import AdminError, ReplyMalformed, RequestRefused
+from mqadmin.errors import AdminError, ReplyMalformed
 from mqadmin.times import format_time
 from mqclient.consumer import PullConsumer
 from mqclient.message import CompressionUnsupported, RecordMalformed, StoredMessage, decode_messages
@@ -56,13 +56,9 @@ def offset_in(text: str) -> int | None:
 async def at_offset(client: AdminClient, broker: str, offset: int, topic: str = "") -> StoredMessage | None:
     """The message that begins at a byte of a broker's log (33); None where none does."""
     header = ViewMessageHeader(offset, topic or None)
-    try:
-        reply = await client.ask(broker, RequestCode.VIEW_MESSAGE_BY_ID, header)
-    except RequestRefused as error:
-        if error.code == ResponseCode.SYSTEM_ERROR:
-            return None
-        raise
-    found = _decoded(broker, reply.body)
+    absent = ResponseCode.SYSTEM_ERROR
+    reply = await client.ask_for(broker, RequestCode.VIEW_MESSAGE_BY_ID, header, absent=absent)
+    found = _decoded(broker, reply.body) if reply is not None else []
     return found[0] if found else None
 
 
@@ -79,12 +75,10 @@ async def by_key(
 ) -> list[StoredMessage]:
     """Messages that an index of one broker has for a key, or for a producer's id (12), oldest first."""
     header = QueryMessageHeader(topic, key, count_max, begin_ms, end_ms, unique)
-    try:
-        reply = await client.ask(broker, RequestCode.QUERY_MESSAGE, header)
-    except RequestRefused as error:
-        if error.code == ResponseCode.QUERY_NOT_FOUND:
-            return []
-        raise
+    absent = ResponseCode.QUERY_NOT_FOUND
+    reply = await client.ask_for(broker, RequestCode.QUERY_MESSAGE, header, absent=absent)
+    if reply is None:
+        return []
     found = [message for message in _decoded(broker, reply.body) if _matches(message, topic, key, unique)]
     return sorted(found, key=lambda message: (message.store_timestamp_ms, message.physical_offset))
 
