@@ -75,9 +75,8 @@ class Sightings:
 
     def __init__(self, delay_ms: int) -> None:
         self._apart_ms = delay_ms // SIGHTINGS_PER_DELAY
-        self._marks: deque[tuple[int, int]] = (
-            deque()
-        )  # (queue offset below which all were seen, monotonic ms)
+        # (queue offset below which all were seen, monotonic ms)
+        self._marks: deque[tuple[int, int]] = deque()
         self._opened_ms = 0  # when the last mark was made; what joins it moves its time on
 
     def seen(self, end: int, now_ms: int) -> None:

@@ -79,9 +79,7 @@ class MasterFinder:
             return
         if reply.code != ResponseCode.SUCCESS or not found:
             self._refusals += 1
-            if (
-                self._refusals % REFUSALS_PER_CONNECTION == 0
-            ):  # perhaps the address has moved to another broker
+            if self._refusals % REFUSALS_PER_CONNECTION == 0:  # perhaps the address is another broker's now
                 self._client.disconnect(master_address)
             return
         if self._master != (master_address, master_epoch):

@@ -207,9 +207,8 @@ class Replicas:
                 return self._granted(reply.grant, now_ms)
             case ElectCall():
                 return self._elected(reply, now_ms)
-        unknown_id = (
-            reply.code == ResponseCode.CONTROLLER_BROKER_NEED_TO_BE_REGISTERED
-        )  # an operator has to act
+        # an operator has to act
+        unknown_id = reply.code == ResponseCode.CONTROLLER_BROKER_NEED_TO_BE_REGISTERED
         self._call_due_ms = now_ms + (self._poll_ms if unknown_id else RETRY_MS)
         return []
 

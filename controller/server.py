@@ -117,9 +117,8 @@ class ControllerApp:
         await self._holdings_file.load()
         await self.node.start()
         if self.settings.serves_metrics:
-            from controller.metrics import (
-                serve_controller_probes,
-            )  # only then: it brings the Prometheus library
+            # only then: it brings the Prometheus library
+            from controller.metrics import serve_controller_probes
 
             self.probes = await serve_controller_probes(self, self._counts)
         self._tasks.start(self.guard.watch(), name="watch masters")

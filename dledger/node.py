@@ -223,9 +223,8 @@ class DLedgerNode:
             if self._timer_due_ms <= due_ms:
                 return
             self._timer.cancel()
-        delay_ms = (
-            max(0, due_ms - self.clock.monotonic_ms()) + 1
-        )  # readings are cut to whole ms: not a hair too early
+        # readings are cut to whole ms: not a hair too early
+        delay_ms = max(0, due_ms - self.clock.monotonic_ms()) + 1
         self._timer = asyncio.get_running_loop().call_later(delay_ms / 1000, self._tick)
         self._timer_due_ms = due_ms
 

@@ -58,9 +58,8 @@ class SlaveClient:
         self._on_confirm = on_confirm
         self._address: str | None = None
         self._address_changed = asyncio.Event()
-        self._whole_end = (
-            -1
-        )  # where the log last ended with a whole record; finding that out reads a whole segment
+        # where the log last ended with a whole record; finding that out reads a whole segment
+        self._whole_end = -1
         self._step: asyncio.Task[None] | None = None
         self.connection: SlaveConnection | None = None
         self._task = tasks.start(self._follow(), name=f"ha-slave id={broker_id}")

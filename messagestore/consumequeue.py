@@ -45,9 +45,8 @@ class ConsumeQueue:
         self._files: list[SegmentFile | None] = []  # opened when first needed
         self._names: list[str] = []
         self._reserved_end = 0  # queue offset up to which the last file has disk blocks
-        self._hot_view = memoryview(
-            b""
-        )  # the last file; entries [_hot_first, _hot_end) need nothing but writing
+        # the last file; entries [_hot_first, _hot_end) need nothing but writing
+        self._hot_view = memoryview(b"")
         self._hot_first = self._hot_end = 0
         self._synced = 0  # queue offset up to which entries are on disk
 
@@ -61,9 +60,8 @@ class ConsumeQueue:
         found = [(name, size) for name, size in self._directory.names() if size]
         folder = f"consumequeue/{self.topic}/{self.queue_id}"
         check_size_set(folder, found, self._file_size, "mappedFileSizeConsumeQueue")
-        if (
-            found and found[0][0].isdigit() and not trusted
-        ):  # a power cut may take a new file's name and leave that of the next one
+        # a power cut may take a new file's name and leave that of the next one
+        if found and found[0][0].isdigit() and not trusted:
             names = [name for name, _ in found]
             whole = [
                 i for i, name in enumerate(names) if name == segment_name(int(names[0]) + i * self._file_size)

@@ -18,9 +18,7 @@ class PutStatus(Enum):
     MESSAGE_ILLEGAL = auto()  # body, record, topic or batch outside the limits
     PROPERTIES_SIZE_EXCEEDED = auto()
     SERVICE_NOT_AVAILABLE = auto()  # not master, disk full, stopped or failed
-    CREATE_MAPPED_FILE_FAILED = (
-        auto()
-    )  # the next segment could not be made for another reason than a full disk
+    CREATE_MAPPED_FILE_FAILED = auto()  # of the next segment, for another reason than a full disk
 
 
 @dataclass(slots=True)

@@ -62,9 +62,8 @@ def _fixed_part(born_ipv6: bool, store_ipv6: bool) -> Struct:
     return Struct(">" + "".join(host.get(name, kind) for name, kind in FIXED_FIELDS))
 
 
-FIXED_PARTS = tuple(
-    _fixed_part(bool(bits & 1), bool(bits & 2)) for bits in range(4)
-)  # by (sys_flag >> 4) & 3
+# by (sys_flag >> 4) & 3
+FIXED_PARTS = tuple(_fixed_part(bool(bits & 1), bool(bits & 2)) for bits in range(4))
 assert [part.size for part in FIXED_PARTS] == [88, 100, 100, 112]
 
 PREFIX = Struct(">iI")  # total_size, magic: all of a BLANK record that means anything

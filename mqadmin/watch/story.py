@@ -22,9 +22,8 @@ class Story:
     def goes_on(self, now: SetView, at_ms: int) -> SetView:
         """The look `now`, its elections completed by what was seen."""
         before = self._before
-        if (
-            now.master_epoch is None
-        ):  # no controller told anything: the next look is compared with the last one
+        # no controller told anything: the next look is compared with the last one
+        if now.master_epoch is None:
             return replace(now, elections=self._merged(now.elections))
         if before is not None and before.master_epoch is not None and now.master_epoch > before.master_epoch:
             self._seen[now.master_epoch] = Election(

@@ -54,9 +54,8 @@ def read_ext(cls: type[Header], ext: Mapping[str, str], *, short: bool = False) 
 
 
 Read = Callable[[str], int | bool | None]  # None: the text is not such a value
-Reader = tuple[
-    str, Read | None, Any, str
-]  # wire name, None to take the text as it is, default, what it reads
+Reader = tuple[str, Read | None, Any, str]
+"""Wire name, None to take the text as it is, default, what it reads."""
 _READERS: dict[tuple[type, bool], tuple[Reader, ...]] = {}
 
 

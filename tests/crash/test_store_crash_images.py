@@ -82,9 +82,8 @@ class Script:
         elif choice < 0.6:
             await self.flush()
         elif choice < 0.7:
-            await asyncio.sleep(
-                self.random.choice((0.001, 0.03, 1.1, 4.0))
-            )  # more than the margin of timestamps
+            # up to more than the margin of timestamps
+            await asyncio.sleep(self.random.choice((0.001, 0.03, 1.1, 4.0)))
         elif choice < 0.85:
             self.store.set_confirm_offset(self.random.randint(self.store.confirm_offset(), self.written.end))
         elif choice < 0.9:

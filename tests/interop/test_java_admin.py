@@ -47,9 +47,8 @@ def test_a_java_consumer_tells_what_it_reads_and_takes_a_message_again(
     java.ask("assigned", "administered", QUEUES)
     sent = told(cluster, "sendMessage", "-t", TOPIC, "-p", "hello", "-k", "7", "-c", "Tag")
     java.ask("seen", "administered", 1)
-    java.admin(
-        "resetOffsetByTime", *namesrv, "-g", GROUP, "-t", TOPIC, "-s", "now"
-    )  # offsets for every queue
+    # offsets for every queue
+    java.admin("resetOffsetByTime", *namesrv, "-g", GROUP, "-t", TOPIC, "-s", "now")
 
     member = client_id(cluster)
     ip = member.partition("@")[0]

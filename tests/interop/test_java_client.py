@@ -148,9 +148,8 @@ def test_java_producer_and_push_consumer_outlive_a_killed_master(java: JavaClien
     java.ask("await", 50)
     sent = java.ask("finish")
     assert sent["acked"] >= 100 and sent["given up"] == []
-    consumed = java.ask(
-        "drained"
-    )  # the third replica is still away; an offset lost with the master repeats messages
+    # the third replica is still away; an offset lost with the master repeats messages
+    consumed = java.ask("drained")
     assert consumed == everything(consumed["read"]) | {"repeated": consumed["repeated"]}
     cluster.start([master])
     whole(cluster)

@@ -75,9 +75,8 @@ def test_a_full_disk_is_asked_once_a_second_and_told_of_each_half_minute_however
     async def scenario(store: MessageStore, disk: SimulatedDisk, fatal: list[BaseException]) -> None:
         store.append([message(bytes(1000)) for _ in range(2)])
         disk.fail_next("create", FULL, where="commitlog", times=1000)
-        for number in range(
-            450
-        ):  # the segment is more than half full, so each of them wants the next one prepared
+        # the segment is more than half full, so each of them wants the next one prepared
+        for number in range(450):
             (sent,) = store.append([message(bytes(1500))])
             assert sent.error is (None if number == 0 else PutStatus.SERVICE_NOT_AVAILABLE)
             await asyncio.sleep(0.1)
