@@ -102,9 +102,8 @@ class MessageStore:
         runs the process holds the store's lock."""
         try:
             clean = await self._files.read(ABORT_FILE) is None
-            await self._files.replace(
-                ABORT_FILE, b"running\n"
-            )  # again: a killed process may not have synced it
+            # again: a killed process may not have synced it
+            await self._files.replace(ABORT_FILE, b"running\n")
             checkpoint = await self._saved.load()
             recovery = Recovery(
                 self._log, self._queues, self._dispatcher, checkpoint, self._index,

@@ -110,9 +110,8 @@ class SimulatedDisk:
         self._small_files_busy_until_us = 0
 
     def _lose_power(self) -> None:
-        share = self._random.choice(
-            (0.0, 0.5, 1.0, self._random.random())
-        )  # of what was on its way that survives
+        # of what was on its way that survives
+        share = self._random.choice((0.0, 0.5, 1.0, self._random.random()))
         chance = self._random
 
         def keeps() -> bool:
