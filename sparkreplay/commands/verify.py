@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import asdict
 from functools import partial
-from itertools import dropwhile, groupby
+from itertools import groupby
 from typing import Any
 
 import click
@@ -31,6 +31,7 @@ from sparkreplay.commands.shared import (
 from sparkreplay.engine.engine import Engine
 from sparkreplay.engine.progress import size_text
 from sparkreplay.errors import OptionError, ReplayError
+from sparkreplay.store.segments import log_min_now
 from sparkreplay.store.snapshot import StoreSnapshot, check_epochs, open_store
 
 
@@ -110,8 +111,8 @@ def verify(
     rows = []
     for number, store in enumerate(stores):
         every = [(stretch, reports[at]) for at, stretch in enumerate(stretches) if stretch.source == number]
-        there = list(dropwhile(lambda each: each[1].gone, every))  # retention deletes from the front
-        log_min = there[0][0].start if there else store.bound
+        log_min = max(store.min_offset, log_min_now(store.files))  # retention deletes from the front
+        there = [(stretch, report) for stretch, report in every if stretch.start >= log_min]
         for stretch, report in there:
             findings.extend(report.findings.kept, report.findings.count)
             if report.gone:

@@ -69,8 +69,15 @@ def list_segments(files: Files) -> tuple[Segment, ...]:
 
 def log_min_now(files: Files) -> int:
     """Where the log begins at this moment: retention may have deleted what a snapshot still has."""
-    segments = list_segments(files)
-    return segments[0].start_offset if segments else 0
+    try:
+        names = [entry.name for entry in files.entries(FOLDER) if entry.size_bytes]
+    except FileNotFoundError:
+        return 0
+    return min((int(name) for name in names if is_segment_name(name)), default=0)
+
+
+def is_segment_name(name: str) -> bool:
+    return name.isascii() and name.isdecimal() and len(name) == NAME_DIGITS
 
 
 def open_segment(files: Files, segment: Segment) -> OpenFile:
@@ -84,7 +91,7 @@ def open_segment(files: Files, segment: Segment) -> OpenFile:
 def segment_of(files: Files, entry: Entry) -> Segment:
     name = f"{FOLDER}/{entry.name}"
     path = files.shown(name if entry.name.isprintable() else f"{FOLDER}/{ascii(entry.name)}")
-    if not (entry.name.isascii() and entry.name.isdecimal() and len(entry.name) == NAME_DIGITS):
+    if not is_segment_name(entry.name):
         raise StoreUnreadable(path, f"is not named as a segment is ({NAME_DIGITS} digits); move it elsewhere")
     if entry.is_link:
         raise StoreUnreadable(

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from sparkreplay.check.verify import StretchReport, VerifyJob, verify_stretch
 from sparkreplay.store.snapshot import StoreSnapshot, open_store
 from tests.unit.sparkreplay.commandline import Done, mqreplay, two_days
 from tests.unit.sparkreplay.storefolder import StoreFolder
@@ -245,6 +246,23 @@ def test_what_retention_deletes_while_a_replica_is_checked_is_no_finding(
     assert told(done) == [], done.json["findings"]
     (row,) = done.json["stores"]
     assert (row["start_offset"], row["segments_deleted_meanwhile"]) == (store.log_min, 2)
+
+
+def test_segments_that_were_checked_and_then_deleted_with_the_next_ones_are_no_finding(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = with_queues(two_days(tmp_path, 1200))
+
+    def then_delete(job: VerifyJob, number: int) -> StretchReport:
+        report = verify_stretch(job, number)
+        if number == 0:
+            store.delete_first(2)
+        return report
+
+    monkeypatch.setattr("sparkreplay.commands.verify.verify_stretch", then_delete)
+    done = verify(tmp_path)
+    assert told(done) == [], done.json["findings"]
+    assert done.json["stores"][0]["segments_deleted_meanwhile"] == 2
 
 
 def test_a_segment_that_is_taken_from_the_middle_is_a_finding(
