@@ -70,6 +70,12 @@ FLUSH_BEHIND = Figure("rocketmq_storage_flush_behind_bytes", "log not yet synced
 DISPATCH_BEHIND = Figure(
     "rocketmq_storage_dispatch_behind_bytes", "confirmed log not yet in consume queues", OF_DISK
 )
+DISK_USED = Figure(
+    "rocketmq_storage_disk_used_ratio",
+    "part of the store's file system that is in use, 0 to 1",
+    OF_DISK,
+    ours=True,
+)
 RESERVE_TIME = Figure(
     "rocketmq_storage_message_reserve_time_milliseconds",
     "age of the oldest message that is kept; 0 without any",
@@ -92,7 +98,7 @@ TRUNCATIONS = Figure("rocketmq_ha_truncations_total", "cuts of this log to a mas
 BROKER_FIGURES = (
     PERMISSION, TOPICS, GROUPS, MESSAGES_IN, MESSAGES_OUT, BYTES_IN, BYTES_OUT, MESSAGE_SIZE, RPC_LATENCY,
     TOPIC_CREATION, GROUP_CREATION, DEAD_LETTERS, PRODUCERS, CONSUMERS, LAG,
-    WAITING_SENDS, HELD_PULLS, STORE_SIZE, FLUSH_BEHIND, DISPATCH_BEHIND, RESERVE_TIME, MASTER, EPOCH, MAX_OFFSET,
+    WAITING_SENDS, HELD_PULLS, STORE_SIZE, FLUSH_BEHIND, DISPATCH_BEHIND, DISK_USED, RESERVE_TIME, MASTER, EPOCH, MAX_OFFSET,
     CONFIRM_OFFSET, SET_SIZE, ACK_OFFSET, LAG_BYTES, IN_SYNC, TRANSFERRED, ROLE_CHANGES, TRUNCATIONS,
 )  # fmt: skip
 """In the order in which they are shown."""

@@ -32,7 +32,7 @@ ALWAYS_ZERO = (
     "msgPutTotalYesterdayMorning", "msgPutTotalTodayMorning", "msgGetTotalYesterdayMorning", "msgGetTotalTodayMorning",
     "sendThreadPoolQueueSize", "pullThreadPoolQueueSize", "ackThreadPoolQueueSize",
     "sendThreadPoolQueueHeadWaitTimeMills", "pullThreadPoolQueueHeadWaitTimeMills",
-    "ackThreadPoolQueueHeadWaitTimeMills", "pageCacheLockTimeMills", "commitLogDiskRatio", "consumeQueueDiskRatio",
+    "ackThreadPoolQueueHeadWaitTimeMills", "pageCacheLockTimeMills",
     "timerReadBehind", "timerOffsetBehind", "timerCongestNum", "timerEnqueueTps", "timerDequeueTps",
 )  # fmt: skip
 """What `mqadmin clusterList` parses as numbers and this broker has no such thing for."""
@@ -113,14 +113,17 @@ class StatusRequests:
         self._look_at_role()
         up_seconds = (now_ms - self._started_ms) // 1000
         days, hours, minutes = up_seconds // 86_400, up_seconds // 3_600 % 24, up_seconds // 60 % 60
+        disk_used = f"{store.disk_used():.2f}"
         table = dict.fromkeys(ALWAYS_ZERO, "0") | {
             "bootTimestamp": str(self._booted_ms),
             "brokerActive": "true" if self._role.role_id is not None else "false",
             "brokerVersion": str(VERSION),
             "brokerVersionDesc": VERSION_NAME,
+            "commitLogDiskRatio": disk_used,
             "commitLogMaxOffset": str(store.max_offset()),
             "commitLogMinOffset": str(store.min_offset()),
             "confirmOffset": str(store.confirm_offset()),
+            "consumeQueueDiskRatio": disk_used,
             "dispatchBehindBytes": str(max(store.confirm_offset() - store.dispatched_offset(), 0)),
             "earliestMessageTimeStamp": str(await self._earliest_ms()),
             "getTransferredTps": self._get_rates.per_second(counters.messages_got, now_ms),

@@ -54,6 +54,7 @@ class MessageStore:
         self.segment_size_bytes = settings.mapped_file_size_commit_log
         self._clock = runtime.clock
         self._files = runtime.files
+        self._segments = runtime.segments
         self._settings = settings
         self._on_fatal = on_fatal
         self._tasks = Tasks(self._fail)
@@ -207,6 +208,10 @@ class MessageStore:
 
     def flushed_offset(self) -> int:
         return self._log.flushed_offset
+
+    def disk_used(self) -> float:
+        """How much of the store's file system is in use, 0 to 1. OSError."""
+        return self._segments.disk_used()
 
     # The log, as replication sees it
 

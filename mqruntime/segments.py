@@ -90,6 +90,10 @@ class SegmentDirectory(Protocol):
         """Creations and deletions in this folder are durable on return."""
         ...
 
+    def disk_used(self) -> float:
+        """How much of the folder's file system is in use, 0 to 1, as `df` counts it. OSError."""
+        ...
+
 
 class BadSegmentName(ValueError):
     """A file or folder name that is not one plain path component."""
@@ -233,6 +237,13 @@ class RealSegmentDirectory:
 
     async def sync_directory(self) -> None:
         await asyncio.get_running_loop().run_in_executor(self._threads, self._sync_folder)
+
+    def disk_used(self) -> float:
+        space = os.statvfs(next(path for path in (self._path, *self._path.parents) if path.is_dir()))
+        used = space.f_blocks - space.f_bfree
+        return (
+            used / (used + space.f_bavail) if used else 0.0
+        )  # blocks that only root may take count for nobody
 
     def close(self) -> None:
         """Ends the threads, of the folders below too, once they have done what they were given."""

@@ -151,12 +151,14 @@ class SimulatedDisk:
                 self._trace.event(self.loop.now_us, f"fail {operation}", f"{self.name}/{path}")
                 raise OSError(fault.error.errno, fault.error.strerror, f"{self.name}/{path}")
 
+    def used_bytes(self) -> int:
+        return sum(held.allocated_end for held in self.entries.values())
+
     def allocate(self, inode: Inode, end: int, path: str) -> None:
         """Blocks for [0, end) of a file, or OSError ENOSPC."""
         more = end - inode.allocated_end
         if more > 0:
-            used = sum(held.allocated_end for held in self.entries.values())
-            if self.capacity_bytes is not None and used + more > self.capacity_bytes:
+            if self.capacity_bytes is not None and self.used_bytes() + more > self.capacity_bytes:
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), f"{self.name}/{path}")
             inode.allocated_end = end
 
@@ -347,6 +349,13 @@ class SimulatedDirectory:
     def names(self) -> list[tuple[str, int]]:
         below = self._below()
         return sorted((name, len(inode.data)) for name, inode in below if "/" not in name)
+
+    def disk_used(self) -> float:
+        return (
+            min(self._disk.used_bytes() / self._disk.capacity_bytes, 1.0)
+            if self._disk.capacity_bytes
+            else 0.0
+        )
 
     def subdirectories(self) -> list[str]:
         return sorted({name.split("/", 1)[0] for name, _ in self._below() if "/" in name})

@@ -159,6 +159,7 @@ class LyingDirectory:
         self.delete = directory.delete
         self.subdirectories = directory.subdirectories
         self.sync_directory = directory.sync_directory
+        self.disk_used = directory.disk_used
 
     def open(self, name: str) -> SegmentFile:
         return lying(self.directory.open(name))

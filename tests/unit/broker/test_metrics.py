@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -178,6 +179,22 @@ def test_messages_are_counted_by_topic_and_reader(cluster: Cluster) -> None:
     slave = broker_page(cluster, of_master=False)
     assert slave.values("rocketmq_messages_in_total") == []
     assert slave.value("rocketmq_storage_size_bytes") == kept
+
+
+def test_a_disk_that_fills_is_seen_before_it_is_full(cluster: Cluster) -> None:
+    """Nothing deletes a log: whoever runs the broker makes room, and must know in time."""
+    disk = cluster.master.disk
+    disk.capacity_bytes = disk.used_bytes() * 5 // 4
+    try:
+        used = broker_page(cluster).value("rocketmq_storage_disk_used_ratio", storage_medium="disk")
+        reply = cluster.run(
+            cluster.ask(cluster.app(cluster.master).address, RequestCode.GET_BROKER_RUNTIME_INFO, None, None)
+        )
+    finally:
+        disk.capacity_bytes = None
+    table = json.loads(bytes(reply.body or b""))["table"]
+    assert used == pytest.approx(0.8, abs=0.01)
+    assert table["commitLogDiskRatio"] == table["consumeQueueDiskRatio"] == "0.80"
 
 
 def test_records_are_shown_by_their_sizes(cluster: Cluster) -> None:

@@ -3,6 +3,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
+import subprocess
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -203,6 +204,14 @@ def test_a_file_that_shrank_is_an_error_and_not_short_data(
     with pytest.raises(OSError, match="file ends early"):
         run(lambda: file.read_cold(0, 200))
     file.close()
+
+
+def test_the_use_of_the_disk_is_what_df_says(directory: RealSegmentDirectory, tmp_path: Path) -> None:
+    """Also before the folder exists."""
+    said = subprocess.run(
+        ["df", "--output=pcent", str(tmp_path)], capture_output=True, text=True, check=True
+    ).stdout
+    assert directory.disk_used() * 100 == pytest.approx(int(said.split()[-1].rstrip("%")), abs=1.5)
 
 
 @pytest.fixture
