@@ -66,9 +66,9 @@ class SegmentGone(ReplayError):
     """A planned segment was deleted (retention) before its worker opened it."""
 
     def __init__(self, path: str) -> None:
+        self.why = f"{path}: was deleted after the read was planned"
         super().__init__(
-            f"{path}: was deleted after the read was planned; run the job again, "
-            "or with failOnDataLoss=false from the log's new beginning"
+            f"{self.why}; run the job again, or with failOnDataLoss=false from the log's new beginning"
         )
         self.path = path
 
@@ -77,10 +77,10 @@ class EpochChanged(ReplayError):
     """The log was truncated below the bound while it was read; what was read must be thrown away."""
 
     def __init__(self, path: str, bound: int, before: object, after: object) -> None:
-        super().__init__(
-            f"{path}: the epochs below the bound {bound} changed while it was read, from {before} to {after}; "
-            "run the job again for a new bound"
+        self.why = (
+            f"{path}: the epochs below the bound {bound} changed while it was read, from {before} to {after}"
         )
+        super().__init__(f"{self.why}; run the job again for a new bound")
 
 
 class OffsetUnreadable(ReplayError):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -22,15 +24,28 @@ from sparkreplay.commands.shared import (
 )
 from sparkreplay.engine.engine import Engine
 from sparkreplay.engine.progress import size_text
+from sparkreplay.errors import EpochChanged, ExportRefused, SegmentGone
 from sparkreplay.export.folder import ExportFolder
-from sparkreplay.export.job import ExportJob, columns_to_read, export_stretch, file_columns
+from sparkreplay.export.job import WORK, ExportJob, columns_to_read, export_stretch, file_columns
 from sparkreplay.export.manifest import Manifest, Part, StartedPlan, require_same_request
 from sparkreplay.export.plan import appended, by_partition, frozen, resumed
 from sparkreplay.read.options import ReadOptions, read_options
 from sparkreplay.read.reader import ReadPlan, plan_read
 from sparkreplay.records.schema import columns_named
+from sparkreplay.store.segments import log_min_now
 
 END = "endingoffsets"
+NOT_OF_ROWS = ("address", "crc", "failondataloss", "index", "minpartitions", "splitbytes")
+"""Options that say how rows are read, and not which: a run that goes on, or appends, may have others."""
+
+
+@dataclass(frozen=True)
+class Gone:
+    """Part of a log that retention took before it was read: physical offsets [start_offset, end_offset)."""
+
+    store: str
+    start_offset: int
+    end_offset: int
 
 
 @click.command()
@@ -66,10 +81,13 @@ def command(
         target.clear_if_published()
         manifest, plan = target.manifest(), target.started()
         if plan is None and manifest is not None and not append:
-            require_same_request(folder, manifest.request, request)
+            require_same_request(folder, manifest.request, request, but=NOT_OF_ROWS)
             tell(manifest, [], folder, as_json, "was finished before; --append adds what came since")
             return
-        read = plan_of(folder, read_options(options), request, manifest, plan)
+        try:
+            read = plan_of(folder, read_options(options), request, manifest, plan)
+        except EpochChanged as error:
+            raise (void(folder, error) if plan else outlived(folder, error)) from error
         state = "is done" if plan is None else "was gone on with and is done"
         if plan is not None:
             target.make_room()
@@ -83,11 +101,15 @@ def command(
         if not as_json:
             for source in read.sources:
                 print_source(source)
-        with engine_of(engine, master, workers) as workplace:
-            export(job, target, workplace, quiet=quiet or as_json)
-        before = len(manifest.parts) if manifest else 0
-        published = target.publish(job, plan)
-        tell(published, published.parts[before:], folder, as_json, state)
+        try:
+            with engine_of(engine, master, workers) as workplace:
+                export(job, target, workplace, quiet=quiet or as_json)
+            gone = without_rows(job, target)
+            before = len(manifest.parts) if manifest else 0
+            published = target.publish(job, plan)
+        except (EpochChanged, SegmentGone) as error:
+            raise void(folder, error) from error
+        tell(published, published.parts[before:], folder, as_json, state, gone)
     finally:
         target.close()
 
@@ -110,12 +132,12 @@ def plan_of(
 ) -> ReadPlan:
     """Raises ExportRefused for a folder of another export."""
     if plan is not None:
-        require_same_request(folder, plan.request, request)
+        require_same_request(folder, plan.request, request, but=NOT_OF_ROWS)
         return resumed(folder, plan, plan_read(options))
     fresh = plan_read(options)
     if manifest is None:
         return fresh
-    require_same_request(folder, manifest.request, request, but=(END,))
+    require_same_request(folder, manifest.request, request, but=(END, *NOT_OF_ROWS))
     return appended(folder, manifest, fresh, options.split_bytes)
 
 
@@ -132,7 +154,48 @@ def export(job: ExportJob, target: ExportFolder, engine: Engine, *, quiet: bool)
     )
 
 
-def tell(manifest: Manifest, added: list[Part], folder: str, as_json: bool, state: str) -> None:
+def void(folder: str, error: EpochChanged | SegmentGone) -> ExportRefused:
+    """Running the command again would meet the same plan."""
+    cure = (
+        f"remove {folder}/{WORK} to plan anew over what the log holds now; nothing of this run is in {folder}"
+    )
+    if isinstance(error, SegmentGone):
+        cure = f"{cure}. Or go on with -o failOnDataLoss=false, which leaves out what was deleted"
+    return ExportRefused(folder, f"what was planned cannot be read any more: {error.why}; {cure}")
+
+
+def outlived(folder: str, error: EpochChanged) -> ExportRefused:
+    return ExportRefused(
+        folder, f"{error.why}: rows that it holds are no longer the log's; export to a new folder"
+    )
+
+
+def without_rows(job: ExportJob, target: ExportFolder) -> list[Gone]:
+    """The part of each log that was deleted since the plan was made and that gave no rows: all of it, or what nobody asked
+    for. With failOnDataLoss there is none: it would have failed."""
+    if job.read.fail_on_data_loss:
+        return []
+    found = []
+    for number, source in enumerate(job.read.sources):
+        log_min = log_min_now(source.store.files)
+        ends = [
+            stretch.end
+            for stretch in job.read.stretches
+            if stretch.source == number and stretch.start < log_min and not target.finished(job, stretch)
+        ]
+        if ends:
+            found.append(Gone(source.store.root, source.start, max(ends)))
+    return found
+
+
+def tell(
+    manifest: Manifest,
+    added: list[Part],
+    folder: str,
+    as_json: bool,
+    state: str,
+    gone: Sequence[Gone] = (),
+) -> None:
     path = os.path.join(folder, "_manifest.json")
     rows = sum(part.rows for part in added)
     if as_json:
@@ -147,10 +210,16 @@ def tell(manifest: Manifest, added: list[Part], folder: str, as_json: bool, stat
                 "rows": manifest.rows,
                 "parts": len(manifest.parts),
                 "bytes": manifest.bytes,
+                "deleted_meanwhile": [vars(part) for part in gone],
             }
         )
         return
     print(f"export {state}: {rows:,} rows added in {len(added)} parts")
+    for part in gone:
+        print(
+            f"left out of {part.store}: [{part.start_offset}, {part.end_offset}), as far as it was deleted before it was read "
+            "(failOnDataLoss=false)"
+        )
     print(
         f"{folder} holds {manifest.rows:,} rows in {len(manifest.parts)} parts, {size_text(manifest.bytes)}; {path}"
     )

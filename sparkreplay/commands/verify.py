@@ -69,7 +69,7 @@ def command(
         try:
             check_epochs(store)
         except ReplayError as error:
-            findings.add("epochs", store.root, None, str(error))
+            findings.add("epochs", store.root, None, str(error).removeprefix(f"{store.root}: "))
     if as_json:
         print_json(
             {
