@@ -19,6 +19,7 @@ from ha.slavelink import Cut, PersistEpochs, SlaveLink
 from mqruntime.clock import Clock
 from mqruntime.log import fields
 from mqruntime.tasks import Tasks
+from mqruntime.trouble import Trouble
 
 logger = logging.getLogger("ha.slave")
 
@@ -60,6 +61,7 @@ class SlaveClient:
         self._address_changed = asyncio.Event()
         # where the log last ended with a whole record; finding that out reads a whole segment
         self._whole_end = -1
+        self._unreached = Trouble()
         self._step: asyncio.Task[None] | None = None
         self.connection: SlaveConnection | None = None
         self._task = tasks.start(self._follow(), name=f"ha-slave id={broker_id}")
@@ -114,8 +116,13 @@ class SlaveClient:
                     self._new_connection, host.strip("[]"), int(port)
                 )
         except (OSError, TimeoutError, ValueError) as error:
-            logger.info("master not reached", extra=fields(address=address, why=str(error) or "timeout"))
+            if self._unreached.met(address, self._clock.monotonic_ms()):
+                logger.warning(
+                    "master not reached, trying on",
+                    extra=fields(address=address, why=str(error) or "timeout"),
+                )
             return None
+        self._unreached.over(self._clock.monotonic_ms())
         logger.info("connected to master", extra=fields(address=address, log_end=self._log.max_offset()))
         while (step := await connection.next_durable_step()) is not None:
             await self._durably(self._perform(step, connection))

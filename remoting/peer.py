@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+IDLE = "idle"
+
 OPAQUE_MAX = 2**31 - 1
 
 
@@ -134,7 +136,8 @@ class Peer(asyncio.BufferedProtocol):
     def cut(self, why: str) -> None:
         """Ends the connection at once."""
         if not self.closed:
-            log.warning("connection cut", extra=fields(peer=self.remote_address, why=why))
+            level = logging.INFO if why == IDLE else logging.WARNING  # nobody did anything wrong
+            log.log(level, "connection cut", extra=fields(peer=self.remote_address, why=why))
             self._cut_why = f"cut by this end: {why}"
         self.closed = True
         if self._transport is not None:
@@ -150,7 +153,7 @@ class Peer(asyncio.BufferedProtocol):
         """Why the connection should be cut now, if it should."""
         limits = self._connections.limits
         if now_ms - self.active_at_ms >= limits.idle_ms_max:
-            return "idle"
+            return IDLE
         if self._frame_begun_ms is not None and now_ms - self._frame_begun_ms >= limits.stall_ms_max:
             return "it began a frame and does not end it"
         if self._writing_paused_ms is not None and now_ms - self._writing_paused_ms >= limits.stall_ms_max:
