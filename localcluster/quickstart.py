@@ -1,37 +1,27 @@
 """The quickstart: a cluster loses its master under load, elects another, hands over on command; Spark reads what it committed.
 
-Invariant: exit 0 only if every comparison held; whatever happens, Ctrl-C included, every process that was started is ended and
-the data removed, unless `--keep`."""
+Invariant: it ends at the first comparison that does not hold, with ComparisonFailed."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-import logging
 import random
-import shutil
-import signal
 import subprocess
 import sys
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import click
-
-from localcluster.cluster import Cluster, ClusterError
-from localcluster.drill import DrillFailed, DrillResult, Kind, drill_once
+from localcluster.cluster import Cluster
+from localcluster.drill import DrillResult, Kind, drill_once
 from localcluster.history import Found, Outcome, Place, Verdict, judge
-from localcluster.layout import BROKER_SET, CLUSTER_NAME, LayoutError
+from localcluster.layout import BROKER_SET, CLUSTER_NAME
 from localcluster.load import Load, as_found, read_messages
 from localcluster.narrator import Narrator
-from localcluster.ports import PortsTaken
-from localcluster.waiting import NotYet, WaitExpired, wait_for
-from mqadmin.errors import AdminError
+from localcluster.waiting import NotYet, wait_for
 from mqadmin.replies import SyncState
 from mqclient.client import Client
-from mqclient.errors import ClientError
 from mqclient.route import MessageQueue
 from mqruntime.clock import SystemClock
 from sparkreplay.engine.engine import missing_for_spark
@@ -42,7 +32,6 @@ TOPIC = "quickstart"
 QUEUES = 8
 IN_FLIGHT = 64
 QUIET_MS = 800
-DISK_BYTES_MIN = 2 << 30
 BOUND_LIMIT_MS = 15_000
 CHILD_LIMIT_S = 300
 COMPARISONS_SHOWN = 5
@@ -280,89 +269,3 @@ async def run_child(command: Sequence[str], log: Path | None = None) -> bytes:
         hint = f"; see {log}" if log is not None else ""
         raise ComparisonFailed(f"{' '.join(command[3:5])} ended with {child.returncode}{hint}")
     return output
-
-
-def check_disk(directory: Path) -> None:
-    free = shutil.disk_usage(directory).free
-    if free < DISK_BYTES_MIN:
-        raise ClusterError(
-            f"{directory} has {free >> 20} MiB free, {DISK_BYTES_MIN >> 20} MiB are needed; "
-            "free some, or set TMPDIR to a larger disk"
-        )
-
-
-def invitations(cluster: Cluster) -> list[str]:
-    """Ten commands worth trying on a cluster that stays up."""
-    layout = cluster.layout
-    controllers, directory = f"'{layout.controller_list}'", f"'{cluster.directory}'"
-    store = layout.properties(layout.broker_names[0])["storePathRootDir"]
-    return [
-        f"scripts/cluster status --dir {directory}",
-        f"mqadmin getSyncStateSet -a {controllers} -b {BROKER_SET}",
-        f"mqadmin getControllerMetaData -a {layout.address(layout.controller_names[0])}",
-        f"mqadmin getBrokerEpoch -n {layout.namesrv} -b {BROKER_SET}",
-        f"mqadmin haStatus -n {layout.namesrv} -c {CLUSTER_NAME}",
-        f"mqadmin clusterList -n {layout.namesrv}",
-        f"mqadmin electMaster -a {controllers} -b 1 -bn {BROKER_SET} -c {CLUSTER_NAME}",
-        f"scripts/drill kill --count 3 --dir {directory}",
-        f"mqreplay scan '{store}'",
-        f"scripts/cluster down --dir {directory} --remove",
-    ]
-
-
-@click.command(context_settings={"help_option_names": ["-h", "--help"]})
-@click.option("--keep", is_flag=True, help="Leave the cluster up at the end.")
-@click.option("--messages", default=10_000, show_default=True, type=click.IntRange(1))
-@click.option("--seed", default=1, show_default=True)
-def main(keep: bool, messages: int, seed: int) -> None:
-    """Shows a cluster that fails over, and Spark reading what it committed."""
-    for number in (signal.SIGTERM, signal.SIGHUP):  # a closed terminal cleans up as Ctrl-C does
-        signal.signal(number, lambda *_: signal.raise_signal(signal.SIGINT))
-    logging.getLogger().addHandler(logging.NullHandler())  # the narrator tells what a person wants to know
-    narrator = Narrator()
-    clock = SystemClock()
-    started_ms = clock.monotonic_ms()
-    directory = Path(tempfile.mkdtemp(prefix="autoswitch-mq-"))
-    run = Quickstart(directory, messages, seed, narrator)
-    cluster: Cluster | None = None
-    whole = False
-    try:
-        narrator.step(1, "This machine")
-        check_disk(directory)
-        narrator.line(f"Python {sys.version.split()[0]} in {sys.prefix}; data in {directory}")
-        narrator.line(f"Spark: {run.spark_missing or 'will run'}")
-        cluster = Cluster.create(directory / "cluster")
-        run.directory = cluster.directory
-        asyncio.run(run.run(cluster))
-        run.summarize((clock.monotonic_ms() - started_ms) / 1000)
-        whole = True
-    except KeyboardInterrupt:
-        narrator.bad("interrupted; cleaning up")
-        sys.exit(130)
-    except (
-        ComparisonFailed, ClusterError, LayoutError, PortsTaken, WaitExpired, DrillFailed, AdminError, ClientError, OSError
-    ) as error:  # fmt: skip
-        narrator.bad(f"{type(error).__name__}: {error}")
-        sys.exit(1)
-    finally:
-        finish(narrator, cluster, directory, keep=keep, whole=whole)
-
-
-def finish(narrator: Narrator, cluster: Cluster | None, directory: Path, *, keep: bool, whole: bool) -> None:
-    """Ends every process and removes the data; with `keep` says how to use them instead."""
-    if keep and whole and cluster is not None:
-        narrator.line(f"the cluster stays up in {cluster.directory}; try:")
-        for command in invitations(cluster):
-            narrator.console.print(f"   {command}", soft_wrap=True, markup=False)
-        return
-    if cluster is not None:
-        cluster.down(remove=not keep)
-    if keep:
-        narrator.line(f"data and logs are in {directory}")
-    else:
-        shutil.rmtree(directory, ignore_errors=True)
-        narrator.line("all processes are stopped, all data is removed")
-
-
-if __name__ == "__main__":
-    main()
