@@ -86,7 +86,7 @@ def command(
     else:
         for source in read.sources:
             print_source(source)
-        print_queues(queues, kinds)
+        print_queues(queues, kinds, with_broker=len(read.sources) > 1)
     report(holes)
 
 
@@ -97,16 +97,20 @@ def report(holes: list[Gap]) -> None:
         raise click.exceptions.Exit(1)
 
 
-def print_queues(queues: list[QueueSummary], kinds: Counter[str]) -> None:
+def print_queues(queues: list[QueueSummary], kinds: Counter[str], *, with_broker: bool) -> None:
+    """With the broker set where several were read: each has queues of its own."""
     width = max((len(queue.topic) for queue in queues), default=5)
-    print(
-        f"\n{'topic':{width}} {'queue':>5} {'kind':8} {'rows':>12} {'bytes':>16} {'first':>10} {'last':>10}  stored (UTC)"
-    )
+    brokers = max(10, *(len(queue.broker_name) for queue in queues)) + 1 if with_broker and queues else 0
+
+    def line(broker_name: str, topic: str, rest: str) -> str:
+        return f"{broker_name:{brokers}.{brokers}}{topic:{width}} {rest}"
+
+    numbers = f"{'rows':>12} {'bytes':>16} {'first':>10} {'last':>10}"
+    print("\n" + line("broker set", "topic", f"{'queue':>5} {'kind':8} {numbers}  stored (UTC)"))
     for queue in queues:
-        print(
-            f"{queue.topic:{width}} {queue.queue_id:>5} {queue.kind:8} {queue.rows:>12,} {queue.bytes:>16,} "
-            f"{queue.first_offset:>10} {queue.last_offset:>10}  {seconds(queue.first_stored)} to {seconds(queue.last_stored)}"
-        )
+        numbers = f"{queue.rows:>12,} {queue.bytes:>16,} {queue.first_offset:>10} {queue.last_offset:>10}"
+        stored = f"{seconds(queue.first_stored)} to {seconds(queue.last_stored)}"
+        print(line(queue.broker_name, queue.topic, f"{queue.queue_id:>5} {queue.kind:8} {numbers}  {stored}"))
     total = sum(kinds.values())
     bytes_total = sum(queue.bytes for queue in queues)
     counts = ", ".join(f"{kinds[kind]:,} {kind}" for kind in KINDS if kinds[kind] and kind != MESSAGE)

@@ -27,8 +27,16 @@ from sparkreplay.durable import replace_durably
 from sparkreplay.engine.progress import size_text
 from sparkreplay.read.reader import ReadPlan
 from sparkreplay.summary.picture import Name, page
-from sparkreplay.summary.sizes import Sizes, summaries, without_sub
-from sparkreplay.summary.stats import COLUMNS, DIMENSIONS, Parts, merge_parts, rows_in, stats_stretch
+from sparkreplay.summary.sizes import OTHER, Sizes, summaries, without_sub
+from sparkreplay.summary.stats import (
+    COLUMNS,
+    DIMENSIONS,
+    Parts,
+    merge_parts,
+    queue_of,
+    rows_in,
+    stats_stretch,
+)
 
 Table = tuple[str, Sequence[Sizes], Name]
 
@@ -71,44 +79,61 @@ def command(
         )
     sizes = {name: summaries(found[name]) for name in DIMENSIONS}
     sizes["topic"] = summaries(without_sub(found["queue"]))
+    brokers = [source.store.broker_name for source in read.sources]
     if html_path is not None:
-        drawn = page(title_of(read), facts_of(read, sizes["hour"]), tables_of(sizes))
+        drawn = page(title_of(read), facts_of(read, sizes["hour"]), tables_of(sizes, brokers))
         replace_durably(Path(html_path), drawn.encode())
     if as_json:
         print_json(
             {
                 "stores": [describe(source) for source in read.sources],
                 "messages": rows_in(found),
-                **{f"{name}s": [shown(name, row) for row in sizes[name]] for name in ("topic", *DIMENSIONS)},
+                **{
+                    f"{name}s": [shown(name, row, brokers) for row in sizes[name]]
+                    for name in ("topic", *DIMENSIONS)
+                },
             }
         )
         return
     for source in read.sources:
         print_source(source)
-    for table in tables_of(sizes):
+    for table in tables_of(sizes, brokers):
         print_table(*table, top)
     if html_path is not None:
         print(f"\ndrawn in {html_path}")
 
 
-def tables_of(sizes: dict[str, list[Sizes]]) -> list[Table]:
+def tables_of(sizes: dict[str, list[Sizes]], brokers: list[str]) -> list[Table]:
     """Largest first, hours in their order."""
+
+    def queue(row: Sizes) -> str:
+        source, queue_id = queue_of(row.sub)
+        name = f"{row.key}/{queue_id}" if row.key != OTHER else OTHER
+        return f"{brokers[source]}: {name}" if len(brokers) > 1 and row.key != OTHER else name
 
     def largest(name: str) -> list[Sizes]:
         return sorted(sizes[name], key=lambda row: (-row.bytes, row.key, row.sub))
 
     return [
         ("Topics", largest("topic"), lambda row: row.key),
-        ("Queues", largest("queue"), lambda row: f"{row.key}/{row.sub}"),
+        ("Queues", largest("queue"), queue),
         ("Producers", largest("producer"), lambda row: row.key),
         ("Hours", sizes["hour"], lambda row: row.key.replace("T", " ")),
     ]
 
 
-def shown(dimension: str, row: Sizes) -> dict[str, Any]:
+def shown(dimension: str, row: Sizes, brokers: list[str]) -> dict[str, Any]:
     made = asdict(row)
     key, sub = made.pop("key"), made.pop("sub")
-    return {"topic": key, "queue_id": sub, **made} if dimension == "queue" else {dimension: key, **made}
+    if dimension != "queue":
+        return {dimension: key, **made}
+    source, queue_id = queue_of(sub)
+    return {
+        "broker_name": brokers[source] if key != OTHER else OTHER,
+        "topic": key,
+        "queue_id": queue_id,
+        **made,
+    }
 
 
 def title_of(read: ReadPlan) -> str:

@@ -80,7 +80,7 @@ def command(
             }
         )
     else:
-        tell(checked, compared, findings)
+        tell(checked, compared, alone(opened, pairs), findings)
     if findings.count:
         raise click.exceptions.Exit(1)
 
@@ -187,7 +187,20 @@ def compare(
     }
 
 
-def tell(checked: list[dict[str, Any]], compared: list[dict[str, Any]], findings: Findings) -> None:
+def alone(
+    stores: list[StoreSnapshot], pairs: list[tuple[StoreSnapshot, StoreSnapshot]]
+) -> list[StoreSnapshot]:
+    """Those of several stores that no other one is a replica of."""
+    compared = {store.root for pair in pairs for store in pair}
+    return [store for store in stores if store.root not in compared] if len(stores) > 1 else []
+
+
+def tell(
+    checked: list[dict[str, Any]],
+    compared: list[dict[str, Any]],
+    not_compared: list[StoreSnapshot],
+    findings: Findings,
+) -> None:
     for row in checked:
         print(
             f"{row['store']} (broker set {row['broker_name']}): {row['records']:,} records, "
@@ -200,6 +213,8 @@ def tell(checked: list[dict[str, Any]], compared: list[dict[str, Any]], findings
             f"compared {row['one']} with {row['other']}: {size_text(row['bytes'])} "
             f"in [{row['start_offset']}, {row['end_offset']}){deleted(row['segments_deleted_meanwhile'])}"
         )
+    for store in not_compared:
+        print(f"not compared: {store.root} is the only one of broker set {store.broker_name}")
     for finding in findings.kept:
         print(finding)
     if findings.count > len(findings.kept):

@@ -23,12 +23,14 @@ NO_HOUR = -(1 << 31)
 """Of a time that microseconds cannot hold, and so is null."""
 PORTION_ROWS = 250_000
 DIMENSIONS = ("queue", "producer", "hour")
+QUEUES_OF_A_SOURCE = 1 << 32
 Parts = dict[str, pa.Table]
 
 
 def stats_stretch(read: ReadPlan, number: int) -> Parts:
     """A part for each dimension."""
-    return merge_parts(parts_of(table) for table in portions(read_stretch(read, read.stretches[number])))
+    stretch = read.stretches[number]
+    return merge_parts(parts_of(table, stretch.source) for table in portions(read_stretch(read, stretch)))
 
 
 def merge_parts(parts: Iterable[Parts]) -> Parts:
@@ -68,18 +70,24 @@ def producers(batch: pa.RecordBatch) -> pa.Array:
     return pc.if_else(pc.is_valid(texts), texts, addresses)
 
 
-def parts_of(rows: pa.Table) -> Parts:
+def parts_of(rows: pa.Table, source: int) -> Parts:
+    """The queues of several broker sets are told apart: see queue_of."""
     sizes = np.asarray(rows.column("store_size")).astype(np.int64)
     none = np.zeros(len(sizes), np.int64)
     times = pc.fill_null(rows.column("store_timestamp").cast(pa.int64()), NO_HOUR * HOUR_US)
     hours, codes = np.unique(np.asarray(times) // HOUR_US, return_inverse=True)
     names = pa.array([hour_text(hour) for hour in hours.tolist()], pa.string())
-    queue_ids = np.asarray(rows.column("queue_id")).astype(np.int64)
+    queue_ids = np.asarray(rows.column("queue_id")).astype(np.uint32).astype(np.int64)
     return {
-        "queue": partial(rows.column("topic"), queue_ids, sizes),
+        "queue": partial(rows.column("topic"), source * QUEUES_OF_A_SOURCE + queue_ids, sizes),
         "producer": partial(rows.column("producer"), none, sizes),
         "hour": partial(names.take(pa.array(codes)), none, sizes),
     }
+
+
+def queue_of(sub: int) -> tuple[int, int]:
+    """Number of the source and queue id, of the second part of a key of the dimension `queue`."""
+    return divmod(sub, QUEUES_OF_A_SOURCE)
 
 
 def hour_text(hour: int) -> str:
