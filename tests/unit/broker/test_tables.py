@@ -7,12 +7,13 @@ from typing import Any, cast
 
 import pytest
 
+from broker.addresssettings import addresses
 from broker.consumergroups import ConsumerGroups
 from broker.consumeroffsets import ConsumerOffsets
 from broker.contract import contract_sentence
 from broker.rates import Rates
 from broker.savedtable import SavedTable, TableUnreadable
-from broker.settings import BrokerSettings, addresses
+from broker.settings import BrokerSettings
 from broker.subscriptiongroups import SubscriptionGroups
 from broker.topicrequests import changed_attributes
 from broker.topics import Topics, system_topics
