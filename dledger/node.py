@@ -20,6 +20,7 @@ from dledger.errors import NotLeader, OutcomeUnknown, TooManyProposals
 from dledger.messages import Message
 from dledger.proposals import Proposals
 from dledger.raft import Raft
+from dledger.reads import Reads
 from dledger.settings import DLedgerSettings
 from dledger.store import Store
 from mqruntime.runtime import Runtime
@@ -95,8 +96,7 @@ class DLedgerNode:
         self._checkpoint_timer: asyncio.TimerHandle | None = None
         self._announced: tuple[Role, int] = (Role.FOLLOWER, 0)
         self._proposals = Proposals()
-        self._reads: dict[int, asyncio.Future[bool]] = {}
-        self._read_id = 0
+        self._reads = Reads()
 
     # What others may ask
 
@@ -194,10 +194,7 @@ class DLedgerNode:
         """Returns once the state machine holds everything that was decided before the call. Raises
         NotLeader."""
         core = self._serving_core()
-        self._read_id += 1
-        read_id = self._read_id
-        proven: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-        self._reads[read_id] = proven
+        read_id, proven = self._reads.begin()
         self._take(lambda now_ms: core.read(read_id, now_ms))
         try:
             async with asyncio.timeout(timeout_ms / 1000):
@@ -206,7 +203,7 @@ class DLedgerNode:
         except TimeoutError:
             pass
         finally:
-            self._reads.pop(read_id, None)
+            self._reads.forget(read_id)
         raise NotLeader(self.leader_id, self.leader_address)
 
     def _serving_core(self) -> Raft:
@@ -322,12 +319,10 @@ class DLedgerNode:
             self.on_role_change(role, term)
 
     def _finish_read(self, ready: ReadReady) -> None:
-        proven = self._reads.get(ready.read_id)
         assert ready.index is None or ready.index <= self.applied_index, (
             "a read-index is committed, and commits come first"
         )
-        if proven is not None and not proven.done():
-            proven.set_result(ready.index is not None)
+        self._reads.ended(ready.read_id, proven=ready.index is not None)
 
     # The checkpoint file follows the commits, at most once an interval
 
@@ -366,6 +361,4 @@ class DLedgerNode:
                 timer.cancel()
         self._proposals.give_up("this member stopped")
         self._conversation.close()
-        for proven in self._reads.values():
-            if not proven.done():
-                proven.set_result(False)
+        self._reads.give_up()

@@ -1,0 +1,38 @@
+"""Readers on this member that wait for the proof that it still leads.
+
+Invariant: each wait ends once: True once a quorum has confirmed the leadership and the state machine has caught up, else False."""
+
+from __future__ import annotations
+
+import asyncio
+
+
+class Reads:
+    """Those that wait, by the id that the core knows them by."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[int, asyncio.Future[bool]] = {}
+        self._last_id = 0
+
+    def begin(self) -> tuple[int, asyncio.Future[bool]]:
+        """A new id, and what tells of the proof."""
+        self._last_id += 1
+        proven: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        self._waiting[self._last_id] = proven
+        return self._last_id, proven
+
+    def ended(self, read_id: int, *, proven: bool) -> None:
+        """The core has come to an end with it; one that nobody waits for any more is passed over."""
+        waiting = self._waiting.get(read_id)
+        if waiting is not None and not waiting.done():
+            waiting.set_result(proven)
+
+    def forget(self, read_id: int) -> None:
+        """Its reader waits no more."""
+        self._waiting.pop(read_id, None)
+
+    def give_up(self) -> None:
+        """This member proves nothing any more."""
+        for waiting in self._waiting.values():
+            if not waiting.done():
+                waiting.set_result(False)
