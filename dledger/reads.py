@@ -1,6 +1,7 @@
 """Readers on this member that wait for the proof that it still leads.
 
-Invariant: each wait ends once: True once a quorum has confirmed the leadership and the state machine has caught up, else False."""
+Invariant: each wait ends once: True once a quorum has confirmed the leadership and the state machine has caught up, False
+otherwise."""
 
 from __future__ import annotations
 
