@@ -62,6 +62,7 @@ class SlaveClient:
         # where the log last ended with a whole record; finding that out reads a whole segment
         self._whole_end = -1
         self._unreached = Trouble()
+        self._log_refused = False  # it had no place for what the last connection brought
         self._step: asyncio.Task[None] | None = None
         self.connection: SlaveConnection | None = None
         self._task = tasks.start(self._follow(), name=f"ha-slave id={broker_id}")
@@ -109,6 +110,8 @@ class SlaveClient:
         if self._log.max_offset() != self._whole_end:
             await self._durably(cut_partial_record(self._log))
             self._whole_end = self._log.max_offset()
+        if self._log_refused and not self._has_room():
+            return self._settings.full_log_wait_ms
         host, _, port = address.rpartition(":")
         try:
             async with asyncio.timeout(self._settings.connect_timeout_ms / 1000):
@@ -129,9 +132,22 @@ class SlaveClient:
         logger.info(
             "connection to master ended", extra=fields(address=address, reason=connection.close_reason)
         )
-        if connection.log_refused:
+        self._log_refused = connection.log_refused
+        if self._log_refused:
             return self._settings.full_log_wait_ms
         return self._settings.reconnect_ms_min if connection.link.frames > 0 else None
+
+    def _has_room(self) -> bool:
+        """Whether the log takes bytes again: asked of it, so that master and slave need not meet in vain. Where an empty log
+        would begin only its master knows."""
+        end = self._log.max_offset()
+        if end == self._log.min_offset():
+            return True
+        try:
+            self._log.write_view(end, 1)
+        except OSError:
+            return False
+        return True
 
     def _new_connection(self) -> SlaveConnection:
         link = SlaveLink(

@@ -11,6 +11,7 @@ from simulation.world import World
 from tests.unit.broker.brokerset import CONTROLLERS, Cluster
 
 OUTAGE_MS = 300_000
+SMALL_FILES_BYTES = 30_000  # less than a segment
 REMINDERS_MAX = 11  # at the beginning, and each half minute
 
 
@@ -42,3 +43,23 @@ def test_connections_that_nobody_needed_any_more_are_no_warning(caplog: pytest.L
         world.run_for_ms(OUTAGE_MS)
     assert "connection cut" in {record.getMessage() for record in caplog.records}
     assert [record for record in caplog.records if record.levelno >= logging.WARNING] == []
+
+
+def test_a_slave_whose_disk_stays_full_does_not_come_back_in_vain(caplog: pytest.LogCaptureFixture) -> None:
+    """Each visit would be logged at both ends, for as long as nobody makes room."""
+    bodies = [bytes([number]) * 4000 for number in range(60)]
+    with World(33) as world, caplog.at_level(logging.INFO):
+        cluster = Cluster(world, 3)
+        cluster.start_up()
+        full = next(node for node in cluster.brokers if node is not cluster.master)
+        cluster.run(cluster.send_all(bodies[:1]))
+        full.disk.capacity_bytes = full.disk.used_bytes() + SMALL_FILES_BYTES
+        cluster.run(cluster.send_all(bodies))
+        caplog.clear()
+        world.run_for_ms(OUTAGE_MS)
+        told = Counter(record.getMessage() for record in caplog.records)
+        assert told["no segment of the log can be written, trying on; make room on this broker's disk"] >= 9
+        assert sum(told.values()) < 2 * REMINDERS_MAX
+        full.disk.capacity_bytes = None
+        cluster.wait_in_sync(3, limit_ms=30_000)
+        assert cluster.app(full).store.max_offset() == cluster.app(cluster.master).store.max_offset()
