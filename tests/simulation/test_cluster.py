@@ -40,7 +40,7 @@ FOUND_BY = {
     "min-in-sync-ignored": 7,
     "old-master-accepted": 12,
     "queue-offsets-forgotten": 1,
-    "stays-with-former-master": 74,
+    "stays-with-former-master": 57,
     "swap-instead-of-union": 2,
     "truncation-not-durable": 4,
     "vote-not-persisted": 1,
