@@ -10,10 +10,13 @@ import errno
 import json
 import os
 import sys
+from contextlib import suppress
 from importlib import import_module
 from typing import NamedTuple
 
 import click
+
+from sparkreplay.engine.lean import leave_pandas_out
 
 
 class CommandEntry(NamedTuple):
@@ -65,6 +68,7 @@ class ReplayGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
+        leave_pandas_out()
         command = import_module(COMMANDS[cmd_name].module).command
         assert isinstance(command, click.Command)
         return command
@@ -81,7 +85,18 @@ def cli() -> None:
 
 
 def main() -> None:
+    make_printable()
     sys.exit(run())
+
+
+def make_printable() -> None:
+    """What a terminal cannot show of topics and paths is escaped, and a stream that was closed swallows what it is told."""
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:
+            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115 - for as long as the process lives
+        else:
+            stream.reconfigure(errors="backslashreplace")
 
 
 def run(arguments: list[str] | None = None) -> int:
@@ -117,7 +132,8 @@ def failed(given: list[str], kind: str, told: str, code: int, *, shown: bool = F
     if not shown:
         print(f"mqreplay: {told}", file=sys.stderr)
     if "--json" in given:
-        print(json.dumps({"error": told, "kind": kind}))
+        with suppress(OSError):  # stdout itself may be what failed
+            print(json.dumps({"error": told, "kind": kind}), flush=True)
     return code
 
 

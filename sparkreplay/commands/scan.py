@@ -55,7 +55,7 @@ def command(
     Every record of the range is counted by its kind, also what a read leaves out. Exit code 1 when a queue has a gap."""
     options = options_of(stores, **given)
     everything = {} if "topic" in options else {"includeSystemTopics": "true"}
-    read = planned(options, columns=",".join(SCAN_COLUMNS), transactions="all", **everything)
+    read = planned(options, columns=",".join(SCAN_COLUMNS), transactions="all", index="walk", **everything)
     found = pa.table({})
 
     def add(_: int, part: pa.Table) -> int:

@@ -76,3 +76,34 @@ def test_a_terminal_sees_a_bar_and_stdout_only_the_answer(tmp_path: Path) -> Non
     assert process.returncode == 0
     assert b"stats" in drawn and b"rows" in drawn
     assert out.startswith("store") and "\x1b" not in out
+
+
+@pytest.mark.parametrize(
+    ("redirected", "code", "told"),
+    [
+        ("2>&-", 0, "a read gives 400 of them"),
+        (">&-", 0, ""),
+        (">/dev/full", 1, "mqreplay: No space left on device"),
+        ("--json >/dev/full", 1, "mqreplay: No space left on device"),
+    ],
+)
+def test_a_stream_that_is_closed_or_full_costs_no_traceback(
+    tmp_path: Path, redirected: str, code: int, told: str
+) -> None:
+    path = two_days(tmp_path).write()
+    done = subprocess.run(
+        ["bash", "-c", f'"{sys.executable}" -m sparkreplay scan "{path}" {redirected}'],
+        cwd=ROOT, capture_output=True, text=True,
+    )  # fmt: skip
+    assert (done.returncode, "Traceback" in done.stderr) == (code, False), done.stderr
+    assert told in done.stdout + done.stderr
+
+
+def test_a_terminal_that_cannot_show_a_name_gets_it_escaped(tmp_path: Path) -> None:
+    path = two_days(tmp_path / "größe").write()
+    environment = os.environ | {"PYTHONIOENCODING": "ascii"}
+    done = subprocess.run(
+        [sys.executable, "-m", "sparkreplay", "scan", path],
+        cwd=ROOT, env=environment, capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.returncode == 0 and r"gr\xf6\xdfe" in done.stdout, done.stderr
