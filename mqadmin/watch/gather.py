@@ -15,7 +15,7 @@ from mqadmin.calls.elections import told_by
 from mqadmin.errors import AdminError, NoLeader, ServerUnreachable
 from mqadmin.replies import BrokerEpochs, BrokerSet, SyncState
 from mqadmin.watch.timelines import ELECTIONS_MAX, fullest, joined
-from mqadmin.watch.view import BrokerView, ControllerView, Election, SetView, View
+from mqadmin.watch.view import BrokerView, ControllerView, Election, SetView, View, master_of
 from remoting.bodies.elections import Election as Told
 from remoting.bodies.elections import Elections
 
@@ -108,7 +108,7 @@ class Gatherer:
         if cluster is None:
             cluster = next((epochs.cluster_name for epochs in histories.values()), None)
         master_address = state.master_address if state else None
-        master = next((row for row in brokers if row.address == master_address), None)
+        master = master_of(brokers, state.master_id if state else None, master_address)
         if master is not None and master.max_offset is not None:
             brokers = list(await asyncio.gather(*(self._lag(row, master) for row in brokers)))
         return SetView(
@@ -129,6 +129,9 @@ class Gatherer:
             )
         except AdminError as error:
             return replace(row, trouble=str(error)), None
+        own_id = _number(info, "replicaId")
+        if row.broker_id is not None and own_id is not None and own_id != row.broker_id:
+            return replace(row, trouble=f"{row.address} is broker {own_id} now"), None
         return replace(
             row,
             role=ROLES.get(epochs.broker_id, "slave"),

@@ -5,6 +5,7 @@ Invariant: pure values. None means that nobody told; nothing here is guessed.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from remoting.bodies.elections import Election as Told
@@ -75,7 +76,15 @@ class SetView:
     @property
     def master(self) -> BrokerView | None:
         """The member that the controllers call master."""
-        return next((row for row in self.brokers if row.address == self.master_address), None)
+        return master_of(self.brokers, self.master_id, self.master_address)
+
+
+def master_of(brokers: Sequence[BrokerView], broker_id: int | None, address: str | None) -> BrokerView | None:
+    """The one with this address; of several, which earlier brokers of that address leave behind, the one with the id."""
+    at_address = [row for row in brokers if row.address == address]
+    return next(
+        (row for row in at_address if row.broker_id == broker_id), at_address[0] if at_address else None
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -124,6 +124,28 @@ def test_one_look_asks_everybody_and_shows_it(leads: ScriptedServer) -> None:
     assert told["controllers"][0]["isLeader"] is True
 
 
+def test_a_replaced_broker_is_dead_though_its_successor_answers_at_its_address(leads: ScriptedServer) -> None:
+    """Its id stays with the controllers until cleanBrokerMetadata; what it would show is another one's."""
+    server = leads
+    info = {"confirmOffset": "850", "roleSinceTimestamp": str(NOON_MS), "replicaId": "3"}
+    rows = [
+        {"brokerName": "broker-a", "brokerId": number, "brokerAddress": server.address, "alive": number == 3}
+        for number in (1, 3)
+    ]
+    state = {"masterBrokerId": 3, "masterAddress": server.address, "masterEpoch": 3, "syncStateSetEpoch": 8}
+    table = {"broker-a": state | {"inSyncReplicas": rows[1:], "notInSyncReplicas": rows[:1]}}
+    server.says(RequestCode.GET_BROKER_RUNTIME_INFO, {"table": info})
+    server.says(RequestCode.CONTROLLER_GET_SYNC_STATE_DATA, {"replicasInfoTable": table})
+    asked = server.run("watch", "-a", server.address, "-b", "broker-a", "--json")
+    gone, now = json.loads(asked.stdout)["view"]["sets"][0]["brokers"]
+    assert (gone["role"], gone["alive"], gone["trouble"]) == (
+        None,
+        False,
+        f"{server.address} is broker 3 now",
+    )
+    assert (now["role"], now["maxOffset"], now["lagBytes"]) == ("master", 900, 0)
+
+
 def test_without_a_leading_controller_the_brokers_are_shown_and_the_look_fails(
     leads: ScriptedServer,
 ) -> None:
