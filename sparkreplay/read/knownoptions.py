@@ -58,6 +58,10 @@ OPTIONS = (
     Option("index", "`walk`, `consumequeue`", "`walk`", "how a batch finds records: by walking the log, which proves it, or "
            "through the consume queues, which is faster for a few named topics of many. The rows are the same; an entry that "
            "does not lead to its record fails the job. Not with `transactions=all`"),
+    Option("storeTimesOrdered", "`true`, `false`", "`false`", "your word that store times grow along the log: then starting "
+           "and ending times, and filters on `store_timestamp`, leave whole segments unread. It is true of logs that brokers "
+           "of this project wrote, through failovers too, and of others while no master's clock was behind; refused where "
+           "segments show that it is not"),
     Option("splitBytes", "bytes, or `64k`, `128m`, `1g`", "`256m`", "size of a partition"),
     Option("minPartitions", "a number", "", "make partitions smaller than `splitBytes` to have about as many"),
     Option("maxBytesPerTrigger", "bytes, or `64k`, `512m`, `1g`", "", "streams only: a batch takes about so much of the log"),

@@ -38,6 +38,7 @@ class ReadOptions:
     check_crc: bool = False
     decompress: bool = True
     use_index: bool = False
+    store_times_ordered: bool = False
     split_bytes: int = SPLIT_BYTES
     min_partitions: int = 1
 
@@ -75,6 +76,7 @@ def read_options(given: Mapping[str, str]) -> ReadOptions:
         check_crc=flag("crc", options),
         decompress=flag("decompress", options, default=True),
         use_index=choice("index", options.get("index", "walk"), ("walk", "consumequeue")) == "consumequeue",
+        store_times_ordered=flag("storeTimesOrdered", options),
         split_bytes=size("splitBytes", options.get("splitbytes", str(SPLIT_BYTES))),
         min_partitions=max(1, whole_number("minPartitions", options.get("minpartitions", "1"))),
     )

@@ -18,6 +18,7 @@ from sparkreplay.read.options import SPLIT_BYTES_MIN, ReadOptions
 from sparkreplay.read.plan import as_far_as_wanted, plan, require_boundary
 from sparkreplay.read.pushed import Comparison, may_hold, names_allowed, row_conditions
 from sparkreplay.read.request import conditions, lose, require_brokers, require_present
+from sparkreplay.read.times import segments_within, window_of
 from sparkreplay.records.decode import Selection, decode_chunk
 from sparkreplay.records.rowfilter import Condition, RowFilter, TopicOneOf
 from sparkreplay.records.topics import is_system_topic
@@ -49,6 +50,7 @@ class ReadPlan:
     stretches: tuple[Stretch, ...]
     fail_on_data_loss: bool = True
     """Without it a stretch whose segment retention deleted is left out, and logged."""
+    store_times_ordered: bool = False
 
 
 def plan_read(options: ReadOptions) -> ReadPlan:
@@ -66,7 +68,14 @@ def plan_read(options: ReadOptions) -> ReadPlan:
         require_present(options, store, planned)
         sources.append(replace(source, index_end=indexed_end(store, end)) if options.use_index else source)
         stretches += planned
-    return ReadPlan(options.columns, tuple(sources), tuple(stretches), options.fail_on_data_loss)
+    read = ReadPlan(
+        options.columns,
+        tuple(sources),
+        tuple(stretches),
+        options.fail_on_data_loss,
+        options.store_times_ordered,
+    )
+    return within_times(read) if options.store_times_ordered else read
 
 
 def open_stores(options: ReadOptions) -> list[StoreSnapshot]:
@@ -144,7 +153,28 @@ def spared(read: ReadPlan, pushed: Sequence[Comparison]) -> ReadPlan:
         replace(source, selection=narrowed(source.selection, row_conditions(pushed)))
         for source in read.sources
     )
-    return replace(read, sources=sources, stretches=tuple(as_far_as_wanted(read.stretches, wanted)))
+    left = replace(read, sources=sources, stretches=tuple(as_far_as_wanted(read.stretches, wanted)))
+    return within_times(left) if read.store_times_ordered else left
+
+
+def within_times(read: ReadPlan) -> ReadPlan:
+    """The same read without segments that its times leave out. Raises OptionError where they are not ordered."""
+    kept = {
+        (number, segment.name)
+        for number, source in enumerate(read.sources)
+        for segment in segments_within(
+            source.store.files,
+            list(dict.fromkeys(stretch.segment for stretch in read.stretches if stretch.source == number)),
+            source.end,
+            window_of(conditions_of(source.selection)),
+        )
+    }
+    stretches = tuple(stretch for stretch in read.stretches if (stretch.source, stretch.segment.name) in kept)
+    return replace(read, stretches=stretches)
+
+
+def conditions_of(selection: Selection) -> tuple[Condition, ...]:
+    return () if selection.row_filter is None else selection.row_filter.conditions
 
 
 def narrowed(selection: Selection, more: tuple[Condition, ...]) -> Selection:
@@ -158,8 +188,7 @@ def narrowed(selection: Selection, more: tuple[Condition, ...]) -> Selection:
             topics = frozenset(name for name in condition.topics if not is_system_topic(name))
         else:
             topics = frozenset(condition.topics) & (frozenset(condition.topics) if topics is None else topics)
-    before = () if selection.row_filter is None else selection.row_filter.conditions
-    every = (*conditions, *before)
+    every = (*conditions, *conditions_of(selection))
     return replace(selection, topics=topics, row_filter=RowFilter(every) if every else None)
 
 

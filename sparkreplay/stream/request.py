@@ -12,7 +12,8 @@ from sparkreplay.read.offsets import Edge
 from sparkreplay.read.options import ReadOptions
 from sparkreplay.read.plan import plan, require_boundary
 from sparkreplay.read.reader import physical_range
-from sparkreplay.read.request import deleted, lose, of_broker, require_brokers
+from sparkreplay.read.request import conditions, deleted, lose, of_broker, require_brokers
+from sparkreplay.read.times import segments_within, window_of
 from sparkreplay.store.replicas import choose_replicas
 from sparkreplay.store.snapshot import StoreSnapshot, open_store, up_to_latest
 from sparkreplay.stream.admission import Admission, cut, read_admission
@@ -72,12 +73,24 @@ def beginnings(options: ReadOptions, stores: Mapping[str, StoreSnapshot]) -> dic
     return {name: beginning(options, store) for name, store in stores.items()}
 
 
+def beginning_in_time(options: ReadOptions, store: StoreSnapshot, start: int, end: int) -> int:
+    """Where the first segment begins that may hold rows of the starting time."""
+    segments = [
+        segment for segment in store.segments if start < segment.end_offset and segment.start_offset < end
+    ]
+    window = window_of(conditions(options, store.broker_name))
+    within = segments_within(store.files, segments, end, window)
+    return within[0].start_offset if within else start
+
+
 def beginning(options: ReadOptions, store: StoreSnapshot) -> int:
     """A time, or offsets of queues, begin with the log: they are conditions on its rows."""
     start, end = physical_range(options, store)
     if options.starting.at_bound:
         return cut(store, start, end, max_bytes=None, max_messages=None).offset
     require_boundary(store, start)
+    if options.store_times_ordered:
+        start = max(start, beginning_in_time(options, store, start, end))
     named = of_broker(options.starting.queue_offsets, store.broker_name)
     for why in deleted(store, plan(store, start, end, options.split_bytes), named):
         lose(options, store.root, why)

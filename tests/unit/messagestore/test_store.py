@@ -17,6 +17,7 @@ from messagestore.dispatch import NEW_QUEUES_MAX
 from messagestore.messages import GetStatus, PutStatus, QueueGrew
 from messagestore.record import pack_host
 from messagestore.store import MessageStore
+from tests.unit.doubles import ManualClock
 from tests.unit.messagestore.storehelp import (
     golden_segments,
     message,
@@ -41,6 +42,12 @@ async def master(root: Path, **settings: Any) -> MessageStore:
     await store.start()
     await store.become_master()
     return store
+
+
+def clock_at(ms: int) -> ManualClock:
+    clock = ManualClock()
+    clock.wall_ms = ms
+    return clock
 
 
 def dispatch_all(store: MessageStore) -> None:
@@ -307,11 +314,30 @@ async def test_a_new_master_cuts_the_torn_end_and_numbers_on_behind_undispatched
 
 
 @in_loop
+@pytest.mark.parametrize("whole_stop", [True, False])
+async def test_store_timestamps_never_go_back_through_restarts(tmp_path: Path, whole_stop: bool) -> None:
+    """Wherever the log ends in its segment: readers may take store times to grow along it."""
+    last = 0
+    for round_number in range(30):
+        store = await master(tmp_path)
+        store._clock = clock_at(1_000_000 - round_number)
+        for outcome in store.append([message(body=bytes(700))] * 3):
+            assert outcome.store_timestamp >= last
+            last = outcome.store_timestamp
+        if round_number % 2:
+            dispatch_all(store)
+        await store.stop()
+        if not whole_stop:
+            (tmp_path / "abort").touch()
+    assert last == 1_000_000
+
+
+@in_loop
 async def test_store_timestamps_never_go_back_even_if_the_clock_does(tmp_path: Path) -> None:
     store = await master(tmp_path)
     (first,) = store.append([message()])
     store.become_slave()
-    store._clock = type("Earlier", (), {"now_ms": lambda self: 5, "monotonic_ms": lambda self: 5})()
+    store._clock = clock_at(5)
     await store.become_master()
     (second,) = store.append([message()])
     assert second.store_timestamp == first.store_timestamp

@@ -1,0 +1,105 @@
+"""Whole segments that a read by time leaves out, where the user's word is that store times grow along the log.
+
+Invariant: only first records of segments are asked for their time, for nothing but a record can stand there; and each must
+be no older than the one before, or the word is not believed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from messagestore.record import (
+    MAGIC_V1,
+    MAGIC_V2,
+    PHYSICAL_OFFSET,
+    PHYSICAL_OFFSET_AT,
+    PREFIX,
+    RECORD_SIZE_MIN,
+    store_timestamp,
+)
+from sparkreplay.errors import OptionError, SegmentGone
+from sparkreplay.read.plan import bytes_at
+from sparkreplay.records.rowfilter import Between, Condition, OneOf
+from sparkreplay.store.files import Files
+from sparkreplay.store.segments import Segment, open_segment
+
+OPTION = "storeTimesOrdered"
+FIELD = "store_timestamp"
+HEADER_BYTES_MAX = 112
+
+
+@dataclass(frozen=True)
+class Window:
+    """Store times [low, high] in ms; None is no limit."""
+
+    low: int | None = None
+    high: int | None = None
+
+    def may_hold(self, first: int | None, last: int | None) -> bool:
+        """Whether a segment with times [first, last] may have a row; None is not known."""
+        early = self.low is not None and last is not None and last < self.low
+        late = self.high is not None and first is not None and first > self.high
+        return not early and not late
+
+
+def window_of(conditions: Iterable[Condition]) -> Window:
+    """What conditions that all hold leave of the store times."""
+    lows: list[int] = []
+    highs: list[int] = []
+    for condition in conditions:
+        if isinstance(condition, Between) and condition.field == FIELD:
+            lows += [] if condition.low is None else [condition.low]
+            highs += [] if condition.high is None else [condition.high]
+        elif isinstance(condition, OneOf) and condition.field == FIELD and condition.numbers:
+            lows.append(min(condition.numbers))
+            highs.append(max(condition.numbers))
+    return Window(max(lows, default=None), min(highs, default=None))
+
+
+def segments_within(files: Files, segments: Sequence[Segment], end: int, window: Window) -> list[Segment]:
+    """Those of `segments`, which follow each other, that may hold rows of `window` below `end`.
+
+    Raises OptionError where the first records say that times are not ordered."""
+    if window == Window():
+        return list(segments)
+    times = [first_stored_ms(files, segment, end) for segment in segments]
+    require_order(segments, times)
+    return [
+        segment
+        for segment, first, next_first in zip(segments, times, [*times[1:], None], strict=True)
+        if window.may_hold(first, next_first)
+    ]
+
+
+def require_order(segments: Sequence[Segment], times: Sequence[int | None]) -> None:
+    newest: int | None = None
+    for segment, time in zip(segments, times, strict=True):
+        if time is None:
+            continue
+        if newest is not None and time < newest:
+            raise OptionError(
+                OPTION,
+                f"is not true of this log: {segment.path} begins at store time {time}, and one before it at {newest}; "
+                "leave the option out",
+            )
+        newest = time
+
+
+def first_stored_ms(files: Files, segment: Segment, end: int) -> int | None:
+    """When the first record of a segment was stored; None when there is none below `end`, or none that can be told."""
+    try:
+        file = open_segment(files, segment)
+    except SegmentGone:
+        return None  # its worker says so
+    try:
+        header = bytes_at(file, 0, HEADER_BYTES_MAX)
+    finally:
+        file.close()
+    if len(header) < HEADER_BYTES_MAX:
+        return None
+    size, magic = PREFIX.unpack_from(header)
+    named = PHYSICAL_OFFSET.unpack_from(header, PHYSICAL_OFFSET_AT)[0]
+    whole = RECORD_SIZE_MIN <= size <= end - segment.start_offset
+    if magic not in (MAGIC_V1, MAGIC_V2) or named != segment.start_offset or not whole:
+        return None
+    return store_timestamp(header, 0)
