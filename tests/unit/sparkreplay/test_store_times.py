@@ -13,6 +13,8 @@ from sparkreplay.read.pushed import Comparison
 from sparkreplay.read.reader import ReadPlan, plan_read, read_all, spared
 from sparkreplay.read.times import Window, window_of
 from sparkreplay.records.rowfilter import Between, OneOf
+from sparkreplay.store.snapshot import open_store
+from sparkreplay.stream.request import beginnings
 from tests.unit.sparkreplay.storefolder import StoreFolder
 
 SEGMENT_BYTES = 4096
@@ -74,6 +76,16 @@ def test_filters_that_spark_pushes_leave_segments_out_too(folder: StoreFolder) -
     assert segments(left) == 1
     assert segments(spared(planned(folder), pushed)) > 10
     assert offsets(left) == offsets(spared(planned(folder), pushed))
+
+
+def test_a_stream_begins_with_the_segment_of_its_starting_time(folder: StoreFolder) -> None:
+    stores = {"broker-a": open_store(str(folder.root))}
+    asked = {"path": str(folder.root), "startingTimestamp": "1390"}
+    (last,) = {stretch.segment for stretch in planned(folder, **asked, storeTimesOrdered="true").stretches}
+    assert beginnings(read_options(asked), stores) == {"broker-a": 0}
+    assert beginnings(read_options({**asked, "storeTimesOrdered": "true"}), stores) == {
+        "broker-a": last.start_offset
+    }
 
 
 def test_a_log_whose_segments_are_not_in_order_is_refused(tmp_path: Path) -> None:
