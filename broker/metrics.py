@@ -46,10 +46,14 @@ async def serve_broker_probes(app: BrokerApp, clock: Clock) -> HttpPages:
             "role": app.role.role.value,
             "epoch": app.ha.epoch,
             "acceptsSends": app.role.accepts_sends,
+            "storeTakesMessages": app.store.takes_messages(),
             "maxOffset": app.store.max_offset(),
             "confirmOffset": app.store.confirm_offset(),
         },
-        {"/master": lambda: app.role.accepts_sends, "/slave": lambda: app.role.is_slave},
+        {
+            "/master": lambda: app.role.accepts_sends and app.store.takes_messages(),
+            "/slave": lambda: app.role.is_slave,
+        },
     )
 
 

@@ -15,6 +15,7 @@ from messagestore.walker import check_size_set, order_segments, segment_name
 from mqruntime.segments import SegmentDirectory, SegmentFile
 
 FOLDER = "commitlog"
+SEGMENT = "segment of the log"  # as people call it
 ERASE_STEP_BYTES = 4 << 20
 
 
@@ -187,6 +188,11 @@ class CommitLog:
         assert self._end <= end <= self._written_end, f"{end} is outside [{self._end}, {self._written_end}]"
         self._end = end
 
+    def has_room_for(self, size: int) -> bool:
+        """Whether `size` bytes, less than half a segment, find a place; False while the disk refuses the segment that they
+        would need."""
+        return not self._room.lacks(SEGMENT) or self.loaded_end - self._end >= size
+
     def wants_next(self) -> bool:
         """The tail is half full and its successor does not exist yet."""
         return bool(self._files) and self._end > self.loaded_end - self.segment_size_bytes // 2
@@ -204,7 +210,7 @@ class CommitLog:
             name = segment_name(start)
             self._files.append(
                 self._room.make(
-                    "segment of the log",
+                    SEGMENT,
                     lambda: self._directory.create(name, self.segment_size_bytes, reserve=True),
                 )
             )

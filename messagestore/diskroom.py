@@ -44,6 +44,10 @@ class DiskRoom:
         self.found(what)
         return made
 
+    def lacks(self, what: str) -> bool:
+        """Whether the last try failed."""
+        return what in self._troubles
+
     def lacking(self, what: str, error: OSError) -> None:
         """The disk refused what somebody tries again by himself."""
         if self._troubles.setdefault(what, Trouble()).met(error.errno, self._monotonic_ms()):

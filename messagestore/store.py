@@ -7,11 +7,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 
 from messagestore.appender import Appender
 from messagestore.commitlog import FOLDER, CommitLog
-from messagestore.diskroom import DiskRoom
+from messagestore.diskroom import RETRY_MS, DiskRoom
 from messagestore.dispatch import Dispatcher
 from messagestore.dispatching import Dispatching
 from messagestore.errors import DISK_FULL, StoreFailed
@@ -82,6 +81,7 @@ class MessageStore:
         self._master = False
         self._failure: BaseException | None = None
         self._append_callbacks: list[Callable[[], None]] = []
+        self._preparing: asyncio.Handle | None = None  # the next try to make the next segment
         self._unflushed = asyncio.Event()
         self._unsaved = asyncio.Event()
         self._tail = LogTail(self._log, self._queues, self._dispatcher)
@@ -176,7 +176,17 @@ class MessageStore:
             self._grown()
             for callback in self._append_callbacks:
                 callback()
+        else:
+            self._prepare_soon()  # the disk may have refused the segment that they need
         return appended
+
+    def takes_messages(self) -> bool:
+        """Whether a master's appends are stored, as far as the disk is concerned."""
+        return (
+            self._failure is None
+            and not self._dispatching.full
+            and self._log.has_room_for(self._settings.max_message_size)
+        )
 
     def on_append(self, callback: Callable[[], None]) -> None:
         """`callback()` after each append that stored something: once for all its messages."""
@@ -184,14 +194,20 @@ class MessageStore:
 
     def _grown(self) -> None:
         self._unflushed.set()
-        if self._log.wants_next():
-            asyncio.get_running_loop().call_soon(self._prepare_next)
+        self._prepare_soon()
+
+    def _prepare_soon(self) -> None:
+        if self._preparing is None and self._log.wants_next():
+            self._preparing = asyncio.get_running_loop().call_soon(self._prepare_next)
 
     def _prepare_next(self) -> None:
+        self._preparing = None
         if not self._running or self._failure is not None:
             return
-        with suppress(OSError):  # told by the room of the disk; a roll tries again and answers the sender
+        try:
             self._log.prepare_next()
+        except OSError:  # told by the room of the disk; a roll tries again too, and answers the sender
+            self._preparing = asyncio.get_running_loop().call_later(RETRY_MS / 1000, self._prepare_next)
 
     async def flush(self) -> int:
         """What was appended before the call is on disk on return. StoreFailed when the disk failed, now or before.

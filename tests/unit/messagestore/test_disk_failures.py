@@ -93,6 +93,25 @@ def test_a_full_disk_is_asked_once_a_second_and_told_of_each_half_minute_however
     assert told == [lack, lack, "segment of the log can be written again"]
 
 
+def test_a_store_says_when_it_takes_no_messages_and_finds_out_by_itself_that_it_does_again() -> None:
+    """Who asks a probe before he sends would otherwise never send the message that tries."""
+
+    async def scenario(store: MessageStore, disk: SimulatedDisk, fatal: list[BaseException]) -> None:
+        disk.capacity_bytes = disk.used_bytes() + 4096 + 3000
+        assert store.append([message(bytes(1000)) for _ in range(2)])[-1].error is None
+        assert store.takes_messages(), "before the next segment is wanted"
+        assert store.append([message(bytes(1000)), message(bytes(1000))])[-1].error is not None
+        assert not store.takes_messages()
+        await asyncio.sleep(10)
+        assert not store.takes_messages()
+        disk.capacity_bytes = None
+        await asyncio.sleep(2)
+        assert store.takes_messages()
+        assert not fatal
+
+    on_a_disk(scenario)
+
+
 def test_a_segment_that_cannot_be_made_for_another_reason_has_its_own_status() -> None:
     async def scenario(store: MessageStore, disk: SimulatedDisk, fatal: list[BaseException]) -> None:
         disk.fail_next("create", FAILED, where="commitlog")
