@@ -188,6 +188,13 @@ def open_ledger(path: Path, job: ResendJob, queues: list[TargetQueue]) -> Ledger
     for name in ("topic", "target"):
         if found.purpose[name] != wanted[name]:
             raise LedgerUnusable(str(path), f"is of {name} {found.purpose[name]}, not {wanted[name]}")
+    begun, asked = found.purpose["namesrv"], wanted["namesrv"]
+    if not set(begun) & set(asked):  # clusters are often of one name
+        raise LedgerUnusable(
+            str(path),
+            f"was begun with the name servers {';'.join(begun)}, not {';'.join(asked)} (where they are of one cluster, name "
+            f"both: -n '{';'.join((*begun, *asked))}')",
+        )
     before, now = found.purpose["rows"], wanted["rows"]
     for name in ROWS_BY:
         if before.get(name) != now.get(name):
@@ -210,6 +217,7 @@ def open_ledger(path: Path, job: ResendJob, queues: list[TargetQueue]) -> Ledger
                 "it was truncated below what was sent",
             )
     found.purpose["epochs"] = wanted["epochs"]
+    found.purpose["namesrv"] = sorted({*begun, *asked})
     found.sources = {**fresh, **found.sources}
     return found
 
@@ -222,6 +230,7 @@ def purpose_of(job: ResendJob, queues: list[TargetQueue]) -> dict[str, Any]:
     return {
         "topic": job.topic,
         "target": f"{job.cluster}/{job.to_topic}",
+        "namesrv": sorted(part for each in job.namesrv.split(";") if (part := each.strip())),
         "queues": [str(queue) for queue in queues],
         "rows": dict(job.rows),
         "epochs": epochs,

@@ -13,7 +13,7 @@ from typing import Any
 from sparkreplay.resend.errors import LedgerUnusable
 
 VERSION = 2
-PURPOSE = ("topic", "target", "queues", "rows", "epochs")
+PURPOSE = ("topic", "target", "namesrv", "queues", "rows", "epochs")
 
 
 @dataclass
@@ -38,7 +38,8 @@ class Ledger:
     """What one resend was asked to do, and its progress in each source. Counts are over all runs."""
 
     purpose: dict[str, Any]
-    """Sources with their epochs below the last bound, topic, target, which rows: another run must name the same."""
+    """Sources with their epochs below the last bound, topic, target and its name servers, which rows: another run must name
+    the same."""
     sources: dict[str, SourceProgress] = field(default_factory=dict)
     acknowledged: int = 0
     maybe_twice: int = 0

@@ -84,9 +84,11 @@ def source_store(root: Path, count: int = 60) -> StoreFolder:
     return store
 
 
-def job_of(path: str, ledger: Path, **options: str) -> ResendJob:
+def job_of(path: str, ledger: Path, namesrv: str = "ns:9876", **options: str) -> ResendJob:
     read = plan_read(read_options({"path": path, "splitBytes": "4096", **options}))
-    return prepare(ResendJob(read, "orders", "C", "copy", "", str(ledger), rows=rows_by(options)), force=True)
+    return prepare(
+        ResendJob(read, "orders", "C", "copy", namesrv, str(ledger), rows=rows_by(options)), force=True
+    )
 
 
 def run_of(job: ResendJob, target: Target, share: Share | None = None) -> Run:
@@ -234,6 +236,17 @@ def test_a_ledger_is_not_continued_for_rows_that_it_passed_over(
         run_of(job_of(path, ledger, **then), Target())
 
 
+def test_a_ledger_is_not_continued_for_another_cluster_of_the_same_name(tmp_path: Path) -> None:
+    path, ledger = source_store(tmp_path / "store").write(), tmp_path / "ledger"
+    asyncio.run(run_of(job_of(path, ledger, "prod-1:9876;prod-2:9876"), Target()).send_all())
+    with pytest.raises(LedgerUnusable, match="name servers prod-1:9876;prod-2:9876, not staging:9876"):
+        run_of(job_of(path, ledger, "staging:9876"), Target())
+    for namesrv in ("prod-2:9876", "prod-3:9876; prod-1:9876", "prod-3:9876"):
+        run = run_of(job_of(path, ledger, namesrv), Target())
+        asyncio.run(run.send_all())
+        assert (run.counts.acknowledged, run.counts.acknowledged_before) == (0, 40)
+
+
 def test_a_ledger_goes_on_behind_a_physical_end_and_in_smaller_splits(tmp_path: Path) -> None:
     store = source_store(tmp_path / "store")
     path, ledger, target = store.write(), tmp_path / "ledger", Target()
@@ -346,6 +359,7 @@ def test_a_ledger_is_read_back_as_it_was_written() -> None:
     purpose = {
         "topic": "t",
         "target": "C/t",
+        "namesrv": ["ns:9876"],
         "queues": ["b/0"],
         "rows": {"queues": "0"},
         "epochs": {"b": [[1, 0]]},
