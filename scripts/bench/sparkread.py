@@ -16,6 +16,7 @@ holds that hands Arrow batches through without us."""
 from __future__ import annotations
 
 import io
+import os
 import shutil
 import statistics
 import subprocess
@@ -103,18 +104,31 @@ def mqreplay(*command: str) -> None:
 
 
 def worker_memory_mib() -> list[float]:
-    """The highest resident memory so far of each Python worker of this Spark."""
+    """The highest resident memory so far of each Python worker of this process' Spark: others may run beside it."""
     found = subprocess.run(
         ["pgrep", "-f", "pyspark.daemon|pyspark/daemon"], capture_output=True, text=True, check=False
     ).stdout.split()
     peaks = []
-    for pid in found:
+    for pid in map(int, found):
+        if os.getpid() not in ancestors(pid):
+            continue
         try:
             lines = Path(f"/proc/{pid}/status").read_text().splitlines()
         except OSError:
             continue
         peaks += [int(line.split()[1]) / 1024 for line in lines if line.startswith("VmHWM")]
     return peaks
+
+
+def ancestors(pid: int) -> Iterator[int]:
+    """The process' parent, its parent, and so on; none of a process that is gone."""
+    while pid > 1:
+        try:
+            stat = Path(f"/proc/{pid}/stat").read_text()
+        except OSError:
+            return
+        pid = int(stat.rpartition(")")[2].split()[1])
+        yield pid
 
 
 def memory_above(base_mib: float) -> str:

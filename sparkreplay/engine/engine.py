@@ -6,6 +6,7 @@ worker ends the run, and so does an interrupt, with no worker left behind."""
 from __future__ import annotations
 
 import os
+import pickle
 import shutil
 import sys
 import time
@@ -77,7 +78,7 @@ class SparkEngine:
 
         context = self.spark.sparkContext
         results = new_results(context)
-        attempt = Attempt(work, results)
+        attempt = Attempt(pickle.dumps(work), results)
         failure: list[Exception] = []
 
         def job() -> None:

@@ -6,9 +6,12 @@ Invariant: what is in it is found by following imports, and two archives of one 
 from __future__ import annotations
 
 import ast
+import io
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
+
+from sparkreplay.durable import replace_durably
 
 HERE = Path(__file__).parents[2]
 """Where our packages lie side by side."""
@@ -23,16 +26,16 @@ PERMISSIONS = 0o644 << 16
 
 
 def write_package(target: str | Path) -> Path:
-    """Writes the archive; returns its path."""
+    """Writes the archive; returns its path. Raises OSError, which names it; nothing is left behind then."""
     path = Path(target)
-    unfinished = path.with_name(path.name + ".unfinished")
-    with zipfile.ZipFile(unfinished, "w", zipfile.ZIP_DEFLATED) as archive:
+    made = io.BytesIO()
+    with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, source in sorted(packaged_files().items()):
             entry = zipfile.ZipInfo(name, MADE_AT)
             entry.external_attr = PERMISSIONS
             entry.compress_type = zipfile.ZIP_DEFLATED
             archive.writestr(entry, source)
-    unfinished.replace(path)
+    replace_durably(path, made.getvalue())
     return path
 
 

@@ -18,7 +18,7 @@ from typing import Any
 from sparkreplay.errors import EngineFailed, ReplayError
 
 Work = Callable[[int], Any]
-PRELOADED = ["sparkreplay.read.reader"]
+PRELOADED = ["sparkreplay.engine.preloaded"]
 
 
 def run_in_processes(

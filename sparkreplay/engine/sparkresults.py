@@ -1,15 +1,16 @@
-"""Results of Spark tasks, on the driver as soon as each task ends: an accumulator of {number: result}.
+"""Spark tasks and their results, on the driver as soon as each task ends: an accumulator of {number: result}.
 
 Invariant: a number that was worked on twice (a retry, a speculative attempt) counts once: its results are equal."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import pickle
 from dataclasses import dataclass
 from typing import Any
 
 from pyspark import Accumulator, AccumulatorParam, SparkContext
 
+from sparkreplay.engine.lean import leave_pandas_out
 from sparkreplay.errors import ReplayError
 
 
@@ -32,12 +33,15 @@ def new_results(context: SparkContext) -> Accumulator[dict[int, Any]]:
 class Attempt:
     """One task. A ReplayError is a result: trying again would not change it. Anything else is Spark's to retry."""
 
-    work: Callable[[int], Any]
+    pickled: bytes
+    """A callable that takes the number. To open it imports what it needs, pandas too if nothing was done about that."""
     results: Accumulator[dict[int, Any]]
 
     def __call__(self, number: int) -> None:
+        leave_pandas_out()
+        work = pickle.loads(self.pickled)  # noqa: S301 - comes from the driver, as this did
         try:
-            found = self.work(number)
+            found = work(number)
         except ReplayError as error:
             found = error
         self.results.add({number: found})

@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from sparkreplay.export import job as exporting
+from sparkreplay.export import partfiles
 from sparkreplay.export.manifest import Manifest, encode
 from sparkreplay.export.partitions import escaped
 from sparkreplay.read.reader import ReadPlan, read_stretch
@@ -116,7 +117,7 @@ def test_more_partitions_than_open_files_are_written_in_several_parts(
     store = StoreFolder(tmp_path / "store", segment_bytes=1 << 20)
     for number in range(600):
         store.add(topic=f"t{number % 7}", properties=f"UNIQ_KEY\x01K{number}\x02")
-    monkeypatch.setattr(exporting, "OPEN_FILES_MAX", 3)
+    monkeypatch.setattr(partfiles, "OPEN_FILES_MAX", 3)
     monkeypatch.setattr(exporting, "WINDOW_BYTES", 20_000)
     path, target = store.write(), tmp_path / "parquet"
     monkeypatch.setattr(exporting, "read_stretch", in_small_batches)

@@ -1,0 +1,173 @@
+"""The Parquet files of one stretch as they grow, one for each topic and day.
+
+Invariant: the number of open files and what their writers hold are limited, as the rows are that wait for them; bytes and CRC
+of a part are those that went to its file."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter, OrderedDict
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+from zlib import crc32
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from sparkreplay.durable import naming
+from sparkreplay.export.manifest import Part
+from sparkreplay.export.partitions import Partition
+from sparkreplay.export.window import Window
+
+OPEN_FILES_MAX = 256
+OPEN_BYTES_MAX = 16 << 20
+"""Of the writers of open files: 220 of twelve columns and one row group, or 90 of ten."""
+ENCODER_BYTES, GROUP_BYTES = 5 << 10, 1 << 10
+"""Of a writer, for each column: while its file is open, and besides for each row group in it. As measured, rounded up."""
+FEW_VALUES = {
+    "queue_id", "tags", "born_host", "store_host", "transaction", "broker_name", "flag", "sys_flag", "reconsume_times",
+    "epoch", "prepared_transaction_offset",
+}  # fmt: skip
+"""Columns for which a dictionary pays; of bodies or keys it only costs."""
+NO_STATISTICS = {"body", "properties"}
+
+
+class CountedFile:
+    """A file that knows its bytes and their CRC. Parquet is written from front to end."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.file = open(path, "wb", buffering=0)  # noqa: SIM115 - closed by whoever made this
+        self.bytes = 0
+        self.crc32 = 0
+        self.closed = False
+
+    def write(self, data: Any) -> int:
+        with memoryview(data) as view, naming(self.path):
+            self.crc32 = crc32(view, self.crc32)
+            done = 0
+            while done < view.nbytes:
+                done += self.file.write(view[done:]) or 0
+            self.bytes += done
+            return done
+
+    def flush(self) -> None:
+        """Every write goes to the kernel at once."""
+
+    def sync(self) -> None:
+        with naming(self.path):
+            os.fsync(self.file.fileno())
+
+    def close(self) -> None:
+        self.file.close()
+        self.closed = True
+
+
+@dataclass
+class PartFile:
+    """One part as it grows."""
+
+    place: Path
+    sink: CountedFile
+    writer: Any
+    part: Part
+    columns: int
+    row_groups: int = 0
+
+    @property
+    def held_bytes(self) -> int:
+        return self.columns * (ENCODER_BYTES + GROUP_BYTES * self.row_groups)
+
+
+@dataclass
+class PartFiles:
+    """The parts of one stretch. Where there is no room for what another row group costs, the file that holds most is
+    finished, with the rows that wait for it; rows that come for its partition later begin another part."""
+
+    folder: Path
+    stem: str
+    broker_name: str
+    columns: tuple[str, ...]
+    window: Window
+    open: OrderedDict[Partition, PartFile] = field(default_factory=OrderedDict)
+    """The one that was not written to for longest stands first."""
+    held_bytes: int = 0
+    finished: list[tuple[Path, Part]] = field(default_factory=list)
+    begun: Counter[Partition] = field(default_factory=Counter)
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        """Rows ordered by partition. Where the window has no room for them, what waits in it is written."""
+        for partition, table in self.window.add(batch):
+            self.write(partition, table)
+
+    def write(self, partition: Partition, table: pa.Table) -> None:
+        """A row group, in the file of its partition."""
+        while (
+            self.held_bytes >= OPEN_BYTES_MAX
+            or len(self.open) >= OPEN_FILES_MAX
+            and partition not in self.open
+        ):
+            self.end(max(self.open, key=lambda each: self.open[each].held_bytes))
+        if partition not in self.open:
+            self.begin(partition, table)
+        self.append(partition, table)
+
+    def append(self, partition: Partition, table: pa.Table) -> None:
+        file = self.open[partition]
+        self.open.move_to_end(partition)
+        last_offset = pc.max(table.column("physical_offset")).as_py()
+        file.writer.write_table(table.select(self.columns), row_group_size=table.num_rows)
+        file.part = replace(file.part, rows=file.part.rows + table.num_rows, last_offset=last_offset)
+        self.held_bytes -= file.held_bytes
+        file.row_groups += 1
+        self.held_bytes += file.held_bytes
+
+    def begin(self, partition: Partition, table: pa.Table) -> None:
+        before = self.begun[partition]
+        self.begun[partition] += 1
+        name = f"{self.stem}{f'-{before}' if before else ''}.parquet"
+        place = self.folder / f"{self.begun.total()}.parquet"
+        sink = CountedFile(place)
+        names = set(self.columns)
+        writer = pq.ParquetWriter(
+            pa.PythonFile(sink, mode="w"),
+            table.select(self.columns).schema,
+            compression="snappy",
+            use_dictionary=[*sorted(names & FEW_VALUES), "properties.key_value.key"],
+            write_statistics=sorted(names - NO_STATISTICS),
+        )
+        first_offset = pc.min(table.column("physical_offset")).as_py()
+        part = Part(
+            f"{partition.folder}/{name}", self.broker_name, partition.topic, partition.day_text,
+            rows=0, bytes=0, crc32=0, first_offset=first_offset, last_offset=first_offset,
+        )  # fmt: skip
+        self.open[partition] = file = PartFile(place, sink, writer, part, len(names))
+        self.held_bytes += file.held_bytes
+
+    def end(self, partition: Partition) -> None:
+        rest = self.window.take(partition)
+        if rest is not None:
+            self.append(partition, rest)
+        file = self.open[partition]
+        file.writer.close()
+        file.sink.sync()
+        file.sink.close()
+        self.finished.append((file.place, replace(file.part, bytes=file.sink.bytes, crc32=file.sink.crc32)))
+        self.held_bytes -= file.held_bytes
+        del self.open[partition]
+
+    def finish(self) -> list[tuple[Path, Part]]:
+        """Writes what still waits; the parts by name."""
+        for partition, table in self.window.rest():
+            self.write(partition, table)
+        for partition in list(self.open):
+            self.end(partition)
+        return sorted(self.finished, key=lambda each: each[1].file)
+
+    def abandon(self) -> None:
+        """After a failure: files that are still open stay as they are, and go with the attempt."""
+        for file in self.open.values():
+            file.writer.is_open = False  # else it is closed when it is collected, and fails once more
+            file.sink.close()
