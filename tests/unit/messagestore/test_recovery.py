@@ -324,3 +324,29 @@ def test_a_size_that_is_set_otherwise_is_refused_with_the_right_one_and_touches_
         assert segment_files(tmp_path) == before
 
     asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_the_oldest_segments_may_be_deleted_by_hand_while_the_store_is_stopped(
+    tmp_path: Path, clean: bool
+) -> None:
+    """The only way to make room on its disk, as docs/operations.md has it."""
+
+    async def scenario() -> None:
+        outcomes = await crashed_store(tmp_path, 150, confirmed=150)
+        if clean:
+            (tmp_path / "abort").unlink()
+        for start in (0, SEGMENT):
+            log_file(tmp_path, start).unlink()
+        store = await recovered(tmp_path)
+        kept = [number for number, one in enumerate(outcomes) if one.physical_offset >= 2 * SEGMENT]
+        assert store.min_offset() == 2 * SEGMENT
+        assert store.min_queue_offset("TopicTest", 0) == kept[0] > 0
+        assert store.max_queue_offset("TopicTest", 0) == len(outcomes)
+        assert store.confirm_offset() == outcomes[-1].end_offset
+        await store.become_master()
+        (out,) = store.append([message()])
+        assert out.queue_offset == len(outcomes)
+        await store.stop()
+
+    asyncio.run(scenario())
