@@ -28,7 +28,9 @@ from sparkreplay.resend.ledger import Ledger, SourceProgress, decode_ledger
 from sparkreplay.resend.rate import RateLimit
 from sparkreplay.resend.rewrite import ROW_COLUMNS
 from sparkreplay.resend.run import ALL, Counts, Limits, Run, Share
+from sparkreplay.resend.samelog import first_apart, marks_of
 from sparkreplay.resend.target import QueueSender, TargetQueue, same_queues, target_queues
+from sparkreplay.store.snapshot import StoreSnapshot
 
 PRODUCER_GROUP = "mqreplay"
 ROWS_BY = (
@@ -208,15 +210,21 @@ def open_ledger(path: Path, job: ResendJob, queues: list[TargetQueue]) -> Ledger
             raise LedgerUnusable(
                 str(path), f"is also of broker set {broker_name}, which is not among the stores"
             )
+        store = store_of(job.read, broker_name)
+        if (apart := first_apart(store, found.purpose["logs"][broker_name])) is not None:
+            raise LedgerUnusable(
+                str(path),
+                f"is of another log of the name {broker_name}: {store.root} begins with another record at {apart}",
+            )
         were, are = found.purpose["epochs"][broker_name], wanted["epochs"][broker_name]
-        low = min_offset(job.read, broker_name)
+        low = store.min_offset
         if epochs_between(were, low, progress.sent_below) != epochs_between(are, low, progress.sent_below):
             raise LedgerUnusable(
                 str(path),
                 f"knows the log of {broker_name} up to {progress.sent_below} with the epochs {were}, but they are {are}: "
                 "it was truncated below what was sent",
             )
-    found.purpose["epochs"] = wanted["epochs"]
+    found.purpose.update(epochs=wanted["epochs"], logs=wanted["logs"])
     found.purpose["namesrv"] = sorted({*begun, *asked})
     found.sources = {**fresh, **found.sources}
     return found
@@ -234,11 +242,12 @@ def purpose_of(job: ResendJob, queues: list[TargetQueue]) -> dict[str, Any]:
         "queues": [str(queue) for queue in queues],
         "rows": dict(job.rows),
         "epochs": epochs,
+        "logs": {source.store.broker_name: marks_of(source.store) for source in job.read.sources},
     }
 
 
-def min_offset(read: ReadPlan, broker_name: str) -> int:
-    return next(source.store.min_offset for source in read.sources if source.store.broker_name == broker_name)
+def store_of(read: ReadPlan, broker_name: str) -> StoreSnapshot:
+    return next(source.store for source in read.sources if source.store.broker_name == broker_name)
 
 
 def epochs_between(epochs: Epochs, low: int, high: int) -> Epochs:

@@ -13,7 +13,7 @@ from typing import Any
 from sparkreplay.resend.errors import LedgerUnusable
 
 VERSION = 2
-PURPOSE = ("topic", "target", "namesrv", "queues", "rows", "epochs")
+PURPOSE = ("topic", "target", "namesrv", "queues", "rows", "epochs", "logs")
 
 
 @dataclass
@@ -38,8 +38,8 @@ class Ledger:
     """What one resend was asked to do, and its progress in each source. Counts are over all runs."""
 
     purpose: dict[str, Any]
-    """Sources with their epochs below the last bound, topic, target and its name servers, which rows: another run must name
-    the same."""
+    """What another run must name the same: topic, target and its name servers, which rows, sources with their epochs below the
+    last bound and marks of their logs."""
     sources: dict[str, SourceProgress] = field(default_factory=dict)
     acknowledged: int = 0
     maybe_twice: int = 0
@@ -78,7 +78,8 @@ def decode_ledger(path: str, data: bytes) -> Ledger:
             )
             for name, source in found["sources"].items()
         }
-        purpose["epochs"] = {name: purpose["epochs"][name] for name in sources}
+        if not sources.keys() <= purpose["epochs"].keys() & purpose["logs"].keys():
+            raise KeyError("epochs")
         return Ledger(purpose, sources, int(found["acknowledged"]), int(found["maybe_twice"]))
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise LedgerUnusable(path, f"is damaged ({error!r})") from error

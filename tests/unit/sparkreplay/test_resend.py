@@ -247,6 +247,29 @@ def test_a_ledger_is_not_continued_for_another_cluster_of_the_same_name(tmp_path
         assert (run.counts.acknowledged, run.counts.acknowledged_before) == (0, 40)
 
 
+def test_a_ledger_is_not_continued_for_another_log_of_the_same_broker_name(tmp_path: Path) -> None:
+    one, ledger = source_store(tmp_path / "one"), tmp_path / "ledger"
+    asyncio.run(run_of(job_of(one.write(), ledger), Target()).send_all())
+    other = StoreFolder(tmp_path / "other", segment_bytes=4096)
+    for number in range(60):
+        other.add(topic="orders", stored_ms=1_800_000_000_000 + number)
+    with pytest.raises(LedgerUnusable, match="another log of the name broker-a.*another record at 0"):
+        run_of(job_of(other.write(), ledger), Target())
+
+
+def test_a_ledger_knows_its_log_when_its_first_segments_were_deleted(tmp_path: Path) -> None:
+    store, ledger = source_store(tmp_path / "store", 200), tmp_path / "ledger"
+    target = Target()
+    asyncio.run(run_of(job_of(store.write(), ledger), target).send_all())
+    for _ in range(80):
+        store.add(topic="orders", properties="UNIQ_KEY\x01late\x02")
+    store.write()
+    store.delete_first(2)
+    run = run_of(job_of(str(store.root), ledger), target)
+    asyncio.run(run.send_all())
+    assert run.counts.acknowledged == 80
+
+
 def test_a_ledger_goes_on_behind_a_physical_end_and_in_smaller_splits(tmp_path: Path) -> None:
     store = source_store(tmp_path / "store")
     path, ledger, target = store.write(), tmp_path / "ledger", Target()
@@ -363,6 +386,7 @@ def test_a_ledger_is_read_back_as_it_was_written() -> None:
         "queues": ["b/0"],
         "rows": {"queues": "0"},
         "epochs": {"b": [[1, 0]]},
+        "logs": {"b": {"0": "00ff"}},
     }
     ledger = Ledger(purpose, {"b": SourceProgress(7, 9, {0: 8})}, 3, 1)
     assert decode_ledger("x", ledger.encode()) == ledger

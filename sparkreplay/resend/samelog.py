@@ -1,0 +1,40 @@
+"""Whether a log is the one that a ledger knows: brokers of different clusters often have one name, and epochs begin alike.
+
+Invariant: logs that hold a segment at the same offset are one log only where it begins with the same record."""
+
+from __future__ import annotations
+
+from hashlib import sha256
+
+from sparkreplay.store.replicas import RECORD_HEAD_BYTES, head
+from sparkreplay.store.segments import Segment
+from sparkreplay.store.snapshot import StoreSnapshot
+
+HASH_DIGITS = 16
+
+Marks = dict[str, str]
+"""By the offset of a segment, as JSON has it: a hash of the fixed part of its first record."""
+
+
+def marks_of(store: StoreSnapshot) -> Marks:
+    """Of the first and the last segment that begin below the bound: one of them is there as long as what
+    a ledger goes on from."""
+    begun = [segment for segment in store.segments if is_begun(store, segment)]
+    return {str(segment.start_offset): mark(store, segment) for segment in {*begun[:1], *begun[-1:]}}
+
+
+def first_apart(store: StoreSnapshot, known: Marks) -> int | None:
+    """The first segment of those in `known` that begins otherwise in `store`; None where there is none."""
+    for segment in store.segments:
+        was = known.get(str(segment.start_offset))
+        if was is not None and is_begun(store, segment) and mark(store, segment) != was:
+            return segment.start_offset
+    return None
+
+
+def is_begun(store: StoreSnapshot, segment: Segment) -> bool:
+    return segment.start_offset + RECORD_HEAD_BYTES <= store.bound
+
+
+def mark(store: StoreSnapshot, segment: Segment) -> str:
+    return sha256(head(store, segment, store.bound)).hexdigest()[:HASH_DIGITS]
