@@ -1,23 +1,27 @@
-"""A Spark session with settings of its own, and what a message of Spark's holds of ours."""
+"""Spark sessions, one that tests share or one with settings of its own, and what a message of Spark's holds of ours."""
 
 from __future__ import annotations
 
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from sparkreplay import register
 
 ROOT = Path(__file__).parents[2]
 
 
 @contextmanager
 def session(master: str, **settings: str) -> Iterator[Any]:
-    """Ended at the end. In the names of settings `__` stands for a dot."""
+    """With both sources; ended at the end. In the names of settings `__` stands for a dot."""
     from pyspark.sql import SparkSession
+
+    from tests.spark.faultysource import FaultySource
 
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     fixed = {
@@ -35,9 +39,28 @@ def session(master: str, **settings: str) -> Iterator[Any]:
         builder = builder.config(name.replace("__", "."), value)
     spark = builder.getOrCreate()
     try:
+        register(spark)
+        spark.dataSource.register(FaultySource)
         yield spark
     finally:
         spark.stop()
+
+
+class SharedSession:
+    """Started when it is first asked for, and anew after a stop. A task may fail once, as on a cluster."""
+
+    def __init__(self) -> None:
+        self.opened = ExitStack()
+        self.spark: Any = None
+
+    def started(self) -> Any:
+        if self.spark is None:
+            self.spark = self.opened.enter_context(session("local[2,2]"))
+        return self.spark
+
+    def stop(self) -> None:
+        self.opened.close()
+        self.spark = None
 
 
 def failure(rows: Any) -> str:

@@ -26,6 +26,7 @@ pytestmark = [
         missing_for_spark() is not None, reason=f"Spark cannot run here: {missing_for_spark()}"
     ),
     pytest.mark.filterwarnings("ignore"),
+    pytest.mark.usefixtures("no_session"),
 ]
 
 
@@ -35,10 +36,8 @@ def files_of(target: Path) -> dict[str, bytes]:
 
 def test_spark_exports_the_very_files_that_one_process_exports(tmp_path: Path) -> None:
     path = two_days(tmp_path / "store").write()
-    for engine, target in (("local", tmp_path / "one"), ("spark", tmp_path / "other")):
-        done = mqreplay(
-            "export", path, "--to", str(target), "--split", "8k", "--engine", engine, "--workers", "1", "--json"
-        )  # fmt: skip
+    for target, *engine in (("one", "--workers", "1"), ("other", "--engine", "spark")):
+        done = mqreplay("export", path, "--to", str(tmp_path / target), "--split", "8k", "--json", *engine)
         assert done.code == 0, done.err
     assert files_of(tmp_path / "one") == files_of(tmp_path / "other")
 
@@ -104,12 +103,14 @@ def raises(number: int) -> None:
 
 
 def test_an_interrupted_driver_ends_with_130_and_another_engine_goes_on(tmp_path: Path) -> None:
-    path = two_days(tmp_path / "store", 20_000).write()
+    path = two_days(tmp_path / "store", 8000).write()
     whole, target = tmp_path / "whole", tmp_path / "parquet"
     command = ["export", path, "--split", "16k", "--quiet"]
     assert mqreplay(*command, "--to", str(whole), "--workers", "1").code == 0
-    spark = [sys.executable, "-m", "sparkreplay", *command, "--to", str(target), "--engine", "spark"]
-    process = subprocess.Popen(spark, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    spark = ["--to", str(target), "--engine", "spark", "--master", "local[2]"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "sparkreplay", *command, *spark], cwd=ROOT, stderr=subprocess.PIPE, text=True
+    )
     records = target / "_mqreplay" / "stretches"
     while process.poll() is None and not (records.exists() and len(list(records.iterdir())) > 1):
         with suppress(subprocess.TimeoutExpired):

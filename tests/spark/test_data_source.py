@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
-from sparkreplay.engine.engine import missing_for_spark, start_spark
+from sparkreplay.engine.engine import missing_for_spark
 from sparkreplay.read.options import read_options
 from sparkreplay.read.reader import plan_read, read_all
 from tests.unit.sparkreplay.storefolder import StoreFolder
@@ -20,16 +19,6 @@ pytestmark = [
     ),
     pytest.mark.filterwarnings("ignore"),
 ]
-
-
-@pytest.fixture(scope="module")
-def spark() -> Iterator[Any]:
-    from sparkreplay.datasource import register
-
-    session = start_spark("local[2]", "tests")
-    register(session)
-    yield session
-    session.stop()
 
 
 def store(root: Path) -> str:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from sparkreplay.engine.engine import missing_for_spark
-from tests.spark.sessions import session
 from tests.unit.sparkreplay.memoryfilesystem import content_of, s3_server
 from tests.unit.sparkreplay.scriptedbroker import ScriptedBroker, serving
 from tests.unit.sparkreplay.storefolder import StoreFolder
@@ -20,15 +18,6 @@ pytestmark = [
     ),
     pytest.mark.filterwarnings("ignore"),
 ]
-
-
-@pytest.fixture(scope="module")
-def spark() -> Iterator[Any]:
-    from sparkreplay.datasource import register
-
-    with session("local[2]") as made:
-        register(made)
-        yield made
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ import pytest
 
 from sparkreplay import register
 from sparkreplay.engine.engine import missing_for_spark
-from tests.spark.sessions import ROOT, failure, session
+from tests.spark.sessions import ROOT, failure
 from tests.unit.sparkreplay.storefolder import StoreFolder
 
 pytestmark = [
@@ -26,13 +26,6 @@ pytestmark = [
 ]
 PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
 SEGMENT_BYTES = 16384
-
-
-@pytest.fixture(scope="module")
-def spark() -> Iterator[Any]:
-    with session("local[2]") as spark:
-        register(spark)
-        yield spark
 
 
 def store(root: Path) -> str:

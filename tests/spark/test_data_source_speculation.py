@@ -15,11 +15,10 @@ from typing import Any
 
 import pytest
 
-from sparkreplay import register
 from sparkreplay.engine.engine import missing_for_spark
 from sparkreplay.read.options import read_options
 from sparkreplay.read.reader import plan_read, read_all
-from tests.spark.sessions import ROOT, session
+from tests.spark.sessions import ROOT, SharedSession, session
 from tests.spark.test_data_source_faults import ROWS, SEGMENT_BYTES, export, written
 from tests.unit.sparkreplay.storefolder import StoreFolder
 
@@ -73,9 +72,8 @@ def free_port() -> int:
 
 
 @pytest.fixture(scope="module")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    from tests.spark.faultysource import FaultySource
-
+def spark(shared_session: SharedSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    shared_session.stop()
     folder, port = tmp_path_factory.mktemp("cluster"), str(free_port())
     master = f"spark://127.0.0.1:{port}"
     address = ("--port", port, "--webui-port", "0")
@@ -86,8 +84,6 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
         daemon(folder, "two", "worker.Worker", "--host", "127.0.0.2", "-d", str(folder / "two"), *worker),
         session(master, **SPECULATION) as spark,
     ):
-        register(spark)
-        spark.dataSource.register(FaultySource)
         yield spark
 
 

@@ -1,0 +1,39 @@
+"""Spark as these tests start it: JVMs made for a short life, and one session for all tests that need none of their own.
+
+Invariant: at most one session is open in this process. A test that opens its own asks for `no_session` first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.spark.sessions import SharedSession
+
+
+@pytest.fixture(scope="session", autouse=True)
+def short_lived_jvms() -> Iterator[None]:
+    """Also for the processes that tests start: a JVM that lives for seconds spends most of them on compiling, for the long
+    run, what it runs once."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+        yield
+
+
+@pytest.fixture(scope="session")
+def shared_session() -> Iterator[SharedSession]:
+    shared = SharedSession()
+    yield shared
+    shared.stop()
+
+
+@pytest.fixture
+def spark(shared_session: SharedSession) -> Any:
+    """Both sources are registered: `rocketmq`, and `faulty` of faultysource.py."""
+    return shared_session.started()
+
+
+@pytest.fixture
+def no_session(shared_session: SharedSession) -> None:
+    shared_session.stop()
