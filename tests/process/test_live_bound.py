@@ -16,6 +16,8 @@ from messagestore.contractmark import FILE as CONTRACT_A
 from mqclient.client import Client
 from mqruntime.clock import SystemClock
 from sparkreplay.errors import UncommittedRefused
+from sparkreplay.store.bound import checkpoint_bound
+from sparkreplay.store.files import LocalFiles
 from sparkreplay.store.snapshot import StoreSnapshot, open_store, up_to
 from tests.unit.sparkreplay.storerows import rows_of_store
 
@@ -91,7 +93,7 @@ def test_rows_below_the_live_bound_are_what_was_acknowledged_before_and_after_a_
         asyncio.run(cluster.wait_in_sync(2, timeout_ms=WAIT_MS))
         others = [name for name in cluster.layout.broker_names if name != master]
         dead = opened(cluster, master, *others)
-        assert dead.bound_source == "checkpoint"
+        assert dead.bound == checkpoint_bound(LocalFiles(str(cluster.directory / master)))
         assert rows_up_to(dead, dead.bound) == [row for row in told if row[0] < dead.bound]
         cluster.start([master])
         successor = master_of(cluster)
