@@ -37,9 +37,12 @@ use_environment() {
     done
     echo "installing what requirements/$1.lock names (once)"
     install "$lock" || fail "the dependencies could not be installed; look at the lines above, then run this again"
-    # Compiled once here: where PYTHONDONTWRITEBYTECODE is set, every server would compile itself at each start.
-    (cd "$ROOT" && "$PYTHON" -m compileall -q ./*/*.py ./*/*/*.py) || true
+    compile_modules
     printf '%s' "$want" >"$stamp"
+}
+
+compile_modules() { # where PYTHONDONTWRITEBYTECODE is set, every server would compile itself at each start
+    (cd "$ROOT" && "$PYTHON" -m compileall -q ./*/*.py ./*/*/*.py) || true
 }
 
 supersets() { # the locks that hold everything the lock $1 names, itself among them

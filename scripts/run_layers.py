@@ -1,7 +1,8 @@
 """Runs the layers of tests one after the other and adds up what they covered.
 
-Each layer is a pytest run of its own, so that a layer that dies takes no other with it; tests/conftest.py writes what it
-counted (tests, seeds, faults, skips with their reasons) to the file that TALLY_FILE names."""
+Each layer is a pytest run of its own, so that a layer that dies takes no other with it; of a long layer a part runs beside
+the rest, so that two cores are busy. tests/conftest.py writes what a run counted (tests, seeds, faults, skips with their
+reasons) to the file that TALLY_FILE names."""
 
 from __future__ import annotations
 
@@ -12,6 +13,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from contextlib import ExitStack
 from pathlib import Path
 
 LAYERS = {
@@ -22,11 +24,52 @@ LAYERS = {
     "spark": ["tests/spark"],
     "interop": ["tests/interop"],
 }
+BESIDE = {
+    "unit": ["tests/unit/sparkreplay"],
+    "simulation": ["tests/simulation/test_cluster.py"],
+    "process": [
+        "tests/process/test_full_disks.py",
+        "tests/process/test_live_bound.py",
+        "tests/process/test_replay_commands.py",
+        "tests/process/test_resend.py",
+        "tests/process/test_stream_through_failovers.py",
+    ],
+    "spark": [
+        "tests/spark/test_commands.py",
+        "tests/spark/test_data_source_speculation.py",
+        "tests/spark/test_executor_package.py",
+        "tests/spark/test_replicas_read_alike.py",
+    ],
+}
+"""What runs beside the rest of a layer: about half of its time, and no test that shares a fixture with the rest."""
 
 
-def run_layer(paths: list[str], tally_file: Path) -> int:
-    command = [sys.executable, "-m", "pytest", *paths]
-    return subprocess.run(command, env={**os.environ, "TALLY_FILE": str(tally_file)}, check=False).returncode
+def runs_of(layer: str) -> list[list[str]]:
+    """What each pytest run of a layer is told; every test of the layer is in exactly one."""
+    beside = BESIDE.get(layer, [])
+    rest = [*LAYERS[layer], *(f"--ignore={path}" for path in beside)]
+    return [rest, beside] if beside else [rest]
+
+
+def run_layer(layer: str, folder: Path) -> tuple[bool, list[Path]]:
+    """Whether every run passed, and where they tally. The first run prints as it goes, the others once they ended."""
+    passed, tallies = True, []
+    with ExitStack() as opened:
+        runs = []
+        for number, arguments in enumerate(runs_of(layer)):
+            tally = folder / f"{layer}-{number}"
+            said = opened.enter_context(tally.with_suffix(".said").open("w+")) if number else None
+            command = [sys.executable, "-m", "pytest", *arguments]
+            environment = {**os.environ, "TALLY_FILE": str(tally)}
+            process = subprocess.Popen(command, env=environment, stdout=said, stderr=said)
+            runs.append((opened.enter_context(process), said))
+            tallies.append(tally)
+        for process, said in runs:
+            passed &= process.wait() == 0
+            if said:
+                said.seek(0)
+                print(said.read(), end="", flush=True)
+    return passed, tallies
 
 
 def main(names: list[str]) -> int:
@@ -40,20 +83,18 @@ def main(names: list[str]) -> int:
     broken: list[str] = []
     with tempfile.TemporaryDirectory() as folder:
         for name in names or LAYERS:
-            paths = [path for path in LAYERS[name] if Path(path).exists()]
-            if not paths:
-                continue
             print(f"== {name}", flush=True)
-            tally_file = Path(folder) / name
             started = time.monotonic()
-            if run_layer(paths, tally_file) != 0:
-                broken.append(name)
+            passed, tallies = run_layer(name, Path(folder))
             seconds[name] = time.monotonic() - started
-            if tally_file.exists():
-                tally = json.loads(tally_file.read_text())
-                counts.update(tally["counts"])
-                skips.update(tally["skips"])
-            elif name not in broken:
+            for tally_file in tallies:
+                if tally_file.exists():
+                    tally = json.loads(tally_file.read_text())
+                    counts.update(tally["counts"])
+                    skips.update(tally["skips"])
+                else:
+                    passed = False
+            if not passed:
                 broken.append(name)
     print("== totals")
     print("seconds: " + "  ".join(f"{name} {value:.0f}" for name, value in seconds.items()))
