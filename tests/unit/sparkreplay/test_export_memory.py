@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import errno
-import subprocess
 import sys
 from collections.abc import Iterator
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +24,6 @@ COLUMNS = ("physical_offset", "body", "store_timestamp")
 BATCH_ROWS = 128
 SLACK_BYTES = 64 << 10
 """Buffers are rounded up."""
-ROOT = Path(__file__).parents[3]
 
 
 def batches(log_bytes: int, body_bytes: int = 1000) -> Iterator[pa.RecordBatch]:
@@ -149,18 +146,3 @@ def test_a_disk_that_is_full_is_told_once_with_the_file(
     files.abandon()
     del files, caught
     assert not unraisable
-
-
-@pytest.mark.skipif(find_spec("pandas") is None, reason="pandas is not installed, so it is left out anyway")
-def test_what_a_worker_imports_and_does_leaves_pandas_out_until_it_is_asked_for() -> None:
-    script = """
-import sys
-from sparkreplay.engine.lean import leave_pandas_out
-leave_pandas_out()
-import numpy, pyarrow, sparkreplay.export.job, sparkreplay.summary.scan
-pyarrow.array(numpy.arange(3)), pyarrow.array(["text"])
-assert "pandas" not in sys.modules
-assert list(pyarrow.array([1]).to_pandas()) == [1]
-assert "pandas" in sys.modules
-"""
-    subprocess.run([sys.executable, "-c", script], cwd=ROOT, check=True)
