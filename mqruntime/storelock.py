@@ -8,19 +8,21 @@ from __future__ import annotations
 import fcntl
 import os
 from pathlib import Path
+from struct import Struct
 from typing import Protocol
 
+FLOCK = Struct("@hhqqi4x")  # l_type, l_whence, l_start, l_len, l_pid of Linux on 64 bits
 LOCK_FILE = "lock"  # DefaultMessageStore takes a POSIX lock on byte 0 of this file
 
 
 class StoreLocked(Exception):
     """Another process works in this store root."""
 
-    def __init__(self, path: Path | str) -> None:
-        super().__init__(
-            f"{path}: another process holds this store; stop it, or give this one another store directory"
-        )
+    def __init__(self, path: Path | str, holder: int = 0) -> None:
+        who = f"another process (pid {holder})" if holder else "another process"
+        super().__init__(f"{path}: {who} holds this store; stop it, or give this one another store directory")
         self.path = path
+        self.holder = holder
 
 
 class StoreUnusable(Exception):
@@ -63,8 +65,9 @@ class RealStoreLock:
         try:
             fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 0)
         except (BlockingIOError, PermissionError):
+            holder = _holder(descriptor)
             os.close(descriptor)
-            raise StoreLocked(self._path) from None
+            raise StoreLocked(self._path, holder) from None
         except OSError:
             os.close(descriptor)
             raise
@@ -74,3 +77,13 @@ class RealStoreLock:
         if self._descriptor is not None:
             os.close(self._descriptor)  # closing the file drops the lock
             self._descriptor = None
+
+
+def _holder(descriptor: int) -> int:
+    """The pid of who keeps us from the lock; 0 where the system does not tell, as in another pid namespace."""
+    wanted = FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 1, 0)
+    try:
+        *_, pid = FLOCK.unpack(fcntl.fcntl(descriptor, fcntl.F_GETLK, wanted))
+    except OSError:
+        return 0
+    return max(int(pid), 0)

@@ -60,7 +60,7 @@ def test_one_store_has_one_process(tmp_path: Path) -> None:
     try:
         refused = demo(tmp_path)
         assert refused.returncode == 2
-        assert "store/lock: another process holds this store; stop it" in refused.stderr
+        assert f"store/lock: another process (pid {os.getpid()}) holds this store; stop it" in refused.stderr
         assert refused.stderr.count("\n") == 1
     finally:
         lock.release()
