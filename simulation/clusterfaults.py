@@ -240,17 +240,12 @@ class Faults:
         """The id of the broker on `node` if its store or memory may be lost now: one at a time, and not the last."""
         broker_id = broker_id_of(node)
         others_run = all(other.running for other in self.brokers if other is not node)
-        if (
-            broker_id is None
-            or not others_run
-            or self.without_power
-            or self.losses.lost_ids & self.check.members
-        ):
+        lost_already = self.without_power or self.losses.lost_ids & self.check.members
+        if broker_id is None or lost_already or not others_run:
             return None
+        # its kernel takes pages for written that are not: power loss leaves a store to be wiped
         if node.name in self.disk_errors.failing or node.disk.failures["sync"]:
-            return (
-                None  # its kernel takes pages for written that are not: power loss leaves a store to be wiped
-            )
+            return None
         if len(self.check.members) < 2 and broker_id in self.check.members:
             return None
         return broker_id
