@@ -80,11 +80,10 @@ class SlaveConnection(asyncio.BufferedProtocol):
         try:
             if isinstance(place, LogRange):
                 return self._log.write_view(place.offset, place.size)
-        except Exception as error:  # the disk is full, or the log has failed and refuses all
+        except Exception as error:  # the disk is full, or the log refuses all for a reason that it tells
+            cure = "; make room on this broker's disk" if isinstance(error, OSError) else ""
             # not at once: uvloop crashes when a transport is aborted while it asks for a buffer
-            self._loop.call_soon(
-                self.close, f"the log takes no bytes: {error}; make room on this broker's disk"
-            )
+            self._loop.call_soon(self.close, f"the log takes no bytes: {error}{cure}")
             self.log_refused = True
             self.link.connection_lost()
             return self._unplaced
