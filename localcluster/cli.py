@@ -41,6 +41,14 @@ def one_line_errors() -> Iterator[None]:
         yield
     except (ClusterError, LayoutError, PortsTaken, BooksDamaged, WaitExpired, AdminError) as error:
         raise click.ClickException(str(error)) from error
+    except OSError as error:
+        raise click.ClickException(unusable(error)) from error
+
+
+def unusable(error: OSError) -> str:
+    """What a file or folder that could not be read or written means for whoever named it."""
+    where = f"{error.filename}: " if error.filename else ""
+    return f"{where}{error.strerror or error}; name another one, or make it writable and make room"
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import click
 
+from localcluster.cli import unusable
 from localcluster.cluster import Cluster, ClusterError
 from localcluster.drill import DrillReport, Kind, run_drills
 from localcluster.layout import LayoutError
@@ -56,6 +57,8 @@ def drill(
     elect  electMaster to another member of the SyncStateSet
     """
     try:
+        if json_file is not None:
+            json_file.touch()  # not to learn after minutes that nothing can be written there
         if directory is not None:
             report = _on(Cluster.open(directory), kind, count, seed)
         else:
@@ -72,6 +75,8 @@ def drill(
         ClientError,
     ) as error:
         raise click.ClickException(str(error)) from error
+    except OSError as error:
+        raise click.ClickException(unusable(error)) from error
     for line in summary(report):
         click.echo(line)
     if json_file is not None:

@@ -30,6 +30,15 @@ def test_without_a_cluster_every_command_says_how_to_make_one(command: str, tmp_
     assert "Traceback" not in result.stderr
 
 
+def test_a_folder_or_file_that_cannot_be_made_is_named_before_anything_starts(tmp_path: Path) -> None:
+    for result, place in (
+        (run("up", "--dir", "/proc/cluster"), "/proc/cluster"),
+        (CliRunner().invoke(drill, ["kill", "--json", str(tmp_path / "no" / "report")]), "no/report"),
+    ):
+        assert (result.exit_code, result.output.count("\n")) == (1, 1)
+        assert place in result.output and "name another one" in result.output
+
+
 def test_a_stranger_is_named_together_with_those_who_are_there(tmp_path: Path) -> None:
     with Cluster.create(tmp_path / "c", controllers=1, brokers=1):
         result = run("kill", "--dir", tmp_path / "c", "broker-7")
