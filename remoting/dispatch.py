@@ -100,8 +100,8 @@ class Dispatcher:
     def _run(self, peer: Peer, request: RemotingCommand, result: Awaitable[Reply]) -> Reply:
         """Owns the task that waits for `result`; a reply only if there are too many of them already."""
         if len(self._running) >= self._running_max:
-            if asyncio.iscoroutine(result):
-                result.close()
+            if (close := getattr(result, "close", None)) is not None:
+                close()
             return request.reply(ResponseCode.SYSTEM_BUSY, OVERLOADED)
         task = asyncio.get_running_loop().create_task(
             self._answer(peer, request, result), name=f"request {request.code} of {peer.remote_address}"

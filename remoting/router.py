@@ -6,8 +6,8 @@ cancelled before is not told of."""
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable, Collection
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Callable, Collection, Generator
+from typing import TYPE_CHECKING, Any
 
 from remoting.command import RemotingCommand
 
@@ -72,18 +72,29 @@ def _watched(handler: Handler, watch: Watch) -> Handler:
             tell(error)
             raise
         if inspect.isawaitable(result):
-            return _told(result, tell)
+            return _Told(result, tell)
         tell(result)
         return result
 
     return handle
 
 
-async def _told(result: Awaitable[Reply], tell: Callable[[Outcome], None]) -> Reply:
-    try:
-        reply = await result
-    except Exception as error:
-        tell(error)
-        raise
-    tell(reply)
-    return reply
+class _Told:
+    """An answer to wait for, told when it is there. One that nobody waits for is closed, as a coroutine is."""
+
+    def __init__(self, result: Awaitable[Reply], tell: Callable[[Outcome], None]) -> None:
+        self._result = result
+        self._tell = tell
+
+    def __await__(self) -> Generator[Any, Any, Reply]:
+        try:
+            reply = yield from self._result.__await__()
+        except Exception as error:
+            self._tell(error)
+            raise
+        self._tell(reply)
+        return reply
+
+    def close(self) -> None:
+        if inspect.iscoroutine(self._result):
+            self._result.close()

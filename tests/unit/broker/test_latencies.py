@@ -89,7 +89,10 @@ def test_an_awaited_answer_took_as_long_as_it_was_awaited() -> None:
         bench.clock.ms += 700
         return command.reply(ResponseCode.SYSTEM_ERROR)
 
-    asyncio.run(bench.handle(RemotingCommand(RequestCode.GET_MIN_OFFSET), handle))
+    async def story() -> None:
+        await bench.handle(RemotingCommand(RequestCode.GET_MIN_OFFSET), handle)
+
+    asyncio.run(story())
     (histogram,) = bench.latencies.calls.values()
     assert histogram.sum == 700
 

@@ -86,6 +86,15 @@ def test_an_answer_that_nobody_waits_for_any_more_is_not_told() -> None:
     assert seen == [(PEER, REQUEST)]
 
 
+@pytest.mark.filterwarnings("error::RuntimeWarning", "error::pytest.PytestUnraisableExceptionWarning")
+def test_an_answer_that_is_refused_unstarted_ends_its_handler() -> None:
+    router, seen = watched(answers_later)
+    result = router.handlers[CODE](PEER, REQUEST)
+    cast(Any, result).close()  # as the dispatcher does when too many wait
+    del result
+    assert seen == [(PEER, REQUEST)]
+
+
 def test_a_code_without_a_handler_cannot_be_watched() -> None:
     with pytest.raises(KeyError):
         Router().watch(CODE, lambda peer, request: lambda outcome: None)
