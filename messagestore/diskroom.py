@@ -5,6 +5,7 @@ is told when it begins, every half minute, and when it is over."""
 
 from __future__ import annotations
 
+import errno
 import logging
 from collections.abc import Callable
 from typing import TypeVar
@@ -16,6 +17,11 @@ from mqruntime.trouble import Trouble
 T = TypeVar("T")
 
 RETRY_MS = 1_000
+CURES = {
+    **dict.fromkeys(DISK_FULL, "; make room on this broker's disk"),
+    errno.EFBIG: "; raise the limit on the size of files (ulimit -f, LimitFSIZE)",
+    errno.EMFILE: "; raise the limit on open files (ulimit -n, LimitNOFILE)",
+}
 
 log = logging.getLogger(__name__)
 
@@ -51,7 +57,7 @@ class DiskRoom:
     def lacking(self, what: str, error: OSError) -> None:
         """The disk refused what somebody tries again by himself."""
         if self._troubles.setdefault(what, Trouble()).met(error.errno, self._monotonic_ms()):
-            cure = "; make room on this broker's disk" if error.errno in DISK_FULL else ""
+            cure = CURES.get(error.errno or 0, "")
             log.warning(f"no {what} can be written, trying on{cure}", extra=fields(why=error))
 
     def found(self, what: str) -> None:

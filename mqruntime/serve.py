@@ -38,6 +38,7 @@ REMEDIES = {
     errno.EROFS: "the store directory is mounted read-only; mount it writable, then start again",
     errno.EACCES: "give this user the right to read and write the store directory",
     errno.EMFILE: "too many open files; raise the limit (ulimit -n, LimitNOFILE)",
+    errno.EFBIG: "the limit on the size of files is too low; raise it (ulimit -f, LimitFSIZE)",
     errno.EIO: "the disk fails; replace it, and let the other members fill a new store",
 }
 

@@ -112,14 +112,17 @@ def test_a_store_says_when_it_takes_no_messages_and_finds_out_by_itself_that_it_
     on_a_disk(scenario)
 
 
-def test_a_segment_that_cannot_be_made_for_another_reason_has_its_own_status() -> None:
+def test_a_segment_that_cannot_be_made_for_another_reason_has_its_own_status_and_cure(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     async def scenario(store: MessageStore, disk: SimulatedDisk, fatal: list[BaseException]) -> None:
-        disk.fail_next("create", FAILED, where="commitlog")
+        disk.fail_next("create", OSError(errno.EFBIG, os.strerror(errno.EFBIG)), where="commitlog")
         assert store.append([message()])[0].error is PutStatus.CREATE_MAPPED_FILE_FAILED
         await asyncio.sleep(ASKED_AGAIN_S)
         assert store.append([message()])[0].error is None
 
     on_a_disk(scenario)
+    assert "raise the limit on the size of files (ulimit -f, LimitFSIZE)" in caplog.text
 
 
 @pytest.mark.parametrize("operation", ["create", "reserve"])
