@@ -1,8 +1,8 @@
 """Settings that requests read (1010) and change (1009), on this controller alone.
 
-Invariant: a change is taken whole or not at all, and a black-listed key never changes. What is in force
-after a change is written to `controller.properties` in the store root, for an operator to see; start-up
-does not read it."""
+Invariant: a change is taken whole or not at all, and only keys in `CHANGEABLE` change: they are read anew whenever they
+count. It lasts until the process ends. What is in force after a change is written to `controller.properties` in the store
+root, for an operator to see; start-up does not read it."""
 
 from __future__ import annotations
 
@@ -15,6 +15,12 @@ from mqruntime.smallfiles import SmallFiles
 from remoting.codes import ResponseCode
 
 FILE = "controller.properties"
+CHANGEABLE = frozenset(
+    {
+        "electMasterMaxRetryCount", "enableElectUncleanMaster", "notifyBrokerRoleChanged", "scanInactiveMasterInterval",
+        "scanNotActiveBrokerInterval",
+    }
+)  # fmt: skip
 
 
 class Configuration:
@@ -48,7 +54,15 @@ class Configuration:
             return Decision(
                 ResponseCode.SYSTEM_ERROR, f"{first['loc'][0] if first['loc'] else ''}: {first['msg']}"
             )
-        for name in known.values():
-            setattr(self._settings, name, getattr(wanted, name))
+        changed = {
+            key: getattr(wanted, name) for key, name in known.items() if getattr(wanted, name) != now[key]
+        }
+        if fixed := sorted(changed.keys() - CHANGEABLE):
+            return Decision(
+                ResponseCode.NO_PERMISSION,
+                f"Can not update config in black list. {', '.join(fixed)}: change the properties file and restart",
+            )
+        for key, value in changed.items():
+            setattr(self._settings, known[key], value)
         await self._files.replace(FILE, self._settings.effective().encode())
         return Decision()

@@ -108,7 +108,8 @@ class ControllerSettings(MetricsSettings):
     config_store_path: Path = Field(
         Path.home() / "controller" / "controller.properties",
         alias="configStorePath",
-        description="file that run-time updates (1009) are written to",
+        description="taken for compatibility: run-time updates (1009) last until the controller ends; what is in force then "
+        "stands in `controller.properties` below `controllerStorePath`, for people to read",
     )
     config_black_list: str = Field(
         "configBlackList;configStorePath",

@@ -110,7 +110,6 @@ class Layout:
                 "controllerDLegerPeers": peers,
                 "controllerDLegerSelfId": f"n{name.partition('-')[2]}",
                 "controllerStorePath": data,
-                "configStorePath": f"{data}/controller.properties",
                 "bindAddress": HOST,
                 "mappedFileSize": str(10 * 1024 * 1024),
                 **self.controller_settings,

@@ -120,6 +120,7 @@ def test_a_setting_that_does_not_fit_changes_nothing(cluster: ControllerWorld) -
         b"notifyBrokerRoleChanged=false\nrocketmqHome=/x\n",
         b"notifyBrokerRoleChanged=false\ncontrollerDLegerSelfId=n9\n",
         b"notifyBrokerRoleChanged=\\uZZZZ\n",
+        b"notifyBrokerRoleChanged=false\nmappedFileSize=2097152\n",
     ):
         assert ask(cluster, request(RequestCode.UPDATE_CONTROLLER_CONFIG, body=body)).code in (1, 16)
     assert ask(cluster, request(RequestCode.GET_CONTROLLER_CONFIG)).body == before
