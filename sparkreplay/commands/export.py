@@ -21,6 +21,7 @@ from sparkreplay.commands.shared import (
     run_stretches,
     running_options,
     stores_argument,
+    warn,
 )
 from sparkreplay.engine.engine import Engine
 from sparkreplay.engine.progress import size_text
@@ -110,6 +111,8 @@ def command(
         except (EpochChanged, SegmentGone) as error:
             raise void(folder, error) from error
         tell(published, published.parts[before:], folder, as_json, state, gone)
+        if not published.rows:
+            warn("what was read holds no row that was asked for: the folder has a manifest and no part")
     finally:
         target.close()
 

@@ -87,7 +87,14 @@ def command(
         for source in read.sources:
             print_source(source)
         print_queues(queues, kinds, with_broker=len(read.sources) > 1)
+    warn_of_absent(read.sources[0].selection.topics, queues)
     report(holes)
+
+
+def warn_of_absent(wanted: frozenset[str] | None, queues: list[QueueSummary]) -> None:
+    """A topic that was named wrongly looks like one that is empty."""
+    for topic in sorted((wanted or frozenset()) - {queue.topic for queue in queues}):
+        warn(f"what was read holds no record of topic {topic}")
 
 
 def report(holes: list[Gap]) -> None:

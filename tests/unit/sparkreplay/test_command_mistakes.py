@@ -149,3 +149,12 @@ def test_a_spark_that_does_not_start_is_told_without_a_traceback(
     done = mqreplay("scan", path, "--engine", "spark", "--master", "local[4]", "--json")
     assert (done.code, done.json["kind"]) == (1, "EngineFailed")
     assert "Java gateway process exited" in done.err and "check --master local[4] and Java" in done.err
+
+
+def test_a_topic_that_is_not_there_is_told(tmp_path: Path) -> None:
+    path = two_days(tmp_path / "store", 10).write()
+    done = mqreplay("scan", path, "--topic", "orders,ordres", "--json")
+    assert (done.code, done.err) == (0, "mqreplay: what was read holds no record of topic ordres\n")
+    done = mqreplay("export", path, "--topic", "ordres", "--to", str(tmp_path / "lake"), "--json")
+    assert (done.code, done.json["rows"]) == (0, 0) and "holds no row that was asked for" in done.err
+    assert mqreplay("scan", path).err == ""
