@@ -63,7 +63,7 @@ OPTIONS = (
            "of this project wrote, through failovers too, and of others while no master's clock was behind; refused where "
            "segments show that it is not"),
     Option("splitBytes", "bytes, or `64k`, `128m`, `1g`", "`256m`", "size of a partition"),
-    Option("minPartitions", "a number", "", "make partitions smaller than `splitBytes` to have about as many"),
+    Option("minPartitions", "a number", "", "make partitions smaller than `splitBytes` to have about as many, at most 10000"),
     Option("maxBytesPerTrigger", "bytes, or `64k`, `512m`, `1g`", "", "streams only: a batch takes about so much of the log"),
     Option("maxOffsetsPerTrigger", "a number", "", "streams only: a batch takes so many messages of the log, counted before "
            "any is filtered out"),

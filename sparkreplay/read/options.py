@@ -15,6 +15,7 @@ from sparkreplay.records.schema import PRESETS, columns_named
 
 SIZE_UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 SPLIT_BYTES_MIN = 4096
+QUEUE_ID_MAX = (1 << 31) - 1
 
 
 @dataclass(frozen=True)
@@ -78,7 +79,7 @@ def read_options(given: Mapping[str, str]) -> ReadOptions:
         use_index=choice("index", options.get("index", "walk"), ("walk", "consumequeue")) == "consumequeue",
         store_times_ordered=flag("storeTimesOrdered", options),
         split_bytes=size("splitBytes", options.get("splitbytes", str(SPLIT_BYTES))),
-        min_partitions=max(1, whole_number("minPartitions", options.get("minpartitions", "1"))),
+        min_partitions=at_least_one("minPartitions", options.get("minpartitions", "1")),
     )
     require_consistent(read)
     return read
@@ -157,7 +158,20 @@ def names(option: str, text: str | None) -> frozenset[str] | None:
 
 def queue_ids(text: str | None) -> frozenset[int] | None:
     parts = names("queues", text)
-    return None if parts is None else frozenset(whole_number("queues", part) for part in parts)
+    if parts is None:
+        return None
+    found = frozenset(whole_number("queues", part) for part in parts)
+    for queue_id in found:
+        if queue_id > QUEUE_ID_MAX:
+            raise OptionError("queues", f"{queue_id} is no queue id: they go up to {QUEUE_ID_MAX}")
+    return found
+
+
+def at_least_one(option: str, text: str) -> int:
+    number = whole_number(option, text)
+    if number < 1:
+        raise OptionError(option, f"{number} is too few; 1 is the least")
+    return number
 
 
 def pattern(text: str | None) -> str | None:

@@ -28,6 +28,9 @@ from sparkreplay.store.snapshot import StoreSnapshot, check_epochs, open_store, 
 
 log = logging.getLogger("sparkreplay")
 
+PARTITIONS_HINTED_MAX = 10_000
+"""More than minPartitions asks for: each costs a look for its seam, and a task."""
+
 
 @dataclass(frozen=True)
 class SourcePlan:
@@ -132,7 +135,7 @@ def physical_range(options: ReadOptions, store: StoreSnapshot) -> tuple[int, int
 
 
 def split_bytes_of(options: ReadOptions, total_bytes: int) -> int:
-    even = -(-total_bytes // options.min_partitions)
+    even = -(-total_bytes // min(options.min_partitions, PARTITIONS_HINTED_MAX))
     return max(SPLIT_BYTES_MIN, min(options.split_bytes, even)) if even else options.split_bytes
 
 

@@ -106,6 +106,8 @@ def test_sizes_have_units(text: str, size: int) -> None:
         {"splitBytes": "k"},
         {"splitBytes": "-4k"},
         {"minPartitions": "two"},
+        {"minPartitions": "0"},
+        {"queues": "1,2147483648"},
         {"queues": "1,x"},
         {"queues": ","},
         {"topic": " , "},
