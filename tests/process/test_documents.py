@@ -5,6 +5,7 @@ in COMMANDS, which says how it is run here or where else; whoever documents a ne
 
 from __future__ import annotations
 
+import asyncio
 import os
 import pty
 import re
@@ -203,6 +204,12 @@ def test_a_documented_command_does_what_its_reader_expects(
     assert how.shows in done.stdout, done.stdout + done.stderr
 
 
+def a_slave(cluster: Cluster) -> int:
+    """Whoever of the whole set is not master: any broker may have been the first to come."""
+    state = asyncio.run(cluster.wait_whole())
+    return next(replica.broker_id for replica in state.in_sync if replica.broker_id != state.master_id)
+
+
 def as_run(command: str, how: Run, cluster: Cluster) -> str:
     layout = cluster.layout
     line = f"cd {how.folder} && {command} {how.options}"
@@ -210,7 +217,7 @@ def as_run(command: str, how: Run, cluster: Cluster) -> str:
         "CONTROLLERS": shlex.quote(layout.controller_list),
         "CONTROLLER": layout.address("controller-0"),
         "NAMESRV": layout.namesrv,
-        "BROKER_ID": "1",
+        "BROKER_ID": str(a_slave(cluster)) if "BROKER_ID" in command else "",
     }
     for old, new in how.instead:
         line = line.replace(old, new)
