@@ -37,6 +37,7 @@ class Window:
             partition = next(iter(self.waiting))
             yield partition, self.take(partition)
         self.bytes = 0
+        pa.default_memory_pool().release_unused()  # else it keeps for a second what was freed, and takes new pages meanwhile
 
     def take(self, partition: Partition) -> pa.Table | None:
         """The rows of one partition, which wait no longer; None where none do."""
