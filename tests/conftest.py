@@ -9,6 +9,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
+
+settings.register_profile("untimed", deadline=None)  # how fast an example runs says nothing on a busy machine
+settings.load_profile("untimed")
 
 COUNTS: Counter[str] = Counter()
 SKIPS: Counter[str] = Counter()

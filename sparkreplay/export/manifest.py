@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 from sparkreplay.errors import ExportRefused
+from sparkreplay.store.samelog import Marks
 
 FORMAT = 1
 
@@ -36,9 +37,13 @@ class StoreRange:
     broker_name: str
     start_offset: int
     end_offset: int
+    bound: int
     committed_bound: int
+    """Lower than `bound` where the export took what is not committed."""
     bound_source: str
     epochs: list[list[int]]
+    log_marks: Marks
+    """By which the log is known again."""
 
 
 @dataclass(frozen=True)

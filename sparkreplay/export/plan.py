@@ -14,6 +14,7 @@ from sparkreplay.read.plan import plan
 from sparkreplay.read.reader import ReadPlan, SourcePlan
 from sparkreplay.records.walk import Stretch, chunks_of
 from sparkreplay.store.epochs import common_part
+from sparkreplay.store.samelog import first_apart, marks_of
 from sparkreplay.store.segments import Segment
 from sparkreplay.store.snapshot import StoreSnapshot
 
@@ -41,7 +42,18 @@ def frozen(request: dict[str, Any], read: ReadPlan) -> StartedPlan:
 
 def range_of(store: StoreSnapshot, start: int, end: int) -> StoreRange:
     epochs = [list(entry) for entry in store.epochs_below(end)]
-    return StoreRange(store.root, store.broker_name, start, end, store.bound, store.bound_source, epochs)
+    committed = store.bound if store.committed is None else store.committed
+    return StoreRange(
+        store.root,
+        store.broker_name,
+        start,
+        end,
+        store.bound,
+        committed,
+        store.bound_source,
+        epochs,
+        marks_of(store),
+    )
 
 
 def resumed(folder: str, plan: StartedPlan, fresh: ReadPlan) -> ReadPlan:
@@ -49,7 +61,7 @@ def resumed(folder: str, plan: StartedPlan, fresh: ReadPlan) -> ReadPlan:
     sources = []
     for was, source in zip(plan.stores, fresh.sources, strict=True):
         require_same_log(folder, was, source.store)
-        store = replace(source.store, bound=was.committed_bound, bound_source=was.bound_source)
+        store = replace(source.store, bound=was.bound, bound_source=was.bound_source)
         sources.append(replace(source, store=store, start=was.start_offset, end=was.end_offset))
     segments = [{segment.name: segment for segment in source.store.segments} for source in sources]
     stretches = tuple(
@@ -70,6 +82,13 @@ def require_same_log(folder: str, was: StoreRange, store: StoreSnapshot) -> None
         raise ExportRefused(
             folder,
             f"holds rows of broker set {was.broker_name}; {store.root} is of {store.broker_name}; name a new folder",
+        )
+    apart = first_apart(store, was.log_marks)
+    if apart is not None:
+        raise ExportRefused(
+            folder,
+            f"holds rows of another log of broker set {was.broker_name}: at {apart} that of {store.root} has another record; "
+            "the store was made anew, or is another cluster's; name a new folder",
         )
     before = tuple((epoch, start) for epoch, start in was.epochs)
     if before:

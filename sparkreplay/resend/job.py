@@ -28,8 +28,8 @@ from sparkreplay.resend.ledger import Ledger, SourceProgress, decode_ledger
 from sparkreplay.resend.rate import RateLimit
 from sparkreplay.resend.rewrite import ROW_COLUMNS
 from sparkreplay.resend.run import ALL, Counts, Limits, Run, Share
-from sparkreplay.resend.samelog import first_apart, marks_of
 from sparkreplay.resend.target import QueueSender, TargetQueue, same_queues, target_queues
+from sparkreplay.store.samelog import first_apart, marks_of
 from sparkreplay.store.snapshot import StoreSnapshot
 
 PRODUCER_GROUP = "mqreplay"

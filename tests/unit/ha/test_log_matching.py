@@ -94,7 +94,7 @@ def check(nodes: list[Node]) -> None:
         assert last is None or last.start_offset <= node.log_end or node.leads == -1
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.lists(STEP, max_size=40))
 def test_logs_that_share_an_epoch_entry_share_its_bytes_l1(
     steps: list[tuple[str, int | tuple[int, int], int]],

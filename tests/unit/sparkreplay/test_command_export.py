@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -301,6 +302,19 @@ def test_day_names_are_of_utc(tmp_path: Path) -> None:
     export(store.write(), target)
     days = sorted(path.name for path in (target / "topic=orders").iterdir())
     assert days == ["day=2024-02-29", "day=2024-03-01"]
+
+
+def test_a_store_that_was_made_anew_is_not_appended_from_the_old_end_on(tmp_path: Path) -> None:
+    target = str(tmp_path / "out")
+    path = two_days(tmp_path / "store").write()
+    assert export(path, target).code == 0
+    shutil.rmtree(path)
+    anew = StoreFolder(Path(path), segment_bytes=16384)
+    for number in range(900):
+        anew.add(body=b"of another life %d" % number)
+    anew.write()
+    done = export(path, target, "--append")
+    assert done.code == 1 and "rows of another log of broker set broker-a" in done.err
 
 
 def test_nothing_committed_is_an_export_without_parts_that_can_be_appended_to(tmp_path: Path) -> None:

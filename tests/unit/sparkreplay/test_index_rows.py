@@ -49,7 +49,7 @@ def some_store(root: Path, count: int = 300, segment_bytes: int = 16384) -> Stor
     return store
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     MIXES,
     st.sampled_from((8192, 16384)),

@@ -40,7 +40,7 @@ def in_step(log: bytearray, strip_bytes: int = 4096) -> list[int] | None:
     return None if found is None else found.tolist()
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(
     st.lists(st.tuples(st.integers(0, 3000), st.integers(1, 200)), min_size=1, max_size=10),
     st.sampled_from((700, 4096, 10000)),

@@ -17,7 +17,7 @@ TEXTS = st.lists(st.sampled_from(PARTS), max_size=40).map("".join)
 MANY = "".join(f"n{number % 80}\x01v{number}\x02" for number in range(PIECES_COMPARED_MAX * 5))
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(st.lists(TEXTS, max_size=6))
 @example(["", "TAGS\x01a", "", "\x02TAGS\x01b\x02", "TAGS", "\x01x\x02"])
 @example(["TAGS\x01a\x02", "TAGS\x01b\x02KEYS\x01k\x02", "KEYS\x01k\x02TAGS\x01c\x02"])

@@ -34,7 +34,7 @@ def rows_in_chunks(read: ReadPlan, chunk_bytes: int) -> list[dict[str, Any]]:
     return plain(pa.Table.from_batches(batches, arrow_schema(COLUMNS)).to_pylist())
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     MIXES, SEGMENT_BYTES, st.floats(0, 1), st.sampled_from((4096, 6000, 16384, 1 << 30)), st.integers(8, 20)
 )
@@ -54,7 +54,7 @@ def test_any_mix_in_any_split_and_chunk_size_below_any_bound_gives_the_rows_of_a
             assert b"forged" in store.log and "seam" in str(error)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(MIXES, st.data())
 def test_open_transactions_are_rows_when_all_are_asked_for(
     mix: list[tuple[dict[str, Any], int]], data: st.DataObject
@@ -65,7 +65,7 @@ def test_open_transactions_are_rows_when_all_are_asked_for(
         assert rows_of(store.write(), transactions="all") == expected
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(MIXES, st.sampled_from(("cut", "flip", "zero", "copy")), st.data())
 def test_damaged_bytes_give_the_same_records_or_a_named_failure(
     mix: list[tuple[dict[str, Any], int]], how: str, data: st.DataObject

@@ -81,7 +81,7 @@ def compared(draw: st.DrawFn) -> Comparison:
     return Comparison(column, how, tuple(values), draw(st.booleans()))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.lists(compared(), min_size=1, max_size=3))
 def test_what_filters_leave_of_the_spared_read_is_what_they_leave_of_all(
     whole: ReadPlan, pushed: list[Comparison]

@@ -76,7 +76,7 @@ LIMITS = st.dictionaries(st.sampled_from(QUEUES), st.integers(0, 40), min_size=1
 TIMES = st.dictionaries(st.sampled_from(QUEUES), st.integers(900, 1560), min_size=1)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(start=LIMITS, end=LIMITS, split=st.sampled_from(["4096", "1g"]))
 def test_offsets_per_queue_are_half_open_ranges_of_it(
     path: str, start: dict[tuple[str, int], int], end: dict[tuple[str, int], int], split: str
@@ -92,7 +92,7 @@ def test_offsets_per_queue_are_half_open_ranges_of_it(
     )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(start=TIMES, end=TIMES)
 def test_times_per_queue_are_half_open_ranges_of_store_times(
     path: str, start: dict[tuple[str, int], int], end: dict[tuple[str, int], int]
@@ -107,7 +107,7 @@ def test_times_per_queue_are_half_open_ranges_of_store_times(
     )
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(start=st.integers(0, 1590), length=st.integers(0, 700))
 def test_one_time_is_that_of_every_queue(path: str, start: int, length: int) -> None:
     rows = rows_of(path, startingTimestamp=str(start), endingTimestamp=str(start + length))

@@ -105,7 +105,7 @@ class History:
 
 
 @given(st.lists(STEPS, max_size=25))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_a_stream_has_every_committed_message_once_and_in_order(steps: list[tuple[str, int]]) -> None:
     with TemporaryDirectory() as root:
         history = History(Path(root))

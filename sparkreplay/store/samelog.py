@@ -1,4 +1,5 @@
-"""Whether a log is the one that a ledger knows: brokers of different clusters often have one name, and epochs begin alike.
+"""Whether a log is the one that a ledger or a manifest knows: brokers of different clusters often have one name, a store that
+was made anew has its old name, and epochs begin alike.
 
 Invariant: logs that hold a segment at the same offset are one log only where it begins with the same record."""
 
@@ -18,7 +19,7 @@ Marks = dict[str, str]
 
 def marks_of(store: StoreSnapshot) -> Marks:
     """Of the first and the last segment that begin below the bound: one of them is there as long as what
-    a ledger goes on from."""
+    a later run goes on from."""
     begun = [segment for segment in store.segments if is_begun(store, segment)]
     return {str(segment.start_offset): mark(store, segment) for segment in {*begun[:1], *begun[-1:]}}
 
