@@ -56,6 +56,11 @@ class CountedFile:
     def flush(self) -> None:
         """Every write goes to the kernel at once."""
 
+    def write_behind(self) -> None:
+        """The kernel begins to write what it was given to the disk, so that `sync` has less to wait for."""
+        if hasattr(os, "posix_fadvise"):
+            os.posix_fadvise(self.file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+
     def sync(self) -> None:
         with naming(self.path):
             os.fsync(self.file.fileno())
@@ -119,6 +124,7 @@ class PartFiles:
         self.open.move_to_end(partition)
         last_offset = pc.max(table.column("physical_offset")).as_py()
         file.writer.write_table(table.select(self.columns), row_group_size=table.num_rows)
+        file.sink.write_behind()
         file.part = replace(file.part, rows=file.part.rows + table.num_rows, last_offset=last_offset)
         self.held_bytes -= file.held_bytes
         file.row_groups += 1
