@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,6 +14,9 @@ from hypothesis import settings
 
 settings.register_profile("untimed", deadline=None)  # how fast an example runs says nothing on a busy machine
 settings.load_profile("untimed")
+
+signal.signal(signal.SIGINT, signal.default_int_handler)
+"""A shell ignores it in what it starts in the background, and what we start would inherit that."""
 
 COUNTS: Counter[str] = Counter()
 SKIPS: Counter[str] = Counter()
