@@ -5,7 +5,8 @@
 For each body size a store is written (scripts.bench.replaylog), and the rows of its default columns once more as snappy
 Parquet by Spark's own writer. Then in turn, each run after one that does not count, page cache warm:
 
-    full rows        every row of the default columns to Spark's noop sink; beside it the Parquet files, all columns
+    full rows        every row of the default columns to Spark's noop sink; beside it the Parquet files, all columns, and the
+                     way to the JVM alone: a source that decodes one chunk of each stretch and hands it over again and again
     statistics       rows and bytes of each topic and queue, added up by mqreplay scan in the workers; beside it the Parquet
                      files, all columns and only those needed, and the data source with Spark's own groupBy
     export           mqreplay export --engine spark to Parquet; beside it Spark's own writer fed by the data source
@@ -34,9 +35,11 @@ from pyspark.sql import functions as f
 
 from scripts.bench.measured import machine
 from scripts.bench.options import options
-from sparkreplay.datasource import register
+from sparkreplay.datasource import RocketMQDataSource, RocketMQReader, register, spare_the_collector
 from sparkreplay.engine.engine import SparkEngine, start_spark
 from sparkreplay.read.options import size
+from sparkreplay.read.reader import read_stretch
+from sparkreplay.records.walk import CHUNK_BYTES, Stretch
 
 STATISTICS = ("topic", "queue_id", "store_size")
 
@@ -139,10 +142,33 @@ def handed_through(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch
     yield from batches
 
 
+class HandingReader(RocketMQReader):
+    """Hands over as much as a read of its stretches, with next to nothing read or decoded."""
+
+    def batches(self, stretch: Stretch) -> Iterator[pa.RecordBatch]:
+        spare_the_collector()
+        first = next(read_stretch(self.read_plan, stretch))
+        for _ in range(0, stretch.end - stretch.start, CHUNK_BYTES):
+            yield first
+
+
+class HandingSource(RocketMQDataSource):
+    """What no source in Python can be faster than."""
+
+    reader_class = HandingReader
+
+    @classmethod
+    def name(cls) -> str:
+        return "handing"
+
+
 def measure(spark: SparkSession, store: str, folder: Path, runs: int, base_mib: float) -> bool:
     def source(columns: str = "default", **options: str) -> DataFrame:
         reader = spark.read.format("rocketmq").option("path", store).option("columns", columns)
         return reader.options(**options).load()
+
+    def handing(columns: str) -> DataFrame:
+        return spark.read.format("handing").option("path", store).option("columns", columns).load()
 
     rows = source("topic").count()
     log_bytes = sum(path.stat().st_size for path in (Path(store) / "commitlog").iterdir())
@@ -156,6 +182,7 @@ def measure(spark: SparkSession, store: str, folder: Path, runs: int, base_mib: 
     timings = [
         Timing("data source", lambda: noop(source(columns)), []),
         Timing("Spark's Parquet scan", lambda: noop(scanned), []),
+        Timing("the way to the JVM alone", lambda: noop(handing(columns)), []),
     ]
     in_turn(timings, runs)
     reached = [report(timings, log_bytes, rows, 0.8 if log_bytes / rows > 800 else 0.5)]
@@ -198,6 +225,7 @@ def main() -> None:
     for body in given.body or [1024, 100]:
         spark = start_spark("local[2]", "bench")  # new for each, so that workers' highest memory is its own
         register(spark)
+        spark.dataSource.register(HandingSource)
         spark.range(1 << 20).mapInArrow(handed_through, "id long").count()
         base_mib = max(worker_memory_mib())
         try:
