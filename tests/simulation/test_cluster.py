@@ -61,7 +61,7 @@ print(cluster.world.trace.events, cluster.world.trace.digest)
 """
 
 
-@pytest.mark.parametrize("seed", [*range(1, 13), LOST_MEMBERS])
+@pytest.mark.parametrize("seed", [*range(1, 15), LOST_MEMBERS])
 def test_a_cluster_keeps_its_promises_whatever_is_killed_cut_or_delayed(
     seed: int, tally: Callable[[str, int], None]
 ) -> None:
