@@ -18,10 +18,10 @@ Marks = dict[str, str]
 
 
 def marks_of(store: StoreSnapshot) -> Marks:
-    """Of the first and the last segment that begin below the bound: one of them is there as long as what
-    a later run goes on from."""
+    """Of the first and the last segment that begin below the bound, in this order, so that a manifest is the same in every
+    process: one of them is there as long as what a later run goes on from."""
     begun = [segment for segment in store.segments if is_begun(store, segment)]
-    return {str(segment.start_offset): mark(store, segment) for segment in {*begun[:1], *begun[-1:]}}
+    return {str(segment.start_offset): mark(store, segment) for segment in (*begun[:1], *begun[-1:])}
 
 
 def first_apart(store: StoreSnapshot, known: Marks) -> int | None:

@@ -94,6 +94,7 @@ final class Consumers {
             client.setNamesrvAddr(namesrv);
             client.setPollNameServerInterval(POLL_MS);
             client.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
+            client.setAwaitTerminationMillisWhenShutdown(TimeUnit.SECONDS.toMillis(WAIT_S));
             client.setMessageModel(MessageModel.valueOf(model));
             client.setMaxReconsumeTimes(max);
             client.subscribe(topic, expression);

@@ -310,6 +310,8 @@ public final class JavaClient {
         consumer.setNamesrvAddr(namesrv);
         consumer.setPollNameServerInterval(POLL_MS);
         consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
+        // else a shutdown stores the offset of before a message whose listener has returned a moment ago
+        consumer.setAwaitTerminationMillisWhenShutdown(TimeUnit.SECONDS.toMillis(WAIT_S));
         consumer.subscribe(topic, "Tag");
         Reading reading = new Reading(topic);
         consumed = reading;
