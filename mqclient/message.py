@@ -132,8 +132,8 @@ class StoredMessage:
 def encode_properties(properties: Mapping[str, str]) -> str:
     """`key 0x01 value 0x02` for each pair, in the given order.
 
-    Raises ValueError for what a reader would drop or misread: an empty key or value, or a separator inside
-    one.
+    Raises ValueError for what a reader would drop or misread: an empty key or value, or a separator where one
+    ends. A value may hold 0x01, as stored ones do: readers end the key at the first.
     """
     text = "".join(
         [f"{key}{NAME_VALUE_SEPARATOR}{value}{PROPERTY_SEPARATOR}" for key, value in properties.items()]
@@ -145,8 +145,8 @@ def encode_properties(properties: Mapping[str, str]) -> str:
     for key, value in properties.items():
         if not key or not value:
             raise ValueError(f"property {key!r}={value!r}: neither name nor value may be empty")
-        if any(separator in text for text in (key, value) for separator in "\x01\x02"):
-            raise ValueError(f"property {key!r}={value!r}: bytes 0x01 and 0x02 separate properties")
+        if NAME_VALUE_SEPARATOR in key or PROPERTY_SEPARATOR in key + value:
+            raise ValueError(f"property {key!r}={value!r}: byte 0x01 ends a name, 0x02 a value")
     return text
 
 

@@ -81,7 +81,7 @@ def test_a_batch_is_encoded_as_the_java_producer_does() -> None:
 
 
 def test_properties_survive_the_wire_and_the_last_of_equal_names_counts() -> None:
-    properties = {"KEYS": "k1 k2", "TAGS": "é"}
+    properties = {"KEYS": "k1 k2", "TAGS": "é", "own": "a\x01b"}
     assert decode_properties(encode_properties(properties)) == properties
     assert decode_properties("A\x01first\x02A\x01second") == {"A": "second"}
     assert decode_properties("novalue\x02\x01\x02K\x01") == {}
