@@ -110,6 +110,21 @@ class LogTruncated(ReplayError):
         self.intact = intact
 
 
+class ForeignLog(ReplayError):
+    """A stream's offset was taken from another log than the one that has its broker set's name now."""
+
+    def __init__(self, name: str, path: str, offset: int, why: str) -> None:
+        super().__init__(
+            f"broker set {name}: the log of {path} is not the one that the stream has read up to offset {offset}: {why}. "
+            "The store is another cluster's, was made anew or set back to an older state, or the checkpoint was changed. "
+            "Nothing is read: name a replica of the log that was read, or read this one with a new query and a new "
+            "checkpointLocation"
+        )
+        self.name = name
+        self.path = path
+        self.offset = offset
+
+
 class DataLost(ReplayError):
     """Retention deleted what a stream has not read yet."""
 

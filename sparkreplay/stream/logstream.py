@@ -18,7 +18,7 @@ from sparkreplay.store.replicas import rank
 from sparkreplay.store.snapshot import StoreSnapshot
 from sparkreplay.stream.admission import UNLIMITED, Admission, Cut, cut, shares
 from sparkreplay.stream.losses import messages_lost
-from sparkreplay.stream.position import SetOffset, StreamOffset, require_same_history, set_offset_at
+from sparkreplay.stream.position import SetOffset, StreamOffset, require_same_log, set_offset_at
 
 log = logging.getLogger("sparkreplay")
 
@@ -72,7 +72,7 @@ class LogStream:
     def latest(self, start: StreamOffset, admission: Admission = UNLIMITED) -> StreamOffset:
         """Where the batch that begins at `start` ends; `start` itself while there is nothing, or not enough, to read.
 
-        Raises LogTruncated; DataLost and BrokerSetMissing unless failOnDataLoss is false."""
+        Raises ForeignLog, LogTruncated; DataLost and BrokerSetMissing unless failOnDataLoss is false."""
         stores = {
             name: best_of(replicas, start.sets[name].offset if name in start.sets else None)
             for name, replicas in self.look_again().items()
@@ -87,7 +87,7 @@ class LogStream:
         if self.too_few(admission, pending, cuts):
             return start
         moved = {
-            name: set_offset_at(at[name].began, found.offset, stores[name].epochs)
+            name: at[name].moved_to(found.offset, stores[name])
             for name, found in cuts.items()
             if found.offset > at[name].offset
         }
@@ -139,7 +139,7 @@ class LogStream:
     def plan(self, start: StreamOffset, end: StreamOffset) -> list[ReadPlan]:
         """One plan a stretch of (start, end]; the same rows whenever, and from whichever replica, it is made.
 
-        Raises LogTruncated, ReplicaBehind; DataLost and BrokerSetMissing unless failOnDataLoss is false."""
+        Raises ForeignLog, LogTruncated, ReplicaBehind; DataLost and BrokerSetMissing unless failOnDataLoss is false."""
         replicas = self.last_seen()
         parts: list[tuple[StoreSnapshot, int]] = []
         for name, to in sorted(end.sets.items()):
@@ -150,7 +150,7 @@ class LogStream:
                 self.miss(name, begin, replicas)
                 continue
             store = best_of(replicas[name], begin, to.offset)
-            require_same_history(name, to, store)
+            require_same_log(name, to, store)
             if store.bound < to.offset:
                 raise ReplicaBehind(name, store.root, store.bound, to.offset)
             begin = self.first_held(name, store, begin, to.offset)
@@ -176,7 +176,7 @@ class LogStream:
         """Where the next batch begins in a set; one that the stream has not seen before begins with its log."""
         if before is None:
             return set_offset_at(store.min_offset, store.min_offset, store.epochs)
-        require_same_history(name, before, store)
+        require_same_log(name, before, store)
         return replace(before, offset=self.first_held(name, store, before.offset, store.min_offset))
 
     def first_held(self, name: str, store: StoreSnapshot, offset: int, end: int) -> int:

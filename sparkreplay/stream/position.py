@@ -1,4 +1,5 @@
-"""How far a stream has read: per broker set a physical offset where a record begins, and the epoch of the byte below it.
+"""How far a stream has read: per broker set a physical offset where a record begins, the epoch of the byte below it, and marks
+of the log.
 
 Invariant: an offset names broker sets, never folders, so any replica of a set continues what another began; and it carries
 where each set began, so that a batch planned again after a crash, the first one too, has the rows it had before."""
@@ -6,13 +7,16 @@ where each set began, so that a batch planned again after a crash, the first one
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from sparkreplay.errors import LogTruncated, OffsetUnreadable
-from sparkreplay.store.snapshot import StoreSnapshot
+from sparkreplay.errors import ForeignLog, LogTruncated, OffsetUnreadable
+from sparkreplay.store.snapshot import StoreSnapshot, check_epochs
+from sparkreplay.stream.marks import LogMarks, first_apart, marks_at
 
-VERSION = 1
+VERSION = 2
+UNMARKED = 1
+"""The version before marks, which are optional: a set gets them with the next batch that reads of it."""
 Epochs = tuple[tuple[int, int], ...]
 """(epoch, start offset), oldest first."""
 
@@ -26,12 +30,23 @@ class SetOffset:
     epoch: int | None = None
     """The epoch that wrote the byte below `offset`; None when no epoch is known to have written there."""
     epoch_start: int = 0
+    log: LogMarks | None = None
+    """None while nothing was read."""
 
     def to_json(self) -> dict[str, Any]:
         fields: dict[str, Any] = {"began": self.began, "offset": self.offset}
         if self.epoch is not None:
             fields |= {"epoch": self.epoch, "epoch_start": self.epoch_start}
+        if self.log is not None:
+            fields["log"] = self.log.to_json()
         return fields
+
+    def moved_to(self, offset: int, store: StoreSnapshot) -> SetOffset:
+        """The end of a batch that read [self.offset, offset) of the store."""
+        return replace(
+            set_offset_at(self.began, offset, store.epochs),
+            log=marks_at(store, self.offset, offset, self.log or LogMarks()),
+        )
 
 
 @dataclass(frozen=True)
@@ -51,7 +66,7 @@ class StreamOffset:
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> StreamOffset:
         """Raises OffsetUnreadable for what this source has not written."""
-        if not isinstance(value, Mapping) or value.get("version") != VERSION:
+        if not isinstance(value, Mapping) or value.get("version") not in (UNMARKED, VERSION):
             raise OffsetUnreadable(value, f"it is not of version {VERSION}")
         sets = value.get("sets")
         if not isinstance(sets, Mapping) or not all(isinstance(name, str) for name in sets):
@@ -68,12 +83,16 @@ class StreamOffset:
 
 def set_offset(whole: object, value: object) -> SetOffset:
     if not isinstance(value, Mapping) or not {"began", "offset"} <= value.keys() <= {
-        "began", "offset", "epoch", "epoch_start",
+        "began", "offset", "epoch", "epoch_start", "log",
     }:  # fmt: skip
         raise OffsetUnreadable(whole, "an entry does not say from where to where it was read")
-    if not all(type(number) is int and number >= 0 for number in value.values()):
+    numbers = {name: number for name, number in value.items() if name != "log"}
+    if not all(type(number) is int and number >= 0 for number in numbers.values()):
         raise OffsetUnreadable(whole, "an entry holds what is no offset and no epoch")
-    return SetOffset(**value)
+    try:
+        return SetOffset(**numbers, log=LogMarks.from_json(value["log"]) if "log" in value else None)
+    except ValueError as error:
+        raise OffsetUnreadable(whole, str(error)) from None
 
 
 def set_offset_at(began: int, offset: int, epochs: Epochs) -> SetOffset:
@@ -82,21 +101,42 @@ def set_offset_at(began: int, offset: int, epochs: Epochs) -> SetOffset:
     return SetOffset(began, offset, *below[-1]) if below else SetOffset(began, offset)
 
 
-def require_same_history(name: str, at: SetOffset, store: StoreSnapshot) -> None:
-    """Raises LogTruncated when the log no longer holds, below `at`, the bytes that the stream has read there.
+def require_same_log(name: str, at: SetOffset, store: StoreSnapshot) -> None:
+    """Raises LogTruncated when the store's log is that of `at`, cut below it, and ForeignLog when it is another one."""
+    truncated = truncation(name, at, store)
+    apart = first_apart(store, at.offset, at.log or LogMarks())
+    if apart is None:
+        if truncated is not None:
+            raise truncated
+        return
+    if truncated is not None and apart.end > lowest_cut(store, truncated):
+        raise truncated
+    check_epochs(store)  # what was cut since the store was opened is no other log
+    raise ForeignLog(name, store.root, at.offset, apart.why)
+
+
+def lowest_cut(store: StoreSnapshot, truncated: LogTruncated) -> int:
+    """What differs below is not the truncation's doing: records that were committed are never taken back, so that a segment
+    begins with them for good, and the epochs before the truncation's wrote what they wrote."""
+    takes_back = store.committed is not None or bool(store.contract)
+    return truncated.intact if takes_back else truncated.offset - 1
+
+
+def truncation(name: str, at: SetOffset, store: StoreSnapshot) -> LogTruncated | None:
+    """Says that the log no longer holds, below `at`, the bytes that the stream has read there, as its epochs tell.
 
     An epoch's bytes at one offset are the same on every replica, so the epoch below the offset stands for all that lies
     below. Two silences are no contradiction: a replica that lags does not know the epoch yet, and retention forgets
     epochs that end at or below the log's beginning."""
     below = [entry for entry in store.epochs if entry[1] < at.offset]
     if at.epoch is None or not below or below[-1] == (at.epoch, at.epoch_start):
-        return
+        return None
     epoch, _ = below[-1]
     if epoch < at.epoch and store.bound <= at.epoch_start:
-        return
+        return None
     changed = [start for number, start in below if number >= at.epoch]
     if (at.epoch, at.epoch_start) in below:
         changed.remove(at.epoch_start)
     else:
         changed.append(at.epoch_start)
-    raise LogTruncated(name, store.root, at.offset, (at.epoch, at.epoch_start), below[-1], min(changed))
+    return LogTruncated(name, store.root, at.offset, (at.epoch, at.epoch_start), below[-1], min(changed))

@@ -102,6 +102,23 @@ def test_a_truncated_log_ends_the_query_with_an_error_that_says_what_to_do(
     assert numbers(spark, "truncated") == [*range(100)]
 
 
+def test_a_checkpoint_that_meets_another_log_of_the_name_ends_the_query(
+    spark: Any, folder: StoreFolder, tmp_path: Path
+) -> None:
+    from pyspark.errors import StreamingQueryException
+
+    anew = StoreFolder(tmp_path / "anew", folder.segment_bytes)
+    anew.add(stored_ms=1_800_000_000_000)
+
+    def run(path: str) -> Any:
+        writer = stream(spark, path).writeStream.format("noop").trigger(availableNow=True)
+        return writer.option("checkpointLocation", str(tmp_path / "checkpoint")).start()
+
+    assert run(folder.write()).awaitTermination(60)
+    with pytest.raises(StreamingQueryException, match=r"ForeignLog: .*anew.*new checkpointLocation"):
+        run(anew.write()).awaitTermination(60)
+
+
 def test_options_of_streams_are_refused_for_a_batch_and_an_end_for_a_stream(
     spark: Any, folder: StoreFolder
 ) -> None:

@@ -9,7 +9,7 @@ import pytest
 from sparkreplay.errors import LogTruncated, OffsetUnreadable
 from sparkreplay.store.files import LocalFiles
 from sparkreplay.store.snapshot import StoreSnapshot
-from sparkreplay.stream.position import SetOffset, StreamOffset, require_same_history, set_offset_at
+from sparkreplay.stream.position import SetOffset, StreamOffset, require_same_log, set_offset_at
 
 
 def log(*epochs: tuple[int, int], bound: int = 1000) -> StoreSnapshot:
@@ -29,7 +29,7 @@ def test_an_offset_survives_its_json(initial: bool) -> None:
 
 def test_the_json_is_small_and_names_broker_sets_not_folders() -> None:
     assert StreamOffset({"broker-a": READ}).to_json() == {
-        "version": 1,
+        "version": 2,
         "sets": {"broker-a": {"began": 0, "offset": 500, "epoch": 3, "epoch_start": 200}},
     }
 
@@ -38,7 +38,7 @@ def test_the_json_is_small_and_names_broker_sets_not_folders() -> None:
     "value",
     [
         {},
-        {"version": 2, "sets": {}},
+        {"version": 3, "sets": {}},
         {"version": 1},
         {"version": 1, "sets": {"broker-a": 5}},
         {"version": 1, "sets": {"broker-a": {"offset": 5}}},
@@ -81,11 +81,11 @@ def test_a_set_that_joins_later_begins_where_the_end_of_its_first_batch_says() -
     ],
 )
 def test_a_log_that_went_on_is_the_same_log(epochs: tuple[tuple[int, int], ...]) -> None:
-    require_same_history("broker-a", READ, log(*epochs))
+    require_same_log("broker-a", READ, log(*epochs))
 
 
 def test_a_replica_that_has_not_reached_the_epoch_is_waited_for() -> None:
-    require_same_history("broker-a", READ, log((1, 0), bound=200))
+    require_same_log("broker-a", READ, log((1, 0), bound=200))
 
 
 @pytest.mark.parametrize(
@@ -104,5 +104,5 @@ def test_a_log_that_was_cut_below_the_offset_fails_with_the_range_that_changed(
     epochs: tuple[tuple[int, int], ...], intact: int
 ) -> None:
     with pytest.raises(LogTruncated, match=r"epoch 3 \(from 200\).*new checkpointLocation") as raised:
-        require_same_history("broker-a", READ, log(*epochs))
+        require_same_log("broker-a", READ, log(*epochs))
     assert raised.value.intact == intact and f"[{intact}, 500)" in str(raised.value)

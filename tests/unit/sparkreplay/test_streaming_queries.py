@@ -11,6 +11,7 @@ import pytest
 from sparkreplay.errors import (
     BrokerSetMissing,
     DataLost,
+    ForeignLog,
     LogCorrupted,
     LogTruncated,
     OptionError,
@@ -123,6 +124,10 @@ def test_a_checkpoint_whose_offset_is_no_record_boundary_fails_and_drops_nothing
     query.plan_batch()
     bent = json.loads(query.offsets[0])
     bent["sets"]["broker-a"]["offset"] -= 1
+    query.offsets[0] = json.dumps(bent)
+    with pytest.raises(ForeignLog, match="the checkpoint was changed"):
+        query.read_batch()
+    del bent["sets"]["broker-a"]["log"]
     query.offsets[0] = json.dumps(bent)
     with pytest.raises(LogCorrupted, match="crosses the seam"):
         query.read_batch()

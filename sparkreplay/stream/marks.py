@@ -1,0 +1,134 @@
+"""What a stream's offset remembers of its log, so that another log of the same name is not gone on with in the middle.
+
+Invariant: a mark is of bytes below the offset that carries it, or of what never changes in a log. It is the same whoever made
+it, on every replica of the set; what retention deleted, and what a replica does not hold yet, contradicts nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from hashlib import sha256
+from typing import Any
+
+from sparkreplay.errors import SegmentGone
+from sparkreplay.store.replicas import RECORD_HEAD_BYTES
+from sparkreplay.store.samelog import HASH_DIGITS, Marks, is_begun, mark
+from sparkreplay.store.segments import NAME_DIGITS, Segment, open_segment
+from sparkreplay.store.snapshot import StoreSnapshot
+
+TAIL_BYTES = 64 << 10
+"""Of a log that was set back and written again only the end differs. So much holds the heads of many records, or the unique key
+of a large one."""
+HEX = frozenset("0123456789abcdef")
+
+
+@dataclass(frozen=True)
+class LogMarks:
+    """Of one broker set's log. A head tells a log that begins alike apart early, the tail one that differs late."""
+
+    cluster: str = ""
+    """Empty where no store has told it."""
+    heads: Marks = field(default_factory=dict)
+    """Of the segment where the stream began, which a log that is made anew soon has too, and of the one below the offset."""
+    tail: str = ""
+    """A hash of what lies below the offset in its segment, at most TAIL_BYTES; empty at a segment's end, where filler lies."""
+
+    def to_json(self) -> dict[str, Any]:
+        return {"cluster": self.cluster, "heads": dict(self.heads), "tail": self.tail}
+
+    @classmethod
+    def from_json(cls, value: object) -> LogMarks:
+        """Raises ValueError for what to_json has not made."""
+        if not isinstance(value, Mapping) or value.keys() != {"cluster", "heads", "tail"}:
+            raise ValueError("its marks of the log are incomplete")
+        cluster, heads, tail = value["cluster"], value["heads"], value["tail"]
+        if (
+            not isinstance(cluster, str)
+            or not isinstance(heads, Mapping)
+            or not (tail == "" or is_hash(tail))
+        ):
+            raise ValueError("its marks of the log are damaged")
+        if not all(is_offset(start) and is_hash(found) for start, found in heads.items()):
+            raise ValueError("its marks of the log's segments are damaged")
+        return cls(cluster, dict(heads), tail)
+
+
+def is_offset(value: object) -> bool:
+    return isinstance(value, str) and value.isascii() and value.isdecimal() and len(value) < NAME_DIGITS
+
+
+def is_hash(value: object) -> bool:
+    return isinstance(value, str) and len(value) == HASH_DIGITS and set(value) <= HEX
+
+
+def marks_at(store: StoreSnapshot, begin: int, offset: int, before: LogMarks) -> LogMarks:
+    """The marks at the end of a batch that read [begin, offset) of the store and carried `before` at its start."""
+    last = segment_with(store, offset - 1)
+    if before.heads:
+        oldest = min(before.heads, key=int)
+        heads = {oldest: before.heads[oldest]}
+    else:
+        heads = head_of(store, segment_with(store, begin))
+    heads |= head_of(store, last)
+    tail = None if last is None else tail_of(store, last, offset)
+    return LogMarks(before.cluster or store.cluster_name, heads, tail or "")
+
+
+@dataclass(frozen=True)
+class Apart:
+    """Where a log is not the one of the marks: something below `end` differs; 0 for the log as a whole."""
+
+    end: int
+    why: str
+
+
+def first_apart(store: StoreSnapshot, offset: int, marks: LogMarks) -> Apart | None:
+    """The first of the marks at `offset` that the store contradicts."""
+    if marks.cluster and store.cluster_name and marks.cluster != store.cluster_name:
+        return Apart(0, f"it is of cluster {store.cluster_name}, that one of cluster {marks.cluster}")
+    for segment in store.segments:
+        was = marks.heads.get(str(segment.start_offset))
+        if was is not None and head_of(store, segment).get(str(segment.start_offset), was) != was:
+            start = segment.start_offset
+            return Apart(start + RECORD_HEAD_BYTES, f"it has another record at {start}")
+    last = segment_with(store, offset - 1)
+    if last is None or not marks.tail or store.bound < offset:
+        return None
+    if tail_of(store, last, offset) in (marks.tail, None):
+        return None
+    return Apart(offset, f"it has other records in [{tail_start(last, offset)}, {offset})")
+
+
+def segment_with(store: StoreSnapshot, offset: int) -> Segment | None:
+    return next((one for one in store.segments if one.start_offset <= offset < one.end_offset), None)
+
+
+def head_of(store: StoreSnapshot, segment: Segment | None) -> Marks:
+    """Nothing of a segment that was deleted since it was listed, or whose first record lies above the bound."""
+    if segment is None or not is_begun(store, segment):
+        return {}
+    try:
+        return {str(segment.start_offset): mark(store, segment)}
+    except SegmentGone:
+        return {}
+
+
+def tail_start(segment: Segment, offset: int) -> int:
+    return max(segment.start_offset, offset - TAIL_BYTES)
+
+
+def tail_of(store: StoreSnapshot, segment: Segment, offset: int) -> str | None:
+    """None at the segment's end, and for one that was deleted since it was listed."""
+    if offset == segment.end_offset:
+        return None
+    start = tail_start(segment, offset)
+    buffer = bytearray(offset - start)
+    try:
+        file = open_segment(store.files, segment)
+    except SegmentGone:
+        return None
+    try:
+        held = file.read_into(memoryview(buffer), start - segment.start_offset)
+    finally:
+        file.close()
+    return sha256(memoryview(buffer)[:held]).hexdigest()[:HASH_DIGITS]
