@@ -14,8 +14,6 @@ import numpy as np
 import pyarrow as pa
 
 from messagestore.record import (
-    MAGIC_BLANK,
-    PREFIX,
     TRANSACTION_COMMIT,
     TRANSACTION_MASK,
     check,
@@ -24,7 +22,7 @@ from messagestore.record import (
 from sparkreplay.check.findings import Findings
 from sparkreplay.check.queuecheck import Queue, QueueCheck, QueueRecords, QueueRun
 from sparkreplay.errors import LogCorrupted, NotText, SegmentGone
-from sparkreplay.read.plan import SEARCH_BYTES_MAX, record_at_or_after
+from sparkreplay.read.plan import SEARCH_BYTES_MAX, begins_at, record_at_or_after
 from sparkreplay.records.decode import Selection, decode_chunk
 from sparkreplay.records.walk import Chunk, Stretch, chunks_of
 from sparkreplay.store.queueentries import FOLDER as QUEUE_FOLDER
@@ -213,24 +211,6 @@ def check_checkpoint(store: StoreSnapshot, findings: Findings) -> None:
     confirm = CHECKPOINT.unpack_from(page)[4]
     if confirm > end:
         findings.add("checkpoint", path, confirm, f"its confirm offset lies beyond the log's end, {end}")
-
-
-def begins_at(store: StoreSnapshot, offset: int) -> bool:
-    """Whether a record, or the BLANK that ends a segment, stands at `offset`, or stood there before it was deleted."""
-    for segment in store.segments:
-        if segment.start_offset <= offset < segment.end_offset:
-            head = bytearray(PREFIX.size)
-            try:
-                file = open_segment(store.files, segment)
-            except SegmentGone:
-                return True
-            with closing(file):
-                if record_at_or_after(file, segment, offset, offset + 1) == offset:
-                    return True
-                held = file.read_into(memoryview(head), offset - segment.start_offset)
-            left = segment.end_offset - offset
-            return held < PREFIX.size or PREFIX.unpack(head) == (left, MAGIC_BLANK)
-    return False
 
 
 def check_indexes(store: StoreSnapshot, findings: Findings) -> None:

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Sequence
+from contextlib import closing
 
 from messagestore.record import MAGIC_BLANK, MAGIC_V1, MAGIC_V2, RECORD_SIZE_MIN
-from sparkreplay.errors import LogCorrupted, SegmentGone
+from sparkreplay.errors import OptionError, SegmentGone
 from sparkreplay.records.walk import RECORD_SIZE_MAX, Stretch
 from sparkreplay.store.files import Files, OpenFile
+from sparkreplay.store.segments import open_segment
 from sparkreplay.store.snapshot import Segment, StoreSnapshot
 
 SPLIT_BYTES = 256 << 20
@@ -80,16 +82,20 @@ def as_far_as_wanted(stretches: Sequence[Stretch], wanted: Callable[[Stretch], b
     ]
 
 
-def record_at_or_after(file: OpenFile, segment: Segment, offset: int, end: int) -> int | None:
-    """The first record boundary in [offset, end) that can be told without walking: its own physical offset and its
-    successor's magic must agree. None where none lies within SEARCH_BYTES_MAX.
+def record_at_or_after(
+    file: OpenFile, segment: Segment, offset: int, end: int, upto: int | None = None
+) -> int | None:
+    """The first record boundary in [offset, upto) that can be told without walking: its own physical offset and its
+    successor's magic must agree, unless that stands at or above the `end` of the read, where anything may. `upto` is `end`
+    where it is not given. None where none lies within SEARCH_BYTES_MAX.
 
     A record forged inside a body may fool it: the worker's seam check finds that."""
     window_bytes = FIRST_WINDOW_BYTES
     at = offset
-    while at < min(end, offset + SEARCH_BYTES_MAX):
+    limit = min(end if upto is None else upto, offset + SEARCH_BYTES_MAX)
+    while at < limit:
         window = bytes_at(file, at - segment.start_offset, min(window_bytes, segment.end_offset - at))
-        found = first_record(window, at, segment, file, end)
+        found = first_record(window, at, segment, file, limit, end)
         if found is not None:
             return found
         if len(window) < window_bytes:
@@ -104,7 +110,9 @@ def bytes_at(file: OpenFile, at: int, size: int) -> bytes:
     return bytes(memoryview(buffer)[: file.read_into(memoryview(buffer), at)])
 
 
-def first_record(window: bytes, at: int, segment: Segment, file: OpenFile, end: int) -> int | None:
+def first_record(
+    window: bytes, at: int, segment: Segment, file: OpenFile, limit: int, end: int
+) -> int | None:
     candidates = []
     for magic in MAGICS:
         place = window.find(magic, 4)
@@ -112,7 +120,7 @@ def first_record(window: bytes, at: int, segment: Segment, file: OpenFile, end: 
             candidates.append(place - 4)
             place = window.find(magic, place + 1)
     for place in sorted(candidates):
-        if at + place >= end:
+        if at + place >= limit:
             return None
         if place + PHYSICAL_OFFSET_AT + PHYSICAL_OFFSET.size > len(window):
             continue
@@ -121,6 +129,8 @@ def first_record(window: bytes, at: int, segment: Segment, file: OpenFile, end: 
             continue
         if not RECORD_SIZE_MIN <= size <= RECORD_SIZE_MAX:
             continue
+        if at + place + size >= end:
+            return at + place
         after = bytes_at(file, at + place + size - segment.start_offset, SIZE_AND_MAGIC.size)
         if len(after) < SIZE_AND_MAGIC.size or SIZE_AND_MAGIC.unpack(after)[1] in (
             MAGIC_V1,
@@ -132,17 +142,29 @@ def first_record(window: bytes, at: int, segment: Segment, file: OpenFile, end: 
     return None
 
 
-def require_boundary(store: StoreSnapshot, offset: int) -> None:
-    """Raises LogCorrupted when no record, and no segment, begins at `offset`."""
+def begins_at(store: StoreSnapshot, offset: int) -> bool:
+    """Whether a record, or the BLANK that ends a segment, stands at `offset`, or stood there before it was deleted."""
     for segment in store.segments:
-        if segment.start_offset < offset < segment.end_offset:
+        if segment.start_offset <= offset < segment.end_offset:
             try:
-                file = store.files.open(segment.name)
-            except FileNotFoundError:
-                raise SegmentGone(segment.path) from None
-            try:
-                found = record_at_or_after(file, segment, offset, offset + 1)
-            finally:
-                file.close()
-            if found != offset:
-                raise LogCorrupted(segment.path, offset, "no record begins here, so no read can start here")
+                file = open_segment(store.files, segment)
+            except SegmentGone:
+                return True
+            with closing(file):
+                if record_at_or_after(file, segment, offset, store.bound, upto=offset + 1) == offset:
+                    return True
+                prefix = bytes_at(file, offset - segment.start_offset, SIZE_AND_MAGIC.size)
+            left = segment.end_offset - offset
+            return len(prefix) < SIZE_AND_MAGIC.size or SIZE_AND_MAGIC.unpack(prefix) == (left, MAGIC_BLANK)
+    return False
+
+
+def require_boundary(store: StoreSnapshot, offset: int) -> None:
+    """Raises OptionError when nothing begins at the starting offset `offset`: no record, no end-of-file record, no segment."""
+    for segment in store.segments:
+        if segment.start_offset < offset < segment.end_offset and not begins_at(store, offset):
+            raise OptionError(
+                "startingOffsets",
+                f"no record begins at {offset}, in {segment.path}; give the physical_offset of a row, or where it ends: "
+                "physical_offset + store_size",
+            )

@@ -4,7 +4,7 @@ Invariant: they are found by walking the plan's own stretches from one end, so a
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass
 
 from sparkreplay.records.decode import ChunkColumns, Selection
@@ -43,19 +43,34 @@ def last_of(files: Files, stretches: Iterable[Stretch], queues: frozenset[Queue]
     return found
 
 
-def last_stored_ms(files: Files, stretches: Iterable[Stretch]) -> int | None:
-    """When the last record of `stretches` (last one first) was stored, of whatever topic; None when there is none."""
+def newest_stored_ms(files: Files, stretches: Iterable[Stretch], enough_ms: int) -> int | None:
+    """The newest store time of records in `stretches`, of whatever topic; None when there are none. Ends at the first that
+    is `enough_ms` or newer."""
     selection = Selection(columns=(), committed_only=False, system_topics=True)
+    newest: int | None = None
     for stretch in stretches:
-        last: int | None = None
         for chunk in chunks_of(files, stretch):
-            last = int(ChunkColumns(chunk, selection, stretch.segment.path).native("store_timestamp")[-1])
-        if last is not None:
-            return last
-    return None
+            times = ChunkColumns(chunk, selection, stretch.segment.path).native("store_timestamp")
+            last = int(times.max())
+            newest = last if newest is None else max(newest, last)
+            if newest >= enough_ms:
+                return newest
+    return newest
 
 
-def messages(files: Files, stretch: Stretch, queues: frozenset[Queue]) -> Iterator[tuple[Queue, Seen]]:
+def stored_since(files: Files, stretches: Iterable[Stretch], times_ms: Mapping[Queue, int]) -> set[Queue]:
+    """Which of the queues have a message that was stored at their time or later. Ends as soon as all have."""
+    found: set[Queue] = set()
+    for stretch in stretches:
+        for queue, seen in messages(files, stretch, times_ms.keys() - found):
+            if seen.stored_ms >= times_ms[queue]:
+                found.add(queue)
+                if len(found) == len(times_ms):
+                    return found
+    return found
+
+
+def messages(files: Files, stretch: Stretch, queues: Set[Queue]) -> Iterator[tuple[Queue, Seen]]:
     """Every message of `queues` in log order."""
     selection = Selection(
         columns=(),

@@ -99,8 +99,10 @@ def open_stores(options: ReadOptions) -> list[StoreSnapshot]:
 def plan_range(
     store: StoreSnapshot, selection: Selection, start: int, end: int, split_bytes: int, source: int
 ) -> tuple[SourcePlan, list[Stretch]]:
-    """Part [start, end) of one store, as source number `source` of a read. `start` must be where a record begins."""
-    require_boundary(store, start)
+    """Part [start, end) of one store, as source number `source` of a read. Where a part is read at all, `start` must be
+    where a record begins."""
+    if start < end:
+        require_boundary(store, start)
     return SourcePlan(store, selection, start, end), plan(store, start, end, split_bytes, source)
 
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from sparkreplay.errors import MessagesGone, OptionError
 from sparkreplay.read.offsets import Edge, PerQueue, QueueValue
 from sparkreplay.read.options import ReadOptions
-from sparkreplay.read.queueends import Queue, Seen, first_of, last_of, last_stored_ms
+from sparkreplay.read.queueends import Queue, first_of, last_of, newest_stored_ms, stored_since
 from sparkreplay.records.rowfilter import Between, Condition, QueueWindows, TopicMatches
 from sparkreplay.records.walk import Stretch
 from sparkreplay.store.snapshot import StoreSnapshot
@@ -126,21 +126,21 @@ def beyond_the_end(store: StoreSnapshot, stretches: Sequence[Stretch], asked: di
 
 
 def require_times(starting: Edge, store: StoreSnapshot, stretches: Sequence[Stretch]) -> None:
-    """A starting time that nothing reaches is an error unless the strategy is `latest`."""
+    """A starting time that nothing reaches is an error unless the strategy is `latest`. Clocks may have gone back, so it takes
+    a walk of the whole log to tell; one that is reached is mostly found at the log's end."""
     backwards = list(reversed(stretches))
     cure = "give an earlier time, or startingOffsetsByTimestampStrategy=latest to read nothing there"
     if starting.timestamp is not None:
-        last = last_stored_ms(store.files, backwards)
-        if last is None or last < starting.timestamp:
+        newest = newest_stored_ms(store.files, backwards, starting.timestamp)
+        if newest is None or newest < starting.timestamp:
             raise OptionError(
                 "startingTimestamp",
-                f"nothing in {store.root} was stored at {starting.timestamp} or later, the last record at {last}; {cure}",
+                f"nothing in {store.root} was stored at {starting.timestamp} or later, the newest record at {newest}; {cure}",
             )
     asked = of_broker(starting.queue_timestamps, store.broker_name)
-    seen: dict[Queue, Seen] = last_of(store.files, backwards, frozenset(asked)) if asked else {}
+    reached = stored_since(store.files, backwards, asked) if asked else set()
     for queue, timestamp in asked.items():
-        stored = seen[queue].stored_ms if queue in seen else None
-        if stored is None or stored < timestamp:
+        if queue not in reached:
             raise OptionError(
                 "startingOffsetsByTimestamp",
                 f"nothing of queue {queue[0]}/{queue[1]} in {store.root} was stored at {timestamp} or later; {cure}",

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 
 from messagestore.record import (
     MAGIC_V1,
@@ -66,7 +67,7 @@ def segments_within(files: Files, segments: Sequence[Segment], end: int, window:
     require_order(segments, times)
     return [
         segment
-        for segment, first, next_first in zip(segments, times, [*times[1:], None], strict=True)
+        for segment, first, next_first in zip_longest(segments, times, times[1:])
         if window.may_hold(first, next_first)
     ]
 

@@ -204,5 +204,7 @@ def check_epochs(store: StoreSnapshot) -> None:
 
 def require_unchanged(store: StoreSnapshot, path: str, now: Epochs, end: int) -> None:
     before, after = common_part(store.epochs, now, end)
-    if before != after or (not before and end > store.min_offset):
-        raise EpochChanged(path, store.bound, epochs_within(store.epochs, 0, end), epochs_within(now, 0, end))
+    was, found = epochs_within(store.epochs, 0, end), epochs_within(now, 0, end)
+    nothing_in_common = not before and end > store.min_offset and bool(was or found)
+    if before != after or nothing_in_common:
+        raise EpochChanged(path, store.bound, was, found)

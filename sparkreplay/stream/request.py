@@ -86,8 +86,8 @@ def beginning_in_time(options: ReadOptions, store: StoreSnapshot, start: int, en
 def beginning(options: ReadOptions, store: StoreSnapshot) -> int:
     """A time, or offsets of queues, begin with the log: they are conditions on its rows."""
     start, end = physical_range(options, store)
-    if options.starting.at_bound:
-        return cut(store, start, end, max_bytes=None, max_messages=None).offset
+    if options.starting.at_bound or start == end:  # the bound may lie inside a record
+        return cut(store, store.min_offset, end, max_bytes=None, max_messages=None).offset
     require_boundary(store, start)
     if options.store_times_ordered:
         start = max(start, beginning_in_time(options, store, start, end))

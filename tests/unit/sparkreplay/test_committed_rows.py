@@ -172,7 +172,7 @@ def test_options_that_cannot_be_used_say_why(tmp_path: Path) -> None:
         ({"colums": "full"}, "is unknown"),
         ({"columns": "bodi"}, "no column"),
         ({"splitBytes": "12q"}, "no size"),
-        ({"startingOffsets": "17"}, "no record begins here"),
+        ({"startingOffsets": "17"}, "no record begins at 17"),
         ({"endingOffsets": "999999999"}, "above the committed bound"),
         ({"transactions": "some"}, "none of"),
     ):

@@ -13,9 +13,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sparkreplay.errors import EpochChanged, LogCorrupted, MessagesGone, OptionError, SegmentGone
+from sparkreplay.errors import EpochChanged, MessagesGone, OptionError, SegmentGone
 from sparkreplay.read.options import read_options
-from sparkreplay.read.reader import ReadPlan, plan_read, read_all
+from sparkreplay.read.reader import ReadPlan, open_stores, plan_read, read_all
+from sparkreplay.stream.request import beginning
 from tests.unit.sparkreplay.storefolder import StoreFolder
 
 SEGMENT_BYTES = 8192
@@ -133,6 +134,19 @@ def test_a_start_means_the_offset_that_upstreams_search_by_time_finds(path: str)
             assert [row["queue_offset"] for row in rows if queue(row) == wanted] == mine[found:]
 
 
+def test_a_time_that_only_records_before_a_clock_went_back_reach_is_reached(tmp_path: Path) -> None:
+    store = StoreFolder(tmp_path, SEGMENT_BYTES)
+    for stored in (100, 300, 200):
+        store.add(stored_ms=stored, body=bytes(5000))
+    path = store.write()
+    assert [stored_ms(row) for row in rows_of(path, startingTimestamp="250")] == [300]
+    assert [stored_ms(row) for row in rows_of(path, startingOffsetsByTimestamp='{"orders": {"0": 300}}')] == [
+        300
+    ]
+    with pytest.raises(OptionError, match="at 301 or later, the newest record at 300"):
+        rows_of(path, startingTimestamp="301")
+
+
 LATEST = {"startingOffsetsByTimestampStrategy": "latest"}
 
 
@@ -171,10 +185,41 @@ def test_physical_offsets_cut_the_log_where_records_begin(path: str) -> None:
     start, end = everything[31], everything[200]
     assert places(rows_of(path, startingOffsets=str(start), endingOffsets=str(end))) == everything[31:200]
     assert places(rows_of(path, endingOffsets=str(end + 1))) == everything[:200], "a cut record is no row"
-    with pytest.raises(LogCorrupted, match="no record begins here"):
+    with pytest.raises(OptionError, match=f"no record begins at {start + 1}"):
         rows_of(path, startingOffsets=str(start + 1))
     with pytest.raises(OptionError, match="above the end of the read"):
         rows_of(path, startingOffsets=str(end), endingOffsets=str(start))
+
+
+def test_a_read_may_begin_wherever_a_row_ends(tmp_path: Path) -> None:
+    path = made_store(tmp_path)
+    rows = rows_of(path)
+    for place, row in enumerate(
+        rows, start=1
+    ):  # behind the last one of a segment, and of the log, no record stands
+        end = row["physical_offset"] + row["store_size"]
+        assert places(rows_of(path, startingOffsets=str(end))) == places(rows[place:])
+
+
+def test_a_read_may_begin_at_the_last_record_whatever_bytes_an_old_truncation_left_behind_it(
+    tmp_path: Path,
+) -> None:
+    store = StoreFolder(tmp_path, SEGMENT_BYTES)
+    last = [store.add() for _ in range(3)][-1]
+    end = len(store.log)
+    store.log += b"\xff" * 100
+    path = store.write(confirm=end)
+    assert places(rows_of(path, startingOffsets=str(last))) == [last]
+    assert rows_of(path, startingOffsets=str(end)) == []
+
+
+def test_a_stream_begins_at_the_bound_with_the_first_record_that_it_cuts(tmp_path: Path) -> None:
+    store = StoreFolder(tmp_path, SEGMENT_BYTES)
+    last = [store.add() for _ in range(3)][-1]
+    for bound in (last + 20, len(store.log)):
+        options = read_options({"path": store.write(confirm=bound), "startingOffsets": str(bound)})
+        (opened,) = open_stores(options)
+        assert beginning(options, opened) == (last if bound < len(store.log) else bound)
 
 
 def test_min_partitions_makes_smaller_ones(path: str) -> None:

@@ -48,6 +48,13 @@ def test_retention_below_the_bound_and_elections_above_it_are_no_change(
     assert still_the_same(before, (*now, later), bound)
 
 
+def test_a_log_whose_first_known_epoch_begins_above_the_bound_has_not_changed() -> None:
+    known = ((2, 500),)
+    assert still_the_same(known, known, 400)
+    assert still_the_same(known, ((2, 500), (3, 900)), 400)
+    assert not still_the_same(known, ((1, 300), (2, 500)), 400)
+
+
 @given(STEPS, st.integers(1, 400), st.data())
 def test_a_truncation_below_the_bound_is_always_a_change(
     steps: list[tuple[int, int]], bound: int, data: st.DataObject

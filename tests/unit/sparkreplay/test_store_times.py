@@ -69,6 +69,15 @@ def test_a_record_with_the_first_time_of_the_next_segment_is_kept(folder: StoreF
         assert len(offsets(planned(folder, **asked, storeTimesOrdered="true"))) in (1, 3)
 
 
+def test_a_read_of_nothing_needs_no_times(folder: StoreFolder, tmp_path: Path) -> None:
+    bound = str(len(folder.log))
+    nothing = planned(folder, startingOffsets=bound, endingTimestamp="1200", storeTimesOrdered="true")
+    assert offsets(nothing) == []
+    empty = StoreFolder(tmp_path)
+    empty.write()
+    assert offsets(planned(empty, endingTimestamp="1200", storeTimesOrdered="true")) == []
+
+
 def test_filters_that_spark_pushes_leave_segments_out_too(folder: StoreFolder) -> None:
     moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=1390)
     pushed = [Comparison("store_timestamp", "GreaterThanOrEqual", (moment,), False)]
