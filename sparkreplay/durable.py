@@ -12,6 +12,7 @@ def replace_durably(path: Path, data: bytes) -> None:
     """On return the file holds `data` and survives power loss; until then it holds what it held before.
 
     Raises OSError, which names the file; nothing is left behind then."""
+    path = path.resolve()  # a symbolic link stays one
     unfinished = path.with_name(path.name + ".unfinished")
     with naming(path):
         try:

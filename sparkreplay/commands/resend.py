@@ -27,7 +27,7 @@ from sparkreplay.commands.shared import (
 from sparkreplay.engine.progress import progress, size_text
 from sparkreplay.errors import OptionError
 from sparkreplay.read.options import size
-from sparkreplay.resend.job import ResendJob, prepare, refuse_other_workers, rows_by, send_share
+from sparkreplay.resend.job import ResendJob, only_run, prepare, rows_by, send_share
 from sparkreplay.resend.rewrite import ROW_COLUMNS
 from sparkreplay.resend.run import Counts, Share
 
@@ -53,9 +53,9 @@ NAME_LETTERS_MAX = 180
 @click.option("--messages-per-second", type=click.IntRange(1), help="At most so many messages a second.")
 @click.option(
     "--patience",
-    default=120.0,
+    default=120,
     show_default=True,
-    type=click.FloatRange(1),
+    type=click.IntRange(1),
     help="Seconds to try one message.",
 )
 @click.option("--force", is_flag=True, help="Even into the topic and broker set that the messages come from.")
@@ -70,7 +70,7 @@ def command(
     ledger: str | None,
     rate: str | None,
     messages_per_second: int | None,
-    patience: float,
+    patience: int,
     force: bool,
     engine: str,
     master: str,
@@ -107,7 +107,7 @@ def command(
             cluster,
             to_topic,
             namesrv,
-            os.path.abspath(kept),
+            os.path.realpath(kept),
             messages_per_second / count if messages_per_second else None,
             size("--rate", rate) / count if rate else None,
             patience,
@@ -115,23 +115,23 @@ def command(
         ),
         force=force,
     )
-    refuse_other_workers(job, count)
-    if not as_json:
-        for source in read.sources:
-            print_source(source)
-        print(f"to         {cluster}/{to_topic} at {namesrv}, ledger {job.ledger}")
     found: list[Counts] = []
     log_bytes = sum(map(size_of, read.stretches))
-    with progress("resend", log_bytes, quiet=quiet or as_json) as shown:
-        if count == 1 and engine == "local":
-            found.append(send_share(job, on_progress=shown.advance))
-        else:
-            with engine_of(engine, master, count) as workplace:
-                workplace.run(
-                    partial(send_numbered, job, count),
-                    range(count),
-                    lambda number, counts: found.append(counts),
-                )
+    with only_run(job, count):
+        if not as_json:
+            for source in read.sources:
+                print_source(source)
+            print(f"to         {cluster}/{to_topic} at {namesrv}, ledger {job.ledger}")
+        with progress("resend", log_bytes, quiet=quiet or as_json) as shown:
+            if count == 1 and engine == "local":
+                found.append(send_share(job, on_progress=shown.advance))
+            else:
+                with engine_of(engine, master, count) as workplace:
+                    workplace.run(
+                        partial(send_numbered, job, count),
+                        range(count),
+                        lambda number, counts: found.append(counts),
+                    )
     tell(job, read_summary(found), as_json)
 
 

@@ -17,6 +17,7 @@ from sparkreplay.commands.shared import (
     planned,
     print_json,
     print_source,
+    printable,
     reading_options,
     run_stretches,
     running_options,
@@ -106,7 +107,8 @@ def report(holes: list[Gap]) -> None:
 
 def print_queues(queues: list[QueueSummary], kinds: Counter[str], *, with_broker: bool) -> None:
     """With the broker set where several were read: each has queues of its own."""
-    width = max((len(queue.topic) for queue in queues), default=5)
+    topics = [printable(queue.topic) for queue in queues]
+    width = max(map(len, topics), default=5)
     brokers = max(10, *(len(queue.broker_name) for queue in queues)) + 1 if with_broker and queues else 0
 
     def line(broker_name: str, topic: str, rest: str) -> str:
@@ -114,10 +116,10 @@ def print_queues(queues: list[QueueSummary], kinds: Counter[str], *, with_broker
 
     numbers = f"{'rows':>12} {'bytes':>16} {'first':>10} {'last':>10}"
     print("\n" + line("broker set", "topic", f"{'queue':>5} {'kind':8} {numbers}  stored (UTC)"))
-    for queue in queues:
+    for topic, queue in zip(topics, queues, strict=True):
         numbers = f"{queue.rows:>12,} {queue.bytes:>16,} {queue.first_offset:>10} {queue.last_offset:>10}"
         stored = f"{seconds(queue.first_stored)} to {seconds(queue.last_stored)}"
-        print(line(queue.broker_name, queue.topic, f"{queue.queue_id:>5} {queue.kind:8} {numbers}  {stored}"))
+        print(line(queue.broker_name, topic, f"{queue.queue_id:>5} {queue.kind:8} {numbers}  {stored}"))
     total = sum(kinds.values())
     bytes_total = sum(queue.bytes for queue in queues)
     counts = ", ".join(f"{kinds[kind]:,} {kind}" for kind in KINDS if kinds[kind] and kind != MESSAGE)

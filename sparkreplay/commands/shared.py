@@ -163,6 +163,10 @@ def require_file_place(option: str, path: str) -> None:
     folder = os.path.dirname(os.path.abspath(local_place(option, path)))
     if os.path.isdir(path):
         raise OptionError(option, f"{path} is a folder; name a file")
+    if os.path.exists(path) and not os.path.isfile(
+        path
+    ):  # what is replaced would be gone: /dev/null, for one
+        raise OptionError(option, f"{path} is no plain file; name one, or a new one")
     if not os.path.isdir(folder):
         raise OptionError(
             option, f"{path} would lie in {folder}, which is no folder; name a file in one that is"
@@ -263,4 +267,13 @@ def print_source(source: SourcePlan) -> None:
 
 
 def warn(text: str) -> None:
-    print(f"mqreplay: {text}", file=sys.stderr)
+    print(f"mqreplay: {printable(text)}", file=sys.stderr)
+
+
+def printable(text: str) -> str:
+    """One line that no terminal obeys: names in a log are what clients made of them."""
+    if text.isprintable():
+        return text
+    return "".join(
+        letter if letter.isprintable() else letter.encode("unicode_escape").decode() for letter in text
+    )

@@ -17,6 +17,7 @@ from sparkreplay.commands.shared import (
     planned,
     print_json,
     print_source,
+    printable,
     reading_options,
     require_file_place,
     run_stretches,
@@ -150,13 +151,14 @@ def facts_of(read: ReadPlan, hours: Sequence[Sizes]) -> list[str]:
 
 
 def print_table(heading: str, rows: Sequence[Sizes], name: Name, top: int) -> None:
-    width = max(12, *(len(name(row)) for row in rows[:top])) if rows else 12
+    names = [printable(name(row)) for row in rows[:top]]
+    width = max([12, *map(len, names)])
     print(
         f"\n{heading:{width}} {'messages':>12} {'bytes':>16} {'least':>9} {'average':>9} {'p50':>9} {'p99':>9} {'most':>9}"
     )
-    for row in rows[:top]:
+    for shown_name, row in zip(names, rows, strict=False):
         print(
-            f"{name(row):{width}} {row.count:>12,} {row.bytes:>16,} {row.least:>9,} {row.average:>9,.0f} {row.p50:>9,} "
+            f"{shown_name:{width}} {row.count:>12,} {row.bytes:>16,} {row.least:>9,} {row.average:>9,.0f} {row.p50:>9,} "
             f"{row.p99:>9,} {row.most:>9,}"
         )
     if len(rows) > top:

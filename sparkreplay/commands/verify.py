@@ -24,6 +24,7 @@ from sparkreplay.check.verify import (
 from sparkreplay.commands.shared import (
     engine_of,
     print_json,
+    printable,
     run_stretches,
     running_options,
     stores_argument,
@@ -216,7 +217,7 @@ def tell(
     for store in not_compared:
         print(f"not compared: {store.root} is the only one of broker set {store.broker_name}")
     for finding in findings.kept:
-        print(finding)
+        print(printable(str(finding)))
     if findings.count > len(findings.kept):
         print(f"... and {findings.count - len(findings.kept):,} more")
     print(counted(findings.count, "finding") if findings.count else "nothing is wrong")

@@ -11,7 +11,7 @@ import glob
 import os
 import random
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -123,14 +123,21 @@ async def refuse_own_topic(job: ResendJob, broker_names: set[str]) -> None:
         )
 
 
+@contextmanager
+def only_run(job: ResendJob, count: int) -> Iterator[None]:
+    """Raises LedgerUnusable while another run goes by the same ledger, with however many workers, and for a ledger that was
+    begun by another number of them."""
+    with only_one(Path(job.ledger)) if count > 1 else nullcontext():  # a single worker takes this lock itself
+        refuse_other_workers(job, count)
+        yield
+
+
 def refuse_other_workers(job: ResendJob, count: int) -> None:
     """Raises LedgerUnusable when the ledger was begun by another number of workers: each keeps a part of its own."""
     path = Path(job.ledger)
     mine = {str(job.ledger_of(Share(number, count))) for number in range(count)}
-    parts = [path, *path.parent.glob(f"{glob.escape(path.name)}.*-of-*")]
-    others = [
-        str(part) for part in parts if part.exists() and part.suffix != ".lock" and str(part) not in mine
-    ]
+    parts = [path, *path.parent.glob(f"{glob.escape(path.name)}.*-of-*[0-9]")]  # no lock, none unfinished
+    others = [str(part) for part in parts if part.exists() and str(part) not in mine]
     if others:
         begun = others[0].rpartition("-of-")[2] if others[0] != job.ledger else "1"
         raise LedgerUnusable(others[0], f"was begun with --workers {begun}; go on with as many")

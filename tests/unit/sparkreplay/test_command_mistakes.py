@@ -5,11 +5,13 @@ from __future__ import annotations
 import builtins
 import errno
 import json
+import os
 from pathlib import Path
 
 import pytest
 
 from tests.unit.sparkreplay.commandline import mqreplay, two_days
+from tests.unit.sparkreplay.storefolder import StoreFolder
 
 RESEND = ("resend", "STORE", "--topic", "orders", "--to", "C/copy", "-n", "127.0.0.1:1")
 
@@ -36,6 +38,7 @@ RESEND = ("resend", "STORE", "--topic", "orders", "--to", "C/copy", "-n", "127.0
         (("package", "--to", "nowhere/reader.zip"), "nowhere, which is no folder"),
         ((*RESEND, "--ledger", "nowhere/ledger"), "nowhere, which is no folder"),
         ((*RESEND, "--ledger", "."), "is a folder"),
+        ((*RESEND, "--patience", "nan"), "'nan' is not a valid integer"),
         ((*RESEND, "--ledger", "s3://bucket/ledger"), "is a URI"),
         ((*RESEND, "-o", "transactions=all"), "transactions is not for this command"),
         ((*RESEND, "-o", "decompress=true"), "decompress is not for this command"),
@@ -52,6 +55,35 @@ def test_a_mistake_in_the_command_line_is_exit_code_2_and_makes_nothing(
     as_json = mqreplay(*(argument.replace("STORE", store) for argument in arguments), "--json")
     assert as_json.code == 2 and told in as_json.json["error"]
     assert list(Path().iterdir()) == []
+
+
+@pytest.mark.parametrize("command", [("stats", "STORE", "--html"), (*RESEND, "--ledger")])
+def test_what_is_no_plain_file_is_not_replaced_by_one(tmp_path: Path, command: tuple[str, ...]) -> None:
+    store, pipe = two_days(tmp_path / "store", 10).write(), tmp_path / "pipe"
+    os.mkfifo(pipe)
+    done = mqreplay(*(argument.replace("STORE", store) for argument in command), str(pipe))
+    assert (done.code, pipe.is_fifo()) == (2, True) and f"{pipe} is no plain file" in done.err
+
+
+def test_a_page_is_written_through_a_symbolic_link(tmp_path: Path) -> None:
+    link, page = tmp_path / "link.html", tmp_path / "pages" / "page.html"
+    page.parent.mkdir()
+    link.symlink_to(page)
+    done = mqreplay("stats", two_days(tmp_path / "store", 10).write(), "--html", str(link))
+    assert done.code == 0 and link.is_symlink() and page.is_file()
+    assert [path.name for path in page.parent.iterdir()] == ["page.html"]
+
+
+@pytest.mark.parametrize("command", ["scan", "stats", "verify"])
+def test_names_in_a_log_do_nothing_to_a_terminal(tmp_path: Path, command: str) -> None:
+    store = StoreFolder(tmp_path)
+    store.add(topic="a\x1b[31mb\nzz", properties="PGROUP\x01p\rq\x02")
+    store.next_queue_offset["a\x1b[31mb\nzz", 0] = 5  # a gap, which is told with the name
+    store.add(topic="a\x1b[31mb\nzz")
+    done = mqreplay(command, store.write())
+    told = done.out + done.err
+    assert all(letter.isprintable() for letter in told.replace("\n", ""))
+    assert r"a\x1b[31mb\nzz" in told
 
 
 def test_a_failure_is_exit_code_1_with_its_kind(tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ from sparkreplay.resend.job import (
     ResendJob,
     epochs_between,
     only_one,
+    only_run,
     open_ledger,
     prepare,
     refuse_other_workers,
@@ -308,9 +309,25 @@ def test_another_number_of_workers_is_told_how_many_there_were(tmp_path: Path) -
     (tmp_path / "ledger.1-of-3").write_bytes(b"")
     with pytest.raises(LedgerUnusable, match="begun with --workers 3; go on with as many"):
         refuse_other_workers(job, 2)
-    (tmp_path / "ledger.1-of-3").replace(tmp_path / "ledger")
+    for left in ("ledger.1-of-2.unfinished", "ledger.0-of-2.lock"):  # by a kill
+        (tmp_path / left).write_bytes(b"")
+    (tmp_path / "ledger.1-of-3").replace(tmp_path / "ledger.1-of-2")
+    refuse_other_workers(job, 2)
+    (tmp_path / "ledger.1-of-2").replace(tmp_path / "ledger")
     with pytest.raises(LedgerUnusable, match="begun with --workers 1; go on with as many"):
         refuse_other_workers(job, 2)
+
+
+def test_runs_of_any_number_of_workers_exclude_each_other_before_there_is_a_ledger(tmp_path: Path) -> None:
+    job = job_of(source_store(tmp_path / "store").write(), tmp_path / "ledger")
+    with only_run(job, 2), pytest.raises(LedgerUnusable, match="in use by another run"), only_run(job, 3):
+        pass
+    with (
+        only_run(job, 2),
+        pytest.raises(LedgerUnusable, match="in use by another run"),
+        only_one(tmp_path / "ledger"),
+    ):
+        pass
 
 
 def test_a_ledger_of_long_names_fits_a_file_system(tmp_path: Path) -> None:
