@@ -116,8 +116,8 @@ class ForeignLog(ReplayError):
     def __init__(self, name: str, path: str, offset: int, why: str) -> None:
         super().__init__(
             f"broker set {name}: the log of {path} is not the one that the stream has read up to offset {offset}: {why}. "
-            "The store is another cluster's, was made anew or set back to an older state, or the checkpoint was changed. "
-            "Nothing is read: name a replica of the log that was read, or read this one with a new query and a new "
+            "The store is another cluster's, was made anew, set back to an older state or damaged, or the checkpoint was "
+            "changed. Nothing is read: name a replica of the log that was read, or read this one with a new query and a new "
             "checkpointLocation"
         )
         self.name = name
@@ -141,10 +141,12 @@ class DataLost(ReplayError):
 class BrokerSetMissing(ReplayError):
     """A stream has read of a broker set that no path leads to any more."""
 
-    def __init__(self, name: str, offset: int, present: list[str]) -> None:
+    def __init__(self, name: str, offset: int, present: list[str], end: int | None = None) -> None:
+        """`end` is that of a batch that was planned and cannot be read: what it was to read does not come again."""
+        planned = "" if end is None else f" and to leave out [{offset}, {end}), which this batch was to read"
         super().__init__(
             f"broker set {name}, read up to offset {offset}, is not among the stores that path names "
-            f"({', '.join(present) or 'none'}); add a replica of it, or set failOnDataLoss=false to go on without it"
+            f"({', '.join(present) or 'none'}); add a replica of it, or set failOnDataLoss=false to go on without it{planned}"
         )
         self.name = name
 

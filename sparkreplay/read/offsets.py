@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeAlias
 
 from sparkreplay.errors import OptionError
@@ -13,6 +14,8 @@ from sparkreplay.errors import OptionError
 EARLIEST, LATEST = -2, -1
 """Inside JSON, as Kafka's connector has them."""
 VALUE_MAX = 2**63 - 1
+DIGITS_MAX = len(str(VALUE_MAX))
+QUEUE_ID_MAX = 2**31 - 1
 
 
 @dataclass(frozen=True)
@@ -38,6 +41,11 @@ class Edge:
     queue_timestamps: PerQueue = ()
     at_bound: bool = False
     """A stream begins with what is committed after it was started."""
+
+    @property
+    def names_offsets(self) -> bool:
+        """Whether messages are asked for that may be gone, rather than those that are there."""
+        return self.physical_offset is not None or bool(self.queue_offsets)
 
     @property
     def per_queue(self) -> PerQueue:
@@ -78,18 +86,21 @@ def offsets_edge(option: str, text: str, keyword: str, sentinel: int) -> Edge:
     return Edge(physical_offset=whole_number(option, text))
 
 
-def whole_number(option: str, text: str) -> int:
-    if not (text.isascii() and text.isdecimal()) or int(text[:20]) > VALUE_MAX:
+def whole_number(option: str, text: str, most: int = VALUE_MAX) -> int:
+    digits = text.lstrip("0")[: DIGITS_MAX + 1] or "0"
+    if not (text.isascii() and text.isdecimal()):
         raise OptionError(option, f"{text!r} is not a whole number")
-    return int(text)
+    if int(digits) > most:
+        raise OptionError(option, f"{text} is too much; {most} is the most")
+    return int(digits)
 
 
 def per_queue(option: str, text: str, sentinel: int | None = None) -> PerQueue:
     """`{topic: {queue: n}}` or `{topic: {broker: {queue: n}}}`; `n` below 0 is `sentinel` only."""
     shape = f'{option} is JSON like {{"topic": {{"0": 23}}}} or {{"topic": {{"broker-a": {{"0": 23}}}}}}'
     try:
-        topics = json.loads(text)
-    except ValueError as error:
+        topics = json.loads(text, object_pairs_hook=partial(named_once, option))
+    except (ValueError, RecursionError) as error:
         raise OptionError(option, f"is no JSON: {error}; {shape}") from None
     found: list[QueueValue] = []
     for topic, queues in members(option, topics, shape):
@@ -102,7 +113,27 @@ def per_queue(option: str, text: str, sentinel: int | None = None) -> PerQueue:
                 found.append(queue_value(option, topic, None, name, inner, sentinel))
     if not found:
         raise OptionError(option, f"names no queue; {shape}")
+    require_named_once(option, found)
     return tuple(found)
+
+
+def named_once(option: str, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """A JSON object; of equal names the last would count, and the others would be dropped without a word."""
+    names = [name for name, _ in pairs]
+    for name in names:
+        if names.count(name) > 1:
+            raise OptionError(option, f"names {json.dumps(name)} twice")
+    return dict(pairs)
+
+
+def require_named_once(option: str, queues: list[QueueValue]) -> None:
+    """A queue may be written in several ways (0 and 00, with and without its broker set)."""
+    seen: dict[tuple[str, int], list[str | None]] = {}
+    for queue in queues:
+        brokers = seen.setdefault((queue.topic, queue.queue_id), [])
+        if brokers and (queue.broker_name in (None, *brokers) or None in brokers):
+            raise OptionError(option, f"names queue {queue.topic}/{queue.queue_id} twice")
+        brokers.append(queue.broker_name)
 
 
 def members(option: str, value: Any, shape: str) -> list[tuple[str, Any]]:
@@ -117,7 +148,8 @@ def queue_value(
     where = f"{topic}/{queue}"
     if not (queue.isascii() and queue.isdecimal()):
         raise OptionError(option, f"{where}: {queue!r} is no queue id")
+    queue_id = whole_number(option, queue, QUEUE_ID_MAX)
     if type(value) is not int or not (0 <= value <= VALUE_MAX or value == sentinel):
         permitted = "a whole number" if sentinel is None else f"a whole number or {sentinel}"
         raise OptionError(option, f"{where}: {json.dumps(value)} is not {permitted}")
-    return QueueValue(topic, broker_name, int(queue), value)
+    return QueueValue(topic, broker_name, queue_id, value)

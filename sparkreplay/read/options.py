@@ -9,13 +9,12 @@ from dataclasses import dataclass, field
 
 from sparkreplay.errors import OptionError
 from sparkreplay.read.knownoptions import normalized
-from sparkreplay.read.offsets import Edge, PerQueue, ending_edge, starting_edge, whole_number
+from sparkreplay.read.offsets import VALUE_MAX, Edge, PerQueue, ending_edge, starting_edge, whole_number
 from sparkreplay.read.plan import SPLIT_BYTES
 from sparkreplay.records.schema import PRESETS, columns_named
 
 SIZE_UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 SPLIT_BYTES_MIN = 4096
-QUEUE_ID_MAX = (1 << 31) - 1
 
 
 @dataclass(frozen=True)
@@ -160,11 +159,7 @@ def queue_ids(text: str | None) -> frozenset[int] | None:
     parts = names("queues", text)
     if parts is None:
         return None
-    found = frozenset(whole_number("queues", part) for part in parts)
-    for queue_id in found:
-        if queue_id > QUEUE_ID_MAX:
-            raise OptionError("queues", f"{queue_id} is no queue id: they go up to {QUEUE_ID_MAX}")
-    return found
+    return frozenset(whole_number("queues", part, QUEUE_ID_MAX) for part in parts)
 
 
 def at_least_one(option: str, text: str) -> int:
@@ -199,7 +194,9 @@ def size(option: str, text: str) -> int:
     digits, unit = (text[:-1], text[-1:].lower()) if text[-1:].isalpha() else (text, "")
     if unit not in SIZE_UNITS or not (digits.isascii() and digits.isdecimal()):
         raise OptionError(option, f"{text!r} is no size; write bytes, or for example 64k, 128m, 1g")
-    value = int(digits) * SIZE_UNITS[unit]
+    value = whole_number(option, digits) * SIZE_UNITS[unit]
+    if value > VALUE_MAX:
+        raise OptionError(option, f"{text} is more than there can be; {VALUE_MAX} bytes is the most")
     if value < SPLIT_BYTES_MIN:
         raise OptionError(option, f"is below {SPLIT_BYTES_MIN} bytes")
     return value

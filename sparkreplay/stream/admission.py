@@ -63,7 +63,7 @@ def duration_s(option: str, text: str) -> float:
     unit = text.lstrip("0123456789")
     if unit not in TIME_UNITS_S or unit == text:
         raise OptionError(option, f"{text!r} is no time; write for example 500ms, 30s, 15m, 1h")
-    return int(text.removesuffix(unit)) * TIME_UNITS_S[unit]
+    return whole_number(option, text.removesuffix(unit)) * TIME_UNITS_S[unit]
 
 
 def shares(limit: int, pending: Mapping[str, int]) -> dict[str, int]:

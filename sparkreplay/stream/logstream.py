@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 
-from sparkreplay.errors import BrokerSetMissing, DataLost, ReplicaBehind
+from sparkreplay.errors import BrokerSetMissing, DataLost, OffsetUnreadable, ReplicaBehind, SegmentGone
 from sparkreplay.read.index import indexed_end
 from sparkreplay.read.options import ReadOptions
 from sparkreplay.read.plan import plan
@@ -20,6 +21,8 @@ from sparkreplay.stream.admission import UNLIMITED, Admission, Cut, cut, shares
 from sparkreplay.stream.losses import messages_lost
 from sparkreplay.stream.position import SetOffset, StreamOffset, require_same_log, set_offset_at
 
+LOOKS_MAX = 3
+"""Retention may delete what a look has listed; a stream looks too often never to meet it."""
 log = logging.getLogger("sparkreplay")
 
 Replicas = Mapping[str, list[StoreSnapshot]]
@@ -48,14 +51,17 @@ class LogStream:
         self.warned: set[tuple[str, int]] = set()
 
     def initial(self) -> StreamOffset:
-        """Where a new query begins: the same until its first batch, for which Spark asks several times.
+        """Where a new query begins: the same until its first batch, for which Spark asks several times. A set whose log is
+        empty is left out unless offsets are asked for: it joins later, wherever its log begins by then.
 
         Raises what looking at the stores and reading the options raises."""
         if self.begun is None:
             stores = {name: best_of(replicas) for name, replicas in self.look_again().items()}
             begin = self.begin(stores)
             sets = {
-                name: set_offset_at(begin[name], begin[name], store.epochs) for name, store in stores.items()
+                name: set_offset_at(begin[name], begin[name], store.epochs)
+                for name, store in stores.items()
+                if store.segments or self.options.starting.names_offsets
             }
             self.begun = StreamOffset(sets, initial=True)
         return self.begun
@@ -73,9 +79,15 @@ class LogStream:
         """Where the batch that begins at `start` ends; `start` itself while there is nothing, or not enough, to read.
 
         Raises ForeignLog, LogTruncated; DataLost and BrokerSetMissing unless failOnDataLoss is false."""
+        for _ in range(LOOKS_MAX - 1):
+            with suppress(SegmentGone):  # the next look tells what is lost
+                return self.latest_of(self.look_again(), start, admission)
+        return self.latest_of(self.look_again(), start, admission)
+
+    def latest_of(self, seen: Replicas, start: StreamOffset, admission: Admission) -> StreamOffset:
         stores = {
             name: best_of(replicas, start.sets[name].offset if name in start.sets else None)
-            for name, replicas in self.look_again().items()
+            for name, replicas in seen.items()
         }
         for name in start.sets.keys() - stores.keys():
             self.miss(name, start.sets[name].offset, stores)
@@ -139,17 +151,24 @@ class LogStream:
     def plan(self, start: StreamOffset, end: StreamOffset) -> list[ReadPlan]:
         """One plan a stretch of (start, end]; the same rows whenever, and from whichever replica, it is made.
 
-        Raises ForeignLog, LogTruncated, ReplicaBehind; DataLost and BrokerSetMissing unless failOnDataLoss is false."""
+        Raises OffsetUnreadable, ForeignLog, LogTruncated, ReplicaBehind; DataLost and BrokerSetMissing unless
+        failOnDataLoss is false."""
         replicas = self.last_seen()
         parts: list[tuple[StoreSnapshot, int]] = []
         for name, to in sorted(end.sets.items()):
             begin = start.begin_of(name, to)
             if begin == to.offset:
                 continue
+            if begin > to.offset:
+                raise OffsetUnreadable(
+                    end.to_json(), f"of {name} the batch that ends there begins at {begin}"
+                )
             if name not in replicas:
-                self.miss(name, begin, replicas)
+                self.miss(name, begin, replicas, to.offset)
                 continue
             store = best_of(replicas[name], begin, to.offset)
+            if name in start.sets:
+                require_same_log(name, start.sets[name], store)
             require_same_log(name, to, store)
             if store.bound < to.offset:
                 raise ReplicaBehind(name, store.root, store.bound, to.offset)
@@ -197,15 +216,16 @@ class LogStream:
             if store.bound < at[name].offset and (store.root, at[name].offset) not in self.warned:
                 self.warned.add((store.root, at[name].offset))
                 log.warning(
-                    "broker set %s was read up to %d, but %s is committed up to %d only: nothing is read before it is further",
+                    "broker set %s was read up to %d, but %s is committed up to %d only: nothing is read before it is further; "
+                    "if it is another log that begins anew, it needs a new query",
                     name,
                     at[name].offset,
                     store.root,
                     store.bound,
                 )
 
-    def miss(self, name: str, offset: int, present: Iterable[str]) -> None:
-        self.lose(name, offset, BrokerSetMissing(name, offset, sorted(present)))
+    def miss(self, name: str, offset: int, present: Iterable[str], end: int | None = None) -> None:
+        self.lose(name, offset, BrokerSetMissing(name, offset, sorted(present), end))
 
     def lose(self, name: str, offset: int, loss: DataLost | BrokerSetMissing) -> None:
         if self.options.fail_on_data_loss:

@@ -23,23 +23,32 @@ def messages_lost(files: Files, start: int, end: int) -> str:
     except FileNotFoundError:
         return "an unknown number of messages (the store has no consume queues)"
     found, exact = 0, True
-    for topic in topics:
-        for queue in files.entries(f"{FOLDER}/{topic}"):
-            if queue.is_folder:
-                lost, whole = lost_of_queue(files, f"{FOLDER}/{topic}/{queue.name}", start, end)
-                found += lost
-                exact = exact and whole
+    for folder in [queue for topic in topics for queue in folders_of(files, f"{FOLDER}/{topic}")]:
+        lost, whole = lost_of_queue(files, folder, start, end)
+        found += lost
+        exact = exact and whole
     return f"{'' if exact else 'at least '}{found} messages by their queue offsets"
+
+
+def folders_of(files: Files, folder: str) -> list[str]:
+    """Those of a topic's queues; none of a topic that is deleted at this moment."""
+    try:
+        return [f"{folder}/{entry.name}" for entry in files.entries(folder) if entry.is_folder]
+    except FileNotFoundError:
+        return []
 
 
 def lost_of_queue(files: Files, folder: str, start: int, end: int) -> tuple[int, bool]:
     """Entries of one queue within [start, end), and whether no others can have been there."""
     found, exact = 0, True
-    for number, part in enumerate(queue_files(files, folder)):
-        low, high = part.first_at_or_above(start), part.first_at_or_above(end)
-        found += high - low
-        if number == 0:
-            exact = low > 0 or part.first_index == 0
+    try:
+        for number, part in enumerate(queue_files(files, folder)):
+            low, high = part.first_at_or_above(start), part.first_at_or_above(end)
+            found += high - low
+            if number == 0:
+                exact = low > 0 or part.first_index == 0
+    except FileNotFoundError:  # retention deletes queue files at the same time
+        exact = False
     return found, exact
 
 

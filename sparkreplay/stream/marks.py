@@ -70,8 +70,8 @@ def marks_at(store: StoreSnapshot, begin: int, offset: int, before: LogMarks) ->
     else:
         heads = head_of(store, segment_with(store, begin))
     heads |= head_of(store, last)
-    tail = None if last is None else tail_of(store, last, offset)
-    return LogMarks(before.cluster or store.cluster_name, heads, tail or "")
+    tail = (last and tail_of(store, last, offset)) or ""
+    return LogMarks(before.cluster or store.cluster_name, heads, tail)
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ def first_apart(store: StoreSnapshot, offset: int, marks: LogMarks) -> Apart | N
             start = segment.start_offset
             return Apart(start + RECORD_HEAD_BYTES, f"it has another record at {start}")
     last = segment_with(store, offset - 1)
-    if last is None or not marks.tail or store.bound < offset:
+    if not marks.tail or last is None or store.bound < offset:
         return None
     if tail_of(store, last, offset) in (marks.tail, None):
         return None
@@ -118,9 +118,9 @@ def tail_start(segment: Segment, offset: int) -> int:
 
 
 def tail_of(store: StoreSnapshot, segment: Segment, offset: int) -> str | None:
-    """None at the segment's end, and for one that was deleted since it was listed."""
+    """Empty at the segment's end; None for one that was deleted since it was listed."""
     if offset == segment.end_offset:
-        return None
+        return ""
     start = tail_start(segment, offset)
     buffer = bytearray(offset - start)
     try:

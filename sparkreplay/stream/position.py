@@ -66,12 +66,16 @@ class StreamOffset:
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> StreamOffset:
         """Raises OffsetUnreadable for what this source has not written."""
-        if not isinstance(value, Mapping) or value.get("version") not in (UNMARKED, VERSION):
+        version = value.get("version") if isinstance(value, Mapping) else None
+        if type(version) is not int or version not in (UNMARKED, VERSION):
             raise OffsetUnreadable(value, f"it is not of version {VERSION}")
-        sets = value.get("sets")
-        if not isinstance(sets, Mapping) or not all(isinstance(name, str) for name in sets):
+        sets, initial = value.get("sets"), value.get("initial", False)
+        if not isinstance(sets, Mapping) or type(initial) is not bool or not (sets or initial):
             raise OffsetUnreadable(value, "it names no broker sets")
-        return cls({name: set_offset(value, sets[name]) for name in sets}, value.get("initial") is True)
+        found = cls({name: set_offset(value, sets[name]) for name in sets}, initial)
+        if initial and any(one.began != one.offset for one in found.sets.values()):
+            raise OffsetUnreadable(value, "it is initial, but says that something was read")
+        return found
 
     def begin_of(self, name: str, end: SetOffset) -> int:
         """Where the batch from here to `end` starts in that set.
@@ -87,12 +91,17 @@ def set_offset(whole: object, value: object) -> SetOffset:
     }:  # fmt: skip
         raise OffsetUnreadable(whole, "an entry does not say from where to where it was read")
     numbers = {name: number for name, number in value.items() if name != "log"}
-    if not all(type(number) is int and number >= 0 for number in numbers.values()):
+    if not all(type(number) is int and 0 <= number < 1 << 63 for number in numbers.values()):
         raise OffsetUnreadable(whole, "an entry holds what is no offset and no epoch")
     try:
-        return SetOffset(**numbers, log=LogMarks.from_json(value["log"]) if "log" in value else None)
+        found = SetOffset(**numbers, log=LogMarks.from_json(value["log"]) if "log" in value else None)
     except ValueError as error:
         raise OffsetUnreadable(whole, str(error)) from None
+    if ("epoch" in value) != ("epoch_start" in value) or found.began > found.offset:
+        raise OffsetUnreadable(whole, "an entry contradicts itself")
+    if found.epoch is not None and found.epoch_start >= found.offset:
+        raise OffsetUnreadable(whole, "an entry's epoch begins above its offset")
+    return found
 
 
 def set_offset_at(began: int, offset: int, epochs: Epochs) -> SetOffset:

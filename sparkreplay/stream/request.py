@@ -17,9 +17,8 @@ from sparkreplay.read.times import segments_within, window_of
 from sparkreplay.store.replicas import choose_replicas
 from sparkreplay.store.snapshot import StoreSnapshot, open_store, up_to_latest
 from sparkreplay.stream.admission import Admission, cut, read_admission
-from sparkreplay.stream.logstream import LogStream, Replicas
+from sparkreplay.stream.logstream import LOOKS_MAX, LogStream, Replicas
 
-LOOKS_MAX = 3
 STREAM_ONLY = ("maxBytesPerTrigger", "maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay")
 
 
@@ -54,9 +53,7 @@ def replicas_of(options: ReadOptions) -> Replicas:
         try:
             choose_replicas(stores)  # raises for stores of one name that are no replicas of one set
             break
-        except (
-            SegmentGone
-        ):  # retention, since the store was opened: a stream looks too often never to meet it
+        except SegmentGone:
             if looks == LOOKS_MAX:
                 raise
     if options.to_latest:

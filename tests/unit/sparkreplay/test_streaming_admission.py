@@ -160,11 +160,15 @@ def test_limits_are_read_from_options() -> None:
     ("name", "value"),
     [
         ("maxbytespertrigger", "much"),
+        ("maxbytespertrigger", f"{2**33}g"),  # Spark carries limits in 63 bits
+        ("maxbytespertrigger", "9" * 5000),
+        ("maxoffsetspertrigger", str(2**63)),
         ("maxoffsetspertrigger", "0"),
         ("maxoffsetspertrigger", "-1"),
         ("minoffsetspertrigger", "ten"),
         ("maxtriggerdelay", "15"),
         ("maxtriggerdelay", "m"),
+        ("maxtriggerdelay", "9" * 5000 + "s"),
         ("maxtriggerdelay", "15 minutes"),
     ],
 )

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sparkreplay.store.files import LocalFiles
+from sparkreplay.store.files import Entry, LocalFiles, OpenFile
 from sparkreplay.stream.losses import messages_lost
 from tests.unit.sparkreplay.storefolder import StoreFolder
 
@@ -57,6 +57,23 @@ def test_fillers_before_a_queues_first_entry_are_no_messages(folder: StoreFolder
     assert messages_lost(LocalFiles(str(folder.root)), 0, folder.ends[-1]) == (
         "195 messages by their queue offsets"
     )
+
+
+def test_what_retention_deletes_while_it_is_counted_leaves_a_lower_limit(folder: StoreFolder) -> None:
+    class Shrinking(LocalFiles):
+        """The queue files that are listed are gone when they are opened, and a topic goes as a whole."""
+
+        def entries(self, name: str) -> list[Entry]:
+            if name == "consumequeue/payments":
+                raise FileNotFoundError(name)
+            return super().entries(name)
+
+        def open(self, name: str) -> OpenFile:
+            if "orders/0" in name:
+                raise FileNotFoundError(name)
+            return super().open(name)
+
+    assert messages_lost(Shrinking(str(folder.root)), 0, folder.ends[-1]).startswith("at least 66 messages")
 
 
 def test_a_store_without_queues_cannot_tell(tmp_path: Path) -> None:
