@@ -9,9 +9,18 @@ from dataclasses import dataclass, field
 
 from sparkreplay.errors import OptionError
 from sparkreplay.read.knownoptions import normalized
-from sparkreplay.read.offsets import VALUE_MAX, Edge, PerQueue, ending_edge, starting_edge, whole_number
+from sparkreplay.read.offsets import (
+    QUEUE_ID_MAX,
+    VALUE_MAX,
+    Edge,
+    PerQueue,
+    ending_edge,
+    starting_edge,
+    whole_number,
+)
 from sparkreplay.read.plan import SPLIT_BYTES
 from sparkreplay.records.schema import PRESETS, columns_named
+from sparkreplay.records.topics import is_system_topic
 
 SIZE_UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 SPLIT_BYTES_MIN = 4096
@@ -112,6 +121,10 @@ def require_selected(option: str, named: PerQueue, read: ReadOptions) -> None:
     for queue in named:
         if read.topics is not None and queue.topic not in read.topics:
             raise OptionError(option, f"names topic {queue.topic}, which option topic leaves out")
+        if read.topics is None and not read.system_topics and is_system_topic(queue.topic):
+            raise OptionError(
+                option, f"names topic {queue.topic}, one of the brokers' own; give includeSystemTopics=true"
+            )
         if read.topic_pattern is not None and not re.fullmatch(read.topic_pattern, queue.topic):
             raise OptionError(option, f"names topic {queue.topic}, which topicPattern leaves out")
         if read.queues is not None and queue.queue_id not in read.queues:
@@ -128,7 +141,7 @@ def store_paths(text: str) -> tuple[str, ...]:
         return (text,)
     try:
         paths = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise OptionError("path", f"begins as a JSON list, but is none: {error}") from None
     if not paths or not all(isinstance(path, str) and path for path in paths):
         raise OptionError("path", f"{text} is no JSON list of paths")
@@ -139,7 +152,7 @@ def chosen_columns(options: Mapping[str, str]) -> tuple[str, ...]:
     columns = columns_named(options.get("columns", "default"))
     if not flag("includeProperties", options) or "properties" in columns:
         return columns
-    if options.get("columns", "default") not in PRESETS:
+    if columns not in PRESETS.values():
         raise OptionError(
             "includeProperties", "is for presets; write properties among the names of columns instead"
         )
