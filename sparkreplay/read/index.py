@@ -16,12 +16,13 @@ from numpy.typing import NDArray
 
 from messagestore.checkpoint import decode_checkpoint
 from messagestore.record import MAGIC_V1, MAGIC_V2, store_timestamp
-from sparkreplay.errors import IndexUnusable, LogCorrupted, SegmentGone
+from sparkreplay.errors import IndexUnusable, LogCorrupted
 from sparkreplay.read.plan import bytes_at, record_at_or_after
 from sparkreplay.read.queueindex import indexed_topics, queues_of
 from sparkreplay.records.decode import ChunkColumns, Selection, decode_chunk
 from sparkreplay.records.walk import CHUNK_BYTES, HEAP_HINT_BYTES, Stretch, chunks_of
 from sparkreplay.store.files import Files, OpenFile
+from sparkreplay.store.segments import open_segment
 from sparkreplay.store.snapshot import Segment, StoreSnapshot
 
 GAP_BYTES_MAX = 12 << 10
@@ -79,7 +80,7 @@ def safely_stored(store: StoreSnapshot, end: int, time_ms: int) -> int:
         low, high = segment.start_offset, min(end, segment.end_offset)
         if low >= high:
             break
-        file = store.files.open(segment.name)
+        file = open_segment(store.files, segment)
         try:
             if not stored_by(file, segment, low, end, time_ms):
                 break
@@ -197,10 +198,7 @@ def compacted(
     apart = gaps > GAP_BYTES_MAX
     places = np.cumsum(np.where(apart, 0, gaps)) + np.append(0, np.cumsum(sizes)[:-1])  # wide gaps left out
     np.empty(HEAP_HINT_BYTES, np.uint8)
-    try:
-        file = files.open(segment.name)
-    except FileNotFoundError:
-        raise SegmentGone(segment.path) from None
+    file = open_segment(files, segment)
     try:
         buffer = np.empty(0, np.uint8)
         first = 0

@@ -56,8 +56,9 @@ OPTIONS = (
     Option("crc", "`true`, `false`", "`false`", "check the CRC of every body that becomes a row"),
     Option("mode", "`failfast`", "`failfast`", "damage below the bound fails the job; nothing is ever skipped"),
     Option("index", "`walk`, `consumequeue`", "`walk`", "how a batch finds records: by walking the log, which proves it, or "
-           "through the consume queues, which is faster for a few named topics of many. The rows are the same; an entry that "
-           "does not lead to its record fails the job. Not with `transactions=all`"),
+           "through the consume queues, which is faster for a few named topics of many. The rows are those of whole queues; an "
+           "entry that does not lead to its record fails the job, but that a damaged queue has lost its last ones is seen by "
+           "`mqreplay verify` only. Not with `transactions=all`"),
     Option("storeTimesOrdered", "`true`, `false`", "`false`", "your word that store times grow along the log: then starting "
            "and ending times, and filters on `store_timestamp`, leave whole segments unread. It is true of logs that brokers "
            "of this project wrote, through failovers too, and of others while no master's clock was behind; refused where "
@@ -72,6 +73,11 @@ OPTIONS = (
 )  # fmt: skip
 PATHS = "paths"
 """How Spark hands over `load([...])` of several: as path, in JSON."""
+ELSEWHERE = {
+    "subscribe": "topic", "subscribepattern": "topicPattern", "assign": "topic and queues", "includeheaders":
+    "includeProperties", "kafka.bootstrap.servers": "path", "nameserver": "path", "pullbatchsize": "maxBytesPerTrigger",
+}  # fmt: skip
+"""What the connectors of Kafka and RocketMQ call some of them."""
 KNOWN = {option.name.lower(): option for option in OPTIONS}
 
 
@@ -84,7 +90,9 @@ def normalized(given: Mapping[str, str]) -> dict[str, str]:
         if name.lower() in options:
             raise OptionError(name, "is given twice")
         if name.lower() not in KNOWN:
-            raise OptionError(name, f"is unknown; {nearest(name, (option.name for option in OPTIONS))}")
+            known = ELSEWHERE.get(name.lower())
+            here = f"here it is {known}" if known else nearest(name, (option.name for option in OPTIONS))
+            raise OptionError(name, f"is unknown; {here}")
         options[name.lower()] = value
     return options
 

@@ -119,11 +119,12 @@ def per_queue(option: str, text: str, sentinel: int | None = None) -> PerQueue:
 
 def named_once(option: str, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """A JSON object; of equal names the last would count, and the others would be dropped without a word."""
-    names = [name for name, _ in pairs]
-    for name in names:
-        if names.count(name) > 1:
+    found: dict[str, Any] = {}
+    for name, value in pairs:
+        if name in found:
             raise OptionError(option, f"names {json.dumps(name)} twice")
-    return dict(pairs)
+        found[name] = value
+    return found
 
 
 def require_named_once(option: str, queues: list[QueueValue]) -> None:

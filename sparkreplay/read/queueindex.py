@@ -6,7 +6,7 @@ front of the queue's first one count as in front of everything, unwritten ones a
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
 import numpy as np
@@ -56,7 +56,8 @@ class Queue:
             end = min(part.count, last + self.first_queue_offset - part.first)
             if begin < end:
                 buffer = bytearray((end - begin) * ENTRY.itemsize)
-                file = self.files.open(part.name)
+                with told_as_unusable(self.files, part.name):
+                    file = self.files.open(part.name)
                 try:
                     held = file.read_into(memoryview(buffer), begin * ENTRY.itemsize)
                 finally:
@@ -172,4 +173,14 @@ def queue_files(files: Files, folder: str, queue: Entry) -> tuple[QueueFile, ...
 def folder_entries(files: Files, parent: str, folder: Entry) -> list[Entry]:
     if folder.is_link or not folder.is_folder:
         raise IndexUnusable(files.shown(f"{parent}/{folder.name}"), "is not a folder")
-    return files.entries(f"{parent}/{folder.name}")
+    with told_as_unusable(files, f"{parent}/{folder.name}"):
+        return files.entries(f"{parent}/{folder.name}")
+
+
+@contextmanager
+def told_as_unusable(files: Files, name: str) -> Iterator[None]:
+    """A queue of which a part goes meanwhile, by retention or with its topic, is none to count by."""
+    try:
+        yield
+    except FileNotFoundError:
+        raise IndexUnusable(files.shown(name), "was deleted while the queues were read") from None

@@ -59,10 +59,10 @@ PRESETS = {
 
 
 def columns_named(text: str) -> tuple[str, ...]:
-    """The columns of a preset or of a comma list; raises OptionError for a stranger."""
-    if text in PRESETS:
-        return PRESETS[text]
-    names = tuple(name.strip() for name in text.split(",") if name.strip())
+    """The columns of a preset or of a comma list, in any case; raises OptionError for a stranger."""
+    names = tuple(name.strip() for name in text.lower().split(",") if name.strip())
+    if len(names) == 1 and names[0] in PRESETS:
+        return PRESETS[names[0]]
     for name in names:
         if name not in BY_NAME:
             raise OptionError(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import struct
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from sparkreplay.read import index
 from sparkreplay.read.index import indexed_end, read_indexed
 from sparkreplay.read.options import read_options
 from sparkreplay.read.reader import plan_read, read_all
+from sparkreplay.store.files import LocalFiles
 from tests.unit.sparkreplay.storefolder import StoreFolder
 from tests.unit.sparkreplay.stores import MIXES, folder, grown
 
@@ -212,3 +214,31 @@ def test_a_store_without_queues_or_with_links_among_them_is_refused(tmp_path: Pa
     (tmp_path / "a" / "consumequeue" / "linked").symlink_to(tmp_path)
     with pytest.raises(IndexUnusable, match="is not a folder"):
         both_ways(path, topic="linked")
+
+
+def test_a_store_that_holds_nothing_needs_no_queues(tmp_path: Path) -> None:
+    path = StoreFolder(tmp_path).write()
+    read = plan_read(read_options({"path": path, "topic": "orders", "index": "consumequeue"}))
+    assert list(read_all(read)) == []
+
+
+@pytest.mark.parametrize("gone", ["consumequeue/orders", f"consumequeue/orders/0/{0:020d}"])
+def test_queues_that_go_while_they_are_read_are_told_by_name(
+    tmp_path: Path, gone: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = some_store(tmp_path)
+    path = store.write()
+    store.write_queues()
+
+    def after_it_went(function: Callable[..., Any]) -> Callable[..., Any]:
+        def call(files: LocalFiles, name: str) -> Any:
+            if name == gone:
+                raise FileNotFoundError(name)
+            return function(files, name)
+
+        return call
+
+    monkeypatch.setattr(LocalFiles, "entries", after_it_went(LocalFiles.entries))
+    monkeypatch.setattr(LocalFiles, "open", after_it_went(LocalFiles.open))
+    with pytest.raises(IndexUnusable, match=f"{gone}: was deleted while"):
+        both_ways(path, topic="orders")

@@ -50,6 +50,59 @@ def test_a_documented_default_is_what_leaving_the_option_out_means(option: objec
     assert read(**{name: default}) == read()
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"orders": {"0": 1, "0": 2}}',
+        '{"orders": {"0": 1}, "orders": {"1": 1}}',
+        '{"orders": {"0": 1, "00": 2}}',
+        '{"orders": {"broker-a": {"0": 1}, "0": 2}}',
+        '{"orders": {"0": 1, "broker-a": {"0": 2}}}',
+    ],
+)
+def test_a_queue_that_is_named_twice_has_no_offset_that_counts(text: str) -> None:
+    assert "twice" in refusal(startingOffsets=text)
+    assert "twice" in refusal(endingOffsetsByTimestamp=text)
+
+
+def test_a_queue_of_each_of_two_broker_sets_is_named_once() -> None:
+    read(startingOffsets='{"orders": {"broker-a": {"0": 1}, "broker-b": {"0": 2}}}')
+
+
+@pytest.mark.parametrize(
+    "option", ["startingOffsets", "startingTimestamp", "queues", "minPartitions", "splitBytes"]
+)
+def test_more_digits_than_python_reads_are_no_traceback(option: str) -> None:
+    assert "too much" in refusal(**{option: "0" * 30 + "9" * 5000})
+    assert "too much" in refusal(startingOffsets=json.dumps({"orders": {"9" * 5000: 1}}))
+
+
+def test_json_without_end_is_no_traceback() -> None:
+    assert "is no JSON" in refusal(startingOffsets='{"a":' * 100_000)
+    assert "is none" in refusal(path="[" * 100_000)
+
+
+def test_offsets_of_the_brokers_own_topics_are_taken_only_where_these_are_read() -> None:
+    text = '{"SCHEDULE_TOPIC_XXXX": {"0": 1}}'
+    assert "give includeSystemTopics=true" in refusal(startingOffsets=text)
+    assert "give includeSystemTopics=true" in refusal(endingOffsetsByTimestamp=text)
+    read(startingOffsets=text, includeSystemTopics="true")
+    read(startingOffsets=text, topic="SCHEDULE_TOPIC_XXXX")
+
+
+def test_columns_and_presets_may_be_written_in_any_case() -> None:
+    assert read(columns=" META ").columns == PRESETS["meta"]
+    assert read(columns="Topic,BODY").columns == ("topic", "body")
+    assert read(columns="Meta", includeProperties="true").columns == (*PRESETS["meta"], "properties")
+
+
+@pytest.mark.parametrize(
+    ("theirs", "ours"), [("subscribe", "topic"), ("kafka.bootstrap.servers", "path"), ("nameServer", "path")]
+)
+def test_what_other_connectors_call_an_option_is_understood(theirs: str, ours: str) -> None:
+    assert refusal(**{theirs: "x"}) == f"option {theirs}: is unknown; here it is {ours}"
+
+
 def test_names_are_case_insensitive() -> None:
     assert read(STARTINGOFFSETS="77").starting == read(startingOffsets="77").starting == Edge(77)
 
