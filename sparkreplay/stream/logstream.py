@@ -19,7 +19,7 @@ from sparkreplay.store.replicas import rank
 from sparkreplay.store.snapshot import StoreSnapshot
 from sparkreplay.stream.admission import UNLIMITED, Admission, Cut, cut, shares
 from sparkreplay.stream.losses import messages_lost
-from sparkreplay.stream.position import SetOffset, StreamOffset, require_same_log, set_offset_at
+from sparkreplay.stream.position import SetOffset, StreamOffset, first_offset, require_same_log
 
 LOOKS_MAX = 3
 """Retention may delete what a look has listed; a stream looks too often never to meet it."""
@@ -59,7 +59,7 @@ class LogStream:
             stores = {name: best_of(replicas) for name, replicas in self.look_again().items()}
             begin = self.begin(stores)
             sets = {
-                name: set_offset_at(begin[name], begin[name], store.epochs)
+                name: first_offset(begin[name], store)
                 for name, store in stores.items()
                 if store.segments or self.options.starting.names_offsets
             }
@@ -194,7 +194,7 @@ class LogStream:
     def position(self, name: str, store: StoreSnapshot, before: SetOffset | None) -> SetOffset:
         """Where the next batch begins in a set; one that the stream has not seen before begins with its log."""
         if before is None:
-            return set_offset_at(store.min_offset, store.min_offset, store.epochs)
+            return first_offset(store.min_offset, store)
         require_same_log(name, before, store)
         return replace(before, offset=self.first_held(name, store, before.offset, store.min_offset))
 

@@ -29,7 +29,8 @@ class LogMarks:
     cluster: str = ""
     """Empty where no store has told it."""
     heads: Marks = field(default_factory=dict)
-    """Of the segment where the stream began, which a log that is made anew soon has too, and of the one below the offset."""
+    """Of the segment where the log began when the stream did, which a log that is made anew soon has too, and of the one below
+    the offset."""
     tail: str = ""
     """A hash of what lies below the offset in its segment, at most TAIL_BYTES; empty at a segment's end, where filler lies."""
 
@@ -62,7 +63,7 @@ def is_hash(value: object) -> bool:
 
 
 def marks_at(store: StoreSnapshot, begin: int, offset: int, before: LogMarks) -> LogMarks:
-    """The marks at the end of a batch that read [begin, offset) of the store and carried `before` at its start."""
+    """The marks at `offset`; they go on from `before`, or begin with the segment of `begin`, which lies below."""
     last = segment_with(store, offset - 1)
     if before.heads:
         oldest = min(before.heads, key=int)

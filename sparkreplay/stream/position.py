@@ -31,7 +31,7 @@ class SetOffset:
     """The epoch that wrote the byte below `offset`; None when no epoch is known to have written there."""
     epoch_start: int = 0
     log: LogMarks | None = None
-    """None while nothing was read."""
+    """None in offsets of the version before marks."""
 
     def to_json(self) -> dict[str, Any]:
         fields: dict[str, Any] = {"began": self.began, "offset": self.offset}
@@ -80,8 +80,8 @@ class StreamOffset:
     def begin_of(self, name: str, end: SetOffset) -> int:
         """Where the batch from here to `end` starts in that set.
 
-        Spark does not keep the initial offset, it asks for it again, and by then the log may begin elsewhere. What a set
-        began at is kept in the end of its first batch."""
+        Unless its first batch was empty, Spark does not keep the initial offset, it asks for it again, and by then the log may
+        begin elsewhere. What a set began at is kept in the end of its first batch."""
         return end.began if self.initial or name not in self.sets else self.sets[name].offset
 
 
@@ -108,6 +108,12 @@ def set_offset_at(began: int, offset: int, epochs: Epochs) -> SetOffset:
     """The offset with the epoch of the byte below it, as the store's epochs say now."""
     below = [entry for entry in epochs if entry[1] < offset]
     return SetOffset(began, offset, *below[-1]) if below else SetOffset(began, offset)
+
+
+def first_offset(began: int, store: StoreSnapshot) -> SetOffset:
+    """Where a set begins: nothing was read, but what lies below is the log's already."""
+    log = marks_at(store, min(store.min_offset, began - 1), began, LogMarks())
+    return replace(set_offset_at(began, began, store.epochs), log=log)
 
 
 def require_same_log(name: str, at: SetOffset, store: StoreSnapshot) -> None:

@@ -166,6 +166,24 @@ def test_a_copy_that_does_not_tell_its_cluster_goes_on_and_does_not_make_the_que
     assert query.run() == [40] and marks(query)["cluster"] == "DefaultCluster"
 
 
+@pytest.mark.parametrize("count", [10, 100, 300])
+def test_where_a_query_was_to_begin_is_a_place_in_its_own_log_though_it_has_read_nothing(
+    tmp_path: Path, count: int
+) -> None:
+    """Spark keeps the initial offset when the first batch is empty."""
+    one = store(tmp_path / "one")
+    query = Query(path=one.write(), startingOffsets="latest")
+    query.offsets, query.committed = [query.start_offset()], 1
+    assert query.trigger() == 0
+    query.restart(path=store(tmp_path / "anew", count, stored_ms=1_800_000_000_000).write())
+    with pytest.raises(ForeignLog):
+        query.trigger()
+    query.restart(path=str(one.root))
+    add(one, 5)
+    one.write()
+    assert query.run() == [5]
+
+
 def test_marks_stay_though_retention_deletes_what_they_are_of(tmp_path: Path) -> None:
     one = store(tmp_path / "one", 200)
     query = Query(path=one.write(confirm=one.ends[99]))
