@@ -1,7 +1,8 @@
 """Carries out what `broker.replicas` decides: files, controller calls, heartbeats and role changes.
 
 Invariant: one controller call and one role change run at a time, each in a task of its own, so an announced role is
-taken at once however long a call waits. Heartbeats go to each controller by its own task; none waits for another."""
+taken at once however long a call waits. Heartbeats go to each controller by its own task; none waits for another. What a full
+disk refuses is tried again."""
 
 from __future__ import annotations
 
@@ -28,6 +29,7 @@ from broker.steps import (
     SaveTemporary,
 )
 from mqruntime.clock import Clock
+from mqruntime.diskfull import DISK_FULL
 from mqruntime.log import fields
 from mqruntime.tasks import Tasks
 from mqruntime.trouble import Trouble
@@ -41,6 +43,7 @@ from remoting.peer import Peer
 log = logging.getLogger("broker.replicasmanager")
 
 WAIT_MS_MAX = 3_600_000
+SAVE_RETRY_MS = 1_000
 TRYING_ON = (
     "controller call failed, trying on; a majority of controllers must run at the addresses of controllerAddr"
 )
@@ -120,6 +123,8 @@ class ReplicasManager:
         self._beat_now = asyncio.Event()  # a new one each time that it was set
         self._announced_epoch = 0
         self._trouble = Trouble()
+        self._save_trouble = Trouble()
+        self._role_trouble = Trouble()
         self.replicas = self._new_replicas()
 
     def _new_replicas(self, **identities: object) -> Replicas:
@@ -177,15 +182,31 @@ class ReplicasManager:
             step = self.replicas.next_step(self._clock.monotonic_ms())
             if step is None:
                 await self._wait(self._call_wake, self.replicas.call_due_ms())
-            elif isinstance(step, SaveTemporary):
-                await self._identity_files.apply_for(step.identity)
-                self.replicas.saved()
-            elif isinstance(step, SaveIdentity):
-                await self._identity_files.granted(step.identity)
-                self.replicas.saved()
-                log.info("broker id granted", extra=fields(broker_id=step.identity.broker_id))
+            elif isinstance(step, SaveTemporary | SaveIdentity):
+                await self._save(step)
             else:
                 await self._call(step)
+
+    async def _save(self, step: SaveTemporary | SaveIdentity) -> None:
+        try:
+            if isinstance(step, SaveTemporary):
+                await self._identity_files.apply_for(step.identity)
+            else:
+                await self._identity_files.granted(step.identity)
+        except OSError as error:
+            if error.errno not in DISK_FULL:
+                raise
+            if self._save_trouble.met(error.errno, self._clock.monotonic_ms()):
+                log.warning(
+                    "broker id cannot be saved, trying on; make room on this broker's disk",
+                    extra=fields(why=error),
+                )
+            await asyncio.sleep(SAVE_RETRY_MS / 1000)
+            return
+        self._save_trouble.over(self._clock.monotonic_ms())
+        self.replicas.saved()
+        if isinstance(step, SaveIdentity):
+            log.info("broker id granted", extra=fields(broker_id=step.identity.broker_id))
 
     async def _call(self, call: Call) -> None:
         replicas, clock = self.replicas, self._clock
@@ -274,9 +295,11 @@ class ReplicasManager:
             log.error("role refused: %s", refused, extra=said)
             replicas.role_refused(grant)
         except RoleChangeFailed as failure:
-            log.error("role change failed and will be repeated: %s", failure, extra=said)
+            if self._role_trouble.met((grant, str(failure)), self._clock.monotonic_ms()):
+                log.error("role change failed and will be repeated: %s", failure, extra=said)
             replicas.role_failed(self._clock.monotonic_ms())
         else:
+            self._role_trouble.over(self._clock.monotonic_ms())
             replicas.role_taken(grant)
             log.info("role taken", extra=said)
             self._roles.role_taken()

@@ -18,6 +18,7 @@ from broker.steps import Grant
 from ha.errors import EpochFenced, HAError
 from messagestore.errors import StoreError
 from messagestore.messages import QueueGrew
+from mqruntime.diskfull import DISK_FULL
 
 
 class RoleSwitch:
@@ -125,4 +126,6 @@ def _told_as_role_errors() -> Iterator[None]:
     except EpochFenced as fenced:
         raise RoleRefused(str(fenced)) from fenced
     except (OSError, HAError, StoreError) as error:
-        raise RoleChangeFailed(str(error)) from error
+        full = isinstance(error, OSError) and error.errno in DISK_FULL
+        cure = "; make room on this broker's disk" if full else ""
+        raise RoleChangeFailed(f"{error}{cure}") from error

@@ -1,14 +1,16 @@
 """A slave's copies of what its master keeps beside the log: topics (21), groups (201), consumer offsets (43) and delay
 offsets (45).
 
-Invariant: only answers of the master of the present role are taken over; each table is on disk before the next round.
-A table that cannot be had is asked for again in the next round; the others do not wait for it."""
+Invariant: only answers of the master of the present role are taken over; each table is on disk before the next round,
+or as soon as the disk takes it. A table that cannot be had is asked for again in the next round; the others do not wait
+for it."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 from collections.abc import Callable
+from contextlib import suppress
 
 from broker.consumeroffsets import ConsumerOffsets
 from broker.delayoffsets import DelayOffsets
@@ -85,7 +87,8 @@ class SlaveSync:
                 return
             if self._adopt(code, reply):
                 self._saved[code].changed()
-                await self._saved[code].save()
+                with suppress(OSError):  # it stays changed: broker.tables tries on, and tells
+                    await self._saved[code].save()
         except (RemotingError, BodyError) as error:
             if self._troubles[code].met(master, self._clock.monotonic_ms()):
                 log.warning("not copied from master", extra=fields(master=master, what=code.name, why=error))

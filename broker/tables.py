@@ -1,7 +1,7 @@
 """The broker's tables and their files: topics, consumer groups, consumer offsets, delay offsets.
 
 Invariant: a change of topics or groups is written at once, of offsets within `flushConsumerOffsetInterval`, and all of
-them at a graceful stop. A disk that is full delays the writing; it does not stop the broker."""
+them at a graceful stop. A disk that takes nothing delays the writing; it does not stop the broker."""
 
 from __future__ import annotations
 
@@ -16,8 +16,10 @@ from broker.settings import BrokerSettings
 from broker.subscriptiongroups import SUBSCRIPTION_GROUPS_FILE, SubscriptionGroups
 from broker.topics import TOPICS_FILE, Topics, system_topics
 from mqruntime.clock import Clock
+from mqruntime.diskfull import DISK_FULL
 from mqruntime.log import fields
 from mqruntime.smallfiles import SmallFiles
+from mqruntime.trouble import Trouble
 from mqruntime.waking import woken
 from remoting.codes import RequestCode
 
@@ -34,6 +36,8 @@ class Tables:
     ) -> None:
         self._interval_ms = settings.flush_consumer_offset_interval
         self._on_topics_changed = on_topics_changed
+        self._clock = clock
+        self._trouble = Trouble()
         self._wake = asyncio.Event()
         system = system_topics(
             settings.broker_cluster_name,
@@ -82,9 +86,14 @@ class Tables:
             try:
                 await self._save()
             except OSError as error:
-                log.error("tables not written, trying again", extra=fields(why=error))
+                if self._trouble.met(error.errno, self._clock.monotonic_ms()):
+                    cure = "; make room on this broker's disk" if error.errno in DISK_FULL else ""
+                    log.error(f"tables cannot be written, trying on{cure}", extra=fields(why=error))
                 await asyncio.sleep(RETRY_MS / 1000)
                 self._wake.set()
+            else:
+                if (lasted_ms := self._trouble.over(self._clock.monotonic_ms())) is not None:
+                    log.info("tables can be written again", extra=fields(after_ms=lasted_ms))
 
     async def save(self) -> None:
         """Write whatever is not on disk. OSError."""

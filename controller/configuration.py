@@ -6,13 +6,18 @@ root, for an operator to see; start-up does not read it."""
 
 from __future__ import annotations
 
+import logging
+
 from pydantic import ValidationError
 
 from controller.decision import Decision
 from controller.settings import ControllerSettings
+from mqruntime.log import fields
 from mqruntime.properties import PropertiesError, parse
 from mqruntime.smallfiles import SmallFiles
 from remoting.codes import ResponseCode
+
+log = logging.getLogger(__name__)
 
 FILE = "controller.properties"
 CHANGEABLE = frozenset(
@@ -64,5 +69,8 @@ class Configuration:
             )
         for key, value in changed.items():
             setattr(self._settings, known[key], value)
-        await self._files.replace(FILE, self._settings.effective().encode())
+        try:
+            await self._files.replace(FILE, self._settings.effective().encode())
+        except OSError as error:  # nothing reads it but people
+            log.warning("%s does not show what is in force now", FILE, extra=fields(why=error))
         return Decision()

@@ -9,8 +9,10 @@ import asyncio
 import logging
 
 from controller.holdings import CheckCode, Holdings, HoldingsDamaged
+from mqruntime.clock import Clock
 from mqruntime.log import fields
 from mqruntime.smallfiles import SmallFiles
+from mqruntime.trouble import Trouble
 
 log = logging.getLogger(__name__)
 
@@ -21,8 +23,10 @@ SAVE_EVERY_MS = 5_000
 class HoldingsFile:
     """The table and its file."""
 
-    def __init__(self, files: SmallFiles, check_code: CheckCode) -> None:
+    def __init__(self, files: SmallFiles, check_code: CheckCode, clock: Clock) -> None:
         self._files = files
+        self._clock = clock
+        self._trouble = Trouble()
         self._changed = asyncio.Event()
         self.holdings = Holdings(check_code, self._changed.set)
 
@@ -54,5 +58,8 @@ class HoldingsFile:
         try:
             await self._files.replace(FILE, self.holdings.encode())
         except OSError as error:
-            log.warning("what brokers hold is not saved, trying on", extra=fields(why=error))
+            if self._trouble.met(error.errno, self._clock.monotonic_ms()):
+                log.warning("what brokers hold is not saved, trying on", extra=fields(why=error))
             self._changed.set()
+        else:
+            self._trouble.over(self._clock.monotonic_ms())

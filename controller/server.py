@@ -87,7 +87,7 @@ class ControllerApp:
         self._witness = Witness(self.state, lambda: self.guard.liveness(), runtime.files, runtime.clock)
         self._runner = CommandRunner(self.node, on_proposed, self._witness.proposing)
         notifier = Notifier(self._client, runtime.clock, self._tasks)
-        self._holdings_file = HoldingsFile(runtime.files, self.state.check_code)
+        self._holdings_file = HoldingsFile(runtime.files, self.state.check_code, runtime.clock)
         self.guard = MasterGuard(
             self.state,
             self._runner,

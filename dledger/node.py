@@ -23,8 +23,11 @@ from dledger.raft import Raft
 from dledger.reads import Reads
 from dledger.settings import DLedgerSettings
 from dledger.store import Store
+from mqruntime.diskfull import DISK_FULL
+from mqruntime.log import fields
 from mqruntime.runtime import Runtime
 from mqruntime.tasks import Tasks
+from mqruntime.trouble import Trouble
 from remoting.client import RemotingClient
 from remoting.router import Router
 
@@ -94,6 +97,7 @@ class DLedgerNode:
         self._timer: asyncio.TimerHandle | None = None
         self._timer_due_ms = 0
         self._checkpoint_timer: asyncio.TimerHandle | None = None
+        self._checkpoint_trouble = Trouble()
         self._announced: tuple[Role, int] = (Role.FOLLOWER, 0)
         self._proposals = Proposals()
         self._reads = Reads()
@@ -262,7 +266,7 @@ class DLedgerNode:
     async def _persist(self, batch: list[Action | SaveCheckpoint]) -> None:
         await self.store.persist([action for action in batch if isinstance(action, PersistThenSend)])
         if any(isinstance(action, SaveCheckpoint) for action in batch):
-            await self.store.save_checkpoint(self.applied_index)
+            await self._save_checkpoint()
         for action in batch:
             self._perform(action)
         self._perform_queued()
@@ -334,6 +338,23 @@ class DLedgerNode:
     def _checkpoint_due(self) -> None:
         self._checkpoint_timer = None
         self._take(lambda now_ms: [SaveCheckpoint()])
+
+    async def _save_checkpoint(self) -> None:
+        """Nothing waits for what it says: a full disk delays it, and the next one says more."""
+        try:
+            await self.store.save_checkpoint(self.applied_index)
+        except OSError as error:
+            if error.errno not in DISK_FULL:
+                raise
+            if self._checkpoint_trouble.met(error.errno, self.clock.monotonic_ms()):
+                logger.warning(
+                    "%s cannot be written, trying on; make room on this controller's disk",
+                    self.store.checkpoint_file.name,
+                    extra=fields(why=error),
+                )
+            self._note_checkpoint()
+        else:
+            self._checkpoint_trouble.over(self.clock.monotonic_ms())
 
     # Messages
 

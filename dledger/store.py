@@ -15,8 +15,10 @@ from dledger.checkpoint import Checkpoint, CheckpointFile
 from dledger.entry import NO_INDEX, Entry
 from dledger.errors import LogDamaged
 from dledger.log import EntryLog
+from dledger.patience import once_there_is_room
 from dledger.settings import DLedgerSettings
 from dledger.termfile import TermFile
+from mqruntime.diskfull import DISK_FULL
 from mqruntime.segments import SegmentDirectory
 from mqruntime.smallfiles import SmallFiles
 
@@ -76,8 +78,8 @@ class Store:
         return Recovered(vote or Vote(), entries, self.committed_index)
 
     async def persist(self, steps: Sequence[PersistThenSend]) -> None:
-        """Makes the steps durable, in an order that a crash cannot turn into a state that never was. Raises
-        OSError."""
+        """Makes the steps durable, in an order that a crash cannot turn into a state that never was. A small file waits for
+        room on the disk. Raises OSError."""
         assert self.log is not None
         self.unsettled = True
         try:
@@ -90,7 +92,7 @@ class Store:
     async def write(self, log: EntryLog, steps: Sequence[PersistThenSend]) -> None:
         votes = [step.vote for step in steps if step.vote is not None]
         if votes:
-            await self.term_file.store(votes[-1])
+            await once_there_is_room(self.term_file.name, lambda: self.term_file.store(votes[-1]))
         for step in steps:
             if step.cut_from is not None:
                 await self.cut(log, step.cut_from)
@@ -99,10 +101,12 @@ class Store:
 
     async def cut(self, log: EntryLog, index: int) -> None:
         self.cut_from = index
-        await self.checkpoint_file.store(Checkpoint(index - 1, self.committed_index, index))
+        announced = Checkpoint(index - 1, self.committed_index, index)
+        await once_there_is_room(self.checkpoint_file.name, lambda: self.checkpoint_file.store(announced))
         await log.cut(index)
         await log.sync()
-        await self.checkpoint_file.store(Checkpoint(index - 1, self.committed_index))
+        done = Checkpoint(index - 1, self.committed_index)
+        await once_there_is_room(self.checkpoint_file.name, lambda: self.checkpoint_file.store(done))
         self.cut_from = None
 
     async def disown_unsynced(self, log: EntryLog) -> None:
@@ -114,10 +118,10 @@ class Store:
             await self.checkpoint_file.store(Checkpoint(index - 1, self.committed_index, index))
 
     async def save_checkpoint(self, committed_index: int) -> None:
-        """`committed_index` is decided, and durable here. Raises OSError."""
+        """`committed_index` is decided, and durable here. Raises OSError; a full disk leaves the file as it was."""
         assert self.log is not None
-        self.committed_index = committed_index
         await self.checkpoint_file.store(Checkpoint(self.log.end_index, committed_index))
+        self.committed_index = committed_index
 
     def size_bytes(self) -> int:
         """The length of all files of the log, filled or not."""
@@ -125,11 +129,16 @@ class Store:
         return sum(size for folder in folders for _, size in folder.names())
 
     async def close(self, committed_index: int) -> None:
-        """Leaves a complete index and checkpoint behind, unless a write failed or was given up before."""
+        """Leaves a complete index and checkpoint behind, unless a write failed or was given up before; a full disk keeps an
+        older checkpoint. Raises OSError."""
         if self.log is None:
             return
         if not self.unsettled:
             await self.log.sync_index()
             if committed_index > self.committed_index:
-                await self.save_checkpoint(committed_index)
+                try:
+                    await self.save_checkpoint(committed_index)
+                except OSError as error:
+                    if error.errno not in DISK_FULL:
+                        raise
         self.log.close()

@@ -1,6 +1,7 @@
 """The epoch history of this broker's log: the file's content, in memory.
 
-Invariant: `history` is what the file holds; it changes when the file has, and one change is under way at a time."""
+Invariant: `history` is what the file holds, but for a write that failed until `settle`; it changes when the file has, and
+one change is under way at a time."""
 
 from __future__ import annotations
 
@@ -16,6 +17,7 @@ class KeptEpochs:
     def __init__(self, file: EpochFile) -> None:
         self._file = file
         self._lock = asyncio.Lock()
+        self._in_doubt = False  # a write failed: the file may hold more than `history`
         self.history = EpochHistory()
 
     async def load(self) -> None:
@@ -32,10 +34,16 @@ class KeptEpochs:
         async with self._lock:
             await self._store(self.history.truncate_prefix(offset))
 
+    async def settle(self) -> None:
+        """The file holds `history` on return: to be called before bytes come under it. OSError."""
+        async with self._lock:
+            await self._store(self.history)
+
     async def _store(self, history: EpochHistory) -> None:
-        if history != self.history:
+        if history != self.history or self._in_doubt:
+            self._in_doubt = True
             await self._file.store(history)
-            self.history = history
+            self.history, self._in_doubt = history, False
 
     def within(self, log: ReplicatedLog) -> EpochHistory:
         """The epochs that begin within the log: a file may be ahead of a log that lost its tail.

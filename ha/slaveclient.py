@@ -1,7 +1,8 @@
 """A slave's side of replication: follow one master, connect again when the connection ends.
 
 Invariant: one connection at a time, and a durable step once begun is waited for, never cancelled; when `stop`
-returns, neither socket nor step touches log or epoch file any more."""
+returns, neither socket nor step touches log or epoch file any more. A step that a full disk refuses ends the connection; it is
+wanted again on the next one."""
 
 from __future__ import annotations
 
@@ -17,11 +18,14 @@ from ha.settings import HASettings
 from ha.slaveconnection import SlaveConnection
 from ha.slavelink import Cut, PersistEpochs, SlaveLink
 from mqruntime.clock import Clock
+from mqruntime.diskfull import DISK_FULL
 from mqruntime.log import fields
 from mqruntime.tasks import Tasks
 from mqruntime.trouble import Trouble
 
 logger = logging.getLogger("ha.slave")
+
+NO_ROOM = "the disk has no room for what the master's log asks of this one, trying on; make room on this broker's disk"
 
 
 async def cut_partial_record(log: ReplicatedLog) -> None:
@@ -62,8 +66,9 @@ class SlaveClient:
         # where the log last ended with a whole record; finding that out reads a whole segment
         self._whole_end = -1
         self._unreached = Trouble()
+        self._no_room = Trouble()
         self._log_refused = False  # it had no place for what the last connection brought
-        self._step: asyncio.Task[None] | None = None
+        self._step: asyncio.Task[bool] | None = None
         self.connection: SlaveConnection | None = None
         self._task = tasks.start(self._follow(), name=f"ha-slave id={broker_id}")
 
@@ -108,8 +113,11 @@ class SlaveClient:
         """One connection from its beginning to its end. How long to wait before the next one; None, as long as before
         this one, when the master sent nothing of its log."""
         if self._log.max_offset() != self._whole_end:
-            await self._durably(cut_partial_record(self._log))
+            if not await self._durably(cut_partial_record(self._log)):
+                return self._settings.full_log_wait_ms
             self._whole_end = self._log.max_offset()
+        if not await self._durably(self._epochs.settle()):
+            return self._settings.full_log_wait_ms
         if self._log_refused and not self._has_room():
             return self._settings.full_log_wait_ms
         host, _, port = address.rpartition(":")
@@ -128,13 +136,15 @@ class SlaveClient:
         self._unreached.over(self._clock.monotonic_ms())
         logger.info("connected to master", extra=fields(address=address, log_end=self._log.max_offset()))
         while (step := await connection.next_durable_step()) is not None:
-            await self._durably(self._perform(step, connection))
+            if not await self._durably(self._perform(step, connection)):
+                connection.refuse_log("no room on this broker's disk")
         logger.info(
             "connection to master ended", extra=fields(address=address, reason=connection.close_reason)
         )
         self._log_refused = connection.log_refused
         if self._log_refused:
             return self._settings.full_log_wait_ms
+        self._no_room.over(self._clock.monotonic_ms())
         return self._settings.reconnect_ms_min if connection.link.frames > 0 else None
 
     def _has_room(self) -> bool:
@@ -188,8 +198,21 @@ class SlaveClient:
         self._counters.truncations += 1
         connection.step_done(connection.link.cut_done(boundary, self._clock.monotonic_ms()))
 
-    async def _durably(self, step: Coroutine[None, None, None]) -> None:
-        """Run a step that goes on to its end even if this task is cancelled."""
-        self._step = asyncio.get_running_loop().create_task(step, name="ha-slave-step")
-        await asyncio.shield(self._step)
+    async def _durably(self, step: Coroutine[None, None, None]) -> bool:
+        """Run a step that goes on to its end even if this task is cancelled. False, and told, when a full disk refused it,
+        which left things as they were."""
+        self._step = asyncio.get_running_loop().create_task(self._unless_full(step), name="ha-slave-step")
+        done = await asyncio.shield(self._step)
         self._step = None
+        return done
+
+    async def _unless_full(self, step: Coroutine[None, None, None]) -> bool:
+        try:
+            await step
+        except OSError as error:
+            if error.errno not in DISK_FULL:
+                raise
+            if self._no_room.met(error.errno, self._clock.monotonic_ms()):
+                logger.warning(NO_ROOM, extra=fields(why=error))
+            return False
+        return True

@@ -83,8 +83,7 @@ class SlaveConnection(asyncio.BufferedProtocol):
         except Exception as error:  # the disk is full, or the log refuses all for a reason that it tells
             cure = "; make room on this broker's disk" if isinstance(error, OSError) else ""
             # not at once: uvloop crashes when a transport is aborted while it asks for a buffer
-            self._loop.call_soon(self.close, f"the log takes no bytes: {error}{cure}")
-            self.log_refused = True
+            self._loop.call_soon(self.refuse_log, f"the log takes no bytes: {error}{cure}")
             self.link.connection_lost()
             return self._unplaced
         return self._unplaced if place is None else place
@@ -156,6 +155,11 @@ class SlaveConnection(asyncio.BufferedProtocol):
     def _tick(self) -> None:
         self._perform(self.link.tick(self._clock.monotonic_ms()))
         self._arm_timer()
+
+    def refuse_log(self, reason: str) -> None:
+        """Drop the connection because this broker has no place for what it brings."""
+        self.log_refused = True
+        self.close(reason)
 
     def close(self, reason: str) -> None:
         """Drop the connection; nothing of it reaches the log or the master any more."""

@@ -11,7 +11,6 @@ from zlib import crc32
 
 from messagestore.batch import BatchError, BatchMember, parse_batch
 from messagestore.commitlog import CommitLog
-from messagestore.errors import DISK_FULL
 from messagestore.messages import Appended, MessageToStore, PutStatus
 from messagestore.properties import join_properties
 from messagestore.record import (
@@ -27,6 +26,7 @@ from messagestore.record import (
     magic_for,
     record_size,
 )
+from mqruntime.diskfull import DISK_FULL
 
 RECORD_OVERHEAD_BYTES_MAX = 64 << 10
 IPV4_HOST_BYTES = 8

@@ -44,6 +44,7 @@ class ConsumeQueue:
         self._first = 0  # queue offset of the first place in the first file
         self._files: list[SegmentFile | None] = []  # opened when first needed
         self._names: list[str] = []
+        self._beginning = False  # a full disk broke `_start_at` off
         self._reserved_end = 0  # queue offset up to which the last file has disk blocks
         # the last file; entries [_hot_first, _hot_end) need nothing but writing
         self._hot_view = memoryview(b"")
@@ -169,7 +170,7 @@ class ConsumeQueue:
         if queue_offset != self.max_queue_offset:
             if queue_offset < self.max_queue_offset and self.max_queue_offset > self.min_queue_offset:
                 return False  # upstream once gave one offset to two messages: readers keep seeing the first
-            if self.max_queue_offset > self.min_queue_offset or self._names:
+            if self.max_queue_offset > self.min_queue_offset or (self._names and not self._beginning):
                 raise QueueOffsetGap(self.topic, self.queue_id, phy, queue_offset, self.max_queue_offset)
             self._start_at(queue_offset)
         file, within = self._writable(queue_offset)
@@ -182,13 +183,15 @@ class ConsumeQueue:
         return True
 
     def _start_at(self, queue_offset: int) -> None:
-        """The first message of this queue that the log still has is not number 0."""
+        """The first message of this queue that the log still has is not number 0. OSError (ENOSPC): to be done again."""
+        self._beginning = True
         self._first = queue_offset - queue_offset % self._per_file
         self._reserved_end = self._synced = self._first
         for place in range(self._first, queue_offset):
             file, within = self._writable(place)
             ENTRY.pack_into(file.view(), within, *PRE_BLANK)
         self.min_queue_offset = self.max_queue_offset = queue_offset
+        self._beginning = False
 
     def _writable(self, place: int) -> tuple[SegmentFile, int]:
         index, within = divmod(place - self._first, self._per_file)

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable
 from typing import TypeVar
 
-from messagestore.errors import DISK_FULL
+from mqruntime.diskfull import DISK_FULL
 from mqruntime.log import fields
 from mqruntime.trouble import Trouble
 

@@ -11,8 +11,8 @@ from collections.abc import Callable
 from messagestore.commitlog import CommitLog
 from messagestore.diskroom import DiskRoom
 from messagestore.dispatch import Dispatcher
-from messagestore.errors import DISK_FULL
 from messagestore.messages import QueueGrew
+from mqruntime.diskfull import DISK_FULL
 
 DISK_FULL_RETRY_S = 1.0
 STEP_RECORDS = 512

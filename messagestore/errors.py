@@ -5,10 +5,6 @@ loop or settings here: readers outside a broker import this module too."""
 
 from __future__ import annotations
 
-import errno
-
-DISK_FULL = (errno.ENOSPC, errno.EDQUOT)  # of an OSError that may pass; every other one is a failed disk
-
 
 class StoreError(Exception):
     """Anything that keeps a store from starting or going on."""

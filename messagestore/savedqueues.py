@@ -59,8 +59,8 @@ class SavedQueues:
             )
         return self._checkpoint
 
-    async def save(self) -> None:
-        """Queues and index to disk, then the checkpoint. OSError."""
+    async def sync(self) -> None:
+        """Queues and index to disk, and what the next checkpoint will say of them. OSError: the disk failed."""
         position, timestamp = self._dispatcher.position, self._dispatcher.store_timestamp
         await self._queues.sync()
         if self._index is not None:
@@ -69,24 +69,36 @@ class SavedQueues:
         self._synced_end = min(position, self._dispatcher.position)  # a truncation may have come between
         if position <= self._log.flushed_offset:
             self._checkpoint.physic_msg_timestamp = self._checkpoint.logics_msg_timestamp = timestamp
-        await self._save_checkpoint()
+
+    async def announce_cut(self, offset: int) -> None:
+        """No checkpoint on disk vouches for anything above `offset`, so that a crash finds nothing lost below it; the confirm
+        offset is lowered already. OSError: nothing may be cut yet."""
+        self._synced_end = min(self._synced_end, offset)
+        if self._checkpoint.confirm_phy_offset > offset:
+            await self.save_checkpoint()
 
     async def truncate(self, offset: int) -> None:
-        """Queues, index and dispatch end at `offset`; the confirm offset does already. OSError."""
-        self._synced_end = min(self._synced_end, offset)
-        if self._checkpoint.confirm_phy_offset > offset:  # first, so that a crash finds nothing lost below it
-            await self._save_checkpoint()
+        """Queues, index and dispatch end at `offset`; the cut was announced. OSError."""
         if self._dispatcher.position > offset:
             await self._queues.truncate(offset)
             if self._index is not None:
                 await self._index.truncate(offset)
             self._dispatcher.position = offset
 
-    async def _save_checkpoint(self) -> None:
-        self._checkpoint.confirm_phy_offset = min(
+    async def save_checkpoint(self) -> None:
+        """Durable on return, of what `sync` brought to disk. OSError leaves the file as it was."""
+        checkpoint, before = self._checkpoint, self._checkpoint.confirm_phy_offset
+        checkpoint.confirm_phy_offset = min(
             self._confirm_offset(), self._log.flushed_offset, self._synced_end
         )
-        encoded = self._checkpoint.encode()
-        if encoded != self._stored:
+        encoded = checkpoint.encode()
+        if encoded == self._stored:
+            return
+        self._stored = b""  # unknown until the write has ended
+        try:
             await self._files.replace(FILE, encoded)
-            self._stored = encoded
+        except OSError:
+            # never below what the file says, or the next cut would not be announced
+            checkpoint.confirm_phy_offset = max(before, checkpoint.confirm_phy_offset)
+            raise
+        self._stored = encoded

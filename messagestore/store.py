@@ -13,7 +13,7 @@ from messagestore.commitlog import FOLDER, CommitLog
 from messagestore.diskroom import RETRY_MS, DiskRoom
 from messagestore.dispatch import Dispatcher
 from messagestore.dispatching import Dispatching
-from messagestore.errors import DISK_FULL, StoreFailed
+from messagestore.errors import StoreFailed
 from messagestore.indextable import FOLDER as INDEX_FOLDER
 from messagestore.indextable import IndexTable
 from messagestore.logtail import LogTail
@@ -35,9 +35,11 @@ from messagestore.record import pack_host
 from messagestore.recovery import Recovery
 from messagestore.savedqueues import SavedQueues
 from messagestore.settings import StoreSettings
+from mqruntime.diskfull import DISK_FULL
 from mqruntime.runtime import Runtime
 from mqruntime.tasks import Tasks
 
+CHECKPOINT = "checkpoint"  # as people call it
 ABORT_FILE = "abort"  # exists while a store runs; found at start, the last run did not stop by itself
 
 
@@ -103,16 +105,21 @@ class MessageStore:
         runs the process holds the store's lock."""
         try:
             clean = await self._files.read(ABORT_FILE) is None
-            # again: a killed process may not have synced it
-            await self._files.replace(ABORT_FILE, b"running\n")
+            if clean:
+                await self._files.replace(ABORT_FILE, b"running\n")
             checkpoint = await self._saved.load()
+            vouched_for = checkpoint.confirm_phy_offset
             recovery = Recovery(
                 self._log, self._queues, self._dispatcher, checkpoint, self._index,
                 verify_body=self._settings.check_crc_on_recover,
             )  # fmt: skip
             report = await recovery.run(clean=clean)
             self._confirm = report.confirm_offset
-            await self._saved.save()
+            await self._saved.sync()
+            if self._confirm < vouched_for:
+                await self._saved.save_checkpoint()  # or what is not there would be missed at the next start
+            else:
+                await self._save_checkpoint()
         except BaseException:
             self._close()
             raise
@@ -124,7 +131,8 @@ class MessageStore:
         return report
 
     async def stop(self) -> None:
-        """Everything is on disk on return. After a failure nothing is written: the next start recovers."""
+        """Everything is on disk on return, but for the checkpoint where the disk is full. Without that, and after a failure,
+        which keeps all from being written, the next start recovers."""
         if not self._running:
             return
         self._running = self._master = False
@@ -132,8 +140,9 @@ class MessageStore:
         try:
             if self._failure is None:
                 await self._log.flush()
-                await self._saved.save()
-                await self._files.remove(ABORT_FILE)
+                await self._saved.sync()
+                if await self._save_checkpoint():
+                    await self._files.remove(ABORT_FILE)
         finally:
             self._close()
 
@@ -147,6 +156,10 @@ class MessageStore:
         if self._failure is None:
             self._failure = error
             self._on_fatal(error if isinstance(error, StoreFailed) else StoreFailed(error))
+
+    def _failed(self, error: OSError) -> StoreFailed:
+        self._fail(error)
+        return StoreFailed(error)
 
     # Role
 
@@ -217,8 +230,7 @@ class MessageStore:
         try:
             flushed = await self._log.flush()
         except OSError as error:
-            self._fail(error)
-            raise StoreFailed(error) from error
+            raise self._failed(error) from error
         self._unsaved.set()
         return flushed
 
@@ -266,14 +278,23 @@ class MessageStore:
 
     async def truncate(self, offset: int) -> None:
         """Log, queues and confirm offset end at `offset`, durably on return. Called with max_offset it erases what an
-        ended connection left above the log's end; to be done before a new connection fills it."""
-        self._confirm = min(self._confirm, offset)
+        ended connection left above the log's end; to be done before a new connection fills it. OSError of a full disk,
+        with nothing cut: to be done again. StoreFailed."""
+        confirm, self._confirm = self._confirm, min(self._confirm, offset)
+        try:
+            await self._saved.announce_cut(offset)
+        except OSError as error:
+            if error.errno not in DISK_FULL:
+                raise self._failed(error) from error
+            self._confirm = max(confirm, self._confirm)
+            self._room.lacking(CHECKPOINT, error)
+            self._unsaved.set()
+            raise
         try:
             await self._saved.truncate(offset)
             await self._log.truncate(offset)
         except OSError as error:
-            self._fail(error)
-            raise StoreFailed(error) from error
+            raise self._failed(error) from error
 
     def boundary_at_or_below(self, offset: int) -> int:
         """The greatest start or end of a record that is not above `offset`, found from the nearest known one."""
@@ -369,11 +390,18 @@ class MessageStore:
             await self._unsaved.wait()
             await asyncio.sleep(self._settings.flush_interval_consume_queue / 1000)
             self._unsaved.clear()
-            try:
-                await self._saved.save()
-                self._room.found("checkpoint")
-            except OSError as error:
-                if error.errno not in DISK_FULL:
-                    raise
-                self._room.lacking("checkpoint", error)
-                self._unsaved.set()
+            await self._saved.sync()
+            await self._save_checkpoint()
+
+    async def _save_checkpoint(self) -> bool:
+        """False when the disk has no room for it; then it is saved once there is. OSError."""
+        try:
+            await self._saved.save_checkpoint()
+        except OSError as error:
+            if error.errno not in DISK_FULL:
+                raise
+            self._room.lacking(CHECKPOINT, error)
+            self._unsaved.set()
+            return False
+        self._room.found(CHECKPOINT)
+        return True

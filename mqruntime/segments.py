@@ -137,7 +137,7 @@ class RealSegmentFile:
     def reserve(self, end: int) -> None:
         assert 0 <= end <= self.size_bytes, f"{self._path}: reserve({end}) of {self.size_bytes} bytes"
         if end > self._reserved_end:
-            allocate_blocks(self._descriptor, self._reserved_end, end)
+            allocate_blocks(self._descriptor, self._path, self._reserved_end, end)
             self._reserved_end = end
 
     async def sync(self, start: int, end: int) -> None:
@@ -220,7 +220,7 @@ class RealSegmentDirectory:
         try:
             os.ftruncate(descriptor, size_bytes)
             if reserve:
-                allocate_blocks(descriptor, 0, size_bytes)
+                allocate_blocks(descriptor, path, 0, size_bytes)
             unfinished.rename(path)
         except OSError:
             os.close(descriptor)
@@ -267,14 +267,15 @@ class RealSegmentDirectory:
             self._folders.sync(self._path)
 
 
-def allocate_blocks(descriptor: int, start: int, end: int) -> None:
-    """Disk blocks for [start, end) of an open file, its content unchanged; OSError (ENOSPC)."""
+def allocate_blocks(descriptor: int, path: Path, start: int, end: int) -> None:
+    """Disk blocks for [start, end) of an open file, its content unchanged; OSError (ENOSPC) that names `path`."""
     if start == end:
         return
     try:
         os.posix_fallocate(descriptor, start, end - start)
     except OSError as error:
         if error.errno not in (errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS):
+            error.filename = str(path)
             raise
         for offset in range(start, end, COPY_STEP_BYTES):  # no fallocate here: writing is what allocates
             held = os.pread(descriptor, min(COPY_STEP_BYTES, end - offset), offset)

@@ -106,8 +106,9 @@ def _replace(path: Path, data: bytes) -> None:
             file.flush()
             os.fsync(file.fileno())
         tmp.replace(path)
-    except OSError:
+    except OSError as error:
         tmp.unlink(missing_ok=True)
+        error.filename = str(path)  # a write or a sync names no file
         raise
     sync_folder(path.parent)
 

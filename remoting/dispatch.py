@@ -122,7 +122,11 @@ class Dispatcher:
         """Code 1 with the error's description; what is not the sender's fault is logged, once, here."""
         if isinstance(error, REFUSALS):
             return request.reply(ResponseCode.SYSTEM_ERROR, str(error))
-        log.error("handler failed", extra=fields(code=request.code, opaque=request.opaque), exc_info=error)
+        said = {"code": request.code, "opaque": request.opaque}
+        if isinstance(error, OSError):  # a full disk, not a bug
+            log.error("handler failed", extra=fields(**said, why=error))
+        else:
+            log.error("handler failed", extra=fields(**said), exc_info=error)
         if isinstance(error, AssertionError) and self._router.on_fatal is not None:
             self._router.on_fatal(error)
         return request.reply(ResponseCode.SYSTEM_ERROR, f"{type(error).__name__}: {error}")

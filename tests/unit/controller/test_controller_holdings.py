@@ -8,7 +8,7 @@ import pytest
 
 from controller.holdings import RECORD_BYTES_MAX, Held, Holdings, HoldingsDamaged, Report
 from controller.holdingsfile import FILE, HoldingsFile
-from tests.unit.doubles import MemoryFiles
+from tests.unit.doubles import ManualClock, MemoryFiles
 
 ONE, TWO, THREE = ("c", "a", 1), ("c", "a", 2), ("c", "a", 3)
 GIB = 1 << 30
@@ -171,7 +171,7 @@ def test_bytes_that_no_table_wrote_are_refused(data: bytes) -> None:
 def test_a_damaged_file_counts_as_none_and_is_replaced() -> None:
     async def scenario() -> None:
         files = MemoryFiles({FILE: b"nonsense"})
-        file = HoldingsFile(files, lambda key: "h1:1;7")
+        file = HoldingsFile(files, lambda key: "h1:1;7", ManualClock())
         await file.load()
         file.holdings.heard(ONE, 1, Report(1, 900, 900), member=True)
         await file.save()

@@ -27,6 +27,7 @@ SETTINGS = HASettings(
     confirm_notice_ms=2,
     reconnect_ms_min=2,
     reconnect_ms_max=10,
+    full_log_wait_ms=10,
     slave_disconnected_ms_max=100,
 )
 

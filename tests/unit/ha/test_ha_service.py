@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 
+import pytest
+
+from epochfile.file import EpochFile
 from epochfile.history import EpochHistory
+from ha.epochs import KeptEpochs
 from ha.frames import Handshake
+from tests.unit.doubles import MemoryFiles
 from tests.unit.ha.hascene import Node, fill, greeted, in_step, played_by, turns, until
 
 
@@ -133,3 +139,45 @@ async def test_the_status_has_upstreams_fields(a: Node, b: Node) -> None:
     client = b.ha.status()["haClientRuntimeInfo"]
     assert (client["masterAddr"], client["maxOffset"]) == (a.address, 5000)
     assert client["lastReadTimestamp"] > 0 and client["lastWriteTimestamp"] > 0
+
+
+@played_by(1, 2)
+async def test_an_epoch_that_a_full_disk_refuses_is_asked_for_again_and_ends_nothing(
+    a: Node, b: Node
+) -> None:
+    await in_step(a, b)
+    before, end = b.ha.history, b.log.max_offset()
+    b.files.error = OSError(errno.ENOSPC, "full")
+    await a.lead(2)
+    fill(a, "epoch-2", 10)
+    await b.follow(a, 2)
+    await turns(200)
+    assert (b.ha.history, b.log.max_offset(), b.fatal) == (before, end, [])
+    b.files.error = None
+    await until(lambda: b.log.content() == a.log.content())
+    assert b.ha.history == a.ha.history
+
+
+def test_after_a_write_that_failed_half_way_the_file_holds_the_history_again() -> None:
+    """Else bytes that come under the old history would be another epoch's for the next process."""
+
+    class SecondFails(MemoryFiles):
+        async def replace(self, name: str, data: bytes) -> None:
+            if self.replaced == 3:
+                self.replaced += 1
+                raise OSError(errno.ENOSPC, "full")
+            await super().replace(name, data)
+
+    async def scenario() -> None:
+        files = SecondFails()
+        epochs = KeptEpochs(EpochFile(files))
+        old = EpochHistory([(1, 0)])
+        await epochs.store(old)
+        with pytest.raises(OSError, match="full"):
+            await epochs.store(old.append((2, 100)))
+        assert epochs.history == old
+        assert (await EpochFile(files).load()).last_epoch() == 2
+        await epochs.settle()
+        assert await EpochFile(files).load() == old
+
+    asyncio.run(scenario())

@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
+from messagestore.consumequeue import ConsumeQueue
 from messagestore.diskroom import RETRY_MS
-from messagestore.errors import StoreFailed
+from messagestore.errors import QueueOffsetGap, StoreFailed
 from messagestore.messages import PutStatus
 from messagestore.store import MessageStore
 from simulation.disk import SimulatedDisk
@@ -204,3 +205,53 @@ def test_a_failed_truncation_is_fatal() -> None:
         assert len(fatal) == 1
 
     on_a_disk(scenario)
+
+
+def test_a_cut_that_a_full_disk_cannot_announce_changes_nothing_and_may_be_repeated() -> None:
+    async def scenario(store: MessageStore, disk: SimulatedDisk, fatal: list[BaseException]) -> None:
+        first, second = store.append([message(), message()])
+        store.set_confirm_offset(second.end_offset)
+        await asyncio.sleep(5)
+        store.become_slave()
+        disk.capacity_bytes = disk.used_bytes()
+        for _ in range(2):
+            with pytest.raises(OSError, match=os.strerror(errno.ENOSPC)):
+                await store.truncate(first.end_offset)
+            assert (store.max_offset(), store.confirm_offset()) == (second.end_offset, second.end_offset)
+        disk.capacity_bytes = None
+        await store.truncate(first.end_offset)
+        content = disk.content("checkpoint")
+        assert content is not None
+        assert int.from_bytes(content[32:40], "big") == first.end_offset
+        assert store.max_offset() == first.end_offset
+        assert not fatal
+
+    on_a_disk(scenario)
+
+
+def test_a_queue_that_a_full_disk_could_not_sync_is_a_failed_disk() -> None:
+    """The kernel forgets the pages: no later sync of them tells the truth."""
+
+    async def scenario(store: MessageStore, disk: SimulatedDisk, fatal: list[BaseException]) -> None:
+        disk.fail_next("sync", FULL, where="consumequeue")
+        store.append([message()])
+        store.set_confirm_offset(store.max_offset())
+        await asyncio.sleep(5)
+        assert [type(error) for error in fatal] == [StoreFailed]
+
+    on_a_disk(scenario)
+
+
+@pytest.mark.parametrize("operation", ["create", "reserve"])
+def test_a_queue_that_begins_in_the_middle_begins_there_also_after_a_full_disk(operation: str) -> None:
+    with World(1) as world:
+        node = world.node("broker-0", "10.0.0.1")
+        queue = ConsumeQueue(node.runtime().segments, 400, "TopicTest", 0)
+        node.disk.fail_next(operation, FULL)
+        with pytest.raises(OSError, match=os.strerror(errno.ENOSPC)):
+            queue.append(7, 1000, 100, 5)
+        assert (queue.min_queue_offset, queue.max_queue_offset) == (0, 0)
+        assert queue.append(7, 1000, 100, 5)
+        assert list(queue.entries(7, 10)) == [(1000, 100, 5)]
+        with pytest.raises(QueueOffsetGap):
+            queue.append(9, 1200, 100, 5)

@@ -248,10 +248,12 @@ def test_the_stored_confirm_offset_is_never_ahead_of_the_disk(tmp_path: Path) ->
         store.set_confirm_offset(store.max_offset())
         while store.dispatch():
             pass
-        await store._saved.save()
+        await store._saved.sync()
+        await store._saved.save_checkpoint()
         assert decode_checkpoint((tmp_path / "checkpoint").read_bytes()).confirm_phy_offset == 0
         await store.flush()
-        await store._saved.save()
+        await store._saved.sync()
+        await store._saved.save_checkpoint()
         stored = decode_checkpoint((tmp_path / "checkpoint").read_bytes())
         assert stored.confirm_phy_offset == store.max_offset()
         await store.stop()

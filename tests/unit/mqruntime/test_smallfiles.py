@@ -104,3 +104,17 @@ def test_a_cancelled_replace_does_not_overtake_a_later_one(files: RealSmallFiles
 def test_names_stay_below_the_root(files: RealSmallFiles, name: str) -> None:
     with pytest.raises(BadFileName):
         asyncio.run(files.read(name))
+
+
+def test_a_write_that_fails_names_the_file(
+    files: RealSmallFiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    asyncio.run(files.replace("other", b""))  # the folder is there
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space") as caught:
+        asyncio.run(files.replace("checkpoint", b"content"))
+    assert caught.value.filename == str(tmp_path / "store" / "checkpoint")
+    assert [path.name for path in (tmp_path / "store").iterdir()] == ["other"]

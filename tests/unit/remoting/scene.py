@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -16,7 +17,7 @@ from remoting.peer import Peer
 from remoting.router import Router
 from remoting.server import RemotingServer
 
-ECHO, SILENT, BROKEN, STRICT, LATER, BUG, BATCH_A, BATCH_B = range(60_001, 60_009)
+ECHO, SILENT, BROKEN, STRICT, LATER, BUG, BATCH_A, BATCH_B, DISK_FULL = range(60_001, 60_010)
 request = RemotingCommand.request
 
 
@@ -38,6 +39,7 @@ class Scene:
         )
         router.add(LATER, self._later)
         router.add(BUG, self._bug)
+        router.add(DISK_FULL, self._disk_full)
         router.add_batch({BATCH_A, BATCH_B}, self._batch)
         clock = SystemClock()
         self.server = RemotingServer(
@@ -65,6 +67,9 @@ class Scene:
 
     def _bug(self, peer: Peer, command: RemotingCommand) -> RemotingCommand:
         raise AssertionError("epochs went backwards")
+
+    def _disk_full(self, peer: Peer, command: RemotingCommand) -> RemotingCommand:
+        raise OSError(errno.ENOSPC, "No space left on device", "topics.json")
 
     async def _later(self, peer: Peer, command: RemotingCommand) -> RemotingCommand:
         await self.release.wait()

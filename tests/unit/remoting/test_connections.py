@@ -22,6 +22,7 @@ from tests.unit.remoting.scene import (
     BATCH_B,
     BROKEN,
     BUG,
+    DISK_FULL,
     ECHO,
     LATER,
     SILENT,
@@ -62,13 +63,19 @@ def test_what_a_handler_raises_becomes_code_1(run: Run, caplog: pytest.LogCaptur
             assert (broken.code, broken.remark) == (1, "KeyError: 'no such thing'")
             strict = await made.call(STRICT)
             assert (strict.code, strict.remark) == (1, "header field brokerName is absent: text is required")
+            full = await made.call(DISK_FULL)
+            assert (full.code, full.remark) == (
+                1,
+                "OSError: [Errno 28] No space left on device: 'topics.json'",
+            )
             assert made.fatal == []
             assert (await made.call(BUG)).code == 1
             assert [str(error) for error in made.fatal] == ["epochs went backwards"]
 
     with caplog.at_level(logging.ERROR):
         run(story())
-    assert [record.message for record in caplog.records] == ["handler failed"] * 2
+    told = [(record.message, record.exc_info is not None) for record in caplog.records]
+    assert told == [("handler failed", True), ("handler failed", False), ("handler failed", True)]
 
 
 def test_a_one_way_request_is_never_answered(run: Run) -> None:

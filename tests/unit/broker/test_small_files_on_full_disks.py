@@ -1,0 +1,195 @@
+"""Disks that take no small file any more, on virtual time: nobody ends, it is told once, and all goes on when there is room."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+
+import pytest
+
+from broker.identity import IDENTITY_FILE
+from broker.topics import TOPICS_FILE
+from controller.server import ControllerApp
+from epochfile.file import DEFAULT_NAME as EPOCH_FILE
+from mqclient.producer import SendStatus
+from remoting.codes import RequestCode
+from remoting.headers.admin import CreateTopicHeader
+from simulation.node import Node
+from simulation.world import World
+from tests.unit.broker.brokerset import CONTROLLERS, Cluster
+
+BODIES = [f"message {number}".encode() for number in range(20)]
+FULL_MS = 40_000
+"""Longer than a reminder is away."""
+REMINDERS = 2
+
+
+def fill(*nodes: Node) -> None:
+    for node in nodes:
+        node.disk.capacity_bytes = node.disk.used_bytes()
+
+
+def make_room(*nodes: Node) -> None:
+    for node in nodes:
+        node.disk.capacity_bytes = None
+
+
+def a_slave(cluster: Cluster) -> Node:
+    return next(node for node in cluster.brokers if node is not cluster.master)
+
+
+def assert_running(nodes: Iterable[Node]) -> None:
+    assert {node.name: node.failure for node in nodes if not node.running} == {}
+
+
+def told(caplog: pytest.LogCaptureFixture, text: str) -> int:
+    return sum(text in record.getMessage() for record in caplog.records)
+
+
+def controllers_of(cluster: Cluster) -> list[Node]:
+    return [cluster.world.nodes[f"controller-{number}"] for number in range(len(CONTROLLERS))]
+
+
+def leader_of(cluster: Cluster) -> Node | None:
+    nodes = controllers_of(cluster)
+    return next(
+        (node for node in nodes if isinstance(node.app, ControllerApp) and node.app.node.is_active), None
+    )
+
+
+@pytest.fixture(autouse=True)
+def _logged(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+
+
+def test_a_slave_copies_its_masters_tables_and_writes_them_when_there_is_room(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with World(51) as world:
+        cluster = Cluster(world, 3, slaveSyncInterval=1_000)
+        cluster.start_up()
+        world.run_for_ms(2_000)
+        slave = a_slave(cluster)
+        fill(slave)
+        caplog.clear()
+        header = CreateTopicHeader("invoices", "TBW102", 4, 4, 6)
+        cluster.run(
+            cluster.ask(cluster.app(cluster.master).address, RequestCode.UPDATE_AND_CREATE_TOPIC, header)
+        )
+        world.run_for_ms(FULL_MS)
+        assert_running([slave])
+        assert cluster.app(slave).tables.topics.find("invoices") is not None
+        assert b"invoices" not in (slave.disk.content(TOPICS_FILE) or b"")
+        assert told(caplog, "tables cannot be written, trying on; make room") == REMINDERS
+        make_room(slave)
+        world.run_for_ms(2_000)
+        assert b"invoices" in (slave.disk.content(TOPICS_FILE) or b"")
+        assert told(caplog, "tables can be written again") == 1
+
+
+def test_a_slave_waits_for_room_for_a_new_epoch_and_takes_no_byte_of_it_before(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with World(52) as world:
+        cluster = Cluster(world, 3)
+        cluster.start_up()
+        cluster.run(cluster.send_all(BODIES))
+        world.run_for_ms(2_000)
+        former, slave = cluster.master, a_slave(cluster)
+        epochs, end = cluster.app(slave).ha.history, cluster.app(slave).store.max_offset()
+        fill(slave)
+        former.kill()
+        cluster.start(former)
+        caplog.clear()
+        world.run_until(lambda: bool(cluster.masters), 30_000)
+        assert cluster.master is not slave, "a broker leads that cannot write its epoch"
+        world.run_for_ms(FULL_MS)
+        assert_running([slave])
+        assert cluster.app(slave).ha.history == epochs
+        assert cluster.app(slave).store.max_offset() == end
+        assert REMINDERS <= told(caplog, "make room on this broker's disk") <= 2 * REMINDERS
+        make_room(slave)
+        cluster.wait_in_sync(3, 20_000)
+        assert slave.disk.content(EPOCH_FILE) == cluster.master.disk.content(EPOCH_FILE)
+
+
+def test_a_broker_without_an_id_waits_for_room_for_it(caplog: pytest.LogCaptureFixture) -> None:
+    with World(54) as world:
+        cluster = Cluster(world, 2)
+        cluster.start_up()
+        for node in controllers_of(cluster):
+            node.pause(5_000)
+        new = world.node("broker-2", "10.0.2.3")
+        cluster.brokers.append(new)
+        cluster.start(new)
+        world.run_for_ms(2_000)
+        fill(new)
+        caplog.clear()
+        world.run_for_ms(FULL_MS)
+        assert_running([new])
+        assert new.disk.content(IDENTITY_FILE) is None
+        assert told(caplog, "broker id cannot be saved, trying on; make room") == REMINDERS
+        make_room(new)
+        cluster.wait_in_sync(3, 20_000)
+
+
+def test_a_broker_that_was_killed_comes_back_and_serves_reads_on_a_full_disk() -> None:
+    with World(55) as world:
+        cluster = Cluster(world, 3)
+        cluster.start_up()
+        results = cluster.run(cluster.send_all(BODIES))
+        assert {result.status for result in results} == {SendStatus.SEND_OK}
+        world.run_for_ms(2_000)
+        for node in cluster.brokers:
+            node.kill()
+            fill(node)
+            cluster.start(node)
+        world.run_for_ms(FULL_MS)
+        assert_running(cluster.brokers)
+        make_room(*cluster.brokers)
+        world.run_until(lambda: bool(cluster.masters), 20_000)
+        cluster.wait_in_sync(3, 20_000)
+        found = cluster.run(cluster.read_all())
+        assert sorted(message.plain_body() for message in found) == sorted(BODIES)
+
+
+def test_a_stop_on_a_full_disk_leaves_a_store_that_starts_again() -> None:
+    with World(56) as world:
+        cluster = Cluster(world, 3)
+        cluster.start_up()
+        slave = a_slave(cluster)
+        cluster.run(cluster.send_all(BODIES))
+        fill(slave)
+        world.run(slave.stop(), limit_ms=10_000)
+        assert slave.failure is None
+        make_room(slave)
+        cluster.start(slave)
+        cluster.wait_in_sync(3, 20_000)
+
+
+def test_controllers_on_full_disks_lead_on_and_elect_among_themselves_when_there_is_room(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with World(57) as world:
+        cluster = Cluster(world, 3)
+        cluster.start_up()
+        controllers = controllers_of(cluster)
+        fill(*controllers)
+        former = cluster.master
+        former.kill()
+        world.run_until(lambda: bool(cluster.masters), 10_000)
+        cluster.start(former)
+        cluster.wait_in_sync(3, 20_000)
+        leader = leader_of(cluster)
+        assert leader is not None
+        leader.kill()
+        others = [node for node in controllers if node is not leader]
+        world.run_for_ms(FULL_MS)
+        assert leader_of(cluster) is None, "a vote that is not on disk was told"
+        assert_running(others)
+        line = "cannot be written and this member takes no part until it is; make room"
+        assert told(caplog, line) == REMINDERS, "who asks for votes; the other asks him first whether he may"
+        assert cluster.masters, "the last master serves on"
+        make_room(*others)
+        world.run_until(lambda: leader_of(cluster) is not None, 10_000)
+        assert told(caplog, "is written, this member takes part again") == 1
