@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sparkreplay.errors import ForeignLog
 from tests.unit.sparkreplay.storefolder import StoreFolder
 from tests.unit.sparkreplay.streamscene import Query
 
@@ -27,6 +30,7 @@ STEPS = st.one_of(
     st.tuples(st.just("plan, then crash"), st.integers(0, 1)),
     st.tuples(st.just("start again"), st.integers(0, len(LIMITS) * 2 - 1)),
     st.tuples(st.just("delete what was read"), st.just(0)),
+    st.tuples(st.just("meet another log"), st.integers(1, 120)),
 )
 
 
@@ -97,6 +101,19 @@ class History:
                 (root / "commitlog" / f"{self.log.log_min:020d}").unlink()
             self.log.log_min += self.log.segment_bytes
 
+    def meet_another_log(self, count: int) -> None:
+        """Of the same name, however long; nothing of it is read once anything of our own was, or was to be."""
+        other = StoreFolder(self.roots[0].parent / "other", self.log.segment_bytes)
+        for number in range(count):
+            body = bytes(number * 37 % 500)
+            other.add(queue_id=number % 3, body=body, properties=f"UNIQ_KEY\x01{number}\x02", stored_ms=1)
+        if self.query.offsets:
+            self.query.restart(path=other.write(epochs=self.epochs[:1]))
+            with pytest.raises(ForeignLog):
+                self.query.trigger()
+            shutil.rmtree(other.root)
+        self.start_again(0)
+
     def finish(self) -> None:
         self.bound = self.lagging = len(self.log.log)
         self.write()
@@ -125,6 +142,8 @@ def test_a_stream_has_every_committed_message_once_and_in_order(steps: list[tupl
                     history.start_again(choice)
                 case "delete what was read":
                     history.delete_what_was_read()
+                case "meet another log":
+                    history.meet_another_log(choice)
             read = history.query.ids
             assert read == [str(number) for number in range(len(read))]
             assert not read or history.log.ends[len(read) - 1] <= history.bound
