@@ -69,7 +69,13 @@ def indexed_end(store: StoreSnapshot, end: int) -> int:
     limit = end
     if any(entry.name == "abort" for entry in store.files.entries("")):
         limit = safely_stored(store, end, decode_checkpoint(store.files.read("checkpoint")).min_timestamp)
-    ends = [queue.end_below(limit) for queue in queues_of(store.files)]
+    queues = list(queues_of(store.files))
+    for queue in queues:
+        if queue.first_queue_offset and not store.min_offset:
+            raise IndexUnusable(
+                queue.path, f"begins at entry {queue.first_queue_offset} only, though the log is whole"
+            )
+    ends = [queue.end_below(limit) for queue in queues]
     return max([*ends, min(store.min_offset, end)])
 
 

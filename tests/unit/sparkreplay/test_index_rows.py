@@ -177,6 +177,15 @@ def test_a_queue_that_lacks_an_entry_in_the_middle_is_a_failure(tmp_path: Path) 
         both_ways(path, topic="orders")
 
 
+def test_a_queue_that_lacks_its_first_file_is_a_failure_where_the_log_is_whole(tmp_path: Path) -> None:
+    store = some_store(tmp_path)
+    path = store.write()
+    store.write_queues()
+    (tmp_path / "consumequeue" / "orders" / "0" / f"{0:020d}").unlink()
+    with pytest.raises(IndexUnusable, match="orders/0: begins at entry 20 only"):
+        both_ways(path, topic="orders")
+
+
 def test_entries_of_another_topic_of_the_same_queue_number_are_a_failure(tmp_path: Path) -> None:
     store = some_store(tmp_path)
     path = store.write()
