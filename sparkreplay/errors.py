@@ -41,7 +41,7 @@ class LogCorrupted(ReplayError):
     def __init__(self, path: str, offset: int, why: str) -> None:
         super().__init__(
             f"{path}: at physical offset {offset}: {why}; "
-            "read another replica of the set, or bound the read below it (endingOffsets)"
+            "read another replica of the set, or bound a batch read below it (endingOffsets)"
         )
         self.path = path
         self.offset = offset
