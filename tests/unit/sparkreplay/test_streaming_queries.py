@@ -294,8 +294,9 @@ def test_a_log_that_was_truncated_below_the_offset_fails_and_reads_nothing_again
 def test_a_new_query_from_where_the_old_one_was_told_to_has_the_rest_of_the_log_that_is(
     folder: StoreFolder, tmp_path: Path
 ) -> None:
-    path = folder.write()
-    query = Query(path=path)
+    latest = {"endingOffsets": "latest", "allowUncommitted": "true"}
+    path = folder.write(confirm=folder.ends[79])
+    query = Query(path=path, **latest)
     query.run()
     other = StoreFolder(tmp_path / "other", folder.segment_bytes)
     add(other, *range(80), *range(500, 530))
@@ -304,7 +305,7 @@ def test_a_new_query_from_where_the_old_one_was_told_to_has_the_rest_of_the_log_
     other.write(epochs=((1, 0), (2, other.ends[79])))
     with pytest.raises(LogTruncated) as raised:
         query.trigger()
-    new = Query(path=path, startingOffsets=str(raised.value.intact))
+    new = Query(path=path, startingOffsets=str(raised.value.intact), **latest)
     new.run()
     kept = [row["msg_id"] for row in query.rows if row["physical_offset"] < raised.value.intact]
     assert kept + new.ids == ids(*range(80), *range(500, 530))
