@@ -1,14 +1,15 @@
 """mqreplay: what a committed log holds, its rows as Parquet, its bytes checked.
 
 Invariant: exit code 0 means done and nothing found wrong, 1 a failure or a finding, 2 a mistake in the command line, 130 an
-interrupt. With --json stdout holds one JSON object also when a command fails: `error` says why, `kind` which class of error.
-Listing the commands imports none of them."""
+interrupt (SIGINT or SIGTERM). With --json stdout holds one JSON object also when a command fails: `error` says why, `kind`
+which class of error. Listing the commands imports none of them."""
 
 from __future__ import annotations
 
 import errno
 import json
 import os
+import signal
 import sys
 from contextlib import suppress
 from importlib import import_module
@@ -85,6 +86,9 @@ def cli() -> None:
 
 
 def main() -> None:
+    signal.signal(
+        signal.SIGTERM, signal.default_int_handler
+    )  # the same end: workers, ledger and terminal left in order
     make_printable()
     sys.exit(run())
 

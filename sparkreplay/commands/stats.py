@@ -68,10 +68,16 @@ def command(
         require_file_place("--html", html_path)
     read = planned(options_of(stores, **given), columns=",".join(COLUMNS))
     found: Parts = merge_parts([])
+    waiting: dict[int, Parts] = {}
+    merged = 0
 
-    def add(_: int, part: Parts) -> int:
-        nonlocal found
-        found = merge_parts([found, part])
+    def add(number: int, part: Parts) -> int:
+        """Parts are merged in the log's order, so that the answer is the same whichever worker is first."""
+        nonlocal found, merged
+        waiting[number] = part
+        while merged in waiting:
+            found = merge_parts([found, waiting.pop(merged)])
+            merged += 1
         return rows_in(part)
 
     with engine_of(engine, master, workers) as workplace:

@@ -4,6 +4,7 @@ Invariant: nothing of it reaches stdout, and with `quiet` nothing is written at 
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from types import TracebackType
@@ -28,7 +29,12 @@ def progress(what: str, bytes_total: int, *, quiet: bool, stream: TextIO = sys.s
     """`bytes_total` of log are to be read."""
     if quiet:
         return Silent()
-    return Bar(what, bytes_total) if stream.isatty() else Lines(what, bytes_total, stream)
+    return Bar(what, bytes_total) if draws(stream) else Lines(what, bytes_total, stream)
+
+
+def draws(stream: TextIO) -> bool:
+    """Whether a bar can be drawn: on a terminal that says what it is, and that it is more than a typewriter."""
+    return stream.isatty() and os.environ.get("TERM", "dumb") not in ("dumb", "unknown")
 
 
 class Silent:
@@ -59,7 +65,7 @@ class Lines:
         self.bytes += bytes_done
         self.rows += rows
         now = time.monotonic()
-        if now - self.told < LINE_EVERY_S:
+        if now - self.told < LINE_EVERY_S or not self.bytes:
             return
         self.told = now
         rate = self.bytes / (now - self.began)

@@ -1,6 +1,7 @@
 """Sizes of many messages by key in bounded memory: exact count, sum, least and greatest, quantiles to 3 %.
 
-Invariant: a partial table has a row for each key and bucket that occurs, so parts are merged by adding rows, in any order."""
+Invariant: a partial table has a row for each key and bucket that occurs, so parts are merged by adding rows. In which order
+makes a difference only where keys are more than are held."""
 
 from __future__ import annotations
 
@@ -13,7 +14,9 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 KEYS_MAX = 10_000
-"""Of one dimension; the rest is one key."""
+"""Of one dimension as it is told; the rest is one key."""
+KEYS_HELD_MAX = 100_000
+"""Of one dimension while it is counted. As long as there are no more, what is told is exact."""
 OTHER = "(other)"
 EXACT_BELOW = 64
 STEPS = 32
@@ -81,13 +84,17 @@ def partial(keys: pa.Array, subs: NDArray[np.int64], sizes: NDArray[np.int64]) -
 
 
 def merge(parts: Iterable[pa.Table]) -> pa.Table:
-    """One part of many; keys beyond KEYS_MAX, those with the fewest messages, become OTHER."""
-    made = grouped(pa.concat_tables([EMPTY, *parts]))
+    """One part of many, with at most KEYS_HELD_MAX keys: see `limited`."""
+    return limited(grouped(pa.concat_tables([EMPTY, *parts])), KEYS_HELD_MAX)
+
+
+def limited(made: pa.Table, keys_max: int) -> pa.Table:
+    """The same part; of more keys than `keys_max` those with the fewest messages become OTHER."""
     counts = made.group_by(KEY).aggregate([("count", "sum")])
-    if counts.num_rows <= KEYS_MAX:
+    if counts.num_rows <= keys_max:
         return made
     order = [("count_sum", "descending"), ("key", "ascending"), ("sub", "ascending")]
-    kept = counts.sort_by(order).slice(0, KEYS_MAX - 1).select(KEY)
+    kept = counts.sort_by(order).slice(0, keys_max - 1).select(KEY)
     kept = kept.append_column("kept", pa.array([True] * kept.num_rows))
     joined = made.join(kept, KEY)
     is_kept = pc.fill_null(joined.column("kept"), False)
@@ -109,8 +116,12 @@ def without_sub(table: pa.Table) -> pa.Table:
 
 
 def summaries(table: pa.Table) -> list[Sizes]:
-    """By key and sub."""
-    rows = table.sort_by([("key", "ascending"), ("sub", "ascending"), ("bucket", "ascending")]).to_pylist()
+    """By key and sub, at most KEYS_MAX."""
+    rows = (
+        limited(table, KEYS_MAX)
+        .sort_by([("key", "ascending"), ("sub", "ascending"), ("bucket", "ascending")])
+        .to_pylist()
+    )
     found: list[Sizes] = []
     start = 0
     for end in range(1, len(rows) + 1):

@@ -19,7 +19,7 @@ from tests.unit.sparkreplay.commandline import two_days
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGKILL])
+@pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_a_stopped_process_leaves_nothing_half_visible_and_goes_on(
     tmp_path: Path, ending: signal.Signals
 ) -> None:
@@ -44,7 +44,7 @@ def test_a_stopped_process_leaves_nothing_half_visible_and_goes_on(
             process.wait(0.01)
     process.send_signal(ending)
     _, err = process.communicate(timeout=30)
-    assert process.returncode == (130 if ending == signal.SIGINT else -ending), err
+    assert process.returncode == (-ending if ending == signal.SIGKILL else 130), err
     assert "Traceback" not in err
     assert [entry.name for entry in target.iterdir()] == ["_mqreplay"]
     resumed = subprocess.run([*command, "--json"], cwd=ROOT, capture_output=True, text=True, check=True)
@@ -65,7 +65,14 @@ def test_a_terminal_sees_a_bar_and_stdout_only_the_answer(tmp_path: Path) -> Non
     path = two_days(tmp_path, 2000).write()
     ours, theirs = pty.openpty()
     command = [sys.executable, "-m", "sparkreplay", "stats", path, "--split", "16k", "--workers", "1"]
-    process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=theirs, text=True)
+    process = subprocess.Popen(
+        command,
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=theirs,
+        text=True,
+        env=os.environ | {"TERM": "xterm"},
+    )
     os.close(theirs)
     drawn = b""
     with suppress(OSError):  # EIO: the other end is closed

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -12,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sparkreplay.engine.engine import Done, LocalEngine, Work
 from sparkreplay.summary import sizes as sizing
 from sparkreplay.summary.sizes import OTHER, bucket_of, largest_in, merge, partial, summaries
 from tests.unit.sparkreplay.commandline import log_options, mqreplay, two_days
@@ -49,6 +51,31 @@ def test_keys_beyond_the_limit_are_one_key_and_no_message_is_lost(monkeypatch: p
     assert len(rows) == 10 and rows["host-49"].count == 51
     assert sum(row.count for row in rows.values()) == sum(range(1, 51)) + 1
     assert rows[OTHER].least == 100
+
+
+def test_what_a_part_does_not_tell_apart_is_exact_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sizing, "KEYS_MAX", 3)
+    early = [part(f"host-{number}", [100] * 2) for number in range(20)]
+    late = [part("host-7", [100] * 3), part("host-8", [100] * 2)]
+    rows = {row.key: row.count for row in summaries(merge([merge(early), merge(late)]))}
+    assert rows == {OTHER: 36, "host-7": 5, "host-8": 4}
+
+
+def test_the_answer_is_the_same_whichever_worker_is_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sizing, "KEYS_HELD_MAX", 3)
+    path = two_days(tmp_path).write()
+    before = mqreplay("stats", *log_options(path))
+
+    def last_first(engine: LocalEngine, work: Work, numbers: Sequence[int], done: Done) -> None:
+        for number in reversed(numbers):
+            done(number, work(number))
+
+    monkeypatch.setattr(LocalEngine, "run", last_first)
+    after = mqreplay("stats", *log_options(path))
+    assert (before.code, after.code) == (0, 0) and before.out == after.out
+    assert OTHER in {row["topic"] for row in before.json["topics"]}
 
 
 def test_topics_queues_producers_and_hours_are_counted(tmp_path: Path) -> None:

@@ -14,10 +14,15 @@ class Terminal(io.StringIO):
         return True
 
 
-def test_where_progress_goes_depends_on_the_stream() -> None:
+def test_where_progress_goes_depends_on_the_stream(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm")
     assert isinstance(progress("scan", 10, quiet=True, stream=Terminal()), Silent)
     assert isinstance(progress("scan", 10, quiet=False, stream=Terminal()), Bar)
     assert isinstance(progress("scan", 10, quiet=False, stream=io.StringIO()), Lines)
+    monkeypatch.setenv("TERM", "dumb")
+    assert isinstance(progress("scan", 10, quiet=False, stream=Terminal()), Lines)
+    monkeypatch.delenv("TERM")
+    assert isinstance(progress("scan", 10, quiet=False, stream=Terminal()), Lines)
 
 
 def test_a_line_now_and_then_says_bytes_rows_rate_and_time_left(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -25,6 +30,8 @@ def test_a_line_now_and_then_says_bytes_rows_rate_and_time_left(monkeypatch: pyt
     monkeypatch.setattr("sparkreplay.engine.progress.time.monotonic", lambda: now[0])
     stream = io.StringIO()
     with progress("export", 100_000_000, quiet=False, stream=stream) as shown:
+        now[0] = 7
+        shown.advance(0, 0)  # nothing to tell yet: no rate, no time left
         for second in (1, 4, 5, 6, 9):
             now[0] = second
             shown.advance(5_000_000, 1000)
