@@ -17,6 +17,7 @@ from mqruntime.segments import SegmentDirectory, SegmentFile
 FOLDER = "commitlog"
 SEGMENT = "segment of the log"  # as people call it
 ERASE_STEP_BYTES = 4 << 20
+PAGE_BYTES = 4096
 
 
 class CommitLog:
@@ -34,6 +35,7 @@ class CommitLog:
         self._end = 0
         self._written_end = 0  # bytes that a slave's connection may have filled above the end
         self._flushed = 0
+        self._reserved_from = 0  # index of the first segment that has its disk blocks, with all after it
         self._disk = asyncio.Lock()  # a flush and a truncation exclude each other
         self._cutting = False
 
@@ -62,6 +64,7 @@ class CommitLog:
         self._files = [self._directory.open(segment.name) for segment in segments]
         self._first = segments[0].start_offset if segments else 0
         self._end = self._written_end = self.loaded_end
+        self._reserved_from = len(self._files)
 
     async def found_end(self, end: int) -> tuple[int, int]:
         """Recovery says where the log ends: what stands above is erased and later segments are removed, durably.
@@ -150,16 +153,16 @@ class CommitLog:
         segment when this one is too full. OSError, with the log unchanged, when that segment cannot be made."""
         assert not self._cutting and bytes_needed + PREFIX.size <= self.segment_size_bytes
         start = self.segment_start(self._end)
+        present = self._ensure_segment(start)
         left = start + self.segment_size_bytes - self._end
         if bytes_needed + PREFIX.size > left:
             following = self._ensure_segment(start + self.segment_size_bytes)
             if left >= PREFIX.size:
-                view, _ = self.segment_view(self._end)
                 at = self._end - start
-                view[at : at + PREFIX.size] = encode_blank(left)
+                present.view()[at : at + PREFIX.size] = encode_blank(left)
             self._end = self._written_end = start + self.segment_size_bytes
             return following.view(), 0
-        return self._ensure_segment(start).view(), self._end - start
+        return present.view(), self._end - start
 
     def grow(self, end: int) -> None:
         """Records up to `end` are complete in the tail."""
@@ -191,18 +194,31 @@ class CommitLog:
     def has_room_for(self, size: int) -> bool:
         """Whether `size` bytes, less than half a segment, find a place; False while the disk refuses the segment that they
         would need."""
-        return not self._room.lacks(SEGMENT) or self.loaded_end - self._end >= size
+        ready = self.loaded_end - self._end if self._tail_is_reserved else 0
+        return not self._room.lacks(SEGMENT) or ready >= size
+
+    @property
+    def _tail_is_reserved(self) -> bool:
+        return self._end >= self._first + self._reserved_from * self.segment_size_bytes
+
+    @property
+    def _half_full(self) -> bool:
+        return self._end > self.loaded_end - self.segment_size_bytes // 2
 
     def wants_next(self) -> bool:
-        """The tail is half full and its successor does not exist yet."""
-        return bool(self._files) and self._end > self.loaded_end - self.segment_size_bytes // 2
+        """The tail has no disk blocks yet, or is half full and its successor does not exist."""
+        return bool(self._files) and (self._half_full or not self._tail_is_reserved)
 
     def prepare_next(self) -> None:
-        """Makes the successor of the newest segment, so that the next roll waits for nothing. OSError."""
+        """Makes the tail's blocks and the successor of a half full one, so that no write waits for them. OSError."""
+        if self.wants_next() and not self._tail_is_reserved:
+            self._ensure_segment(self.segment_start(self._end))
         if self.wants_next():
             self._ensure_segment(self.loaded_end)
 
     def _ensure_segment(self, start: int) -> SegmentFile:
+        """The segment at `start` with its disk blocks: one that was found may be sparse, as upstream makes them and some
+        tools copy them. OSError (ENOSPC)."""
         index = (start - self._first) // self.segment_size_bytes
         if index == len(self._files):
             if not self._files:
@@ -214,7 +230,11 @@ class CommitLog:
                     lambda: self._directory.create(name, self.segment_size_bytes, reserve=True),
                 )
             )
-        return self._files[index]
+        file = self._files[index]
+        if index < self._reserved_from:
+            self._room.make(SEGMENT, lambda: file.reserve(self.segment_size_bytes))
+            self._reserved_from = index
+        return file
 
     # The disk
 
@@ -235,6 +255,11 @@ class CommitLog:
             segment = self._first + index * self.segment_size_bytes
             await self._files[index].sync(start - segment, stop - segment)
             self._flushed = stop
+
+    def prepare_cut(self, offset: int) -> None:
+        """To be called before `truncate`: the segment that is cut has its disk blocks on return. OSError (ENOSPC)."""
+        if self._first <= offset < self._written_end and offset < self.loaded_end:
+            self._ensure_segment(self.segment_start(offset))
 
     async def truncate(self, offset: int) -> None:
         """The log ends at `offset`, durably on return: the tail is erased and cannot come back. With `offset` at the
@@ -279,9 +304,19 @@ class CommitLog:
             stop = min(at + ERASE_STEP_BYTES, self.segment_size_bytes)
             content = await file.read_cold(at, stop)
             if dirty := len(content) - content.count(0):
-                erase(view, at, stop)
+                erase_pages(view, at, content)
                 erased += dirty
         return erased
+
+
+def erase_pages(view: memoryview, start: int, content: bytes) -> None:
+    """Zeroes view[start:], which reads `content`, but not pages that are zero: they may have no blocks on disk."""
+    at = 0
+    while at < len(content):
+        stop = min(at + PAGE_BYTES - (start + at) % PAGE_BYTES, len(content))
+        if content.count(0, at, stop) != stop - at:
+            erase(view, start + at, start + stop)
+        at = stop
 
 
 def erase(view: memoryview, start: int, end: int) -> None:

@@ -76,9 +76,10 @@ def file_size_for(slots: int, entries: int) -> int:
 
 
 class IndexFile:
-    """`slots` and `entries` are the geometry, which the file itself does not tell."""
+    """`slots` and `entries` are the geometry, which the file itself does not tell. `header` is its beginning, which is not
+    read through the mapping: a new file has no block there, and a full file system in memory would end the process."""
 
-    def __init__(self, file: SegmentFile, slots: int, entries: int) -> None:
+    def __init__(self, file: SegmentFile, slots: int, entries: int, header: bytes) -> None:
         self.file = file
         self._view = file.view()
         self._slots = slots
@@ -87,7 +88,7 @@ class IndexFile:
         self._reserved_end = 0
         (
             self.begin_timestamp, self.end_timestamp, self.begin_phy, self.end_phy, self._used_slots, count,
-        ) = HEADER.unpack_from(self._view)  # fmt: skip
+        ) = HEADER.unpack(header)  # fmt: skip
         self.index_count = min(max(count, FIRST_ENTRY), entries)
 
     @property

@@ -63,7 +63,9 @@ class IndexTable:
             if not fitting:
                 await self._directory.delete(name)
                 continue
-            self._files.append(IndexFile(self._directory.open(name), self._slots, self._entries))
+            file = self._directory.open(name)
+            header = await file.read_cold(0, HEADER.size)
+            self._files.append(IndexFile(file, self._slots, self._entries, header))
         if not trusted and (torn := self._last_below(phy_limit)) is not None:
             torn.mend(phy_limit)
         self._unsynced = list(self._files)
@@ -151,7 +153,8 @@ class IndexTable:
         if name <= newest:
             name = str(int(newest) + 1).zfill(len(newest))
         size = file_size_for(self._slots, self._entries)
-        file = IndexFile(self._directory.create(name, size, reserve=False), self._slots, self._entries)
+        made = self._directory.create(name, size, reserve=False)
+        file = IndexFile(made, self._slots, self._entries, bytes(HEADER.size))
         self._files.append(file)
         file.file.reserve(HEADER.size + SLOT.size * self._slots)
         return file

@@ -280,6 +280,12 @@ class MessageStore:
         """Log, queues and confirm offset end at `offset`, durably on return. Called with max_offset it erases what an
         ended connection left above the log's end; to be done before a new connection fills it. OSError of a full disk,
         with nothing cut: to be done again. StoreFailed."""
+        try:
+            self._log.prepare_cut(offset)
+        except OSError as error:  # told by the room of the disk
+            if error.errno not in DISK_FULL:
+                raise self._failed(error) from error
+            raise
         confirm, self._confirm = self._confirm, min(self._confirm, offset)
         try:
             await self._saved.announce_cut(offset)

@@ -269,7 +269,8 @@ def test_an_index_file_of_java_answers_from_its_chains(tmp_path: Path) -> None:
     (tmp_path / "index").mkdir()
     (tmp_path / "index" / "20261121102158488").write_bytes(raw)
     directory = real_runtime(tmp_path).segments.subdirectory("index")
-    file = IndexFile(directory.open("20261121102158488"), 2000, 8000)
+    opened = directory.open("20261121102158488")
+    file = IndexFile(opened, 2000, 8000, bytes(opened.view()[: HEADER.size]))
     (row,) = json.loads((GOLDEN / "clean-shutdown" / "index.json").read_text()).values()
     by_hash: dict[int, list[int]] = {}
     for value, phy, _, _ in row["entries"]:
