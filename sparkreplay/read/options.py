@@ -186,7 +186,7 @@ def pattern(text: str | None) -> str | None:
     if text is not None:
         try:
             re.compile(text)
-        except re.error as error:
+        except (re.error, OverflowError, RecursionError) as error:
             raise OptionError("topicPattern", f"{text!r} is no regular expression: {error}") from None
     return text
 

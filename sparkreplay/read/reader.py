@@ -68,7 +68,7 @@ def plan_read(options: ReadOptions) -> ReadPlan:
     stretches: list[Stretch] = []
     for number, (store, (start, end)) in enumerate(zip(stores, ranges, strict=True)):
         source, planned = plan_range(store, selection_of(options, store), start, end, split_bytes, number)
-        require_present(options, store, planned)
+        require_present(options, store, planned, start)
         use_index = options.use_index and bool(planned)
         sources.append(replace(source, index_end=indexed_end(store, end)) if use_index else source)
         stretches += planned

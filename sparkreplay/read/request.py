@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from sparkreplay.errors import MessagesGone, OptionError
 from sparkreplay.read.offsets import Edge, PerQueue, QueueValue
 from sparkreplay.read.options import ReadOptions
+from sparkreplay.read.plan import plan
 from sparkreplay.read.queueends import Queue, first_of, last_of, newest_stored_ms, stored_since
 from sparkreplay.records.rowfilter import Between, Condition, QueueWindows, TopicMatches
 from sparkreplay.records.walk import Stretch
@@ -69,12 +70,16 @@ def conditions(options: ReadOptions, broker_name: str) -> tuple[Condition, ...]:
     return tuple(found)
 
 
-def require_present(options: ReadOptions, store: StoreSnapshot, stretches: Sequence[Stretch]) -> None:
-    """Raises MessagesGone for offsets, OptionError for times, that the planned part of the log does not reach."""
+def require_present(
+    options: ReadOptions, store: StoreSnapshot, stretches: Sequence[Stretch], start: int
+) -> None:
+    """Raises MessagesGone for offsets, OptionError for times, that the log does not reach where the planned part, which begins
+    at `start`, ends."""
     starts = of_broker(options.starting.queue_offsets, store.broker_name)
     ends = of_broker(options.ending.queue_offsets, store.broker_name)
     check_ranges(starts, ends)
-    for why in [*deleted(store, stretches, starts), *beyond_the_end(store, stretches, {**starts, **ends})]:
+    beyond = beyond_the_end(store, stretches, start, {**starts, **ends})
+    for why in [*deleted(store, stretches, starts), *beyond]:
         lose(options, store.root, why)
     if options.unmatched_start_fails:
         require_times(options.starting, store, stretches)
@@ -111,12 +116,17 @@ def deleted(store: StoreSnapshot, stretches: Sequence[Stretch], starts: dict[Que
     ]
 
 
-def beyond_the_end(store: StoreSnapshot, stretches: Sequence[Stretch], asked: dict[Queue, int]) -> list[str]:
-    """Which queues end before an offset that was named for them."""
+def beyond_the_end(
+    store: StoreSnapshot, stretches: Sequence[Stretch], start: int, asked: dict[Queue, int]
+) -> list[str]:
+    """Which queues end before an offset that was named for them; a queue may end in front of where the read begins."""
     asked = {queue: offset for queue, offset in asked.items() if offset > 0}
     if not asked:
         return []
     last = last_of(store.files, list(reversed(stretches)), frozenset(asked))
+    if len(last) < len(asked):
+        before = plan(store, store.min_offset, start)
+        last |= last_of(store.files, list(reversed(before)), frozenset(asked) - last.keys())
     ends = {queue: seen.queue_offset + 1 for queue, seen in last.items()}
     return [
         f"queue {topic}/{queue_id} ends at {ends.get((topic, queue_id), 0)}, before offset {offset}"

@@ -48,13 +48,18 @@ def decompressed(
 
 
 def open_body(body: bytes, kind: int, size_max: int) -> bytes:
-    """Raises ValueError, RuntimeError or zlib.error for a body that is damaged or larger than `size_max`."""
+    """Raises ValueError, RuntimeError or zlib.error for a body that is damaged, larger than `size_max`, or more than one frame.
+    An empty one is empty whatever its flags say, as for Java's consumers."""
+    if not body:
+        return body
     if kind == LZ4:
         import lz4.frame
 
         stream = lz4.frame.LZ4FrameDecompressor()
         opened = stream.decompress(body, max_length=size_max)
         ended = stream.eof
+        if stream.unused_data:
+            raise ValueError(f"{len(stream.unused_data)} bytes follow its frame")
     elif kind == ZSTD:
         opened = open_zstd(body, size_max)
         ended = True
@@ -76,6 +81,6 @@ def open_zstd(body: bytes, size_max: int) -> bytes:
         if named != zstandard.CONTENTSIZE_UNKNOWN and named > size_max:
             raise ValueError(f"it names {named} bytes, more than {size_max}")
         window = zstandard.ZstdDecompressor(max_window_size=BODY_SIZE_MAX)
-        return window.decompress(body, max_output_size=max(size_max, 1))
+        return window.decompress(body, max_output_size=max(size_max, 1), allow_extra_data=False)
     except zstandard.ZstdError as error:
         raise ValueError(str(error)) from error

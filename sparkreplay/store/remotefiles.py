@@ -35,7 +35,10 @@ def files_at(path: str) -> Files:
     if not separator or "/" in scheme:
         return local(path)
     if scheme == "file":
-        place = urlsplit(path)
+        try:
+            place = urlsplit(path)
+        except ValueError as error:
+            raise OptionError("path", f"{path}: {error}; a file URI is file:///FOLDER") from None
         if place.netloc not in ("", "localhost"):
             raise OptionError("path", f"{path}: names another machine; a file URI is file:///FOLDER")
         return local(unquote(place.path))

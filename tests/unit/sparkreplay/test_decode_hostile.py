@@ -84,6 +84,30 @@ def test_bombs_are_refused_in_little_memory_by_path_and_offset(tmp_path: Path) -
         )
 
 
+TWO_FRAMES = {
+    0x101: bytes(lz4.frame.compress(b"one") + lz4.frame.compress(b"two")),
+    0x201: zstandard.compress(b"one") + zstandard.compress(b"two"),
+}
+
+
+@pytest.mark.parametrize("flags", list(TWO_FRAMES))
+def test_of_a_body_of_two_frames_the_second_is_not_dropped_without_a_word(tmp_path: Path, flags: int) -> None:
+    store = StoreFolder(tmp_path)
+    store.add()
+    at = store.add(body=TWO_FRAMES[flags], sys_flag=flags)
+    path = store.write()
+    with pytest.raises(LogCorrupted, match=f"offset {at}: the compressed body cannot be opened: .*bytes"):
+        rows_of(path)
+    assert rows_of(path, decompress="false")[1]["body"] == TWO_FRAMES[flags]
+
+
+@pytest.mark.parametrize("flags", [0x1, 0x101, 0x201, 0x301])
+def test_an_empty_body_is_empty_whatever_its_flags_say_of_compression(tmp_path: Path, flags: int) -> None:
+    store = StoreFolder(tmp_path)
+    store.add(body=b"", sys_flag=flags)
+    assert [row["body"] for row in rows_of(store.write(), crc="true")] == [b""]
+
+
 @pytest.mark.parametrize("size", [-1, 0, 90, 2**31 - 1, -(2**31), (4 << 20) + (64 << 10) + 1])
 def test_an_impossible_record_size_is_refused(tmp_path: Path, size: int) -> None:
     store = StoreFolder(tmp_path, 1 << 16)

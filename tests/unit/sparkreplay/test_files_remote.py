@@ -77,6 +77,7 @@ def test_a_bucket_that_is_not_there_and_credentials_that_are_refused_name_the_cu
         ("carrier-pigeon://user:hush@loft/store", "carrier-pigeon://loft/store: .*a local folder, file://"),
         ("s3:/store", "a local folder, file://, s3:// or hdfs:// is expected"),
         ("file://elsewhere/store", "names another machine"),
+        ("file://[store", "a file URI is file:///FOLDER"),
         ("", "must name a store"),
         ("/no/such/store", "/no/such/store: is no folder"),
         ("/d1/commitlog,/d2/commitlog", "spreads over several folders"),

@@ -165,6 +165,8 @@ def test_sizes_have_units(text: str, size: int) -> None:
         {"queues": ","},
         {"topic": " , "},
         {"topicPattern": "("},
+        {"topicPattern": "a{99999999999999999999}"},
+        {"topicPattern": "(" * 3000 + ")" * 3000},
         {"topic": "a", "topicPattern": "a.*"},
         {"transactions": "some"},
         {"crc": "yes"},

@@ -328,6 +328,21 @@ def test_the_end_of_a_queue_is_a_start_that_exists(path: str) -> None:
     assert [row["queue_offset"] for row in rows] == [39]
 
 
+@pytest.mark.parametrize("begin", [160, 240])
+def test_a_queue_may_end_in_front_of_the_physical_offset_where_a_read_begins(
+    tmp_path: Path, begin: int
+) -> None:
+    store = StoreFolder(tmp_path, SEGMENT_BYTES)
+    for number in range(240):
+        store.add(topic="orders" if number < 80 else "payments")
+    path = store.write()
+    start = ([0, *store.ends])[begin]
+    rows = rows_of(path, startingOffsets=str(start), endingOffsets='{"orders": {"0": 80}}')
+    assert len(rows) == 240 - begin
+    with pytest.raises(MessagesGone, match="orders/0 ends at 80, before offset 81"):
+        rows_of(path, startingOffsets=str(start), endingOffsets='{"orders": {"0": 81}}')
+
+
 def test_a_whole_log_knows_that_an_unknown_queue_is_empty(path: str) -> None:
     assert rows_of(path, startingOffsets='{"strange": {"7": 0}}') == rows_of(path)
     with pytest.raises(MessagesGone, match="strange/7 ends at 0"):
