@@ -1,8 +1,8 @@
 """The durable epoch file and its second copy.
 
 Invariant: when `store` returns, a crash of any kind leaves a file that reads back as the stored history. Both
-copies hold the same content but during a store, so a damaged main file costs nothing. An empty history is no
-file at all: an empty one would make other readers take an old second copy for current."""
+copies hold the same content but during a store, so a damaged main file costs nothing; and one of them is whole at any
+moment. An empty history is no file at all: an empty one would make other readers take an old second copy for current."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import logging
 
 from epochfile.format import EpochFileDamaged, decode, encode
 from epochfile.history import EpochHistory
+from mqruntime.diskfull import DISK_FULL
 from mqruntime.log import fields
 from mqruntime.smallfiles import SmallFiles
 
@@ -72,12 +73,30 @@ class EpochFile:
             log.warning("copy of the epoch file not mended", extra=fields(file=name, why=error))
 
     async def store(self, history: EpochHistory) -> None:
-        """Durable on return; OSError leaves the old history or the new one."""
+        """Durable on return, on a full disk too where both copies stand; OSError leaves the old history or the new one."""
         backup = self._name + BACKUP_SUFFIX
         if len(history) == 0:
             await self._files.remove(backup)  # first, or a crash would bring the old history back
             await self._files.remove(self._name)
             return
         data = encode(history)
-        await self._files.replace(self._name, data)
-        await self._files.replace(backup, data)
+        try:
+            await self._files.replace(self._name, data)
+            await self._files.replace(backup, data)
+        except OSError as error:
+            if error.errno not in DISK_FULL or not await self._stands_twice():
+                raise
+            await self._files.overwrite(backup, data)
+            await self._files.overwrite(self._name, data)
+
+    async def _stands_twice(self) -> bool:
+        """Whether the main file is whole while the second copy is overwritten, which is there."""
+        main = await self._files.read(self._name)
+        backup = await self._files.read(self._name + BACKUP_SUFFIX)
+        if main is None or backup is None:
+            return False
+        try:
+            decode(main)
+        except EpochFileDamaged:
+            return False
+        return True

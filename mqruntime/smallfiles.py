@@ -1,7 +1,7 @@
 """Small files that are replaced as a whole: epoch file, identity, votes, topic and offset tables.
 
-Invariant: a reader finds the old content or the new one, never a mixture, and what `replace` or `remove`
-did is on disk when it returns. Operations of one root run one at a time in the order they were called, so
+Invariant: a reader finds the old content or the new one, never a mixture (but of `overwrite`), and what an
+operation did is on disk when it returns. Operations of one root run one at a time in the order they were called, so
 a cancelled replace cannot overtake a later one."""
 
 from __future__ import annotations
@@ -23,11 +23,16 @@ class SmallFiles(Protocol):
 
     async def read(self, name: str) -> bytes | None:
         """The content, None when there is no such file; OSError when the disk fails. What it returns is durable,
-        also what a predecessor left that was killed between a rename and the sync of its folder."""
+        also what a predecessor left that was killed between a write or a rename and its sync."""
         ...
 
     async def replace(self, name: str, data: bytes) -> None:
         """Atomic, and durable on return. OSError (ENOSPC, EIO) leaves the old content."""
+        ...
+
+    async def overwrite(self, name: str, data: bytes) -> None:
+        """Where the file stands, which most disks have room for when they are full; durable on return. A crash, or OSError,
+        leaves any mixture of old and new, so a reader needs a check and another copy. FileNotFoundError."""
         ...
 
     async def remove(self, name: str) -> None:
@@ -70,6 +75,9 @@ class RealSmallFiles:
     async def replace(self, name: str, data: bytes) -> None:
         await wrap(_replace)(self._root / check_name(name), data, executor=self._thread)
 
+    async def overwrite(self, name: str, data: bytes) -> None:
+        await wrap(_overwrite)(self._root / check_name(name), data, executor=self._thread)
+
     async def remove(self, name: str) -> None:
         await wrap(_remove)(self._root / check_name(name), executor=self._thread)
 
@@ -92,7 +100,9 @@ class RealSmallFiles:
 
 def _content(path: Path) -> bytes | None:
     try:
-        return path.read_bytes()
+        with path.open("rb") as file:
+            os.fsync(file.fileno())  # a predecessor may have been killed while it overwrote the file
+            return file.read()
     except FileNotFoundError:
         return None
 
@@ -111,6 +121,18 @@ def _replace(path: Path, data: bytes) -> None:
         error.filename = str(path)  # a write or a sync names no file
         raise
     sync_folder(path.parent)
+
+
+def _overwrite(path: Path, data: bytes) -> None:
+    try:
+        with path.open("r+b") as file:
+            file.write(data)
+            file.truncate()
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as error:
+        error.filename = str(path)
+        raise
 
 
 def _remove(path: Path) -> None:

@@ -164,6 +164,24 @@ async def the_former_master_is_kept(
         await followed(self, epoch, master_id, master_ha_address)
 
 
+went_over = SlaveClient.set_address
+
+
+def goes_over_later(self: SlaveClient, address: str) -> None:
+    """A slave that hears of another address goes there when the connection that it has ends."""
+    if self.connection is None or self.connection.closed.done():
+        went_over(self, address)
+
+
+@contextmanager
+def stays_with_former_master() -> Iterator[None]:
+    with (
+        patch.object(HAService, "become_slave", the_former_master_is_kept),
+        patch.object(SlaveClient, "set_address", goes_over_later),
+    ):
+        yield
+
+
 walked = Recovery._walk
 
 
@@ -217,7 +235,7 @@ BUGS: dict[str, Callable[[], AbstractContextManager[object]]] = {
     "confirm-skips-unknown": lambda: patch.object(confirm, "confirm_offset", members_known_so_far),
     "min-in-sync-ignored": lambda: patch.object(confirm, "acked_end", confirmed_is_enough),
     "leaves-on-disconnect": lambda: patch.object(SyncStateSet, "disconnected", gone_without_being_asked),
-    "stays-with-former-master": lambda: patch.object(HAService, "become_slave", the_former_master_is_kept),
+    "stays-with-former-master": stays_with_former_master,
     "truncation-not-durable": lambda: patch.object(CommitLog, "truncate", truncated_in_memory),
     "epoch-not-persisted": lambda: patch.object(KeptEpochs, "_store", epochs_in_memory),
     "vote-not-persisted": lambda: patch.object(TermFile, "store", term_without_vote),

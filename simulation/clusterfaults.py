@@ -13,6 +13,7 @@ from broker.replicas import Role
 from simulation.clustercheck import ClusterCheck
 from simulation.clusterdamage import StoreDamage
 from simulation.clusterdiskerrors import RESTART_MS, DiskErrors
+from simulation.clusterfulldisks import FullDisks
 from simulation.clusterlosses import EMPTIED, WITHOUT_LOG, MemberLosses
 from simulation.clustermembers import ClientApp
 from simulation.node import Node
@@ -33,6 +34,7 @@ BURSTS = (20, 60)
 STOPPED_MS = 4000
 CLOCK_JUMP_MS = 3_600_000
 LAGGING_MS = (600, 2_500)
+SLOW_SLAVE_MS = (400, 900)
 
 
 class Faults:
@@ -57,8 +59,7 @@ class Faults:
         self.check = check
         check.on_truncated = self.truncated
         check.on_expanded = self.expanded
-        self.truncations_to_kill = 0
-        self.expansions_to_cut = 0
+        self.truncations_to_kill = self.expansions_to_cut = 0
         kinds = [kind for kind in KINDS if chance.random() < CHANCES.get(kind, CHANCE)]
         self.kinds = sorted(
             {*kinds, "kill master", chance.choice(KINDS), chance.choice(KINDS), chance.choice(KINDS)}
@@ -72,6 +73,7 @@ class Faults:
         self.deposed: Node | None = None
         """A master that is cut off, until another one is there."""
         self.disk_errors = DiskErrors(world, chance, self.done, self.restart_at_ms)
+        self.full_disks = FullDisks(world, [*controllers, *brokers], self.done, self.restart_at_ms)
         self.damage = StoreDamage(chance, brokers, self.done)
         self.losses = MemberLosses(
             world, chance, controllers, brokers, self.done, self.restart_at_ms, self.damage.must_be_refused
@@ -131,7 +133,10 @@ class Faults:
                 for other in self.controllers:
                     self.world.network.cut(master.host, other.host)
                 slave = self.random.choice([node for node in self.brokers if node is not master])
-                self.world.network.cut(master.host, slave.host)
+                if self.random.random() < 0.5:
+                    self.world.network.cut(master.host, slave.host)
+                else:  # it hears of the next master before it has what this one sent
+                    self.world.network.delay(master.host, slave.host, *SLOW_SLAVE_MS)
             case "expansion without an answer" if master is not None:
                 for other in self.controllers:
                     self.world.network.delay(master.host, other.host, 300, 900)
@@ -304,6 +309,7 @@ class Faults:
             self.misdirect(self.deposed, master)
         for node in self.brokers:
             self.disk_errors.next_step(node)
+        self.full_disks.next_step()
 
     def due_for_restart(self, node: Node) -> bool:
         """Whether it comes back now. Only what left the set meanwhile has really lost its memory: had it been
@@ -335,10 +341,10 @@ class Faults:
                 if node is not other:
                     self.world.network.delay(node.host, other.host, 0.1, 0.5)
         self.restart_at_ms.clear()
-        self.truncations_to_kill = 0
-        self.expansions_to_cut = 0
+        self.truncations_to_kill = self.expansions_to_cut = 0
         self.half_open = self.deposed = self.losses.planned = None
         self.disk_errors.take_back(self.brokers)
+        self.full_disks.end()
 
 
 def broker_id_of(node: Node) -> int | None:

@@ -2,7 +2,7 @@
 
 Invariant M2: a broker acts as master of epoch e only if an applied election gave it e. Two may believe at once; what the
 older one acknowledges after a broker that it counts has accepted a newer epoch lies in that broker's log below the
-newer epoch's first byte, so the newer master has it too."""
+newer epoch's first byte, so the newer master has it too; or it is elected anew itself and does not know it yet."""
 
 from __future__ import annotations
 
@@ -79,6 +79,7 @@ class Grants:
             if (
                 app is not None
                 and app.ha.epoch > epoch
+                and not self.its_own(epoch, app.ha.epoch, broker_id)
                 and (held := self.held_under(member, app, epoch)) < end
             ):
                 raise Violation(
@@ -86,6 +87,11 @@ class Grants:
                     f"master {broker_id} of epoch {epoch} may answer what ends at {end}; it counts broker {member}, "
                     f"which is in epoch {app.ha.epoch} and holds of epochs up to {epoch} only {held}",
                 )
+
+    def its_own(self, epoch: int, newer: int, broker_id: int) -> bool:
+        """Whether this master of `epoch` was given `newer` too, and nobody else an epoch in between."""
+        since = {master for at, master in self.master_of.items() if epoch < at <= newer}
+        return newer in self.master_of and since == {broker_id}
 
     def held_under(self, broker_id: int, app: BrokerApp, epoch: int) -> int:
         """The end of what this broker holds of `epoch` and of those before, and held when it accepted a newer one."""

@@ -21,7 +21,7 @@ from typing import Any, TypeVar
 from mqruntime.segments import check_component
 from mqruntime.smallfiles import check_name
 from mqruntime.storelock import StoreLocked
-from simulation.inode import Inode
+from simulation.inode import PAGE_BYTES, Inode
 from simulation.loop import SimulatedLoop
 from simulation.process import Process
 from simulation.trace import Trace
@@ -30,7 +30,17 @@ T = TypeVar("T")
 
 SYNC_US = (200, 2_000)
 READ_US = (50, 400)
-OPERATIONS = ("read", "replace", "remove", "create", "reserve", "sync", "delete", "sync_directory")
+OPERATIONS = (
+    "read",
+    "replace",
+    "overwrite",
+    "remove",
+    "create",
+    "reserve",
+    "sync",
+    "delete",
+    "sync_directory",
+)
 
 
 @dataclass
@@ -233,7 +243,10 @@ class SimulatedSmallFiles:
     async def read(self, name: str) -> bytes | None:
         def step() -> bytes | None:
             self._disk.check("read", name)
-            self._disk.make_durable(name, self._disk.entries.get(name))
+            inode = self._disk.entries.get(name)
+            self._disk.make_durable(name, inode)
+            if inode is not None:
+                inode.persist_all()
             return self._disk.content(name)
 
         check_name(name)
@@ -245,7 +258,7 @@ class SimulatedSmallFiles:
 
         def rename() -> None:
             self._disk.check("replace", name)
-            self._disk.allocate(inode, len(data), name)
+            self._disk.allocate(inode, whole_pages(data), name)
             self._disk.entries[name] = inode
 
         renamed = self._turn(self._disk.sync_us, rename, "rename", name, len(data))
@@ -253,6 +266,25 @@ class SimulatedSmallFiles:
             self._disk.sync_us, lambda: self._disk.make_durable(name, inode), "replaced", name
         )
         await renamed
+        await synced
+
+    async def overwrite(self, name: str, data: bytes) -> None:
+        def write() -> None:
+            self._disk.check("overwrite", name)
+            inode = self._disk.entries.get(name)
+            if inode is None:
+                raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), name)
+            self._disk.allocate(inode, whole_pages(data), name)
+            inode.overwrite(data)
+
+        def sync() -> None:
+            if (inode := self._disk.entries.get(name)) is not None:
+                inode.persist_all()
+
+        check_name(name)
+        written = self._turn(self._disk.read_us, write, "write", name, len(data))
+        synced = self._turn(self._disk.sync_us, sync, "overwritten", name)
+        await written
         await synced
 
     async def remove(self, name: str) -> None:
@@ -278,6 +310,11 @@ class SimulatedSmallFiles:
         self, range_us: tuple[int, int], step: Callable[[], T], kind: str, name: str, size: int = 0
     ) -> asyncio.Future[T]:
         return self._disk.finish(self._disk.small_file_turn(range_us), self._process, step, kind, name, size)
+
+
+def whole_pages(data: bytes) -> int:
+    """The blocks that a small file takes."""
+    return -(-len(data) // PAGE_BYTES) * PAGE_BYTES
 
 
 class SimulatedSegmentFile:

@@ -49,6 +49,14 @@ class Inode:
                 self._dropped.pop(number, None)
                 disk[start + at : start + at + len(page)] = page
 
+    def overwrite(self, content: bytes) -> None:
+        """Of a small file, which nobody maps: all of it."""
+        self.data = bytearray(content)
+
+    def persist_all(self) -> None:
+        """A small file's content and length reach the disk."""
+        self._disk = bytearray(self.data)
+
     def drop(self, start: int, content: bytes) -> None:
         """A sync failed: the kernel marks the pages clean although the disk does not have them."""
         disk = self._on_disk()

@@ -141,6 +141,7 @@ class VoteForgetter:
     def __init__(self, files: SmallFiles) -> None:
         self.files = files
         self.read = files.read
+        self.overwrite = files.overwrite
         self.remove = files.remove
         self.names = files.names
 

@@ -157,9 +157,11 @@ class Pipe:
             data = view[:take]
         if self._network.is_cut(self.hosts[1], self.hosts[0]):
             self._unacknowledged += take  # the acknowledgement is lost with the way back
-        self._in_flight -= take
         self._network.trace(DATA, self.label, data)
-        self.sink.bytes_received(bytes(data))
+        unread = self.sink.bytes_received(bytes(data))
+        self._in_flight -= take - len(unread)
+        if len(unread):
+            self._items.appendleft((now_us, DATA, unread))
         self.source.room_made()
         self._continue()
 
@@ -290,11 +292,12 @@ class SimulatedTransport(_FlowControlMixin, asyncio.Transport):  # type: ignore[
         protocol.connection_made(self)
         self.peer.out.wake()
 
-    def bytes_received(self, data: bytes) -> None:
+    def bytes_received(self, data: bytes) -> memoryview:
+        """Hand them to the protocol; returns what it is not to have yet, because it has stopped reading."""
         protocol = self._protocol
+        view = memoryview(data)
         if isinstance(protocol, asyncio.BufferedProtocol):
-            view = memoryview(data)
-            while len(view) and not self._closing:
+            while len(view) and self.is_reading():
                 buffer = memoryview(protocol.get_buffer(len(view)))
                 count = min(len(buffer), len(view))
                 if count == 0:
@@ -302,9 +305,10 @@ class SimulatedTransport(_FlowControlMixin, asyncio.Transport):  # type: ignore[
                 buffer[:count] = view[:count]
                 protocol.buffer_updated(count)
                 view = view[count:]
-        else:
-            assert isinstance(protocol, asyncio.Protocol)
-            protocol.data_received(data)
+            return view[:0] if self._closing else view
+        assert isinstance(protocol, asyncio.Protocol)
+        protocol.data_received(data)
+        return view[:0]
 
     def end_received(self) -> None:
         if self._end_received or self._closing:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any, cast
@@ -98,6 +99,17 @@ def test_who_copies_on_from_the_master_that_it_left_is_found() -> None:
     looked(grants, master(60), ScriptedBroker(2, b"x" * 80, [(1, 0)], epoch=2))
     with pytest.raises(Violation, match="M2: master 1 of epoch 1 may answer what ends at 90"):
         looked(grants, master(90), ScriptedBroker(2, b"x" * 90, [(1, 0)], epoch=2))
+
+
+@pytest.mark.parametrize("between, found", [({}, False), ({2: 1}, False), ({2: 3}, True)])
+def test_a_master_that_is_elected_anew_and_does_not_know_it_yet_may_go_on_with_who_does(
+    between: dict[int, int], found: bool
+) -> None:
+    grants = Grants({1: 1, **between, 3: 1})
+    knows = ScriptedBroker(2, b"x" * 90, [(1, 0)], epoch=3)
+    looked(grants, master(60), ScriptedBroker(2, b"x" * 80, [(1, 0)], epoch=3))
+    with pytest.raises(Violation, match="M2") if found else nullcontext():
+        looked(grants, master(90), knows)
 
 
 def test_who_lost_its_memory_afterwards_is_not_held_against_an_old_acknowledgement() -> None:

@@ -102,13 +102,32 @@ def test_a_replace_is_old_or_new_in_the_middle_and_new_on_return(seed: int) -> N
         assert run(node, files.read("absent")) is None
 
 
+def test_an_overwrite_needs_no_room_and_is_durable_on_return_and_before_that_anything() -> None:
+    left = set()
+    for seed in range(60):
+        with World(seed) as world:
+            node = world.node("n", "10.0.0.1")
+            files = node.runtime().files
+            world.run(files.replace("epochs", b"old" * 400))
+            node.disk.capacity_bytes = node.disk.used_bytes()
+            node.spawn(files.overwrite("epochs", b"new" * 401))
+            world.run_for_ms(seed % 3)
+            files = crashed(node, power_cut=True).files
+            left.add(world.run(files.read("epochs")))
+            world.run(files.overwrite("epochs", b"last"))
+            files = crashed(node, power_cut=True).files
+            assert world.run(files.read("epochs")) == b"last"
+    assert {b"old" * 400, b"new" * 401} < left, "and mixtures of both"
+
+
+@pytest.mark.parametrize("write", ["replace", "overwrite"])
 @pytest.mark.parametrize("seed", range(20))
-def test_what_was_read_after_a_kill_survives_a_power_cut(seed: int) -> None:
+def test_what_was_read_after_a_kill_survives_a_power_cut(seed: int, write: str) -> None:
     with World(seed) as world:
         node = world.node("n", "10.0.0.1")
         files = node.runtime().files
         world.run(files.replace("vote", b"old"))
-        node.spawn(files.replace("vote", b"new"))
+        node.spawn(getattr(files, write)("vote", b"new"))
         world.run_for_ms(seed % 3)
         files = crashed(node, power_cut=False).files
         read = world.run(files.read("vote"))

@@ -64,6 +64,19 @@ class BufferedRecorder(asyncio.BufferedProtocol):
         self.data += self._buffer[:nbytes]
 
 
+class PausingRecorder(BufferedRecorder):
+    """Stops reading after each piece, and asks for nothing before it reads on."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport: Any = transport
+
+    def buffer_updated(self, nbytes: int) -> None:
+        assert self._transport.is_reading()
+        super().buffer_updated(nbytes)
+        self._transport.pause_reading()
+        asyncio.get_running_loop().call_later(0.001, self._transport.resume_reading)
+
+
 class Link:
     """A world with a server and one connected client; `far` is the server's end."""
 
@@ -116,8 +129,9 @@ def test_bytes_arrive_whole_and_in_order_however_they_are_cut(seed: int) -> None
         assert link.near.events == ["made", "lost"] and link.near.error is None
 
 
-def test_a_buffered_protocol_gets_the_same_bytes() -> None:
-    with Link(1, BufferedRecorder) as link:
+@pytest.mark.parametrize("reader", [BufferedRecorder, PausingRecorder])
+def test_a_buffered_protocol_gets_the_same_bytes(reader: Callable[[], Any]) -> None:
+    with Link(1, reader) as link:
         link.near.transport.writelines([b"one", memoryview(b"-two-"), bytearray(b"three" * 9)])
         link.world.run_for_ms(50)
         assert link.far.data == b"one-two-" + b"three" * 9

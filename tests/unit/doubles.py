@@ -34,6 +34,10 @@ class MemoryFiles:
         self.content[name] = data
         self.replaced += 1
 
+    async def overwrite(self, name: str, data: bytes) -> None:
+        await asyncio.sleep(0)
+        self.content[name] = data
+
     async def remove(self, name: str) -> None:
         self.content.pop(name, None)
 

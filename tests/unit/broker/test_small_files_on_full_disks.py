@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import logging
+import os
 from collections.abc import Iterable
 
 import pytest
@@ -87,9 +89,29 @@ def test_a_slave_copies_its_masters_tables_and_writes_them_when_there_is_room(
         assert told(caplog, "tables can be written again") == 1
 
 
+def test_a_full_disk_keeps_no_replica_from_following_or_leading_a_new_epoch() -> None:
+    """Within what its segment still holds: else a slave that is elected before it leaves the set would be no master."""
+    with World(52) as world:
+        cluster = Cluster(world, 2, minInSyncReplicas=1)
+        cluster.start_up()
+        cluster.run(cluster.send_all(BODIES))
+        world.run_for_ms(2_000)
+        former, slave = cluster.master, a_slave(cluster)
+        fill(*cluster.brokers)
+        former.kill()
+        world.run_until(lambda: bool(cluster.masters), 20_000)
+        assert cluster.master is slave
+        cluster.start(former)
+        cluster.wait_in_sync(2, 20_000)
+        assert_running(cluster.brokers)
+        assert slave.disk.content(EPOCH_FILE) == former.disk.content(EPOCH_FILE)
+        assert len(slave.disk.content(EPOCH_FILE) or b"") > len(b"1\n1\n1-0\n")
+
+
 def test_a_slave_waits_for_room_for_a_new_epoch_and_takes_no_byte_of_it_before(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
+    """A disk that writes nothing in place, as some do."""
     with World(52) as world:
         cluster = Cluster(world, 3)
         cluster.start_up()
@@ -98,6 +120,7 @@ def test_a_slave_waits_for_room_for_a_new_epoch_and_takes_no_byte_of_it_before(
         former, slave = cluster.master, a_slave(cluster)
         epochs, end = cluster.app(slave).ha.history, cluster.app(slave).store.max_offset()
         fill(slave)
+        slave.disk.fail_next("overwrite", OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)), times=1_000)
         former.kill()
         cluster.start(former)
         caplog.clear()

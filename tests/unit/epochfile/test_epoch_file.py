@@ -123,3 +123,42 @@ def test_a_power_cut_within_a_store_leaves_the_old_history_or_the_new(
 
     returned = asyncio.run(store())
     assert load(files.content) in ([after] if returned else [before, after])
+
+
+class FullDisk(Files):
+    """Takes nothing new. A power cut in the middle of an overwrite leaves the first half of it."""
+
+    async def replace(self, name: str, data: bytes) -> None:
+        raise OSError(errno.ENOSPC, "full")
+
+    async def overwrite(self, name: str, data: bytes) -> None:
+        if self.left == 0:
+            half = len(data) // 2
+            self.content[name] = data[:half] + self.content[name][half:]
+        self._step()
+        await super().overwrite(name, data)
+
+
+def test_a_full_disk_takes_a_new_history_where_both_copies_stand() -> None:
+    files = FullDisk(stored(OLD))
+    asyncio.run(EpochFile(files).store(NEW))
+    assert files.content == stored(NEW)
+
+
+@pytest.mark.parametrize("step", [0, 1])
+def test_a_power_cut_while_a_full_disk_takes_a_history_leaves_one_copy_whole(step: int) -> None:
+    files = FullDisk(stored(OLD), cut_before=step)
+    with pytest.raises(PowerCut):
+        asyncio.run(EpochFile(files).store(NEW))
+    assert files.content != stored(NEW)
+    assert load(files.content) == (OLD, NEW)[step]
+
+
+@pytest.mark.parametrize(
+    "copies", [{}, {MAIN: b"damaged", BACKUP: stored(OLD)[BACKUP]}, {MAIN: stored(OLD)[MAIN]}]
+)
+def test_a_full_disk_is_not_made_to_overwrite_the_only_copy(copies: dict[str, bytes]) -> None:
+    files = FullDisk(copies)
+    with pytest.raises(OSError, match="full"):
+        asyncio.run(EpochFile(files).store(NEW))
+    assert files.content == copies

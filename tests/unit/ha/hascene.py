@@ -51,6 +51,11 @@ class Files(MemoryFiles):
             raise self.error
         await super().replace(name, data)
 
+    async def overwrite(self, name: str, data: bytes) -> None:
+        if self.error is not None:
+            raise self.error
+        await super().overwrite(name, data)
+
 
 class Node:
     """One broker's replication; its controller accepts every set that is wanted while `controller_up`."""

@@ -118,3 +118,19 @@ def test_a_write_that_fails_names_the_file(
         asyncio.run(files.replace("checkpoint", b"content"))
     assert caught.value.filename == str(tmp_path / "store" / "checkpoint")
     assert [path.name for path in (tmp_path / "store").iterdir()] == ["other"]
+
+
+def test_an_overwritten_file_keeps_its_place_whatever_its_length(
+    files: RealSmallFiles, tmp_path: Path
+) -> None:
+    async def scenario() -> None:
+        await files.replace("epochs", b"medium")
+        inode = (tmp_path / "store" / "epochs").stat().st_ino
+        for data in (b"short", b"a longer one"):
+            await files.overwrite("epochs", data)
+            assert await files.read("epochs") == data
+        assert (tmp_path / "store" / "epochs").stat().st_ino == inode
+        with pytest.raises(FileNotFoundError):
+            await files.overwrite("absent", b"")
+
+    asyncio.run(scenario())
