@@ -146,6 +146,9 @@ def begins_at(store: StoreSnapshot, offset: int) -> bool:
     """Whether a record, or the BLANK that ends a segment, stands at `offset`, or stood there before it was deleted."""
     for segment in store.segments:
         if segment.start_offset <= offset < segment.end_offset:
+            left = segment.end_offset - offset
+            if left < SIZE_AND_MAGIC.size:
+                return False
             try:
                 file = open_segment(store.files, segment)
             except SegmentGone:
@@ -154,7 +157,6 @@ def begins_at(store: StoreSnapshot, offset: int) -> bool:
                 if record_at_or_after(file, segment, offset, store.bound, upto=offset + 1) == offset:
                     return True
                 prefix = bytes_at(file, offset - segment.start_offset, SIZE_AND_MAGIC.size)
-            left = segment.end_offset - offset
             return len(prefix) < SIZE_AND_MAGIC.size or SIZE_AND_MAGIC.unpack(prefix) == (left, MAGIC_BLANK)
     return False
 

@@ -143,7 +143,7 @@ def queues_of(
 
 
 def indexed_topics(files: Files) -> frozenset[str]:
-    """Topics all of whose messages have entries, as far as queues tell: those of inner batches are left out."""
+    """Topics all of whose messages have entries, as far as queues tell: not those of inner batches, nor light ones."""
     batches: list[Entry] = []
     with suppress(FileNotFoundError):
         batches = files.entries(BATCH_FOLDER)
@@ -151,7 +151,8 @@ def indexed_topics(files: Files) -> frozenset[str]:
         topics = files.entries(FOLDER)
     except FileNotFoundError:
         raise IndexUnusable(files.shown(FOLDER), "is not there") from None
-    return frozenset(topic.name for topic in topics) - {topic.name for topic in batches}
+    plain = frozenset(topic.name for topic in topics if not topic.name.startswith(LIGHT_QUEUES))
+    return plain - {topic.name for topic in batches}
 
 
 def queue_files(files: Files, folder: str, queue: Entry) -> tuple[QueueFile, ...]:

@@ -51,6 +51,16 @@ def some_store(root: Path, count: int = 300, segment_bytes: int = 16384) -> Stor
     return store
 
 
+def test_records_of_a_topic_named_as_a_light_queue_are_walked_for(tmp_path: Path) -> None:
+    store = StoreFolder(tmp_path)
+    for number in range(6):
+        store.add(topic=("%LMQ%a", "orders")[number % 2])
+    path = store.write()
+    store.write_queues()
+    walked, indexed = both_ways(path, topic="%LMQ%a,orders")
+    assert len(walked) == 6 and indexed == walked
+
+
 @settings(max_examples=60)
 @given(
     MIXES,

@@ -201,6 +201,12 @@ def test_a_read_may_begin_wherever_a_row_ends(tmp_path: Path) -> None:
         assert places(rows_of(path, startingOffsets=str(end))) == places(rows[place:])
 
 
+@pytest.mark.parametrize("left", [1, 7])
+def test_nothing_begins_where_not_even_an_end_of_file_record_has_room(path: str, left: int) -> None:
+    with pytest.raises(OptionError, match=f"no record begins at {SEGMENT_BYTES - left}"):
+        rows_of(path, startingOffsets=str(SEGMENT_BYTES - left))
+
+
 def test_a_read_may_begin_at_the_last_record_whatever_bytes_an_old_truncation_left_behind_it(
     tmp_path: Path,
 ) -> None:
