@@ -144,6 +144,8 @@ def read_summary(found: list[Counts]) -> Counts:
 
 
 def tell(job: ResendJob, counts: Counts, as_json: bool) -> None:
+    if not counts.acknowledged + counts.acknowledged_before:
+        warn(f"what was read holds no message of topic {job.topic}")
     if as_json:
         print_json(
             {
@@ -163,12 +165,10 @@ def tell(job: ResendJob, counts: Counts, as_json: bool) -> None:
     print(
         f"resend is done: {counts.acknowledged:,} messages, {size_text(counts.bytes)} of bodies acknowledged{before}"
     )
-    if not counts.acknowledged + counts.acknowledged_before:
-        warn(f"what was read holds no message of topic {job.topic}")
     if twice := counts.maybe_twice + counts.maybe_twice_before:
         warn(
-            f"{twice:,} messages may be in {job.to_topic} twice: their first sending ended without an answer; "
-            "REPLAY_SRC tells them apart"
+            f"{job.to_topic} may hold {twice:,} messages too many: they were sent again where a sending had ended without an "
+            "answer; REPLAY_SRC tells copies of one message"
         )
 
 

@@ -15,6 +15,7 @@ import fcntl
 import json
 import os
 import shutil
+from contextlib import suppress
 from pathlib import Path
 
 from sparkreplay.durable import replace_durably
@@ -43,6 +44,7 @@ class ExportFolder:
         """Raises ExportRefused when another process exports into it, or when it holds something else."""
         self.folder = Path(folder)
         self.work = self.folder / WORK
+        self.made = not self.folder.exists()
         self.folder.mkdir(parents=True, exist_ok=True)
         self.manifest_path = self.folder / MANIFEST
         self.plan_path = self.work / PLAN
@@ -59,6 +61,10 @@ class ExportFolder:
             raise ExportRefused(folder, "another process is exporting into it; wait for its end") from None
 
     def close(self) -> None:
+        """A folder that was made for nothing, because the command was refused, is taken away."""
+        if self.made:
+            with suppress(OSError):  # something is in it
+                self.folder.rmdir()
         os.close(self.lock)
 
     def manifest(self) -> Manifest | None:

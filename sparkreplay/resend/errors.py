@@ -8,10 +8,13 @@ from sparkreplay.errors import ReplayError
 class LedgerUnusable(ReplayError):
     """A ledger of progress cannot be continued from: damaged, or of another resend."""
 
-    def __init__(self, path: str, why: str) -> None:
-        super().__init__(
-            f"{path}: {why}; name another ledger to begin anew (what was sent before will be there twice)"
-        )
+    def __init__(
+        self,
+        path: str,
+        why: str,
+        cure: str = "name another ledger to begin anew (what was sent before will be there twice)",
+    ) -> None:
+        super().__init__(f"{path}: {why}; {cure}")
         self.path = path
 
 

@@ -10,8 +10,9 @@ import fcntl
 import glob
 import os
 import random
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext, suppress
+import signal
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -33,6 +34,7 @@ from sparkreplay.store.samelog import first_apart, marks_of
 from sparkreplay.store.snapshot import StoreSnapshot
 
 PRODUCER_GROUP = "mqreplay"
+CLOSE_S = 1.5
 ROWS_BY = (
     "queues",
     "startingoffsets",
@@ -112,7 +114,7 @@ async def refuse_own_topic(job: ResendJob, broker_names: set[str]) -> None:
     """Raises OptionError when messages would go back to the topic and set that they come from."""
     if job.topic != job.to_topic:
         return
-    async with Client(job.namesrv, clock=SystemClock(), random=random.Random()) as client:
+    async with client_of(job) as client:
         queues = await target_queues(client, job.cluster, job.to_topic)
     own = sorted(broker_names & {queue.broker_name for queue in queues})
     if own:
@@ -121,6 +123,18 @@ async def refuse_own_topic(job: ResendJob, broker_names: set[str]) -> None:
             f"{job.cluster}/{job.to_topic} on broker set {', '.join(own)} seems to be where the messages come from; "
             "--force sends them there all the same",
         )
+
+
+@asynccontextmanager
+async def client_of(job: ResendJob) -> AsyncIterator[Client]:
+    """A client that is closed at the end, or given up."""
+    client = Client(job.namesrv, clock=SystemClock(), random=random.Random())
+    try:
+        yield client
+    finally:
+        with suppress(TimeoutError):  # uvloop forgets a connection whose opening is cancelled as it succeeds
+            async with asyncio.timeout(CLOSE_S):
+                await client.close()
 
 
 @contextmanager
@@ -146,14 +160,31 @@ def refuse_other_workers(job: ResendJob, count: int) -> None:
 def send_share(
     job: ResendJob, share: Share = ALL, on_progress: Callable[[int, int], None] = lambda size, rows: None
 ) -> Counts:
-    """Sends one worker's queues; what an earlier run of the same ledger sent is left out."""
-    return uvloop.run(send_with_ledger(job, share, job.ledger_of(share), on_progress))
+    """Sends one worker's queues; what an earlier run of the same ledger sent is left out. Raises KeyboardInterrupt on SIGINT,
+    and on SIGTERM where that is to raise it."""
+    return uvloop.run(ended_by_sigterm(send_with_ledger(job, share, job.ledger_of(share), on_progress)))
+
+
+async def ended_by_sigterm(work: Coroutine[Any, Any, Counts]) -> Counts:
+    """SIGTERM cancels, as uvloop has SIGINT do: what a handler raises in a callback of a connection is lost in it."""
+    if signal.getsignal(signal.SIGTERM) is not signal.default_int_handler:
+        return await work
+    loop, task = asyncio.get_running_loop(), asyncio.current_task()
+    assert task is not None, "this is one"
+    loop.add_signal_handler(signal.SIGTERM, task.cancel)
+    try:
+        return await work
+    except asyncio.CancelledError:
+        raise KeyboardInterrupt from None
+    finally:
+        loop.remove_signal_handler(signal.SIGTERM)
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
 
 
 async def send_with_ledger(
     job: ResendJob, share: Share, path: Path, on_progress: Callable[[int, int], None]
 ) -> Counts:
-    async with Client(job.namesrv, clock=SystemClock(), random=random.Random()) as client:
+    async with client_of(job) as client:
         queues = await target_queues(client, job.cluster, job.to_topic)
         with only_one(path):
             return await send_to(queues, client, job, share, path, on_progress)
@@ -181,7 +212,7 @@ async def send_to(
         on_progress=on_progress,
     )
     await run.send_all()
-    return replace(run.counts, maybe_twice=run.maybe_twice)
+    return run.counts
 
 
 def open_ledger(path: Path, job: ResendJob, queues: list[TargetQueue]) -> Ledger:
@@ -301,12 +332,19 @@ def only_one(ledger: Path) -> Iterator[None]:
 def locked(path: Path, ledger: Path) -> int:
     """The descriptor of the lock file that is at `path` now: one that was opened may have been removed before it was locked."""
     while True:
-        lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        except OSError as error:  # a ledger anew elsewhere is no cure: it would send all again
+            raise LedgerUnusable(
+                str(ledger),
+                f"{path.name} cannot be made beside it ({error.strerror})",
+                "make the folder writable with room in it, or move the ledger to one that is, and name it there",
+            ) from error
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             os.close(lock)
-            raise LedgerUnusable(str(ledger), "is in use by another run") from None
+            raise LedgerUnusable(str(ledger), "is in use by another run", "wait for its end") from None
         with suppress(FileNotFoundError):
             if os.path.samestat(os.fstat(lock), os.stat(path)):
                 return lock

@@ -1,7 +1,7 @@
 """Sends the rows of one source queue to one target queue, one request after the other.
 
 Invariant: a request leaves only when all before it were acknowledged, so the target holds the queue's order. A request whose
-outcome is unknown is sent again, and what it held is counted as perhaps there twice."""
+outcome is unknown is told before it is sent again."""
 
 from __future__ import annotations
 
@@ -39,7 +39,8 @@ Sender = Callable[[list[OutgoingMessage]], Awaitable[SendResult]]
 
 
 class Lane:
-    """`on_attempt(end)` is told before a request leaves, `on_acked(parcels)` after it was acknowledged."""
+    """`on_attempt(end)` is told before a request leaves, `on_acked(parcels)` after it was acknowledged, `on_unknown(messages)`
+    when it may have been stored all the same."""
 
     def __init__(
         self,
@@ -49,14 +50,15 @@ class Lane:
         wait_for_rate: Callable[[int, int], Awaitable[None]],
         on_attempt: Callable[[int], None],
         on_acked: Callable[[list[Parcel]], None],
+        on_unknown: Callable[[int], None],
         patience_s: float,
     ) -> None:
         self.origin = origin
-        self.maybe_twice = 0
         self._send = sender
         self._wait_for_rate = wait_for_rate
         self._on_attempt = on_attempt
         self._on_acked = on_acked
+        self._on_unknown = on_unknown
         self._patience_s = patience_s
         self._waiting: asyncio.Queue[Parcel | None] = asyncio.Queue(WAITING_MAX)
         self._next: Parcel | None = None  # taken from the queue, but not of the last request
@@ -116,10 +118,10 @@ class Lane:
                 if result.acknowledged:
                     return
                 why = f"the target stored it, but answered {result.status.name}"
-                self.maybe_twice += len(parcels)
+                self._on_unknown(len(parcels))
             except SendOutcomeUnknown as error:
                 why = str(error)
-                self.maybe_twice += len(parcels)
+                self._on_unknown(len(parcels))
             except SendRefused as error:
                 why = str(error)
                 if error.code in FINAL:

@@ -1,7 +1,8 @@
 """One run of a resend: reads the committed rows of a topic and sends them, queue by queue, in order.
 
 Invariant: the ledger is durable before the first record that it allows is handed to the target, and it never says more than
-what the target acknowledged. So a run that is killed anywhere goes on without a gap."""
+what the target acknowledged; what is sent again was counted in it before. So a run that is killed anywhere, and as often, goes
+on without a gap, and the target holds no more copies than are told."""
 
 from __future__ import annotations
 
@@ -29,6 +30,8 @@ WINDOW_BYTES_MAX = 64 << 20
 LEDGER_INTERVAL_S = 1.0
 UNSENT_BYTES_MAX = 32 << 20
 PROPERTIES_BYTES_MAX = 32767
+AGAIN_MESSAGES = 200
+"""Counted at a time before they are sent again: a kill counts no more than these too many."""
 
 
 @dataclass(frozen=True)
@@ -59,8 +62,8 @@ class Limits:
 
 @dataclass
 class Counts:
-    """What one run did, and what earlier runs of its ledger did before. `maybe_twice`: messages that may stand in the target
-    once more than in the source."""
+    """What one run did, and what earlier runs of its ledger did before. `maybe_twice`: sendings that may have left the target
+    with one copy more than the source has."""
 
     acknowledged: int = 0
     bytes: int = 0
@@ -118,6 +121,7 @@ class Run:
         self._window_bytes = WINDOW_BYTES_MIN
         self._written_at = 0.0
         self._noted = Counts()  # what of `counts` the ledger already has
+        self._again_left = 0  # of AGAIN_MESSAGES: in the ledger's count, not yet in ours
         self._unsent_bytes = 0
         self._room = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
@@ -137,6 +141,7 @@ class Run:
         except ExceptionGroup as group:
             raise first_of(group) from group
         finally:
+            self._again_left = 0
             for source in self._sources.values():  # what was never attempted was certainly not sent
                 source.progress.sent_below = source.attempted_below
             self._note()
@@ -152,8 +157,7 @@ class Run:
             for row in rows_of(self._share.of(batch)):
                 if source.progress.is_acked(row.queue_id, row.end):
                     continue
-                if row.end <= source.may_be_sent_below:
-                    self.counts.maybe_twice += 1
+                self._count_again(row.end <= source.may_be_sent_below)
                 if row.end > source.progress.sent_below:
                     self._allow(source, row.end)
                 while self._unsent_bytes > UNSENT_BYTES_MAX:
@@ -171,6 +175,22 @@ class Run:
         if not stretch.at_bound:
             source.tracker.passed(stretch.end)
 
+    def _count_again(self, may_be_there: bool) -> None:
+        """The next row's share of `maybe_twice`, durable before the row leaves."""
+        if not may_be_there:
+            self._again_left = 0
+            return
+        if not self._again_left:
+            self._again_left = AGAIN_MESSAGES
+            self._note()
+        self._again_left -= 1
+        self.counts.maybe_twice += 1
+
+    def _unknown(self, messages: int) -> None:
+        """A request ended without an answer, and will be sent again."""
+        self.counts.maybe_twice += messages
+        self._note()
+
     def _tell_progress(self, size: int) -> None:
         self._on_progress(size, self.counts.acknowledged - self._told)
         self._told = self.counts.acknowledged
@@ -185,6 +205,7 @@ class Run:
             wait_for_rate=self._wait_for_rate,
             on_attempt=attempted,
             on_acked=partial(self._acked, source, queue_id),
+            on_unknown=self._unknown,
             patience_s=self._limits.patience_s,
         )
         source.lanes[queue_id] = lane
@@ -238,17 +259,12 @@ class Run:
         """Writes the ledger as things are now."""
         for source in self._sources.values():
             source.tracker.settle()
-        unknown = self.counts.maybe_twice + sum(lane.maybe_twice for lane in self._lanes())
+        again = self.counts.maybe_twice + self._again_left
         self._ledger.acknowledged += self.counts.acknowledged - self._noted.acknowledged
-        self._ledger.maybe_twice += unknown - self._noted.maybe_twice
-        self._noted = Counts(acknowledged=self.counts.acknowledged, maybe_twice=unknown)
+        self._ledger.maybe_twice += again - self._noted.maybe_twice
+        self._noted = Counts(acknowledged=self.counts.acknowledged, maybe_twice=again)
         replace_durably(self._ledger_path, self._ledger.encode())
         self._written_at = asyncio.get_running_loop().time()
-
-    @property
-    def maybe_twice(self) -> int:
-        """Messages of this run that may stand in the target once more than in the source."""
-        return self.counts.maybe_twice + sum(lane.maybe_twice for lane in self._lanes())
 
 
 def first_of(group: ExceptionGroup[Exception]) -> Exception:

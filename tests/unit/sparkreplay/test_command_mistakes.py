@@ -29,6 +29,8 @@ RESEND = ("resend", "STORE", "--topic", "orders", "--to", "C/copy", "-n", "127.0
         (("export", "STORE"), "Missing option '--to'"),
         (("export", "STORE", "--to", "s3://bucket/x"), "s3://bucket/x is a URI"),
         (("export", "STORE", "--to", ""), "option --to: is empty"),
+        (("export", "STORE", "--to", "new", "-o", "colums=topic"), "did you mean columns?"),
+        (("export", "STORE", "--to", "new", "--start", "5"), "no record begins at 5"),
         (("stats", "STORE", "--html", "nowhere/page.html"), "nowhere, which is no folder"),
         (("stats", "STORE", "--html", "file:///page.html"), "is a URI"),
         (("verify", "STORE", "STORE/../store"), "named twice"),

@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+import sparkreplay.resend.job
+import sparkreplay.resend.lane
+import sparkreplay.resend.run
+from mqclient.client import Client
 from mqclient.errors import SendOutcomeUnknown, SendRefused
 from mqclient.message import OutgoingMessage
 from mqclient.producer import SendResult, SendStatus
@@ -27,12 +34,13 @@ from sparkreplay.resend.job import (
     prepare,
     refuse_other_workers,
     rows_by,
+    send_share,
     what_is_left,
 )
 from sparkreplay.resend.lane import Sender
 from sparkreplay.resend.ledger import Ledger, SourceProgress, decode_ledger
 from sparkreplay.resend.rate import RateLimit
-from sparkreplay.resend.run import Limits, Run, Share
+from sparkreplay.resend.run import Counts, Limits, Run, Share
 from sparkreplay.resend.target import TargetQueue
 from tests.unit.sparkreplay.storefolder import StoreFolder
 
@@ -92,11 +100,11 @@ def job_of(path: str, ledger: Path, namesrv: str = "ns:9876", **options: str) ->
     )
 
 
-def run_of(job: ResendJob, target: Target, share: Share | None = None) -> Run:
+def run_of(job: ResendJob, target: Target, share: Share | None = None, limits: Limits = NO_LIMIT) -> Run:
     path = Path(job.ledger)
     ledger = open_ledger(path, job, QUEUES)
     return Run(
-        what_is_left(job.read, ledger, str(path)), ledger, path, topic="orders", sender_of=target.sender_of, limits=NO_LIMIT,
+        what_is_left(job.read, ledger, str(path)), ledger, path, topic="orders", sender_of=target.sender_of, limits=limits,
         share=share or Share(),
     )  # fmt: skip
 
@@ -127,7 +135,7 @@ def test_each_queue_is_sent_whole_in_its_order_as_it_was(tmp_path: Path) -> None
     assert first.properties == {
         "UNIQ_KEY": "K0", "TAGS": "T", "REPLAY_SRC": "broker-a@0", "REPLAY_QUEUE": "orders/0@0", "REPLAY_EPOCH": "1",
     }  # fmt: skip
-    assert (run.counts.acknowledged, run.maybe_twice) == (40, 0)
+    assert (run.counts.acknowledged, run.counts.maybe_twice) == (40, 0)
 
 
 def test_messages_of_one_millisecond_share_a_request_and_compressed_ones_go_alone(tmp_path: Path) -> None:
@@ -153,7 +161,7 @@ def test_an_unknown_outcome_is_sent_again_and_counted(tmp_path: Path, stored: bo
     run = run_of(job_of(store.write(), tmp_path / "ledger"), target)
     asyncio.run(run.send_all())
     twice = sum(len(messages) - len(set(messages)) for messages in ids(target).values())
-    assert run.maybe_twice > 0 and (0 < twice <= run.maybe_twice if stored else twice == 0)
+    assert run.counts.maybe_twice > 0 and (0 < twice <= run.counts.maybe_twice if stored else twice == 0)
     assert {queue: list(dict.fromkeys(found)) for queue, found in ids(target).items()} == expected(store)
 
 
@@ -201,8 +209,41 @@ def test_a_killed_run_goes_on_without_a_gap_and_says_what_may_be_twice(tmp_path:
     asyncio.run(again.send_all())
     twice = sum(len(found) - len(set(found)) for found in ids(target).values())
     assert {queue: list(dict.fromkeys(found)) for queue, found in ids(target).items()} == expected(store)
-    assert twice <= again.maybe_twice
-    assert decode_ledger(str(ledger), ledger.read_bytes()).maybe_twice == again.maybe_twice
+    assert twice <= again.counts.maybe_twice
+    assert decode_ledger(str(ledger), ledger.read_bytes()).maybe_twice == again.counts.maybe_twice
+
+
+@pytest.mark.parametrize("answered", [True, False])
+def test_runs_that_are_killed_one_after_the_other_tell_every_copy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answered: bool
+) -> None:
+    """None lives long enough to note what was acknowledged."""
+    monkeypatch.setattr(sparkreplay.resend.run, "AGAIN_MESSAGES", 1)
+    monkeypatch.setattr(sparkreplay.resend.lane, "RETRY_S_MIN", 0)
+    monkeypatch.setattr("os.fsync", lambda file: None)  # no power is lost here
+    patient = replace(NO_LIMIT, patience_s=60)
+    store = source_store(tmp_path / "store")
+    path, ledger, target = store.write(), tmp_path / "ledger", Target()
+    for _ in range(3):
+        kept: list[bytes] = []
+
+        def kill(
+            request: int, first: int = target.requests + 1, kept: list[bytes] = kept
+        ) -> BaseException | None:
+            kept[:] = [ledger.read_bytes()]
+            if not answered and request < first + 8:
+                return SendOutcomeUnknown("copy", "h:1", "gone")
+            return Killed() if request == first + (4 if answered else 10) else None
+
+        target.answer = kill
+        with pytest.raises(BaseExceptionGroup):
+            asyncio.run(run_of(job_of(path, ledger), target, limits=patient).send_all())
+        ledger.write_bytes(kept[0])
+    target.answer = lambda request: None
+    asyncio.run(run_of(job_of(path, ledger), target).send_all())
+    assert {queue: list(dict.fromkeys(found)) for queue, found in ids(target).items()} == expected(store)
+    copies = sum(len(found) - len(set(found)) for found in ids(target).values())
+    assert 0 < copies <= decode_ledger(str(ledger), ledger.read_bytes()).maybe_twice
 
 
 def test_a_finished_ledger_goes_on_with_what_was_committed_since(tmp_path: Path) -> None:
@@ -213,7 +254,7 @@ def test_a_finished_ledger_goes_on_with_what_was_committed_since(tmp_path: Path)
     store.write()
     run = run_of(job_of(str(tmp_path / "store"), tmp_path / "ledger"), target)
     asyncio.run(run.send_all())
-    assert ids(target) == expected(store) and run.maybe_twice == 0
+    assert ids(target) == expected(store) and run.counts.maybe_twice == 0
 
 
 @pytest.mark.parametrize(
@@ -289,14 +330,57 @@ def test_what_earlier_runs_may_have_sent_twice_stays_known(tmp_path: Path) -> No
     asyncio.run(first.send_all())
     again = run_of(job_of(path, tmp_path / "ledger"), target)
     asyncio.run(again.send_all())
-    assert first.maybe_twice > 0
-    assert (again.maybe_twice, again.counts.maybe_twice_before) == (0, first.maybe_twice)
+    assert first.counts.maybe_twice > 0
+    assert (again.counts.maybe_twice, again.counts.maybe_twice_before) == (0, first.counts.maybe_twice)
+
+
+def test_a_ledger_that_cannot_be_locked_is_not_to_be_begun_anew(tmp_path: Path) -> None:
+    (tmp_path / "ledger.lock").mkdir()  # stands for a folder that is read-only
+    with (
+        pytest.raises(LedgerUnusable, match=r"ledger.lock cannot be made.*move the ledger to one that is"),
+        only_one(tmp_path / "ledger"),
+    ):
+        pass
+
+
+def test_a_sigterm_whose_exception_a_callback_swallows_ends_the_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def work(*arguments: object) -> Counts:
+        with suppress(KeyboardInterrupt):  # as uvloop does where it calls a protocol
+            signal.raise_signal(signal.SIGTERM)
+        await asyncio.sleep(1)
+        return Counts()
+
+    monkeypatch.setattr(sparkreplay.resend.job, "send_with_ledger", work)
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            send_share(job_of(source_store(tmp_path / "store").write(), tmp_path / "ledger"))
+        assert signal.getsignal(signal.SIGTERM) is signal.default_int_handler
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def test_a_client_that_cannot_be_closed_holds_up_no_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def never(client: Client) -> None:
+        await asyncio.get_running_loop().create_future()
+
+    monkeypatch.setattr(Client, "close", never)
+    monkeypatch.setattr(sparkreplay.resend.job, "CLOSE_S", 0)
+    with pytest.raises(OptionError, match="not an address"):
+        send_share(job_of(source_store(tmp_path / "store").write(), tmp_path / "ledger", "nowhere"))
 
 
 def test_a_ledgers_lock_goes_with_its_run(tmp_path: Path) -> None:
     ledger = tmp_path / "ledger"
     with only_one(ledger):
-        with pytest.raises(LedgerUnusable, match="in use by another run"), only_one(ledger):
+        with (
+            pytest.raises(LedgerUnusable, match="in use by another run; wait for its end$"),
+            only_one(ledger),
+        ):
             pass
         assert [path.name for path in tmp_path.iterdir()] == ["ledger.lock"]
     assert list(tmp_path.iterdir()) == []
