@@ -95,6 +95,14 @@ def whole_number(option: str, text: str, most: int = VALUE_MAX) -> int:
     return int(digits)
 
 
+def require_utf8(option: str, name: str) -> None:
+    """Half of a surrogate pair, from an escape in JSON or a command line's byte, is in no topic's name."""
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        raise OptionError(option, f"{name!r} is not UTF-8") from None
+
+
 def per_queue(option: str, text: str, sentinel: int | None = None) -> PerQueue:
     """`{topic: {queue: n}}` or `{topic: {broker: {queue: n}}}`; `n` below 0 is `sentinel` only."""
     shape = f'{option} is JSON like {{"topic": {{"0": 23}}}} or {{"topic": {{"broker-a": {{"0": 23}}}}}}'
@@ -104,6 +112,7 @@ def per_queue(option: str, text: str, sentinel: int | None = None) -> PerQueue:
         raise OptionError(option, f"is no JSON: {error}; {shape}") from None
     found: list[QueueValue] = []
     for topic, queues in members(option, topics, shape):
+        require_utf8(option, topic)
         for name, inner in members(option, queues, shape):
             if isinstance(inner, dict):
                 found += [

@@ -15,6 +15,7 @@ from sparkreplay.read.offsets import (
     Edge,
     PerQueue,
     ending_edge,
+    require_utf8,
     starting_edge,
     whole_number,
 )
@@ -165,6 +166,8 @@ def names(option: str, text: str | None) -> frozenset[str] | None:
     found = frozenset(part.strip() for part in text.split(",") if part.strip())
     if not found:
         raise OptionError(option, "names nothing; leave it out to read all")
+    for name in found:
+        require_utf8(option, name)
     return found
 
 

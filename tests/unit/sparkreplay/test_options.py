@@ -82,6 +82,18 @@ def test_json_without_end_is_no_traceback() -> None:
     assert "is none" in refusal(path="[" * 100_000)
 
 
+@pytest.mark.parametrize(
+    ("option", "text"),
+    [
+        ("topic", "orders,a\udcff"),
+        ("startingOffsets", '{"\\ud800": {"0": 1}}'),
+        ("endingOffsetsByTimestamp", '{"\\ud800": {"0": 1}}'),
+    ],
+)
+def test_a_topic_that_no_utf_8_can_name_is_no_traceback(option: str, text: str) -> None:
+    assert "is not UTF-8" in refusal(**{option: text})
+
+
 def test_offsets_of_the_brokers_own_topics_are_taken_only_where_these_are_read() -> None:
     text = '{"SCHEDULE_TOPIC_XXXX": {"0": 1}}'
     assert "give includeSystemTopics=true" in refusal(startingOffsets=text)
