@@ -75,59 +75,55 @@ class ConsumeQueue:
         self._names = [segment.name for segment in segments]
         self._files = [None] * len(segments)
         self._first = segments[0].start_offset // ENTRY.size if segments else 0
-        end = await self._find_end(phy_limit, trusted=trusted)
-        await self._cut(end, await self._written_end(end) if trusted else end + self._per_file)
+        end = self._find_end(phy_limit, trusted=trusted)
+        await self._cut(end, self._written_end(end) if trusted else end + self._per_file)
         if not self._names:  # nothing is left: the queue starts where its next message says
             self._first = self.max_queue_offset = 0
         self._synced = self.max_queue_offset
         self.min_queue_offset = self._first
         self.raise_min(log_min)
 
-    async def _find_end(self, phy_limit: int, *, trusted: bool) -> int:
+    def _find_end(self, phy_limit: int, *, trusted: bool) -> int:
         for index in range(len(self._names) - 1, -1, -1):
             first = self._first + index * self._per_file
-            (head,) = await self._stored(first, first + 1)
-            if not self._below(head, phy_limit):
+            if not self._below(self._stored_entry(first), phy_limit):
                 continue
-            end = first + self._per_file
+            places = range(first, first + self._per_file)
             if trusted:
-                steps = range(first, end, STEP_PLACES)
-                low, high = 0, len(steps)  # the last step whose first entry is below
-                while high - low > 1:
-                    middle = (low + high) // 2
-                    (head,) = await self._stored(steps[middle], steps[middle] + 1)
-                    low, high = (middle, high) if self._below(head, phy_limit) else (low, middle)
-                entries = await self._stored(steps[low], min(steps[low] + STEP_PLACES, end))
-                return steps[low] + bisect_left(
-                    entries, True, key=lambda entry: not self._below(entry, phy_limit)
+                return first + bisect_left(
+                    places, True, key=lambda place: not self._below(self._stored_entry(place), phy_limit)
                 )
             last_end = 0
-            for place, entry in enumerate(await self._stored(first, end), first):
+            for place, entry in self._stored(first, places.stop):
                 if not self._below(entry, phy_limit) or (entry != PRE_BLANK and entry[0] < last_end):
                     return place
                 if entry != PRE_BLANK:
                     last_end = entry[0] + entry[1]
-            return end
+            return places.stop
         return self._first
 
-    async def _written_end(self, end: int) -> int:
+    def _written_end(self, end: int) -> int:
         """The first place from `end` on, in its file, that was never written."""
         if (end - self._first) // self._per_file >= len(self._names):
             return end
         stop = end - (end - self._first) % self._per_file + self._per_file
-        for step in range(end, stop, STEP_PLACES):
-            for place, entry in enumerate(await self._stored(step, min(step + STEP_PLACES, stop)), step):
-                if entry[1] == 0:
-                    return place
-        return stop
+        return next((place for place, entry in self._stored(end, stop) if entry[1] == 0), stop)
 
-    async def _stored(self, first: int, end: int) -> list[tuple[int, int, int]]:
-        """Places [first, end) of one file, written or not, read around the mapping: through it, a look at a place without
-        a block takes one in a file system in memory, and a full one ends the process for it."""
+    def _stored(self, first: int, end: int) -> Iterator[tuple[int, tuple[int, int, int]]]:
+        """Places [first, end) of one file with what they hold, written or not."""
+        for start in range(first, end, STEP_PLACES):
+            stop = min(start + STEP_PLACES, end)
+            yield from enumerate(ENTRY.iter_unpack(self._stored_bytes(start, stop)), start)
+
+    def _stored_entry(self, place: int) -> tuple[int, int, int]:
+        return ENTRY.unpack(self._stored_bytes(place, place + 1))
+
+    def _stored_bytes(self, first: int, end: int) -> bytes:
+        """Read around the mapping: through it, a look at a place without a block takes one in a file system in memory, and
+        a full one ends the process for it."""
         index, within = divmod(first - self._first, self._per_file)
         at = within * ENTRY.size
-        content = await self._open(index).read_cold(at, at + (end - first) * ENTRY.size)
-        return list(ENTRY.iter_unpack(content))
+        return self._open(index).read_now(at, at + (end - first) * ENTRY.size)
 
     @staticmethod
     def _below(entry: tuple[int, int, int], phy_limit: int) -> bool:
@@ -250,7 +246,7 @@ class ConsumeQueue:
         if self._names:
             index = len(self._names) - 1
             start = self._first + index * self._per_file
-            await self._erase(self._open(index), end - start, min(written_end - start, self._per_file))
+            self._erase(self._open(index), end - start, min(written_end - start, self._per_file))
         self._reserved_end = self._hot_end = 0
         self._hot_view = memoryview(b"")
         self.max_queue_offset = end
@@ -261,11 +257,11 @@ class ConsumeQueue:
         if not self._names or self.max_queue_offset < self.min_queue_offset:
             self.min_queue_offset = self.max_queue_offset
 
-    async def _erase(self, file: SegmentFile, first: int, last: int) -> None:
+    def _erase(self, file: SegmentFile, first: int, last: int) -> None:
         """Zeroes places [first, last) of one file."""
-        if first < last:
-            content = await file.read_cold(first * ENTRY.size, last * ENTRY.size)
-            erase_pages(file.view(), first * ENTRY.size, content)
+        for start, end in file.written(first * ENTRY.size, max(first, last) * ENTRY.size):
+            for at in range(start, end, RESERVE_STEP_BYTES):
+                erase_pages(file.view(), at, file.read_now(at, min(at + RESERVE_STEP_BYTES, end)))
 
     async def sync(self) -> None:
         """Entries written before the call are on disk on return; OSError when the disk fails."""

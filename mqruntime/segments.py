@@ -4,7 +4,7 @@ Invariant: a file under its final name has its full size from the first moment; 
 is on disk; after a failed sync every later sync of that file fails too, because the kernel forgets which
 pages it dropped. Reserved bytes have disk blocks, so writing them through the view cannot end in SIGBUS.
 
-Of what waits for the disk only `create` and `reserve` run in the event loop's thread. Syncs and cold reads
+Of what waits for the disk only `create`, `reserve` and `read_now` run in the event loop's thread. Syncs and cold reads
 go to other threads, and around the mapping: page faults and msync hold the interpreter's lock."""
 
 from __future__ import annotations
@@ -51,6 +51,14 @@ class SegmentFile(Protocol):
 
     async def read_cold(self, start: int, end: int) -> bytes:
         """Bytes [start, end) read outside the mapping; OSError when the disk fails."""
+        ...
+
+    def read_now(self, start: int, end: int) -> bytes:
+        """The same while the caller waits, for few bytes and for starts, when nobody else does."""
+        ...
+
+    def written(self, start: int, end: int) -> list[tuple[int, int]]:
+        """Ranges, in order, that hold all of [start, end) that was ever written: the rest reads as zeros. OSError."""
         ...
 
     def close(self) -> None:
@@ -151,6 +159,14 @@ class RealSegmentFile:
         assert 0 <= start <= end <= self.size_bytes, f"{self._path}: read_cold({start}, {end})"
         return await self._in_thread(lambda: read_range(self._descriptor, self._path, start, end))
 
+    def read_now(self, start: int, end: int) -> bytes:
+        assert 0 <= start <= end <= self.size_bytes, f"{self._path}: read_now({start}, {end})"
+        return read_range(self._descriptor, self._path, start, end)
+
+    def written(self, start: int, end: int) -> list[tuple[int, int]]:
+        assert 0 <= start <= end <= self.size_bytes, f"{self._path}: written({start}, {end})"
+        return written_ranges(self._descriptor, start, end)
+
     def close(self) -> None:
         self._closing = True
         self._view = memoryview(b"")
@@ -226,7 +242,12 @@ class RealSegmentDirectory:
             os.close(descriptor)
             unfinished.unlink(missing_ok=True)
             raise
-        return self._opened(path, descriptor, size_bytes)
+        try:
+            return self._opened(path, descriptor, size_bytes)
+        except OSError as error:  # no room for the mapping in memory or in the kernel's tables
+            path.unlink(missing_ok=True)
+            error.filename = str(path)
+            raise
 
     async def delete(self, name: str) -> None:
         path = self._path / check_component(name)
@@ -292,6 +313,27 @@ def read_range(descriptor: int, path: Path, start: int, end: int) -> bytes:
             raise OSError(errno.EIO, "file ends early", str(path))
         filled += count
     return bytes(data)
+
+
+def written_ranges(descriptor: int, start: int, end: int) -> list[tuple[int, int]]:
+    """What of [start, end) of an open file is no hole, pages that were only allocated among the holes where the file system
+    can tell."""
+    found: list[tuple[int, int]] = []
+    at = start
+    while at < end:
+        try:
+            data = os.lseek(descriptor, at, os.SEEK_DATA)
+        except OSError as error:
+            if error.errno == errno.ENXIO:  # a hole up to the file's end
+                break
+            if error.errno not in (errno.EOPNOTSUPP, errno.EINVAL):
+                raise
+            return [(start, end)]
+        if data >= end:
+            break
+        at = min(os.lseek(descriptor, data, os.SEEK_HOLE), end)
+        found.append((data, at))
+    return found
 
 
 def _delete(path: Path) -> None:

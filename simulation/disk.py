@@ -371,6 +371,14 @@ class SimulatedSegmentFile:
         at_us = self._disk.now_and(self._disk.read_us)
         return await self._disk.finish(at_us, self._process, step, "read", self._path, end - start)
 
+    def read_now(self, start: int, end: int) -> bytes:
+        assert 0 <= start <= end <= self.size_bytes, f"{self._path}: read_now({start}, {end})"
+        self._disk.check("read", self._path)
+        return bytes(self._inode.data[start:end])
+
+    def written(self, start: int, end: int) -> list[tuple[int, int]]:
+        return [(start, end)]
+
     def close(self) -> None:
         self._view = memoryview(b"")
 
