@@ -139,6 +139,8 @@ class ControllerSettings(MetricsSettings):
                 raise ValueError(f"{entry!r} in controllerDLegerPeers is not ID-HOST:PORT")
             if not 0 < int(port) <= 65535 or peer_id in found:
                 raise ValueError(f"{entry!r} in controllerDLegerPeers: bad port, or an id given twice")
+            if address in found.values():
+                raise ValueError(f"{entry!r} in controllerDLegerPeers: another one has this address")
             found[peer_id] = address
         return found
 

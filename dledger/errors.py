@@ -34,3 +34,16 @@ class LogDamaged(Exception):
         super().__init__(f"{where}: {why}")
         self.where = where
         self.why = why
+
+
+class LogOfAnother(Exception):
+    """The store folder has the log of another member and none of this one, which would begin anew beside it: without the votes
+    that it has given, and as one of two emptied members where disks were exchanged."""
+
+    def __init__(self, own: str, found: str) -> None:
+        super().__init__(
+            f"the store folder holds {found}, which is another controller's, and no {own}; mount this controller's own disk, "
+            "correct its id, or name an empty store folder if its own is lost"
+        )
+        self.own = own
+        self.found = found

@@ -22,7 +22,7 @@ from dledger.proposals import Proposals
 from dledger.raft import Raft
 from dledger.reads import Reads
 from dledger.settings import DLedgerSettings
-from dledger.store import Store
+from dledger.store import FOLDER_PREFIX, Store
 from mqruntime.diskfull import DISK_FULL
 from mqruntime.log import fields
 from mqruntime.runtime import Runtime
@@ -75,7 +75,7 @@ class DLedgerNode:
         self.settings = settings
         self.clock = runtime.clock
         self.random = runtime.random
-        self.store = Store(runtime.files, runtime.segments, f"dledger-{self_id}", settings)
+        self.store = Store(runtime.files, runtime.segments, f"{FOLDER_PREFIX}{self_id}", settings)
         self.state_machine = state_machine
         self.on_role_change = on_role_change
         self.on_fatal = on_fatal
@@ -148,7 +148,7 @@ class DLedgerNode:
     async def start(self) -> None:
         """Recovers the log, applies what is known to be decided, and takes part from then on.
 
-        Raises LogDamaged, BadKeyValues, OSError."""
+        Raises LogDamaged, LogOfAnother, BadKeyValues, OSError."""
         recovered = await self.store.open()
         self.core = self.core_class(
             self_id=self.self_id,

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from dledger.actions import PersistThenSend, Vote
 from dledger.checkpoint import Checkpoint, CheckpointFile
 from dledger.entry import NO_INDEX, Entry
-from dledger.errors import LogDamaged
+from dledger.errors import LogDamaged, LogOfAnother
 from dledger.log import EntryLog
 from dledger.patience import once_there_is_room
 from dledger.settings import DLedgerSettings
@@ -21,6 +21,9 @@ from dledger.termfile import TermFile
 from mqruntime.diskfull import DISK_FULL
 from mqruntime.segments import SegmentDirectory
 from mqruntime.smallfiles import SmallFiles
+
+FOLDER_PREFIX = "dledger-"
+"""A member's id follows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +41,7 @@ class Store:
     ) -> None:
         self.name = name
         self.settings = settings
+        self.root = segments
         self.directory = segments.subdirectory(name)
         self.term_file = TermFile(files, f"{name}/currterm")
         self.checkpoint_file = CheckpointFile(files, f"{name}/checkpoint")
@@ -49,7 +53,11 @@ class Store:
         self.log: EntryLog | None = None
 
     async def open(self) -> Recovered:
-        """Raises LogDamaged, BadKeyValues, OSError; nothing was changed then."""
+        """Raises LogDamaged, LogOfAnother, BadKeyValues, OSError; nothing was changed then."""
+        present = self.root.subdirectories()
+        others = [name for name in present if name.startswith(FOLDER_PREFIX)]
+        if others and self.name not in present:
+            raise LogOfAnother(self.name, others[0])
         vote = await self.term_file.load()
         checkpoint = await self.checkpoint_file.load()
         log = EntryLog(self.directory, self.settings, self.name)

@@ -11,7 +11,7 @@ from itertools import pairwise
 from messagestore.diskroom import DiskRoom
 from messagestore.errors import OffsetOutOfRange
 from messagestore.record import PREFIX, encode_blank
-from messagestore.walker import check_size_set, order_segments, segment_name
+from messagestore.walker import check_names, check_size_set, order_segments, segment_name
 from mqruntime.segments import SegmentDirectory, SegmentFile
 
 FOLDER = "commitlog"
@@ -46,6 +46,7 @@ class CommitLog:
         above the confirm offset is deleted, and so is a log without its beginning if its store never saved a
         checkpoint. A gap below is BadSegments."""
         found = self._directory.names()
+        check_names(FOLDER, found)
         if found:  # what the last process deleted must not come back over what this one writes
             await self._directory.sync_directory()
         if found and found[-1][1] == 0:  # upstream creates a file before it gives it a size

@@ -20,6 +20,7 @@ RETRY_MS = 1_000
 CURES = {
     **dict.fromkeys(DISK_FULL, "; make room on this broker's disk"),
     errno.EFBIG: "; raise the limit on the size of files (ulimit -f, LimitFSIZE)",
+    errno.ENOMEM: "; raise the limit on memory or mappings (ulimit -v, vm.max_map_count)",
     errno.EMFILE: "; raise the limit on open files (ulimit -n, LimitNOFILE)",
 }
 

@@ -42,9 +42,9 @@ def order_segments(
     """The files of one log by offset. BadSegments for a name that is no offset, a size that differs (from
     `segment_size`, or from the first file's) or a gap between two files."""
     segments: list[Segment] = []
-    for name, size in sorted(files):
-        if len(name) != NAME_DIGITS or not (name.isascii() and name.isdigit()):
-            raise BadSegments(folder, name, "not a segment: names are 20 digits; move this file elsewhere")
+    files = sorted(files)
+    check_names(folder, files)
+    for name, size in files:
         segment_size = segment_size or size
         if size != segment_size:
             raise BadSegments(
@@ -60,6 +60,13 @@ def order_segments(
             raise BadSegments(folder, name, f"follows {segments[-1].name}, {expected} is missing; restore it")
         segments.append(Segment(start, name, size))
     return segments
+
+
+def check_names(folder: str, files: Iterable[tuple[str, int]]) -> None:
+    """BadSegments for a name that is no offset; to be asked before a file is deleted for its name."""
+    for name, _ in files:
+        if len(name) != NAME_DIGITS or not (name.isascii() and name.isdigit()):
+            raise BadSegments(folder, name, "not a segment: names are 20 digits; move this file elsewhere")
 
 
 def check_size_set(folder: str, files: Iterable[tuple[str, int]], segment_size: int, key: str) -> None:

@@ -39,8 +39,13 @@ REMEDIES = {
     errno.EACCES: "give this user the right to read and write the store directory",
     errno.EMFILE: "too many open files; raise the limit (ulimit -n, LimitNOFILE)",
     errno.EFBIG: "the limit on the size of files is too low; raise it (ulimit -f, LimitFSIZE)",
+    errno.ENOMEM: "too little memory, or too many mappings; raise the limit (ulimit -v, vm.max_map_count) or add memory",
+    errno.EISDIR: "a folder has the name of a file; move it away, or put the file back",
+    errno.ENOTDIR: "a file has the name of a folder; move it away, or put the folder back",
     errno.EIO: "the disk fails; replace it, and let the other members fill a new store",
 }
+
+NO_THREAD = "can't start new thread"  # a RuntimeError
 
 logger = logging.getLogger(__name__)
 
@@ -201,6 +206,8 @@ def explain(error: BaseException) -> str:
     if isinstance(error, OSError) and error.errno in REMEDIES:
         where = f" ({error.filename})" if error.filename else ""
         return f"{error.strerror}{where}: {REMEDIES[error.errno]}"
+    if is_scarcity(error):
+        return "no memory or no thread is to be had; raise the limits (ulimit -v, ulimit -u, TasksMax) or add memory"
     text = str(error)
     return f"{type(error).__name__}: {text}" if is_bug(error) or not text else text
 
@@ -216,7 +223,12 @@ def exit_code(failure: BaseException | None) -> int:
 
 def is_bug(error: BaseException) -> bool:
     """Built-in errors other than the operating system's come from a bug: their traceback is logged."""
-    return type(error).__module__ == "builtins" and not isinstance(error, OSError)
+    return type(error).__module__ == "builtins" and not isinstance(error, OSError) and not is_scarcity(error)
+
+
+def is_scarcity(error: BaseException) -> bool:
+    """The operating system's refusals that Python tells in a way of its own."""
+    return isinstance(error, MemoryError) or str(error) == NO_THREAD
 
 
 def _on_signals(told_to_stop: asyncio.Event) -> None:

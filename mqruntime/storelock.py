@@ -5,13 +5,23 @@ root; the operating system drops it when the process ends, however it ends."""
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 from pathlib import Path
 from struct import Struct
 from typing import Protocol
 
+from mqruntime.diskfull import DISK_FULL
+
 FLOCK = Struct("@hhqqi4x")  # l_type, l_whence, l_start, l_len, l_pid of Linux on 64 bits
+CURES = {
+    **dict.fromkeys(DISK_FULL, "make room on its disk"),
+    errno.EROFS: "mount it writable",
+    errno.EIO: "replace the disk, which fails",
+    errno.EEXIST: "move the file away that has its name",
+    errno.EISDIR: "move the folder away that has the name of its lock file",
+}
 LOCK_FILE = "lock"  # DefaultMessageStore takes a POSIX lock on byte 0 of this file
 
 
@@ -29,9 +39,10 @@ class StoreUnusable(Exception):
     """The store root is no folder in which this process can write."""
 
     def __init__(self, folder: Path, error: OSError) -> None:
+        cure = CURES.get(error.errno or 0, "give this user the right to write there")
         super().__init__(
             f"{folder}: cannot be used as store directory ({error.strerror}: {error.filename}); "
-            "name another one, or give this user the right to write there"
+            f"name another one, or {cure}"
         )
 
 

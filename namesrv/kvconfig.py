@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from mqruntime.smallfiles import SmallFiles
 from remoting.bodies.body import Body
+from remoting.errors import BodyError
 
 ORDER_TOPIC_CONFIG = "ORDER_TOPIC_CONFIG"
 
@@ -19,6 +20,15 @@ class KVConfigFile(Body):
     """The file's content: namespace -> key -> value."""
 
     config_table: dict[str, dict[str, str]] = field(default_factory=dict)
+
+
+class KVConfigUnreadable(Exception):
+    """The file is damaged, or is none of a name server's."""
+
+    def __init__(self, name: str, why: str) -> None:
+        super().__init__(
+            f"{name}: {why}; restore it, remove it to start without order settings, or name another kvConfigPath"
+        )
 
 
 class KVConfig:
@@ -31,10 +41,13 @@ class KVConfig:
         self._changing = asyncio.Lock()
 
     async def load(self) -> None:
-        """Reads the file, if there is one. Raises BodyError or OSError."""
+        """Reads the file, if there is one. Raises KVConfigUnreadable or OSError."""
         data = await self._files.read(self._name)
         if data:
-            self._table = KVConfigFile.decode(data).config_table
+            try:
+                self._table = KVConfigFile.decode(data).config_table
+            except BodyError as error:
+                raise KVConfigUnreadable(self._name, str(error)) from None
 
     def get(self, namespace: str, key: str) -> str | None:
         """One value."""

@@ -64,7 +64,7 @@ class NamesrvApp:
         return self._server.port
 
     async def start(self) -> None:
-        """Serves. Raises AddressInUse, OSError, or BodyError for an unreadable kvConfig file."""
+        """Serves. Raises AddressInUse, OSError, KVConfigUnreadable."""
         await self._kv.load()
         await self._server.start()
         self._arm_scan()

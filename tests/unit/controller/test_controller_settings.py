@@ -42,6 +42,7 @@ def test_what_a_java_controller_stored_is_read_without_a_warning(tmp_path: Path)
         "controllerDLegerPeers=n1-127.0.0.1:0",
         "controllerDLegerPeers=n1-127.0.0.1:1;n1-127.0.0.1:2",
         "controllerDLegerPeers=n1-127.0.0.1:70000",
+        "controllerDLegerPeers=n1-127.0.0.1:1;n2-127.0.0.1:1",
         "controllerType=jRaft",
         "mappedFileSize=10",
     ],

@@ -13,7 +13,7 @@ import pytest
 
 from dledger.actions import PersistThenSend, Vote
 from dledger.entry import Entry, decode_entry, encode_index_unit
-from dledger.errors import LogDamaged
+from dledger.errors import LogDamaged, LogOfAnother
 from dledger.keyvalues import BadKeyValues
 from dledger.settings import DLedgerSettings
 from dledger.store import Recovered, Store
@@ -234,3 +234,15 @@ def test_an_entry_of_an_earlier_life_of_its_place_is_not_taken_for_the_next(tmp_
     after = position_of(tmp_path, 4) + 48 + len(entries(4, 1)[0].body)
     patch(tmp_path, after, old[after : after + 400])
     assert lives(tmp_path).entries == [*entries(0, 4), *entries(4, 1, term=2)]
+
+
+def test_a_folder_with_another_members_log_is_refused(tmp_path: Path) -> None:
+    """It would begin anew there, without its votes; two exchanged disks are two emptied members."""
+    lives(tmp_path, step(*entries(0, 1), vote=Vote(1)))
+    (tmp_path / "n").rename(tmp_path / "dledger-n1")
+    with pytest.raises(LogOfAnother, match="dledger-n1, which is another controller's, and no n; mount"):
+        lives(tmp_path)
+    assert not (tmp_path / "n").exists()
+    (tmp_path / "dledger-n1").rename(tmp_path / "n")
+    (tmp_path / "dledger-n2").mkdir()
+    assert lives(tmp_path).entries == entries(0, 1)

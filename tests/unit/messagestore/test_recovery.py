@@ -352,3 +352,20 @@ def test_the_oldest_segments_may_be_deleted_by_hand_while_the_store_is_stopped(
         await store.stop()
 
     asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("stranger", [".nfs000", "00000000000000000000.bak", "core.17"])
+def test_a_stranger_among_the_segments_is_named_and_not_deleted(tmp_path: Path, stranger: str) -> None:
+    """A core dump sorts behind what was confirmed, where a file that nothing leads to is deleted."""
+
+    async def scenario() -> None:
+        await crashed_store(tmp_path, 90, confirmed=80)
+        path = tmp_path / "commitlog" / stranger
+        path.write_bytes(b"x" * SEGMENT)
+        with pytest.raises(BadSegments, match="move this file elsewhere"):
+            await open_store(tmp_path).start()
+        assert path.exists()
+        path.unlink()
+        await (await recovered(tmp_path)).stop()
+
+    asyncio.run(scenario())

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import mmap
 import os
 import subprocess
 from collections.abc import Awaitable, Callable, Iterator
@@ -261,3 +262,19 @@ def test_what_an_earlier_process_made_is_synced_with_the_first_file_of_this_one(
     run(lambda: file.sync(0, 20))
     assert synced == [root / "topic" / "0" / "0", root / "topic" / "0", root / "topic", root]
     file.close()
+
+
+def test_a_file_that_cannot_be_mapped_leaves_nothing_behind(
+    directory: RealSegmentDirectory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The kernel has a limit of mappings, and users have one of memory; the file is asked for again later."""
+
+    def no_memory(*_: int) -> None:
+        raise OSError(errno.ENOMEM, os.strerror(errno.ENOMEM))
+
+    with monkeypatch.context() as kernel:
+        kernel.setattr(mmap, "mmap", no_memory)
+        with pytest.raises(OSError, match="Cannot allocate memory.*commitlog/0"):
+            directory.create("0", 4096)
+    assert list((tmp_path / "commitlog").iterdir()) == []
+    directory.create("0", 4096).close()

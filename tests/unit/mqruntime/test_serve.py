@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import subprocess
@@ -8,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from mqruntime.storelock import RealStoreLock
+from mqruntime.serve import explain, is_bug
+from mqruntime.storelock import RealStoreLock, StoreUnusable
 
 HERE = Path(__file__).parent
 COMMAND = [sys.executable, str(HERE / "demoserver.py")]
@@ -154,3 +156,30 @@ def test_importing_a_module_loads_no_other_heavy_one() -> None:
     assert loaded["clock"] == loaded["runtime"] == loaded["properties"] == []
     assert "asyncio" not in loaded["settings"] and "uvloop" not in loaded["settings"]
     assert loaded["serve"] == ["asyncio"]
+
+
+@pytest.mark.parametrize(
+    ("number", "cure"),
+    [
+        (errno.ENOSPC, "make room on its disk"),
+        (errno.EROFS, "mount it writable"),
+        (errno.EIO, "replace the disk, which fails"),
+        (errno.EACCES, "give this user the right to write there"),
+    ],
+)
+def test_a_store_directory_that_cannot_be_used_is_told_with_its_own_cure(number: int, cure: str) -> None:
+    error = OSError(number, os.strerror(number), "store/lock")
+    assert str(StoreUnusable(Path("store"), error)).endswith(f"name another one, or {cure}")
+
+
+@pytest.mark.parametrize("number", [errno.EISDIR, errno.ENOTDIR])
+def test_a_file_of_the_wrong_kind_is_told_with_what_to_do(number: int) -> None:
+    told = explain(OSError(number, os.strerror(number), "store/checkpoint"))
+    assert told.startswith(f"{os.strerror(number)} (store/checkpoint): ") and "move it away" in told
+
+
+@pytest.mark.parametrize("error", [MemoryError(), RuntimeError("can't start new thread")])
+def test_a_limit_of_memory_or_threads_is_no_bug(error: Exception) -> None:
+    assert "ulimit -v" in explain(error)
+    assert not is_bug(error)
+    assert is_bug(RuntimeError("another"))

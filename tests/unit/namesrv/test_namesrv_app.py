@@ -17,6 +17,7 @@ from mqruntime.segments import RealSegmentDirectory
 from mqruntime.settings import SettingsError
 from mqruntime.smallfiles import RealSmallFiles
 from mqruntime.storelock import RealStoreLock
+from namesrv.kvconfig import KVConfigUnreadable
 from namesrv.server import NamesrvApp
 from namesrv.settings import NamesrvSettings
 from remoting.bodies.dataversion import DataVersion
@@ -307,3 +308,13 @@ def test_settings_are_shown_and_changed_but_not_the_fixed_ones(tmp_path: Path) -
 def test_what_is_not_there_is_refused_with_a_reason(key: str) -> None:
     with pytest.raises(SettingsError, match=f"{key}=true: must be false"):
         NamesrvSettings.load(None, [f"{key}=true"])
+
+
+def test_a_key_value_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    (tmp_path / "kvConfig.json").write_text("root:x:0:0")
+
+    async def story(made: Scene) -> None:
+        raise AssertionError("it does not start")
+
+    with pytest.raises(KVConfigUnreadable, match="^kvConfig.json: .*; restore it, remove it"):
+        play(tmp_path, story)
