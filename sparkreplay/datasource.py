@@ -157,6 +157,9 @@ def columns_of(schema: StructType) -> tuple[str, ...]:
     names = tuple(schema.fieldNames())
     if not names:
         raise OptionError("schema", "names no column")
+    for name in names:
+        if names.count(name) > 1:
+            raise OptionError("schema", f"names column {name} twice")
     return names
 
 

@@ -156,6 +156,17 @@ def test_columns_come_in_the_order_in_which_they_are_named() -> None:
     assert "among the names" in refusal(columns="topic", includeProperties="true")
 
 
+def test_a_users_schema_names_a_column_once() -> None:
+    pytest.importorskip("pyspark")
+    from pyspark.sql.types import StringType, StructType
+
+    from sparkreplay.datasource import columns_of
+
+    assert columns_of(StructType().add("tags", StringType()).add("topic", StringType())) == ("tags", "topic")
+    with pytest.raises(OptionError, match="option schema: names column topic twice"):
+        columns_of(StructType().add("topic", StringType()).add("topic", StringType()))
+
+
 @pytest.mark.parametrize(
     ("text", "size"), [("4096", 4096), ("64k", 65536), ("128M", 128 << 20), ("1g", 1 << 30)]
 )
