@@ -43,7 +43,8 @@ OPTIONS = (
     Option("endingOffsetsByTimestamp", "JSON per queue", "", "per queue up to the first message stored at or after this "
            "time (ms); wins over `endingOffsets`"),
     Option("startingTimestamp", "ms since 1970", "", "the same time for every queue; wins over both others"),
-    Option("endingTimestamp", "ms since 1970", "", "the same time for every queue; wins over both others"),
+    Option("endingTimestamp", "ms since 1970", "", "the same time for every queue; wins over both others, but `latest` goes on "
+           "to read beyond the bound"),
     Option("startingOffsetsByTimestampStrategy", "`error`, `latest`", "`error`", "when nothing was stored since the "
            "starting time (by a queue that JSON names, else by a whole log): fail, or read nothing of it"),
     Option("failOnDataLoss", "`true`, `false`", "`true`", "fail when messages that were asked for are gone (deleted by "
