@@ -110,6 +110,10 @@ def command(
             published = target.publish(job, plan)
         except (EpochChanged, SegmentGone) as error:
             raise void(folder, error) from error
+        except FileNotFoundError as error:
+            if target.is_there():
+                raise
+            raise ExportRefused(folder, "was taken away while it ran; run the same command again") from error
         tell(published, published.parts[before:], folder, as_json, state, gone)
         if not published.rows:
             warn("what was read holds no row that was asked for: the folder has a manifest and no part")

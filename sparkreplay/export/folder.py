@@ -98,6 +98,10 @@ class ExportFolder:
         for name in (ATTEMPTS, STAGED, RECORDS):
             (self.work / name).mkdir(exist_ok=True)
 
+    def is_there(self) -> bool:
+        """Whether workers still have where to write to."""
+        return (self.work / ATTEMPTS).is_dir()
+
     def finished(self, job: ExportJob, stretch: Stretch) -> list[Part] | None:
         """The parts of a stretch that is done; None when it is not, or when one of its files is not there as recorded."""
         try:

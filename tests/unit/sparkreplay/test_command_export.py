@@ -15,7 +15,7 @@ import pytest
 
 from sparkreplay.export import job as exporting
 from sparkreplay.export import partfiles
-from sparkreplay.export.manifest import Manifest, encode
+from sparkreplay.export.manifest import Manifest, Part, encode
 from sparkreplay.export.partitions import escaped
 from sparkreplay.read.reader import ReadPlan, read_stretch
 from sparkreplay.records.walk import Stretch
@@ -171,6 +171,24 @@ def test_an_export_that_died_goes_on_and_ends_as_if_it_had_not(
     resumed = export(path, target)
     assert resumed.code == 0 and "gone on with" in resumed.json["state"]
     assert files_of(target) == files_of(whole)
+
+
+@pytest.mark.parametrize("taken", ["", "_mqreplay"])
+def test_a_folder_that_is_taken_away_meanwhile_is_told_as_that(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, taken: str
+) -> None:
+    path, folder = two_days(tmp_path / "store").write(), tmp_path / "parquet"
+
+    def take(job: exporting.ExportJob, number: int) -> list[Part]:
+        shutil.rmtree(folder / taken)
+        return exporting.export_stretch(job, number)
+
+    monkeypatch.setattr("sparkreplay.commands.export.export_stretch", take)
+    done = export(path, folder)
+    assert done.code == 1
+    assert done.json["error"] == f"{folder}: was taken away while it ran; run the same command again"
+    monkeypatch.undo()
+    assert export(path, folder).json["rows"] == 400
 
 
 def test_a_staged_part_that_was_lost_is_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
