@@ -17,6 +17,7 @@ from ha.log import ReplicatedLog
 from ha.masterconnection import MasterConnection
 from ha.settings import HASettings
 from ha.syncstateset import Limits, SyncStateSet
+from ha.twins import Twins
 from mqruntime.clock import Clock
 from mqruntime.log import fields
 from mqruntime.tasks import Tasks
@@ -57,6 +58,7 @@ class Mastership:
         self._on_confirm = on_confirm
         self._connections: dict[MasterConnection, None] = {}  # in order of arrival
         self._newest: dict[int, MasterConnection] = {}  # by broker id
+        self._twins = Twins()
         self._close_reasons: dict[MasterConnection, str] = {}
         self._last_wanted: tuple[frozenset[int], int] = (frozenset(), 0)
         self._confirm_timer: asyncio.TimerHandle | None = None
@@ -125,6 +127,7 @@ class Mastership:
         logger.info("slave connected", extra=fields(slave=broker_id, address=connection.address))
         if former is not None:
             former.close("replaced by a newer connection of this broker")
+            self._twins.replaced(broker_id, former.address, connection.address, self.clock.monotonic_ms())
 
     def acked(self, connection: MasterConnection, offset: int) -> None:
         broker_id, now_ms = connection.slave_broker_id, self.clock.monotonic_ms()

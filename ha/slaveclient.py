@@ -25,6 +25,7 @@ from mqruntime.trouble import Trouble
 
 logger = logging.getLogger("ha.slave")
 
+LASTING_WAITS = 2  # a connection that outlasts so many of the longest waits was a good one
 NO_ROOM = "the disk has no room for what the master's log asks of this one, trying on; make room on this broker's disk"
 
 
@@ -39,6 +40,12 @@ async def cut_partial_record(log: ReplicatedLog) -> None:
             extra=fields(log_end=log_end, to=boundary, bytes=log_end - boundary, why="partial record"),
         )
     await log.truncate(boundary)
+
+
+def wait_after(frames: int, lasted_ms: int, settings: HASettings) -> int | None:
+    """How long to wait after a connection that brought `frames` and lasted so long; None, as long as before it."""
+    lasting = frames > 0 and lasted_ms > LASTING_WAITS * settings.reconnect_ms_max
+    return settings.reconnect_ms_min if lasting else None
 
 
 class SlaveClient:
@@ -111,7 +118,7 @@ class SlaveClient:
 
     async def _connected_to(self, address: str) -> int | None:
         """One connection from its beginning to its end. How long to wait before the next one; None, as long as before
-        this one, when the master sent nothing of its log."""
+        this one, when the master sent nothing of its log or ended it soon, as one does that meets two brokers of one id."""
         if self._log.max_offset() != self._whole_end:
             if not await self._durably(cut_partial_record(self._log)):
                 return self._settings.full_log_wait_ms
@@ -133,7 +140,8 @@ class SlaveClient:
                     extra=fields(address=address, why=str(error) or "timeout"),
                 )
             return None
-        self._unreached.over(self._clock.monotonic_ms())
+        connected_ms = self._clock.monotonic_ms()
+        self._unreached.over(connected_ms)
         logger.info("connected to master", extra=fields(address=address, log_end=self._log.max_offset()))
         while (step := await connection.next_durable_step()) is not None:
             if not await self._durably(self._perform(step, connection)):
@@ -145,7 +153,7 @@ class SlaveClient:
         if self._log_refused:
             return self._settings.full_log_wait_ms
         self._no_room.over(self._clock.monotonic_ms())
-        return self._settings.reconnect_ms_min if connection.link.frames > 0 else None
+        return wait_after(connection.link.frames, self._clock.monotonic_ms() - connected_ms, self._settings)
 
     def _has_room(self) -> bool:
         """Whether the log takes bytes again: asked of it, so that master and slave need not meet in vain. Where an empty log

@@ -239,7 +239,10 @@ def _on_signals(told_to_stop: asyncio.Event) -> None:
         told_to_stop.set()
 
     loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
+    numbers = [signal.SIGTERM, signal.SIGINT]
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # nohup has its way
+        numbers.append(signal.SIGHUP)
+    for number in numbers:
         loop.add_signal_handler(number, received, number)
 
 

@@ -46,6 +46,21 @@ def test_it_serves_until_it_is_told_to_stop(tmp_path: Path) -> None:
     assert (tmp_path / "store" / "stopped").read_bytes() == b"yes"
 
 
+@pytest.mark.parametrize("ignored", [False, True])
+def test_a_closed_terminal_ends_it_in_order_unless_that_is_ignored(tmp_path: Path, ignored: bool) -> None:
+    former = signal.signal(signal.SIGHUP, signal.SIG_IGN if ignored else signal.SIG_DFL)
+    try:
+        process = running(tmp_path)
+    finally:
+        signal.signal(signal.SIGHUP, former)
+    process.send_signal(signal.SIGHUP)
+    if ignored:
+        process.send_signal(signal.SIGTERM)
+    _, said = process.communicate(timeout=30)
+    assert process.returncode == 0
+    assert f"stopping on {'SIGTERM' if ignored else 'SIGHUP'}" in said
+
+
 def test_a_second_signal_ends_a_stop_that_hangs(tmp_path: Path) -> None:
     process = running(tmp_path, "mode=stuck")
     process.send_signal(signal.SIGINT)
