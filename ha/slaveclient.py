@@ -18,6 +18,7 @@ from ha.settings import HASettings
 from ha.slaveconnection import SlaveConnection
 from ha.slavelink import Cut, PersistEpochs, SlaveLink
 from mqruntime.clock import Clock
+from mqruntime.connecting import connect
 from mqruntime.diskfull import DISK_FULL
 from mqruntime.log import fields
 from mqruntime.tasks import Tasks
@@ -129,10 +130,9 @@ class SlaveClient:
             return self._settings.full_log_wait_ms
         host, _, port = address.rpartition(":")
         try:
-            async with asyncio.timeout(self._settings.connect_timeout_ms / 1000):
-                _transport, connection = await asyncio.get_running_loop().create_connection(
-                    self._new_connection, host.strip("[]"), int(port)
-                )
+            connection = await connect(
+                self._new_connection, host.strip("[]"), int(port), self._settings.connect_timeout_ms
+            )
         except (OSError, TimeoutError, ValueError) as error:
             if self._unreached.met(address, self._clock.monotonic_ms()):
                 logger.warning(

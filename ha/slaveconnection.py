@@ -100,6 +100,8 @@ class SlaveConnection(asyncio.BufferedProtocol):
         self._perform(self.link.filled(nbytes, self._clock.monotonic_ms()))
 
     def connection_lost(self, error: Exception | None) -> None:
+        if self._transport is None or self.closed.done():
+            return  # never made, or told before
         if self._timer is not None:
             self._timer.cancel()
         if error is not None:

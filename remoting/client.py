@@ -12,6 +12,7 @@ import socket
 from collections.abc import Callable
 
 from mqruntime.clock import Clock
+from mqruntime.connecting import connect
 from remoting.codes import ResponseCode
 from remoting.command import RemotingCommand
 from remoting.connections import Connections
@@ -138,12 +139,9 @@ class RemotingClient:
         host, colon, port = address.rpartition(":")
         if not colon or not port.isascii() or not port.isdigit() or int(port) > 65535:
             raise ConnectFailed(address, "not an address of the form host:port")
-        loop = asyncio.get_running_loop()
+        host = host.removeprefix("[").removesuffix("]")
         try:
-            async with asyncio.timeout(self._connect_timeout_ms / 1000):
-                _, peer = await loop.create_connection(
-                    self._connections.protocol, host.removeprefix("[").removesuffix("]"), int(port)
-                )
+            peer = await connect(self._connections.protocol, host, int(port), self._connect_timeout_ms)
         except TimeoutError:
             raise ConnectFailed(address, f"not connected within {self._connect_timeout_ms} ms") from None
         except OSError as error:

@@ -43,7 +43,7 @@ class Connections:
         self._stopped: asyncio.Future[None] | None = None
 
     def protocol(self) -> Peer:
-        """A new connection's protocol, for create_server and create_connection."""
+        """A new connection's protocol, for create_server and `connect`."""
         return Peer(self)
 
     def opened(self, peer: Peer) -> None:

@@ -205,6 +205,8 @@ class Peer(asyncio.BufferedProtocol):
             self._send_request(command)
 
     def connection_lost(self, exc: BaseException | None) -> None:
+        if self._transport is None:
+            return  # never made, or told before
         self.closed = True
         self._transport = None
         pending, self._pending = self._pending, {}

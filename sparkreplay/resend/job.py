@@ -11,8 +11,8 @@ import glob
 import os
 import random
 import signal
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager, nullcontext, suppress
+from collections.abc import Callable, Coroutine, Iterator, Mapping
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -34,7 +34,6 @@ from sparkreplay.store.samelog import first_apart, marks_of
 from sparkreplay.store.snapshot import StoreSnapshot
 
 PRODUCER_GROUP = "mqreplay"
-CLOSE_S = 1.5
 ROWS_BY = (
     "queues",
     "startingoffsets",
@@ -125,16 +124,8 @@ async def refuse_own_topic(job: ResendJob, broker_names: set[str]) -> None:
         )
 
 
-@asynccontextmanager
-async def client_of(job: ResendJob) -> AsyncIterator[Client]:
-    """A client that is closed at the end, or given up."""
-    client = Client(job.namesrv, clock=SystemClock(), random=random.Random())
-    try:
-        yield client
-    finally:
-        with suppress(TimeoutError):  # uvloop forgets a connection whose opening is cancelled as it succeeds
-            async with asyncio.timeout(CLOSE_S):
-                await client.close()
+def client_of(job: ResendJob) -> Client:
+    return Client(job.namesrv, clock=SystemClock(), random=random.Random())
 
 
 @contextmanager

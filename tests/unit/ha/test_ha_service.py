@@ -181,3 +181,15 @@ def test_after_a_write_that_failed_half_way_the_file_holds_the_history_again() -
         assert await EpochFile(files).load() == old
 
     asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("steps", range(8))
+@played_by(1, 2)
+async def test_a_slave_takes_another_role_at_any_step_of_its_connection(
+    master: Node, slave: Node, steps: int
+) -> None:
+    await master.lead(1)
+    await slave.follow(master, 1)
+    await turns(steps)
+    async with asyncio.timeout(10):
+        await slave.lead(2)

@@ -219,6 +219,21 @@ def test_a_refused_connection_is_a_definite_failure(run: Run) -> None:
     run(story())
 
 
+@pytest.mark.parametrize("turns", range(8))
+def test_a_client_is_closed_at_any_step_of_a_connection_that_opens(run: Run, turns: int) -> None:
+    async def story() -> None:
+        async with scene() as made:
+            call = asyncio.get_running_loop().create_task(made.call(SILENT))
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            async with asyncio.timeout(10):
+                await made.client.close()
+            with pytest.raises((NotSent, ConnectionLost)):
+                await call
+
+    run(story())
+
+
 def test_a_stopping_java_server_is_asked_again_on_a_new_connection(run: Run) -> None:
     async def story() -> None:
         going = [True]

@@ -14,7 +14,6 @@ import pytest
 import sparkreplay.resend.job
 import sparkreplay.resend.lane
 import sparkreplay.resend.run
-from mqclient.client import Client
 from mqclient.errors import SendOutcomeUnknown, SendRefused
 from mqclient.message import OutgoingMessage
 from mqclient.producer import SendResult, SendStatus
@@ -360,18 +359,6 @@ def test_a_sigterm_whose_exception_a_callback_swallows_ends_the_run(
         assert signal.getsignal(signal.SIGTERM) is signal.default_int_handler
     finally:
         signal.signal(signal.SIGTERM, before)
-
-
-def test_a_client_that_cannot_be_closed_holds_up_no_end(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async def never(client: Client) -> None:
-        await asyncio.get_running_loop().create_future()
-
-    monkeypatch.setattr(Client, "close", never)
-    monkeypatch.setattr(sparkreplay.resend.job, "CLOSE_S", 0)
-    with pytest.raises(OptionError, match="not an address"):
-        send_share(job_of(source_store(tmp_path / "store").write(), tmp_path / "ledger", "nowhere"))
 
 
 def test_a_ledgers_lock_goes_with_its_run(tmp_path: Path) -> None:

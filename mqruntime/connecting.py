@@ -1,0 +1,33 @@
+"""Opening a connection that may be given up at any moment.
+
+Invariant: a protocol that was told `connection_made` is told `connection_lost` too. uvloop does not when it is cancelled
+between the two steps of an attempt that succeeds; so a protocol may be told twice, and heeds the first."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import TypeVar
+
+P = TypeVar("P", bound=asyncio.BaseProtocol)
+
+
+async def connect(make: Callable[[], P], host: str, port: int, timeout_ms: int) -> P:
+    """The protocol of an open connection. TimeoutError after `timeout_ms`; OSError when there is no way or nobody listens."""
+    made: list[P] = []
+
+    def noted() -> P:
+        made.append(make())
+        return made[-1]
+
+    transport: asyncio.BaseTransport | None = None
+    try:
+        async with asyncio.timeout(timeout_ms / 1000):
+            transport, protocol = await asyncio.get_running_loop().create_connection(noted, host, port)
+        return protocol
+    except BaseException:
+        if transport is not None:
+            transport.close()
+        for protocol in made:
+            protocol.connection_lost(None)
+        raise

@@ -1,0 +1,75 @@
+"""Attempts to connect that are given up, at each of their steps, on each kind of loop."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+import uvloop
+
+from mqruntime.connecting import connect
+
+HOST = "127.0.0.1"
+STEPS_MAX = 20
+
+
+class Told(asyncio.Protocol):
+    def __init__(self) -> None:
+        self.events: list[str] = []
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = transport
+        self.events.append("made")
+
+    def connection_lost(self, error: Exception | None) -> None:
+        if self.events == ["made"]:
+            self.events.append("lost")
+
+
+async def given_up_after(steps: int, port: int) -> list[str] | None:
+    """What the protocol was told, None when the attempt was over before."""
+    made: list[Told] = []
+
+    def make() -> Told:
+        made.append(Told())
+        return made[-1]
+
+    task = asyncio.get_running_loop().create_task(connect(make, HOST, port, 3_000))
+    for _ in range(steps):
+        await asyncio.sleep(0)
+    if task.done():
+        protocol = task.result()
+        assert protocol.events == ["made"]
+        protocol.transport.close()
+        return None
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    return [event for protocol in made for event in protocol.events]
+
+
+@pytest.mark.parametrize("run", [asyncio.run, uvloop.run])
+def test_who_was_told_of_a_connection_is_told_of_its_end(
+    run: Callable[[Coroutine[Any, Any, None]], None],
+) -> None:
+    async def story() -> None:
+        ends: list[asyncio.Task[None]] = []
+
+        async def accepted(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await reader.read()
+            writer.close()
+
+        def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            ends.append(asyncio.get_running_loop().create_task(accepted(reader, writer)))
+
+        server = await asyncio.start_server(accept, HOST, 0)
+        port = server.sockets[0].getsockname()[1]
+        told = [await given_up_after(steps, port) for steps in range(STEPS_MAX)]
+        server.close()
+        await asyncio.gather(*ends)
+        assert ["made", "lost"] in told and None in told
+        assert {tuple(events) for events in told if events} == {("made", "lost")}
+
+    run(story())
