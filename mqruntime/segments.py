@@ -70,7 +70,8 @@ class SegmentDirectory(Protocol):
     """One folder of segment files."""
 
     def names(self) -> list[tuple[str, int]]:
-        """(name, size) of each file, sorted by name; [] when the folder is absent."""
+        """(name, size) of each file, sorted by name; [] when the folder is absent. A link to a file is that file; OSError
+        for one that leads nowhere, or what is on a disk that is not mounted would be taken for absent."""
         ...
 
     def open(self, name: str) -> SegmentFile:
@@ -211,11 +212,12 @@ class RealSegmentDirectory:
         self._folders = folders or FolderTree(path)
 
     def names(self) -> list[tuple[str, int]]:
-        found = [
-            (path.name, status.st_size)
-            for path, status in self._entries()
-            if stat.S_ISREG(status.st_mode) and not path.name.endswith(UNFINISHED_SUFFIX)
-        ]
+        found: list[tuple[str, int]] = []
+        for path, status in self._entries():
+            if stat.S_ISLNK(status.st_mode):
+                status = path.stat()
+            if stat.S_ISREG(status.st_mode) and not path.name.endswith(UNFINISHED_SUFFIX):
+                found.append((path.name, status.st_size))
         return sorted(found)
 
     def subdirectories(self) -> list[str]:

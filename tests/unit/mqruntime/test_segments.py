@@ -278,3 +278,16 @@ def test_a_file_that_cannot_be_mapped_leaves_nothing_behind(
             directory.create("0", 4096)
     assert list((tmp_path / "commitlog").iterdir()) == []
     directory.create("0", 4096).close()
+
+
+def test_a_link_to_a_file_is_that_file_and_one_that_leads_nowhere_is_no_absent_file(
+    directory: RealSegmentDirectory, tmp_path: Path
+) -> None:
+    directory.create("0", 10).close()
+    moved = tmp_path / "another disk"
+    (tmp_path / "commitlog" / "0").rename(moved)
+    (tmp_path / "commitlog" / "0").symlink_to(moved)
+    assert directory.names() == [("0", 10)]
+    moved.rename(tmp_path / "not mounted")
+    with pytest.raises(FileNotFoundError, match="commitlog/0"):
+        directory.names()
