@@ -59,7 +59,7 @@ OPTIONS = (
     Option("index", "`walk`, `consumequeue`", "`walk`", "how a batch finds records: by walking the log, which proves it, or "
            "through the consume queues, which is faster for a few named topics of many. The rows are those of whole queues; an "
            "entry that does not lead to its record fails the job, but that a damaged queue has lost its last ones is seen by "
-           "`mqreplay verify` only. Not with `transactions=all`"),
+           "`verify` of `mqreplay` only. Not with `transactions=all`"),
     Option("storeTimesOrdered", "`true`, `false`", "`false`", "your word that store times grow along the log: then starting "
            "and ending times, and filters on `store_timestamp`, leave whole segments unread. It is true of logs that brokers "
            "of this project wrote, through failovers too, and of others while no master's clock was behind; refused where "

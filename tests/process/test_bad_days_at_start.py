@@ -65,11 +65,13 @@ def namesrv(tmp_path: Path, *arguments: str) -> list[str]:
 
 
 def test_a_used_port_is_named_by_every_server(tmp_path: Path) -> None:
+    with listener() as beside:
+        pass  # by default the one above the used one, which may be used too
     with listener() as port:
         for module, arguments in (
             ("namesrv", namesrv(tmp_path, f"listenPort={port}")),
             ("controller", controller(tmp_path, port=port)),
-            ("broker", broker(tmp_path, f"listenPort={port}", "haListenPort=0", "fastListenPort=0")),
+            ("broker", broker(tmp_path, f"listenPort={port}", f"haListenPort={beside}", "fastListenPort=0")),
             ("broker", broker(tmp_path, f"haListenPort={port}")),
         ):
             code, said = ends(module, *arguments)
