@@ -14,6 +14,7 @@ from ha.rate import ByteRate
 if TYPE_CHECKING:
     from ha.mastership import Mastership
 
+Body = bytes | memoryview
 _BATCHES_A_TURN = 4
 """A link with much to send lets the others take turns after this many frames."""
 
@@ -59,7 +60,7 @@ class MasterConnection(asyncio.Protocol):
         for action in self.link.receive(data, self._now_ms()):
             match action:
                 case Greeted(handshake, reply):
-                    self._write(reply)
+                    self._write([reply])
                     self._mastership.greeted(self, handshake)
                 case Acked(offset):
                     self._mastership.acked(self, offset)
@@ -119,26 +120,26 @@ class MasterConnection(asyncio.Protocol):
                 self._send_cold(batch), name=f"ha-cold-read slave={self.slave_broker_id}"
             )
             return
-        self._write(batch.header)
-        if batch.size:
-            body = log.read(batch.offset, batch.size)
-            assert len(body) == batch.size, f"{len(body)} of {batch.size} bytes at {batch.offset}"
-            self._write(body)
+        self._write_frame(batch, log.read(batch.offset, batch.size) if batch.size else b"")
 
     async def _send_cold(self, batch: Batch) -> None:
         body = await self._mastership.log.read_cold(batch.offset, batch.size)
         self._cold_read = None
         if self.link.state is not MasterState.CLOSED:
-            assert len(body) == batch.size, f"{len(body)} of {batch.size} bytes at {batch.offset}"
-            self._write(batch.header)
-            self._write(body)
+            self._write_frame(batch, body)
             self.pump()
 
-    def _write(self, data: bytes | memoryview) -> None:
+    def _write_frame(self, batch: Batch, body: Body) -> None:
+        """In one write: a header that travels alone wakes the slave once more."""
+        assert len(body) == batch.size, f"{len(body)} of {batch.size} bytes at {batch.offset}"
+        self._write([batch.header, body] if body else [batch.header])
+
+    def _write(self, buffers: list[Body]) -> None:
         assert self._transport is not None
-        self.rate.add(len(data), self._now_ms())
-        self._mastership.counters.sent_bytes += len(data)
-        self._transport.write(data)
+        size = sum(map(len, buffers))
+        self.rate.add(size, self._now_ms())
+        self._mastership.counters.sent_bytes += size
+        self._transport.writelines(buffers)
 
     # -- time and end
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import IntEnum
 
 from mqclient.errors import RouteUnknown, SendOutcomeUnknown, SendRefused
@@ -206,19 +206,14 @@ class Producer:
         self, route: TopicRoute, broker_name: str | None, queue_id: int | None
     ) -> tuple[MessageQueue, str]:
         """The queue that comes next (or is asked for) and its master's address. Raises `SendRefused`."""
-        queues = [
-            queue
-            for queue in route.write_queues
-            if queue_id in (None, queue.queue_id) and broker_name in (None, queue.broker_name)
-        ]
+        queues = route.queues_to_write(broker_name, queue_id)
         if not queues:
             what = "it has no queue to write" if queue_id is None else f"it has no queue {queue_id} to write"
             what += f" on {broker_name}" if broker_name else ""
             self._routes.renew(route.topic)
             raise SendRefused(route.topic, what)
-        served = [queue for queue in queues if route.master(queue.broker_name)]
         self._turn += 1
-        queue = (served or queues)[self._turn % len(served or queues)]
+        queue = queues[self._turn % len(queues)]
         address = route.master(queue.broker_name)
         if address is None:
             self._routes.renew(route.topic)
@@ -250,7 +245,13 @@ class Producer:
 
     def _identified(self, message: OutgoingMessage) -> OutgoingMessage:
         """The message with an id of 32 hexadecimal digits, unless it has one: prefix, time and count."""
+        own_id = message.properties.get("UNIQ_KEY") or self._next_id()
+        properties = {"UNIQ_KEY": own_id, "WAIT": "true", **message.properties}
+        return OutgoingMessage(
+            message.body, properties, message.flag, message.born_timestamp_ms, message.sys_flag
+        )
+
+    def _next_id(self) -> str:
         self._ids += 1
         time_ms = self._clock.now_ms() & 0xFFFFFFFF
-        own_id = f"{self._id_prefix}{time_ms:08X}{self._ids & 0xFFFFFFFF:08X}"
-        return replace(message, properties={"UNIQ_KEY": own_id, "WAIT": "true", **message.properties})
+        return f"{self._id_prefix}{time_ms:08X}{self._ids & 0xFFFFFFFF:08X}"

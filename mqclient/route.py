@@ -5,7 +5,7 @@ Invariant: pure values. A queue of a set without master stays in the route: the 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 PERM_WRITE = 2
@@ -35,10 +35,26 @@ class TopicRoute:
     read_queues: tuple[MessageQueue, ...]
     addresses: dict[str, dict[int, str]]
     clusters: dict[str, str]
+    _asked: dict[tuple[str | None, int | None], tuple[MessageQueue, ...]] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
 
     def master(self, broker_name: str) -> str | None:
         """Address of the set's master; None while it has none."""
         return self.addresses.get(broker_name, {}).get(MASTER_ID)
+
+    def queues_to_write(self, broker_name: str | None, queue_id: int | None) -> tuple[MessageQueue, ...]:
+        """Those of that set and id, None for any; where some of their sets have a master, only these sets' queues."""
+        queues = self._asked.get((broker_name, queue_id))
+        if queues is None:
+            fitting = tuple(
+                queue
+                for queue in self.write_queues
+                if queue_id in (None, queue.queue_id) and broker_name in (None, queue.broker_name)
+            )
+            served = tuple(queue for queue in fitting if self.master(queue.broker_name))
+            queues = self._asked[broker_name, queue_id] = served or fitting
+        return queues
 
     @staticmethod
     def from_json(topic: str, body: dict[str, Any]) -> TopicRoute:

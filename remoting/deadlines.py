@@ -1,11 +1,13 @@
 """Many deadlines on one timer of the event loop.
 
-Invariant: while any future is waiting, one timer is armed, for the earliest deadline or before it.
+Invariant: while any future is waiting, one timer is armed, for the earliest deadline or before it. Futures that are done are
+let go in the order of their deadlines, so that no reply is held until its own has passed.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from heapq import heappop, heappush
 
 from mqruntime.clock import Clock
@@ -20,16 +22,19 @@ class Deadlines:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._heap: list[tuple[int, int, Waiting, RemotingError]] = []
+        self._heap: list[tuple[int, int, Waiting, Callable[[], RemotingError]]] = []
         self._added = 0  # orders equal deadlines
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at_ms = 0
 
-    def add(self, future: Waiting, timeout_ms: int, error: RemotingError) -> None:
-        """`future` gets `error` in `timeout_ms` from now."""
+    def add(self, future: Waiting, timeout_ms: int, error: Callable[[], RemotingError]) -> None:
+        """`future` gets `error()` in `timeout_ms` from now."""
         at_ms = self._clock.monotonic_ms() + timeout_ms
         self._added += 1
-        heappush(self._heap, (at_ms, self._added, future, error))
+        heap = self._heap
+        while heap and heap[0][2].done():
+            heappop(heap)
+        heappush(heap, (at_ms, self._added, future, error))
         if self._timer is None or at_ms < self._timer_at_ms:
             self._arm(at_ms)
 
@@ -52,6 +57,6 @@ class Deadlines:
         while self._heap and (self._heap[0][0] <= now_ms or self._heap[0][2].done()):
             _, _, future, error = heappop(self._heap)
             if not future.done():
-                future.set_exception(error)
+                future.set_exception(error())
         if self._heap:
             self._arm(self._heap[0][0])

@@ -20,6 +20,7 @@ from remoting.headercodec import decode_header, encode_header
 FRAME_BYTES_MAX = 16 * 1024 * 1024  # with the length field, as in Java's decoder
 HEADER_BYTES_MAX = 64 * 1024
 LENGTH = Struct(">I")
+START = Struct(">II")
 BUFFER_BYTES_MIN = 4 * 1024
 BUFFER_BYTES_KEPT = 256 * 1024  # a bigger one is let go as soon as it is empty
 
@@ -29,11 +30,7 @@ def encode(command: RemotingCommand) -> list[Body]:
     header = encode_header(command)
     body = command.body
     body_size = len(body) if body is not None else 0
-    head = (
-        LENGTH.pack(4 + len(header) + body_size)
-        + LENGTH.pack(command.serialize_type << 24 | len(header))
-        + header
-    )
+    head = START.pack(4 + len(header) + body_size, command.serialize_type << 24 | len(header)) + header
     return [head, body] if body is not None and body_size else [head]
 
 

@@ -82,8 +82,7 @@ class Peer(asyncio.BufferedProtocol):
         opaque = command.opaque = self._next_opaque()
         future: asyncio.Future[RemotingCommand] = asyncio.get_running_loop().create_future()
         self._pending[opaque] = future
-        error = CallTimeout(self.remote_address, f"no reply to request {command.code} in {timeout_ms} ms")
-        self._connections.deadlines.add(future, timeout_ms, error)
+        self._connections.deadlines.add(future, timeout_ms, lambda: self._no_reply(command.code, timeout_ms))
         if self._writing_paused_ms is None:
             self._send_request(command)
         else:
@@ -224,6 +223,9 @@ class Peer(asyncio.BufferedProtocol):
         self.send([command])
         if command.is_oneway:
             self.resolve(command)  # it asks for nothing more than to be sent
+
+    def _no_reply(self, code: int, timeout_ms: int) -> CallTimeout:
+        return CallTimeout(self.remote_address, f"no reply to request {code} in {timeout_ms} ms")
 
     def _next_opaque(self) -> int:
         self._last_opaque = self._last_opaque % OPAQUE_MAX + 1

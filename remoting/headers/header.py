@@ -7,10 +7,11 @@ HeaderError naming the wire field; fields that it does not declare are ignored.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from operator import attrgetter
 from typing import Any, Self
 
 from remoting.errors import HeaderError
-from remoting.wirefields import I32_RANGE, I64_RANGE, integer_range, parse_integer, wire_fields
+from remoting.wirefields import I32_RANGE, I64_RANGE, WireField, integer_range, parse_integer, wire_fields
 
 _TRUE, _FALSE = ("true", "TRUE", "True", "1"), ("false", "FALSE", "False", "0")
 _REQUIRED = object()
@@ -23,17 +24,22 @@ class Header:
 
     def to_ext(self) -> dict[str, str]:
         """The header as ext strings; fields that are None are left out."""
-        ext: dict[str, str] = {}
-        for row in wire_fields(type(self)):
-            value = getattr(self, row.attribute)
-            if value is not None:
-                ext[row.wire_name] = _text(value)
-        return ext
+        return write_ext(self)
 
     @classmethod
     def from_ext(cls, ext: Mapping[str, str]) -> Self:
         """The header that `ext` holds. Raises HeaderError."""
         return cls(*read_ext(cls, ext))
+
+
+def write_ext(header: Header, *, short: bool = False) -> dict[str, str]:
+    """The header's fields that are not None, under their wire names, or their short ones."""
+    names, values = _writer(type(header), short)
+    return {
+        name: value if type(value) is str else _text(value)
+        for name, value in zip(names, values(header), strict=True)
+        if value is not None
+    }
 
 
 def read_ext(cls: type[Header], ext: Mapping[str, str], *, short: bool = False) -> list[Any]:
@@ -59,14 +65,37 @@ Reader = tuple[str, Read | None, Any, str]
 _READERS: dict[tuple[type, bool], tuple[Reader, ...]] = {}
 
 
+Writer = tuple[tuple[str, ...], Callable[[Header], tuple[Any, ...]]]
+"""Wire names, and what takes all their values at once."""
+_WRITERS: dict[tuple[type, bool], Writer] = {}
+
+
+def _writer(cls: type, short: bool) -> Writer:
+    writer = _WRITERS.get((cls, short))
+    if writer is None:
+        rows = wire_fields(cls)
+        names = tuple(_name(row, short) for row in rows)
+        writer = _WRITERS[cls, short] = names, _all_of([row.attribute for row in rows])
+    return writer
+
+
+def _all_of(attributes: list[str]) -> Callable[[Header], tuple[Any, ...]]:
+    if len(attributes) > 1:
+        return attrgetter(*attributes)
+    return lambda header: tuple(getattr(header, name) for name in attributes)
+
+
+def _name(row: WireField, short: bool) -> str:
+    return row.short_name if short and row.short_name is not None else row.wire_name
+
+
 def _readers(cls: type, short: bool) -> tuple[Reader, ...]:
     readers = _READERS.get((cls, short))
     if readers is None:
         rows: list[Reader] = []
         for row in wire_fields(cls):
             read, what = _reader(row.kind)
-            name = row.short_name if short and row.short_name is not None else row.wire_name
-            rows.append((name, read, _REQUIRED if row.required else row.default(), what))
+            rows.append((_name(row, short), read, _REQUIRED if row.required else row.default(), what))
         readers = _READERS[cls, short] = tuple(rows)
     return readers
 

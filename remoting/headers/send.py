@@ -10,8 +10,8 @@ from typing import Self
 
 from remoting.codes import RequestCode
 from remoting.command import RemotingCommand
-from remoting.headers.header import Header, read_ext
-from remoting.wirefields import I32, I64, wire, wire_fields
+from remoting.headers.header import Header, read_ext, write_ext
+from remoting.wirefields import I32, I64, wire
 
 LONG_NAMED = (RequestCode.SEND_MESSAGE, RequestCode.SEND_REPLY_MESSAGE)
 
@@ -46,10 +46,7 @@ class SendMessageHeader(Header):
 
     def to_short_ext(self) -> dict[str, str]:
         """As `to_ext`, with the names of codes 310, 320 and 325."""
-        ext = self.to_ext()
-        return {
-            str(row.short_name): ext[row.wire_name] for row in wire_fields(type(self)) if row.wire_name in ext
-        }
+        return write_ext(self, short=True)
 
 
 @dataclass(slots=True)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from mqclient.errors import SendOutcomeUnknown, SendRefused
 from mqclient.message import OutgoingMessage
@@ -26,8 +26,7 @@ FINAL = frozenset(
 """Refusals that the same message will get again."""
 
 
-@dataclass(frozen=True, slots=True)
-class Parcel:
+class Parcel(NamedTuple):
     """A row and the message that is made of it."""
 
     row: Row
@@ -109,7 +108,6 @@ class Lane:
         loop = asyncio.get_running_loop()
         give_up_at = loop.time() + self._patience_s
         pause_s = RETRY_S_MIN
-        where = f"{self.origin}: the message at physical offset {parcels[0].row.physical_offset}"
         messages = [parcel.message for parcel in parcels]
         while True:
             self._on_attempt(parcels[-1].row.end)
@@ -125,8 +123,13 @@ class Lane:
             except SendRefused as error:
                 why = str(error)
                 if error.code in FINAL:
-                    raise ResendFailed(where, why) from error
+                    raise ResendFailed(self._where(parcels[0]), why) from error
             if loop.time() >= give_up_at:
-                raise ResendFailed(where, f"was not taken for {self._patience_s:g} s: {why}")
+                raise ResendFailed(
+                    self._where(parcels[0]), f"was not taken for {self._patience_s:g} s: {why}"
+                )
             await asyncio.sleep(pause_s)
             pause_s = min(2 * pause_s, RETRY_S_MAX)
+
+    def _where(self, parcel: Parcel) -> str:
+        return f"{self.origin}: the message at physical offset {parcel.row.physical_offset}"

@@ -6,7 +6,7 @@ properties by which a broker would treat the message specially: a delay that has
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import pyarrow as pa
 
@@ -29,8 +29,7 @@ a message that does not wait for its replicas could be lost although it was ackn
 ORIGIN, ORIGIN_QUEUE, ORIGIN_EPOCH = "REPLAY_SRC", "REPLAY_QUEUE", "REPLAY_EPOCH"
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
+class Row(NamedTuple):
     """One record of one queue. `born_ms` is its time of birth, ms; `properties` as stored."""
 
     queue_id: int

@@ -30,6 +30,8 @@ WINDOW_BYTES_MAX = 64 << 20
 LEDGER_INTERVAL_S = 1.0
 UNSENT_BYTES_MAX = 32 << 20
 PROPERTIES_BYTES_MAX = 32767
+SURELY_FITS_BYTES = 16 << 10
+"""A record of this size has room for what is added to its properties, which name a topic and a broker set."""
 AGAIN_MESSAGES = 200
 """Counted at a time before they are sent again: a kill counts no more than these too many."""
 
@@ -58,6 +60,10 @@ class Limits:
     messages: RateLimit
     bytes: RateLimit
     patience_s: float = 120.0
+
+    @property
+    def none(self) -> bool:
+        return self.messages.per_second is self.bytes.per_second is None
 
 
 @dataclass
@@ -214,9 +220,8 @@ class Run:
 
     def _message(self, row: Row, broker_name: str) -> OutgoingMessage:
         properties = sent_properties(row, broker_name, self._topic)
-        size = sum(4 * (len(name) + len(value)) + 2 for name, value in properties.items())  # at most
         if (
-            size > PROPERTIES_BYTES_MAX
+            row.end - row.physical_offset > SURELY_FITS_BYTES
             and (size := len(encode_properties(properties).encode())) > PROPERTIES_BYTES_MAX
         ):
             raise ResendFailed(
@@ -228,6 +233,8 @@ class Run:
         )
 
     async def _wait_for_rate(self, messages: int, size: int) -> None:
+        if self._limits.none:
+            return
         now_s = asyncio.get_running_loop().time()
         wait_s = max(self._limits.messages.wait_s(messages, now_s), self._limits.bytes.wait_s(size, now_s))
         if wait_s:
