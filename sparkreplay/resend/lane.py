@@ -6,6 +6,7 @@ outcome is unknown is told before it is sent again."""
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 
@@ -16,7 +17,7 @@ from remoting.codes import ResponseCode
 from sparkreplay.resend.errors import ResendFailed
 from sparkreplay.resend.rewrite import Row
 
-WAITING_MAX = 256
+WAITING_MAX, WAITING_LOW = 1024, 768
 BATCH_MESSAGES_MAX = 64
 BATCH_BYTES_MAX = 256 << 10
 RETRY_S_MIN, RETRY_S_MAX = 0.05, 2.0
@@ -59,49 +60,49 @@ class Lane:
         self._on_acked = on_acked
         self._on_unknown = on_unknown
         self._patience_s = patience_s
-        self._waiting: asyncio.Queue[Parcel | None] = asyncio.Queue(WAITING_MAX)
-        self._next: Parcel | None = None  # taken from the queue, but not of the last request
+        self._waiting: deque[Parcel] = deque()
+        self._finished = False
+        self._arrived = asyncio.Event()  # something to do, or the end
+        self._room = asyncio.Event()
 
     async def put(self, parcel: Parcel) -> None:
-        """Waits while the lane is full."""
-        if self._waiting.full():
-            await self._waiting.put(parcel)
-        else:
-            self._waiting.put_nowait(parcel)
+        """Waits while the lane is full, and then until it has room for many: changing tasks for each row costs as much as to
+        read it. One task puts."""
+        if len(self._waiting) >= WAITING_MAX:
+            self._room.clear()
+            await self._room.wait()
+        self._waiting.append(parcel)
+        self._arrived.set()
 
-    async def finish(self) -> None:
+    def finish(self) -> None:
         """No row follows; `run` returns once all are acknowledged."""
-        await self._waiting.put(None)
+        self._finished = True
+        self._arrived.set()
 
     async def run(self) -> None:
         """Raises ResendFailed for a row that the target refuses for good, or has not taken for `patience_s`."""
-        while (parcels := await self._request()) is not None:
+        while parcels := await self._request():
             await self._wait_for_rate(len(parcels), sum(len(parcel.message.body) for parcel in parcels))
             await self._deliver(parcels)
             self._on_acked(parcels)
 
-    async def _request(self) -> list[Parcel] | None:
-        """The oldest row, with those after it that one request can carry: born in the same millisecond, not compressed."""
-        first = self._next or await self._waiting.get()
-        self._next = None
-        if first is None:
-            return None
+    async def _request(self) -> list[Parcel]:
+        """The oldest row, with those after it that one request can carry; empty at the end."""
+        waiting = self._waiting
+        while not waiting:
+            if self._finished:
+                return []
+            self._arrived.clear()
+            await self._arrived.wait()
+        first = waiting.popleft()
         parcels, size = [first], len(first.message.body)
-        alone = first.message.sys_flag != 0
-        while not alone and len(parcels) < BATCH_MESSAGES_MAX and not self._waiting.empty():
-            following = self._waiting.get_nowait()
-            size += len(following.message.body) if following else 0
-            if (
-                following is None
-                or following.message.sys_flag != 0
-                or following.row.born_ms != first.row.born_ms
-                or size > BATCH_BYTES_MAX
-            ):
-                self._next = following
-                if following is None:
-                    self._waiting.put_nowait(None)  # for the next call
+        while waiting and len(parcels) < BATCH_MESSAGES_MAX and _share_a_request(first, waiting[0]):
+            size += len(waiting[0].message.body)
+            if size > BATCH_BYTES_MAX:
                 break
-            parcels.append(following)
+            parcels.append(waiting.popleft())
+        if len(waiting) <= WAITING_LOW:
+            self._room.set()
         return parcels
 
     async def _deliver(self, parcels: list[Parcel]) -> None:
@@ -133,3 +134,10 @@ class Lane:
 
     def _where(self, parcel: Parcel) -> str:
         return f"{self.origin}: the message at physical offset {parcel.row.physical_offset}"
+
+
+def _share_a_request(first: Parcel, following: Parcel) -> bool:
+    """Messages of a batch have one time of birth, and none of them is compressed."""
+    return first.row.born_ms == following.row.born_ms and not (
+        first.message.sys_flag or following.message.sys_flag
+    )

@@ -140,7 +140,7 @@ class Run:
                 for stretch in self._read.stretches:
                     await self._feed(stretch, tasks)
                 for lane in self._lanes():
-                    await lane.finish()
+                    lane.finish()
                 if self._tasks:
                     await asyncio.wait(self._tasks)
                 notes.cancel()
