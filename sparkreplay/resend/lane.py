@@ -17,7 +17,7 @@ from remoting.codes import ResponseCode
 from sparkreplay.resend.errors import ResendFailed
 from sparkreplay.resend.rewrite import Row
 
-WAITING_MAX, WAITING_LOW = 1024, 768
+WAITING_MAX, WAITING_LOW = 512, 384
 BATCH_MESSAGES_MAX = 64
 BATCH_BYTES_MAX = 256 << 10
 RETRY_S_MIN, RETRY_S_MAX = 0.05, 2.0
@@ -39,8 +39,8 @@ Sender = Callable[[list[OutgoingMessage]], Awaitable[SendResult]]
 
 
 class Lane:
-    """`on_attempt(end)` is told before a request leaves, `on_acked(parcels)` after it was acknowledged, `on_unknown(messages)`
-    when it may have been stored all the same."""
+    """`on_attempt(parcels)` is told before a request leaves for the first time, `on_acked(parcels)` after it was acknowledged,
+    `on_unknown(messages)` when it may have been stored all the same, before it leaves again."""
 
     def __init__(
         self,
@@ -48,7 +48,7 @@ class Lane:
         sender: Sender,
         *,
         wait_for_rate: Callable[[int, int], Awaitable[None]],
-        on_attempt: Callable[[int], None],
+        on_attempt: Callable[[list[Parcel]], None],
         on_acked: Callable[[list[Parcel]], None],
         on_unknown: Callable[[int], None],
         patience_s: float,
@@ -110,8 +110,8 @@ class Lane:
         give_up_at = loop.time() + self._patience_s
         pause_s = RETRY_S_MIN
         messages = [parcel.message for parcel in parcels]
+        self._on_attempt(parcels)
         while True:
-            self._on_attempt(parcels[-1].row.end)
             try:
                 result = await self._send(messages)
                 if result.acknowledged:

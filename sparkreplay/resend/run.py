@@ -163,7 +163,6 @@ class Run:
             for row in rows_of(self._share.of(batch)):
                 if source.progress.is_acked(row.queue_id, row.end):
                     continue
-                self._count_again(row.end <= source.may_be_sent_below)
                 if row.end > source.progress.sent_below:
                     self._allow(source, row.end)
                 while self._unsent_bytes > UNSENT_BYTES_MAX:
@@ -202,8 +201,10 @@ class Run:
         self._told = self.counts.acknowledged
 
     def _open_lane(self, source: Source, queue_id: int, tasks: asyncio.TaskGroup) -> Lane:
-        def attempted(end: int) -> None:
-            source.attempted_below = max(source.attempted_below, end)
+        def attempted(parcels: list[Parcel]) -> None:
+            for parcel in parcels:
+                self._count_again(parcel.row.end <= source.may_be_sent_below)
+            source.attempted_below = max(source.attempted_below, parcels[-1].row.end)
 
         lane = Lane(
             f"{source.broker_name} {self._topic}/{queue_id}",

@@ -245,6 +245,30 @@ def test_runs_that_are_killed_one_after_the_other_tell_every_copy(
     assert 0 < copies <= decode_ledger(str(ledger), ledger.read_bytes()).maybe_twice
 
 
+def test_what_waited_in_a_run_that_ended_is_not_told_as_sent_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sparkreplay.resend.lane, "BATCH_MESSAGES_MAX", 1)
+    ledger, target = tmp_path / "ledger", Target()
+    job = job_of(source_store(tmp_path / "store").write(), ledger)
+    kept: list[bytes] = []
+
+    def kill(request: int) -> BaseException:
+        kept.append(ledger.read_bytes())
+        return Killed()
+
+    target.answer = kill
+    with pytest.raises(BaseExceptionGroup):
+        asyncio.run(run_of(job, target).send_all())
+    ledger.write_bytes(kept[0])  # it allowed all forty, and one was sent
+    target.answer = lambda request: Killed() if request > 8 else None
+    interrupted = run_of(job, target)
+    with pytest.raises(BaseExceptionGroup):
+        asyncio.run(interrupted.send_all())
+    assert 0 < interrupted.counts.maybe_twice < 16
+    assert decode_ledger(str(ledger), ledger.read_bytes()).maybe_twice == interrupted.counts.maybe_twice
+
+
 def test_a_finished_ledger_goes_on_with_what_was_committed_since(tmp_path: Path) -> None:
     store = source_store(tmp_path / "store")
     target = Target()
