@@ -82,7 +82,8 @@ class Peer(asyncio.BufferedProtocol):
         opaque = command.opaque = self._next_opaque()
         future: asyncio.Future[RemotingCommand] = asyncio.get_running_loop().create_future()
         self._pending[opaque] = future
-        self._connections.deadlines.add(future, timeout_ms, lambda: self._no_reply(command.code, timeout_ms))
+        code = command.code  # so that nothing holds the body until the deadline
+        self._connections.deadlines.add(future, timeout_ms, lambda: self._no_reply(code, timeout_ms))
         if self._writing_paused_ms is None:
             self._send_request(command)
         else:
