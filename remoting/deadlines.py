@@ -1,7 +1,7 @@
 """Many deadlines on one timer of the event loop.
 
-Invariant: while any future is waiting, one timer is armed, for the earliest deadline or before it. Futures that are done are
-let go in the order of their deadlines, so that no reply is held until its own has passed.
+Invariant: while any future is waiting, one timer is armed, for the earliest deadline or before it. A future that
+is done is let go, with its reply, as soon as all of earlier deadlines are.
 """
 
 from __future__ import annotations

@@ -183,7 +183,6 @@ class Run:
     def _count_again(self, may_be_there: bool) -> None:
         """The next row's share of `maybe_twice`, durable before the row leaves."""
         if not may_be_there:
-            self._again_left = 0
             return
         if not self._again_left:
             self._again_left = AGAIN_MESSAGES
@@ -261,6 +260,7 @@ class Run:
     async def _note_regularly(self) -> None:
         while True:
             await asyncio.sleep(LEDGER_INTERVAL_S)
+            self._again_left = 0  # or a kill would tell them long after the last that is sent again
             self._note()
 
     def _note(self) -> None:

@@ -269,6 +269,48 @@ def test_what_waited_in_a_run_that_ended_is_not_told_as_sent_again(
     assert decode_ledger(str(ledger), ledger.read_bytes()).maybe_twice == interrupted.counts.maybe_twice
 
 
+def test_lanes_on_both_sides_of_what_may_have_been_sent_do_not_write_the_ledger_for_each_row(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sparkreplay.resend.lane, "BATCH_MESSAGES_MAX", 1)
+    path, written = tmp_path / "ledger", list[bytes]()
+    job = job_of(source_store(tmp_path / "store", 600).write(), path)
+    half = job.read.sources[0].end // 2
+    path.write_bytes(
+        Ledger(open_ledger(path, job, QUEUES).purpose, {"broker-a": SourceProgress(0, half)}).encode()
+    )
+    beyond = asyncio.Event()  # `half`: the other lanes are
+
+    def tell(request: int) -> None:
+        if request == 200:
+            beyond.set()
+
+    target = Target(tell)
+
+    def sender_of(queue_id: int) -> Sender:
+        send = target.sender_of(queue_id)
+
+        async def late(messages: list[OutgoingMessage]) -> SendResult:
+            if queue_id == 0:
+                await beyond.wait()
+            return await send(messages)
+
+        return late
+
+    ledger = open_ledger(path, job, QUEUES)
+    run = Run(
+        what_is_left(job.read, ledger, str(path)), ledger, path, topic="orders", sender_of=sender_of, limits=NO_LIMIT
+    )  # fmt: skip
+    monkeypatch.setattr(
+        sparkreplay.resend.run, "replace_durably", lambda path, content: written.append(content)
+    )
+    asyncio.run(run.send_all())
+    assert ids(target) == expected(StoreFolder(tmp_path), 600)
+    assert 150 < run.counts.maybe_twice < 250
+    assert len(written) < 10
+    assert decode_ledger("the last", written[-1]).maybe_twice == run.counts.maybe_twice
+
+
 def test_a_finished_ledger_goes_on_with_what_was_committed_since(tmp_path: Path) -> None:
     store = source_store(tmp_path / "store")
     target = Target()
