@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 from broker.app import BrokerApp
-from broker.settings import BrokerSettings
+from broker.settings.broker import BrokerSettings
 from mqruntime import serve
 
 

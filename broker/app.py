@@ -9,22 +9,22 @@ from __future__ import annotations
 import asyncio
 import logging
 
-from broker.contract import contract_sentence, runs_contract_a
-from broker.contractmark import keep_contract_mark
-from broker.controllerclient import ControllerClient
-from broker.currentrole import CurrentRole
-from broker.identity import IDENTITY_FILE, Identity, TemporaryIdentity
-from broker.identityfiles import IdentityFiles, LogFound
-from broker.neighbours import Neighbours
+from broker.neighbours.neighbours import Neighbours
 from broker.parts import Parts
 from broker.ports import Ports
-from broker.replicas import Replicas
-from broker.replicasmanager import ReplicasManager
 from broker.requests import Requests
-from broker.roleswitch import RoleSwitch
-from broker.settings import BrokerSettings
-from broker.syncflush import SyncFlush
-from broker.tables import Tables
+from broker.role.contract import contract_sentence, runs_contract_a
+from broker.role.contractmark import keep_contract_mark
+from broker.role.controllerclient import ControllerClient
+from broker.role.currentrole import CurrentRole
+from broker.role.identity import IDENTITY_FILE, Identity, TemporaryIdentity
+from broker.role.identityfiles import IdentityFiles, LogFound
+from broker.role.manager import ReplicasManager
+from broker.role.membership import Replicas
+from broker.role.switch import RoleSwitch
+from broker.sends.syncflush import SyncFlush
+from broker.settings.broker import BrokerSettings
+from broker.tables.tables import Tables
 from epochfile.file import DEFAULT_NAME as EPOCH_FILE
 from epochfile.file import EpochFile
 from ha.service import HAService
@@ -123,7 +123,9 @@ class BrokerApp:
         self._start_tasks()
         manager.start(self._switch)
         if self.settings.serves_metrics:
-            from broker.metrics import serve_broker_probes  # only then: it brings the Prometheus library
+            from broker.metrics.collector import (
+                serve_broker_probes,  # only then: it brings the Prometheus library
+            )
 
             self.probes = await serve_broker_probes(self, self._clock)
         log.info("broker started: %s", contract_sentence(self.settings), extra=fields(address=self.address))

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from random import Random
 
-from broker.currentrole import CurrentRole
-from broker.settings import BrokerSettings
-from broker.tables import Tables
+from broker.role.currentrole import CurrentRole
+from broker.settings.broker import BrokerSettings
+from broker.tables.tables import Tables
 from ha.service import HAService
 from messagestore.store import MessageStore
 from mqruntime.clock import Clock

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from broker.settings import BrokerSettings
+from broker.settings.broker import BrokerSettings
 from messagestore.record import pack_host
 from mqruntime.clock import Clock
 from remoting.limits import Limits

@@ -7,23 +7,23 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from broker.clientrequests import ClientRequests
-from broker.consumergroups import ConsumerGroups
-from broker.delaydelivery import DelayDelivery
-from broker.intake import Intake
-from broker.latencies import Latencies
-from broker.longpolling import HeldPulls
+from broker.admin.status import StatusRequests
+from broker.admin.tables import add_table_requests
+from broker.clients.groups import ConsumerGroups
+from broker.clients.renewal import SubscriptionRenewal
+from broker.clients.requests import ClientRequests
+from broker.metrics.latencies import Latencies
+from broker.metrics.totals import Totals
 from broker.parts import Parts
-from broker.pendingsends import PendingSends
-from broker.pull import PullProcessor
-from broker.pulladmission import PullAdmission
-from broker.send import SEND_CODES, SendProcessor
-from broker.sendadmission import SendAdmission
-from broker.sendback import SendBack
-from broker.statusrequests import StatusRequests
-from broker.subscriptionrenewal import SubscriptionRenewal
-from broker.tablerequests import add_table_requests
-from broker.totals import Totals
+from broker.pulls.admission import PullAdmission
+from broker.pulls.held import HeldPulls
+from broker.pulls.processor import PullProcessor
+from broker.sends.admission import SendAdmission
+from broker.sends.delaydelivery import DelayDelivery
+from broker.sends.intake import Intake
+from broker.sends.pending import PendingSends
+from broker.sends.processor import SEND_CODES, SendProcessor
+from broker.sends.sendback import SendBack
 from messagestore.delaylevels import delay_levels_ms
 from remoting.codes import RequestCode
 from remoting.peer import Peer

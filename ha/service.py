@@ -18,10 +18,10 @@ from ha.counters import HACounters
 from ha.epochs import KeptEpochs
 from ha.errors import EpochFenced, HAAddressInUse, HACannotListen
 from ha.log import ReplicatedLog
-from ha.masterconnection import MasterConnection
-from ha.mastership import Mastership
+from ha.master.connection import MasterConnection
+from ha.master.mastership import Mastership
 from ha.settings import HASettings
-from ha.slaveclient import SlaveClient, cut_partial_record
+from ha.slave.client import SlaveClient, cut_partial_record
 from ha.status import runtime_info
 from mqruntime.clock import Clock
 from mqruntime.listening import why_not_listening

@@ -7,9 +7,9 @@ from __future__ import annotations
 from typing import Any
 
 from ha.log import ReplicatedLog
-from ha.masterconnection import MasterConnection
-from ha.mastership import Mastership
-from ha.slaveclient import SlaveClient
+from ha.master.connection import MasterConnection
+from ha.master.mastership import Mastership
+from ha.slave.client import SlaveClient
 
 
 def runtime_info(log: ReplicatedLog, role: Mastership | SlaveClient | None, now_ms: int) -> dict[str, Any]:

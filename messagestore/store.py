@@ -8,16 +8,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 
-from messagestore.appender import Appender
-from messagestore.commitlog import FOLDER, CommitLog
-from messagestore.diskroom import RETRY_MS, DiskRoom
-from messagestore.dispatch import Dispatcher
-from messagestore.dispatching import Dispatching
 from messagestore.errors import StoreFailed
-from messagestore.indextable import FOLDER as INDEX_FOLDER
-from messagestore.indextable import IndexTable
-from messagestore.logtail import LogTail
-from messagestore.lookup import KeyLookup
+from messagestore.index.lookup import KeyLookup
+from messagestore.index.table import FOLDER as INDEX_FOLDER
+from messagestore.index.table import IndexTable
+from messagestore.log.appender import Appender
+from messagestore.log.commitlog import FOLDER, CommitLog
+from messagestore.log.diskroom import RETRY_MS, DiskRoom
+from messagestore.log.recovery import Recovery
+from messagestore.log.tail import LogTail
 from messagestore.messages import (
     Appended,
     GetResult,
@@ -28,12 +27,13 @@ from messagestore.messages import (
     RecoveryReport,
     TagFilter,
 )
-from messagestore.queuetable import FOLDER as QUEUES_FOLDER
-from messagestore.queuetable import QueueTable
-from messagestore.reading import QueueReader
+from messagestore.queues.dispatcher import Dispatcher
+from messagestore.queues.dispatchloop import Dispatching
+from messagestore.queues.reading import QueueReader
+from messagestore.queues.saved import SavedQueues
+from messagestore.queues.table import FOLDER as QUEUES_FOLDER
+from messagestore.queues.table import QueueTable
 from messagestore.record import pack_host
-from messagestore.recovery import Recovery
-from messagestore.savedqueues import SavedQueues
 from messagestore.settings import StoreSettings
 from mqruntime.diskfull import DISK_FULL
 from mqruntime.runtime import Runtime

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from broker.settings import BrokerSettings
+from broker.settings.broker import BrokerSettings
 from controller.settings import ControllerSettings
 from mqruntime.settingstable import markdown_table
 from namesrv.settings import NamesrvSettings

@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 from epochfile.format import encode as encode_epochs
 from epochfile.history import EpochHistory
 from messagestore.checkpoint import Checkpoint
-from messagestore.consumequeue import ENTRY
 from messagestore.properties import tag_hash
+from messagestore.queues.consumequeue import ENTRY
 from messagestore.record import Message, encode, encode_blank, pack_host
 from messagestore.walker import segment_name
 from scripts.bench.options import options

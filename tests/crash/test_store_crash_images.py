@@ -13,8 +13,8 @@ from messagestore.messages import MessageToStore
 from messagestore.settings import StoreSettings
 from messagestore.store import MessageStore
 from mqruntime.runtime import Runtime
-from simulation.node import Node
-from simulation.world import World
+from simulation.kernel.node import Node
+from simulation.kernel.world import World
 
 SEGMENT_SIZE = 8192
 BODY_SIZES = (40,) * 9 + (900, 5000)  # mostly equal, so that new records end where cut ones began

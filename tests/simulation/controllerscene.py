@@ -10,10 +10,10 @@ from remoting.client import RemotingClient
 from remoting.codes import RequestCode
 from remoting.command import RemotingCommand
 from remoting.headers.controller import ElectMasterHeader
-from simulation.controllerworld import PEERS, ControllerWorld
-from simulation.node import Node, SimulatedClock
-from simulation.scriptedbroker import BROKER_NAME, CLUSTER_NAME
-from simulation.world import World
+from simulation.controllers.scriptedbroker import BROKER_NAME, CLUSTER_NAME
+from simulation.controllers.world import PEERS, ControllerWorld
+from simulation.kernel.node import Node, SimulatedClock
+from simulation.kernel.world import World
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""Whole clusters under load and faults: a few seeds of each kind. Many more: `python -m simulation.clusterworld`."""
+"""Whole clusters under load and faults: a few seeds of each kind. Many more: `python -m simulation.cluster.world`."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from unittest.mock import patch
 
 import pytest
 
-from broker.identityfiles import LogFound
+from broker.role.identityfiles import LogFound
 from controller.holdings import Holdings
-from simulation.clusterbugs import BUGS, kept_for_whole, nobody_lacks
-from simulation.clusterlosses import EMPTIED
-from simulation.clusterworld import (
+from simulation.cluster.bugs import BUGS, kept_for_whole, nobody_lacks
+from simulation.cluster.losses import EMPTIED
+from simulation.cluster.world import (
     ACKNOWLEDGED_MIN,
     FAULT_KINDS_MIN,
     ROLE_CHANGES_MIN,
@@ -24,7 +24,7 @@ from simulation.clusterworld import (
     Totals,
     run_seed,
 )
-from simulation.seeds import first_failure
+from simulation.kernel.seeds import first_failure
 
 FOUND_BY = {
     "ack-before-replication": 1,
@@ -54,7 +54,7 @@ LOST_MEMBERS = 27
 """A seed in which members of the set lose whole stores and log folders while all brokers are down, several times."""
 
 DIGEST = """
-from simulation.clusterworld import ClusterWorld
+from simulation.cluster.world import ClusterWorld
 cluster = ClusterWorld(2)
 cluster.run()
 print(cluster.world.trace.events, cluster.world.trace.digest)

@@ -10,12 +10,12 @@ from typing import Any, cast
 import pytest
 
 from broker.app import BrokerApp
-from broker.replicas import Role
+from broker.role.membership import Role
 from epochfile.entry import EpochEntry
-from simulation.clustercheck import ClusterCheck
-from simulation.clustergrants import Grants
-from simulation.clusterlogmatch import logs_match
-from simulation.clusterviolation import Violation
+from simulation.cluster.check import ClusterCheck
+from simulation.cluster.grants import Grants
+from simulation.cluster.logmatch import logs_match
+from simulation.cluster.violation import Violation
 
 
 @dataclass

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from controller.events import AlterSyncStateSet, ApplyBrokerId, ElectMaster, Event, encode
-from simulation.controllerworld import ControllerChecker, Violation
+from simulation.controllers.world import ControllerChecker, Violation
 
 
 def applied(broker_id: int, code: str = "x") -> ApplyBrokerId:

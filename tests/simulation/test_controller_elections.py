@@ -7,9 +7,9 @@ from zlib import crc32
 
 import pytest
 
-from simulation.controllerworld import CONTROLLER_HOSTS, ControllerWorld
-from simulation.node import Node
-from simulation.scriptedbroker import BROKER_NAME
+from simulation.controllers.scriptedbroker import BROKER_NAME
+from simulation.controllers.world import CONTROLLER_HOSTS, ControllerWorld
+from simulation.kernel.node import Node
 from tests.simulation.controllerscene import (
     elect,
     leader_of,

@@ -21,9 +21,9 @@ from remoting.headers.controller import (
     GetReplicaInfoHeader,
     RegisterBrokerToControllerHeader,
 )
-from simulation.controllerworld import PEERS, ControllerWorld
-from simulation.node import SimulatedClock
-from simulation.scriptedbroker import BROKER_NAME, CLUSTER_NAME
+from simulation.controllers.scriptedbroker import BROKER_NAME, CLUSTER_NAME
+from simulation.controllers.world import PEERS, ControllerWorld
+from simulation.kernel.node import SimulatedClock
 from tests.simulation.controllerscene import asked, whole_cluster
 
 VECTORS = Path(__file__).parents[1] / "vectors" / "controller"

@@ -13,9 +13,9 @@ from controller.witness import FILE, SAVE_AFTER_MS
 from remoting.bodies.elections import Election, Elections
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import RemotingCommand
-from simulation.controllerworld import ControllerWorld
-from simulation.node import Node
-from simulation.scriptedbroker import BROKER_NAME, CLUSTER_NAME
+from simulation.controllers.scriptedbroker import BROKER_NAME, CLUSTER_NAME
+from simulation.controllers.world import ControllerWorld
+from simulation.kernel.node import Node
 from tests.simulation.controllerscene import (
     asked,
     elect,

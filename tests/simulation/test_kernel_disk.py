@@ -13,9 +13,9 @@ from mqruntime.runtime import Runtime
 from mqruntime.segments import SegmentFile
 from mqruntime.smallfiles import BadFileName
 from mqruntime.storelock import StoreLocked
-from simulation.inode import PAGE_BYTES
-from simulation.node import Node
-from simulation.world import World
+from simulation.kernel.inode import PAGE_BYTES
+from simulation.kernel.node import Node
+from simulation.kernel.world import World
 
 SEEDS = range(12)
 

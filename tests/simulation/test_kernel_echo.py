@@ -17,19 +17,19 @@ from types import ModuleType
 
 import pytest
 
-from simulation.guard import HiddenInput
-from simulation.loop import Deadlock, Livelock, SimulationError
-from simulation.node import Node
-from simulation.toyecho import LOG, EchoApp
-from simulation.world import NotReached, World
+from simulation.kernel.guard import HiddenInput
+from simulation.kernel.loop import Deadlock, Livelock, SimulationError
+from simulation.kernel.node import Node
+from simulation.kernel.toyecho import LOG, EchoApp
+from simulation.kernel.world import NotReached, World
 
 ROOT = Path(__file__).parents[2]
 PORT = 7000
 
 ECHO_RUN = """
 import asyncio
-from simulation.toyecho import EchoApp
-from simulation.world import World
+from simulation.kernel.toyecho import EchoApp
+from simulation.kernel.world import World
 
 async def ask(address, lines):
     reader, writer = await asyncio.open_connection(address, 7000)
@@ -275,7 +275,7 @@ def test_waiting_for_what_never_comes_names_the_tasks() -> None:
 
 
 def test_a_livelock_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("simulation.loop.CALLBACKS_AT_ONE_INSTANT_MAX", 1_000)
+    monkeypatch.setattr("simulation.kernel.loop.CALLBACKS_AT_ONE_INSTANT_MAX", 1_000)
 
     with World(1) as world, pytest.raises(Livelock):
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from simulation.node import Node
-from simulation.transport import WINDOW_BYTES
-from simulation.world import World
+from simulation.kernel.node import Node
+from simulation.kernel.transport import WINDOW_BYTES
+from simulation.kernel.world import World
 
 PORT = 9000
 SERVER, CLIENT = "10.0.0.1", "10.0.0.2"

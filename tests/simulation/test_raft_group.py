@@ -22,10 +22,10 @@ from dledger.messages import (
 from dledger.node import DLedgerNode
 from remoting.client import RemotingClient
 from remoting.command import RemotingCommand
-from simulation.node import Node, SimulatedClock
-from simulation.raftgroup import RaftGroup
-from simulation.raftmember import MemberApp
-from simulation.world import World
+from simulation.kernel.node import Node, SimulatedClock
+from simulation.kernel.world import World
+from simulation.raft.group import RaftGroup
+from simulation.raft.member import MemberApp
 
 
 def started(world: World, size: int = 3) -> RaftGroup:

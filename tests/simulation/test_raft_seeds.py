@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
-from simulation.raftmember import BUGS
-from simulation.raftworld import RaftWorld, Totals
-from simulation.seeds import first_failure
+from simulation.kernel.seeds import first_failure
+from simulation.raft.member import BUGS
+from simulation.raft.world import RaftWorld, Totals
 
 SEEDS = range(1, 9)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from broker.app import BrokerApp
-from broker.settings import BrokerSettings
+from broker.settings.broker import BrokerSettings
 from controller.server import ControllerApp
 from controller.settings import ControllerSettings
 from mqclient.client import Client
@@ -23,8 +23,8 @@ from remoting.codes import RequestCode
 from remoting.command import RemotingCommand
 from remoting.headers.admin import CreateTopicHeader
 from remoting.router import Router
-from simulation.node import Node, SimulatedClock
-from simulation.world import World
+from simulation.kernel.node import Node, SimulatedClock
+from simulation.kernel.world import World
 
 NAMESRV = "10.0.3.1:9876"
 CONTROLLERS = ["10.0.1.1", "10.0.1.2", "10.0.1.3"]

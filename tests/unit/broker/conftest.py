@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from simulation.world import World
+from simulation.kernel.world import World
 from tests.unit.broker.served import Served
 
 

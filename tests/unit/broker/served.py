@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from remoting.command import RemotingCommand
-from simulation.world import World
+from simulation.kernel.world import World
 from tests.unit.broker.brokerset import Cluster
 
 BODIES = [b"one", b"two", b"three"]

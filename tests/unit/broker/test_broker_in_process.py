@@ -7,14 +7,14 @@ import asyncio
 import pytest
 
 from broker.app import BrokerApp
-from broker.identity import IdentityInvalid
-from broker.replicas import Role
+from broker.role.identity import IdentityInvalid
+from broker.role.membership import Role
 from mqclient.errors import SendRefused
 from mqclient.producer import SendStatus
 from remoting.bodies.elections import Elections
 from remoting.codes import RequestCode
 from remoting.headers.controller import ElectMasterHeader
-from simulation.world import World
+from simulation.kernel.world import World
 from tests.unit.broker.brokerset import CONTROLLERS, Cluster
 
 

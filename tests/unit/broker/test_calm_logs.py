@@ -7,7 +7,7 @@ from collections import Counter
 
 import pytest
 
-from simulation.world import World
+from simulation.kernel.world import World
 from tests.unit.broker.brokerset import CONTROLLERS, Cluster
 
 OUTAGE_MS = 300_000

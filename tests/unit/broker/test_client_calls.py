@@ -15,7 +15,7 @@ from remoting.headers.admin import GetConsumerRunningInfoHeader
 from remoting.headers.messages import ConsumeMessageDirectlyHeader
 from remoting.peer import Peer
 from remoting.router import Router
-from simulation.world import World
+from simulation.kernel.world import World
 from tests.unit.broker.brokerset import Cluster
 
 GROUP, CLIENT_ID = "CG", "10.0.4.1@c1"

@@ -6,11 +6,11 @@ import asyncio
 
 import pytest
 
-from broker.configuration import CHANGEABLE
-from broker.contractmark import keep_contract_mark
+from broker.admin.configuration import CHANGEABLE
+from broker.role.contractmark import keep_contract_mark
 from messagestore.contractmark import FILE, ContractMark, ContractMarkDamaged, decode
 from remoting.codes import RequestCode
-from simulation.world import World
+from simulation.kernel.world import World
 from tests.unit.broker.brokerset import Cluster
 from tests.unit.doubles import MemoryFiles
 

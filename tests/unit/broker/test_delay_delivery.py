@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from broker.delaydelivery import IN_FLIGHT_MAX, RETRY_MS, SIGHTINGS_PER_DELAY, DelayDelivery
-from broker.delayoffsets import DelayOffsets
-from broker.scheduling import scheduled
+from broker.sends.delaydelivery import IN_FLIGHT_MAX, RETRY_MS, SIGHTINGS_PER_DELAY, DelayDelivery
+from broker.sends.scheduling import scheduled
+from broker.tables.delayoffsets import DelayOffsets
 from messagestore.messages import Appended, MessageToStore, PutStatus, QueueEntry
 from messagestore.record import Message, encode, pack_host
 from tests.unit.doubles import ManualClock

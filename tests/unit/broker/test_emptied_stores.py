@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from broker.app import BrokerApp
-from broker.identityfiles import MARK_FILE
+from broker.role.identityfiles import MARK_FILE
 from controller.server import ControllerApp
 from messagestore.errors import LogMissing
 from mqclient.producer import SendStatus
-from simulation.node import Node
-from simulation.world import World
+from simulation.kernel.node import Node
+from simulation.kernel.world import World
 from tests.unit.broker.brokerset import Cluster
 
 BODIES = [f"message {number}".encode() for number in range(30)]

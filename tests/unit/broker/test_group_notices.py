@@ -15,7 +15,7 @@ from remoting.codes import RequestCode
 from remoting.command import RemotingCommand
 from remoting.peer import Peer
 from remoting.router import Router
-from simulation.world import World
+from simulation.kernel.world import World
 from tests.unit.broker.brokerset import Cluster
 
 

@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from broker.identity import Identity, IdentityInvalid, TemporaryIdentity
-from broker.identityfiles import MARK_FILE, IdentityFiles, LogFound
+from broker.role.identity import Identity, IdentityInvalid, TemporaryIdentity
+from broker.role.identityfiles import MARK_FILE, IdentityFiles, LogFound
 from epochfile.history import EpochHistory
 from tests.unit.doubles import MemoryFiles
 

@@ -7,9 +7,9 @@ from typing import Any, cast
 
 import pytest
 
-from broker.latencies import HANDLER_FAILED, Call, Creation, Latencies, name_of
-from broker.pendingsends import PendingSend, PendingSends
-from broker.topics import Topics
+from broker.metrics.latencies import HANDLER_FAILED, Call, Creation, Latencies, name_of
+from broker.sends.pending import PendingSend, PendingSends
+from broker.tables.topics import Topics
 from remoting.bodies.groups import SubscriptionGroupConfig
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import ONEWAY_BIT, RESPONSE_BIT, RemotingCommand

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from broker.masterfinder import REFUSALS_PER_CONNECTION, MasterFinder
+from broker.neighbours.masterfinder import REFUSALS_PER_CONNECTION, MasterFinder
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import RemotingCommand
 from remoting.headers.group import ExchangeHAInfoHeader

@@ -12,8 +12,8 @@ from remoting.headers.messages import QueryConsumeQueueHeader, QueryMessageHeade
 from remoting.headers.offsets import (
     UpdateConsumerOffsetHeader,
 )
-from simulation.node import EPOCH_MS
-from simulation.world import World
+from simulation.kernel.node import EPOCH_MS
+from simulation.kernel.world import World
 from tests.unit.broker.brokerset import Cluster
 from tests.unit.broker.served import Served
 

@@ -10,8 +10,8 @@ from typing import NamedTuple
 import pytest
 from prometheus_client.metrics_core import Metric
 
-from broker import figures as broker_figures
-from broker.metrics import BrokerCollector
+from broker.metrics import figures as broker_figures
+from broker.metrics.collector import BrokerCollector
 from controller import figures as controller_figures
 from controller.metrics import ControllerCollector
 from controller.server import ControllerApp
@@ -25,8 +25,8 @@ from remoting.codes import RequestCode, ResponseCode
 from remoting.command import RemotingCommand
 from remoting.headers.controller import ElectMasterHeader
 from remoting.headers.messages import ConsumerSendMsgBackHeader
-from simulation.node import SimulatedClock
-from simulation.world import World
+from simulation.kernel.node import SimulatedClock
+from simulation.kernel.world import World
 from tests.unit.broker.brokerset import CONTROLLERS, Cluster
 
 OPERATIONS = Path(__file__).parents[3] / "docs" / "operations.md"

@@ -17,7 +17,7 @@ from remoting.headers.offsets import (
     SearchOffsetHeader,
     UpdateConsumerOffsetHeader,
 )
-from simulation.node import EPOCH_MS
+from simulation.kernel.node import EPOCH_MS
 from tests.unit.broker.served import Served
 
 

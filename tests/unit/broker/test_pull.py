@@ -7,15 +7,15 @@ from typing import Any, cast
 
 import pytest
 
-from broker.consumergroups import ConsumerGroups
-from broker.consumeroffsets import ConsumerOffsets
-from broker.longpolling import HeldPull, HeldPulls
-from broker.pull import PullProcessor, frame_with
-from broker.pulladmission import PullAdmission
-from broker.pullrequest import PullRequest
-from broker.subscription import tag_filter
-from broker.subscriptiongroups import SubscriptionGroups
-from broker.topics import Topics
+from broker.clients.groups import ConsumerGroups
+from broker.pulls.admission import PullAdmission
+from broker.pulls.held import HeldPull, HeldPulls
+from broker.pulls.processor import PullProcessor, frame_with
+from broker.pulls.request import PullRequest
+from broker.pulls.subscription import tag_filter
+from broker.tables.consumeroffsets import ConsumerOffsets
+from broker.tables.subscriptiongroups import SubscriptionGroups
+from broker.tables.topics import Topics
 from messagestore.messages import GetResult, GetStatus, QueueGrew, TagFilter
 from messagestore.properties import tag_hash
 from mqruntime.tasks import Tasks

@@ -6,15 +6,7 @@ from typing import Any
 
 import pytest
 
-from broker.identity import (
-    Identity,
-    IdentityInvalid,
-    TemporaryIdentity,
-    decode_identity,
-    decode_temporary,
-)
-from broker.replicas import Replicas, Role
-from broker.steps import (
+from broker.role.actions import (
     AlterCall,
     Applied,
     ApplyIdCall,
@@ -29,7 +21,15 @@ from broker.steps import (
     SaveIdentity,
     SaveTemporary,
 )
-from broker.syncstatesetreport import Proposal
+from broker.role.identity import (
+    Identity,
+    IdentityInvalid,
+    TemporaryIdentity,
+    decode_identity,
+    decode_temporary,
+)
+from broker.role.membership import Replicas, Role
+from broker.role.syncstatesetreport import Proposal
 from remoting.codes import ResponseCode
 
 WALL_MS = 1_700_000_000_000

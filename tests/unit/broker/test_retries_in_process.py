@@ -14,7 +14,7 @@ from remoting.bodies.heartbeats import ConsumerData, HeartbeatData, Subscription
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import RemotingCommand
 from remoting.headers.messages import ConsumerSendMsgBackHeader
-from simulation.world import World
+from simulation.kernel.world import World
 from tests.unit.broker.brokerset import Cluster
 
 

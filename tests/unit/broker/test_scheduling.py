@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from broker.delayoffsets import DelayOffsets
-from broker.retries import retries_max, retry_level
-from broker.scheduling import delivered, scheduled
+from broker.sends.retries import retries_max, retry_level
+from broker.sends.scheduling import delivered, scheduled
+from broker.tables.delayoffsets import DelayOffsets
 from messagestore.messages import MessageToStore
 from messagestore.record import Message, pack_host
 from remoting.bodies.groups import SubscriptionGroupConfig

@@ -8,13 +8,13 @@ from typing import Any, cast
 
 import pytest
 
-from broker.intake import Intake
-from broker.pendingsends import PendingSends
-from broker.send import SendProcessor
-from broker.sendadmission import SendAdmission
-from broker.sendrequest import read_send_request
-from broker.subscriptiongroups import SubscriptionGroups
-from broker.topics import Topics, system_topics
+from broker.sends.admission import SendAdmission
+from broker.sends.intake import Intake
+from broker.sends.pending import PendingSends
+from broker.sends.processor import SendProcessor
+from broker.sends.request import read_send_request
+from broker.tables.subscriptiongroups import SubscriptionGroups
+from broker.tables.topics import Topics, system_topics
 from messagestore.messages import Appended, MessageToStore, PutStatus
 from messagestore.properties import parse_properties
 from messagestore.record import pack_host

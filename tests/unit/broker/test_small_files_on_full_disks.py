@@ -9,15 +9,15 @@ from collections.abc import Iterable
 
 import pytest
 
-from broker.identity import IDENTITY_FILE
-from broker.topics import TOPICS_FILE
+from broker.role.identity import IDENTITY_FILE
+from broker.tables.topics import TOPICS_FILE
 from controller.server import ControllerApp
 from epochfile.file import DEFAULT_NAME as EPOCH_FILE
 from mqclient.producer import SendStatus
 from remoting.codes import RequestCode
 from remoting.headers.admin import CreateTopicHeader
-from simulation.node import Node
-from simulation.world import World
+from simulation.kernel.node import Node
+from simulation.kernel.world import World
 from tests.unit.broker.brokerset import CONTROLLERS, Cluster
 
 BODIES = [f"message {number}".encode() for number in range(20)]

@@ -9,8 +9,8 @@ from typing import Any, cast
 
 import pytest
 
-from broker.consumergroups import ConsumerGroups
-from broker.subscriptionrenewal import SubscriptionRenewal
+from broker.clients.groups import ConsumerGroups
+from broker.clients.renewal import SubscriptionRenewal
 from mqruntime.tasks import Tasks
 from remoting.bodies.heartbeats import ConsumerData, HeartbeatData, SubscriptionData
 from remoting.codes import RequestCode, ResponseCode

@@ -7,16 +7,16 @@ from typing import Any, cast
 
 import pytest
 
-from broker.addresssettings import addresses
-from broker.consumergroups import ConsumerGroups
-from broker.consumeroffsets import ConsumerOffsets
-from broker.contract import contract_sentence
-from broker.rates import Rates
-from broker.savedtable import SavedTable, TableUnreadable
-from broker.settings import BrokerSettings
-from broker.subscriptiongroups import SubscriptionGroups
-from broker.topicrequests import changed_attributes
-from broker.topics import Topics, system_topics
+from broker.admin.topics import changed_attributes
+from broker.clients.groups import ConsumerGroups
+from broker.metrics.rates import Rates
+from broker.role.contract import contract_sentence
+from broker.settings.addresses import addresses
+from broker.settings.broker import BrokerSettings
+from broker.tables.consumeroffsets import ConsumerOffsets
+from broker.tables.savedtable import SavedTable, TableUnreadable
+from broker.tables.subscriptiongroups import SubscriptionGroups
+from broker.tables.topics import Topics, system_topics
 from mqruntime.settings import SettingsError
 from remoting.bodies.heartbeats import ConsumerData, HeartbeatData, ProducerData, SubscriptionData
 from remoting.bodies.offsets import ConsumerOffsetWrapper

@@ -28,7 +28,7 @@ from remoting.headers.offsets import (
     UpdateConsumerOffsetHeader,
 )
 from remoting.router import Router
-from simulation.node import EPOCH_MS
+from simulation.kernel.node import EPOCH_MS
 from tests.unit.broker.served import Served
 
 

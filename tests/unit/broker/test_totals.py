@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from broker.totals import Amount, Totals
+from broker.metrics.totals import Amount, Totals
 from messagestore.messages import Appended, MessageToStore, PutStatus
 
 

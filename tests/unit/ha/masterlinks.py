@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ha.masterlink import MasterLink, MasterView
+from ha.master.link import MasterLink, MasterView
 
 
 def link_of(master: MasterView, transfer_batch_size: int = 400) -> MasterLink:

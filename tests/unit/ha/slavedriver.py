@@ -6,7 +6,7 @@ import asyncio
 
 from epochfile.history import EpochHistory
 from ha.frames import Handshake
-from ha.slavelink import Action, Advance, Close, Confirm, Cut, LogRange, PersistEpochs, Send, SlaveLink
+from ha.slave.link import Action, Advance, Close, Confirm, Cut, LogRange, PersistEpochs, Send, SlaveLink
 from tests.unit.ha.memorylog import MemoryLog
 
 

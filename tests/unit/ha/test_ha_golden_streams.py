@@ -14,7 +14,7 @@ import pytest
 from epochfile.format import decode
 from epochfile.history import EpochHistory
 from ha.frames import Handshake, decode_ack
-from ha.masterlink import Acked, Batch, Close, Greeted
+from ha.master.link import Acked, Batch, Close, Greeted
 from tests.unit.ha.masterlinks import link_of
 from tests.unit.ha.memorylog import MemoryLog
 from tests.unit.ha.slavedriver import SlaveDriver

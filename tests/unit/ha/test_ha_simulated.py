@@ -17,7 +17,7 @@ from ha.errors import EpochFenced
 from ha.service import HAService
 from ha.settings import HASettings
 from mqruntime.runtime import Runtime
-from simulation.world import World
+from simulation.kernel.world import World
 from tests.unit.ha.memorylog import MemoryLog, record
 
 PORT = 10912

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from epochfile.history import EpochHistory
 from ha.frames import Handshake, encode_ack
-from ha.masterlink import Batch, Greeted
+from ha.master.link import Batch, Greeted
 from tests.unit.ha.masterlinks import link_of
 from tests.unit.ha.memorylog import MemoryLog, record
 from tests.unit.ha.slavedriver import SlaveDriver

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from epochfile.history import EpochHistory
 from ha.frames import Handshake, HandshakeReply, TransferHeader, encode_ack
-from ha.masterlink import Acked, Batch, Close, Greeted, MasterLink
+from ha.master.link import Acked, Batch, Close, Greeted, MasterLink
 from tests.unit.ha.masterlinks import link_of
 
 HANDSHAKE = Handshake(2).encode()

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from epochfile.history import EpochHistory
 from ha.frames import Handshake, HandshakeReply, TransferHeader, decode_ack, encode_ack
-from ha.slavelink import Advance, Close, PersistEpochs, Send
+from ha.slave.link import Advance, Close, PersistEpochs, Send
 from tests.unit.ha.memorylog import MemoryLog, record
 from tests.unit.ha.slavedriver import SlaveDriver
 

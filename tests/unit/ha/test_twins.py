@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from ha.slaveclient import LASTING_WAITS, wait_after
-from ha.twins import REPLACED_MAX, WINDOW_MS, Twins
+from ha.master.duplicates import REPLACED_MAX, WINDOW_MS, Twins
+from ha.slave.client import LASTING_WAITS, wait_after
 from tests.unit.ha.hascene import SETTINGS, Node, in_step, played_by, until
 
 SAID = "two brokers replicate under one id"

@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from messagestore.indexfile import file_size_for
+from messagestore.index.file import file_size_for
 from messagestore.messages import MessageToStore
 from messagestore.record import Message, pack_host
 from messagestore.settings import StoreSettings

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from messagestore.consumequeue import PRE_BLANK, ConsumeQueue, file_size_for
 from messagestore.errors import BadSegments, QueueOffsetGap
+from messagestore.queues.consumequeue import PRE_BLANK, ConsumeQueue, file_size_for
 from mqruntime.segments import RealSegmentDirectory
 
 FILE_SIZE = 400

@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from messagestore.consumequeue import ConsumeQueue
-from messagestore.diskroom import RETRY_MS
 from messagestore.errors import QueueOffsetGap, StoreFailed
+from messagestore.log.diskroom import RETRY_MS
 from messagestore.messages import PutStatus
+from messagestore.queues.consumequeue import ConsumeQueue
 from messagestore.store import MessageStore
-from simulation.disk import SimulatedDisk
-from simulation.world import World
+from simulation.kernel.disk import SimulatedDisk
+from simulation.kernel.world import World
 from tests.unit.messagestore.storehelp import message, small_settings
 
 FULL = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))

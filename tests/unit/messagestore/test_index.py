@@ -9,8 +9,16 @@ from typing import Any
 
 import pytest
 
-from messagestore.indexfile import ENTRY, HEADER, PAUSE, IndexFile, file_size_for, key_hash, topic_prefix_hash
-from messagestore.indextable import IndexTable
+from messagestore.index.file import (
+    ENTRY,
+    HEADER,
+    PAUSE,
+    IndexFile,
+    file_size_for,
+    key_hash,
+    topic_prefix_hash,
+)
+from messagestore.index.table import IndexTable
 from messagestore.properties import java_string_hash
 from messagestore.record import QueueFacts, decode
 from mqruntime.realruntime import real_runtime

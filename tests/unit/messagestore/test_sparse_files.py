@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from messagestore.commitlog import CommitLog
-from messagestore.consumequeue import ConsumeQueue
-from messagestore.diskroom import RETRY_MS, DiskRoom
-from messagestore.indextable import IndexTable
+from messagestore.index.table import IndexTable
+from messagestore.log.commitlog import CommitLog
+from messagestore.log.diskroom import RETRY_MS, DiskRoom
+from messagestore.queues.consumequeue import ConsumeQueue
 from messagestore.record import QueueFacts
 from messagestore.walker import segment_name
 from mqruntime.segments import RealSegmentDirectory

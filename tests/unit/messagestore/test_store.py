@@ -13,8 +13,8 @@ import pytest
 
 from messagestore import record
 from messagestore.batch import encode_batch
-from messagestore.dispatch import NEW_QUEUES_MAX
 from messagestore.messages import GetStatus, PutStatus, QueueGrew
+from messagestore.queues.dispatcher import NEW_QUEUES_MAX
 from messagestore.record import pack_host
 from messagestore.store import MessageStore
 from tests.unit.doubles import ManualClock

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.settings import BrokerSettings
+from broker.settings.broker import BrokerSettings
 from controller.settings import ControllerSettings
 from mqruntime.settings import Settings
 from namesrv.settings import NamesrvSettings

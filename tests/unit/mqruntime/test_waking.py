@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from mqruntime.waking import woken
-from simulation.world import World
+from simulation.kernel.world import World
 
 
 def test_who_is_woken_goes_on_at_once_and_says_so() -> None:

@@ -17,7 +17,7 @@ from remoting.client import RemotingClient
 from remoting.codes import RequestCode
 from remoting.command import RemotingCommand
 from remoting.headers.nameserver import RegisterBrokerHeader
-from simulation.world import World
+from simulation.kernel.world import World
 
 NAMESRV = "10.0.0.1"
 LIVE_MS, SCAN_MS = 20_000, 5_000

@@ -15,7 +15,7 @@ from remoting.errors import CallTimeout, ConnectionLost, NotSent
 from remoting.limits import Limits
 from remoting.peer import Peer
 from remoting.router import Router
-from simulation.world import World
+from simulation.kernel.world import World
 from tests.unit.remoting.simulatedserver import ADDRESS, CLIENT, SERVER, SimulatedServer
 
 SIZE, TELL = 60_001, 60_002

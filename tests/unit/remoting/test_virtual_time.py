@@ -14,8 +14,8 @@ from remoting.command import RemotingCommand
 from remoting.errors import CallTimeout, ConnectFailed, ConnectionLost
 from remoting.frame import encode
 from remoting.router import Router
-from simulation.node import Node
-from simulation.world import World
+from simulation.kernel.node import Node
+from simulation.kernel.world import World
 from tests.unit.remoting.simulatedserver import ADDRESS, CLIENT, PORT, SERVER, SimulatedServer
 
 ECHO, SILENT = 60_001, 60_002

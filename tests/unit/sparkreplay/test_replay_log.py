@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from messagestore.consumequeue import ENTRY
 from messagestore.properties import tag_hash
+from messagestore.queues.consumequeue import ENTRY
 from messagestore.record import Message, decode
 from messagestore.walker import order_segments, walk
 from scripts.bench.replaylog import BORN_HOST, STORE_HOST, TOPICS, usual_spread, write_store

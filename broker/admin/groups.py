@@ -1,0 +1,108 @@
+"""Requests about consumer groups: create 200 and 225, show 352, list 201, delete 207, progress 208; and the
+tables that slaves copy with 43, 45 and 402."""
+
+from __future__ import annotations
+
+from broker.tables.consumeroffsets import ConsumerOffsets
+from broker.tables.delayoffsets import DelayOffsets
+from broker.tables.savedtable import SavedTable
+from broker.tables.subscriptiongroups import SubscriptionGroups
+from broker.tables.topics import Topics
+from messagestore.store import MessageStore
+from remoting.bodies.groups import MessageRequestModes, SubscriptionGroupConfig, SubscriptionGroupList
+from remoting.bodies.queues import ConsumeStats, MessageQueue, OffsetWrapper
+from remoting.codes import RequestCode, ResponseCode
+from remoting.command import RemotingCommand
+from remoting.headers.admin import DeleteSubscriptionGroupHeader, GetConsumeStatsHeader, GroupHeader
+from remoting.peer import Peer
+from remoting.router import Router
+
+
+class GroupRequests:
+    """Their handlers. A change of a group is on disk before it is answered."""
+
+    def __init__(
+        self,
+        broker_name: str,
+        groups: SubscriptionGroups,
+        saved: SavedTable,
+        offsets: ConsumerOffsets,
+        delays: DelayOffsets,
+        topics: Topics,
+        store: MessageStore,
+    ) -> None:
+        self._broker_name = broker_name
+        self._groups = groups
+        self._saved = saved
+        self._offsets = offsets
+        self._delays = delays
+        self._topics = topics
+        self._store = store
+
+    def add_to(self, router: Router) -> None:
+        router.add(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, self._create)
+        router.add(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST, self._create_list)
+        router.add(RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG, self._show)
+        router.add(RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, self._list)
+        router.add(RequestCode.DELETE_SUBSCRIPTIONGROUP, self._delete)
+        router.add(RequestCode.GET_ALL_CONSUMER_OFFSET, self._offsets_of_all)
+        router.add(RequestCode.GET_ALL_DELAY_OFFSET, self._delay_offsets)
+        router.add(RequestCode.GET_ALL_MESSAGE_REQUEST_MODE, self._request_modes)
+        router.add(RequestCode.GET_CONSUME_STATS, self._progress)
+
+    async def _create(self, peer: Peer, command: RemotingCommand) -> RemotingCommand:
+        self._groups.put(SubscriptionGroupConfig.decode(command.body))
+        await self._saved.save()
+        return command.reply()
+
+    async def _create_list(self, peer: Peer, command: RemotingCommand) -> RemotingCommand:
+        for group in SubscriptionGroupList.decode(command.body).group_config_list:
+            self._groups.put(group)
+        await self._saved.save()
+        return command.reply()
+
+    def _show(self, peer: Peer, command: RemotingCommand) -> RemotingCommand:
+        name = GroupHeader.from_ext(command.ext).group
+        group = self._groups.find(name)
+        if group is None:
+            return command.reply(
+                ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"No group in this broker. group: {name}"
+            )
+        return command.reply(body=group.encode())
+
+    def _list(self, peer: Peer, command: RemotingCommand) -> RemotingCommand:
+        return command.reply(body=self._groups.wrapper.encode())
+
+    async def _delete(self, peer: Peer, command: RemotingCommand) -> RemotingCommand:
+        header = DeleteSubscriptionGroupHeader.from_ext(command.ext)
+        self._groups.remove(header.group_name)
+        if header.clean_offset:
+            self._offsets.remove_group(header.group_name)
+        await self._saved.save()
+        return command.reply()
+
+    def _offsets_of_all(self, peer: Peer, command: RemotingCommand) -> RemotingCommand:
+        return command.reply(body=self._offsets.encode())
+
+    def _delay_offsets(self, peer: Peer, command: RemotingCommand) -> RemotingCommand:
+        return command.reply(body=self._delays.encode())
+
+    def _request_modes(self, peer: Peer, command: RemotingCommand) -> RemotingCommand:
+        return command.reply(body=MessageRequestModes().encode())
+
+    async def _progress(self, peer: Peer, command: RemotingCommand) -> RemotingCommand:
+        header = GetConsumeStatsHeader.from_ext(command.ext)
+        wanted = [name for name in (header.topic_list or "").split(";") if name] or (
+            [header.topic] if header.topic else self._offsets.topics_of(header.consumer_group)
+        )
+        stats, store = ConsumeStats(), self._store
+        for name in wanted:
+            topic = self._topics.find(name)
+            for queue_id in range(topic.read_queue_nums if topic else 0):
+                end = max(store.max_queue_offset(name, queue_id), 0)
+                done = self._offsets.find(header.consumer_group, name, queue_id) or 0
+                last_ms = max(await store.store_time_at(name, queue_id, done - 1), 0) if done > 0 else 0
+                stats.offset_table[MessageQueue(name, self._broker_name, queue_id)] = OffsetWrapper(
+                    end, done, done, last_ms
+                )
+        return command.reply(body=stats.encode())

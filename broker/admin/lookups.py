@@ -1,0 +1,53 @@
+"""Requests about single stored messages: by key (12) and by place in the log (33).
+
+Invariant: only confirmed messages are shown, and only by a broker that serves readers."""
+
+from __future__ import annotations
+
+from broker.role.currentrole import CurrentRole
+from messagestore.store import MessageStore
+from remoting.codes import RequestCode, ResponseCode
+from remoting.command import RemotingCommand
+from remoting.headers.messages import QueryMessageHeader, QueryMessageResponseHeader, ViewMessageHeader
+from remoting.peer import Peer
+from remoting.router import Router
+
+MESSAGES_MAX = 64
+UNIQUE_KEY_MESSAGES_MAX = 32
+NO_READERS = "this broker serves no readers now"
+
+
+class LookupRequests:
+    """Their handlers."""
+
+    def __init__(self, store: MessageStore, role: CurrentRole) -> None:
+        self._store = store
+        self._role = role
+
+    def add_to(self, router: Router) -> None:
+        router.add(RequestCode.QUERY_MESSAGE, self._query)
+        router.add(RequestCode.VIEW_MESSAGE_BY_ID, self._view)
+
+    async def _query(self, peer: Peer, command: RemotingCommand) -> RemotingCommand:
+        header = QueryMessageHeader.from_ext(command.ext)
+        if not self._role.serves_reads:
+            return command.reply(ResponseCode.SYSTEM_BUSY, NO_READERS)
+        count_max = min(max(header.max_num, 1), MESSAGES_MAX)
+        if header.unique_key_query:
+            count_max = UNIQUE_KEY_MESSAGES_MAX  # what a client asks for is not meant for this
+        records = await self._store.find_by_key(
+            header.topic, header.key, count_max, header.begin_timestamp, header.end_timestamp
+        )
+        indexed = QueryMessageResponseHeader(*self._store.last_indexed())
+        if not records:
+            return command.reply(
+                ResponseCode.QUERY_NOT_FOUND, "can not find message, maybe time range not correct", indexed
+            )
+        return command.reply(header=indexed, body=b"".join(records))
+
+    async def _view(self, peer: Peer, command: RemotingCommand) -> RemotingCommand:
+        offset = ViewMessageHeader.from_ext(command.ext).offset
+        record = await self._store.message_at(offset) if self._role.serves_reads else None
+        if record is None:
+            return command.reply(ResponseCode.SYSTEM_ERROR, f"can not find message by offset: {offset}")
+        return command.reply(body=bytes(record))

@@ -1,0 +1,90 @@
+"""Requests about offsets: of queues (29, 30, 31, 32) and of consumer groups (14, 15)."""
+
+from __future__ import annotations
+
+from broker.tables.consumeroffsets import ConsumerOffsets
+from broker.tables.topics import Topics
+from messagestore.store import MessageStore
+from remoting.codes import RequestCode, ResponseCode
+from remoting.command import RemotingCommand
+from remoting.headers.offsets import (
+    GetMaxOffsetHeader,
+    OffsetResponseHeader,
+    QueryConsumerOffsetHeader,
+    QueueHeader,
+    SearchOffsetHeader,
+    TimestampResponseHeader,
+    UpdateConsumerOffsetHeader,
+)
+from remoting.peer import Peer
+from remoting.router import Router
+
+UPPER = "UPPER"
+
+
+class OffsetRequests:
+    """Their handlers. Consumer offsets are bounded by nothing: what a group commits is its own affair."""
+
+    def __init__(self, store: MessageStore, topics: Topics, offsets: ConsumerOffsets) -> None:
+        self._store = store
+        self._topics = topics
+        self._offsets = offsets
+
+    def add_to(self, router: Router) -> None:
+        router.add(RequestCode.QUERY_CONSUMER_OFFSET, self._query)
+        router.add(RequestCode.UPDATE_CONSUMER_OFFSET, self._update)
+        router.add(RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, self._search)
+        router.add(RequestCode.GET_MAX_OFFSET, self._max)
+        router.add(RequestCode.GET_MIN_OFFSET, self._min)
+        router.add(RequestCode.GET_EARLIEST_MSG_STORETIME, self._earliest)
+
+    def _query(self, peer: Peer, command: RemotingCommand) -> RemotingCommand:
+        header = QueryConsumerOffsetHeader.from_ext(command.ext)
+        offset = self._offsets.find(header.consumer_group, header.topic, header.queue_id)
+        if offset is None:
+            from_zero = header.set_zero_if_not_found is not False
+            if not from_zero or self._store.min_queue_offset(header.topic, header.queue_id) > 0:
+                return command.reply(
+                    ResponseCode.QUERY_NOT_FOUND,
+                    "Not found, V3_0_6_SNAPSHOT maybe this group consumer boot first",
+                )
+            offset = 0
+        return command.reply(header=OffsetResponseHeader(offset))
+
+    def _update(self, peer: Peer, command: RemotingCommand) -> RemotingCommand:
+        header = UpdateConsumerOffsetHeader.from_ext(command.ext)
+        if self._topics.find(header.topic) is None:
+            return command.reply(ResponseCode.TOPIC_NOT_EXIST, f"Topic {header.topic} not exist!")
+        self._offsets.commit(header.consumer_group, header.topic, header.queue_id, header.commit_offset)
+        return command.reply()
+
+    async def _search(self, peer: Peer, command: RemotingCommand) -> RemotingCommand:
+        header = SearchOffsetHeader.from_ext(command.ext)
+        store, topic, queue_id = self._store, header.topic, header.queue_id
+        offset = await store.offset_by_time(topic, queue_id, header.timestamp)
+        if (header.boundary_type or "").upper() == UPPER:
+            # the last message stored at that very time or before, rather than the first at it or after
+            end = store.max_queue_offset(topic, queue_id)
+            while offset < end and await store.store_time_at(topic, queue_id, offset) == header.timestamp:
+                offset += 1
+            offset = max(offset - 1, store.min_queue_offset(topic, queue_id))
+        return command.reply(header=OffsetResponseHeader(offset))
+
+    def _max(self, peer: Peer, command: RemotingCommand) -> RemotingCommand:
+        header = GetMaxOffsetHeader.from_ext(command.ext)
+        return command.reply(
+            header=OffsetResponseHeader(self._store.max_queue_offset(header.topic, header.queue_id))
+        )
+
+    def _min(self, peer: Peer, command: RemotingCommand) -> RemotingCommand:
+        header = QueueHeader.from_ext(command.ext)
+        return command.reply(
+            header=OffsetResponseHeader(self._store.min_queue_offset(header.topic, header.queue_id))
+        )
+
+    async def _earliest(self, peer: Peer, command: RemotingCommand) -> RemotingCommand:
+        header = QueueHeader.from_ext(command.ext)
+        store = self._store
+        first = store.min_queue_offset(header.topic, header.queue_id)
+        timestamp = await store.store_time_at(header.topic, header.queue_id, first)
+        return command.reply(header=TimestampResponseHeader(timestamp))

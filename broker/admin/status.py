@@ -1,0 +1,177 @@
+"""Requests about the broker itself: configuration 26, runtime information 28, HA address 906, HA status 907 and
+epochs 1007."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+import orjson
+
+from broker.metrics.rates import Rates
+from broker.role.currentrole import CurrentRole
+from broker.settings.broker import BrokerSettings
+from ha.service import HAService
+from messagestore.record import store_timestamp
+from messagestore.store import MessageStore
+from mqruntime.clock import Clock
+from remoting.bodies.dataversion import DataVersion
+from remoting.bodies.hastatus import EpochCache, EpochSpan
+from remoting.bodies.routes import KVTable
+from remoting.codes import RequestCode, ResponseCode
+from remoting.command import VERSION, RemotingCommand
+from remoting.headers.admin import GetBrokerConfigResponseHeader
+from remoting.headers.group import ExchangeHAInfoHeader
+from remoting.peer import Peer
+from remoting.router import Router
+
+LAST_EPOCH_END = 2**63 - 1
+VERSION_NAME = "V5_3_3"
+
+ALWAYS_ZERO = (
+    "msgPutTotalYesterdayMorning", "msgPutTotalTodayMorning", "msgGetTotalYesterdayMorning", "msgGetTotalTodayMorning",
+    "sendThreadPoolQueueSize", "pullThreadPoolQueueSize", "ackThreadPoolQueueSize",
+    "sendThreadPoolQueueHeadWaitTimeMills", "pullThreadPoolQueueHeadWaitTimeMills",
+    "ackThreadPoolQueueHeadWaitTimeMills", "pageCacheLockTimeMills",
+    "timerReadBehind", "timerOffsetBehind", "timerCongestNum", "timerEnqueueTps", "timerDequeueTps",
+)  # fmt: skip
+"""What `mqadmin clusterList` parses as numbers and this broker has no such thing for."""
+
+
+class Counters(Protocol):
+    """Totals since the start."""
+
+    @property
+    def messages_put(self) -> int: ...
+
+    @property
+    def messages_got(self) -> int: ...
+
+    @property
+    def sends_waiting(self) -> int: ...
+
+    @property
+    def pulls_held(self) -> int: ...
+
+
+class StatusRequests:
+    """Their handlers."""
+
+    def __init__(
+        self,
+        *,
+        settings: BrokerSettings,
+        store: MessageStore,
+        ha: HAService,
+        role: CurrentRole,
+        counters: Counters,
+        clock: Clock,
+        ha_address: Callable[[], str],
+        address: Callable[[], str],
+    ) -> None:
+        self._settings = settings
+        self._store = store
+        self._ha = ha
+        self._role = role
+        self._counters = counters
+        self._clock = clock
+        self._ha_address = ha_address
+        self._address = address
+        self._put_rates = Rates()
+        self._get_rates = Rates()
+        self._booted_ms = clock.now_ms()
+        self._started_ms = clock.monotonic_ms()
+        self._role_seen: tuple[int | None, int] | None = None
+        self._role_since_ms = self._booted_ms
+
+    def add_to(self, router: Router) -> None:
+        router.add(RequestCode.GET_BROKER_CONFIG, self._config)
+        router.add(RequestCode.GET_BROKER_RUNTIME_INFO, self._runtime)
+        router.add(RequestCode.EXCHANGE_BROKER_HA_INFO, self._ha_info)
+        router.add(RequestCode.GET_BROKER_HA_STATUS, self._ha_status)
+        router.add(RequestCode.GET_BROKER_EPOCH_CACHE, self._epochs)
+
+    def sample(self) -> None:
+        """Once a second: what the rates are computed from, and since when the role is what it is."""
+        self._look_at_role()
+        now_ms = self._clock.monotonic_ms()
+        self._put_rates.sample(self._counters.messages_put, now_ms)
+        self._get_rates.sample(self._counters.messages_got, now_ms)
+
+    def _look_at_role(self) -> None:
+        role = (self._role.role_id, self._ha.epoch)
+        if role != self._role_seen:
+            self._role_seen, self._role_since_ms = role, self._clock.now_ms()
+
+    def _config(self, peer: Peer, command: RemotingCommand) -> RemotingCommand:
+        version = DataVersion(timestamp=self._booted_ms).encode().decode()
+        body = self._settings.effective().encode()
+        return command.reply(header=GetBrokerConfigResponseHeader(version), body=body)
+
+    async def _runtime(self, peer: Peer, command: RemotingCommand) -> RemotingCommand:
+        now_ms, store, counters = self._clock.monotonic_ms(), self._store, self._counters
+        self._look_at_role()
+        up_seconds = (now_ms - self._started_ms) // 1000
+        days, hours, minutes = up_seconds // 86_400, up_seconds // 3_600 % 24, up_seconds // 60 % 60
+        disk_used = f"{store.disk_used():.2f}"
+        table = dict.fromkeys(ALWAYS_ZERO, "0") | {
+            "bootTimestamp": str(self._booted_ms),
+            "brokerActive": "true" if self._role.role_id is not None else "false",
+            "brokerVersion": str(VERSION),
+            "brokerVersionDesc": VERSION_NAME,
+            "commitLogDiskRatio": disk_used,
+            "commitLogMaxOffset": str(store.max_offset()),
+            "commitLogMinOffset": str(store.min_offset()),
+            "confirmOffset": str(store.confirm_offset()),
+            "consumeQueueDiskRatio": disk_used,
+            "dispatchBehindBytes": str(max(store.confirm_offset() - store.dispatched_offset(), 0)),
+            "earliestMessageTimeStamp": str(await self._earliest_ms()),
+            "getTransferredTps": self._get_rates.per_second(counters.messages_got, now_ms),
+            "heldPulls": str(counters.pulls_held),
+            "msgGetTotalTodayNow": str(counters.messages_got),
+            "msgPutTotalTodayNow": str(counters.messages_put),
+            "putTps": self._put_rates.per_second(counters.messages_put, now_ms),
+            "ranContractA": "true" if self._role.ran_contract_a else "false",
+            "roleSinceTimestamp": str(self._role_since_ms),
+            "runtime": f"[ {days} days, {hours} hours, {minutes} minutes, {up_seconds % 60} seconds ]",
+            "waitingSends": str(counters.sends_waiting),
+        }
+        if self._role.replica_id is not None:
+            table["replicaId"] = str(self._role.replica_id)
+        return command.reply(body=KVTable(table).encode())
+
+    async def _earliest_ms(self) -> int:
+        """When the first message that is kept was stored; the start of this process when there is none."""
+        record = await self._store.message_at(self._store.min_offset())
+        return self._booted_ms if record is None else store_timestamp(record, 0)
+
+    def _ha_info(self, peer: Peer, command: RemotingCommand) -> RemotingCommand:
+        if ExchangeHAInfoHeader.from_ext(command.ext).master_ha_address is not None:
+            return command.reply(
+                ResponseCode.SYSTEM_ERROR,
+                "in controller mode a broker learns its master from the controllers",
+            )
+        if not self._role.accepts_sends:
+            return command.reply(ResponseCode.SYSTEM_ERROR, "this broker is not master now")
+        header = ExchangeHAInfoHeader(self._ha_address(), self._store.flushed_offset(), self._address())
+        return command.reply(header=header)
+
+    def _ha_status(self, peer: Peer, command: RemotingCommand) -> RemotingCommand:
+        return command.reply(body=orjson.dumps(self._ha.status()))
+
+    def _epochs(self, peer: Peer, command: RemotingCommand) -> RemotingCommand:
+        entries = self._ha.history.entries
+        ends = [entry.start_offset for entry in entries[1:]] + [LAST_EPOCH_END]
+        spans = [
+            EpochSpan(entry.epoch, entry.start_offset, end) for entry, end in zip(entries, ends, strict=False)
+        ]
+        settings = self._settings
+        role_id = self._role.role_id
+        body = EpochCache(
+            settings.broker_cluster_name,
+            settings.broker_name,
+            -1 if role_id is None else role_id,
+            self._store.max_offset(),
+            spans,
+        )
+        return command.reply(body=body.encode())

@@ -1,0 +1,40 @@
+"""All requests that are answered from tables and store, or by one consumer: those of clients that look up and of
+administrators.
+
+Invariant: none of them waits for replication; what they change is in the tables, which say themselves when it is on
+disk and how slaves get it."""
+
+from __future__ import annotations
+
+from broker.admin.configuration import Configuration
+from broker.admin.groups import GroupRequests
+from broker.admin.lookups import LookupRequests
+from broker.admin.offsets import OffsetRequests
+from broker.admin.queues import QueueRequests
+from broker.admin.topics import TopicRequests
+from broker.clients.calls import ClientCalls
+from broker.clients.groups import ConsumerGroups
+from broker.parts import Parts
+from remoting.router import Router
+
+
+def add_table_requests(router: Router, parts: Parts, consumers: ConsumerGroups) -> None:
+    """Their handlers go into `router`."""
+    settings, role, store, tables = parts.settings, parts.role, parts.store, parts.tables
+    name, topics, groups, offsets = settings.broker_name, tables.topics, tables.groups, tables.offsets
+    TopicRequests(name, topics, tables.saved_topics, store, offsets).add_to(router)
+    GroupRequests(name, groups, tables.saved_groups, offsets, tables.delays, topics, store).add_to(router)
+    OffsetRequests(store, topics, offsets).add_to(router)
+    LookupRequests(store, role).add_to(router)
+    ClientCalls(name, consumers, store, role).add_to(router)
+    Configuration(settings).add_to(router)
+    QueueRequests(
+        broker_name=name,
+        role=role,
+        store=store,
+        topics=topics,
+        groups=groups,
+        consumers=consumers,
+        offsets=offsets,
+        saved_offsets=tables.saved_offsets,
+    ).add_to(router)

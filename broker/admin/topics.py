@@ -1,0 +1,135 @@
+"""Requests about topics: create 17 and 18, show 351, list 21 and 305, statistics 202, delete 215."""
+
+from __future__ import annotations
+
+from broker.clients.refusals import Refused, check_topic_name
+from broker.tables.consumeroffsets import ConsumerOffsets
+from broker.tables.savedtable import SavedTable
+from broker.tables.topics import Topics
+from messagestore.store import MessageStore
+from remoting.bodies.queues import MessageQueue, TopicOffset, TopicStatsTable
+from remoting.bodies.routes import TopicList
+from remoting.bodies.topics import TopicConfig, TopicConfigList
+from remoting.codes import RequestCode, ResponseCode
+from remoting.command import RemotingCommand
+from remoting.headers.admin import CreateTopicHeader, TopicHeader
+from remoting.peer import Peer
+from remoting.router import Router
+
+QUEUES_MAX = 1 << 16
+
+
+class TopicRequests:
+    """Their handlers. A change is on disk before it is answered."""
+
+    def __init__(
+        self,
+        broker_name: str,
+        topics: Topics,
+        saved: SavedTable,
+        store: MessageStore,
+        offsets: ConsumerOffsets,
+    ) -> None:
+        self._broker_name = broker_name
+        self._topics = topics
+        self._saved = saved
+        self._store = store
+        self._offsets = offsets
+
+    def add_to(self, router: Router) -> None:
+        router.add(RequestCode.UPDATE_AND_CREATE_TOPIC, self._create)
+        router.add(RequestCode.UPDATE_AND_CREATE_TOPIC_LIST, self._create_list)
+        router.add(RequestCode.GET_TOPIC_CONFIG, self._show)
+        router.add(RequestCode.GET_ALL_TOPIC_CONFIG, self._list)
+        router.add(RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_BROKER, self._system)
+        router.add(RequestCode.GET_TOPIC_STATS_INFO, self._statistics)
+        router.add(RequestCode.DELETE_TOPIC_IN_BROKER, self._delete)
+
+    async def _create(self, peer: Peer, command: RemotingCommand) -> RemotingCommand:
+        header = CreateTopicHeader.from_ext(command.ext)
+        known = self._topics.find(header.topic)
+        topic = TopicConfig(
+            header.topic,
+            header.read_queue_nums,
+            header.write_queue_nums,
+            header.perm,
+            header.topic_filter_type,
+            header.topic_sys_flag or 0,
+            header.order,
+            changed_attributes(known.attributes if known else {}, header.attributes),
+        )
+        return await self._put([topic], command)
+
+    async def _create_list(self, peer: Peer, command: RemotingCommand) -> RemotingCommand:
+        return await self._put(TopicConfigList.decode(command.body).topic_config_list, command)
+
+    async def _put(self, topics: list[TopicConfig], command: RemotingCommand) -> RemotingCommand:
+        for topic in topics:
+            why = self._why_not(topic)
+            if why is not None:
+                return command.reply(ResponseCode.INVALID_PARAMETER, why)
+        for topic in topics:
+            if self._topics.find(topic.topic_name) != topic:
+                self._topics.put(topic)
+        await self._saved.save()
+        return command.reply()
+
+    def _why_not(self, topic: TopicConfig) -> str | None:
+        try:
+            check_topic_name(topic.topic_name)
+        except Refused as refused:
+            return refused.remark
+        if topic.topic_name in self._topics.system_names:
+            return f"The topic[{topic.topic_name}] is conflict with system topic."
+        if not (0 < topic.read_queue_nums <= QUEUES_MAX and 0 < topic.write_queue_nums <= QUEUES_MAX):
+            return f"queue numbers must be within 1..{QUEUES_MAX}"
+        return None
+
+    def _show(self, peer: Peer, command: RemotingCommand) -> RemotingCommand:
+        name = TopicHeader.from_ext(command.ext).topic
+        topic = self._topics.find(name)
+        if topic is None:
+            return command.reply(ResponseCode.TOPIC_NOT_EXIST, f"No topic in this broker. topic: {name}")
+        return command.reply(body=topic.encode())
+
+    def _list(self, peer: Peer, command: RemotingCommand) -> RemotingCommand:
+        return command.reply(body=self._topics.wrapper().encode())
+
+    def _system(self, peer: Peer, command: RemotingCommand) -> RemotingCommand:
+        return command.reply(body=TopicList(sorted(self._topics.system_names)).encode())
+
+    async def _statistics(self, peer: Peer, command: RemotingCommand) -> RemotingCommand:
+        name = TopicHeader.from_ext(command.ext).topic
+        topic = self._topics.find(name)
+        if topic is None:
+            return command.reply(ResponseCode.TOPIC_NOT_EXIST, f"topic[{name}] not exist")
+        store, table = self._store, TopicStatsTable()
+        for queue_id in range(max(topic.read_queue_nums, topic.write_queue_nums)):
+            first, end = store.min_queue_offset(name, queue_id), store.max_queue_offset(name, queue_id)
+            last_ms = await store.store_time_at(name, queue_id, end - 1) if end > first else 0
+            queue = MessageQueue(name, self._broker_name, queue_id)
+            table.offset_table[queue] = TopicOffset(max(first, 0), max(end, 0), max(last_ms, 0))
+        return command.reply(body=table.encode())
+
+    async def _delete(self, peer: Peer, command: RemotingCommand) -> RemotingCommand:
+        name = TopicHeader.from_ext(command.ext).topic
+        if name in self._topics.system_names:
+            return command.reply(
+                ResponseCode.INVALID_PARAMETER, f"The topic[{name}] is conflict with system topic."
+            )
+        self._topics.remove(name)
+        self._offsets.remove_topic(name)
+        await self._saved.save()
+        return command.reply()
+
+
+def changed_attributes(attributes: dict[str, str], change: str | None) -> dict[str, str]:
+    """`attributes` after `+key=value,-key2`; malformed parts are left out."""
+    changed = dict(attributes)
+    for part in (change or "").split(","):
+        key, separator, value = part[1:].partition("=")
+        if part.startswith("+") and separator:
+            changed[key] = value
+        elif part.startswith("-"):
+            changed.pop(key, None)
+    return changed

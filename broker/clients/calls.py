@@ -1,0 +1,78 @@
+"""What administrators ask of one connected consumer, passed on over its own connection: its state (307), and to consume a
+stored message now (309).
+
+Invariant: a client is given only messages that readers may see, and its answer is handed back as it gave it."""
+
+from __future__ import annotations
+
+from broker.admin.lookups import NO_READERS
+from broker.clients.groups import ConsumerGroups
+from broker.role.currentrole import CurrentRole
+from messagestore.record import parse_message_id
+from messagestore.store import MessageStore
+from remoting.codes import RequestCode, ResponseCode
+from remoting.command import RemotingCommand
+from remoting.errors import CallTimeout, HeaderError, RemotingError
+from remoting.headers.admin import GetConsumerRunningInfoHeader
+from remoting.headers.messages import ConsumeMessageDirectlyHeader
+from remoting.peer import Peer
+from remoting.router import Router
+
+CLIENT_TIMEOUT_MS = 10_000
+
+
+class ClientCalls:
+    """Their handlers."""
+
+    def __init__(
+        self, broker_name: str, consumers: ConsumerGroups, store: MessageStore, role: CurrentRole
+    ) -> None:
+        self._broker_name = broker_name
+        self._consumers = consumers
+        self._store = store
+        self._role = role
+
+    def add_to(self, router: Router) -> None:
+        router.add(RequestCode.GET_CONSUMER_RUNNING_INFO, self._running_info)
+        router.add(RequestCode.CONSUME_MESSAGE_DIRECTLY, self._consume)
+
+    async def _running_info(self, peer: Peer, command: RemotingCommand) -> RemotingCommand:
+        header = GetConsumerRunningInfoHeader.from_ext(command.ext)
+        return await self._pass_on(command, header.consumer_group, header.client_id)
+
+    async def _consume(self, peer: Peer, command: RemotingCommand) -> RemotingCommand:
+        header = ConsumeMessageDirectlyHeader.from_ext(command.ext)
+        if not self._role.serves_reads:
+            return command.reply(ResponseCode.SYSTEM_BUSY, NO_READERS)
+        try:
+            _, offset = parse_message_id(header.msg_id or "")
+        except ValueError:
+            raise HeaderError(
+                "msgId", header.msg_id, "the id that a broker gave a message is required"
+            ) from None
+        record = await self._store.message_at(offset) if offset >= 0 else None
+        if record is None:
+            return command.reply(ResponseCode.SYSTEM_ERROR, f"can not find message by id: {header.msg_id}")
+        command.ext["brokerName"] = self._broker_name
+        command.body = bytes(record)
+        return await self._pass_on(command, header.consumer_group, header.client_id or "")
+
+    async def _pass_on(self, command: RemotingCommand, group: str, client_id: str) -> RemotingCommand:
+        found = self._consumers.find(group)
+        client = found.clients.get(client_id) if found is not None else None
+        if client is None:
+            return command.reply(
+                ResponseCode.SYSTEM_ERROR, f"The Consumer <{group}> <{client_id}> not online"
+            )
+        question = RemotingCommand.request(command.code, command.ext, command.body)
+        try:
+            answer = await client.peer.call(question, CLIENT_TIMEOUT_MS)
+        except CallTimeout as error:
+            return command.reply(
+                ResponseCode.CONSUME_MSG_TIMEOUT, f"consumer <{group}> <{client_id}> Timeout: {error}"
+            )
+        except RemotingError as error:
+            return command.reply(
+                ResponseCode.SYSTEM_ERROR, f"invoke consumer <{group}> <{client_id}> Exception: {error}"
+            )
+        return command.reply(answer.code, answer.remark, answer.ext, answer.body)

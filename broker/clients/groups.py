@@ -1,0 +1,182 @@
+"""Clients that are connected now: consumers by group with their subscriptions, producers by group.
+
+Invariant: a client stands here exactly while the connection of its last heartbeat is open; a group without clients
+does not exist. Filters are computed from the subscription's text, never taken from the client."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from broker.pulls.subscription import TAG, tag_filter
+from messagestore.messages import TagFilter
+from remoting.bodies.heartbeats import ConsumerData, HeartbeatData, SubscriptionData
+from remoting.peer import Peer
+
+
+@dataclass(slots=True)
+class Subscription:
+    """What a group wants of one topic; the newest version counts."""
+
+    data: SubscriptionData
+    filter: TagFilter | None
+
+    @property
+    def version(self) -> int:
+        return self.data.sub_version
+
+
+@dataclass(slots=True)
+class Client:
+    """One client of a group."""
+
+    client_id: str
+    peer: Peer
+    language: str
+    version: int
+
+
+@dataclass(slots=True)
+class ConsumerGroup:
+    """The consumers of one group by client id, and what they subscribed to by topic."""
+
+    consume_type: str
+    message_model: str
+    consume_from_where: str
+    clients: dict[str, Client] = field(default_factory=dict)
+    subscriptions: dict[str, Subscription] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class _Joined:
+    """(group, client id) of every client that one connection brought; some may have come anew over another since."""
+
+    as_producer: dict[tuple[str, str], None] = field(default_factory=dict)
+    as_consumer: dict[tuple[str, str], None] = field(default_factory=dict)
+
+
+class ConsumerGroups:
+    """All connected consumers and producers."""
+
+    def __init__(self) -> None:
+        self._groups: dict[str, ConsumerGroup] = {}
+        self._producers: dict[str, dict[str, Client]] = {}
+        self._joined: dict[Peer, _Joined] = {}
+
+    def find(self, group: str) -> ConsumerGroup | None:
+        return self._groups.get(group)
+
+    def groups(self) -> dict[str, ConsumerGroup]:
+        """Every group with its consumers."""
+        return dict(self._groups)
+
+    def all_producers(self) -> list[Client]:
+        """The producers of every group."""
+        return [client for clients in self._producers.values() for client in clients.values()]
+
+    def producers(self, group: str) -> list[Client]:
+        return list(self._producers.get(group, {}).values())
+
+    def subscription(self, group: str, topic: str) -> Subscription | None:
+        found = self._groups.get(group)
+        return found.subscriptions.get(topic) if found else None
+
+    def groups_of(self, topic: str) -> list[str]:
+        """The groups that subscribe to `topic`."""
+        return [name for name, group in self._groups.items() if topic in group.subscriptions]
+
+    def client_id_of(self, peer: Peer, group: str) -> str | None:
+        """The client of `group` whose heartbeats come over `peer`."""
+        found = self._groups.get(group)
+        clients = found.clients.values() if found else ()
+        return next((client.client_id for client in clients if client.peer is peer), None)
+
+    def renew(self, group: str, data: list[SubscriptionData]) -> None:
+        """A client of `group` told what it subscribes to. Raises HeaderError for a bad subscription."""
+        found = self._groups.get(group)
+        if found is not None:
+            _take_in(found, data)
+
+    def heartbeat(self, peer: Peer, data: HeartbeatData, language: str, version: int) -> list[str]:
+        """Take in a client; the groups whose members changed, or that read one more topic. Raises HeaderError for a
+        bad subscription."""
+        client = Client(data.client_id, peer, language, version)
+        joined = self._joined.setdefault(peer, _Joined())
+        for producer in data.producer_data_set:
+            self._producers.setdefault(producer.group_name, {})[client.client_id] = client
+            joined.as_producer[producer.group_name, client.client_id] = None
+        changed: list[str] = []
+        for consumer in data.consumer_data_set:
+            if self._join(client, consumer):
+                changed.append(consumer.group_name)
+            joined.as_consumer[consumer.group_name, client.client_id] = None
+        return changed
+
+    def leave(self, client_id: str, consumer_group: str | None, producer_group: str | None) -> list[str]:
+        """A client unregistered; the groups whose membership changed."""
+        if producer_group:
+            producer = self._drop_producer(producer_group, client_id)
+            if producer is not None and producer.peer in self._joined:
+                self._joined[producer.peer].as_producer.pop((producer_group, client_id), None)
+        consumer = self._drop_consumer(consumer_group, client_id) if consumer_group else None
+        if consumer is None or not consumer_group:
+            return []
+        if consumer.peer in self._joined:
+            self._joined[consumer.peer].as_consumer.pop((consumer_group, client_id), None)
+        return [consumer_group]
+
+    def disconnected(self, peer: Peer) -> list[str]:
+        """A connection ended; the groups whose membership changed. Costs no more than what the connection joined."""
+        joined = self._joined.pop(peer, _Joined())
+        for group, client_id in joined.as_producer:
+            self._drop_producer(group, client_id, peer)
+        return [
+            group
+            for group, client_id in joined.as_consumer
+            if self._drop_consumer(group, client_id, peer) is not None
+        ]
+
+    def _join(self, client: Client, data: ConsumerData) -> bool:
+        group = self._groups.get(data.group_name) or ConsumerGroup(
+            data.consume_type, data.message_model, data.consume_from_where
+        )
+        reads_more = _take_in(group, data.subscription_data_set)
+        self._groups[data.group_name] = group
+        known = group.clients.get(client.client_id)
+        group.clients[client.client_id] = client
+        return known is None or known.peer is not client.peer or reads_more
+
+    def _drop_producer(self, group: str, client_id: str, peer: Peer | None = None) -> Client | None:
+        """The client, gone now; None where it is not in the group, or there over another connection than `peer`."""
+        clients = self._producers.get(group, {})
+        dropped = _take_out(clients, client_id, peer)
+        if dropped is not None and not clients:
+            del self._producers[group]
+        return dropped
+
+    def _drop_consumer(self, group: str, client_id: str, peer: Peer | None = None) -> Client | None:
+        """As `_drop_producer`."""
+        found = self._groups.get(group)
+        dropped = _take_out(found.clients, client_id, peer) if found is not None else None
+        if found is not None and dropped is not None and not found.clients:
+            del self._groups[group]
+        return dropped
+
+
+def _take_out(clients: dict[str, Client], client_id: str, peer: Peer | None) -> Client | None:
+    client = clients.get(client_id)
+    if client is None or (peer is not None and client.peer is not peer):
+        return None
+    return clients.pop(client_id)
+
+
+def _take_in(group: ConsumerGroup, data: list[SubscriptionData]) -> bool:
+    """The newest version of each topic's subscription counts; a bad one changes nothing. True for a new topic."""
+    known = len(group.subscriptions)
+    subscriptions = [
+        Subscription(item, tag_filter(item.sub_string, None)) for item in data if item.expression_type in TAG
+    ]
+    for subscription in subscriptions:
+        before = group.subscriptions.get(subscription.data.topic)
+        if before is None or before.version <= subscription.version:
+            group.subscriptions[subscription.data.topic] = subscription
+    return len(group.subscriptions) > known

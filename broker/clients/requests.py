@@ -1,0 +1,123 @@
+"""Requests about connected clients: heartbeats 34, leaving 35, members 38, connections 203 and 204, checks 46."""
+
+from __future__ import annotations
+
+from broker.clients.groups import Client, ConsumerGroups
+from broker.pulls.subscription import tag_filter
+from broker.role.currentrole import CurrentRole
+from broker.tables.subscriptiongroups import SubscriptionGroups
+from broker.tables.topics import RETRY_PREFIX, Topics
+from remoting.bodies.heartbeats import (
+    CheckClientConfigBody,
+    Connection,
+    ConsumerConnection,
+    ConsumerIdList,
+    HeartbeatData,
+    ProducerConnection,
+)
+from remoting.codes import RequestCode, ResponseCode
+from remoting.command import RemotingCommand
+from remoting.errors import HeaderError
+from remoting.headers.admin import ConsumerGroupHeader, ProducerGroupHeader, UnregisterClientHeader
+from remoting.peer import Peer
+from remoting.router import Router
+
+
+class ClientRequests:
+    """Their handlers. Every change of a group's members or topics is told to the members at once (40). Only a master makes
+    groups and topics: a slave's tables are its master's."""
+
+    def __init__(
+        self, consumers: ConsumerGroups, groups: SubscriptionGroups, topics: Topics, role: CurrentRole
+    ) -> None:
+        self._role = role
+        self._consumers = consumers
+        self._groups = groups
+        self._topics = topics
+
+    def add_to(self, router: Router) -> None:
+        router.add(RequestCode.HEART_BEAT, self._heartbeat)
+        router.add(RequestCode.UNREGISTER_CLIENT, self._leave)
+        router.add(RequestCode.GET_CONSUMER_LIST_BY_GROUP, self._members)
+        router.add(RequestCode.GET_CONSUMER_CONNECTION_LIST, self._consumer_connections)
+        router.add(RequestCode.GET_PRODUCER_CONNECTION_LIST, self._producer_connections)
+        router.add(RequestCode.CHECK_CLIENT_CONFIG, self._check)
+
+    def disconnected(self, peer: Peer) -> None:
+        """A connection ended."""
+        self._notify(self._consumers.disconnected(peer))
+
+    def share_anew(self) -> None:
+        """This broker has become master: a member whose last sharing of queues met a dead one would wait for its
+        next, 20 s with upstream's clients."""
+        self._notify(list(self._consumers.groups()))
+
+    def _heartbeat(self, peer: Peer, command: RemotingCommand) -> RemotingCommand:
+        data = HeartbeatData.decode(command.body)
+        for consumer in data.consumer_data_set if self._role.accepts_sends else ():
+            group = self._groups.find_or_create(consumer.group_name)
+            if group is not None and group.retry_queue_nums > 0:
+                self._topics.ensure(RETRY_PREFIX + consumer.group_name, group.retry_queue_nums)
+        self._notify(self._consumers.heartbeat(peer, data, command.language, command.version))
+        return command.reply()
+
+    def _leave(self, peer: Peer, command: RemotingCommand) -> RemotingCommand:
+        header = UnregisterClientHeader.from_ext(command.ext)
+        self._notify(self._consumers.leave(header.client_id, header.consumer_group, header.producer_group))
+        return command.reply()
+
+    def _members(self, peer: Peer, command: RemotingCommand) -> RemotingCommand:
+        name = ConsumerGroupHeader.from_ext(command.ext).consumer_group
+        group = self._consumers.find(name)
+        if group is None:
+            return command.reply(ResponseCode.SYSTEM_ERROR, f"no consumer for this group, {name}")
+        return command.reply(body=ConsumerIdList(list(group.clients)).encode())
+
+    def _consumer_connections(self, peer: Peer, command: RemotingCommand) -> RemotingCommand:
+        name = ConsumerGroupHeader.from_ext(command.ext).consumer_group
+        group = self._consumers.find(name)
+        if group is None:
+            return command.reply(ResponseCode.CONSUMER_NOT_ONLINE, f"the consumer group[{name}] not online")
+        body = ConsumerConnection(
+            _connections(list(group.clients.values())),
+            {topic: subscription.data for topic, subscription in group.subscriptions.items()},
+            group.consume_type,
+            group.message_model,
+            group.consume_from_where,
+        )
+        return command.reply(body=body.encode())
+
+    def _producer_connections(self, peer: Peer, command: RemotingCommand) -> RemotingCommand:
+        name = ProducerGroupHeader.from_ext(command.ext).producer_group
+        clients = self._consumers.producers(name)
+        if not clients:
+            return command.reply(ResponseCode.SYSTEM_ERROR, f"the producer group[{name}] not exist")
+        return command.reply(body=ProducerConnection(_connections(clients)).encode())
+
+    def _check(self, peer: Peer, command: RemotingCommand) -> RemotingCommand:
+        data = CheckClientConfigBody.decode(command.body).subscription_data
+        try:
+            tag_filter(data.sub_string, data.expression_type)
+        except HeaderError as error:
+            return command.reply(ResponseCode.SUBSCRIPTION_PARSE_FAILED, str(error))
+        return command.reply()
+
+    def _notify(self, names: list[str]) -> None:
+        for name in names:
+            group = self._consumers.find(name)
+            config = self._groups.find(name)
+            if group is None or (config is not None and not config.notify_consumer_ids_changed_enable):
+                continue
+            for client in group.clients.values():
+                client.peer.one_way(
+                    RemotingCommand.request(
+                        RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, ConsumerGroupHeader(name)
+                    )
+                )
+
+
+def _connections(clients: list[Client]) -> list[Connection]:
+    return [
+        Connection(client.client_id, client.peer.remote_address, client.language, client.version)
+        for client in clients
+    ]

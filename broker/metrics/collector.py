@@ -1,0 +1,233 @@
+"""A broker's figures for Prometheus.
+
+Invariant: everything is read when it is scraped, but for the totals by topic, which a batch adds to once while metrics
+are on."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from operator import itemgetter
+from typing import TYPE_CHECKING
+
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
+
+from broker.metrics import figures
+from broker.metrics.latencies import Latencies, name_of
+from broker.metrics.totals import Totals
+from broker.sends.retries import dead_letter_topic
+from broker.tables.subscriptiongroups import is_system_group
+from broker.tables.topics import RETRY_PREFIX
+from messagestore.record import PREFIX, RECORD_SIZE_MIN, declared_end, store_timestamp
+from mqruntime.figures import Families
+from mqruntime.probes import serve_probes
+from remoting.codes import RequestCode, ResponseCode
+
+if TYPE_CHECKING:
+    from broker.app import BrokerApp
+    from mqruntime.clock import Clock
+    from mqruntime.httppages import HttpPages
+
+CONSUME_MODES = {"CONSUME_PASSIVELY": "push", "CONSUME_ACTIVELY": "pull", "CONSUME_POP": "pop"}
+PROTOCOL = "remoting"
+ON_DISK = ("local", "disk")
+
+
+async def serve_broker_probes(app: BrokerApp, clock: Clock) -> HttpPages:
+    """/metrics, /health, /master (200 on the broker that takes sends) and /slave. Raises PagesCannotListen."""
+    return await serve_probes(
+        app.settings,
+        BrokerCollector(app, clock),
+        lambda: {
+            "cluster": app.settings.broker_cluster_name,
+            "broker": app.settings.broker_name,
+            "address": app.address,
+            "role": app.role.role.value,
+            "epoch": app.ha.epoch,
+            "acceptsSends": app.role.accepts_sends,
+            "storeTakesMessages": app.store.takes_messages(),
+            "maxOffset": app.store.max_offset(),
+            "confirmOffset": app.store.confirm_offset(),
+        },
+        {
+            "/master": lambda: app.role.accepts_sends and app.store.takes_messages(),
+            "/slave": lambda: app.role.is_slave,
+        },
+    )
+
+
+class BrokerCollector(Collector):
+    """`clock` tells how old the oldest message is."""
+
+    def __init__(self, app: BrokerApp, clock: Clock) -> None:
+        self._app = app
+        self._clock = clock
+        self._totals = app.requests.totals or Totals()
+        settings = app.settings
+        self._latencies = app.requests.latencies or Latencies(
+            clock, app.tables.topics, settings.slave_timeout
+        )
+        values = (settings.broker_cluster_name, "broker", settings.broker_name)
+        self._families = Families(dict(zip(figures.BASE_LABELS, values, strict=True)))
+        self._oldest: tuple[int, int] | None = None
+
+    def collect(self) -> Iterator[Metric]:
+        yield from self._status()
+        yield from self._traffic()
+        yield from self._connections()
+        yield self._lag()
+        yield self._families.one(figures.WAITING_SENDS, self._app.requests.sends_waiting)
+        yield self._families.one(figures.HELD_PULLS, self._app.requests.pulls_held)
+        yield from self._store()
+        yield from self._replication()
+
+    def _status(self) -> Iterator[Metric]:
+        app, one = self._app, self._families.one
+        yield one(figures.PERMISSION, app.settings.broker_permission)
+        yield one(figures.TOPICS, len(app.tables.topics.names()))
+        yield one(figures.GROUPS, len(app.tables.groups.wrapper.subscription_group_table))
+
+    def _traffic(self) -> Iterator[Metric]:
+        totals, each = self._totals, self._families.each
+        stored = [((topic, self._system(topic)), amount) for topic, amount in sorted(totals.stored.items())]
+        found = [
+            ((topic, group, self._system(topic, group)), amount)
+            for (topic, group), amount in sorted(totals.found.items())
+        ]
+        yield each(figures.MESSAGES_IN, ((labels, amount.messages) for labels, amount in stored))
+        yield each(figures.MESSAGES_OUT, ((labels, amount.messages) for labels, amount in found))
+        yield each(figures.BYTES_IN, ((labels, amount.bytes) for labels, amount in stored))
+        yield each(figures.BYTES_OUT, ((labels, amount.bytes) for labels, amount in found))
+        sizes = sorted(totals.sizes.items())
+        yield self._families.histograms(
+            figures.MESSAGE_SIZE, (((topic, self._system(topic)), histogram) for topic, histogram in sizes)
+        )
+        yield from self._waits()
+        dead = sorted(totals.dead_letters.items())
+        yield each(
+            figures.DEAD_LETTERS,
+            (((group, dead_letter_topic(group), self._system("", group)), count) for group, count in dead),
+        )
+
+    def _waits(self) -> Iterator[Metric]:
+        histograms, latencies = self._families.histograms, self._latencies
+        yield histograms(
+            figures.RPC_LATENCY,
+            (
+                (
+                    (
+                        PROTOCOL,
+                        name_of(call.request_code, RequestCode),
+                        name_of(call.response_code, ResponseCode),
+                        _truth(call.long_polling),
+                        call.result,
+                    ),
+                    histogram,
+                )
+                for call, histogram in sorted(latencies.calls.items(), key=itemgetter(0))
+            ),
+        )
+        for figure, code in (
+            (figures.TOPIC_CREATION, RequestCode.UPDATE_AND_CREATE_TOPIC),
+            (figures.GROUP_CREATION, RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP),
+        ):
+            yield histograms(
+                figure,
+                (
+                    ((creation.status, _truth(creation.is_system)), histogram)
+                    for creation, histogram in sorted(latencies.creations.items(), key=itemgetter(0))
+                    if creation.request_code == code
+                ),
+            )
+
+    def _connections(self) -> Iterator[Metric]:
+        clients = self._app.requests.consumers
+        producers = Counter(
+            (client.language.lower(), str(client.version), PROTOCOL) for client in clients.all_producers()
+        )
+        yield self._families.each(figures.PRODUCERS, sorted(producers.items()))
+        consumers = Counter(
+            (
+                name,
+                CONSUME_MODES.get(group.consume_type, "unknown"),
+                client.language.lower(),
+                str(client.version),
+            )
+            + (PROTOCOL, self._system("", name))
+            for name, group in clients.groups().items()
+            for client in group.clients.values()
+        )
+        yield self._families.each(figures.CONSUMERS, sorted(consumers.items()))
+
+    def _lag(self) -> Metric:
+        tables = self._app.tables
+        lags = []
+        for topic, group in sorted(tables.offsets.committed()):
+            if tables.topics.find(topic) is not None:
+                is_retry = _truth(topic.startswith(RETRY_PREFIX))
+                lags.append(
+                    ((group, topic, is_retry, self._system(topic, group)), self._behind(topic, group))
+                )
+        return self._families.each(figures.LAG, lags)
+
+    def _behind(self, topic: str, group: str) -> int:
+        """How many messages of all queues are not committed."""
+        tables, store = self._app.tables, self._app.store
+        config = tables.topics.find(topic)
+        return sum(
+            max(
+                store.max_queue_offset(topic, queue_id) - (tables.offsets.find(group, topic, queue_id) or 0),
+                0,
+            )
+            for queue_id in range(config.read_queue_nums if config else 0)
+        )
+
+    def _store(self) -> Iterator[Metric]:
+        store = self._app.store
+        end = store.max_offset()
+        for figure, value in (
+            (figures.STORE_SIZE, end - store.min_offset()),
+            (figures.FLUSH_BEHIND, end - store.flushed_offset()),
+            (figures.DISPATCH_BEHIND, max(store.confirm_offset() - store.dispatched_offset(), 0)),
+            (figures.DISK_USED, store.disk_used()),
+            (figures.RESERVE_TIME, self._oldest_age_ms()),
+        ):
+            yield self._families.each(figure, [(ON_DISK, value)])
+
+    def _oldest_age_ms(self) -> int:
+        """Reads the first record's head when it is another one than at the last scrape."""
+        store = self._app.store
+        start = store.min_offset()
+        if self._oldest is None or self._oldest[0] != start:
+            head = store.read(start, RECORD_SIZE_MIN) if store.confirm_offset() > start else b""
+            if len(head) < RECORD_SIZE_MIN or declared_end(head[: PREFIX.size], 0, start) == start:
+                return 0
+            self._oldest = start, store_timestamp(head, 0)
+        return max(self._clock.now_ms() - self._oldest[1], 0)
+
+    def _replication(self) -> Iterator[Metric]:
+        ha, store, one, each = self._app.ha, self._app.store, self._families.one, self._families.each
+        end = store.max_offset()
+        yield one(figures.MASTER, self._app.role.accepts_sends)
+        yield one(figures.EPOCH, ha.epoch)
+        yield one(figures.MAX_OFFSET, end)
+        yield one(figures.CONFIRM_OFFSET, store.confirm_offset())
+        yield one(figures.SET_SIZE, ha.in_sync_count())
+        slaves = [((str(slave_id),), *told) for slave_id, told in sorted(ha.slaves().items())]
+        yield each(figures.ACK_OFFSET, ((labels, ack_offset) for labels, ack_offset, _ in slaves))
+        yield each(figures.LAG_BYTES, ((labels, end - ack_offset) for labels, ack_offset, _ in slaves))
+        yield each(figures.IN_SYNC, ((labels, member) for labels, _, member in slaves))
+        counters = ha.counters
+        moved = [(("sent",), counters.sent_bytes), (("received",), counters.received_bytes)]
+        yield each(figures.TRANSFERRED, moved)
+        yield one(figures.ROLE_CHANGES, counters.role_changes)
+        yield one(figures.TRUNCATIONS, counters.truncations)
+
+    def _system(self, topic: str, group: str = "") -> str:
+        """The label is_system."""
+        return _truth(self._app.tables.topics.is_system(topic) or is_system_group(group))
+
+
+def _truth(value: bool) -> str:
+    return "true" if value else "false"

@@ -1,0 +1,1 @@
+"""Those that a broker calls by itself: name servers and its master."""

@@ -1,0 +1,120 @@
+"""What a pull must be to be answered, and what is read for it.
+
+Invariant: of several faults the first one found is told: that this broker serves no readers, then the group, then the topic,
+the queue, and the subscription."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from broker.clients.groups import ConsumerGroups
+from broker.clients.refusals import REJECTED, Refused
+from broker.pulls.request import PullRequest
+from broker.pulls.subscription import TAG, tag_filter
+from broker.tables.subscriptiongroups import SubscriptionGroups
+from broker.tables.topics import Topics
+from messagestore.messages import TagFilter
+from remoting.bodies.topics import PERM_READ
+from remoting.codes import RequestCode, ResponseCode
+from remoting.command import RemotingCommand
+from remoting.errors import HeaderError
+from remoting.headers.pull import SYS_FLAG_SUBSCRIPTION, PullMessageHeader
+
+
+class PullLimits(Protocol):
+    """The settings that bound a pull."""
+
+    lite_pull_message_enable: bool
+    max_transfer_bytes: int
+    max_transfer_count: int
+
+
+class Reading(Protocol):
+    """Whether this broker may answer readers now."""
+
+    @property
+    def serves_reads(self) -> bool: ...
+
+
+class PullAdmission:
+    """Asks the role, the tables and what the clients' heartbeats said."""
+
+    def __init__(
+        self,
+        *,
+        role: Reading,
+        topics: Topics,
+        groups: SubscriptionGroups,
+        consumers: ConsumerGroups,
+        limits: PullLimits,
+    ) -> None:
+        self._role = role
+        self._topics = topics
+        self._groups = groups
+        self._consumers = consumers
+        self._limits = limits
+
+    def request(self, header: PullMessageHeader, command: RemotingCommand, arrived_ms: int) -> PullRequest:
+        """What to read for one pull, which arrived at `arrived_ms` (monotonic). Raises Refused."""
+        if not self._role.serves_reads:
+            raise Refused(ResponseCode.SYSTEM_BUSY, REJECTED)
+        limits = self._limits
+        if command.code == RequestCode.LITE_PULL_MESSAGE and not limits.lite_pull_message_enable:
+            raise Refused(ResponseCode.NO_PERMISSION, "lite pull is disabled on this broker")
+        group = self._groups.find_or_create(header.consumer_group)
+        if group is None:
+            raise Refused(
+                ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
+                f"subscription group [{header.consumer_group}] does not exist",
+            )
+        if not group.consume_enable:
+            raise Refused(
+                ResponseCode.NO_PERMISSION, f"subscription group no permission, {header.consumer_group}"
+            )
+        topic = self._topics.find(header.topic)
+        if topic is None:
+            raise Refused(
+                ResponseCode.TOPIC_NOT_EXIST, f"topic[{header.topic}] not exist, apply first please!"
+            )
+        if not topic.perm & PERM_READ:
+            raise Refused(
+                ResponseCode.NO_PERMISSION, f"the topic[{header.topic}] pulling message is forbidden"
+            )
+        if not 0 <= header.queue_id < topic.read_queue_nums:
+            raise Refused(
+                ResponseCode.INVALID_PARAMETER,
+                f"queueId[{header.queue_id}] is illegal, topic:[{header.topic}] "
+                f"topicConfig.readQueueNums:[{topic.read_queue_nums}]",
+            )
+        count = min(max(header.max_msg_nums, 1), limits.max_transfer_count)
+        size = limits.max_transfer_bytes
+        if header.max_msg_bytes is not None and header.max_msg_bytes > 0:
+            size = min(size, header.max_msg_bytes)
+        return PullRequest(
+            command,
+            header.consumer_group,
+            header.topic,
+            header.queue_id,
+            header.queue_offset,
+            count,
+            size,
+            self._filter(header),
+            arrived_ms,
+        )
+
+    def _filter(self, header: PullMessageHeader) -> TagFilter | None:
+        if header.sys_flag & SYS_FLAG_SUBSCRIPTION:
+            try:
+                return tag_filter(header.subscription, header.expression_type)
+            except HeaderError as error:
+                raise Refused(ResponseCode.SUBSCRIPTION_PARSE_FAILED, str(error)) from None
+        if (header.expression_type or "") not in TAG:
+            raise Refused(
+                ResponseCode.SYSTEM_ERROR, f"The broker does not support {header.expression_type} filters"
+            )
+        subscription = self._consumers.subscription(header.consumer_group, header.topic)
+        if subscription is None:
+            raise Refused(ResponseCode.SUBSCRIPTION_NOT_EXIST, "the consumer's group info not exist")
+        if subscription.version < header.sub_version:
+            raise Refused(ResponseCode.SUBSCRIPTION_NOT_LATEST, "the consumer's subscription not latest")
+        return subscription.filter

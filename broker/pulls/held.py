@@ -1,0 +1,96 @@
+"""Pulls that found nothing and wait for the next message of their queue.
+
+Invariant: a held pull is in the table of its queue until it is taken out exactly once: by a message that arrives, by
+its deadline, or because its connection ended. Held pulls are bounded; beyond the bound a pull is answered at once."""
+
+from __future__ import annotations
+
+import heapq
+from dataclasses import dataclass, field
+
+from broker.pulls.request import PullRequest
+from remoting.peer import Peer
+
+Queue = tuple[str, int]
+STALE_MAX = 64  # entries of answered pulls that may lie in the heap of deadlines, besides as many as are held
+
+
+@dataclass(slots=True, eq=False)
+class HeldPull:
+    """A pull that is answered at `deadline_ms` (monotonic) at the latest; `request.offset` is where it goes on."""
+
+    peer: Peer
+    request: PullRequest
+    deadline_ms: int
+    done: bool = field(default=False)
+
+
+class HeldPulls:
+    """The held pulls by queue and by deadline."""
+
+    def __init__(self, count_max: int) -> None:
+        self._count_max = count_max
+        self._by_queue: dict[Queue, dict[HeldPull, None]] = {}
+        self._deadlines: list[tuple[int, int, HeldPull]] = []
+        self._count = 0
+        self._order = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    @property
+    def full(self) -> bool:
+        return self._count >= self._count_max
+
+    def hold(self, pull: HeldPull) -> None:
+        assert not pull.done
+        self._by_queue.setdefault(pull.request.queue, {})[pull] = None
+        self._order += 1
+        heapq.heappush(self._deadlines, (pull.deadline_ms, self._order, pull))
+        self._count += 1
+
+    def waiting(self, queue: Queue, next_offset: int) -> list[HeldPull]:
+        """Those of `queue` that want something below `next_offset`; they stay held."""
+        held = self._by_queue.get(queue)
+        return [pull for pull in held if pull.request.offset < next_offset] if held else []
+
+    def queues(self) -> list[Queue]:
+        """Every queue that is waited for."""
+        return list(self._by_queue)
+
+    def release(self, pull: HeldPull) -> bool:
+        """Take a pull out; False when it already was."""
+        if pull.done:
+            return False
+        pull.done = True
+        held = self._by_queue[pull.request.queue]
+        del held[pull]
+        if not held:
+            del self._by_queue[pull.request.queue]
+        self._count -= 1
+        if len(self._deadlines) > 2 * self._count + STALE_MAX:
+            self._deadlines = [entry for entry in self._deadlines if not entry[2].done]
+            heapq.heapify(self._deadlines)
+        return True
+
+    def release_expired(self, now_ms: int) -> list[HeldPull]:
+        """Take out those whose time is over, and forget those whose connection is."""
+        expired: list[HeldPull] = []
+        while self._deadlines and (self._deadlines[0][0] <= now_ms or self._deadlines[0][2].done):
+            pull = heapq.heappop(self._deadlines)[2]
+            if self.release(pull):
+                expired.append(pull)
+        return expired
+
+    def release_all(self) -> list[HeldPull]:
+        """Take all out: the broker stops or changes its role."""
+        pulls = [pull for held in self._by_queue.values() for pull in held]
+        for pull in pulls:
+            self.release(pull)
+        self._deadlines.clear()
+        return pulls
+
+    def release_of(self, peer: Peer) -> None:
+        """Forget the pulls of a connection that ended."""
+        for pull in [pull for held in self._by_queue.values() for pull in held if pull.peer is peer]:
+            self.release(pull)

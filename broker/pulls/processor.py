@@ -1,0 +1,235 @@
+"""Pulls: read a queue below the confirm offset, or hold the request until a message comes.
+
+Invariant: every reply of code 0, 19, 20 or 21 says where to go on and what the queue holds; bodies are the stored
+records, handed to the socket as views of the log. Only a master answers unless slaveReadEnable is set."""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine
+from typing import Any, Protocol
+
+from broker.clients.refusals import REJECTED, Refused
+from broker.clients.renewal import SubscriptionRenewal
+from broker.metrics.latencies import Call, Latencies
+from broker.metrics.totals import Totals
+from broker.pulls.admission import PullAdmission
+from broker.pulls.held import HeldPull, HeldPulls
+from broker.pulls.request import PullRequest
+from broker.tables.consumeroffsets import ConsumerOffsets
+from messagestore.messages import GetResult, GetStatus, QueueGrew, TagFilter
+from mqruntime.clock import Clock
+from mqruntime.tasks import Tasks
+from remoting.codes import ResponseCode
+from remoting.command import Body, RemotingCommand
+from remoting.headercodec import encode_header
+from remoting.headers.pull import (
+    SYS_FLAG_COMMIT_OFFSET,
+    SYS_FLAG_SUSPEND,
+    PullMessageHeader,
+    PullMessageResponseHeader,
+)
+from remoting.peer import Peer
+
+MASTER_ID = 0  # the broker that pulls are suggested to go to
+
+CODES = {
+    GetStatus.FOUND: ResponseCode.SUCCESS,
+    GetStatus.NO_MATCHED_MESSAGE: ResponseCode.PULL_RETRY_IMMEDIATELY,
+    GetStatus.MESSAGE_WAS_REMOVING: ResponseCode.PULL_RETRY_IMMEDIATELY,
+    GetStatus.OFFSET_OVERFLOW_ONE: ResponseCode.PULL_NOT_FOUND,
+    GetStatus.OFFSET_FOUND_NULL: ResponseCode.PULL_NOT_FOUND,
+    GetStatus.OFFSET_TOO_SMALL: ResponseCode.PULL_OFFSET_MOVED,
+    GetStatus.OFFSET_OVERFLOW_BADLY: ResponseCode.PULL_OFFSET_MOVED,
+}
+"""The two statuses of an empty queue are 19 for offset 0 and 21 for any other."""
+
+
+class Queues(Protocol):
+    """The part of the message store that pulls read."""
+
+    def get(
+        self,
+        topic: str,
+        queue_id: int,
+        queue_offset: int,
+        max_count: int,
+        max_bytes: int,
+        tag_filter: TagFilter | None = None,
+    ) -> GetResult: ...
+
+    async def load(self, result: GetResult) -> None: ...
+
+    def min_queue_offset(self, topic: str, queue_id: int) -> int: ...
+
+    def max_queue_offset(self, topic: str, queue_id: int) -> int: ...
+
+
+class Polling(Protocol):
+    """The settings that say how long a pull may be held."""
+
+    long_polling_enable: bool
+    short_polling_time_mills: int
+
+
+class PullProcessor:
+    """Serves codes 11 and 361 of all connections."""
+
+    def __init__(
+        self,
+        *,
+        store: Queues,
+        admission: PullAdmission,
+        offsets: ConsumerOffsets,
+        renewal: SubscriptionRenewal,
+        held: HeldPulls,
+        clock: Clock,
+        polling: Polling,
+        tasks: Tasks,
+        totals: Totals | None = None,
+        latencies: Latencies | None = None,
+    ) -> None:
+        self._store = store
+        self._admission = admission
+        self._offsets = offsets
+        self._renewal = renewal
+        self._held = held
+        self._clock = clock
+        self._polling = polling
+        self._tasks = tasks
+        self._totals = totals
+        self._latencies = latencies
+        self.found = 0
+
+    def handle(
+        self, peer: Peer, command: RemotingCommand
+    ) -> RemotingCommand | Coroutine[Any, Any, None] | None:
+        """Answers a pull, or holds it when the queue has nothing yet and the client waits."""
+        try:
+            header = PullMessageHeader.from_ext(command.ext)
+            request = self._admission.request(header, command, peer.active_at_ms)
+        except Refused as refused:
+            if refused.code == ResponseCode.SUBSCRIPTION_NOT_LATEST:
+                self._renewal.ask(peer, header.consumer_group)
+            return refused.reply_to(command)
+        moved_to = self._offsets.take_reset(header.consumer_group, header.topic, header.queue_id)
+        if moved_to is not None:
+            return self._moved(command, header, moved_to)
+        if header.sys_flag & SYS_FLAG_COMMIT_OFFSET:
+            self._offsets.commit(header.consumer_group, header.topic, header.queue_id, header.commit_offset)
+        result = self._read(request)
+        waits = header.sys_flag & SYS_FLAG_SUSPEND and header.suspend_timeout_millis > 0
+        if waits and not self._held.full and _code(result, request) == ResponseCode.PULL_NOT_FOUND:
+            polling = self._polling
+            wait_ms = (
+                header.suspend_timeout_millis
+                if polling.long_polling_enable
+                else polling.short_polling_time_mills
+            )
+            if not peer.attributes.get("holds_pulls"):
+                peer.attributes["holds_pulls"] = True
+                peer.on_close(self._held.release_of)
+            request.held = True
+            self._held.hold(HeldPull(peer, request, self._clock.monotonic_ms() + wait_ms))
+            return None
+        return self._answer(peer, request, result)
+
+    def _moved(self, command: RemotingCommand, header: PullMessageHeader, offset: int) -> RemotingCommand:
+        """An administrator moved the group in this queue: it goes on at `offset`."""
+        store, topic, queue_id = self._store, header.topic, header.queue_id
+        bounds = store.min_queue_offset(topic, queue_id), store.max_queue_offset(topic, queue_id)
+        reply = PullMessageResponseHeader(MASTER_ID, offset, *bounds)
+        return command.reply(ResponseCode.PULL_OFFSET_MOVED, "OFFSET_RESET", reply)
+
+    def arrived(self, grown: list[QueueGrew]) -> None:
+        """Queues grew: answer the pulls that waited for it."""
+        for topic, queue_id, next_offset in grown:
+            for pull in self._held.waiting((topic, queue_id), next_offset):
+                result = self._read(pull.request)
+                if result.status is GetStatus.NO_MATCHED_MESSAGE:
+                    pull.request.offset = result.next_begin_offset
+                    pull.request.moved = True
+                elif self._held.release(pull):
+                    self._answer_held(pull, result)
+
+    def expire(self, now_ms: int) -> None:
+        """Answer the held pulls whose time is over."""
+        for pull in self._held.release_expired(now_ms):
+            self._answer_held(pull, self._read(pull.request))
+
+    def release_all(self) -> None:
+        """The broker may not answer readers any more: send them to look elsewhere."""
+        for pull in self._held.release_all():
+            reply = pull.request.command.reply(ResponseCode.SYSTEM_BUSY, REJECTED)
+            self._observe(pull.request, reply)
+            pull.peer.send([reply])
+
+    def _read(self, request: PullRequest) -> GetResult:
+        return self._store.get(
+            request.topic,
+            request.queue_id,
+            request.offset,
+            request.count_max,
+            request.bytes_max,
+            request.filter,
+        )
+
+    def _answer_held(self, pull: HeldPull, result: GetResult) -> None:
+        answer = self._answer(pull.peer, pull.request, result)
+        if isinstance(answer, RemotingCommand):
+            self._observe(pull.request, answer)
+            pull.peer.send([answer])
+        elif answer is not None:
+            self._tasks.start(answer, name=f"cold pull of {pull.peer.remote_address}")
+
+    def _answer(
+        self, peer: Peer, request: PullRequest, result: GetResult
+    ) -> RemotingCommand | Coroutine[Any, Any, None] | None:
+        reply = _reply(request, result)
+        if result.status is not GetStatus.FOUND:
+            return reply
+        self.found += result.count
+        if self._totals is not None:
+            found_bytes = sum(size for _, size in result.ranges)
+            self._totals.pull_found(request.topic, request.group, result.count, found_bytes)
+        if result.cold:
+            return self._load_and_write(peer, request, reply, result)
+        self._write(peer, request, reply, result)
+        return None
+
+    async def _load_and_write(
+        self, peer: Peer, request: PullRequest, reply: RemotingCommand, result: GetResult
+    ) -> None:
+        await self._store.load(result)
+        self._write(peer, request, reply, result)
+
+    def _write(self, peer: Peer, request: PullRequest, reply: RemotingCommand, result: GetResult) -> None:
+        self._observe(request, reply)
+        peer.write(frame_with(reply, result.buffers))
+
+    def _observe(self, request: PullRequest, reply: RemotingCommand) -> None:
+        if self._latencies is not None:
+            call = Call(request.command.code, reply.code, request.held)
+            self._latencies.observe(call, request.arrived_ms)
+
+
+def _code(result: GetResult, request: PullRequest) -> ResponseCode:
+    code = CODES.get(result.status)
+    if code is None:
+        return ResponseCode.PULL_NOT_FOUND if request.offset == 0 else ResponseCode.PULL_OFFSET_MOVED
+    if code == ResponseCode.PULL_NOT_FOUND and request.moved:
+        return ResponseCode.PULL_RETRY_IMMEDIATELY
+    return code
+
+
+def _reply(request: PullRequest, result: GetResult) -> RemotingCommand:
+    header = PullMessageResponseHeader(
+        MASTER_ID, result.next_begin_offset, result.min_offset, result.max_offset
+    )
+    return request.command.reply(_code(result, request), result.status.value, header)
+
+
+def frame_with(reply: RemotingCommand, buffers: list[memoryview]) -> list[Body]:
+    """The frame of `reply` with a body that lies in several buffers, none of them copied."""
+    header = encode_header(reply)
+    size = 4 + len(header) + sum(map(len, buffers))
+    return [size.to_bytes(4, "big") + len(header).to_bytes(4, "big") + header, *buffers]

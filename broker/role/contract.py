@@ -1,0 +1,36 @@
+"""What an acknowledged send is worth under given settings, in one sentence.
+
+The contracts, weakest first: A the master alone has it; B every member of the SyncStateSet has it in memory; C as B
+with two members at least; D is C and on disk everywhere before the answer (not built yet)."""
+
+from __future__ import annotations
+
+from broker.settings.broker import BrokerSettings
+from messagestore.settings import FlushDiskType
+
+
+def runs_contract_a(settings: BrokerSettings) -> bool:
+    """Whether sends are acknowledged before other replicas have them; such a store is marked, see broker.role.contractmark."""
+    return not settings.all_ack_in_sync_state_set
+
+
+def contract_sentence(settings: BrokerSettings) -> str:
+    """Says which contract holds and what may be lost under it."""
+    on_disk = (
+        " The master also has it on disk." if settings.flush_disk_type is FlushDiskType.SYNC_FLUSH else ""
+    )
+    if runs_contract_a(settings):
+        return (
+            "contract A: a send is answered once this master alone has it; an election may lose what no slave has yet."
+            + on_disk
+        )
+    if settings.min_in_sync_replicas < 2:
+        return (
+            "contract B: a send is answered once every member of the SyncStateSet has it in memory; the set may be "
+            "this master alone, and then its failure loses the tail, as power loss of all members does."
+            + on_disk
+        )
+    return (
+        f"contract C: a send is answered once every member of the SyncStateSet, {settings.min_in_sync_replicas} or "
+        "more, has it in memory; power loss of all of them at once may lose the last moments." + on_disk
+    )

@@ -1,0 +1,141 @@
+"""What a send must be to be stored, and the message that is made of it.
+
+Invariant: the checks run in the order of upstream's, so a send with several faults gets upstream's answer. A message that is
+stored has a client id."""
+
+from __future__ import annotations
+
+from random import Random
+
+from broker.clients.refusals import (
+    BATCH_DELAYED,
+    TIMER_UNSUPPORTED,
+    TRANSACTION_UNSUPPORTED,
+    Refused,
+    check_topic_name,
+)
+from broker.sends.intake import Log
+from broker.sends.request import SendRequest, asked_retries_max
+from broker.sends.retries import DLQ_QUEUES, NO_DELAY, dead_letter_topic, group_of_retry_topic, retries_max
+from broker.sends.scheduling import scheduled
+from broker.tables.subscriptiongroups import SubscriptionGroups
+from broker.tables.topics import RETRY_PREFIX, Topics
+from messagestore.messages import MessageToStore
+from mqruntime.clock import Clock
+from remoting.bodies.topics import TopicConfig
+from remoting.codes import ResponseCode
+from remoting.command import RemotingCommand
+
+NOT_FOR_CLIENTS = {
+    "SCHEDULE_TOPIC_XXXX", "RMQ_SYS_TRANS_HALF_TOPIC", "RMQ_SYS_TRANS_OP_HALF_TOPIC", "TRANS_CHECK_MAX_TIME_TOPIC",
+    "SELF_TEST_TOPIC", "OFFSET_MOVED_EVENT",
+}  # fmt: skip
+
+UNIQ_KEY = "UNIQ_KEY\x01"
+
+
+class SendAdmission:
+    """Ids that clients leave out begin with the host of `log` and the time of the start."""
+
+    def __init__(
+        self,
+        *,
+        log: Log,
+        topics: Topics,
+        groups: SubscriptionGroups,
+        clock: Clock,
+        random: Random,
+        cluster_name: str,
+        delay_levels: int,
+    ) -> None:
+        self._log = log
+        self._topics = topics
+        self._groups = groups
+        self._random = random
+        self._delay_levels = delay_levels
+        self._added_properties = (
+            f"MSG_REGION\x01DefaultRegion\x02TRACE_ON\x01true\x02CLUSTER\x01{cluster_name}\x02"
+        )
+        self._id_prefix = f"{clock.now_ms():012x}"[-12:].upper()
+        self._ids_given = 0
+
+    def message(
+        self, request: SendRequest, command: RemotingCommand, born_host: bytes
+    ) -> tuple[MessageToStore, str]:
+        """What to store for one send, and its client id; `request` gets the queue that was chosen. Raises Refused,
+        HeaderError."""
+        name, topic = request.topic, self._topic(request)
+        if name in NOT_FOR_CLIENTS:
+            raise Refused(ResponseCode.NO_PERMISSION, f"Sending message to topic[{name}] is forbidden.")
+        queue_id = request.queue_id
+        if queue_id >= max(topic.read_queue_nums, topic.write_queue_nums):
+            raise Refused(ResponseCode.INVALID_PARAMETER, f"request queueId[{queue_id}] is illegal, {topic}")
+        if queue_id < 0:
+            queue_id = self._random.randrange(topic.write_queue_nums)
+        if name.startswith(RETRY_PREFIX):
+            if request.batch:
+                raise Refused(ResponseCode.MESSAGE_ILLEGAL, "batch request does not support retry group")
+            if self._gives_up(request, command):
+                name, queue_id = self._dead_letter(group_of_retry_topic(name)), 0
+                request.properties += f"DELAY\x01{NO_DELAY}\x02"
+        if request.transactional:
+            raise Refused(ResponseCode.NO_PERMISSION, TRANSACTION_UNSUPPORTED)
+        if request.timed:
+            raise Refused(ResponseCode.MESSAGE_ILLEGAL, TIMER_UNSUPPORTED)
+        request.queue_id = queue_id
+        properties, uniq_key = self._properties(request)
+        message = MessageToStore(
+            name,
+            queue_id,
+            memoryview(command.body) if command.body is not None else b"",
+            properties,
+            request.flag,
+            request.sys_flag,
+            request.born_timestamp,
+            born_host,
+            request.reconsume_times,
+            0,
+            request.batch,
+        )
+        if level := request.delay_level:
+            if request.batch:
+                raise Refused(ResponseCode.MESSAGE_ILLEGAL, BATCH_DELAYED)
+            message = scheduled(message, level, self._delay_levels)
+        return message, uniq_key
+
+    def _topic(self, request: SendRequest) -> TopicConfig:
+        """The topic of a send, created for it where that is allowed. Raises Refused."""
+        name = request.topic
+        topic = self._topics.find(name)
+        if topic is None:
+            check_topic_name(name)
+            topic = self._topics.create_for_send(name, request.default_topic, request.default_queue_nums)
+            if topic is None:
+                raise Refused(ResponseCode.TOPIC_NOT_EXIST, f"topic[{name}] not exist, apply first please!")
+        return topic
+
+    def _gives_up(self, request: SendRequest, command: RemotingCommand) -> bool:
+        """Whether a message on its way back to its group was tried often enough. Raises Refused, HeaderError."""
+        name = group_of_retry_topic(request.topic)
+        group = self._groups.find_or_create(name)
+        if group is None:
+            raise Refused(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"subscription group not exist, {name}")
+        asked = asked_retries_max(command.code, command.ext)
+        return request.reconsume_times > retries_max(group, asked, command.version)
+
+    def _dead_letter(self, group: str) -> str:
+        """The dead letter topic of `group`, which exists then."""
+        return self._topics.ensure(dead_letter_topic(group), DLQ_QUEUES).topic_name
+
+    def _properties(self, request: SendRequest) -> tuple[bytes, str]:
+        """Stored properties and client id. A batch's own are not stored: its members carry theirs."""
+        text = request.properties
+        at = text.rfind(UNIQ_KEY)
+        if at == 0 or (at > 0 and text[at - 1] == "\x02"):
+            uniq_key = text[at + len(UNIQ_KEY) : text.index("\x02", at)]
+        else:
+            self._ids_given += 1
+            host = self._log.store_host[:4].hex().upper()
+            uniq_key = f"{host}{self._id_prefix}{self._ids_given:012X}"
+            text += f"{UNIQ_KEY}{uniq_key}\x02"
+        return (b"" if request.batch else (text + self._added_properties).encode()), uniq_key

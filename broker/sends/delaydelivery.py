@@ -1,0 +1,225 @@
+"""Delivers delayed messages: what is due in the schedule topic is put into the queue it is meant for.
+
+Invariant: only a master delivers, only what is confirmed, and a level's offset moves only after the replicas hold the
+delivered record; so a message is delivered at least once whoever is master next. One task with one timer serves all
+levels: within a level messages fall due in queue order, so the heads tell when to wake up.
+
+Due times are wall-clock times of the master that stored the message. A wait is measured on the monotonic clock and ends a
+level's delay after this master first saw the message in its queue, whatever the clocks of two masters say."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from broker.sends.scheduling import SCHEDULE_TOPIC, delivered
+from broker.tables.delayoffsets import DelayOffsets
+from messagestore.messages import Appended, MessageToStore, PutStatus, QueueEntry, QueueGrew
+from messagestore.record import RecordError, decode
+from mqruntime.clock import Clock
+from mqruntime.log import fields
+from mqruntime.waking import woken
+
+log = logging.getLogger("broker.delaydelivery")
+
+BATCH_MAX = 32
+IN_FLIGHT_MAX = 1_024
+RETRY_MS = 1_000
+SIGHTINGS_PER_DELAY = 100
+"""When a message was first seen is known to a hundredth of its level's delay."""
+NEVER_STORED = (PutStatus.MESSAGE_ILLEGAL, PutStatus.PROPERTIES_SIZE_EXCEEDED)
+
+
+class Log(Protocol):
+    """The part of the message store that delivery reads and writes."""
+
+    def entries(self, topic: str, queue_id: int, queue_offset: int, count_max: int) -> list[QueueEntry]: ...
+
+    def min_queue_offset(self, topic: str, queue_id: int) -> int: ...
+
+    def max_queue_offset(self, topic: str, queue_id: int) -> int: ...
+
+    def confirm_offset(self) -> int: ...
+
+    async def message_at(self, physical_offset: int) -> memoryview | None: ...
+
+    def append(self, messages: Sequence[MessageToStore]) -> list[Appended]: ...
+
+
+class Replication(Protocol):
+    """The broker's role and its replicas, as sends see them."""
+
+    @property
+    def accepts_sends(self) -> bool: ...
+
+    def enough_in_sync(self) -> bool: ...
+
+    def acked_end(self) -> int: ...
+
+
+@dataclass(slots=True)
+class Delivery:
+    """One delivered message, until its record is held by all; `end_offset` 0 for one that cannot be delivered."""
+
+    end_offset: int
+    level: int
+    next_offset: int
+
+
+class Sightings:
+    """When messages of one level were first seen in its queue: at most about SIGHTINGS_PER_DELAY marks a delay."""
+
+    def __init__(self, delay_ms: int) -> None:
+        self._apart_ms = delay_ms // SIGHTINGS_PER_DELAY
+        # (queue offset below which all were seen, monotonic ms)
+        self._marks: deque[tuple[int, int]] = deque()
+        self._opened_ms = 0  # when the last mark was made; what joins it moves its time on
+
+    def seen(self, end: int, now_ms: int) -> None:
+        """All messages below queue offset `end` are there. Joined to the last mark they count as seen with it, or
+        later: a wait is never cut short."""
+        if self._marks and end <= self._marks[-1][0]:
+            return
+        if self._marks and now_ms - self._opened_ms < self._apart_ms:
+            self._marks[-1] = end, now_ms
+        else:
+            self._marks.append((end, now_ms))
+            self._opened_ms = now_ms
+
+    def when(self, queue_offset: int) -> int:
+        """When the message at `queue_offset` was first seen; marks of messages before it are forgotten."""
+        while self._marks[0][0] <= queue_offset:
+            self._marks.popleft()
+        return self._marks[0][1]
+
+
+class DelayDelivery:
+    """`levels_ms`: the delay of each level, level 1 first."""
+
+    def __init__(
+        self, *, store: Log, role: Replication, offsets: DelayOffsets, clock: Clock, levels_ms: list[int]
+    ) -> None:
+        self._store = store
+        self._role = role
+        self._offsets = offsets
+        self._clock = clock
+        self._levels_ms = levels_ms
+        self._cursors: dict[int, int] = {}  # level -> next offset to deliver; ahead of the table
+        self._heads: dict[int, tuple[int, int]] = {}  # level -> (queue offset, when it is due, monotonic ms)
+        self._sightings: dict[int, Sightings] = {}
+        self._in_flight: deque[Delivery] = deque()
+        self._term = 0
+        self._wake = asyncio.Event()
+
+    def role_taken(self) -> None:
+        """Begin anew where the table says: deliveries of an earlier mastership may have been cut off."""
+        self._term += 1
+        self._cursors.clear()
+        self._heads.clear()
+        self._sightings.clear()
+        self._in_flight.clear()
+        self._wake.set()
+
+    def arrived(self, grown: list[QueueGrew]) -> None:
+        """Queues grew."""
+        if any(queue.topic == SCHEDULE_TOPIC for queue in grown):
+            self._wake.set()
+
+    def acknowledged(self) -> None:
+        """The replicas hold more of the log."""
+        if not self._in_flight:
+            return
+        full = len(self._in_flight) >= IN_FLIGHT_MAX
+        end = min(self._role.acked_end(), self._store.confirm_offset())
+        while self._in_flight and self._in_flight[0].end_offset <= end:
+            delivery = self._in_flight.popleft()
+            self._offsets.advance(delivery.level, delivery.next_offset)
+        if full and len(self._in_flight) < IN_FLIGHT_MAX:
+            self._wake.set()
+
+    async def run(self) -> None:
+        while True:
+            self._wake.clear()
+            wait_ms = await self.deliver_due()
+            if wait_ms == 0:
+                await asyncio.sleep(0)  # others run between two batches
+                continue
+            await woken(self._wake, wait_ms)
+
+    async def deliver_due(self) -> int | None:
+        """Put what is due into its queue; ms until something else is, None when nothing waits."""
+        waits = []
+        for level in range(1, len(self._levels_ms) + 1):
+            if not self._role.accepts_sends or len(self._in_flight) >= IN_FLIGHT_MAX:
+                return None  # a role or acknowledgements wake us
+            wait_ms = await self._deliver_level(level)
+            if wait_ms is not None:
+                waits.append(wait_ms)
+        return min(waits, default=None)
+
+    async def _deliver_level(self, level: int) -> int | None:
+        store, queue_id, term = self._store, level - 1, self._term
+        cursor = self._cursors.get(level, self._offsets.next_offset(level))
+        cursor = max(cursor, store.min_queue_offset(SCHEDULE_TOPIC, queue_id))
+        sightings = self._sightings.setdefault(level, Sightings(self._levels_ms[level - 1]))
+        sightings.seen(store.max_queue_offset(SCHEDULE_TOPIC, queue_id), self._clock.monotonic_ms())
+        due: list[QueueEntry] = []
+        wait_ms: int | None = None
+        for entry in store.entries(SCHEDULE_TOPIC, queue_id, cursor, BATCH_MAX):
+            wait_ms = self._wait_ms(level, cursor + len(due), entry.tags_code)
+            if wait_ms > 0:
+                break
+            due.append(entry)
+        if not due:
+            return wait_ms
+        if not self._role.enough_in_sync():
+            return RETRY_MS
+        found = [await self._message_of(entry) for entry in due]
+        if self._term != term or not self._role.accepts_sends:
+            return None
+        return self._put(level, cursor, found)
+
+    def _wait_ms(self, level: int, queue_offset: int, due_ms: int) -> int:
+        now_ms, head = self._clock.monotonic_ms(), self._heads.get(level)
+        if head is None or head[0] != queue_offset:
+            latest_ms = self._sightings[level].when(queue_offset) + self._levels_ms[level - 1]
+            head = (queue_offset, min(now_ms + max(due_ms - self._clock.now_ms(), 0), latest_ms))
+            self._heads[level] = head
+        return max(head[1] - now_ms, 0)
+
+    async def _message_of(self, entry: QueueEntry) -> MessageToStore | None:
+        content = await self._store.message_at(entry.physical_offset)
+        try:
+            message = None if content is None else delivered(decode(content, verify_body=False))
+        except RecordError:
+            message = None
+        if message is None:
+            log.error("delayed message cannot be delivered", extra=fields(offset=entry.physical_offset))
+        return message
+
+    def _put(self, level: int, cursor: int, found: list[MessageToStore | None]) -> int:
+        """Appends the messages from queue offset `cursor` on; ms until the level is to be looked at again."""
+        outcomes = iter(self._store.append([message for message in found if message is not None]))
+        for message in found:
+            end_offset = 0
+            if message is not None:
+                appended = next(outcomes)
+                if appended.error is None:
+                    end_offset = appended.end_offset
+                elif appended.error in NEVER_STORED:
+                    log.error(
+                        "delayed message not deliverable",
+                        extra=fields(topic=message.topic, why=appended.error),
+                    )
+                else:
+                    # disk full or no master any more: what was stored behind it is delivered once more
+                    return RETRY_MS
+            cursor += 1
+            self._cursors[level] = cursor
+            self._in_flight.append(Delivery(end_offset, level, cursor))
+        self.acknowledged()
+        return 0

@@ -1,0 +1,74 @@
+"""What all messages of clients pass, before the store and behind it.
+
+Invariant: a message is answered OK only after `replication.acked_end()` covered it. Nothing is stored while this broker takes
+no sends, too many of them wait, or too few replicas are in sync."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from broker.clients.refusals import NO_ROLE, NOT_ENOUGH, REJECTED, Refused
+from broker.sends.pending import PendingSends
+from messagestore.messages import Appended, MessageToStore
+from mqruntime.clock import Clock
+from remoting.codes import ResponseCode
+
+
+class Replication(Protocol):
+    """What is asked about the broker's role and its replicas."""
+
+    @property
+    def accepts_sends(self) -> bool: ...
+
+    @property
+    def is_slave(self) -> bool: ...
+
+    def enough_in_sync(self) -> bool:
+        """The SyncStateSet has minInSyncReplicas members."""
+        ...
+
+    def acked_end(self) -> int:
+        """End of what every member holds, minInSyncReplicas of them at least."""
+        ...
+
+
+class Log(Protocol):
+    """The part of the message store that messages go to."""
+
+    store_host: bytes
+
+    def append(self, messages: Sequence[MessageToStore]) -> list[Appended]: ...
+
+
+class Intake:
+    """`pending` holds what is stored and waits for the replicas, `wait_ms` at most."""
+
+    def __init__(
+        self, replication: Replication, pending: PendingSends, clock: Clock, *, wait_ms: int
+    ) -> None:
+        self.pending = pending
+        self._replication = replication
+        self._clock = clock
+        self._wait_ms = wait_ms
+
+    def refusal(self, not_enough: str = NOT_ENOUGH) -> Refused | None:
+        """Why nothing is taken at all now; `not_enough` is the remark where too few replicas are in sync."""
+        replication = self._replication
+        if not replication.accepts_sends:
+            if replication.is_slave:
+                return Refused(ResponseCode.SYSTEM_BUSY, REJECTED)
+            return Refused(ResponseCode.SERVICE_NOT_AVAILABLE, NO_ROLE)
+        if self.pending.full:
+            return Refused(ResponseCode.SYSTEM_BUSY, REJECTED)
+        if not replication.enough_in_sync():
+            return Refused(ResponseCode.SYSTEM_ERROR, not_enough)
+        return None
+
+    def deadline_ms(self) -> int:
+        """Until when (monotonic) what is stored now may wait."""
+        return self._clock.monotonic_ms() + self._wait_ms
+
+    def settle(self) -> None:
+        """Answer what all members hold already."""
+        self.pending.acknowledged(self._replication.acked_end())

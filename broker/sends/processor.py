@@ -1,0 +1,139 @@
+"""Sends: checks them, stores all that one receive brought with one append, and answers when the replicas have them.
+
+Invariant: a send is answered OK only after the acknowledged end covered it; one that was refused was not stored.
+No task, timer or future belongs to a single message."""
+
+from __future__ import annotations
+
+import ipaddress
+
+from broker.clients.refusals import BATCH_COMPRESSED, PUT_ERRORS, Refused
+from broker.metrics.latencies import Latencies
+from broker.metrics.totals import Totals
+from broker.sends.admission import SendAdmission
+from broker.sends.intake import Intake, Log
+from broker.sends.pending import PendingSend
+from broker.sends.request import SendRequest, read_send_request
+from messagestore.messages import Appended, MessageToStore
+from messagestore.record import COMPRESSED, offset_message_id, pack_host
+from remoting.codes import RequestCode, ResponseCode
+from remoting.command import RESPONSE_BIT, RemotingCommand
+from remoting.errors import HeaderError
+from remoting.peer import Peer
+
+SEND_CODES = {RequestCode.SEND_MESSAGE, RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE}
+
+REPLY_PROPERTIES = {"MSG_REGION": "DefaultRegion", "TRACE_ON": "true"}
+
+
+class SendProcessor:
+    """Serves codes 10, 310 and 320 of all connections."""
+
+    def __init__(
+        self,
+        *,
+        log: Log,
+        admission: SendAdmission,
+        intake: Intake,
+        totals: Totals | None = None,
+        latencies: Latencies | None = None,
+    ) -> None:
+        self._log = log
+        self._admission = admission
+        self._intake = intake
+        self._totals = totals
+        self._latencies = latencies
+        self.stored = 0
+
+    def handle(self, peer: Peer, commands: list[RemotingCommand]) -> None:
+        """Answers all of `commands`, at once or when their replication ends."""
+        replies: list[RemotingCommand] = []
+        accepted: list[tuple[RemotingCommand, SendRequest, str]] = []
+        messages: list[MessageToStore] = []
+        born_host = packed_address(peer)
+        refusal = self._intake.refusal()
+        for command in commands:
+            try:
+                if refusal is not None:
+                    raise refusal
+                request = read_send_request(command.code, command.ext)
+                message, uniq_key = self._admission.message(request, command, born_host)
+            except Refused as refused:
+                _add(replies, command, refused.reply_to(command))
+            except HeaderError as error:
+                _add(replies, command, command.reply(ResponseCode.SYSTEM_ERROR, str(error)))
+            else:
+                accepted.append((command, request, uniq_key))
+                messages.append(message)
+        if messages:
+            replies += self._store(peer, accepted, messages)
+        if replies:
+            if self._latencies is not None:
+                self._latencies.answered_at_once(commands, replies, peer.active_at_ms)
+            peer.send(replies)
+
+    def _store(
+        self,
+        peer: Peer,
+        accepted: list[tuple[RemotingCommand, SendRequest, str]],
+        messages: list[MessageToStore],
+    ) -> list[RemotingCommand]:
+        """Appends `messages`; the replies that need not wait."""
+        replies: list[RemotingCommand] = []
+        deadline_ms = self._intake.deadline_ms()
+        pending = self._intake.pending
+        stored, stored_bytes = self.stored, 0
+        results = self._log.append(messages)
+        for (command, request, uniq_key), appended in zip(accepted, results, strict=True):
+            if appended.error is not None:
+                code, remark = PUT_ERRORS[appended.error]
+                if code == ResponseCode.MESSAGE_ILLEGAL and request.batch and request.sys_flag & COMPRESSED:
+                    remark = BATCH_COMPRESSED  # what the C++ client makes of batches of 4 KiB and more
+                _add(replies, command, command.reply(code, remark))
+                continue
+            self.stored += appended.count
+            stored_bytes += appended.end_offset - appended.physical_offset
+            if command.is_oneway:
+                continue
+            fields = self._reply_fields(request.queue_id, appended, uniq_key)
+            reply = RemotingCommand(ResponseCode.SUCCESS.value, command.opaque, RESPONSE_BIT, None, fields)
+            if request.waits_for_replicas:
+                pending.add(PendingSend(appended.end_offset, deadline_ms, peer, reply, command.code))
+            else:
+                replies.append(reply)
+        if self._totals is not None:
+            self._totals.sends_stored(messages, results, self.stored - stored, stored_bytes)
+        self._intake.settle()
+        return replies
+
+    def _reply_fields(self, queue_id: int, appended: Appended, uniq_key: str) -> dict[str, str]:
+        host = self._log.store_host
+        if appended.physical_offsets:
+            message_id = ",".join(offset_message_id(host, offset) for offset in appended.physical_offsets)
+        else:
+            message_id = offset_message_id(host, appended.physical_offset)
+        return {
+            "msgId": message_id,
+            "queueId": str(queue_id),
+            "queueOffset": str(appended.queue_offset),
+            "transactionId": uniq_key,
+            **REPLY_PROPERTIES,
+        }
+
+
+def packed_address(peer: Peer) -> bytes:
+    """The peer's address as records hold it; 127.0.0.1:0 when it has none."""
+    packed = peer.attributes.get("packed_address")
+    if not isinstance(packed, bytes):
+        host, _, port = peer.remote_address.rpartition(":")
+        try:
+            packed = pack_host(str(ipaddress.ip_address(host.strip("[]"))), int(port))
+        except ValueError:
+            packed = pack_host("127.0.0.1", 0)
+        peer.attributes["packed_address"] = packed
+    return packed
+
+
+def _add(replies: list[RemotingCommand], request: RemotingCommand, reply: RemotingCommand) -> None:
+    if not request.is_oneway:
+        replies.append(reply)

@@ -1,0 +1,39 @@
+"""What becomes of a message that a consumer could not consume: another try, or the dead letter topic of its group.
+
+Invariant: a group's tries are bounded, by its configuration or by what a client of 3.4.9 or later asks for."""
+
+from __future__ import annotations
+
+from broker.tables.topics import RETRY_PREFIX
+from remoting.bodies.groups import SubscriptionGroupConfig
+
+DLQ_PREFIX = "%DLQ%"
+DLQ_QUEUES = 1
+V3_4_9 = 121  # the version number on the wire from which a client's own limit counts
+FIRST_RETRY_LEVEL = 3  # the delay level of the first retry: 10 s by default
+NO_DELAY = "-1"
+
+RETRY_TOPIC = "RETRY_TOPIC"
+ORIGIN_MESSAGE_ID = "ORIGIN_MESSAGE_ID"
+
+
+def retry_topic(group: str) -> str:
+    return RETRY_PREFIX + group
+
+
+def dead_letter_topic(group: str) -> str:
+    return DLQ_PREFIX + group
+
+
+def group_of_retry_topic(topic: str) -> str:
+    return topic.removeprefix(RETRY_PREFIX)
+
+
+def retries_max(group: SubscriptionGroupConfig, asked: int | None, client_version: int) -> int:
+    """How often a message of `group` is tried again."""
+    return asked if asked is not None and client_version >= V3_4_9 else group.retry_max_times
+
+
+def retry_level(asked_level: int, reconsume_times: int) -> int:
+    """The delay level of the next try; a client that asks for none lets it grow from try to try."""
+    return asked_level or FIRST_RETRY_LEVEL + reconsume_times

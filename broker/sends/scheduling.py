@@ -1,0 +1,48 @@
+"""How a delayed message stands in the log: in the schedule topic, with the place it is meant for among its properties.
+
+Invariant: `delivered(scheduled(m))` has the topic, queue, body, flags and born data of m. The stored properties keep
+DELAY, REAL_TOPIC and REAL_QID after the delivery, as upstream's do."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from messagestore.messages import MessageToStore
+from messagestore.properties import DELAY, format_properties, parse_properties
+from messagestore.queues.dispatcher import SCHEDULE_TOPIC as SCHEDULE_TOPIC_BYTES
+from messagestore.record import BORN_HOST_IPV6, STORE_HOST_IPV6, Message
+
+SCHEDULE_TOPIC = SCHEDULE_TOPIC_BYTES.decode()
+REAL_TOPIC = "REAL_TOPIC"
+REAL_QUEUE_ID = "REAL_QID"
+I32_MAX = 2**31 - 1
+
+
+def scheduled(message: MessageToStore, level: int, level_max: int) -> MessageToStore:
+    """`message` as it waits for delay level `level` (1 is the first; higher ones than there are count as the last)."""
+    assert level > 0 and not message.batch
+    level = min(level, level_max)
+    pairs = parse_properties(message.properties) | {
+        DELAY: str(level), REAL_TOPIC: message.topic, REAL_QUEUE_ID: str(message.queue_id),
+    }  # fmt: skip
+    return replace(message, topic=SCHEDULE_TOPIC, queue_id=level - 1, properties=format_properties(pairs))
+
+
+def delivered(waiting: Message) -> MessageToStore | None:
+    """The message that `waiting`, a record of the schedule topic, holds back; None when it does not say which."""
+    pairs = waiting.property_map
+    topic, queue_id = pairs.get(REAL_TOPIC, ""), pairs.get(REAL_QUEUE_ID, "")
+    known_queue = queue_id.isascii() and queue_id.isdigit() and len(queue_id) <= len(str(I32_MAX))
+    if waiting.topic != SCHEDULE_TOPIC or not topic or not known_queue or int(queue_id) > I32_MAX:
+        return None
+    return MessageToStore(
+        topic,
+        int(queue_id),
+        waiting.body,
+        waiting.properties,
+        waiting.flag,
+        waiting.sys_flag & ~(BORN_HOST_IPV6 | STORE_HOST_IPV6),
+        waiting.born_timestamp,
+        waiting.born_host,
+        waiting.reconsume_times,
+    )

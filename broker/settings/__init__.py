@@ -1,0 +1,1 @@
+"""What a broker can be told, under upstream's keys."""

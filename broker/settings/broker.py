@@ -1,0 +1,195 @@
+"""The broker's settings, under upstream's keys; those of its parts come with them.
+
+Invariant: what cannot be honoured (DLedger commit logs, acting masters, folders elsewhere) is refused, what has no effect and
+would be counted on is warned of."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import ClassVar, Self
+
+from pydantic import Field, field_validator, model_validator
+
+from broker.settings.addresses import AddressSettings
+from broker.settings.clients import ClientSettings
+from broker.settings.replication import ReplicationSettings
+from messagestore.settings import StoreSettings
+from mqruntime.metricsettings import MetricsSettings
+from mqruntime.nettykeys import NETTY_SERVER_KEYS
+
+
+class BrokerSettings(StoreSettings, AddressSettings, ReplicationSettings, ClientSettings, MetricsSettings):
+    """What a broker can be told; ms and bytes unless a key says otherwise."""
+
+    IGNORED: ClassVar[frozenset[str]] = MetricsSettings.IGNORED | NETTY_SERVER_KEYS | frozenset(
+        {
+            "brokerId", "brokerRole", "checkSyncStateSetPeriod", "clusterTopicEnable", "brokerTopicEnable",
+            "flushConsumerOffsetHistoryInterval", "forceRegister", "flushDelayOffsetInterval", "rocketmqHome",
+            "sendMessageThreadPoolNums", "skipPreOnline", "timerWheelEnable", "totalReplicas",
+            "traceTopicEnable", "transactionCheckInterval", "transactionCheckMax", "transactionTimeOut",
+            "transientStorePoolEnable", "waitTimeMillsInSendQueue", "warmMapedFileEnable",
+        }
+    )  # fmt: skip
+
+    WITHOUT_EFFECT: ClassVar[dict[str, str]] = dict.fromkeys(
+        ("cleanFileForciblyEnable", "deleteWhen", "diskMaxUsedSpaceRatio", "fileReservedTime"),
+        "has no effect: the log is kept whole; watch the disk, and make room by hand",
+    ) | dict.fromkeys(
+        ("enableAutoInSyncReplicas", "inSyncReplicas"),
+        "has no effect: a send waits for the whole SyncStateSet, minInSyncReplicas at least",
+    )
+
+    UPSTREAM: ClassVar[dict[str, str]] = (
+        StoreSettings.UPSTREAM
+        | AddressSettings.UPSTREAM
+        | ReplicationSettings.UPSTREAM
+        | ClientSettings.UPSTREAM
+        | MetricsSettings.UPSTREAM
+        | {
+            "brokerName": "the host's name",
+            "enableControllerMode": "false",
+        }
+    )
+
+    # identity
+    broker_cluster_name: str = Field(
+        "DefaultCluster",
+        alias="brokerClusterName",
+        min_length=1,
+        pattern=r"^[^#]+$",
+        description="name of the cluster",
+    )
+    broker_name: str = Field(
+        "broker-a",
+        alias="brokerName",
+        min_length=1,
+        pattern=r"^[^#]+$",
+        description="name of the broker set; its replicas share it, controllers tell them apart by id",
+    )
+    enable_controller_mode: bool = Field(
+        True, alias="enableControllerMode", description="must be true: roles come from controllers only"
+    )
+
+    # files
+    store_path_root_dir: Path = Field(
+        Path.home() / "store",
+        alias="storePathRootDir",
+        description="folder of log, queues, tables and identity; one process at a time",
+    )
+    store_path_commit_log: str = Field(
+        "",
+        alias="storePathCommitLog",
+        description="taken when it names the folder `commitlog` below the root",
+    )
+    store_path_consume_queue: str = Field(
+        "",
+        alias="storePathConsumeQueue",
+        description="taken when it names the folder `consumequeue` below the root",
+    )
+    store_path_broker_identity: str = Field(
+        "",
+        alias="storePathBrokerIdentity",
+        description="file name of the identity below the root; empty: `brokerIdentity`",
+    )
+    store_path_epoch_file: str = Field(
+        "",
+        alias="storePathEpochFile",
+        description="file name of the epochs below the root; empty: `epochFileCheckpoint`",
+    )
+
+    # controllers and name servers
+    sync_broker_metadata_period: int = Field(
+        5_000,
+        alias="syncBrokerMetadataPeriod",
+        ge=10,
+        description="how often the controllers are asked for master and SyncStateSet",
+    )
+    sync_controller_metadata_period: int = Field(
+        10_000,
+        alias="syncControllerMetadataPeriod",
+        ge=10,
+        description="how often the leading controller is looked for",
+    )
+    controller_heart_beat_timeout_mills: int = Field(
+        10_000,
+        alias="controllerHeartBeatTimeoutMills",
+        ge=100,
+        description="silence after which controllers take this broker for dead",
+    )
+    broker_heartbeat_interval: int = Field(
+        1_000,
+        alias="brokerHeartbeatInterval",
+        ge=10,
+        description="time between heartbeats to each controller",
+    )
+    broker_election_priority: int = Field(
+        2**31 - 1,
+        alias="brokerElectionPriority",
+        ge=0,
+        le=2**31 - 1,
+        description="among equals the lower one is elected",
+    )
+    register_name_server_period: int = Field(
+        30_000,
+        alias="registerNameServerPeriod",
+        ge=100,
+        description="time between registrations when nothing changes",
+    )
+    register_broker_timeout_mills: int = Field(
+        24_000,
+        alias="registerBrokerTimeoutMills",
+        ge=100,
+        description="how long a name server may take to answer one",
+    )
+
+    # what upstream has and controller mode here has not
+    enable_d_leger_commit_log: bool = Field(
+        False, alias="enableDLegerCommitLog", description="must be false: replication follows the controllers"
+    )
+    enable_slave_acting_master: bool = Field(
+        False,
+        alias="enableSlaveActingMaster",
+        description="must be false: controllers elect a master instead",
+    )
+    duplication_enable: bool = Field(False, alias="duplicationEnable", description="must be false")
+
+    @field_validator("enable_d_leger_commit_log", "enable_slave_acting_master", "duplication_enable")
+    @classmethod
+    def _absent(cls, value: bool) -> bool:
+        if value:
+            raise ValueError("must be false: it does not go with controller mode here")
+        return value
+
+    @field_validator("store_path_broker_identity", "store_path_epoch_file")
+    @classmethod
+    def _below_the_root(cls, value: str) -> str:
+        if value.startswith("/"):
+            raise ValueError("must be a name below storePathRootDir")
+        return value
+
+    @model_validator(mode="after")
+    def _folders_below_the_root(self) -> Self:
+        for key, value, folder in (
+            ("storePathCommitLog", self.store_path_commit_log, "commitlog"),
+            ("storePathConsumeQueue", self.store_path_consume_queue, "consumequeue"),
+        ):
+            if value and Path(value) != self.store_path_root_dir / folder:
+                raise ValueError(f"{key} must be {self.store_path_root_dir / folder}, or not be set")
+        return self
+
+    @model_validator(mode="after")
+    def _heard_in_time(self) -> Self:
+        if self.broker_heartbeat_interval >= self.controller_heart_beat_timeout_mills:
+            raise ValueError(
+                f"brokerHeartbeatInterval {self.broker_heartbeat_interval} must be less than "
+                f"controllerHeartBeatTimeoutMills {self.controller_heart_beat_timeout_mills}, some times over: controllers "
+                "would take this broker for dead between two heartbeats"
+            )
+        return self
+
+    @field_validator("enable_controller_mode")
+    @classmethod
+    def _controller_mode(cls, value: bool) -> bool:
+        if not value:
+            raise ValueError("must be true: this broker takes its role from controllers only")
+        return value

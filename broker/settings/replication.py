@@ -1,0 +1,94 @@
+"""How a broker's log is replicated, and what an acknowledgement waits for.
+
+Invariant: what these settings promise together is one of the contracts of `broker.role.contract`."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from pydantic import Field
+
+from ha.frames import BODY_SIZE_MAX
+from ha.settings import HASettings
+from mqruntime.settings import OURS, Settings
+
+
+class ReplicationSettings(Settings):
+    """The part of a broker's settings that its replicas notice; ms and bytes."""
+
+    UPSTREAM: ClassVar[dict[str, str]] = {
+        "allAckInSyncStateSet": "false",
+        "haTransferBatchSize": "32768",
+        "slaveSyncInterval": OURS,
+        "waitingSendsMax": OURS,
+    }
+
+    all_ack_in_sync_state_set: bool = Field(
+        True, alias="allAckInSyncStateSet", description="a send waits for every member of the SyncStateSet"
+    )
+    min_in_sync_replicas: int = Field(
+        1,
+        alias="minInSyncReplicas",
+        ge=1,
+        description="with fewer members in the SyncStateSet, sends are refused",
+    )
+    slave_timeout: int = Field(
+        3_000, alias="slaveTimeout", ge=1, description="how long a send waits for its replicas"
+    )
+    waiting_sends_max: int = Field(
+        50_000,
+        alias="waitingSendsMax",
+        ge=1,
+        description="sends that may wait for replicas at one time; more are answered busy",
+    )
+    async_learner: bool = Field(
+        False, alias="asyncLearner", description="this replica never joins the SyncStateSet"
+    )
+    sync_from_last_file: bool = Field(
+        False,
+        alias="syncFromLastFile",
+        description="an empty replica begins with its master's newest segment",
+    )
+    ha_send_heartbeat_interval: int = Field(
+        5_000,
+        alias="haSendHeartbeatInterval",
+        ge=10,
+        description="a quiet replication link is told that it lives so often",
+    )
+    ha_housekeeping_interval: int = Field(
+        20_000,
+        alias="haHousekeepingInterval",
+        ge=10,
+        description="a replication link that was silent for so long is closed",
+    )
+    ha_transfer_batch_size: int = Field(
+        256 * 1024,
+        alias="haTransferBatchSize",
+        ge=1,
+        le=BODY_SIZE_MAX,
+        description="largest piece of log that is sent to a slave at once",
+    )
+    ha_max_time_slave_not_catchup: int = Field(
+        15_000,
+        alias="haMaxTimeSlaveNotCatchup",
+        ge=10,
+        description="a connected slave behind for longer leaves the SyncStateSet",
+    )
+    slave_sync_interval: int = Field(
+        1_000,
+        alias="slaveSyncInterval",
+        ge=10,
+        description="how often a slave copies topics, groups and offsets from its master",
+    )
+
+    @property
+    def replication(self) -> HASettings:
+        """What the HA service is told."""
+        return HASettings(
+            heartbeat_interval_ms=self.ha_send_heartbeat_interval,
+            housekeeping_interval_ms=self.ha_housekeeping_interval,
+            transfer_batch_size=self.ha_transfer_batch_size,
+            slave_not_caught_up_ms_max=self.ha_max_time_slave_not_catchup,
+            sync_from_last_file=self.sync_from_last_file,
+            async_learner=self.async_learner,
+        )

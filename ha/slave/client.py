@@ -1,0 +1,226 @@
+"""A slave's side of replication: follow one master, connect again when the connection ends.
+
+Invariant: one connection at a time, and a durable step once begun is waited for, never cancelled; when `stop`
+returns, neither socket nor step touches log or epoch file any more. A step that a full disk refuses ends the connection; it is
+wanted again on the next one."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine
+
+from ha.counters import HACounters
+from ha.epochs import KeptEpochs
+from ha.frames import Handshake
+from ha.log import ReplicatedLog
+from ha.settings import HASettings
+from ha.slave.connection import SlaveConnection
+from ha.slave.link import Cut, PersistEpochs, SlaveLink
+from mqruntime.clock import Clock
+from mqruntime.connecting import connect
+from mqruntime.diskfull import DISK_FULL
+from mqruntime.log import fields
+from mqruntime.tasks import Tasks
+from mqruntime.trouble import Trouble
+
+logger = logging.getLogger("ha.slave")
+
+LASTING_WAITS = 2  # a connection that outlasts so many of the longest waits was a good one
+NO_ROOM = "the disk has no room for what the master's log asks of this one, trying on; make room on this broker's disk"
+
+
+async def cut_partial_record(log: ReplicatedLog) -> None:
+    """End the log with its last whole record, durably, and nothing above it: what a broken connection or a crash
+    left is cut. OSError."""
+    log_end = log.max_offset()
+    boundary = log.boundary_at_or_below(log_end)
+    if boundary < log_end:
+        logger.info(
+            "log truncated",
+            extra=fields(log_end=log_end, to=boundary, bytes=log_end - boundary, why="partial record"),
+        )
+    await log.truncate(boundary)
+
+
+def wait_after(frames: int, lasted_ms: int, settings: HASettings) -> int | None:
+    """How long to wait after a connection that brought `frames` and lasted so long; None, as long as before it."""
+    lasting = frames > 0 and lasted_ms > LASTING_WAITS * settings.reconnect_ms_max
+    return settings.reconnect_ms_min if lasting else None
+
+
+class SlaveClient:
+    def __init__(
+        self,
+        log: ReplicatedLog,
+        epochs: KeptEpochs,
+        *,
+        broker_id: int,
+        settings: HASettings,
+        clock: Clock,
+        tasks: Tasks,
+        counters: HACounters,
+        on_confirm: Callable[[int], None],
+    ) -> None:
+        self._log = log
+        self._epochs = epochs
+        self._broker_id = broker_id
+        self._settings = settings
+        self._clock = clock
+        self._counters = counters
+        self._on_confirm = on_confirm
+        self._address: str | None = None
+        self._address_changed = asyncio.Event()
+        # where the log last ended with a whole record; finding that out reads a whole segment
+        self._whole_end = -1
+        self._unreached = Trouble()
+        self._no_room = Trouble()
+        self._log_refused = False  # it had no place for what the last connection brought
+        self._step: asyncio.Task[bool] | None = None
+        self.connection: SlaveConnection | None = None
+        self._task = tasks.start(self._follow(), name=f"ha-slave id={broker_id}")
+
+    @property
+    def master_ha_address(self) -> str | None:
+        return self._address
+
+    def set_address(self, address: str) -> None:
+        """Follow the master at `address` ("host:port"); a connection to another address ends."""
+        if address == self._address:
+            return
+        self._address = address
+        self._address_changed.set()
+        if self.connection is not None:
+            self.connection.close("the master's HA address has changed")
+
+    async def stop(self) -> None:
+        """OSError of a step that was under way."""
+        self._task.cancel()
+        await asyncio.wait([self._task])
+        if self.connection is not None:
+            self.connection.close("change of role")
+            await self.connection.wait_closed()
+        if self._step is not None:
+            await self._step
+
+    async def _follow(self) -> None:
+        wait_ms = self._settings.reconnect_ms_min
+        while True:
+            self._address_changed.clear()
+            if self._address is not None:
+                wait_ms = await self._connected_to(self._address) or wait_ms
+            wait_s = None if self._address is None else wait_ms / 1000
+            try:
+                async with asyncio.timeout(wait_s):
+                    await self._address_changed.wait()
+                wait_ms = self._settings.reconnect_ms_min
+            except TimeoutError:
+                wait_ms = min(2 * wait_ms, self._settings.reconnect_ms_max)
+
+    async def _connected_to(self, address: str) -> int | None:
+        """One connection from its beginning to its end. How long to wait before the next one; None, as long as before
+        this one, when the master sent nothing of its log or ended it soon, as one does that meets two brokers of one id."""
+        if self._log.max_offset() != self._whole_end:
+            if not await self._durably(cut_partial_record(self._log)):
+                return self._settings.full_log_wait_ms
+            self._whole_end = self._log.max_offset()
+        if not await self._durably(self._epochs.settle()):
+            return self._settings.full_log_wait_ms
+        if self._log_refused and not self._has_room():
+            return self._settings.full_log_wait_ms
+        host, _, port = address.rpartition(":")
+        try:
+            connection = await connect(
+                self._new_connection, host.strip("[]"), int(port), self._settings.connect_timeout_ms
+            )
+        except (OSError, TimeoutError, ValueError) as error:
+            if self._unreached.met(address, self._clock.monotonic_ms()):
+                logger.warning(
+                    "master not reached, trying on",
+                    extra=fields(address=address, why=str(error) or "timeout"),
+                )
+            return None
+        connected_ms = self._clock.monotonic_ms()
+        self._unreached.over(connected_ms)
+        logger.info("connected to master", extra=fields(address=address, log_end=self._log.max_offset()))
+        while (step := await connection.next_durable_step()) is not None:
+            if not await self._durably(self._perform(step, connection)):
+                connection.refuse_log("no room on this broker's disk")
+        logger.info(
+            "connection to master ended", extra=fields(address=address, reason=connection.close_reason)
+        )
+        self._log_refused = connection.log_refused
+        if self._log_refused:
+            return self._settings.full_log_wait_ms
+        self._no_room.over(self._clock.monotonic_ms())
+        return wait_after(connection.link.frames, self._clock.monotonic_ms() - connected_ms, self._settings)
+
+    def _has_room(self) -> bool:
+        """Whether the log takes bytes again: asked of it, so that master and slave need not meet in vain. Where an empty log
+        would begin only its master knows."""
+        end = self._log.max_offset()
+        if end == self._log.min_offset():
+            return True
+        try:
+            self._log.write_view(end, 1)
+        except OSError:
+            return False
+        return True
+
+    def _new_connection(self) -> SlaveConnection:
+        link = SlaveLink(
+            handshake=Handshake(
+                self._broker_id, self._settings.sync_from_last_file, self._settings.async_learner
+            ),
+            history=self._epochs.history,
+            log_min=self._log.min_offset(),
+            log_end=self._log.max_offset(),
+            confirm_offset=self._log.confirm_offset(),
+            segment_size_bytes=self._log.segment_size_bytes,
+            heartbeat_interval_ms=self._settings.heartbeat_interval_ms,
+            housekeeping_interval_ms=self._settings.housekeeping_interval_ms,
+            handshake_timeout_ms=self._settings.handshake_timeout_ms,
+            now_ms=self._clock.monotonic_ms(),
+        )
+        self.connection = SlaveConnection(link, self._log, self._clock, self._counters, self._on_confirm)
+        return self.connection
+
+    async def _perform(self, step: Cut | PersistEpochs, connection: SlaveConnection) -> None:
+        if isinstance(step, PersistEpochs):
+            await self._epochs.store(step.history)
+            connection.step_done(connection.link.persisted(self._clock.monotonic_ms()))
+            return
+        boundary = self._log.boundary_at_or_below(step.offset)
+        logger.warning(
+            "log truncated",
+            extra=fields(
+                log_end=step.log_end,
+                to=boundary,
+                bytes=step.log_end - boundary,
+                own_epochs=step.own,
+                master_epochs=step.master,
+                why="the master's log differs from here",
+            ),
+        )
+        await self._log.truncate(boundary)
+        self._counters.truncations += 1
+        connection.step_done(connection.link.cut_done(boundary, self._clock.monotonic_ms()))
+
+    async def _durably(self, step: Coroutine[None, None, None]) -> bool:
+        """Run a step that goes on to its end even if this task is cancelled. False, and told, when a full disk refused it,
+        which left things as they were."""
+        self._step = asyncio.get_running_loop().create_task(self._unless_full(step), name="ha-slave-step")
+        done = await asyncio.shield(self._step)
+        self._step = None
+        return done
+
+    async def _unless_full(self, step: Coroutine[None, None, None]) -> bool:
+        try:
+            await step
+        except OSError as error:
+            if error.errno not in DISK_FULL:
+                raise
+            if self._no_room.met(error.errno, self._clock.monotonic_ms()):
+                logger.warning(NO_ROOM, extra=fields(why=error))
+            return False
+        return True

@@ -1,0 +1,178 @@
+"""A slave's connection to its master: moves bytes from the socket straight into the log, as a SlaveLink says.
+
+Invariant: while a cut or an epoch entry is being made durable the socket is not read. A view of the log is held by
+the transport only between `get_buffer` and `buffer_updated`, and by nobody once `wait_closed` returns."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from typing import cast
+
+from ha.counters import HACounters
+from ha.log import ReplicatedLog
+from ha.rate import ByteRate
+from ha.slave.link import (
+    Action,
+    Advance,
+    Close,
+    Confirm,
+    Cut,
+    LogRange,
+    PersistEpochs,
+    Send,
+    SlaveLink,
+    SlaveState,
+)
+from mqruntime.clock import Clock
+
+
+class SlaveConnection(asyncio.BufferedProtocol):
+    def __init__(
+        self,
+        link: SlaveLink,
+        log: ReplicatedLog,
+        clock: Clock,
+        counters: HACounters,
+        on_confirm: Callable[[int], None],
+    ) -> None:
+        self.link = link
+        self.rate = ByteRate()
+        self.read_wall_ms = 0
+        self.written_wall_ms = 0
+        self.close_reason = "by the master"
+        self.log_refused = False  # there was no place for bytes that came
+        self._log = log
+        self._clock = clock
+        self._counters = counters
+        self._on_confirm = on_confirm
+        self._loop = asyncio.get_running_loop()
+        self._transport: asyncio.Transport | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._ack_soon = False
+        self._unplaced = memoryview(bytearray(1))
+        self._to_do: asyncio.Queue[Cut | PersistEpochs | None] = asyncio.Queue(maxsize=2)
+        self.closed: asyncio.Future[None] = self._loop.create_future()
+
+    async def next_durable_step(self) -> Cut | PersistEpochs | None:
+        """What must be done before the link goes on (then call `step_done`); None once the connection has ended."""
+        return await self._to_do.get()
+
+    def step_done(self, actions: list[Action]) -> None:
+        """Perform what the link answered to `cut_done` or `persisted`, and read on."""
+        if not self.closed.done() and self._transport is not None:
+            self._perform(actions)
+            if self.link.next_read() is not None:
+                self._transport.resume_reading()
+
+    # -- asyncio's side
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        if self.link.state is SlaveState.CLOSED:
+            self._transport.abort()
+            return
+        self._perform(self.link.start())
+        self._arm_timer()
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        place = self.link.next_read()
+        try:
+            if isinstance(place, LogRange):
+                return self._log.write_view(place.offset, place.size)
+        except Exception as error:  # the disk is full, or the log refuses all for a reason that it tells
+            cure = "; make room on this broker's disk" if isinstance(error, OSError) else ""
+            # not at once: uvloop crashes when a transport is aborted while it asks for a buffer
+            self._loop.call_soon(self.refuse_log, f"the log takes no bytes: {error}{cure}")
+            self.link.connection_lost()
+            return self._unplaced
+        return self._unplaced if place is None else place
+
+    def buffer_updated(self, nbytes: int) -> None:
+        if self.link.state is SlaveState.CLOSED:
+            return
+        if self.link.next_read() is None:
+            self.close("bytes arrived that nobody had a place for")
+            return
+        self.read_wall_ms = self._clock.now_ms()
+        self.rate.add(nbytes, self._clock.monotonic_ms())
+        self._counters.received_bytes += nbytes
+        self._perform(self.link.filled(nbytes, self._clock.monotonic_ms()))
+
+    def connection_lost(self, error: Exception | None) -> None:
+        if self._transport is None or self.closed.done():
+            return  # never made, or told before
+        if self._timer is not None:
+            self._timer.cancel()
+        if error is not None:
+            self.close_reason = str(error)
+        self.link.connection_lost()
+        self.closed.set_result(None)
+        self._to_do.put_nowait(None)
+
+    # -- the link's side
+
+    def _perform(self, actions: Iterable[Action]) -> None:
+        assert self._transport is not None
+        for action in actions:
+            match action:
+                case Send(data):
+                    self._write(data)
+                case Advance(end):
+                    self._log.advance(end)
+                    self._ack_once_this_turn_is_over()
+                case Confirm(offset):
+                    if offset > self._log.confirm_offset():
+                        self._log.set_confirm_offset(offset)
+                        self._on_confirm(offset)
+                case Cut() | PersistEpochs():
+                    self._transport.pause_reading()
+                    self._to_do.put_nowait(action)
+                case Close(reason):
+                    self.close(reason)
+
+    def _ack_once_this_turn_is_over(self) -> None:
+        """One ack for all frames that this turn of the event loop brings."""
+        if not self._ack_soon:
+            self._ack_soon = True
+            self._loop.call_soon(self._flush_ack)
+
+    def _flush_ack(self) -> None:
+        self._ack_soon = False
+        ack = self.link.take_ack(self._clock.monotonic_ms())
+        if ack is not None:
+            self._write(ack)
+
+    def _write(self, data: bytes) -> None:
+        assert self._transport is not None
+        self.written_wall_ms = self._clock.now_ms()
+        self._transport.write(data)
+
+    def _arm_timer(self) -> None:
+        now_ms = self._clock.monotonic_ms()
+        self._timer = self._loop.call_later(
+            max(1, self.link.next_tick_ms(now_ms) - now_ms) / 1000, self._tick
+        )
+
+    def _tick(self) -> None:
+        self._perform(self.link.tick(self._clock.monotonic_ms()))
+        self._arm_timer()
+
+    def refuse_log(self, reason: str) -> None:
+        """Drop the connection because this broker has no place for what it brings."""
+        self.log_refused = True
+        self.close(reason)
+
+    def close(self, reason: str) -> None:
+        """Drop the connection; nothing of it reaches the log or the master any more."""
+        if self.closed.done():
+            return
+        self.close_reason = reason
+        self.link.connection_lost()
+        if self._transport is not None:
+            self._transport.abort()
+
+    async def wait_closed(self) -> None:
+        """Until the socket holds no view of the log; at once for one that was never opened."""
+        if self._transport is not None:
+            await self.closed

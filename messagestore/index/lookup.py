@@ -1,0 +1,54 @@
+"""Finding records by key: the index names candidates, the records decide.
+
+Invariant: what is returned has the asked topic and key and was stored in the asked time, and lies below the confirm
+offset; it is no more than fits into one answer."""
+
+from __future__ import annotations
+
+import asyncio
+
+from messagestore import record
+from messagestore.index.file import PAUSE
+from messagestore.index.table import IndexTable
+from messagestore.properties import KEYS, UNIQ_KEY, last_value
+from messagestore.queues.reading import QueueReader
+
+ANSWER_BYTES_MAX = 4 << 20  # reached, the rest is left out; one record is always returned
+
+
+class KeyLookup:
+    """Reads what the index knows."""
+
+    def __init__(self, reader: QueueReader, index: IndexTable) -> None:
+        self._reader = reader
+        self._index = index
+
+    async def find(
+        self, topic: str, key: str, count_max: int, begin_ms: int, end_ms: int, confirm_offset: int
+    ) -> list[memoryview]:
+        """Records with `key` (a word of KEYS or the unique key) stored in [begin_ms, end_ms], newest first."""
+        found: list[memoryview] = []
+        bytes_found = 0
+        for phy in self._index.find(topic, key, begin_ms, end_ms):
+            if phy == PAUSE:
+                await asyncio.sleep(0)  # a long chain: others run meanwhile
+                continue
+            content = await self._reader.record_at(phy, confirm_offset)
+            if content is None or not _has_key(content, phy, topic.encode(), key.encode(), begin_ms, end_ms):
+                continue
+            if found and bytes_found + len(content) > ANSWER_BYTES_MAX:
+                break
+            found.append(content)
+            bytes_found += len(content)
+            if len(found) >= count_max:
+                break
+        return found
+
+
+def _has_key(content: memoryview, phy: int, topic: bytes, key: bytes, begin_ms: int, end_ms: int) -> bool:
+    facts = record.queue_facts(content, 0, len(content), phy)
+    assert not isinstance(facts, int), f"the record at {phy} was whole a moment ago"
+    if facts.topic != topic or not begin_ms <= facts.store_timestamp <= end_ms:
+        return False
+    keys = last_value(facts.properties, KEYS.encode()).split(b" ")
+    return key in keys or key == last_value(facts.properties, UNIQ_KEY.encode())

@@ -1,0 +1,175 @@
+"""All index files of a store: which records have a key, newest first.
+
+Invariant: files follow each other in log order, and all but the last are full. What lies below `phy_end` is indexed; a
+record is indexed as a whole, whatever went wrong on the way. Everything can be rebuilt from the commit log."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+
+from messagestore.index.file import (
+    HEADER,
+    SLOT,
+    IndexFile,
+    file_size_for,
+    key_hash,
+    longer_hash,
+    topic_prefix_hash,
+)
+from messagestore.properties import KEYS, UNIQ_KEY, last_value
+from messagestore.record import TRANSACTION_MASK, TRANSACTION_ROLLBACK, QueueFacts
+from mqruntime.segments import SegmentDirectory
+
+FOLDER = "index"
+KEYS_NAME = KEYS.encode()
+UNIQ_KEY_NAME = UNIQ_KEY.encode()
+BEGINNINGS_REMEMBERED_MAX = 10_000
+SHARED_BYTES = (
+    20  # of a unique key: address, process and class loader of its producer; time and number follow
+)
+NAME_FORMAT = "%Y%m%d%H%M%S"
+
+log = logging.getLogger(__name__)
+
+
+class IndexTable:
+    """`now_ms` names new files; `slots` and `entries` are the geometry of all of them."""
+
+    def __init__(
+        self, directory: SegmentDirectory, slots: int, entries: int, now_ms: Callable[[], int]
+    ) -> None:
+        self.phy_end = 0  # position of the last indexed record, plus 1
+        self._directory = directory
+        self._slots = slots
+        self._entries = entries
+        self._now_ms = now_ms
+        self._files: list[IndexFile] = []
+        self._unsynced: list[IndexFile] = []
+        self._prefixes: dict[tuple[bytes, bytes], int] = {}
+        self._disk = asyncio.Lock()  # a sync and a truncation exclude each other
+
+    async def load(self, phy_limit: int, *, trusted: bool) -> None:
+        """Opens the files and keeps what they say of records below `phy_limit`. Files of another geometry go: they are
+        rebuilt. Files of a clean stop are `trusted`."""
+        size = file_size_for(self._slots, self._entries)
+        found = [(name, bytes_) for name, bytes_ in self._directory.names() if bytes_]
+        fitting = all(name.isdigit() and bytes_ == size for name, bytes_ in found)
+        if not fitting:
+            log.warning("index files have another geometry than the settings: they are built anew")
+        for name, _ in found:
+            if not fitting:
+                await self._directory.delete(name)
+                continue
+            file = self._directory.open(name)
+            header = await file.read_cold(0, HEADER.size)
+            self._files.append(IndexFile(file, self._slots, self._entries, header))
+        if not trusted and (torn := self._last_below(phy_limit)) is not None:
+            torn.mend(phy_limit)
+        self._unsynced = list(self._files)
+        await self.truncate(phy_limit)
+
+    @property
+    def exists(self) -> bool:
+        return bool(self._files)
+
+    def put(self, phy: int, facts: QueueFacts) -> None:
+        """Index the record at `phy` unless it is; OSError (ENOSPC) leaves it to be done again."""
+        if phy < self.phy_end or facts.sys_flag & TRANSACTION_MASK == TRANSACTION_ROLLBACK:
+            return
+        unique, keys = last_value(facts.properties, UNIQ_KEY_NAME), last_value(facts.properties, KEYS_NAME)
+        if not unique and not keys:
+            return
+        hashes = [self._hash_of(facts.topic, unique)] if unique else []
+        if keys:
+            hashes += [self._hash_of(facts.topic, key) for key in keys.split(b" ") if key]
+            hashes = hashes[: self._entries - 1]  # what no file could hold
+        file = self._files[-1] if self._files else None
+        if file is None or not file.room_for(len(hashes)):
+            file = self._new_file()
+        file.reserve(len(hashes))
+        file.put(hashes, phy, facts.store_timestamp)
+        self.phy_end = phy + 1
+        self._written(file)
+
+    def find(self, topic: str, key: str, begin_ms: int, end_ms: int) -> Iterator[int]:
+        """Positions of records that may have `key`, newest first, and PAUSE now and then."""
+        value = self._hash_of(topic.encode(), key.encode())
+        for file in self._files[::-1]:
+            yield from file.find(value, begin_ms, end_ms)
+
+    def last(self) -> tuple[int, int]:
+        """(store time in ms, position) of the last indexed record; zeros when there is none."""
+        return (self._files[-1].end_timestamp, self._files[-1].end_phy) if self._files else (0, 0)
+
+    async def truncate(self, phy: int) -> None:
+        """Forget the records from `phy` on."""
+        async with self._disk:
+            while self._files and (self._files[-1].empty or self._files[-1].begin_phy >= phy):
+                await self._drop(self._files.pop())
+            if self._files:
+                self._files[-1].cut(phy)
+                self._written(self._files[-1])
+                if self._files[-1].empty:
+                    await self._drop(self._files.pop())
+            self.phy_end = self._files[-1].end_phy + 1 if self._files else 0
+
+    async def sync(self) -> None:
+        """What was put before the call is on disk on return; OSError when the disk fails."""
+        async with self._disk:
+            files, self._unsynced = self._unsynced, []
+            try:
+                for file in files:
+                    await file.sync()
+            except OSError:
+                self._unsynced = files + [file for file in self._unsynced if file not in files]
+                raise
+
+    def close(self) -> None:
+        for file in self._files:
+            file.file.close()
+        self._files.clear()
+        self._unsynced.clear()
+
+    def _last_below(self, phy: int) -> IndexFile | None:
+        """The file that holds the last records below `phy`."""
+        return next((file for file in reversed(self._files) if not file.empty and file.begin_phy < phy), None)
+
+    def _written(self, file: IndexFile) -> None:
+        if not self._unsynced or self._unsynced[-1] is not file:
+            self._unsynced.append(file)
+
+    async def _drop(self, file: IndexFile) -> None:
+        await self._directory.delete(file.file.name)
+        self._unsynced = [other for other in self._unsynced if other is not file]
+        file.file.close()
+
+    def _new_file(self) -> IndexFile:
+        """A file named after its creation, as upstream does, and after all others also when the clock went back."""
+        name = _name(datetime.fromtimestamp(self._now_ms() / 1000, UTC))
+        newest = self._files[-1].file.name if self._files else ""
+        if name <= newest:
+            name = str(int(newest) + 1).zfill(len(newest))
+        size = file_size_for(self._slots, self._entries)
+        made = self._directory.create(name, size, reserve=False)
+        file = IndexFile(made, self._slots, self._entries, bytes(HEADER.size))
+        self._files.append(file)
+        file.file.reserve(HEADER.size + SLOT.size * self._slots)
+        return file
+
+    def _hash_of(self, topic: bytes, key: bytes) -> int:
+        """The unique keys of one producer begin alike: what their beginning hashes to is remembered."""
+        split = SHARED_BYTES if len(key) > SHARED_BYTES and key.isascii() else 0
+        beginning = (topic, key[:split])
+        prefix = self._prefixes.get(beginning)
+        if prefix is None:
+            if len(self._prefixes) >= BEGINNINGS_REMEMBERED_MAX:
+                self._prefixes.clear()
+            prefix = self._prefixes[beginning] = longer_hash(topic_prefix_hash(topic), key[:split])
+        return key_hash(prefix, key[split:])
+
+
+def _name(moment: datetime) -> str:
+    return f"{moment.strftime(NAME_FORMAT)}{moment.microsecond // 1000:03d}"

@@ -1,0 +1,175 @@
+"""The master's side of appending: messages become records at the end of the mapped log.
+
+Invariant: a queue's offsets are given out without a gap in log order, and store timestamps never go back, whatever the
+clock does. A refused message leaves log and queue offsets as they were."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from struct import error as StructError
+from zlib import crc32
+
+from messagestore.batch import BatchError, BatchMember, parse_batch
+from messagestore.log.commitlog import CommitLog
+from messagestore.messages import Appended, MessageToStore, PutStatus
+from messagestore.properties import join_properties
+from messagestore.record import (
+    BORN_HOST_IPV6,
+    CRC_MASK,
+    FIXED_PARTS,
+    PREFIX,
+    PROPERTIES_BYTES_MAX,
+    STORE_HOST_IPV6,
+    TOPIC_BYTES_MAX,
+    counts_in_queue,
+    encode_tail,
+    magic_for,
+    record_size,
+)
+from mqruntime.diskfull import DISK_FULL
+
+RECORD_OVERHEAD_BYTES_MAX = 64 << 10
+IPV4_HOST_BYTES = 8
+
+
+class Appender:
+    """`next_offsets`: (topic, queue id) -> the queue offset that the next message of it gets."""
+
+    def __init__(self, log: CommitLog, message_size_max: int) -> None:
+        self.next_offsets: dict[tuple[bytes, int], int] = {}
+        self.store_timestamp = 0  # of the last record in the log, ms
+        self._log = log
+        self._message_size_max = message_size_max
+        self._record_size_max = min(
+            message_size_max + RECORD_OVERHEAD_BYTES_MAX, log.segment_size_bytes - PREFIX.size
+        )
+
+    def append(self, messages: Sequence[MessageToStore], store_host: bytes, now_ms: int) -> list[Appended]:
+        """Stores the messages in order; each gets its own outcome."""
+        self.store_timestamp = timestamp = max(now_ms, self.store_timestamp)
+        appended: list[Appended] = []
+        for message in messages:
+            try:
+                outcome = (
+                    self._append_batch(message, store_host)
+                    if message.batch
+                    else self._append_one(message, store_host)
+                )
+            except OSError as error:
+                full = error.errno in DISK_FULL
+                outcome = PutStatus.SERVICE_NOT_AVAILABLE if full else PutStatus.CREATE_MAPPED_FILE_FAILED
+            if isinstance(outcome, PutStatus):
+                outcome = Appended(-1, -1, -1, 0, timestamp, outcome)
+            appended.append(outcome)
+        return appended
+
+    def _append_one(self, message: MessageToStore, store_host: bytes) -> Appended | PutStatus:
+        topic = message.topic.encode()
+        body, properties = message.body, message.properties
+        sys_flag = with_host_flags(message.sys_flag, message.born_host, store_host)
+        size = record_size(sys_flag, len(body), len(topic), len(properties))
+        if refused := self._refusal(topic, len(body), properties, size):
+            return refused
+        queue = (topic, message.queue_id)
+        queue_offset = self.next_offsets.get(queue, 0)
+        view, at = self._log.tail(size)
+        start = self._log.max_offset
+        counts = counts_in_queue(sys_flag)
+        fixed = FIXED_PARTS[(sys_flag >> 4) & 3]
+        try:
+            fixed.pack_into(
+                view, at, size, magic_for(len(topic)), crc32(body) & CRC_MASK, message.queue_id, message.flag,
+                queue_offset if counts else 0, start, sys_flag, message.born_timestamp, message.born_host,
+                self.store_timestamp, store_host, message.reconsume_times, message.prepared_transaction_offset,
+                len(body),
+            )  # fmt: skip
+        except StructError:  # a number that its field cannot hold
+            view[at : at + fixed.size] = bytes(fixed.size)
+            return PutStatus.MESSAGE_ILLEGAL
+        tail_at = at + fixed.size + len(body)
+        view[at + fixed.size : tail_at] = body
+        view[tail_at : at + size] = encode_tail(topic, properties)
+        self._log.grow(start + size)
+        if counts:
+            self.next_offsets[queue] = queue_offset + 1
+        return Appended(start, start + size, queue_offset if counts else 0, 1, self.store_timestamp)
+
+    def _append_batch(self, message: MessageToStore, store_host: bytes) -> Appended | PutStatus:
+        """All members in one segment, one after the other, or none."""
+        topic = message.topic.encode()
+        sys_flag = with_host_flags(message.sys_flag, message.born_host, store_host)
+        try:
+            members = parse_batch(message.body)
+        except BatchError:
+            return PutStatus.MESSAGE_ILLEGAL
+        if not counts_in_queue(sys_flag) or len(message.body) > self._message_size_max:
+            return PutStatus.MESSAGE_ILLEGAL
+        tails: list[bytes] = []
+        sizes: list[int] = []
+        for member in members:
+            properties = join_properties(member.properties, message.properties)
+            size = record_size(sys_flag, len(member.body), len(topic), len(properties))
+            if refused := self._refusal(topic, len(member.body), properties, size):
+                return refused
+            tails.append(encode_tail(topic, properties))
+            sizes.append(size)
+        if sum(sizes) + PREFIX.size > self._log.segment_size_bytes:
+            return PutStatus.MESSAGE_ILLEGAL
+        view, at = self._log.tail(sum(sizes))
+        return self._write_batch(message, members, sizes, tails, sys_flag, store_host, topic, view, at)
+
+    def _write_batch(
+        self, message: MessageToStore, members: list[BatchMember], sizes: list[int], tails: list[bytes], sys_flag: int,
+        store_host: bytes, topic: bytes, view: memoryview, at: int,
+    ) -> Appended | PutStatus:  # fmt: skip
+        queue = (topic, message.queue_id)
+        first_queue_offset = self.next_offsets.get(queue, 0)
+        fixed = FIXED_PARTS[(sys_flag >> 4) & 3]
+        first_at, first_start = at, self._log.max_offset
+        offsets: list[int] = []
+        for number, (member, size, tail) in enumerate(zip(members, sizes, tails, strict=True)):
+            start = first_start + at - first_at
+            try:
+                fixed.pack_into(
+                    view, at, size, magic_for(len(topic)), crc32(member.body) & CRC_MASK, message.queue_id, member.flag,
+                    first_queue_offset + number, start, sys_flag, message.born_timestamp, message.born_host,
+                    self.store_timestamp, store_host, message.reconsume_times, message.prepared_transaction_offset,
+                    len(member.body),
+                )  # fmt: skip
+            except StructError:
+                view[first_at : at + fixed.size] = bytes(at + fixed.size - first_at)
+                return PutStatus.MESSAGE_ILLEGAL
+            tail_at = at + size - len(tail)
+            view[at + fixed.size : tail_at] = member.body
+            view[tail_at : at + size] = tail
+            offsets.append(start)
+            at += size
+        end = first_start + at - first_at
+        self._log.grow(end)
+        self.next_offsets[queue] = first_queue_offset + len(members)
+        return Appended(
+            first_start, end, first_queue_offset, len(members), self.store_timestamp, None, tuple(offsets)
+        )
+
+    def _refusal(self, topic: bytes, body_bytes: int, properties: bytes, size: int) -> PutStatus | None:
+        if len(properties) > PROPERTIES_BYTES_MAX:
+            return PutStatus.PROPERTIES_SIZE_EXCEEDED
+        if (
+            body_bytes > self._message_size_max
+            or size > self._record_size_max
+            or not 0 < len(topic) <= TOPIC_BYTES_MAX
+            or 0 in topic
+            or 0 in properties  # recovery takes zeros in the text of a record for a torn end
+        ):
+            return PutStatus.MESSAGE_ILLEGAL
+        return None
+
+
+def with_host_flags(sys_flag: int, born_host: bytes, store_host: bytes) -> int:
+    """`sys_flag` with the IPv6 bits that the two hosts ask for."""
+    sys_flag &= ~(BORN_HOST_IPV6 | STORE_HOST_IPV6)
+    if len(born_host) != IPV4_HOST_BYTES:
+        sys_flag |= BORN_HOST_IPV6
+    if len(store_host) != IPV4_HOST_BYTES:
+        sys_flag |= STORE_HOST_IPV6
+    return sys_flag

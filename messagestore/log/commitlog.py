@@ -1,0 +1,329 @@
+"""The commit log: one byte sequence over segment files of equal size.
+
+Invariant: [min_offset, max_offset) is the log, files cover it without a gap, and every byte at or above `written_end`
+is zero. So what was cut never reads as a record again, and what was never finished reads as the end."""
+
+from __future__ import annotations
+
+import asyncio
+from itertools import pairwise
+
+from messagestore.errors import OffsetOutOfRange
+from messagestore.log.diskroom import DiskRoom
+from messagestore.record import PREFIX, encode_blank
+from messagestore.walker import check_names, check_size_set, order_segments, segment_name
+from mqruntime.segments import SegmentDirectory, SegmentFile
+
+FOLDER = "commitlog"
+SEGMENT = "segment of the log"  # as people call it
+ERASE_STEP_BYTES = 4 << 20
+PAGE_BYTES = 4096
+
+
+class CommitLog:
+    """Offsets are physical. Only one of appending (master), filling (slave) and truncating happens at a time."""
+
+    def __init__(
+        self, directory: SegmentDirectory, segment_size: int, *, hot_segments: int, room: DiskRoom
+    ) -> None:
+        self.segment_size_bytes = segment_size
+        self._directory = directory
+        self._hot_segments = hot_segments
+        self._room = room
+        self._first = 0  # start of the oldest segment
+        self._files: list[SegmentFile] = []
+        self._end = 0
+        self._written_end = 0  # bytes that a slave's connection may have filled above the end
+        self._flushed = 0
+        self._reserved_from = 0  # index of the first segment that has its disk blocks, with all after it
+        self._disk = asyncio.Lock()  # a flush and a truncation exclude each other
+        self._cutting = False
+
+    async def load(self, confirm_offset: int, *, never_saved: bool) -> None:
+        """Opens the segments found on disk. The end stays unknown until `found_end`.
+
+        A power cut may take a new file's name and leave that of the next one: what follows a gap that starts at or
+        above the confirm offset is deleted, and so is a log without its beginning if its store never saved a
+        checkpoint. A gap below is BadSegments."""
+        found = self._directory.names()
+        check_names(FOLDER, found)
+        if found:  # what the last process deleted must not come back over what this one writes
+            await self._directory.sync_directory()
+        if found and found[-1][1] == 0:  # upstream creates a file before it gives it a size
+            await self._directory.delete(found.pop()[0])
+        check_size_set(FOLDER, found, self.segment_size_bytes, "mappedFileSizeCommitLog")
+        names = [name for name, _ in found]
+        kept = 0 if never_saved and names and names[0] != segment_name(0) else 1
+        while 0 < kept < len(names):
+            expected = segment_name(int(names[kept - 1]) + self.segment_size_bytes)
+            if names[kept] > expected >= segment_name(confirm_offset):
+                break
+            kept += 1
+        for name in reversed(names[kept:]):
+            await self._directory.delete(name)
+        segments = order_segments(FOLDER, found[:kept], self.segment_size_bytes)
+        self._files = [self._directory.open(segment.name) for segment in segments]
+        self._first = segments[0].start_offset if segments else 0
+        self._end = self._written_end = self.loaded_end
+        self._reserved_from = len(self._files)
+
+    async def found_end(self, end: int) -> tuple[int, int]:
+        """Recovery says where the log ends: what stands above is erased and later segments are removed, durably.
+
+        Returns (non-zero bytes erased, segments removed)."""
+        assert self._first <= end <= self._end
+        removed = await self._remove_segments_from(end)
+        erased = await self._erase_rest(end) if self._files and end < self.loaded_end else 0
+        self._end = self._written_end = end
+        for file in self._files:  # a killed process leaves whole records that were never synced
+            await file.sync(0, self.segment_size_bytes)
+        self._flushed = end
+        return erased, removed
+
+    def close(self) -> None:
+        for file in self._files:
+            file.close()
+        self._files.clear()
+
+    @property
+    def has_segments(self) -> bool:
+        """A log that ever held a byte has one: the oldest stays, whatever is cut."""
+        return bool(self._files)
+
+    @property
+    def min_offset(self) -> int:
+        return self._first
+
+    @property
+    def max_offset(self) -> int:
+        return self._end
+
+    @property
+    def flushed_offset(self) -> int:
+        return self._flushed
+
+    @property
+    def loaded_end(self) -> int:
+        """The end of the last segment file."""
+        return self._first + len(self._files) * self.segment_size_bytes
+
+    def segment_start(self, offset: int) -> int:
+        return offset - offset % self.segment_size_bytes
+
+    # Reading
+
+    def is_cold(self, offset: int) -> bool:
+        """Whether bytes at `offset` are to be read with `read_cold`: older than the newest few segments."""
+        hot_from = self.segment_start(self._end) - (self._hot_segments - 1) * self.segment_size_bytes
+        return offset < hot_from
+
+    def segment_view(self, offset: int) -> tuple[memoryview, int]:
+        """(whole mapped segment that holds `offset`, its start offset)."""
+        index = (offset - self._first) // self.segment_size_bytes
+        return self._files[index].view(), self._first + index * self.segment_size_bytes
+
+    def read(self, offset: int, size_max: int) -> memoryview:
+        """Up to `size_max` log bytes at `offset`, ending with the segment or the log; empty at the end."""
+        end = self._readable_end(offset, size_max)
+        if end == offset:
+            return memoryview(b"")
+        view, start = self.segment_view(offset)
+        return view[offset - start : end - start].toreadonly()
+
+    async def read_cold(self, offset: int, size_max: int) -> bytes:
+        """As `read`, around the mapping; OSError when the disk fails."""
+        return await self.read_file(offset, self._readable_end(offset, size_max))
+
+    async def read_file(self, offset: int, end: int) -> bytes:
+        """Bytes [offset, end) of one segment file, whether or not they belong to the log yet."""
+        if end == offset:
+            return b""
+        index = (offset - self._first) // self.segment_size_bytes
+        start = self._first + index * self.segment_size_bytes
+        return await self._files[index].read_cold(offset - start, end - start)
+
+    def _readable_end(self, offset: int, size_max: int) -> int:
+        if not self._first <= offset <= self._end:
+            raise OffsetOutOfRange(offset, self._first, self._end)
+        return min(offset + size_max, self._end, self.segment_start(offset) + self.segment_size_bytes)
+
+    # Writing
+
+    def tail(self, bytes_needed: int) -> tuple[memoryview, int]:
+        """(mapped segment, place in it) where `bytes_needed` bytes of records go, after a BLANK and in the next
+        segment when this one is too full. OSError, with the log unchanged, when that segment cannot be made."""
+        assert not self._cutting and bytes_needed + PREFIX.size <= self.segment_size_bytes
+        start = self.segment_start(self._end)
+        present = self._ensure_segment(start)
+        left = start + self.segment_size_bytes - self._end
+        if bytes_needed + PREFIX.size > left:
+            following = self._ensure_segment(start + self.segment_size_bytes)
+            if left >= PREFIX.size:
+                at = self._end - start
+                present.view()[at : at + PREFIX.size] = encode_blank(left)
+            self._end = self._written_end = start + self.segment_size_bytes
+            return following.view(), 0
+        return present.view(), self._end - start
+
+    def grow(self, end: int) -> None:
+        """Records up to `end` are complete in the tail."""
+        self._end = end
+        if end > self._written_end:
+            self._written_end = end
+
+    def write_view(self, offset: int, size_max: int) -> memoryview:
+        """Where a slave puts the log bytes from `offset` on: at most `size_max`, within one segment, which is made
+        when needed (OSError). An empty log starts at the first offset asked for, a multiple of the segment size."""
+        assert not self._cutting, "the log is being truncated"
+        if not self._files:
+            if offset % self.segment_size_bytes:
+                raise OffsetOutOfRange(offset, self._first, self._end)
+            self._first = self._end = self._written_end = self._flushed = offset
+        if not self._end <= offset <= self._written_end:
+            raise OffsetOutOfRange(offset, self._first, self._end)
+        start = self.segment_start(offset)
+        at = offset - start
+        view = self._ensure_segment(start).view()[at : min(at + size_max, self.segment_size_bytes)]
+        self._written_end = max(self._written_end, offset + len(view))
+        return view
+
+    def advance(self, end: int) -> None:
+        """Bytes [max_offset, end) have been filled through write_view."""
+        assert self._end <= end <= self._written_end, f"{end} is outside [{self._end}, {self._written_end}]"
+        self._end = end
+
+    def has_room_for(self, size: int) -> bool:
+        """Whether `size` bytes, less than half a segment, find a place; False while the disk refuses the segment that they
+        would need."""
+        ready = self.loaded_end - self._end if self._tail_is_reserved else 0
+        return not self._room.lacks(SEGMENT) or ready >= size
+
+    @property
+    def _tail_is_reserved(self) -> bool:
+        return self._end >= self._first + self._reserved_from * self.segment_size_bytes
+
+    @property
+    def _half_full(self) -> bool:
+        return self._end > self.loaded_end - self.segment_size_bytes // 2
+
+    def wants_next(self) -> bool:
+        """The tail has no disk blocks yet, or is half full and its successor does not exist."""
+        return bool(self._files) and (self._half_full or not self._tail_is_reserved)
+
+    def prepare_next(self) -> None:
+        """Makes the tail's blocks and the successor of a half full one, so that no write waits for them. OSError."""
+        if self.wants_next() and not self._tail_is_reserved:
+            self._ensure_segment(self.segment_start(self._end))
+        if self.wants_next():
+            self._ensure_segment(self.loaded_end)
+
+    def _ensure_segment(self, start: int) -> SegmentFile:
+        """The segment at `start` with its disk blocks: one that was found may be sparse, as upstream makes them and some
+        tools copy them. OSError (ENOSPC)."""
+        index = (start - self._first) // self.segment_size_bytes
+        if index == len(self._files):
+            if not self._files:
+                self._first = start
+            name = segment_name(start)
+            self._files.append(
+                self._room.make(
+                    SEGMENT,
+                    lambda: self._directory.create(name, self.segment_size_bytes, reserve=True),
+                )
+            )
+        file = self._files[index]
+        if index < self._reserved_from:
+            self._room.make(SEGMENT, lambda: file.reserve(self.segment_size_bytes))
+            self._reserved_from = index
+        return file
+
+    # The disk
+
+    async def flush(self) -> int:
+        """What the log held at the call is on disk on return; OSError when the disk fails. Returns flushed_offset."""
+        target = self._end
+        while self._flushed < min(target, self._end):
+            async with self._disk:
+                await self._sync_to(self._end)  # callers that waited for the lock find their bytes synced
+        return self._flushed
+
+    async def _sync_to(self, end: int) -> None:
+        bounds = [self._flushed]
+        while bounds[-1] < end:
+            bounds.append(min(end, self.segment_start(bounds[-1]) + self.segment_size_bytes))
+        for start, stop in pairwise(bounds):
+            index = (start - self._first) // self.segment_size_bytes
+            segment = self._first + index * self.segment_size_bytes
+            await self._files[index].sync(start - segment, stop - segment)
+            self._flushed = stop
+
+    def prepare_cut(self, offset: int) -> None:
+        """To be called before `truncate`: the segment that is cut has its disk blocks on return. OSError (ENOSPC)."""
+        if self._first <= offset < self._written_end and offset < self.loaded_end:
+            self._ensure_segment(self.segment_start(offset))
+
+    async def truncate(self, offset: int) -> None:
+        """The log ends at `offset`, durably on return: the tail is erased and cannot come back. With `offset` at the
+        end it erases what a broken connection left above the end."""
+        if not self._first <= offset <= self._end:
+            raise OffsetOutOfRange(offset, self._first, self._end)
+        if offset == self._written_end:
+            return
+        self._cutting = True
+        try:
+            written_end, self._end = self._written_end, offset
+            async with self._disk:
+                if offset % self.segment_size_bytes or offset == self._first:
+                    view, start = self.segment_view(offset)
+                    erase_end = min(written_end - start, self.segment_size_bytes)
+                    erase(view, offset - start, erase_end)
+                    index = (offset - self._first) // self.segment_size_bytes
+                    await self._files[index].sync(offset - start, erase_end)
+                await self._remove_segments_from(offset)
+                self._flushed = min(self._flushed, offset)
+                self._written_end = offset
+        finally:
+            self._cutting = False
+
+    async def _remove_segments_from(self, offset: int) -> int:
+        """Deletes the segments that start at or above `offset`, newest first so that no gap can arise; the oldest
+        one stays because its name is the log's first offset."""
+        removed = 0
+        while len(self._files) > 1 and self.loaded_end - self.segment_size_bytes >= offset:
+            file = self._files.pop()
+            await self._directory.delete(file.name)
+            file.close()
+            removed += 1
+        return removed
+
+    async def _erase_rest(self, offset: int) -> int:
+        """Zeroes what is not zero between `offset` and the end of its segment; returns how many bytes were not."""
+        view, start = self.segment_view(offset)
+        file = self._files[(start - self._first) // self.segment_size_bytes]
+        erased = 0
+        for at in range(offset - start, self.segment_size_bytes, ERASE_STEP_BYTES):
+            stop = min(at + ERASE_STEP_BYTES, self.segment_size_bytes)
+            content = await file.read_cold(at, stop)
+            if dirty := len(content) - content.count(0):
+                erase_pages(view, at, content)
+                erased += dirty
+        return erased
+
+
+def erase_pages(view: memoryview, start: int, content: bytes) -> None:
+    """Zeroes view[start:], which reads `content`, but not pages that are zero: they may have no blocks on disk."""
+    at = 0
+    while at < len(content):
+        stop = min(at + PAGE_BYTES - (start + at) % PAGE_BYTES, len(content))
+        if content.count(0, at, stop) != stop - at:
+            erase(view, start + at, start + stop)
+        at = stop
+
+
+def erase(view: memoryview, start: int, end: int) -> None:
+    """Zeroes view[start:end] in steps, without a buffer of the whole size."""
+    zeros = bytes(min(end - start, ERASE_STEP_BYTES)) if end > start else b""
+    while start < end:
+        step = min(end - start, len(zeros))
+        view[start : start + step] = zeros[:step]
+        start += step

@@ -1,0 +1,146 @@
+"""Start-up: where the log ends, what of it was confirmed, and queues and an index that agree with both.
+
+Invariant: the log is cut only above the last whole record that ends at or below the confirm offset. An unreadable record
+below it stops the start (StoreCorrupted), and so does a log without any file (LogMissing); above it, it is the torn end of
+what nobody was promised. The log between the confirm offset and its end is kept, without queue entries."""
+
+from __future__ import annotations
+
+from messagestore import record
+from messagestore.checkpoint import Checkpoint
+from messagestore.errors import LogMissing, StoreCorrupted
+from messagestore.index.table import IndexTable
+from messagestore.log.commitlog import FOLDER, CommitLog
+from messagestore.messages import RecoveryReport
+from messagestore.queues.dispatcher import Dispatcher
+from messagestore.queues.table import QueueTable
+
+READ_STEP_BYTES = 4 << 20
+
+
+class Recovery:
+    """One run over one store. The parts are those of the store that starts."""
+
+    def __init__(
+        self,
+        log: CommitLog,
+        queues: QueueTable,
+        dispatcher: Dispatcher,
+        checkpoint: Checkpoint,
+        index: IndexTable | None,
+        *,
+        verify_body: bool,
+    ) -> None:
+        self._log = log
+        self._queues = queues
+        self._dispatcher = dispatcher
+        self._checkpoint = checkpoint
+        self._index = index
+        self._verify_body = verify_body
+        self._confirm = 0
+        self._records = 0
+        self._clean = False
+
+    async def run(self, *, clean: bool) -> RecoveryReport:
+        """Opens log and queues and brings them to one state. `clean`: the last run stopped by itself, so everything it
+        wrote is on disk; otherwise only what the checkpoint vouches for is."""
+        log, checkpoint = self._log, self._checkpoint
+        self._clean = clean
+        never_saved = not clean and checkpoint.physic_msg_timestamp == checkpoint.confirm_phy_offset == 0
+        await log.load(checkpoint.confirm_phy_offset, never_saved=never_saved)
+        self._confirm = max(checkpoint.confirm_phy_offset, log.min_offset)
+        if self._confirm and not log.has_segments:
+            raise LogMissing(FOLDER, self._confirm)
+        if clean:
+            await self._queues.load(log.min_offset, self._confirm, trusted=True)
+            dispatched = max(self._queues.phy_end(), log.min_offset)
+        else:
+            dispatched = await self._vouched_start()
+            await self._queues.load(log.min_offset, dispatched, trusted=False)
+            if self._queues.phy_end() <= log.min_offset:  # the folder was emptied: build all of them anew
+                dispatched = log.min_offset
+        self._dispatcher.position = dispatched
+        self._dispatcher.log_min = log.min_offset
+        walked_from = log.segment_start(await self._index_start(dispatched, trusted=clean))
+        end = await self._walk(walked_from)
+        cut_bytes, removed_segments = await log.found_end(end)
+        confirm = min(self._confirm, end)
+        return RecoveryReport(
+            clean=clean, min_offset=log.min_offset, max_offset=end, confirm_offset=confirm,
+            dispatched_offset=self._dispatcher.position, walked_from=walked_from, walked_records=self._records,
+            cut_bytes=cut_bytes, removed_segments=removed_segments,
+        )  # fmt: skip
+
+    async def _index_start(self, dispatched: int, *, trusted: bool) -> int:
+        """Opens the index as of `dispatched`; from where on it has to be filled. Without any file that is all of the
+        log: the store had no index so far, or one of another geometry."""
+        if self._index is None:
+            return dispatched
+        await self._index.load(dispatched, trusted=trusted)
+        return dispatched if self._index.exists else self._log.min_offset
+
+    async def _vouched_start(self) -> int:
+        """The start of a segment in front of which every queue entry is on disk: that of the confirm offset, or an
+        earlier one whose first record is not younger than the checkpoint's timestamps. These decide about stores of
+        upstream, whose confirm offset says nothing about queues."""
+        log = self._log
+        start = log.segment_start(min(self._confirm, log.loaded_end))
+        while start > log.min_offset:
+            if start < log.loaded_end:
+                head = await log.read_file(start, min(start + record.FIXED_PARTS[3].size, log.loaded_end))
+                timestamp = record.store_timestamp(head, 0)
+                if 0 < timestamp <= self._checkpoint.min_timestamp:
+                    break
+            start -= log.segment_size_bytes
+        return start
+
+    async def _walk(self, position: int) -> int:
+        """Goes through the records from `position`, dispatches the confirmed ones and returns where the log ends."""
+        log = self._log
+        buffer, start, wanted = b"", position, READ_STEP_BYTES
+        while position < log.loaded_end:
+            segment_end = log.segment_start(position) + log.segment_size_bytes
+            at = position - start
+            size = record.check(buffer, at, segment_end - position, position, verify_body=self._verify_body)
+            if size > 0 and self._found(buffer, at, segment_end - position, position):
+                position += size
+            elif size == record.END_OF_SEGMENT:
+                position = segment_end
+                buffer, start = b"", position
+            elif size == record.INCOMPLETE:
+                if at == 0 and buffer:  # this record is larger than one step
+                    wanted = max(READ_STEP_BYTES, record.PREFIX.unpack_from(buffer)[0])
+                buffer, start = await log.read_file(position, min(position + wanted, segment_end)), position
+                wanted = READ_STEP_BYTES
+            else:
+                self._check_torn(buffer, at, position)
+                return position
+        if position < self._confirm:
+            raise StoreCorrupted(position, self._confirm, "no segment holds this offset")
+        return position
+
+    def _found(self, buffer: bytes, at: int, left: int, position: int) -> bool:
+        """Takes in a whole record; False when it is torn after all.
+
+        Checksums cover bodies only. What a power cut took from topic or properties reads as zeros, which the text of
+        no record contains."""
+        facts = record.queue_facts(buffer, at, left, position)
+        assert not isinstance(facts, int), f"the record at {position} was whole a moment ago"
+        confirmed = position + facts.size <= self._confirm
+        if not confirmed and not self._clean and (0 in facts.topic or 0 in facts.properties):
+            return False
+        self._records += 1
+        if position < self._dispatcher.position:
+            self._dispatcher.store_timestamp = facts.store_timestamp
+            self._dispatcher.index(position, facts)
+        elif confirmed:
+            self._dispatcher.put(position, facts)
+        return True
+
+    def _check_torn(self, buffer: bytes, at: int, position: int) -> None:
+        """What stands at `position` is no record. The confirm offset may lie inside a record; so this is damage only if
+        a whole record, or the head of one, was confirmed."""
+        if self._confirm - position < record.PREFIX.size:
+            return
+        if record.declared_end(buffer, at, position) <= self._confirm:
+            raise StoreCorrupted(position, self._confirm, "no whole valid record stands here")

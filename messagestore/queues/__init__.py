@@ -1,0 +1,1 @@
+"""Consume queues: what they hold, how they are filled, saved and read."""

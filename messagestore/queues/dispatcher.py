@@ -1,0 +1,106 @@
+"""Dispatch: consume queue and index entries for what every in-sync replica holds.
+
+Invariant: every record that ends at or below `position` has its entries, no record that ends above the confirm offset
+has one, and a run stops for good at the first record that does: only a moved confirm offset starts the next run."""
+
+from __future__ import annotations
+
+from messagestore import record
+from messagestore.delaylevels import delay_levels_ms
+from messagestore.errors import QueueOffsetGap, StoreCorrupted
+from messagestore.index.table import IndexTable
+from messagestore.messages import QueueGrew
+from messagestore.properties import java_string_hash, last_value
+from messagestore.queues.table import QueueTable
+from messagestore.record import Buffer, QueueFacts
+
+SCHEDULE_TOPIC = b"SCHEDULE_TOPIC_XXXX"
+TAGS_REMEMBERED_MAX = 10_000
+NEW_QUEUES_MAX = 8  # in one run: each makes folders and a file, which takes as long as hundreds of records
+
+
+class Dispatcher:
+    def __init__(self, queues: QueueTable, message_delay_level: str, index: IndexTable | None = None) -> None:
+        self.position = 0  # a record boundary
+        self.log_min = 0  # a log that starts at 0 holds the first message of each queue
+        self.store_timestamp = 0  # of the last dispatched record, ms
+        self._queues = queues
+        self._index = index
+        self._levels_ms = delay_levels_ms(message_delay_level)
+        self._new_queues = 0  # in this run
+        self._hashes: dict[bytes, int] = {}
+        self._grown: dict[tuple[bytes, int], int] = {}
+
+    def run(self, buffer: Buffer, start: int, segment_end: int, limit: int, records_max: int) -> bool:
+        """Dispatches records from `position` on: at most `records_max`, none that ends above `limit`.
+
+        `buffer` holds log bytes from offset `start` on, of one segment that ends at `segment_end`. True when it
+        stopped because of `records_max`, of many new queues or of the end of the segment; False when only a higher
+        limit or more bytes in the buffer let it go on. StoreCorrupted when what stands below the limit is no record;
+        QueueOffsetGap; OSError of a full disk, after which the same run may be tried again."""
+        self._new_queues = 0
+        for _ in range(records_max):
+            if self._new_queues >= NEW_QUEUES_MAX:
+                return True
+            position = self.position
+            if position + record.PREFIX.size > limit:
+                return False
+            at = position - start
+            facts = record.queue_facts(buffer, at, segment_end - position, position)
+            if not isinstance(facts, int):
+                if position + facts.size > limit:
+                    return False
+                self.put(position, facts)
+            elif facts == record.END_OF_SEGMENT:
+                if segment_end > limit:
+                    return False
+                self.position = segment_end
+                return segment_end < limit
+            elif facts == record.INVALID and record.declared_end(buffer, at, position) <= limit:
+                raise StoreCorrupted(position, limit, "no whole valid record stands here")
+            else:
+                return False  # a slave, or this buffer, has the first part of it only
+        return True
+
+    def put(self, position: int, facts: QueueFacts) -> None:
+        """The entry of the record that stands at `position`, the next one to be dispatched."""
+        size, topic, queue_id, queue_offset, sys_flag, store_timestamp, properties = facts
+        if record.counts_in_queue(sys_flag):
+            tags_code = self.tags_code(topic, properties, store_timestamp)
+            queue = self._queues.get(topic, queue_id)
+            if not queue.max_queue_offset:
+                if queue_offset and not self.log_min:
+                    raise QueueOffsetGap(queue.topic, queue_id, self.position, queue_offset, 0)
+                self._new_queues += 1
+            if queue.append(queue_offset, position, size, tags_code):
+                self._grown[topic, queue_id] = queue.max_queue_offset
+        self.index(position, facts)
+        self.position = position + size
+        self.store_timestamp = store_timestamp
+
+    def index(self, position: int, facts: QueueFacts) -> None:
+        """Index the record at `position`, unless it is."""
+        if self._index is not None:
+            self._index.put(position, facts)
+
+    def tags_code(self, topic: bytes, properties: bytes, store_timestamp: int) -> int:
+        """The third field of an entry: the tag's hash, or when a scheduled message is due."""
+        if topic == SCHEDULE_TOPIC and (level := last_value(properties, b"DELAY")):
+            number = int(level) if level.removeprefix(b"-").isdigit() else 0
+            if number > 0:
+                return store_timestamp + self._levels_ms[min(number, len(self._levels_ms)) - 1]
+        tag = last_value(properties, b"TAGS")
+        if not tag:
+            return 0
+        code = self._hashes.get(tag)
+        if code is None:
+            if len(self._hashes) >= TAGS_REMEMBERED_MAX:
+                self._hashes.clear()
+            code = self._hashes[tag] = java_string_hash(tag.decode("utf-8", "replace"))
+        return code
+
+    def take_grown(self) -> list[QueueGrew]:
+        """The queues that grew since the last call, each once."""
+        grown = [QueueGrew(topic.decode(), queue_id, end) for (topic, queue_id), end in self._grown.items()]
+        self._grown.clear()
+        return grown

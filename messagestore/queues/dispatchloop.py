@@ -1,0 +1,97 @@
+"""Runs dispatch whenever the confirm offset moves, in steps short enough for others to run in between.
+
+Invariant: dispatch never passes the confirm offset; while the disk has no room for consume queues it waits, and `full`
+says so."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from messagestore.log.commitlog import CommitLog
+from messagestore.log.diskroom import DiskRoom
+from messagestore.messages import QueueGrew
+from messagestore.queues.dispatcher import Dispatcher
+from mqruntime.diskfull import DISK_FULL
+
+DISK_FULL_RETRY_S = 1.0
+STEP_RECORDS = 512
+COLD_STEP_BYTES = 1 << 20
+
+
+class Dispatching:
+    """`on_progress()` after each step that added something to the queues."""
+
+    def __init__(
+        self,
+        commit_log: CommitLog,
+        dispatcher: Dispatcher,
+        *,
+        confirm_offset: Callable[[], int],
+        record_size_max: int,
+        room: DiskRoom,
+        on_progress: Callable[[], None],
+    ) -> None:
+        self.full = False
+        self._log = commit_log
+        self._dispatcher = dispatcher
+        self._confirm_offset = confirm_offset
+        self._cold_step_bytes = max(COLD_STEP_BYTES, 2 * record_size_max)
+        self._room = room
+        self._on_progress = on_progress
+        self._callbacks: list[Callable[[list[QueueGrew]], None]] = []
+        self._wanted = asyncio.Event()
+
+    def on_arrival(self, callback: Callable[[list[QueueGrew]], None]) -> None:
+        """`callback` with the queues that grew, after each step that added something."""
+        self._callbacks.append(callback)
+
+    def wake(self) -> None:
+        """There may be something to do."""
+        self._wanted.set()
+
+    async def run(self) -> None:
+        """As long as the store runs."""
+        while True:
+            await self._wanted.wait()
+            self._wanted.clear()
+            if await self._step():
+                self._wanted.set()
+                await asyncio.sleep(0)  # others run between two steps
+
+    def step(self) -> bool:
+        """One bounded step over mapped segments; True when more can be done at once."""
+        position = self._dispatcher.position
+        if position >= self._confirm_offset():
+            return False
+        view, start = self._log.segment_view(position)
+        return self._dispatch_in(view, start, start + self._log.segment_size_bytes)
+
+    async def _step(self) -> bool:
+        position = self._dispatcher.position
+        if position >= self._confirm_offset() or not self._log.is_cold(position):
+            return self.step()
+        segment_end = self._log.segment_start(position) + self._log.segment_size_bytes
+        content = await self._log.read_file(position, min(position + self._cold_step_bytes, segment_end))
+        if self._dispatcher.position != position:  # truncated meanwhile
+            return True
+        self._dispatch_in(content, position, segment_end)
+        return self._dispatcher.position != position
+
+    def _dispatch_in(self, buffer: bytes | memoryview, start: int, segment_end: int) -> bool:
+        try:
+            more = self._dispatcher.run(buffer, start, segment_end, self._confirm_offset(), STEP_RECORDS)
+            if self.full:
+                self.full = False
+                self._room.found("entry of a consume queue or the index")
+        except OSError as error:
+            if error.errno not in DISK_FULL:
+                raise
+            self._room.lacking("entry of a consume queue or the index", error)
+            self.full, more = True, False
+            asyncio.get_running_loop().call_later(DISK_FULL_RETRY_S, self.wake)
+        if grown := self._dispatcher.take_grown():
+            self._on_progress()
+            for callback in self._callbacks:
+                callback(grown)
+        return more

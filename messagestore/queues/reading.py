@@ -1,0 +1,146 @@
+"""Reading queues: from a queue offset to ranges of the log.
+
+Invariant: only what a consume queue lists is returned, so nothing above the confirm offset; hot bytes are views of the
+mapping, cold ones are read around it."""
+
+from __future__ import annotations
+
+from messagestore import record
+from messagestore.log.commitlog import CommitLog
+from messagestore.messages import GetResult, GetStatus, QueueEntry, TagFilter
+from messagestore.queues.consumequeue import ENTRY, PRE_BLANK, ConsumeQueue
+from messagestore.queues.table import QueueTable
+
+FILTERED_SCAN_BYTES_MIN = 16_000  # maxFilterMessageSize: how much of a queue one read looks through
+
+
+class QueueReader:
+    def __init__(self, log: CommitLog, queues: QueueTable) -> None:
+        self._log = log
+        self._queues = queues
+
+    def get(
+        self,
+        topic: str,
+        queue_id: int,
+        queue_offset: int,
+        max_count: int,
+        max_bytes: int,
+        tag_filter: TagFilter | None,
+    ) -> GetResult:
+        """At most `max_count` messages from `queue_offset` on, and `max_bytes` unless the first alone is larger."""
+        queue = self._queues.find(topic, queue_id)
+        if queue is None:
+            return GetResult(GetStatus.NO_MATCHED_LOGIC_QUEUE, 0, 0, 0)
+        first, end = queue.min_queue_offset, queue.max_queue_offset
+        if end == 0:
+            return GetResult(GetStatus.NO_MESSAGE_IN_QUEUE, 0, first, end)
+        if queue_offset < first:
+            return GetResult(GetStatus.OFFSET_TOO_SMALL, first, first, end)
+        if queue_offset == end:
+            return GetResult(GetStatus.OFFSET_OVERFLOW_ONE, end, first, end)
+        if queue_offset > end:
+            return GetResult(GetStatus.OFFSET_OVERFLOW_BADLY, end, first, end)
+        return self._collect(queue, queue_offset, max(max_count, 1), max_bytes, tag_filter)
+
+    def _collect(
+        self,
+        queue: ConsumeQueue,
+        queue_offset: int,
+        max_count: int,
+        max_bytes: int,
+        tag_filter: TagFilter | None,
+    ) -> GetResult:
+        log_min = self._log.min_offset
+        found: list[tuple[int, int]] = []
+        bytes_found = 0
+        count = 0
+        removed = False
+        scan_max = max(FILTERED_SCAN_BYTES_MIN // ENTRY.size, max_count)
+        next_offset = queue_offset
+        for entry in queue.entries(queue_offset, scan_max):
+            phy, size, tags_code = entry
+            if entry == PRE_BLANK or phy < log_min:
+                removed = True
+            elif tag_filter is None or tag_filter(tags_code):
+                if count and bytes_found + size > max_bytes:
+                    break
+                if found and found[-1][0] + found[-1][1] == phy and not self._new_segment(phy):
+                    found[-1] = (found[-1][0], found[-1][1] + size)
+                else:
+                    found.append((phy, size))
+                bytes_found += size
+                count += 1
+            next_offset += 1
+            if count == max_count:
+                break
+        if count:
+            status = GetStatus.FOUND
+        else:
+            status = GetStatus.MESSAGE_WAS_REMOVING if removed else GetStatus.NO_MATCHED_MESSAGE
+        result = GetResult(
+            status, next_offset, queue.min_queue_offset, queue.max_queue_offset, count, found,
+            cold=any(self._log.is_cold(phy) for phy, _ in found),
+        )  # fmt: skip
+        if not result.cold:
+            result.buffers = [self._log.read(phy, size) for phy, size in found]
+        return result
+
+    def _new_segment(self, phy: int) -> bool:
+        return phy == self._log.segment_start(phy)
+
+    def entries(self, topic: str, queue_id: int, queue_offset: int, count_max: int) -> list[QueueEntry]:
+        """At most `count_max` entries from `queue_offset` on, if that is one of the queue's offsets."""
+        queue = self._queues.find(topic, queue_id)
+        if queue is None or queue_offset < queue.min_queue_offset:
+            return []
+        return [QueueEntry(*entry) for entry in queue.entries(queue_offset, count_max)]
+
+    async def load(self, result: GetResult) -> None:
+        """Fills the buffers of a cold result; OSError when the disk fails."""
+        if result.cold:
+            result.buffers = [memoryview(await self._log.read_cold(phy, size)) for phy, size in result.ranges]
+            result.cold = False
+
+    async def record_at(self, physical_offset: int, limit: int) -> memoryview | None:
+        """The whole record that starts exactly there and ends at or below `limit`; None when there is none."""
+        log = self._log
+        if not log.min_offset <= physical_offset <= limit - record.RECORD_SIZE_MIN:
+            return None
+        head = await self._bytes(physical_offset, record.PREFIX.size)
+        size = record.declared_end(head, 0, physical_offset) - physical_offset
+        if size <= 0 or physical_offset + size > limit:
+            return None
+        content = await self._bytes(physical_offset, size)
+        whole = record.check(content, 0, len(content), physical_offset, verify_body=False) == size
+        return content if whole else None
+
+    async def _bytes(self, offset: int, size: int) -> memoryview:
+        if self._log.is_cold(offset):
+            return memoryview(await self._log.read_cold(offset, size))
+        return self._log.read(offset, size)
+
+    async def store_time_at(self, topic: str, queue_id: int, queue_offset: int) -> int:
+        """Store timestamp of one message, ms; -1 when the queue does not hold it."""
+        queue = self._queues.find(topic, queue_id)
+        if queue is None or not queue.min_queue_offset <= queue_offset < queue.max_queue_offset:
+            return -1
+        phy, size, _ = queue.entry(queue_offset)
+        if phy < self._log.min_offset:
+            return -1
+        return record.store_timestamp(await self._bytes(phy, min(size, record.FIXED_PARTS[3].size)), 0)
+
+    async def offset_by_time(self, topic: str, queue_id: int, timestamp_ms: int) -> int:
+        """The first queue offset stored at or after `timestamp_ms`; the end of the queue when all are older, 0 for an
+        unknown queue."""
+        queue = self._queues.find(topic, queue_id)
+        if queue is None:
+            return 0
+        low, high = queue.min_queue_offset, queue.max_queue_offset
+        while low < high:
+            middle = (low + high) // 2
+            if await self.store_time_at(topic, queue_id, middle) < timestamp_ms:
+                low = middle + 1
+            else:
+                high = middle
+        return low

@@ -1,0 +1,82 @@
+"""All consume queues of a store, by (topic, queue id).
+
+Invariant: a queue exists here from its first entry on; one that was never written has no files. Keys are the topic's
+bytes, as records hold them."""
+
+from __future__ import annotations
+
+import asyncio
+
+from messagestore.queues.consumequeue import ConsumeQueue, file_size_for
+from mqruntime.segments import SegmentDirectory
+
+FOLDER = "consumequeue"
+
+
+class QueueTable:
+    def __init__(self, directory: SegmentDirectory, file_size: int) -> None:
+        self._directory = directory
+        self._file_size = file_size_for(file_size)
+        self._queues: dict[tuple[bytes, int], ConsumeQueue] = {}
+        self._disk = asyncio.Lock()  # a sync and a truncation exclude each other
+
+    async def load(self, log_min: int, phy_limit: int, *, trusted: bool) -> None:
+        """Opens every queue on disk and drops entries of records that end above `phy_limit`."""
+        for topic in self._directory.subdirectories():
+            folder = self._directory.subdirectory(topic)
+            for name in folder.subdirectories():
+                if not name.isdigit():
+                    continue
+                queue = ConsumeQueue(folder.subdirectory(name), self._file_size, topic, int(name))
+                await queue.load(log_min, phy_limit, trusted=trusted)
+                self._queues[topic.encode(), int(name)] = queue
+
+    def find(self, topic: str, queue_id: int) -> ConsumeQueue | None:
+        return self._queues.get((topic.encode(), queue_id))
+
+    def get(self, topic: bytes, queue_id: int) -> ConsumeQueue:
+        """The queue, made (in memory) when it does not exist."""
+        queue = self._queues.get((topic, queue_id))
+        if queue is None:
+            name = topic.decode()
+            directory = self._directory.subdirectory(name).subdirectory(str(queue_id))
+            queue = self._queues[topic, queue_id] = ConsumeQueue(directory, self._file_size, name, queue_id)
+        return queue
+
+    def all(self) -> list[ConsumeQueue]:
+        """Sorted by topic and queue id."""
+        return [self._queues[key] for key in sorted(self._queues)]
+
+    def next_offsets(self) -> dict[tuple[bytes, int], int]:
+        """The queue offset that each queue gives out next, as far as it is dispatched."""
+        return {key: queue.max_queue_offset for key, queue in self._queues.items()}
+
+    def phy_end(self) -> int:
+        """End of the last record that any queue knows; 0 when there is none."""
+        return max((queue.phy_end for queue in self._queues.values()), default=0)
+
+    def boundary_at_or_below(self, phy: int) -> int:
+        """The greatest record end not above `phy` that any queue knows; -1 when there is none."""
+        return max((queue.boundary_at_or_below(phy) for queue in self._queues.values()), default=-1)
+
+    async def truncate(self, phy: int) -> None:
+        """Drops the entries of records that end above `phy`."""
+        async with self._disk:
+            for queue in self.all():
+                if queue.phy_end > phy:
+                    await queue.truncate(phy)
+
+    def raise_min(self, log_min: int) -> None:
+        for queue in self.all():
+            queue.raise_min(log_min)
+
+    async def sync(self) -> None:
+        """Every entry written before the call is on disk on return; OSError when the disk fails."""
+        async with self._disk:
+            for queue in self.all():
+                await queue.sync()
+
+    def close(self) -> None:
+        for queue in self.all():
+            queue.close()
+        self._queues.clear()

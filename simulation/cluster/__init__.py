@@ -1,0 +1,1 @@
+"""Whole clusters: controllers, brokers, a name server, clients; their faults and invariants."""

@@ -1,0 +1,252 @@
+"""Bugs planted into product code for the length of a run, to prove that the checks find them.
+
+Invariant: each is one that upstream had or has, or that the safety rules warn of; it changes only what its line says, and
+nothing is left of it when its context ends."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from unittest.mock import patch
+
+from broker.role.currentrole import CurrentRole
+from broker.role.identityfiles import LogFound
+from broker.role.syncstatesetreport import ALTER_RETRY_MS, SyncStateSetReport
+from broker.sends.delaydelivery import DelayDelivery
+from broker.sends.scheduling import SCHEDULE_TOPIC
+from controller.heartbeats import BrokerKey
+from controller.holdings import Held, Holdings, Report
+from dledger.actions import Vote
+from dledger.termfile import TermFile
+from epochfile.history import NO_EPOCH, EpochHistory
+from ha import confirm
+from ha.epochs import KeptEpochs
+from ha.frames import Handshake
+from ha.master.connection import MasterConnection
+from ha.master.mastership import Mastership
+from ha.service import HAService
+from ha.slave.client import SlaveClient
+from ha.slave.link import Action, SlaveLink
+from ha.syncstateset import SyncStateSet
+from messagestore.log.commitlog import CommitLog
+from messagestore.log.recovery import Recovery
+from messagestore.queues.dispatchloop import Dispatching
+from messagestore.store import MessageStore
+
+
+def acked_with_the_end_of_the_own_log(self: CurrentRole) -> int:
+    """Asynchronous replication sold as synchronous."""
+    return self._store.max_offset() if self.accepts_sends else 0
+
+
+def latest_proposal_alone(self: SyncStateSet) -> frozenset[int]:
+    """Upstream #5663: acks are counted over the set that was asked for, accepted or not."""
+    return self._proposals[-1].members if self._proposals else self._applied
+
+
+def lost_answer_is_a_refusal(self: SyncStateSetReport, now_ms: int, *, sent: bool) -> bool:
+    """Upstream #5663, other half: a proposal without an answer is dropped from the union."""
+    self._due_ms = now_ms + ALTER_RETRY_MS
+    self._proposal = None
+    return True
+
+
+def members_known_so_far(previous: int, ends: Iterable[int | None]) -> int:
+    """Upstream's computeConfirmOffset: a member that has not acked yet does not hold the offset back."""
+    return max(previous, min(end for end in ends if end is not None))
+
+
+def confirmed_is_enough(confirm: int, applied_members: int, members_min: int) -> int:
+    """Upstream, measured: sends that wait while the set shrinks to its master are answered."""
+    return confirm
+
+
+counted_disconnected = SyncStateSet.disconnected
+
+
+def gone_without_being_asked(self: SyncStateSet, broker_id: int, now_ms: int) -> None:
+    """A connection that ends takes its member out of the set, without the controllers."""
+    self._applied -= {broker_id}
+    counted_disconnected(self, broker_id, now_ms)
+
+
+async def truncated_in_memory(self: CommitLog, offset: int) -> None:
+    """Upstream #10666: positions move, the old tail stays in the file."""
+    self._end = self._written_end = offset
+    self._flushed = min(self._flushed, offset)
+
+
+async def epochs_in_memory(self: KeptEpochs, history: EpochHistory) -> None:
+    """Data is acked under an epoch that no file knows."""
+    self.history = history
+
+
+stored_vote = TermFile.store
+
+
+async def term_without_vote(self: TermFile, vote: Vote) -> None:
+    """The term survives a crash, whom it was given to does not."""
+    await stored_vote(self, Vote(vote.term, None))
+
+
+confirmed_step = Dispatching.step
+
+
+def dispatch_to_the_end(self: Dispatching) -> bool:
+    """Upstream #6609: queue entries for what the other replicas may lack."""
+    kept, self._confirm_offset = self._confirm_offset, lambda: self._log.max_offset
+    try:
+        return confirmed_step(self)
+    finally:
+        self._confirm_offset = kept
+
+
+async def next_offsets_of_the_queues(self: MessageStore) -> None:
+    """Upstream #7689: the new master forgets the messages that it holds and has not dispatched."""
+    await self.truncate(self.boundary_at_or_below(self._log.max_offset))
+    self._appender.next_offsets = self._queues.next_offsets()
+    self._appender.store_timestamp = self._dispatcher.store_timestamp
+    self._master = self._running
+
+
+settled_by_broker = Mastership._settle
+
+
+def settled_by_connection(self: Mastership, *, always_tell: bool = False) -> None:
+    """Upstream's GroupTransferService: of two connections of one slave both count."""
+    members = self.sync_state_set
+    ends = sorted(
+        link.link.ack_offset for link in self.connections if link.slave_broker_id in members.union()
+    )
+    needed = len(members.union()) - 1
+    if 0 < needed <= len(ends):
+        counted = min(ends[-needed], self.log.max_offset())
+        members._confirm_offset = max(members._confirm_offset, counted)
+    settled_by_broker(self, always_tell=always_tell)
+
+
+def greeted_beside_the_former(self: Mastership, connection: MasterConnection, handshake: Handshake) -> None:
+    """The former connection of this slave stays until its end is noticed."""
+    self._newest[handshake.slave_broker_id] = connection
+    self.sync_state_set.connected(handshake.slave_broker_id, is_async_learner=handshake.is_async_learner)
+
+
+@contextmanager
+def connections_counted() -> Iterator[None]:
+    with (
+        patch.object(Mastership, "_settle", settled_by_connection),
+        patch.object(Mastership, "greeted", greeted_beside_the_former),
+    ):
+        yield
+
+
+reply_read = SlaveLink._reply_filled
+
+
+def any_master_is_followed(self: SlaveLink, now_ms: int) -> list[Action]:
+    """Upstream's doTruncate: some consistent point is enough, however old the master's newest epoch is."""
+    self._epoch_min = NO_EPOCH
+    return reply_read(self, now_ms)
+
+
+followed = HAService.become_slave
+
+
+async def the_former_master_is_kept(
+    self: HAService, epoch: int, master_id: int, master_ha_address: str | None
+) -> None:
+    """A slave that hears of a new master stays with the one that it copies from."""
+    role = self._role
+    if isinstance(role, SlaveClient):
+        self._fence(epoch)
+        self._epoch = epoch
+    else:
+        await followed(self, epoch, master_id, master_ha_address)
+
+
+went_over = SlaveClient.set_address
+
+
+def goes_over_later(self: SlaveClient, address: str) -> None:
+    """A slave that hears of another address goes there when the connection that it has ends."""
+    if self.connection is None or self.connection.closed.done():
+        went_over(self, address)
+
+
+@contextmanager
+def stays_with_former_master() -> Iterator[None]:
+    with (
+        patch.object(HAService, "become_slave", the_former_master_is_kept),
+        patch.object(SlaveClient, "set_address", goes_over_later),
+    ):
+        yield
+
+
+walked = Recovery._walk
+
+
+async def bodies_unchecked(self: Recovery, position: int) -> int:
+    """A start believes every record that has the shape of one."""
+    self._verify_body = False
+    return await walked(self, position)
+
+
+def due_at_once(self: DelayDelivery, level: int, queue_offset: int, due_ms: int) -> int:
+    """Delayed messages are delivered without delay."""
+    return 0
+
+
+begun_anew = DelayDelivery.role_taken
+
+
+def what_waited_is_forgotten(self: DelayDelivery) -> None:
+    """A new master takes what waits already for delivered by the one before."""
+    begun_anew(self)
+    for level in range(1, len(self._levels_ms) + 1):
+        self._offsets.advance(level, self._store.max_queue_offset(SCHEDULE_TOPIC, level - 1))
+
+
+@contextmanager
+def emptied_store_elected() -> Iterator[None]:
+    """Upstream: who kept its id is a member of the set like any other, whatever became of its log."""
+    with (
+        patch.object(LogFound, "why_lost", kept_for_whole),
+        patch.object(Holdings, "_shortfall", nobody_lacks),
+    ):
+        yield
+
+
+def kept_for_whole(self: LogFound, *, marked: bool) -> None:
+    """A broker never gives up its id."""
+
+
+def nobody_lacks(self: Holdings, key: BrokerKey, own: Held, report: Report) -> None:
+    """Controllers believe every member."""
+
+
+BUGS: dict[str, Callable[[], AbstractContextManager[object]]] = {
+    "ack-before-replication": lambda: patch.object(
+        CurrentRole, "acked_end", acked_with_the_end_of_the_own_log
+    ),
+    "swap-instead-of-union": lambda: patch.object(SyncStateSet, "union", latest_proposal_alone),
+    "lost-answer-is-refusal": lambda: patch.object(
+        SyncStateSetReport, "not_replied", lost_answer_is_a_refusal
+    ),
+    "confirm-skips-unknown": lambda: patch.object(confirm, "confirm_offset", members_known_so_far),
+    "min-in-sync-ignored": lambda: patch.object(confirm, "acked_end", confirmed_is_enough),
+    "leaves-on-disconnect": lambda: patch.object(SyncStateSet, "disconnected", gone_without_being_asked),
+    "stays-with-former-master": stays_with_former_master,
+    "truncation-not-durable": lambda: patch.object(CommitLog, "truncate", truncated_in_memory),
+    "epoch-not-persisted": lambda: patch.object(KeptEpochs, "_store", epochs_in_memory),
+    "vote-not-persisted": lambda: patch.object(TermFile, "store", term_without_vote),
+    "dispatch-beyond-confirm": lambda: patch.object(Dispatching, "step", dispatch_to_the_end),
+    "connections-counted": connections_counted,
+    "emptied-store-elected": emptied_store_elected,
+    "damage-unchecked": lambda: patch.object(Recovery, "_walk", bodies_unchecked),
+    "delivered-without-delay": lambda: patch.object(DelayDelivery, "_wait_ms", due_at_once),
+    "waiting-forgotten": lambda: patch.object(DelayDelivery, "role_taken", what_waited_is_forgotten),
+    "old-master-accepted": lambda: patch.object(SlaveLink, "_reply_filled", any_master_is_followed),
+    "queue-offsets-forgotten": lambda: patch.object(
+        MessageStore, "become_master", next_offsets_of_the_queues
+    ),
+}

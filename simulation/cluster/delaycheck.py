@@ -1,0 +1,79 @@
+"""What became of delayed messages, against what their clients were told.
+
+Invariant: pure, apart from reading stores. A message may be delivered more than once, which is all that delayed delivery
+promises, so its topics are judged apart from those of plain sends. Names of rules: D1 delivered at all, D2 not before
+its time, D3 nothing else is there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from broker.app import BrokerApp
+from broker.sends.scheduling import REAL_TOPIC, SCHEDULE_TOPIC
+from localcluster.history import Attempt, Outcome
+from localcluster.load import body_hash
+from messagestore.record import decode
+from mqclient.message import StoredMessage
+from simulation.cluster.delays import LEVELS
+from simulation.cluster.violation import Violation
+
+
+class Waiting(NamedTuple):
+    """A message of the schedule topic: what it becomes, and when."""
+
+    topic: str
+    key: str
+    due_ms: int
+
+
+def waiting(app: BrokerApp, log: bytearray) -> Iterator[Waiting]:
+    """All that ever waited; `log` is the commit log from its beginning."""
+    for level in LEVELS:
+        for entry in app.store.entries(SCHEDULE_TOPIC, level - 1, 0, len(log)):
+            end = entry.physical_offset + entry.size
+            properties = decode(memoryview(log)[entry.physical_offset : end], verify_body=False).property_map
+            yield Waiting(properties[REAL_TOPIC], properties["KEYS"], entry.tags_code)
+
+
+def all_delivered(app: BrokerApp) -> bool:
+    """Whether this master has delivered all that waits, and knows that the replicas hold it."""
+    return all(
+        app.tables.delays.next_offset(level) >= app.store.max_queue_offset(SCHEDULE_TOPIC, level - 1)
+        for level in LEVELS
+    )
+
+
+def judge_delayed(
+    attempts: dict[str, list[Attempt]],
+    found: Iterable[StoredMessage],
+    scheduled: Iterable[Waiting],
+    spread_ms: int,
+) -> int:
+    """Raises Violation. `spread_ms` is how far the brokers' wall clocks were ever apart: a master takes the due time from
+    the one that stored the message. Returns how many messages were delivered once more."""
+    due_ms = {(message.topic, message.key): message.due_ms for message in scheduled}
+    copies: dict[tuple[str, str], list[StoredMessage]] = {}
+    for message in found:
+        key = (message.topic, message.properties["KEYS"])
+        copies.setdefault(key, []).append(message)
+        if key not in due_ms:
+            raise Violation("D3", f"{key} is there and never waited")
+        if message.store_timestamp_ms + spread_ms < due_ms[key]:
+            early_ms = due_ms[key] - message.store_timestamp_ms
+            raise Violation("D2", f"{key} was delivered {early_ms} ms early, clocks differ by {spread_ms} ms")
+    again = sum(len(messages) - 1 for messages in copies.values())
+    for topic, asked in attempts.items():
+        for attempt in asked:
+            key = (topic, attempt.message_id)
+            there = copies.pop(key, [])
+            if attempt.outcome is Outcome.ACKNOWLEDGED and not there:
+                what = "it waited" if key in due_ms else "it is not even waiting"
+                raise Violation("D1", f"{key} was acknowledged and never delivered; {what}")
+            if attempt.outcome is Outcome.REFUSED and (there or key in due_ms):
+                raise Violation("D3", f"{key} was refused ({attempt.why}) and is there")
+            if any(body_hash(message.plain_body()) != attempt.body_hash for message in there):
+                raise Violation("D3", f"{key} was delivered with another body")
+    if copies:
+        raise Violation("D3", f"{min(copies)} was never asked for")
+    return again

@@ -1,0 +1,218 @@
+"""The servers and clients of a simulated cluster: product apps with settings drawn from the seed.
+
+Invariant: product code runs here unchanged; only timers, file sizes and addresses differ from a real cluster's."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from dataclasses import dataclass, field, replace
+
+from broker.app import BrokerApp
+from broker.settings.broker import BrokerSettings
+from controller.server import ControllerApp
+from controller.settings import ControllerSettings
+from localcluster.history import Found, Place
+from localcluster.load import Load, body_hash, read_back
+from mqadmin.admin import AdminClient
+from mqadmin.errors import AdminError
+from mqadmin.replies import TopicSettings
+from mqclient.client import Client
+from mqclient.errors import PullFailed, RouteUnknown
+from mqruntime.runtime import Runtime
+from namesrv.server import NamesrvApp
+from namesrv.settings import NamesrvSettings
+from simulation.cluster.delays import GROUP, LATER, DelayedWork
+
+NAMESRV_HOST = "10.0.0.1"
+NAMESRV = f"{NAMESRV_HOST}:9876"
+CONTROLLER_HOSTS = ("10.0.1.1", "10.0.1.2", "10.0.1.3")
+CONTROLLER_PORT = 9878
+CONTROLLERS = ";".join(f"{host}:{CONTROLLER_PORT}" for host in CONTROLLER_HOSTS)
+PEERS = ";".join(f"n{number}-{host}:{CONTROLLER_PORT}" for number, host in enumerate(CONTROLLER_HOSTS))
+BROKER_HOSTS = ("10.0.2.1", "10.0.2.2", "10.0.2.3")
+BROKER_PORT = 10911
+BROKER_SET = "broker-a"
+MIN_IN_SYNC = 2
+CLIENT_HOST = "10.0.3.1"
+TOPIC = "facts"
+QUEUES = 3
+SEND_TIMEOUT_MS = 1500
+SLAVE_SYNC_MS = 5000
+BURST_IN_FLIGHT = 16
+
+
+@dataclass(frozen=True)
+class Timers:
+    """Timers of one seed: upstream's defaults, or all of them scaled down so that one run sees more role changes."""
+
+    broker_heartbeat_ms: int = 1000
+    broker_dead_ms: int = 10_000
+    not_caught_up_ms: int = 15_000
+    ha_heartbeat_ms: int = 5000
+    ha_silence_ms: int = 20_000
+    metadata_poll_ms: int = 5000
+    name_server_ms: int = 30_000
+
+
+FAST = Timers(1000, 3000, 4000, 1500, 6000, 2000, 10_000)
+
+
+def namesrv_app(runtime: Runtime) -> NamesrvApp:
+    settings = NamesrvSettings.model_validate({"listenPort": 9876, "bindAddress": NAMESRV_HOST})
+    return NamesrvApp(settings, runtime)
+
+
+def controller_app(number: int, runtime: Runtime, raft_slowness: int) -> ControllerApp:
+    """`raft_slowness` multiplies heartbeat interval and election timeouts."""
+    settings = ControllerSettings.model_validate(
+        {
+            "controllerDLegerGroup": "group1",
+            "controllerDLegerPeers": PEERS,
+            "controllerDLegerSelfId": f"n{number}",
+            "mappedFileSize": 1 << 20,
+        }
+    )
+    app = ControllerApp(settings, runtime)
+    raft = app.node.settings
+    app.node.settings = replace(
+        raft,
+        heartbeat_interval_ms=raft.heartbeat_interval_ms * raft_slowness,
+        election_timeout_min_ms=raft.election_timeout_min_ms * raft_slowness,
+        election_timeout_max_ms=raft.election_timeout_max_ms * raft_slowness,
+    )
+    return app
+
+
+def broker_app(number: int, runtime: Runtime, timers: Timers, segment_bytes: int) -> BrokerApp:
+    host = BROKER_HOSTS[number]
+    settings = BrokerSettings.model_validate(
+        {
+            "brokerName": BROKER_SET,
+            "brokerIP1": host,
+            "bindAddress": host,
+            "listenPort": BROKER_PORT,
+            "namesrvAddr": NAMESRV,
+            "controllerAddr": CONTROLLERS,
+            "mappedFileSizeCommitLog": segment_bytes,
+            "mappedFileSizeConsumeQueue": 2000,
+            "maxMessageSize": 4096,
+            "allAckInSyncStateSet": True,
+            "minInSyncReplicas": MIN_IN_SYNC,
+            "defaultTopicQueueNums": QUEUES,
+            "slaveTimeout": 1000,
+            "slaveSyncInterval": SLAVE_SYNC_MS,
+            "brokerHeartbeatInterval": timers.broker_heartbeat_ms,
+            "controllerHeartBeatTimeoutMills": timers.broker_dead_ms,
+            "haMaxTimeSlaveNotCatchup": timers.not_caught_up_ms,
+            "haSendHeartbeatInterval": timers.ha_heartbeat_ms,
+            "haHousekeepingInterval": timers.ha_silence_ms,
+            "syncBrokerMetadataPeriod": timers.metadata_poll_ms,
+            "registerNameServerPeriod": timers.name_server_ms,
+        }
+    )
+    return BrokerApp(settings, runtime)
+
+
+@dataclass
+class ReaderNotes:
+    """What consumers were given, first come: (queue, offset) -> what stood there."""
+
+    seen: dict[Place, Found] = field(default_factory=dict)
+    contradictions: list[str] = field(default_factory=list)
+
+    def note(self, found: Found) -> None:
+        before = self.seen.setdefault(found.place, found)
+        if before != found:
+            self.contradictions.append(f"{found.place} held {before.message_id}, later {found.message_id}")
+
+
+class ClientApp:
+    """A producer, a consumer and a few delayed messages, all at work until `stop_sending`."""
+
+    def __init__(self, runtime: Runtime, interval_ms: int, notes: ReaderNotes) -> None:
+        self.client = Client(
+            NAMESRV, clock=runtime.clock, random=random.Random(runtime.random.getrandbits(32))
+        )
+        self.load = Load(
+            self.client.producer("producer"),
+            TOPIC,
+            queues=QUEUES,
+            clock=runtime.clock,
+            random=runtime.random,
+            interval_ms=interval_ms,
+            timeout_ms=SEND_TIMEOUT_MS,
+        )
+        self.delayed = DelayedWork(self.client, runtime.random, SEND_TIMEOUT_MS)
+        self.notes = notes
+        self.reading: asyncio.Task[None] | None = None
+        self.bursting = asyncio.Lock()
+        self.never_fails: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
+
+    async def start(self) -> None:
+        await self.create_topic(TOPIC, QUEUES)
+        await self.create_topic(LATER, 1)
+        self.load.start()
+        self.delayed.start()
+        self.reading = asyncio.get_running_loop().create_task(self.read(), name="reader")
+
+    async def stop(self) -> None:
+        await self.stop_sending()
+        await self.client.close()
+
+    async def wait_failed(self) -> BaseException:
+        return await self.never_fails
+
+    async def burst(self, count: int) -> None:
+        """Sends `count` messages as fast as answers come, after those of an earlier burst."""
+        async with self.bursting:
+            await self.load.send_burst(count, in_flight=BURST_IN_FLIGHT, progress=lambda ended: None)
+
+    async def stop_sending(self) -> None:
+        async with self.bursting:
+            await self.load.stop()
+        await self.delayed.stop()
+        if self.reading is not None:
+            self.reading.cancel()
+            await asyncio.wait([self.reading])
+            self.reading = None
+
+    async def create_topic(self, topic: str, queues: int) -> None:
+        """On the master, until the name server routes it."""
+        admin = AdminClient(self.client.clock)
+        while True:
+            try:
+                state = (await admin.sync_states(CONTROLLERS, [BROKER_SET]))[BROKER_SET]
+                await admin.create_topic(state.master_address or "", TopicSettings(topic, queues, queues))
+                await admin.topic_route(NAMESRV, topic)
+                break
+            except (AdminError, KeyError):
+                await asyncio.sleep(0.2)
+        await admin.close()
+
+    async def read(self) -> None:
+        """Polls every queue in turn, as a consumer that follows the log does."""
+        consumer = self.client.consumer(GROUP)
+        next_offset: dict[str, int] = {}
+        while True:
+            await asyncio.sleep(1.5)
+            try:
+                queues = [queue for topic in (TOPIC, LATER) for queue in await consumer.queues(topic)]
+                for queue in queues:
+                    result = await consumer.pull(queue, next_offset.get(str(queue), 0))
+                    for message in result.messages:
+                        place = Place(str(queue), message.queue_offset)
+                        key = message.properties.get("KEYS", "")
+                        self.notes.note(Found(key, body_hash(message.plain_body()), place))
+                        next_offset[str(queue)] = message.queue_offset + 1
+                        if message.topic == TOPIC:
+                            self.delayed.newest = message
+            except (PullFailed, RouteUnknown):
+                continue
+
+    async def read_everything(self) -> list[Found]:
+        """Each queue of the plain topic from its first to its last readable message. Raises PullFailed."""
+        read = await read_back(self.client.consumer("judge"), TOPIC)
+        for message in read:
+            self.notes.note(message)
+        return read

@@ -1,0 +1,44 @@
+"""The votes and terms of a cluster's controllers, and whether they are on disk when they are told.
+
+Invariant: as RaftCheck's; besides, a vote that reached a candidate stands in the voter's term file, or a newer term does
+(rule R2 is about the file, not about memory)."""
+
+from __future__ import annotations
+
+from controller.server import ControllerApp
+from dledger.keyvalues import parse_key_values
+from simulation.kernel.node import Node
+from simulation.raft.check import RaftCheck
+
+
+class VotesOnDisk(RaftCheck):
+    """`voters` are the controllers' nodes by their id in the group."""
+
+    def __init__(self, voters: dict[str, Node]) -> None:
+        super().__init__()
+        self.voters = voters
+        self.core_numbers: dict[str, tuple[int, int]] = {}  # id -> (incarnation, core number)
+
+    def voted(self, voter: str, term: int, candidate: str) -> None:
+        super().voted(voter, term, candidate)
+        name = f"dledger-{voter}/currterm"
+        data = self.voters[voter].disk.content(name)
+        values = parse_key_values(name, data) if data is not None else {}
+        kept_term, kept_vote = int(values.get("currTerm", -1)), values.get("voteLeader") or None
+        if kept_term < term or (kept_term == term and kept_vote != candidate):
+            raise self.found(
+                "R2", f"{voter} told its vote for {candidate} in term {term}; its file says {values}"
+            )
+
+    def look_at_all(self) -> None:
+        """Terms, leaders and commits of the controllers that run."""
+        if self.violation is not None:
+            raise self.violation
+        for member, node in self.voters.items():
+            app = node.app
+            if isinstance(app, ControllerApp) and app.node.core is not None:
+                incarnation, number = self.core_numbers.get(member, (0, 0))
+                if incarnation != node.incarnation:
+                    number = self.new_core(app.node.core)
+                    self.core_numbers[member] = (node.incarnation, number)
+                self.look(number, app.node)

@@ -1,0 +1,1 @@
+"""Controllers among brokers that are played by scripts."""

@@ -1,0 +1,453 @@
+"""The disk of one simulated host; it outlives the processes that use it.
+
+Invariant: what a call of SmallFiles or SegmentFile promised to be durable is there after any crash; what was
+still on its way is there, or not, or half, as the seed says.
+
+Every operation that takes time ends by a timer of its process. So a kill in the middle leaves the steps that
+were done and no other, and a caller that is cancelled does not stop what the disk was told to do. Folders exist
+while files are below them."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import random
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from mqruntime.segments import check_component
+from mqruntime.smallfiles import check_name
+from mqruntime.storelock import StoreLocked
+from simulation.kernel.inode import PAGE_BYTES, Inode
+from simulation.kernel.loop import SimulatedLoop
+from simulation.kernel.process import Process
+from simulation.kernel.trace import Trace
+
+T = TypeVar("T")
+
+SYNC_US = (200, 2_000)
+READ_US = (50, 400)
+OPERATIONS = (
+    "read",
+    "replace",
+    "overwrite",
+    "remove",
+    "create",
+    "reserve",
+    "sync",
+    "delete",
+    "sync_directory",
+)
+
+
+@dataclass
+class Fault:
+    """The next operation of this kind on a path that contains `where` fails with `error`."""
+
+    operation: str
+    error: OSError
+    where: str
+
+
+class SimulatedDisk:
+    """Files by path; `capacity_bytes` None means that it never fills."""
+
+    def __init__(self, name: str, seed: int, loop: SimulatedLoop, trace: Trace) -> None:
+        self.name = name
+        self.loop = loop
+        self.capacity_bytes: int | None = None
+        self.sync_us = SYNC_US
+        self.read_us = READ_US
+        self.entries: dict[str, Inode] = {}  # what processes see
+        self._durable: dict[str, Inode] = {}  # what a power cut leaves of the names
+        self._holder: Process | None = None
+        self._faults: list[Fault] = []
+        self.failures: Counter[str] = Counter()
+        """Operation -> how often a fault that was set for it has struck."""
+        self._stalled_until_us = 0
+        self._small_files_busy_until_us = 0
+        self._random = random.Random(f"{seed}/disk/{name}")
+        self._trace = trace
+
+    # -- faults
+
+    def fail_next(self, operation: str, error: OSError, *, where: str = "", times: int = 1) -> None:
+        """The next `times` operations (one of OPERATIONS) on paths that contain `where` fail with `error`."""
+        assert operation in OPERATIONS, f"{operation} is none of {OPERATIONS}"
+        self._faults += [Fault(operation, error, where)] * times
+
+    def mend(self) -> None:
+        """Faults that have not struck yet are taken back."""
+        self._faults.clear()
+
+    def slow_down(self, min_ms: float, max_ms: float) -> None:
+        """Every sync and every replace takes this long from now on."""
+        self.sync_us = (int(min_ms * 1000), int(max_ms * 1000))
+
+    def stall(self, ms: int) -> None:
+        """No operation that starts from now on ends before `ms` have passed."""
+        self._stalled_until_us = self.loop.now_us + ms * 1000
+
+    def wipe(self, prefix: str = "") -> None:
+        """Files whose path starts with `prefix` are gone, durably."""
+        for path in [path for path in (*self.entries, *self._durable) if path.startswith(prefix)]:
+            self.entries.pop(path, None)
+            self._durable.pop(path, None)
+
+    def flip_bit(self, path: str, offset: int, bit: int = 0) -> None:
+        """Media decay of one bit."""
+        self.entries[path].flip_bit(offset, bit)
+
+    def content(self, path: str) -> bytes | None:
+        """What a process would read now; for checkers."""
+        inode = self.entries.get(path)
+        return None if inode is None else bytes(inode.data)
+
+    # -- crashes
+
+    def process_died(self, process: Process, *, power_cut: bool) -> None:
+        """What the next process finds: everything, or after a power cut what had reached the disk."""
+        if self._holder is process:
+            self._holder = None
+        if power_cut:
+            self._lose_power()
+        else:
+            for inode in self.entries.values():
+                inode.survive_kill()
+        self._small_files_busy_until_us = 0
+
+    def _lose_power(self) -> None:
+        # of what was on its way that survives
+        share = self._random.choice((0.0, 0.5, 1.0, self._random.random()))
+        chance = self._random
+
+        def keeps() -> bool:
+            return chance.random() < share
+
+        left: dict[str, Inode] = {}
+        for path in sorted({**self.entries, **self._durable}):
+            seen, durable = self.entries.get(path), self._durable.get(path)
+            inode = durable if seen is durable or not keeps() else seen
+            if inode is not None:
+                left[path] = inode
+        for inode in left.values():
+            inode.survive_power_cut(keeps, chance)
+        self.entries = left
+        self._durable = dict(left)
+
+    # -- the store lock
+
+    def lock(self, process: Process) -> None:
+        if self._holder is not None and self._holder.alive:
+            assert self._holder is not process, f"{process.name} already holds its store"
+            raise StoreLocked(f"{self.name}/lock")
+        self._holder = process
+
+    def unlock(self, process: Process) -> None:
+        if self._holder is process:
+            self._holder = None
+
+    # -- operations
+
+    def check(self, operation: str, path: str) -> None:
+        """Raise the fault that is set for this operation, if one is."""
+        for fault in self._faults:
+            if fault.operation == operation and fault.where in path:
+                self._faults.remove(fault)
+                self.failures[operation] += 1
+                self._trace.event(self.loop.now_us, f"fail {operation}", f"{self.name}/{path}")
+                raise OSError(fault.error.errno, fault.error.strerror, f"{self.name}/{path}")
+
+    def used_bytes(self) -> int:
+        return sum(held.allocated_end for held in self.entries.values())
+
+    def allocate(self, inode: Inode, end: int, path: str) -> None:
+        """Blocks for [0, end) of a file, or OSError ENOSPC."""
+        more = end - inode.allocated_end
+        if more > 0:
+            if self.capacity_bytes is not None and self.used_bytes() + more > self.capacity_bytes:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), f"{self.name}/{path}")
+            inode.allocated_end = end
+
+    def make_durable(self, path: str, inode: Inode | None) -> None:
+        """The directory entry of `path` is on disk as processes see it, if it still is what the caller means."""
+        if self.entries.get(path) is inode:
+            if inode is None:
+                self._durable.pop(path, None)
+            else:
+                self._durable[path] = inode
+
+    def make_folder_durable(self, prefix: str) -> None:
+        for path in {**self.entries, **self._durable}:
+            if path.startswith(prefix) and "/" not in path[len(prefix) :]:
+                self.make_durable(path, self.entries.get(path))
+
+    def now_and(self, range_us: tuple[int, int], not_before_us: int = 0) -> int:
+        """When an operation that starts now (or when an earlier one ends) and takes this long is done."""
+        low, high = range_us
+        took_us = low + int(self._random.random() * (high - low))
+        return max(max(self.loop.now_us, not_before_us) + took_us, self._stalled_until_us)
+
+    def finish(
+        self, at_us: int, process: Process, step: Callable[[], T], kind: str, path: str, size: int = 0
+    ) -> asyncio.Future[T]:
+        """Do `step` at that time unless the process has died; its outcome is the future's."""
+        future: asyncio.Future[T] = self.loop.create_future()
+        what = (kind, f"{self.name}/{path}", size)
+        self.loop.call_at_us(at_us, self._finish, future, step, what, context=process.context)
+        return future
+
+    def _finish(
+        self, future: asyncio.Future[Any], step: Callable[[], Any], what: tuple[str, str, int]
+    ) -> None:
+        self._trace.event(self.loop.now_us, *what)
+        try:
+            result = step()
+        except OSError as error:
+            if not future.done():
+                future.set_exception(error)
+        else:
+            if not future.done():
+                future.set_result(result)
+
+    def small_file_turn(self, range_us: tuple[int, int]) -> int:
+        """When the next operation on small files is done: they take turns in the order of the calls."""
+        self._small_files_busy_until_us = self.now_and(range_us, self._small_files_busy_until_us)
+        return self._small_files_busy_until_us
+
+
+class SimulatedStoreLock:
+    """The disk's lock as one process sees it."""
+
+    def __init__(self, disk: SimulatedDisk, process: Process) -> None:
+        self._disk = disk
+        self._process = process
+
+    def acquire(self) -> None:
+        self._disk.lock(self._process)
+
+    def release(self) -> None:
+        self._disk.unlock(self._process)
+
+
+class SimulatedSmallFiles:
+    """SmallFiles on a simulated disk."""
+
+    def __init__(self, disk: SimulatedDisk, process: Process) -> None:
+        self._disk = disk
+        self._process = process
+
+    async def read(self, name: str) -> bytes | None:
+        def step() -> bytes | None:
+            self._disk.check("read", name)
+            inode = self._disk.entries.get(name)
+            self._disk.make_durable(name, inode)
+            if inode is not None:
+                inode.persist_all()
+            return self._disk.content(name)
+
+        check_name(name)
+        return await self._turn(self._disk.read_us, step, "read", name)
+
+    async def replace(self, name: str, data: bytes) -> None:
+        check_name(name)
+        inode = Inode.durable(data)
+
+        def rename() -> None:
+            self._disk.check("replace", name)
+            self._disk.allocate(inode, whole_pages(data), name)
+            self._disk.entries[name] = inode
+
+        renamed = self._turn(self._disk.sync_us, rename, "rename", name, len(data))
+        synced = self._turn(
+            self._disk.sync_us, lambda: self._disk.make_durable(name, inode), "replaced", name
+        )
+        await renamed
+        await synced
+
+    async def overwrite(self, name: str, data: bytes) -> None:
+        def write() -> None:
+            self._disk.check("overwrite", name)
+            inode = self._disk.entries.get(name)
+            if inode is None:
+                raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), name)
+            self._disk.allocate(inode, whole_pages(data), name)
+            inode.overwrite(data)
+
+        def sync() -> None:
+            if (inode := self._disk.entries.get(name)) is not None:
+                inode.persist_all()
+
+        check_name(name)
+        written = self._turn(self._disk.read_us, write, "write", name, len(data))
+        synced = self._turn(self._disk.sync_us, sync, "overwritten", name)
+        await written
+        await synced
+
+    async def remove(self, name: str) -> None:
+        def unlink() -> None:
+            self._disk.check("remove", name)
+            self._disk.entries.pop(name, None)
+
+        check_name(name)
+        unlinked = self._turn(self._disk.read_us, unlink, "unlink", name)
+        synced = self._turn(self._disk.sync_us, lambda: self._disk.make_durable(name, None), "removed", name)
+        await unlinked
+        await synced
+
+    async def names(self, under: str) -> list[str]:
+        prefix = check_name(under) + "/" if under else ""
+
+        def step() -> list[str]:
+            return sorted(path for path in self._disk.entries if path.startswith(prefix))
+
+        return await self._turn(self._disk.read_us, step, "names", under)
+
+    def _turn(
+        self, range_us: tuple[int, int], step: Callable[[], T], kind: str, name: str, size: int = 0
+    ) -> asyncio.Future[T]:
+        return self._disk.finish(self._disk.small_file_turn(range_us), self._process, step, kind, name, size)
+
+
+def whole_pages(data: bytes) -> int:
+    """The blocks that a small file takes."""
+    return -(-len(data) // PAGE_BYTES) * PAGE_BYTES
+
+
+class SimulatedSegmentFile:
+    """SegmentFile whose mapping is a bytearray."""
+
+    def __init__(self, disk: SimulatedDisk, process: Process, path: str, inode: Inode) -> None:
+        self.name = path.rsplit("/", 1)[-1]
+        self.size_bytes = len(inode.data)
+        self._disk = disk
+        self._process = process
+        self._path = path
+        self._inode = inode
+        self._sync_error: OSError | None = None
+        self._view = memoryview(inode.data)
+
+    def view(self) -> memoryview:
+        return self._view
+
+    def reserve(self, end: int) -> None:
+        assert 0 <= end <= self.size_bytes, f"{self._path}: reserve({end}) of {self.size_bytes} bytes"
+        self._disk.check("reserve", self._path)
+        self._disk.allocate(self._inode, end, self._path)
+
+    async def sync(self, start: int, end: int) -> None:
+        assert 0 <= start <= end <= self.size_bytes, f"{self._path}: sync({start}, {end})"
+        inode = self._inode
+        first, last = inode.pages(start, end)
+        content = bytes(self._view[first:last])
+
+        def step() -> None:
+            try:
+                self._disk.check("sync", self._path)
+            except OSError as error:
+                self._sync_error = error
+                inode.drop(first, content)
+                raise
+            inode.persist(first, content)
+            self._disk.make_durable(self._path, inode)
+
+        if self._sync_error is None:
+            at_us = self._disk.now_and(self._disk.sync_us)
+            await self._disk.finish(at_us, self._process, step, "sync", self._path, last - first)
+        if self._sync_error is not None:
+            raise OSError(self._sync_error.errno, self._sync_error.strerror, self._path)
+
+    async def read_cold(self, start: int, end: int) -> bytes:
+        assert 0 <= start <= end <= self.size_bytes, f"{self._path}: read_cold({start}, {end})"
+        inode = self._inode
+
+        def step() -> bytes:
+            self._disk.check("read", self._path)
+            return bytes(inode.data[start:end])
+
+        at_us = self._disk.now_and(self._disk.read_us)
+        return await self._disk.finish(at_us, self._process, step, "read", self._path, end - start)
+
+    def read_now(self, start: int, end: int) -> bytes:
+        assert 0 <= start <= end <= self.size_bytes, f"{self._path}: read_now({start}, {end})"
+        self._disk.check("read", self._path)
+        return bytes(self._inode.data[start:end])
+
+    def written(self, start: int, end: int) -> list[tuple[int, int]]:
+        return [(start, end)]
+
+    def close(self) -> None:
+        self._view = memoryview(b"")
+
+
+class SimulatedDirectory:
+    """SegmentDirectory below `prefix` ('' or 'folder/.../')."""
+
+    def __init__(self, disk: SimulatedDisk, process: Process, prefix: str = "") -> None:
+        self._disk = disk
+        self._process = process
+        self._prefix = prefix
+
+    def names(self) -> list[tuple[str, int]]:
+        below = self._below()
+        return sorted((name, len(inode.data)) for name, inode in below if "/" not in name)
+
+    def disk_used(self) -> float:
+        return (
+            min(self._disk.used_bytes() / self._disk.capacity_bytes, 1.0)
+            if self._disk.capacity_bytes
+            else 0.0
+        )
+
+    def subdirectories(self) -> list[str]:
+        return sorted({name.split("/", 1)[0] for name, _ in self._below() if "/" in name})
+
+    def open(self, name: str) -> SimulatedSegmentFile:
+        path = self._prefix + check_component(name)
+        inode = self._disk.entries.get(path)
+        if inode is None:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+        return SimulatedSegmentFile(self._disk, self._process, path, inode)
+
+    def create(self, name: str, size_bytes: int, *, reserve: bool = True) -> SimulatedSegmentFile:
+        path = self._prefix + check_component(name)
+        if path in self._disk.entries:
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path)
+        self._disk.check("create", path)
+        inode = Inode(size_bytes)
+        if reserve:
+            self._disk.allocate(inode, size_bytes, path)
+        self._disk.entries[path] = inode
+        return SimulatedSegmentFile(self._disk, self._process, path, inode)
+
+    async def delete(self, name: str) -> None:
+        path = self._prefix + check_component(name)
+        self._disk.check("delete", path)
+        if self._disk.entries.pop(path, None) is None:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+        at_us = self._disk.now_and(self._disk.sync_us)
+        await self._disk.finish(
+            at_us, self._process, lambda: self._disk.make_durable(path, None), "delete", path
+        )
+
+    def subdirectory(self, name: str) -> SimulatedDirectory:
+        return SimulatedDirectory(self._disk, self._process, f"{self._prefix}{check_component(name)}/")
+
+    async def sync_directory(self) -> None:
+        def step() -> None:
+            self._disk.check("sync_directory", self._prefix)
+            self._disk.make_folder_durable(self._prefix)
+
+        at_us = self._disk.now_and(self._disk.sync_us)
+        await self._disk.finish(at_us, self._process, step, "sync directory", self._prefix)
+
+    def _below(self) -> list[tuple[str, Inode]]:
+        length = len(self._prefix)
+        return [
+            (path[length:], inode)
+            for path, inode in self._disk.entries.items()
+            if path.startswith(self._prefix)
+        ]

@@ -1,0 +1,360 @@
+"""An asyncio event loop on virtual time.
+
+Invariant: time moves only when nothing is ready, and then straight to the next timer; the order of callbacks
+depends on the seed and on nothing else (no wall clock, thread, object address or hash seed).
+
+Kept of asyncio's promises: `call_soon` callbacks of one process run first in, first out, and a stream's bytes,
+end and loss come in order (one pump per direction, see network.py). Left to the seed: timers of equal deadline,
+processes that are ready at the same instant and, in half of the seeds, tasks of one process that became ready
+in the same step."""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import itertools
+import random
+from collections import deque
+from collections.abc import Callable, Coroutine, Generator
+from contextvars import Context, copy_context
+from typing import TYPE_CHECKING, Any, TypeVar, TypeVarTuple
+
+from simulation.kernel.process import PROCESS, Process
+
+if TYPE_CHECKING:
+    from simulation.kernel.network import SimulatedNetwork
+
+T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
+
+MICROSECONDS = 1_000_000
+CALLBACKS_AT_ONE_INSTANT_MAX = 500_000
+CANCELLED_TIMERS_MIN = 100
+EXECUTOR_DELAY_US_MAX = 500
+
+
+class SimulationError(Exception):
+    """Something that only a bug (of the code under test, or of the test) can bring about."""
+
+
+class Deadlock(SimulationError):
+    """No callback is ready and no timer is set, yet something is awaited."""
+
+
+class Livelock(SimulationError):
+    """Callbacks keep each other busy and virtual time stands still."""
+
+
+class SimulatedTask(asyncio.Task[Any]):
+    """A task that hashes by its number, so a set of tasks (TaskGroup, asyncio.wait) has one order per seed."""
+
+    _hash = 0
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+
+class SimulatedHandle(asyncio.Handle):
+    """asyncio's handle, made without its debug bookkeeping: a world makes a thousand for each second it lives."""
+
+    __slots__ = ()
+
+    def __init__(
+        self, callback: Callable[..., object], args: Any, loop: SimulatedLoop, context: Context | None
+    ) -> None:
+        self._loop = loop
+        self._callback = callback
+        self._args = args
+        self._context = copy_context() if context is None else context
+        self._cancelled = False
+        self._repr = None
+        self._source_traceback = None
+
+
+class SimulatedTimer(SimulatedHandle, asyncio.TimerHandle):
+    """A timer at `when_us` of virtual time."""
+
+    __slots__ = ()
+
+    def __init__(
+        self,
+        when_us: int,
+        callback: Callable[..., object],
+        args: Any,
+        loop: SimulatedLoop,
+        context: Context | None,
+    ) -> None:
+        SimulatedHandle.__init__(self, callback, args, loop, context)
+        self._when = when_us / MICROSECONDS
+        self._scheduled = True
+
+
+class SimulatedLoop(asyncio.BaseEventLoop):
+    """`network` answers create_server and create_connection; processes are told apart by contextvar."""
+
+    network: SimulatedNetwork
+    _ready: deque[asyncio.Handle]
+    _stopping: bool
+
+    def __init__(self, seed: int) -> None:
+        super().__init__()
+        self.now_us = 0
+        self.unhandled: list[dict[str, Any]] = []
+        self.after_step: list[Callable[[], None]] = []
+        self.outside = Process("outside", "10.255.255.254")  # the test itself; not in any context
+        self.processes: list[Process] = [self.outside]
+        self._random = random.Random(f"{seed}/loop")
+        self._shuffles_tasks = self._random.random() < 0.5
+        self._timers: list[tuple[int, float, int, asyncio.TimerHandle]] = []
+        self._timers_cancelled = 0
+        self._numbers = itertools.count(1)
+        self._at_this_instant = 0
+        self._buried = False
+
+    # -- time and callbacks
+
+    def time(self) -> float:
+        return self.now_us / MICROSECONDS
+
+    def call_at(
+        self, when: float, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
+    ) -> asyncio.TimerHandle:
+        return self.call_at_us(round(when * MICROSECONDS), callback, *args, context=context)
+
+    def call_later(
+        self, delay: float, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
+    ) -> asyncio.TimerHandle:
+        return self.call_at_us(self.now_us + round(delay * MICROSECONDS), callback, *args, context=context)
+
+    def call_at_us(
+        self, when_us: int, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
+    ) -> asyncio.TimerHandle:
+        """`call_at` in whole microseconds of virtual time."""
+        handle = SimulatedTimer(when_us, callback, args, self, context)
+        if not self._buried:
+            due_us = when_us if when_us > self.now_us else self.now_us
+            heapq.heappush(self._timers, (due_us, self._random.random(), next(self._numbers), handle))
+        return handle
+
+    def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
+        if not handle._scheduled:  # type: ignore[attr-defined]
+            return
+        self._timers_cancelled += 1
+        if self._timers_cancelled > max(CANCELLED_TIMERS_MIN, len(self._timers) // 2):
+            self._timers = [entry for entry in self._timers if not entry[3]._cancelled]
+            heapq.heapify(self._timers)
+            self._timers_cancelled = 0
+
+    def call_soon(
+        self, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
+    ) -> asyncio.Handle:
+        handle = SimulatedHandle(callback, args, self, context)
+        if not self._buried:
+            self._ready.append(handle)
+        return handle
+
+    def call_soon_threadsafe(
+        self, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
+    ) -> asyncio.Handle:
+        return self.call_soon(callback, *args, context=context)  # there is one thread
+
+    def _run_once(self) -> None:
+        ready = self._ready
+        if not ready and not self._stopping:
+            self._advance()
+        self._take_due_timers()
+        count = len(ready)
+        self._at_this_instant += count
+        if self._at_this_instant > CALLBACKS_AT_ONE_INSTANT_MAX:
+            raise Livelock(f"time stands still at {self.now_us} us\n{self.stacks()}")
+        if count > 1:
+            self._permute()
+        for _ in range(count):
+            handle = ready.popleft()
+            if handle._cancelled:
+                continue
+            process = handle._context.get(PROCESS)  # type: ignore[attr-defined]
+            if process is None or (process.alive and not process.paused):
+                handle._run()  # type: ignore[attr-defined]
+            elif process.alive:
+                process.held.append(handle)
+        if self.unhandled:
+            raise self._unhandled()
+        for check in self.after_step:
+            check()
+
+    def _advance(self) -> None:
+        timers = self._timers
+        while timers and timers[0][3]._cancelled:
+            heapq.heappop(timers)
+            self._timers_cancelled -= 1
+        if not timers:
+            raise Deadlock(f"nothing is ready and no timer is set\n{self.stacks()}")
+        if timers[0][0] > self.now_us:
+            self.now_us = timers[0][0]
+            self._at_this_instant = 0
+
+    def _take_due_timers(self) -> None:
+        timers, now_us = self._timers, self.now_us
+        while timers and timers[0][0] <= now_us:
+            handle = heapq.heappop(timers)[3]
+            handle._scheduled = False  # type: ignore[attr-defined]
+            if handle._cancelled:
+                self._timers_cancelled -= 1
+            else:
+                self._ready.append(handle)
+
+    def _permute(self) -> None:
+        """Order processes by the seed, and the tasks of one process among the places that tasks hold."""
+        groups: dict[Process | None, list[asyncio.Handle]] = {}
+        for handle in self._ready:
+            groups.setdefault(handle._context.get(PROCESS), []).append(handle)  # type: ignore[attr-defined]
+        order = list(groups.values())
+        if len(order) > 1:
+            self._random.shuffle(order)
+        elif not self._shuffles_tasks:
+            return
+        if self._shuffles_tasks:
+            for group in order:
+                self._shuffle_tasks(group)
+        self._ready.clear()
+        self._ready.extend(itertools.chain.from_iterable(order))
+
+    def _shuffle_tasks(self, group: list[asyncio.Handle]) -> None:
+        places = [at for at, handle in enumerate(group) if _is_task_step(handle)]
+        if len(places) > 1:
+            steps = [group[at] for at in places]
+            self._random.shuffle(steps)
+            for at, step in zip(places, steps, strict=True):
+                group[at] = step
+
+    # -- tasks
+
+    def create_task(
+        self,
+        coro: Generator[Any, None, T] | Coroutine[Any, Any, T],
+        *,
+        name: object = None,
+        context: Context | None = None,
+    ) -> asyncio.Task[T]:
+        number = next(self._numbers)
+        SimulatedTask._hash = number  # Task.__init__ already hashes the new task
+        task = SimulatedTask(coro, loop=self, name=str(name or f"task {number}"), context=context)
+        task._hash = number
+        process = PROCESS.get() if context is None else context.get(PROCESS)
+        (process or self.outside).adopt(task)
+        return task
+
+    def run_in_executor(self, executor: Any, func: Callable[..., T], *args: Any) -> asyncio.Future[T]:  # type: ignore[override]
+        """Runs `func` at once in this thread; its outcome arrives at a seeded later time."""
+        future: asyncio.Future[T] = self.create_future()
+        delay_us = 1 + int(self._random.random() * EXECUTOR_DELAY_US_MAX)
+        try:
+            result = func(*args)
+        except Exception as error:  # noqa: BLE001 - it belongs to whoever awaits the future
+            self.call_at_us(self.now_us + delay_us, _settle, future.set_exception, future, error)
+        else:
+            self.call_at_us(self.now_us + delay_us, _settle, future.set_result, future, result)
+        return future
+
+    def pause(self, process: Process, until_us: int) -> None:
+        """Hold the callbacks of a process until then; of two pauses the one that ends later counts."""
+        process.paused = True
+        process.resumes_at_us = max(process.resumes_at_us, until_us)
+        self.call_at_us(until_us, self._resume, process, context=Context())
+
+    def _resume(self, process: Process) -> None:
+        if process.resumes_at_us <= self.now_us:
+            process.paused = False
+            self._ready.extend(process.held)  # in the order they were due
+            process.held.clear()
+
+    def stacks(self) -> str:
+        """Where every task that has not ended stands, one line each."""
+        lines = []
+        for process in self.processes:
+            for task in process.pending():
+                state = "" if process.alive else " (killed)"
+                lines.append(f"  {process.name}{state}: {task.get_name()} at {_where(task.get_coro())}")
+        return "\n".join(lines) or "  no task is pending"
+
+    # -- network
+
+    async def create_server(
+        self, protocol_factory: Any, host: Any = None, port: Any = None, **options: Any
+    ) -> Any:  # type: ignore[override]
+        return self.network.listen(protocol_factory, host, port, options)
+
+    async def create_connection(
+        self, protocol_factory: Any, host: Any = None, port: Any = None, **options: Any
+    ) -> Any:  # type: ignore[override]
+        return await self.network.connect(protocol_factory, host, port, options)
+
+    # -- what a loop without sockets has nothing to do for
+
+    def _process_events(self, event_list: Any) -> None:
+        raise AssertionError("there is no selector")
+
+    def _write_to_self(self) -> None:
+        raise AssertionError("there is no second thread")
+
+    # -- failures and the end
+
+    def call_exception_handler(self, context: dict[str, Any]) -> None:
+        if not self._buried:
+            self.unhandled.append(context)
+
+    def _unhandled(self) -> SimulationError:
+        context = self.unhandled[0]
+        self.unhandled = []
+        error = SimulationError(
+            f"at {self.now_us} us: {context.get('message')}: {context.get('exception')!r}"
+        )
+        error.__cause__ = context.get("exception")
+        return error
+
+    def lost_exceptions(self) -> list[BaseException]:
+        """What ended tasks of living processes and nobody has asked for."""
+        return [
+            error
+            for process in self.processes
+            if process.alive
+            for task in process.tasks
+            if task.done() and task._log_traceback and (error := task.exception()) is not None  # type: ignore[attr-defined]
+        ]
+
+    def close(self) -> None:
+        """Bury every process, then close; nothing runs on this loop afterwards."""
+        if self.is_closed():
+            return
+        self._buried = True
+        self._ready.clear()
+        self._timers.clear()
+        asyncio.events._set_running_loop(self)
+        try:
+            for process in self.processes:
+                process.bury()
+        finally:
+            asyncio.events._set_running_loop(None)
+        super().close()
+
+
+def _is_task_step(handle: asyncio.Handle) -> bool:
+    return isinstance(getattr(handle._callback, "__self__", None), asyncio.Task)  # type: ignore[attr-defined]
+
+
+def _where(coroutine: Any) -> str:
+    """The lines that a suspended coroutine stands at, from the outermost to the one that waits."""
+    lines = []
+    while (frame := getattr(coroutine, "cr_frame", None)) is not None:
+        lines.append(f"{frame.f_code.co_filename.rsplit('/', 1)[-1]}:{frame.f_lineno}")
+        coroutine = coroutine.cr_await
+    return " > ".join(lines)
+
+
+def _settle(setter: Callable[[Any], None], future: asyncio.Future[Any], outcome: Any) -> None:
+    if not future.done():
+        setter(outcome)

@@ -1,0 +1,289 @@
+"""The network between simulated hosts.
+
+Invariant: a byte passes from one host to another only while the way there is whole; a connection that is cut is
+held, not lost, and goes on in order when the cut heals, as TCP's retransmission makes it."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import random
+from collections.abc import Callable
+from contextvars import Context
+from typing import Any
+
+from simulation.kernel.loop import SimulatedLoop
+from simulation.kernel.process import PROCESS, Process
+from simulation.kernel.trace import Trace
+from simulation.kernel.transport import END, LOSS, Pipe, SimulatedSocket, SimulatedTransport
+
+ANY_HOST = ("", "0.0.0.0", "::")
+LOOPBACK = ("127.0.0.1", "localhost", "::1")
+LOOPBACK_DELAY_US = (10, 40)
+DELAY_US = (100, 500)
+FIRST_FREE_PORT = 32768
+SYN_RETRIES_US = (1_000_000, 2_000_000, 4_000_000, 8_000_000, 16_000_000, 32_000_000, 64_000_000)
+RETRANSMIT_US_MAX = 1_000_000  # a healed cut is noticed by the next retransmission
+
+Factory = Callable[[], asyncio.BaseProtocol]
+
+
+class SimulatedServer(asyncio.AbstractServer):
+    """A listening port of one process."""
+
+    def __init__(
+        self, network: SimulatedNetwork, process: Process, factory: Factory, bound: tuple[str, int]
+    ) -> None:
+        self.process = process
+        self.factory = factory
+        self._network = network
+        self._bound = bound
+        self._serving = True
+
+    @property
+    def sockets(self) -> tuple[SimulatedSocket, ...]:
+        return (SimulatedSocket(self._bound),) if self._serving else ()
+
+    def takes(self, host: str, *, from_own_host: bool) -> bool:
+        """Whether a connection to `host` reaches the address that this server is bound to."""
+        if self._bound[0] in LOOPBACK:
+            return from_own_host and host in (*LOOPBACK, *ANY_HOST)
+        return self._bound[0] in ANY_HOST or host == self._bound[0]
+
+    def is_serving(self) -> bool:
+        return self._serving
+
+    def get_loop(self) -> asyncio.AbstractEventLoop:
+        return self._network.loop
+
+    def close(self) -> None:
+        """Stop accepting; connections that are open stay."""
+        if self._serving:
+            self._serving = False
+            self._network.stop_listening(self.process.host, self._bound[1])
+
+    async def start_serving(self) -> None:
+        assert self._serving, "the server is closed"
+
+    async def serve_forever(self) -> None:
+        await self._network.loop.create_future()
+
+    async def wait_closed(self) -> None:
+        """Returns once the event loop has gone round, as asyncio's does when no connection is open."""
+        await asyncio.sleep(0)
+
+
+class SimulatedNetwork:
+    """Listeners, connections and the state of each way (from host, to host)."""
+
+    def __init__(self, loop: SimulatedLoop, seed: int, trace: Trace) -> None:
+        self.loop = loop
+        loop.network = self
+        self._random = random.Random(f"{seed}/network")
+        self._trace = trace
+        self.context = Context()  # the kernels': of no process
+        self._servers: dict[tuple[str, int], SimulatedServer] = {}
+        self._pipes: dict[Pipe, None] = {}  # insertion order, never a set
+        self._free_ports: dict[str, int] = {}
+        self._cut_since_us: dict[tuple[str, str], int] = {}
+        self._delays_us: dict[tuple[str, str], tuple[int, int]] = {}
+        self._silent_hosts: dict[str, None] = {}
+        self._misdirected: dict[tuple[str, str], str] = {}
+
+    # -- faults
+
+    def cut(self, host: str, other: str, *, both: bool = True) -> None:
+        """Nothing passes from `host` to `other` (and back, if `both`) until `heal`; senders notice nothing."""
+        for way in ((host, other), (other, host)) if both else ((host, other),):
+            self._cut_since_us.setdefault(way, self.loop.now_us)
+
+    def heal(self, host: str | None = None, other: str | None = None) -> None:
+        """Mend both ways between two hosts, all ways of one host, or (no argument) everything, misdirection too."""
+        if host is None:
+            self._misdirected.clear()
+        healed: dict[tuple[str, str], int] = {}
+        for way, since_us in list(self._cut_since_us.items()):
+            if (host is None or host in way) and (other is None or other in way):
+                del self._cut_since_us[way]
+                healed[way] = self.loop.now_us - since_us
+        for pipe in list(self._pipes):
+            lasted_us = max(healed.get(pipe.hosts, -1), healed.get((pipe.hosts[1], pipe.hosts[0]), -1))
+            if lasted_us >= 0:
+                wait_us = int(self._random.random() * min(lasted_us, RETRANSMIT_US_MAX))
+                self.loop.call_at_us(self.loop.now_us + wait_us, pipe.wake, context=self.context)
+
+    def delay(self, host: str, other: str, min_ms: float, max_ms: float) -> None:
+        """One-way delay between two hosts, both ways, drawn evenly for each write."""
+        assert 0 < min_ms <= max_ms
+        for way in ((host, other), (other, host)):
+            self._delays_us[way] = (int(min_ms * 1000), int(max_ms * 1000))
+
+    def misdirect(self, host: str, other: str, to: str) -> None:
+        """What `host` opens to `other` from now on reaches `to`, as after a change of addresses that it missed."""
+        self._misdirected[host, other] = to
+
+    def reset(self, host: str, other: str) -> None:
+        """Both ends of every connection between two hosts see a reset now."""
+        for transport in self._between(host, other):
+            transport.lost(ConnectionResetError(errno.ECONNRESET, "Connection reset by peer"))
+            transport.out.silence()
+
+    def half_open(self, forgetful: str, other: str) -> None:
+        """`forgetful` loses its connections with `other`, which learns of it only by a reset when it next sends."""
+        for transport in self._between(forgetful, other):
+            if transport.host == forgetful:
+                transport.out.silence()
+                transport.lost(ConnectionResetError(errno.ECONNRESET, "Connection reset by peer"))
+
+    def is_cut(self, host: str, other: str) -> bool:
+        """Whether nothing passes from `host` to `other`."""
+        if host in self._silent_hosts or other in self._silent_hosts:
+            return True
+        return bool(self._cut_since_us) and (host, other) in self._cut_since_us
+
+    def connections(self, host: str, other: str) -> int:
+        """How many connections with `other` a process on `host` believes to have."""
+        return sum(1 for transport in self._between(host, other) if transport.host == host)
+
+    # -- processes
+
+    def process_died(self, process: Process, *, silent: bool) -> None:
+        """The kernel closes the sockets of a killed process; a host that lost power (`silent`) says nothing, and
+        its peers are reset when they send after it is back."""
+        for key, server in list(self._servers.items()):
+            if server.process is process:
+                del self._servers[key]
+        for pipe in list(self._pipes):
+            if pipe.source.process is process:
+                if silent:
+                    pipe.silence()
+                elif not pipe.source.is_gone():
+                    pipe.send(LOSS if self._random.random() < 0.5 else END)
+                pipe.source.lost(None)
+            if pipe.sink.process is process:
+                pipe.sink_died()
+        if silent:
+            self._silent_hosts[process.host] = None
+
+    def host_is_back(self, host: str) -> None:
+        """A host that lost power runs again."""
+        if host in self._silent_hosts:
+            del self._silent_hosts[host]
+            for pipe in list(self._pipes):
+                pipe.wake()
+
+    # -- the event loop's side
+
+    def listen(
+        self, factory: Factory, host: Any, port: int | None, options: dict[str, Any]
+    ) -> SimulatedServer:
+        """What create_server does. `port` 0 takes a free one; OSError (EADDRINUSE, EADDRNOTAVAIL) as a kernel."""
+        _no_tls(options)
+        process = PROCESS.get() or self.loop.outside
+        hosts = [host] if host is None or isinstance(host, str) else list(host)
+        bound = hosts[0] or "0.0.0.0"
+        if bound not in (*ANY_HOST, *LOOPBACK, process.host):
+            raise OSError(
+                errno.EADDRNOTAVAIL, f"{bound} is not an address of {process.name} ({process.host})"
+            )
+        chosen = port or self._free_port(process.host)
+        if (process.host, chosen) in self._servers:
+            text = f"error while attempting to bind on address ('{bound}', {chosen}): address already in use"
+            raise OSError(errno.EADDRINUSE, text)
+        server = SimulatedServer(self, process, factory, (bound, chosen))
+        self._servers[process.host, chosen] = server
+        return server
+
+    def stop_listening(self, host: str, port: int) -> None:
+        self._servers.pop((host, port), None)
+
+    async def connect(
+        self, factory: Factory, host: str, port: int, options: dict[str, Any]
+    ) -> tuple[asyncio.Transport, asyncio.BaseProtocol]:
+        """What create_connection does: ConnectionRefusedError where nobody listens, TimeoutError where no answer
+        comes in the kernel's two minutes."""
+        _no_tls(options)
+        process = PROCESS.get() or self.loop.outside
+        target = process.host if host in LOOPBACK or host in ANY_HOST else host
+        if (process.host, target) in self._misdirected:
+            host = target = self._misdirected[process.host, target]
+        for retry_us in (*SYN_RETRIES_US, 0):
+            if not self.is_cut(process.host, target) and not self.is_cut(target, process.host):
+                break
+            await self._sleep_us(retry_us)
+        else:
+            raise TimeoutError(errno.ETIMEDOUT, f"Connect call failed ('{host}', {port})")
+        await self._sleep_us(self.arrival_us(process.host, target) - self.loop.now_us)
+        server = self._servers.get((target, port))
+        if server is None or not server.takes(host, from_own_host=target == process.host):
+            await self._sleep_us(self.arrival_us(target, process.host) - self.loop.now_us)
+            raise ConnectionRefusedError(errno.ECONNREFUSED, f"Connect call failed ('{host}', {port})")
+        near, far = self._pair(process, server, host, port)
+        self.trace("open", near.out.label)
+        self.loop.call_soon(self._accepted, far, server.factory, context=server.process.context)
+        try:
+            await self._sleep_us(self.arrival_us(target, process.host) - self.loop.now_us)
+        except asyncio.CancelledError:
+            near.abort()
+            raise
+        if near.is_gone():
+            raise ConnectionResetError(errno.ECONNRESET, f"Connect call failed ('{host}', {port})")
+        protocol = factory()
+        near.made(protocol)
+        return near, protocol
+
+    def _pair(
+        self, process: Process, server: SimulatedServer, host: str, port: int
+    ) -> tuple[SimulatedTransport, SimulatedTransport]:
+        local = (LOOPBACK[0] if host in LOOPBACK else process.host, self._free_port(process.host))
+        near = SimulatedTransport(self, process, process.host, local, (host, port))
+        far = SimulatedTransport(self, server.process, server.process.host, (host, port), local)
+        near.peer, far.peer = far, near
+        near.out, far.out = Pipe(self, near, far), Pipe(self, far, near)
+        self._pipes[near.out] = self._pipes[far.out] = None
+        return near, far
+
+    def _accepted(self, transport: SimulatedTransport, factory: Factory) -> None:
+        if not transport.is_gone():
+            transport.made(factory())
+
+    async def _sleep_us(self, delay_us: int) -> None:
+        await asyncio.sleep(delay_us / 1_000_000)
+
+    def _free_port(self, host: str) -> int:
+        port = self._free_ports.get(host, FIRST_FREE_PORT)
+        while (host, port) in self._servers:
+            port += 1
+        self._free_ports[host] = port + 1
+        return port
+
+    # -- the pipes' side
+
+    def arrival_us(self, host: str, other: str) -> int:
+        """When something sent now arrives."""
+        low, high = LOOPBACK_DELAY_US if host == other else self._delays_us.get((host, other), DELAY_US)
+        return self.loop.now_us + low + int(self._random.random() * (high - low))
+
+    def split(self, size: int, share: float, gap_us_max: int) -> tuple[int, int]:
+        """How many of `size` bytes a reader gets at once, and after how long the rest follows."""
+        if self._random.random() >= share:
+            return size, 0
+        return self._random.randint(1, size), int(self._random.random() * gap_us_max)
+
+    def forget(self, transport: SimulatedTransport) -> None:
+        """One side is gone; the connection is dropped once both are. A peer that never hears of it keeps it."""
+        if transport.peer.is_gone():
+            self._pipes.pop(transport.out, None)
+            self._pipes.pop(transport.peer.out, None)
+
+    def trace(self, kind: str, where: str, data: bytes | memoryview = b"") -> None:
+        self._trace.event(self.loop.now_us, kind, where, len(data), data)
+
+    def _between(self, host: str, other: str) -> list[SimulatedTransport]:
+        ways = ((host, other), (other, host))
+        return [pipe.source for pipe in self._pipes if pipe.hosts in ways and not pipe.source.is_gone()]
+
+
+def _no_tls(options: dict[str, Any]) -> None:
+    if options.get("ssl"):
+        raise NotImplementedError("simulated connections carry no TLS")

@@ -1,0 +1,135 @@
+"""One simulated server: a host, its disk, its clock and the process that runs on it, if one does.
+
+Invariant: at most one process of a node is alive, and only it uses the node's disk; what a killed process
+promised is kept by the disk alone."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from mqruntime.runtime import App, Runtime
+from mqruntime.serve import is_bug
+from simulation.kernel.disk import SimulatedDirectory, SimulatedDisk, SimulatedSmallFiles, SimulatedStoreLock
+from simulation.kernel.process import Process
+
+if TYPE_CHECKING:
+    from simulation.kernel.world import World
+
+EPOCH_MS = 1_750_000_000_000  # the wall clock's reading when a world begins
+SKEW_MS_MAX = 500
+
+
+class SimulatedClock:
+    """Virtual time as one node reads it."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+
+    def now_ms(self) -> int:
+        return EPOCH_MS + self._node.world.loop.now_us // 1000 + self._node.skew_ms
+
+    def monotonic_ms(self) -> int:
+        return self._node.world.loop.now_us // 1000
+
+
+class Node:
+    """Start, kill, pause and stop one server. `skew_ms` is how far its wall clock is off; it may be set."""
+
+    def __init__(self, world: World, name: str, host: str) -> None:
+        self.world = world
+        self.name = name
+        self.host = host
+        self.disk = SimulatedDisk(name, world.seed, world.loop, world.trace)
+        self.app: App | None = None
+        self.failure: BaseException | None = None  # why its last process ended by itself
+        self.serving = False  # between start and the end of the process
+        self.left_behind: list[str] = []  # tasks that outlived the last graceful stop: a leak
+        self.incarnation = 0
+        self.process: Process | None = None
+        self.skew_ms = random.Random(f"{world.seed}/skew/{name}").randint(-SKEW_MS_MAX, SKEW_MS_MAX)
+
+    @property
+    def running(self) -> bool:
+        return self.process is not None and self.process.alive
+
+    def runtime(self) -> Runtime:
+        """The outside world of the node's process; a new process if none runs."""
+        process = self._process()
+        return Runtime(
+            clock=SimulatedClock(self),
+            random=random.Random(f"{self.world.seed}/{self.name}/{self.incarnation}"),
+            files=SimulatedSmallFiles(self.disk, process),
+            segments=SimulatedDirectory(self.disk, process),
+            lock=SimulatedStoreLock(self.disk, process),
+        )
+
+    def start(self, make_app: Callable[[Runtime], App]) -> None:
+        """Take the store lock, make the app and start it in a new process. A fatal error ends that process as a
+        crash does and is kept in `failure`; one that only a bug can raise fails the world."""
+        assert not self.serving, f"{self.name} already serves"
+        self.serving = True
+        runtime = self.runtime()
+        process = self._process()
+        self.failure = None
+
+        async def serve() -> None:
+            try:
+                runtime.lock.acquire()
+                self.app = make_app(runtime)
+                await self.app.start()
+                failure = await self.app.wait_failed()
+            except Exception as error:  # noqa: BLE001 - kept, and raised below when it is a bug
+                failure = error
+            self.failure = failure
+            self.kill()
+            if is_bug(failure):
+                what = f"{process.name} failed by a bug"
+                self.world.loop.call_exception_handler({"message": what, "exception": failure})
+
+        self._serving_task = self.spawn(serve(), process)
+
+    def spawn(self, coroutine: object, process: Process | None = None) -> asyncio.Task[None]:
+        """Run a coroutine as a task of the node's process."""
+        process = process or self._process()
+        name = f"{self.name}.{self.incarnation}"
+        return self.world.loop.create_task(coroutine, name=name, context=process.context.copy())  # type: ignore[arg-type]
+
+    def kill(self, *, power_cut: bool = False) -> None:
+        """End the process between two steps: no `finally` block runs. Its sockets are closed by the kernel, or
+        with `power_cut` fall silent until the next start; the disk keeps what such a crash leaves."""
+        process = self.process
+        if process is None or not process.alive:
+            if power_cut:
+                self.disk.process_died(process or Process(self.name, self.host), power_cut=True)
+            return
+        process.alive = False
+        process.held.clear()
+        self.app = None
+        self.serving = False
+        self.world.network.process_died(process, silent=power_cut)
+        self.disk.process_died(process, power_cut=power_cut)
+
+    async def stop(self) -> None:
+        """Graceful end: app.stop() within its process, which then exits."""
+        assert self.running and self.app is not None, f"{self.name} does not run"
+        process = self._process()
+        await self.spawn(self.app.stop())
+        self.left_behind = [task.get_name() for task in process.pending() if task is not self._serving_task]
+        self.kill()
+
+    def pause(self, ms: int) -> None:
+        """The process runs nothing for `ms` (SIGSTOP, a long collection), while its kernel and peers go on."""
+        process = self._process()
+        assert process.alive, f"{self.name} does not run"
+        self.world.loop.pause(process, self.world.loop.now_us + ms * 1000)
+
+    def _process(self) -> Process:
+        if self.process is None or not self.process.alive:
+            self.incarnation += 1
+            self.process = Process(f"{self.name}.{self.incarnation}", self.host)
+            self.world.loop.processes.append(self.process)
+            self.world.network.host_is_back(self.host)
+        return self.process

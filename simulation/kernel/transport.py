@@ -1,0 +1,359 @@
+"""One end of a simulated TCP connection, and the two pipes between the ends.
+
+Invariant: a pipe delivers what was written to it in order, each item once: bytes, then the end or the loss; a
+chunk that cannot pass (partition, paused or slow reader) holds back everything behind it and never reorders.
+
+What a pipe has taken is a copy, as a kernel's socket buffer is; what it has no room for stays with the transport
+as the caller's own buffers and counts towards the high-water mark."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+from asyncio.transports import _FlowControlMixin  # type: ignore[attr-defined]
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from simulation.kernel.loop import SimulatedLoop
+    from simulation.kernel.network import SimulatedNetwork
+    from simulation.kernel.process import Process
+
+WINDOW_BYTES = 256 * 1024  # send buffer of one side and receive buffer of the other together
+READ_BYTES_MAX = 256 * 1024
+SPLIT_SHARE = 0.15  # of deliveries that stop at a random byte
+SPLIT_GAP_US_MAX = 300
+
+DATA, END, LOSS = "data", "end", "loss"
+
+
+class SimulatedSocket:
+    """What `get_extra_info('socket')` gives: enough for naming it and for setting options."""
+
+    def __init__(self, name: tuple[str, int], peer: tuple[str, int] | None = None) -> None:
+        self._name = name
+        self._peer = peer
+
+    def getsockname(self) -> tuple[str, int]:
+        return self._name
+
+    def getpeername(self) -> tuple[str, int] | None:
+        return self._peer
+
+    def setsockopt(self, *option: Any) -> None:
+        """Options change nothing here: no delay, keep-alive and buffer sizes are the network's to choose."""
+
+
+class Pipe:
+    """One direction. `in_flight` bytes are sent and not yet taken by the reader (or not yet acknowledged)."""
+
+    def __init__(
+        self, network: SimulatedNetwork, source: SimulatedTransport, sink: SimulatedTransport
+    ) -> None:
+        self._network = network
+        self.source = source
+        self.sink = sink
+        self.hosts = (source.host, sink.host)
+        self.label = f"{source.name[0]}:{source.name[1]}>{sink.name[0]}:{sink.name[1]}"
+        self._items: deque[tuple[int, str, bytes | memoryview]] = deque()  # (arrives at us, kind, bytes)
+        self._in_flight = 0
+        self._unacknowledged = 0
+        self._timer: asyncio.TimerHandle | None = None
+        self._closed = False
+
+    def room(self) -> int:
+        return WINDOW_BYTES - self._in_flight - self._unacknowledged
+
+    def send(self, kind: str, data: bytes = b"") -> None:
+        """Put one item on its way; after LOSS nothing more goes."""
+        if self._closed:
+            return
+        self._closed = kind == LOSS
+        arrives_us = self._network.arrival_us(*self.hosts)
+        self._items.append((arrives_us, kind, data))
+        self._in_flight += len(data)
+        self._arm(arrives_us)
+
+    def silence(self) -> None:
+        """Nothing on its way, and nothing sent after this call, is ever delivered."""
+        self._closed = True
+        self._items.clear()
+
+    def reset(self) -> None:
+        """The source is closed and bytes came for it: its kernel answers with a reset."""
+        self._closed = False
+        self.send(LOSS)
+
+    def sink_died(self) -> None:
+        """What is on its way now meets a closed socket; its process cannot run `_deliver` any more."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+            self.wake()
+
+    def wake(self, at_us: int | None = None) -> None:
+        """The path is whole again, or the reader reads again: go on with the head."""
+        if self._unacknowledged and not self._network.is_cut(self.hosts[1], self.hosts[0]):
+            self._unacknowledged = 0
+            self.source.room_made()
+        if self._items:
+            self._arm(max(self._items[0][0], at_us or 0))
+
+    def _arm(self, at_us: int) -> None:
+        if self._timer is None:
+            process = self.sink.process
+            context = process.context if process.alive else self._network.context
+            self._timer = self._network.loop.call_at_us(at_us, self._deliver, context=context)
+
+    def _deliver(self) -> None:
+        self._timer = None
+        network = self._network
+        if not self._items or not self.sink.is_made() or network.is_cut(*self.hosts):
+            return  # wake() comes with connection_made or when the cut heals
+        arrives_us, kind, _ = self._items[0]
+        if arrives_us > network.loop.now_us:
+            self._arm(arrives_us)
+            return
+        if self.sink.is_gone():
+            self._items.clear()
+            if kind == DATA:
+                self.sink.out.reset()
+        elif kind == LOSS:
+            self._items.popleft()
+            network.trace(LOSS, self.label)
+            self.sink.lost(ConnectionResetError(errno.ECONNRESET, "Connection reset by peer"))
+        elif not self.sink.is_reading():
+            return  # wake() comes with resume_reading or when the reader is gone
+        elif kind == END:
+            self._items.popleft()
+            network.trace(END, self.label)
+            self.sink.end_received()
+            self._continue()
+        else:
+            self._deliver_bytes()
+
+    def _deliver_bytes(self) -> None:
+        """Hand over what has arrived: all of it joined, or up to a random byte."""
+        now_us = self._network.loop.now_us
+        parts: list[bytes | memoryview] = []
+        size = 0
+        while (
+            self._items
+            and self._items[0][0] <= now_us
+            and self._items[0][1] == DATA
+            and size < READ_BYTES_MAX
+        ):
+            part = self._items.popleft()[2]
+            parts.append(part)
+            size += len(part)
+        data = parts[0] if len(parts) == 1 else b"".join(parts)
+        take = min(size, READ_BYTES_MAX)
+        gap_us = 0
+        if size > 1:
+            take, gap_us = self._network.split(take, SPLIT_SHARE, SPLIT_GAP_US_MAX)
+        if take < size:
+            view = memoryview(data)
+            self._items.appendleft((now_us + gap_us, DATA, view[take:]))
+            data = view[:take]
+        if self._network.is_cut(self.hosts[1], self.hosts[0]):
+            self._unacknowledged += take  # the acknowledgement is lost with the way back
+        self._network.trace(DATA, self.label, data)
+        unread = self.sink.bytes_received(bytes(data))
+        self._in_flight -= take - len(unread)
+        if len(unread):
+            self._items.appendleft((now_us, DATA, unread))
+        self.source.room_made()
+        self._continue()
+
+    def _continue(self) -> None:
+        if self._items:
+            self._arm(max(self._items[0][0], self._network.loop.now_us))
+
+
+class SimulatedTransport(_FlowControlMixin, asyncio.Transport):  # type: ignore[misc]
+    """An asyncio transport that belongs to one process; `out` is the pipe to its peer."""
+
+    _loop: SimulatedLoop
+    out: Pipe
+    peer: SimulatedTransport
+
+    def __init__(
+        self,
+        network: SimulatedNetwork,
+        process: Process,
+        host: str,
+        name: tuple[str, int],
+        peer_name: tuple[str, int],
+    ) -> None:
+        socket = SimulatedSocket(name, peer_name)
+        super().__init__({"sockname": name, "peername": peer_name, "socket": socket}, network.loop)
+        self._network = network
+        self.process = process
+        self.host = host
+        self.name = name
+        self._protocol: asyncio.BaseProtocol | None = None
+        self._unsent: deque[memoryview] = deque()
+        self._unsent_size = 0
+        self._paused = False
+        self._closing = False  # close() or abort() was called, or the connection is lost
+        self._ending = False  # the end is to be sent once all bytes are
+        self._end_sent = False
+        self._end_received = False
+        self._gone = False  # nothing comes in or goes out any more; connection_lost is called or under way
+        self._made = False
+
+    # -- called by the protocol
+
+    def get_protocol(self) -> asyncio.BaseProtocol:
+        assert self._protocol is not None
+        return self._protocol
+
+    def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
+        self._protocol = protocol
+
+    def is_closing(self) -> bool:
+        return self._closing
+
+    def get_write_buffer_size(self) -> int:
+        return self._unsent_size
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        self._send([data])
+
+    def writelines(self, list_of_data: Any) -> None:
+        self._send(list_of_data)
+
+    def _send(self, buffers: Any) -> None:
+        if self._ending and not self._closing:
+            raise RuntimeError("Cannot call write() after write_eof()")
+        if self._closing or not self.process.alive:
+            return
+        if not self._unsent:
+            data = buffers[0] if len(buffers) == 1 else b"".join(buffers)
+            room = self.out.room()
+            if len(data) <= room:
+                if len(data):
+                    self.out.send(DATA, bytes(data))
+                return
+            buffers = [data]
+        for data in buffers:
+            if len(data):
+                view = memoryview(data).cast("B")
+                self._unsent.append(view)
+                self._unsent_size += len(view)
+        self._push()
+        self._maybe_pause_protocol()  # type: ignore[attr-defined]
+
+    def can_write_eof(self) -> bool:
+        return True
+
+    def write_eof(self) -> None:
+        if not self._ending and not self._closing:
+            self._ending = True
+            self._push()
+
+    def is_reading(self) -> bool:
+        return not self._paused and not self._closing
+
+    def pause_reading(self) -> None:
+        self._paused = True
+
+    def resume_reading(self) -> None:
+        if self._paused:
+            self._paused = False
+            self.peer.out.wake()
+
+    def close(self) -> None:
+        if self._closing:
+            return
+        self._closing = True
+        self._ending = True
+        self._push()
+
+    def abort(self) -> None:
+        """Forget what is unsent and reset the connection."""
+        if not self._gone:
+            self._end_sent = True
+            self.out.send(LOSS)
+            self.lost(None)
+
+    # -- called by the pipes and the network
+
+    def is_made(self) -> bool:
+        return self._made or self._gone
+
+    def is_gone(self) -> bool:
+        return self._gone
+
+    def made(self, protocol: asyncio.BaseProtocol) -> None:
+        """Call connection_made; bytes have waited for it."""
+        self._protocol = protocol
+        self._made = True
+        protocol.connection_made(self)
+        self.peer.out.wake()
+
+    def bytes_received(self, data: bytes) -> memoryview:
+        """Hand them to the protocol; returns what it is not to have yet, because it has stopped reading."""
+        protocol = self._protocol
+        view = memoryview(data)
+        if isinstance(protocol, asyncio.BufferedProtocol):
+            while len(view) and self.is_reading():
+                buffer = memoryview(protocol.get_buffer(len(view)))
+                count = min(len(buffer), len(view))
+                if count == 0:
+                    raise RuntimeError("get_buffer() returned an empty buffer")
+                buffer[:count] = view[:count]
+                protocol.buffer_updated(count)
+                view = view[count:]
+            return view[:0] if self._closing else view
+        assert isinstance(protocol, asyncio.Protocol)
+        protocol.data_received(data)
+        return view[:0]
+
+    def end_received(self) -> None:
+        if self._end_received or self._closing:
+            return
+        self._end_received = True
+        protocol = self._protocol
+        assert isinstance(protocol, asyncio.Protocol | asyncio.BufferedProtocol)
+        if not protocol.eof_received():
+            self.close()
+
+    def lost(self, error: Exception | None) -> None:
+        """The connection is over for this side; connection_lost follows in its own callback."""
+        if self._gone:
+            return
+        self._gone = self._closing = self._ending = True
+        self._unsent.clear()
+        self._unsent_size = 0
+        self._network.forget(self)
+        self.peer.out.wake()  # bytes that were not read are answered with a reset
+        self._loop.call_soon(self._connection_lost, error, context=self.process.context)
+
+    def room_made(self) -> None:
+        """The pipe takes more bytes."""
+        if self._unsent and not self._gone and self.process.alive:
+            self._loop.call_soon(self._push, context=self.process.context)
+
+    def _push(self) -> None:
+        if self._gone:
+            return
+        while self._unsent and (room := self.out.room()) > 0:
+            head = self._unsent.popleft()
+            if len(head) > room:
+                self._unsent.appendleft(head[room:])
+                head = head[:room]
+            self._unsent_size -= len(head)
+            self.out.send(DATA, bytes(head))
+        self._maybe_resume_protocol()  # type: ignore[attr-defined]
+        if self._ending and not self._unsent:
+            if not self._end_sent:
+                self._end_sent = True
+                self.out.send(END)
+            if self._closing:
+                self.lost(None)
+
+    def _connection_lost(self, error: Exception | None) -> None:
+        protocol, self._protocol = self._protocol, None
+        if protocol is not None:
+            protocol.connection_lost(error)

@@ -1,0 +1,122 @@
+"""One seed's world: its loop, network, trace and nodes.
+
+Invariant: everything that happens in it follows from the seed and from the calls of the test; the same two give
+the same trace digest.
+
+    with World(seed) as world:
+        node = world.node("broker-0", "10.0.0.1")
+        node.start(make_app)
+        world.run_until(lambda: node.app.ready, limit_ms=5_000)"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from contextlib import contextmanager
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from simulation.kernel.guard import hidden_inputs_trapped
+from simulation.kernel.loop import SimulatedLoop, SimulationError
+from simulation.kernel.network import SimulatedNetwork
+from simulation.kernel.node import Node
+from simulation.kernel.trace import Trace
+
+T = TypeVar("T")
+
+RUN_LIMIT_MS = 600_000
+
+
+class NotReached(SimulationError):
+    """What `run_until` waited for did not come; shows the seed and where every task stands."""
+
+
+class World:
+    """Use as a context manager: at its end what is left of the processes is buried."""
+
+    def __init__(self, seed: int) -> None:
+        self.seed = seed
+        self.trace = Trace()
+        self.loop = SimulatedLoop(seed)
+        self.network = SimulatedNetwork(self.loop, seed, self.trace)
+        self.nodes: dict[str, Node] = {}
+
+    def node(self, name: str, host: str) -> Node:
+        """A new host with an empty disk; nothing runs on it yet."""
+        assert name not in self.nodes, f"there is a node {name} already"
+        self.nodes[name] = Node(self, name, host)
+        return self.nodes[name]
+
+    @property
+    def now_ms(self) -> int:
+        """Virtual ms since the world began."""
+        return self.loop.now_us // 1000
+
+    def after_each_step(self, check: Callable[[], None]) -> None:
+        """Call `check` after each turn of the event loop: the place for invariants."""
+        self.loop.after_step.append(check)
+
+    def run_for_ms(self, ms: int) -> None:
+        """Let virtual time pass."""
+        self._run(asyncio.sleep(ms / 1000))
+
+    def run_until(self, predicate: Callable[[], bool], limit_ms: int) -> None:
+        """Run until `predicate`, asked after each step, holds; NotReached when it does not within `limit_ms`."""
+        if predicate():
+            return
+        reached = self.loop.create_future()
+
+        def ask() -> None:
+            if not reached.done() and predicate():
+                reached.set_result(None)
+
+        self.loop.after_step.append(ask)
+        try:
+            self._run(self._within(reached, limit_ms))
+        finally:
+            self.loop.after_step.remove(ask)
+
+    def run(self, coroutine: Coroutine[Any, Any, T], *, limit_ms: int = RUN_LIMIT_MS) -> T:
+        """Run a coroutine of the test, which lives on a host of its own outside all nodes, to its end."""
+        return self._run(self._within(coroutine, limit_ms))
+
+    @contextmanager
+    def partitioned(self, host: str, other: str, *, both: bool = True) -> Iterator[None]:
+        """A cut between two hosts for the length of the block."""
+        self.network.cut(host, other, both=both)
+        try:
+            yield
+        finally:
+            self.network.heal(host, other)
+
+    def close(self) -> None:
+        """Bury all processes; the world cannot run again."""
+        self.loop.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if error is not None:
+            error.add_note(f"seed {self.seed}, at {self.now_ms} ms, trace {self.trace.digest:08x}")
+        lost = self.loop.lost_exceptions()
+        self.close()
+        if error is None and lost:
+            raise SimulationError(f"a task failed and nobody noticed: {lost[0]!r}") from lost[0]
+
+    async def _within(self, awaitable: Awaitable[T], limit_ms: int) -> T:
+        timer = asyncio.timeout(limit_ms / 1000)
+        try:
+            async with timer:
+                return await awaitable
+        except TimeoutError:
+            if not timer.expired():
+                raise
+            stacks = self.loop.stacks()
+            raise NotReached(f"not within {limit_ms} ms (seed {self.seed})\n{stacks}") from None
+
+    def _run(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        with hidden_inputs_trapped(self.loop):
+            return self.loop.run_until_complete(coroutine)

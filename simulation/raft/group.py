@@ -1,0 +1,71 @@
+"""Raft members by name in a world, without faults of their own: what scenario tests move by hand.
+
+Invariant: every member's messages and entries pass the same checker as in `simulation.raft.world`."""
+
+from __future__ import annotations
+
+from dledger.node import DLedgerNode
+from dledger.raft import Raft
+from dledger.settings import DLedgerSettings
+from mqruntime.runtime import Runtime
+from simulation.kernel.node import Node
+from simulation.kernel.world import World
+from simulation.raft.check import RaftCheck
+from simulation.raft.member import NO_BUG, PORT, Bug, MemberApp, watched
+
+SETTINGS = DLedgerSettings(data_file_bytes=65536, index_file_bytes=32 * 64, entry_bytes_max=1024)
+
+
+class RaftGroup:
+    """Members n0, n1, ... on hosts 10.0.0.1, 10.0.0.2, ... of `world`."""
+
+    def __init__(
+        self, world: World, size: int, *, settings: DLedgerSettings = SETTINGS, bug: Bug = NO_BUG
+    ) -> None:
+        self.world = world
+        self.settings = settings
+        self.check = RaftCheck()
+        self.core_class, self.make_runtime = bug
+        self.peers = {f"n{number}": f"10.0.0.{number + 1}:{PORT}" for number in range(size)}
+        self.nodes = [world.node(name, address.partition(":")[0]) for name, address in self.peers.items()]
+        world.after_each_step(self.look)
+
+    def start(self, node: Node) -> None:
+        def make_app(runtime: Runtime) -> MemberApp:
+            core_class = watched(self.core_class, self.check)
+            runtime = self.make_runtime(runtime)
+            return MemberApp(runtime, node.name, self.peers, self.settings, core_class, self.check)
+
+        node.start(make_app)
+
+    def start_all(self) -> None:
+        for node in self.nodes:
+            self.start(node)
+
+    def look(self) -> None:
+        if self.check.violation is not None:
+            raise self.check.violation
+        for node in self.nodes:
+            app = node.app
+            if isinstance(app, MemberApp) and app.core_number is not None:
+                self.check.look(app.core_number, app.node)
+
+    def member(self, node: Node) -> DLedgerNode | None:
+        """The running DLedgerNode of `node`, once it is started."""
+        app = node.app
+        return app.node if isinstance(app, MemberApp) and app.core_number is not None else None
+
+    def members(self) -> list[DLedgerNode]:
+        return [member for node in self.nodes if (member := self.member(node)) is not None]
+
+    def running_cores(self) -> list[Raft]:
+        return [member.core for member in self.members() if member.core is not None]
+
+    def active(self) -> list[Node]:
+        """The nodes that believe to be the leader and may serve."""
+        return [node for node in self.nodes if (member := self.member(node)) is not None and member.is_active]
+
+    def agreed(self) -> bool:
+        """Everybody runs, somebody leads, and all have applied the same."""
+        ends = {(member.applied_index, core.end_index) for member in self.members() if (core := member.core)}
+        return len(self.members()) == len(self.nodes) and len(ends) == 1 and bool(self.active())

@@ -1,0 +1,202 @@
+"""One member of a simulated Raft group as a server of its own: DLedgerNode on its port, nothing else.
+
+Invariant: product code runs here unchanged; a planted bug is what a subclass of the core or a dishonest
+Runtime does."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from collections.abc import Callable, Mapping
+
+from dledger.actions import Action, Role
+from dledger.messages import Message, VoteRequest
+from dledger.node import DLedgerNode
+from dledger.raft import Raft
+from dledger.settings import DLedgerSettings
+from mqruntime.runtime import Runtime
+from mqruntime.segments import SegmentDirectory, SegmentFile
+from mqruntime.smallfiles import SmallFiles
+from remoting.client import RemotingClient
+from remoting.router import Router
+from remoting.server import RemotingServer
+from simulation.raft.check import RaftCheck
+
+PORT = 9877
+
+
+class HashedState:
+    """A state machine whose whole state is the hash of what it applied."""
+
+    def __init__(self, check: RaftCheck, member: str) -> None:
+        self.check = check
+        self.member = member
+        self.count = 0
+        self.state = 0
+
+    def apply(self, index: int, body: bytes) -> object:
+        self.state = self.check.saw_apply(self.member, self.count, index, body, self.state)
+        self.count += 1
+        return index
+
+
+class MemberApp:
+    """`peers` maps member ids to addresses."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        self_id: str,
+        peers: Mapping[str, str],
+        settings: DLedgerSettings,
+        core_class: type[Raft],
+        check: RaftCheck,
+    ) -> None:
+        self.check = check
+        self.failed: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
+        self.client = RemotingClient(clock=runtime.clock)
+        router = Router()
+        host, _, port = peers[self_id].rpartition(":")
+        self.server = RemotingServer(router, host=host, port=int(port), clock=runtime.clock)
+        self.roles: list[tuple[Role, int]] = []
+        self.core_number: int | None = None
+        self.node = self.node_class(core_class)(
+            self_id=self_id,
+            peers=peers,
+            group="g",
+            runtime=runtime,
+            state_machine=HashedState(check, self_id),
+            client=self.client,
+            settings=settings,
+            on_role_change=lambda role, term: self.roles.append((role, term)),
+            on_fatal=self.fail,
+        )
+        self.node.register(router)
+
+    @staticmethod
+    def node_class(core_class: type[Raft]) -> type[DLedgerNode]:
+        return type("SimulatedNode", (DLedgerNode,), {"core_class": core_class})
+
+    async def start(self) -> None:
+        await self.node.start()
+        assert self.node.core is not None
+        self.core_number = self.check.new_core(self.node.core)
+        await self.server.start()
+
+    async def stop(self) -> None:
+        await self.server.stop()
+        await self.node.stop()
+        await self.client.close()
+
+    async def wait_failed(self) -> BaseException:
+        return await self.failed
+
+    def fail(self, error: BaseException) -> None:
+        if not self.failed.done():
+            self.failed.set_result(error)
+
+
+def watched(base: type[Raft], check: RaftCheck) -> type[Raft]:
+    """`base`, telling `check` of each message that arrives."""
+
+    class WatchedRaft(base):  # type: ignore[misc, valid-type]
+        def receive(self, sender: str, message: Message, now_ms: int, ticket: int = 0) -> list[Action]:
+            check.told(self.self_id, sender, message)
+            if sender in self.peers:
+                check.saw_durable_term(sender, check_term(message))
+            actions: list[Action] = super().receive(sender, message, now_ms, ticket)
+            return actions
+
+    return WatchedRaft
+
+
+def check_term(message: Message) -> int:
+    """The term that the sender of `message` certainly lives in; a pre-vote names the next one."""
+    ahead = isinstance(message, VoteRequest) and message.pre_vote
+    return message.term - 1 if ahead else message.term
+
+
+# Planted bugs
+
+
+class CountingRaft(Raft):
+    """Commits an entry of an old term by counting replicas."""
+
+    def may_count(self, index: int) -> bool:
+        return True
+
+
+class CarelessVoter(Raft):
+    """Votes without comparing logs."""
+
+    def receive(self, sender: str, message: Message, now_ms: int, ticket: int = 0) -> list[Action]:
+        if isinstance(message, VoteRequest):
+            message = dataclasses.replace(message, ledger_end_index=1 << 40, ledger_end_term=1 << 40)
+        return super().receive(sender, message, now_ms, ticket)
+
+
+class VoteForgetter:
+    """SmallFiles that write the term but not the vote."""
+
+    def __init__(self, files: SmallFiles) -> None:
+        self.files = files
+        self.read = files.read
+        self.overwrite = files.overwrite
+        self.remove = files.remove
+        self.names = files.names
+
+    async def replace(self, name: str, data: bytes) -> None:
+        if name.endswith("currterm"):
+            data = b"voteLeader=\n" + data.partition(b"\n")[2]
+        await self.files.replace(name, data)
+
+
+class LyingDirectory:
+    """A SegmentDirectory whose files say that they are synced before they are."""
+
+    def __init__(self, directory: SegmentDirectory) -> None:
+        self.directory = directory
+        self.names = directory.names
+        self.delete = directory.delete
+        self.subdirectories = directory.subdirectories
+        self.sync_directory = directory.sync_directory
+        self.disk_used = directory.disk_used
+
+    def open(self, name: str) -> SegmentFile:
+        return lying(self.directory.open(name))
+
+    def create(self, name: str, size_bytes: int, *, reserve: bool = True) -> SegmentFile:
+        return lying(self.directory.create(name, size_bytes, reserve=reserve))
+
+    def subdirectory(self, name: str) -> SegmentDirectory:
+        return LyingDirectory(self.directory.subdirectory(name))
+
+
+def lying(file: SegmentFile) -> SegmentFile:
+    async def sync(start: int, end: int) -> None:
+        await asyncio.sleep(0)
+
+    file.sync = sync  # type: ignore[method-assign]
+    return file
+
+
+def honest(runtime: Runtime) -> Runtime:
+    return runtime
+
+
+def forget_votes(runtime: Runtime) -> Runtime:
+    return dataclasses.replace(runtime, files=VoteForgetter(runtime.files))
+
+
+def lie_about_syncs(runtime: Runtime) -> Runtime:
+    return dataclasses.replace(runtime, segments=LyingDirectory(runtime.segments))
+
+
+Bug = tuple[type[Raft], Callable[[Runtime], Runtime]]
+NO_BUG: Bug = (Raft, honest)
+BUGS: dict[str, Bug] = {
+    "vote-not-persisted": (Raft, forget_votes),
+    "commit-by-counting": (CountingRaft, honest),
+    "ack-before-fsync": (Raft, lie_about_syncs),
+    "vote-without-comparing-logs": (CarelessVoter, honest),
+}

@@ -1,0 +1,260 @@
+"""A Raft group of real nodes in a simulated world: load, faults, and every invariant checked after each step.
+
+Invariant: a run follows from its seed alone. Faults never destroy a disk for good, so after the last one is
+healed the group must elect a leader and agree.
+
+    python -m simulation.raft.world --seeds 100 --first 1
+    python -m simulation.raft.world --seeds 300 --bug vote-not-persisted   (succeeds when a seed finds it)
+"""
+
+from __future__ import annotations
+
+import errno
+import random
+import sys
+from collections import Counter
+from dataclasses import dataclass, field
+
+from dledger.errors import LogDamaged, NotLeader, OutcomeUnknown, TooManyProposals
+from dledger.node import DLedgerNode
+from dledger.settings import DLedgerSettings
+from simulation.kernel import seeds
+from simulation.kernel.node import Node
+from simulation.kernel.world import World
+from simulation.raft.group import RaftGroup
+from simulation.raft.member import BUGS, NO_BUG, Bug
+
+FAULTS = (
+    "kill",
+    "power",
+    "kill-leader",
+    "kill-voter",
+    "contest",
+    "power-all",
+    "cut",
+    "cut-one-way",
+    "isolate",
+    "delay",
+    "reset",
+    "pause",
+    "stall",
+    "disk-error",
+)
+RUN_MS = 15_000
+HEAL_LIMIT_MS = 15_000
+
+
+@dataclass
+class Totals:
+    """What runs did; adds up over seeds."""
+
+    counts: Counter[str] = field(default_factory=Counter)
+
+    def line(self) -> str:
+        return " ".join(f"{name}={count}" for name, count in sorted(self.counts.items()))
+
+
+class RaftWorld:
+    """One seed: its size, its settings, the kinds of fault it uses and how often, all drawn from it."""
+
+    def __init__(self, seed: int, bug: Bug = NO_BUG, totals: Totals | None = None) -> None:
+        self.world = World(seed)
+        self.random = random.Random(f"{seed}/raft")
+        self.totals = totals or Totals()
+        settings = DLedgerSettings(
+            election_timeout_max_ms=self.random.choice((1200, 620)),
+            push_entries_max=self.random.choice((1, 2, 64)),
+            data_file_bytes=self.random.choice((4096, 65536)),
+            entry_bytes_max=1024,
+            index_file_bytes=32 * 64,
+            checkpoint_interval_ms=self.random.choice((200, 3000)),
+        )
+        self.group = RaftGroup(self.world, self.random.choice((3, 3, 5)), settings=settings, bug=bug)
+        self.check = self.group.check
+        self.check.on_vote = self.vote_told
+        self.nodes = self.group.nodes
+        self.kinds = [kind for kind in FAULTS if self.random.random() < 0.5] or ["kill"]
+        self.pause_ms = self.random.choice((100, 400, 1500))
+        self.body_number = 0
+        self.healed_at_ms: dict[str, int] = {}
+        self.voters_to_kill = 0
+
+    def run(self, run_ms: int = RUN_MS) -> None:
+        """Load and faults for `run_ms`, then healing and agreement. Raises Violation or what a broken
+        member raised."""
+        with self.world as world:
+            for node in self.nodes:
+                self.start(node)
+            end_ms = world.now_ms + run_ms
+            next_fault_ms = world.now_ms + 1500
+            while world.now_ms < end_ms:
+                world.run_for_ms(self.random.randint(5, 60))
+                self.restart_some()
+                self.propose()
+                if world.now_ms >= next_fault_ms:
+                    kind = self.random.choice(self.kinds)
+                    self.fault(kind)
+                    calm_ms = 1200 if kind == "contest" else 20
+                    next_fault_ms = world.now_ms + self.random.randint(calm_ms, calm_ms + 2 * self.pause_ms)
+            self.check.logs_match(self.group.running_cores())
+            self.heal()
+        self.check.at_the_end()
+        self.totals.counts.update(
+            seeds=1,
+            elections=len(self.check.leaders),
+            commits=len(self.check.decided),
+            answered=len(self.check.answered),
+        )
+
+    def start(self, node: Node) -> None:
+        if isinstance(node.failure, LogDamaged):
+            raise self.check.found("R8", f"{node.name} lost what was durable: {node.failure}")
+        if node.failure is not None and not isinstance(node.failure, OSError):
+            raise node.failure
+        self.group.start(node)
+
+    def leader(self) -> Node | None:
+        active = self.group.active()
+        return self.random.choice(active) if active else None
+
+    # Load
+
+    def propose(self) -> None:
+        node = self.leader()
+        if node is None:
+            return
+        member = self.group.member(node)
+        assert member is not None
+        if self.random.random() < 0.2:
+            node.spawn(self.read(member))
+            return
+        bodies = []
+        for _ in range(self.random.choice((1, 1, 1, 2, 5))):
+            self.body_number += 1
+            bodies.append(f"{self.body_number:08d}".encode() + b"x" * self.random.choice((0, 0, 30, 700)))
+        node.spawn(self.write(member, bodies))
+
+    async def write(self, member: DLedgerNode, bodies: list[bytes]) -> None:
+        try:
+            indexes = await member.propose(bodies, timeout_ms=2000)
+        except (NotLeader, TooManyProposals):
+            self.check.refused.update(bodies)
+        except OutcomeUnknown:
+            self.totals.counts["unknown"] += len(bodies)
+        else:
+            for body, index in zip(bodies, indexes, strict=True):
+                assert isinstance(index, int)
+                self.check.answer(body, index)
+
+    async def read(self, member: DLedgerNode) -> None:
+        wanted = max(self.check.answered.values(), default=-1)
+        try:
+            await member.read_barrier(2000)
+        except NotLeader:
+            return
+        self.totals.counts["reads"] += 1
+        if member.applied_index < wanted:
+            served = f"{member.self_id} served a read from {member.applied_index}"
+            raise self.check.found("R10", f"{served}, but {wanted} was answered before")
+
+    # Faults
+
+    def fault(self, kind: str) -> None:
+        self.totals.counts[kind] += 1
+        world, node, other = self.world, *self.random.sample(self.nodes, 2)
+        match kind:
+            case "kill" | "power":
+                self.crash(node, power_cut=kind == "power")
+            case "kill-leader":
+                self.crash(self.leader() or node, power_cut=self.random.random() < 0.5)
+            case "kill-voter":
+                self.voters_to_kill = self.random.choice((1, 3))
+            case "contest":
+                self.contest(node, other)
+            case "power-all":
+                for each in self.nodes:
+                    self.crash(each, power_cut=True)
+            case "cut" | "cut-one-way":
+                world.network.cut(node.host, other.host, both=kind == "cut")
+            case "isolate":
+                for each in self.nodes:
+                    if each is not node:
+                        world.network.cut(node.host, each.host)
+            case "delay":
+                world.network.delay(node.host, other.host, 1, self.random.choice((20, 300)))
+            case "reset":
+                world.network.reset(node.host, other.host)
+            case "pause" if node.running:
+                node.pause(self.random.choice((50, 700, 2500)))
+            case "stall":
+                node.disk.stall(self.random.choice((100, 900, 3000)))
+            case "disk-error":
+                node.disk.fail_next("sync", OSError(errno.EIO, "Input/output error"))
+        if kind != "contest" and self.random.random() < 0.3:
+            world.network.heal()
+
+    def vote_told(self, voter: str) -> None:
+        """The moment at which a vote is known outside, and forgetting it would show."""
+        if self.voters_to_kill:
+            self.voters_to_kill -= 1
+            node = self.world.nodes[voter]
+            node.kill(power_cut=self.random.random() < 0.2)
+            self.healed_at_ms[voter] = self.world.now_ms
+            self.world.loop.call_later(0.001, self.restart_some, context=self.world.network.context)
+
+    def contest(self, node: Node, other: Node) -> None:
+        """Two candidates that do not hear each other; one voter is near to both and dies of its first vote, the others
+        are slow, so that neither candidate wins before the voter is back."""
+        network = self.world.network
+        network.heal()
+        for each in self.nodes:
+            self.crash(each, power_cut=False)
+            self.healed_at_ms[each.name] = self.world.now_ms
+        network.cut(node.host, other.host)
+        near, *slow = [each for each in self.nodes if each not in (node, other)]
+        for voter in (near, *slow):
+            self.healed_at_ms[voter.name] += 300  # its own election timeout comes later than theirs
+            for candidate in (node, other):
+                network.delay(voter.host, candidate.host, *((0.1, 0.5) if voter is near else (1, 100)))
+        self.voters_to_kill = 1
+
+    def crash(self, node: Node, *, power_cut: bool) -> None:
+        node.kill(power_cut=power_cut)
+        self.healed_at_ms[node.name] = self.world.now_ms + self.random.choice((1, 50, 500, 3000))
+
+    def restart_some(self) -> None:
+        for node in self.nodes:
+            if not node.running and self.world.now_ms >= self.healed_at_ms.get(node.name, 0):
+                self.start(node)
+
+    def heal(self) -> None:
+        """No faults any more: a leader within a few election timeouts, and all members at one point (V1)."""
+        self.voters_to_kill = 0
+        self.world.network.heal()
+        for node in self.nodes:
+            for other in self.nodes:
+                if node is not other:
+                    self.world.network.delay(node.host, other.host, 0.1, 0.5)
+        self.healed_at_ms.clear()
+
+        def agreed() -> bool:
+            self.restart_some()
+            return self.group.agreed()
+
+        self.world.run_until(agreed, HEAL_LIMIT_MS)
+        self.check.logs_match(self.group.running_cores())
+
+
+def main() -> int:
+    totals = Totals()
+    return seeds.main(
+        __doc__,
+        BUGS,
+        50,
+        lambda seed, bug: RaftWorld(seed, BUGS[bug] if bug else NO_BUG, totals).run(),
+        lambda: [totals.line()],
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())
