@@ -40,7 +40,7 @@ from remoting.command import RemotingCommand
 from remoting.headers.controller import BrokerHeartbeatHeader
 from remoting.peer import Peer
 
-log = logging.getLogger("broker")
+logger = logging.getLogger("broker")
 
 SWEEP_MS = 200
 
@@ -104,7 +104,7 @@ class BrokerApp:
                 "controllerAddr", "", "settings", None, "must name controllers: host:port;host:port"
             )
         report = await self.store.start()
-        log.info("store recovered", extra=fields(report=report))
+        logger.info("store recovered", extra=fields(report=report))
         await self.tables.load()
         await self.ha.start()
         identity_files = self._identity_files()
@@ -128,7 +128,9 @@ class BrokerApp:
             )
 
             self.probes = await serve_broker_probes(self, self._clock)
-        log.info("broker started: %s", contract_sentence(self.settings), extra=fields(address=self.address))
+        logger.info(
+            "broker started: %s", contract_sentence(self.settings), extra=fields(address=self.address)
+        )
 
     async def stop(self) -> None:
         """Graceful end within three seconds; also after a `start` that failed or was cut short."""
@@ -145,7 +147,7 @@ class BrokerApp:
         try:
             await self.tables.save()
         except OSError as error:
-            log.error("tables not written at the end", extra=fields(why=error))
+            logger.error("tables not written at the end", extra=fields(why=error))
         await self.store.stop()
 
     async def wait_failed(self) -> BaseException:

@@ -20,10 +20,10 @@ from broker.pulls.held import HeldPulls
 from broker.pulls.processor import PullProcessor
 from broker.sends.admission import SendAdmission
 from broker.sends.delaydelivery import DelayDelivery
-from broker.sends.intake import Intake
 from broker.sends.pending import PendingSends
 from broker.sends.processor import SEND_CODES, SendProcessor
 from broker.sends.sendback import SendBack
+from broker.sends.writegate import WriteGate
 from messagestore.delaylevels import delay_levels_ms
 from remoting.codes import RequestCode
 from remoting.peer import Peer
@@ -51,7 +51,7 @@ class Requests:
             settings.waiting_sends_max, self.latencies.sends_settled if self.latencies is not None else None
         )
         self._held = HeldPulls(settings.held_pulls_max)
-        self._intake = Intake(parts.role, self.pending, clock, wait_ms=settings.slave_timeout)
+        self._gate = WriteGate(parts.role, self.pending, clock, wait_ms=settings.slave_timeout)
         self._sends = self._send_processor(parts, len(levels_ms))
         self.delivery = DelayDelivery(
             store=parts.store, role=parts.role, offsets=tables.delays, clock=clock, levels_ms=levels_ms
@@ -120,7 +120,7 @@ class Requests:
         return SendProcessor(
             log=parts.store,
             admission=admission,
-            intake=self._intake,
+            gate=self._gate,
             totals=self.totals,
             latencies=self.latencies,
         )
@@ -130,7 +130,7 @@ class Requests:
             store=parts.store,
             topics=parts.tables.topics,
             groups=parts.tables.groups,
-            intake=self._intake,
+            gate=self._gate,
             random=parts.random,
             broker_permission=parts.settings.broker_permission,
             delay_levels=delay_levels,

@@ -17,7 +17,7 @@ from mqruntime.properties import PropertiesError, parse
 from mqruntime.smallfiles import SmallFiles
 from remoting.codes import ResponseCode
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 FILE = "controller.properties"
 CHANGEABLE = frozenset(
@@ -72,5 +72,5 @@ class Configuration:
         try:
             await self._files.replace(FILE, self._settings.effective().encode())
         except OSError as error:  # nothing reads it but people
-            log.warning("%s does not show what is in force now", FILE, extra=fields(why=error))
+            logger.warning("%s does not show what is in force now", FILE, extra=fields(why=error))
         return Decision()

@@ -14,11 +14,11 @@ from dataclasses import replace
 from functools import partial
 
 from controller.decision import Decision
-from controller.election import LiveReport
+from controller.elections import replace_lost_master
+from controller.electpolicy import LiveReport
 from controller.events import ElectMaster, Event
 from controller.heartbeats import BrokerKey, Heartbeat, Heartbeats, Liveness
 from controller.holdings import Held, Holdings, Report
-from controller.mastership import replace_lost_master
 from controller.notify import Notifier
 from controller.runner import Busy, CommandRunner
 from controller.settings import ControllerSettings
@@ -29,7 +29,7 @@ from mqruntime.clock import Clock
 from mqruntime.log import fields
 from remoting.headers.controller import BrokerHeartbeatHeader, NotifyBrokerRoleChangedHeader
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 LOOK_EVERY_MS = 100
 FORGET_EVERY_MS = 60_000
@@ -83,13 +83,13 @@ class MasterGuard:
         report = LiveReport(header.epoch, header.max_offset, header.election_priority)
         heartbeat = Heartbeat(header.broker_addr, header.heartbeat_timeout_mills, report)
         if self._heartbeats.heard(key, connection, heartbeat, self._clock.monotonic_ms()):
-            log.info("broker alive", extra=fields(cluster=key[0], broker=key[1], id=key[2]))
+            logger.info("broker alive", extra=fields(cluster=key[0], broker=key[1], id=key[2]))
             self._someone_came.set()
             self._someone_came = asyncio.Event()
             self._look.set()
 
     def _warn_of_lack(self, key: BrokerKey, held: Report, lacks: Held) -> None:
-        log.warning(
+        logger.warning(
             "a member of the SyncStateSet came back with less than was confirmed; while another member may come it is not "
             "elected: start the others, or elect it with mqadmin electMaster and lose what it lacks",
             extra=fields(
@@ -112,7 +112,7 @@ class MasterGuard:
         """A broker whose connection this was is gone."""
         ended = self._heartbeats.connection_closed(connection, self._clock.monotonic_ms())
         for cluster, broker, broker_id in ended:
-            log.info("broker connection ended", extra=fields(cluster=cluster, broker=broker, id=broker_id))
+            logger.info("broker connection ended", extra=fields(cluster=cluster, broker=broker, id=broker_id))
             self._look.set()
 
     def role_changed(self, role: Role, term: int) -> None:
@@ -120,7 +120,7 @@ class MasterGuard:
         self._active = role is Role.LEADER
         if self._active:
             self._judging_since_ms = self._clock.monotonic_ms()
-            log.info("controller leads", extra=fields(term=term, sets=len(self._state.sync_states)))
+            logger.info("controller leads", extra=fields(term=term, sets=len(self._state.sync_states)))
             for broker_name in self._state.sync_states:
                 self._announce(broker_name)
             self._look.set()
@@ -176,7 +176,7 @@ class MasterGuard:
             try:
                 decision = await self._runner.run(partial(self._replacement, broker_name))
             except (NotLeader, Busy, TooManyProposals, OutcomeUnknown) as error:
-                log.warning(
+                logger.warning(
                     "election not held", extra=fields(broker=broker_name, reason=due.reason, why=error)
                 )
                 continue
@@ -195,7 +195,7 @@ class MasterGuard:
         sync_state = self._state.sync_states.get(broker_name)
         if elected is None or sync_state is None:
             return
-        log.info(
+        logger.info(
             "elected" if elected.master_id is not None else "struck off",
             extra=fields(
                 broker=broker_name,

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from controller.election import LiveReport
+from controller.electpolicy import LiveReport
 from controller.reasons import CONNECTION_LOST, HEARTBEAT_LOST, NEVER_HEARD
 
 UNHEARD_TIMEOUT_MS = 10_000
@@ -32,7 +32,7 @@ class Heartbeat:
 
 
 @dataclass(frozen=True, slots=True)
-class Farewell:
+class BrokerLoss:
     """How a broker that is dead was lost; None is not known. Silence has no moment of its own."""
 
     why: str
@@ -137,17 +137,17 @@ class Liveness:
         entry = self.entries.get(key)
         return entry is None or entry.open
 
-    def farewell(self, key: BrokerKey) -> Farewell | None:
+    def loss(self, key: BrokerKey) -> BrokerLoss | None:
         """What there is to say of the end of a dead broker; None of one that is not dead."""
         if not self.is_dead(key):
             return None
         entry = self.entries.get(key)
         if entry is None:
-            return Farewell(NEVER_HEARD)
+            return BrokerLoss(NEVER_HEARD)
         heard_ago_ms = self.now_ms - entry.last_seen_ms
         if entry.open:
-            return Farewell(HEARTBEAT_LOST, heard_ago_ms)
-        return Farewell(CONNECTION_LOST, heard_ago_ms, self.now_ms - entry.closed_ms)
+            return BrokerLoss(HEARTBEAT_LOST, heard_ago_ms)
+        return BrokerLoss(CONNECTION_LOST, heard_ago_ms, self.now_ms - entry.closed_ms)
 
     def reports(self, cluster_name: str, broker_name: str, ids: Iterable[int]) -> dict[int, LiveReport]:
         """What the living among `ids` last said."""

@@ -11,10 +11,10 @@ import logging
 from controller.holdings import CheckCode, Holdings, HoldingsDamaged
 from mqruntime.clock import Clock
 from mqruntime.log import fields
+from mqruntime.repeatedfailure import RepeatedFailure
 from mqruntime.smallfiles import SmallFiles
-from mqruntime.trouble import Trouble
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 FILE = "holdings.json"
 SAVE_EVERY_MS = 5_000
@@ -26,7 +26,7 @@ class HoldingsFile:
     def __init__(self, files: SmallFiles, check_code: CheckCode, clock: Clock) -> None:
         self._files = files
         self._clock = clock
-        self._trouble = Trouble()
+        self._failure = RepeatedFailure()
         self._changed = asyncio.Event()
         self.holdings = Holdings(check_code, self._changed.set)
 
@@ -37,7 +37,7 @@ class HoldingsFile:
             if data is not None:
                 self.holdings.restore(data)
         except (OSError, HoldingsDamaged) as error:
-            log.warning(
+            logger.warning(
                 "what brokers held is not known: %s cannot be read and will be replaced",
                 FILE,
                 extra=fields(why=error),
@@ -58,8 +58,8 @@ class HoldingsFile:
         try:
             await self._files.replace(FILE, self.holdings.encode())
         except OSError as error:
-            if self._trouble.met(error.errno, self._clock.monotonic_ms()):
-                log.warning("what brokers hold is not saved, trying on", extra=fields(why=error))
+            if self._failure.failed(error.errno, self._clock.monotonic_ms()):
+                logger.warning("what brokers hold is not saved, trying on", extra=fields(why=error))
             self._changed.set()
         else:
-            self._trouble.over(self._clock.monotonic_ms())
+            self._failure.recovered(self._clock.monotonic_ms())

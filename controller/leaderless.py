@@ -11,25 +11,25 @@ import logging
 from dledger.node import DLedgerNode
 from mqruntime.clock import Clock
 from mqruntime.log import fields
-from mqruntime.trouble import Trouble
+from mqruntime.repeatedfailure import RepeatedFailure
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 LOOK_EVERY_MS = 3_000
 
 
 async def tell_leaderless(node: DLedgerNode, clock: Clock) -> None:
     """Runs until cancelled."""
-    trouble = Trouble()
+    failure = RepeatedFailure()
     while True:
         await asyncio.sleep(LOOK_EVERY_MS / 1000)
         now_ms = clock.monotonic_ms()
         if node.leader_id is None:
-            if trouble.met("no leader", now_ms):
+            if failure.failed("no leader", now_ms):
                 peers = ";".join(f"{peer_id}-{address}" for peer_id, address in node.peers.items())
-                log.warning(
+                logger.warning(
                     "no controller leads, trying on; a majority of the peers must run and reach each other",
                     extra=fields(peers=peers),
                 )
-        elif (lasted_ms := trouble.over(now_ms)) is not None:
-            log.info("a controller leads again", extra=fields(leader=node.leader_id, after_ms=lasted_ms))
+        elif (lasted_ms := failure.recovered(now_ms)) is not None:
+            logger.info("a controller leads again", extra=fields(leader=node.leader_id, after_ms=lasted_ms))

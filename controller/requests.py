@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from controller import commands, mastership
+from controller import commands, elections
 from controller.decision import Decision
 from controller.heartbeats import Liveness
 from controller.state import ReplicasState
@@ -47,7 +47,7 @@ def alter_sync_state_set(request: RemotingCommand) -> Decide:
 def elect_master(request: RemotingCommand, unclean: Callable[[], bool]) -> Decide:
     """`unclean` is asked when the election is held: it can be switched on and off."""
     header = ElectMasterHeader.from_ext(request.ext)
-    return lambda state, live: mastership.elect_master(
+    return lambda state, live: elections.elect_master(
         state,
         live,
         broker_name=header.broker_name,

@@ -16,6 +16,7 @@ from controller import requests
 from controller.configuration import Configuration
 from controller.counts import Counts
 from controller.decision import Decision
+from controller.electionrecorder import ElectionRecorder
 from controller.events import AlterSyncStateSet, Event
 from controller.guard import MasterGuard
 from controller.holdingsfile import HoldingsFile
@@ -26,7 +27,6 @@ from controller.runner import Busy, CommandRunner
 from controller.settings import ControllerSettings
 from controller.state import SyncState
 from controller.statemachine import ReplicasStateMachine
-from controller.witness import Witness
 from dledger.actions import Role
 from dledger.entry import ENTRY_HEADER_BYTES
 from dledger.errors import NotLeader, OutcomeUnknown, TooManyProposals
@@ -50,7 +50,7 @@ from remoting.peer import Peer
 from remoting.router import Router
 from remoting.server import RemotingServer
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 CONNECT_TIMEOUT_MS = 1000
 FIRST_HEARTBEAT_WAIT_MS = 400
@@ -84,8 +84,10 @@ class ControllerApp:
         )
         self._counts = Counts()
         on_proposed = self._counts.proposed if settings.serves_metrics else None
-        self._witness = Witness(self.state, lambda: self.guard.liveness(), runtime.files, runtime.clock)
-        self._runner = CommandRunner(self.node, on_proposed, self._witness.proposing)
+        self._recorder = ElectionRecorder(
+            self.state, lambda: self.guard.liveness(), runtime.files, runtime.clock
+        )
+        self._runner = CommandRunner(self.node, on_proposed, self._recorder.proposing)
         notifier = Notifier(self._client, runtime.clock, self._tasks)
         self._holdings_file = HoldingsFile(runtime.files, self.state.check_code, runtime.clock)
         self.guard = MasterGuard(
@@ -94,7 +96,7 @@ class ControllerApp:
             notifier,
             settings,
             runtime.clock,
-            self._witness.notified,
+            self._recorder.notified,
             self._holdings_file.holdings,
         )
         self._configuration = Configuration(settings, runtime.files)
@@ -113,7 +115,7 @@ class ControllerApp:
     async def start(self) -> None:
         """Serves. Raises AddressInUse, LogDamaged, OSError."""
         await self.server.start()
-        await self._witness.load()
+        await self._recorder.load()
         await self._holdings_file.load()
         await self.node.start()
         if self.settings.serves_metrics:
@@ -122,10 +124,10 @@ class ControllerApp:
 
             self.probes = await serve_controller_probes(self, self._counts)
         self._tasks.start(self.guard.watch(), name="watch masters")
-        self._tasks.start(self._witness.run(), name="save elections")
+        self._tasks.start(self._recorder.run(), name="save elections")
         self._tasks.start(self._holdings_file.run(), name="save holdings")
         self._tasks.start(tell_leaderless(self.node, self._clock), name="tell leaderless")
-        log.info("controller started", extra=fields(id=self.settings.self_id, port=self.server.port))
+        logger.info("controller started", extra=fields(id=self.settings.self_id, port=self.server.port))
 
     async def stop(self) -> None:
         if self.probes is not None:
@@ -134,7 +136,7 @@ class ControllerApp:
         await self._tasks.stop()
         await self.server.stop()
         await self._client.close()
-        await self._witness.save()
+        await self._recorder.save()
         await self._holdings_file.save()
 
     async def wait_failed(self) -> BaseException:
@@ -148,11 +150,11 @@ class ControllerApp:
         self._runner.progressed()
         self.guard.role_changed(role, term)
         if role is not Role.LEADER:
-            self._witness.deposed()
+            self._recorder.deposed()
 
     def _applied(self, index: int, event: Event) -> None:
         self._runner.progressed()
-        self._witness.applied(event, witnessed=self.node.came_undecided(index))
+        self._recorder.applied(event, witnessed=self.node.came_undecided(index))
         self.guard.applied(event)
         if self.node.is_active:
             self._counts.applied(event, self.state)
@@ -243,7 +245,7 @@ class ControllerApp:
     def _log_alter(self, event: AlterSyncStateSet) -> None:
         sync_state = self.state.sync_states.get(event.broker_name)
         if sync_state is not None:
-            log.info(
+            logger.info(
                 "sync state set altered",
                 extra=fields(
                     broker=event.broker_name,
@@ -258,7 +260,7 @@ class ControllerApp:
         if header.broker_id is None:
             return request.reply(ResponseCode.CONTROLLER_INVALID_REQUEST, "Heart beat with empty brokerId")
         self.guard.heard(header, connection_of(peer))
-        self._witness.heard(header)
+        self._recorder.heard(header)
         return request.reply(ResponseCode.SUCCESS, "Heart beat success")
 
     def _metadata(self, peer: Peer, request: RemotingCommand) -> RemotingCommand:
@@ -272,11 +274,11 @@ class ControllerApp:
             is_leader=self.node.role is Role.LEADER,
             peers="".join(f"{peer_id}:{address};" for peer_id, address in self.node.peers.items()),
         )
-        return request.reply(header=header, body=self._witness.tell(named).encode() if named else None)
+        return request.reply(header=header, body=self._recorder.tell(named).encode() if named else None)
 
     async def _update_configuration(self, peer: Peer, request: RemotingCommand) -> RemotingCommand:
         decision = await self._configuration.update(request.body)
-        log.info(
+        logger.info(
             "settings changed" if decision.code == 0 else "settings not changed",
             extra=fields(peer=peer.remote_address, code=decision.code, remark=decision.remark),
         )

@@ -11,7 +11,7 @@ from controller.events import Event, decode
 from controller.state import ReplicasState
 from mqruntime.log import fields
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 class ReplicasStateMachine:
@@ -25,7 +25,7 @@ class ReplicasStateMachine:
     def apply(self, index: int, body: bytes) -> None:
         event = decode(body)
         if event is None:
-            log.warning("entry is no event", extra=fields(index=index, size=len(body)))
+            logger.warning("entry is no event", extra=fields(index=index, size=len(body)))
             return
         self.state.apply(event)
         self._on_applied(index, event)

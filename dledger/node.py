@@ -25,9 +25,9 @@ from dledger.settings import DLedgerSettings
 from dledger.store import FOLDER_PREFIX, Store
 from mqruntime.diskfull import DISK_FULL
 from mqruntime.log import fields
+from mqruntime.repeatedfailure import RepeatedFailure
 from mqruntime.runtime import Runtime
 from mqruntime.tasks import Tasks
-from mqruntime.trouble import Trouble
 from remoting.client import RemotingClient
 from remoting.router import Router
 
@@ -97,7 +97,7 @@ class DLedgerNode:
         self._timer: asyncio.TimerHandle | None = None
         self._timer_due_ms = 0
         self._checkpoint_timer: asyncio.TimerHandle | None = None
-        self._checkpoint_trouble = Trouble()
+        self._checkpoint_failure = RepeatedFailure()
         self._announced: tuple[Role, int] = (Role.FOLLOWER, 0)
         self._proposals = Proposals()
         self._reads = Reads()
@@ -346,7 +346,7 @@ class DLedgerNode:
         except OSError as error:
             if error.errno not in DISK_FULL:
                 raise
-            if self._checkpoint_trouble.met(error.errno, self.clock.monotonic_ms()):
+            if self._checkpoint_failure.failed(error.errno, self.clock.monotonic_ms()):
                 logger.warning(
                     "%s cannot be written, trying on; make room on this controller's disk",
                     self.store.checkpoint_file.name,
@@ -354,7 +354,7 @@ class DLedgerNode:
                 )
             self._note_checkpoint()
         else:
-            self._checkpoint_trouble.over(self.clock.monotonic_ms())
+            self._checkpoint_failure.recovered(self.clock.monotonic_ms())
 
     # Messages
 

@@ -14,7 +14,7 @@ from mqruntime.diskfull import DISK_FULL
 from mqruntime.log import fields
 from mqruntime.smallfiles import SmallFiles
 
-log = logging.getLogger("epochfile")
+logger = logging.getLogger("epochfile")
 
 DEFAULT_NAME = "epochFileCheckpoint"
 BACKUP_SUFFIX = ".bak"
@@ -62,7 +62,7 @@ class EpochFile:
             history = decode(backup)
         except EpochFileDamaged as error:
             raise EpochFileUnreadable(self._name, why) from error
-        log.warning("epoch file read from its second copy", extra=fields(file=self._name, why=why))
+        logger.warning("epoch file read from its second copy", extra=fields(file=self._name, why=why))
         await self._mend(self._name, backup)
         return history
 
@@ -70,7 +70,7 @@ class EpochFile:
         try:
             await self._files.replace(name, data)
         except OSError as error:  # the other copy is good; the next start tries again
-            log.warning("copy of the epoch file not mended", extra=fields(file=name, why=error))
+            logger.warning("copy of the epoch file not mended", extra=fields(file=name, why=error))
 
     async def store(self, history: EpochHistory) -> None:
         """Durable on return, on a full disk too where both copies stand; OSError leaves the old history or the new one."""

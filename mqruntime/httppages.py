@@ -14,7 +14,7 @@ from typing import cast
 
 from mqruntime.listening import why_not_listening
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 HEAD_BYTES_MAX = 8 * 1024
 CONNECTIONS_MAX = 64
@@ -87,7 +87,7 @@ class HttpPages:
         try:
             made = page()
         except Exception:
-            log.exception("page not made: %s", target)
+            logger.exception("page not made: %s", target)
             made = Page(b"the page could not be made; the log says why\n", status=500)
         return _response(made, with_body=method == "GET")
 

@@ -18,7 +18,7 @@ from mqruntime.httppages import JSON, HttpPages, Page
 from mqruntime.listening import beyond_this_machine
 from mqruntime.metricsettings import MetricsSettings
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 Facts = Mapping[str, object]
 
@@ -47,7 +47,7 @@ async def serve_probes(
     served = HttpPages(pages, host=host, port=settings.metrics_prom_exporter_port)
     await served.start()
     if (shown := beyond_this_machine(host)) is not None:
-        log.warning(
+        logger.warning(
             "metrics on %s port %d: whoever reaches it reads names and figures; metricsPromExporterHost=127.0.0.1 "
             "keeps them on this machine",
             shown,

@@ -35,7 +35,7 @@ from remoting.peer import Peer
 from remoting.router import Router
 from remoting.server import RemotingServer
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 FAQ = "See https://rocketmq.apache.org/docs/bestPractice/06FAQ for further details."
 
@@ -72,7 +72,7 @@ class NamesrvApp:
             from namesrv.metrics import serve_namesrv_probes  # only then: it brings the Prometheus library
 
             self.probes = await serve_namesrv_probes(self)
-        log.info("name server started", extra=fields(address=self.settings.bind_address, port=self.port))
+        logger.info("name server started", extra=fields(address=self.settings.bind_address, port=self.port))
 
     async def stop(self) -> None:
         """Closes every connection."""
@@ -160,7 +160,7 @@ class NamesrvApp:
 
     def _disconnected(self, peer: Peer) -> None:
         for address in self.table.close_channel(peer):
-            log.info("broker unregistered", extra=fields(broker=address, why="its connection closed"))
+            logger.info("broker unregistered", extra=fields(broker=address, why="its connection closed"))
 
     def _arm_scan(self) -> None:
         period_ms = self.settings.scan_not_active_broker_interval_ms
@@ -169,6 +169,6 @@ class NamesrvApp:
     def _scan(self) -> None:
         for channel in self.table.expire(self._clock.monotonic_ms()):
             assert isinstance(channel, Peer)
-            log.info("broker unregistered", extra=fields(connection=channel.remote_address, why="silent"))
+            logger.info("broker unregistered", extra=fields(connection=channel.remote_address, why="silent"))
             channel.close()
         self._arm_scan()

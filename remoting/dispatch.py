@@ -19,7 +19,7 @@ from remoting.fastjson import FastJsonError
 from remoting.peer import Peer
 from remoting.router import BatchHandler, Handler, Reply, Router
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 OVERLOADED = "[OVERLOAD]system busy, start flow control for a while"
 REFUSALS = (HeaderError, BodyError, FastJsonError)  # the sender's fault, so not worth a traceback
@@ -124,9 +124,9 @@ class Dispatcher:
             return request.reply(ResponseCode.SYSTEM_ERROR, str(error))
         said = {"code": request.code, "opaque": request.opaque}
         if isinstance(error, OSError):  # a full disk, not a bug
-            log.error("handler failed", extra=fields(**said, why=error))
+            logger.error("handler failed", extra=fields(**said, why=error))
         else:
-            log.error("handler failed", extra=fields(**said), exc_info=error)
+            logger.error("handler failed", extra=fields(**said), exc_info=error)
         if isinstance(error, AssertionError) and self._router.on_fatal is not None:
             self._router.on_fatal(error)
         return request.reply(ResponseCode.SYSTEM_ERROR, f"{type(error).__name__}: {error}")

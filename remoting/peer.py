@@ -21,7 +21,7 @@ from remoting.frame import FrameReader, encode
 if TYPE_CHECKING:
     from remoting.connections import Connections
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 IDLE = "idle"
 
@@ -137,7 +137,7 @@ class Peer(asyncio.BufferedProtocol):
         """Ends the connection at once."""
         if not self.closed:
             level = logging.INFO if why == IDLE else logging.WARNING  # nobody did anything wrong
-            log.log(level, "connection cut", extra=fields(peer=self.remote_address, why=why))
+            logger.log(level, "connection cut", extra=fields(peer=self.remote_address, why=why))
             self._cut_why = f"cut by this end: {why}"
         self.closed = True
         if self._transport is not None:

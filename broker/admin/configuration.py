@@ -17,7 +17,7 @@ from remoting.command import RemotingCommand
 from remoting.peer import Peer
 from remoting.router import Router
 
-log = logging.getLogger("broker.configuration")
+logger = logging.getLogger("broker.configuration")
 
 CHANGEABLE = frozenset(
     {
@@ -66,5 +66,5 @@ class Configuration:
         for key, value in changed.items():
             setattr(settings, names[key], value)
         if changed:
-            log.info("settings changed", extra=fields(peer=peer.remote_address, **changed))
+            logger.info("settings changed", extra=fields(peer=peer.remote_address, **changed))
         return command.reply()

@@ -22,7 +22,7 @@ from remoting.peer import Peer
 
 ASK_TIMEOUT_MS = 3_000
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 class SubscriptionRenewal:
@@ -48,8 +48,8 @@ class SubscriptionRenewal:
             if reply.code == ResponseCode.SUCCESS:
                 self._consumers.renew(group, ConsumerRunningInfo.decode(reply.body).subscription_set)
             else:
-                log.info("no subscription told", extra=fields(client_id=client_id, code=reply.code))
+                logger.info("no subscription told", extra=fields(client_id=client_id, code=reply.code))
         except (RemotingError, BodyError, HeaderError) as error:  # its heartbeat will bring it
-            log.info("no subscription told", extra=fields(client_id=client_id, why=error))
+            logger.info("no subscription told", extra=fields(client_id=client_id, why=error))
         finally:
             del self._asked[peer, group]

@@ -18,7 +18,7 @@ from remoting.command import RemotingCommand
 from remoting.errors import HeaderError, RemotingError
 from remoting.headers.group import ExchangeHAInfoHeader
 
-log = logging.getLogger("broker.masterfinder")
+logger = logging.getLogger("broker.masterfinder")
 
 ASK_AGAIN_MS = 200
 KNOWN_AGAIN_MS = 5_000  # a master that restarted within its epoch may have another HA port
@@ -67,11 +67,11 @@ class MasterFinder:
             reply = await self._client.call(master_address, request, TIMEOUT_MS)
             answer = ExchangeHAInfoHeader.from_ext(reply.ext)
         except (RemotingError, HeaderError) as error:
-            log.debug("master does not say its HA address", extra=fields(master=master_address, why=error))
+            logger.debug("master does not say its HA address", extra=fields(master=master_address, why=error))
             return
         found = answer.master_ha_address
         if answer.master_address not in (None, master_address):
-            log.warning(
+            logger.warning(
                 "another broker answers at the master's address",
                 extra=fields(master=master_address, answered=answer.master_address),
             )

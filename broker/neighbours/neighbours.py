@@ -16,7 +16,7 @@ from broker.parts import Parts
 from mqruntime.log import fields
 from remoting.client import RemotingClient
 
-log = logging.getLogger("broker")
+logger = logging.getLogger("broker")
 
 LEAVE_MS = 1_000
 
@@ -71,13 +71,13 @@ class Neighbours:
             async with asyncio.timeout(LEAVE_MS / 1000):
                 await self.registration.unregister()
         except TimeoutError:
-            log.warning("name servers did not answer the farewell")
+            logger.warning("name servers did not answer the farewell")
 
     def _lost(self, address: str) -> None:
         if address in self._settings.name_servers:
             self.registration.soon()
 
     def _master_found(self, ha_address: str, master_epoch: int) -> None:
-        log.info("master's HA address", extra=fields(address=ha_address, epoch=master_epoch))
+        logger.info("master's HA address", extra=fields(address=ha_address, epoch=master_epoch))
         self._ha.set_master_ha_address(ha_address, master_epoch)
         self.copies.soon()

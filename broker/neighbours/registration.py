@@ -11,8 +11,8 @@ from collections.abc import Callable
 
 from mqruntime.clock import Clock
 from mqruntime.log import fields
+from mqruntime.repeatedfailure import RepeatedFailure
 from mqruntime.tasks import Tasks
-from mqruntime.trouble import Trouble
 from mqruntime.waking import woken
 from remoting.bodies.registration import RegisterBrokerBody, body_crc32
 from remoting.bodies.topics import TopicConfigWrapper
@@ -26,7 +26,7 @@ from remoting.headers.nameserver import (
     UnregisterBrokerHeader,
 )
 
-log = logging.getLogger("broker.registration")
+logger = logging.getLogger("broker.registration")
 
 RETRY_MS = 1_000
 UNREGISTER_TIMEOUT_MS = 500
@@ -64,7 +64,7 @@ class Registration:
         self._topics = topics
         self._on_master = on_master
         self._wakes = {name_server: asyncio.Event() for name_server in name_servers}
-        self._troubles = {name_server: Trouble() for name_server in name_servers}
+        self._failures = {name_server: RepeatedFailure() for name_server in name_servers}
 
     def start(self, tasks: Tasks) -> None:
         for name_server in self._name_servers:
@@ -90,7 +90,7 @@ class Registration:
         try:
             await self._client.call(name_server, request, UNREGISTER_TIMEOUT_MS)
         except RemotingError as error:
-            log.warning("not unregistered", extra=fields(name_server=name_server, why=error))
+            logger.warning("not unregistered", extra=fields(name_server=name_server, why=error))
 
     async def _run(self, name_server: str) -> None:
         wake = self._wakes[name_server]
@@ -116,23 +116,23 @@ class Registration:
             body_crc32=body_crc32(body),
         )
         request = RemotingCommand.request(RequestCode.REGISTER_BROKER, header, body)
-        trouble = self._troubles[name_server]
+        failure = self._failures[name_server]
         try:
             reply = await self._client.call(name_server, request, self._timeout_ms)
             said = RegisterBrokerResponseHeader.from_ext(reply.ext)
         except (RemotingError, HeaderError) as error:
-            if trouble.met(type(error), self._clock.monotonic_ms()):
-                log.warning("not registered, trying on", extra=fields(name_server=name_server, why=error))
+            if failure.failed(type(error), self._clock.monotonic_ms()):
+                logger.warning("not registered, trying on", extra=fields(name_server=name_server, why=error))
             return False
         if reply.code != ResponseCode.SUCCESS:
-            if trouble.met(reply.code, self._clock.monotonic_ms()):
-                log.warning(
+            if failure.failed(reply.code, self._clock.monotonic_ms()):
+                logger.warning(
                     "registration refused",
                     extra=fields(name_server=name_server, code=reply.code, remark=reply.remark or ""),
                 )
             return False
-        if (lasted_ms := trouble.over(self._clock.monotonic_ms())) is not None:
-            log.info("registered again", extra=fields(name_server=name_server, after_ms=lasted_ms))
+        if (lasted_ms := failure.recovered(self._clock.monotonic_ms())) is not None:
+            logger.info("registered again", extra=fields(name_server=name_server, after_ms=lasted_ms))
         if said.master_addr and said.ha_server_addr:
             self._on_master(said.master_addr, said.ha_server_addr)
         return True

@@ -19,7 +19,7 @@ from broker.tables.subscriptiongroups import SubscriptionGroups
 from broker.tables.topics import Topics
 from mqruntime.clock import Clock
 from mqruntime.log import fields
-from mqruntime.trouble import Trouble
+from mqruntime.repeatedfailure import RepeatedFailure
 from mqruntime.waking import woken
 from remoting.bodies.groups import SubscriptionGroupWrapper
 from remoting.bodies.offsets import ConsumerOffsetWrapper, DelayOffsetWrapper
@@ -29,7 +29,7 @@ from remoting.codes import RequestCode, ResponseCode
 from remoting.command import RemotingCommand
 from remoting.errors import BodyError, RemotingError
 
-log = logging.getLogger("broker.slavesync")
+logger = logging.getLogger("broker.slavesync")
 
 TIMEOUT_MS = 3_000
 
@@ -60,7 +60,7 @@ class SlaveSync:
         self._saved = saved
         self._interval_ms = interval_ms
         self._wake = asyncio.Event()
-        self._troubles = {code: Trouble() for code in saved}
+        self._failures = {code: RepeatedFailure() for code in saved}
 
     def soon(self) -> None:
         """There is a new master."""
@@ -90,10 +90,12 @@ class SlaveSync:
                 with suppress(OSError):  # it stays changed: broker.tables.tables tries on, and tells
                     await self._saved[code].save()
         except (RemotingError, BodyError) as error:
-            if self._troubles[code].met(master, self._clock.monotonic_ms()):
-                log.warning("not copied from master", extra=fields(master=master, what=code.name, why=error))
+            if self._failures[code].failed(master, self._clock.monotonic_ms()):
+                logger.warning(
+                    "not copied from master", extra=fields(master=master, what=code.name, why=error)
+                )
         else:
-            self._troubles[code].over(self._clock.monotonic_ms())
+            self._failures[code].recovered(self._clock.monotonic_ms())
 
     def _adopt(self, code: RequestCode, reply: RemotingCommand) -> bool:
         if code == RequestCode.GET_ALL_TOPIC_CONFIG:

@@ -15,7 +15,7 @@ from remoting.command import RemotingCommand
 from remoting.errors import ConnectFailed, HeaderError, RemotingError
 from remoting.headers.controller import BrokerHeartbeatHeader, GetMetadataResponseHeader
 
-log = logging.getLogger("broker.controllerclient")
+logger = logging.getLogger("broker.controllerclient")
 
 DISCOVERY_TIMEOUT_MS = 1000
 CALL_TIMEOUT_MS = 3000
@@ -49,7 +49,7 @@ class ControllerClient:
         """Ask who leads, without a reason to doubt the present one."""
         found = await self._ask_around()
         if found is not None and found != self.leader:
-            log.info("controller leader found", extra=fields(leader=found))
+            logger.info("controller leader found", extra=fields(leader=found))
             self.leader = found
 
     async def heartbeat_to_leader(self, header: BrokerHeartbeatHeader) -> None:
@@ -65,7 +65,7 @@ class ControllerClient:
             self.leader = await self._ask_around()
             if self.leader is None:
                 raise ConnectFailed(";".join(self.addresses), "no controller names a leader")
-            log.info("controller leader found", extra=fields(leader=self.leader))
+            logger.info("controller leader found", extra=fields(leader=self.leader))
         return self.leader
 
     def _distrust(self) -> None:
@@ -102,5 +102,5 @@ class ControllerClient:
                 GetMetadataResponseHeader.from_ext(reply.ext) if reply.code == ResponseCode.SUCCESS else None
             )
         except (RemotingError, HeaderError) as error:
-            log.debug("controller does not answer", extra=fields(address=address, why=error))
+            logger.debug("controller does not answer", extra=fields(address=address, why=error))
             return None

@@ -25,7 +25,7 @@ from epochfile.history import EpochHistory
 from mqruntime.log import fields
 from mqruntime.smallfiles import SmallFiles
 
-log = logging.getLogger("broker.identityfiles")
+logger = logging.getLogger("broker.identityfiles")
 
 MARK_FILE = "storeMark"
 
@@ -78,7 +78,7 @@ class IdentityFiles:
         return identity
 
     async def _give_up(self, identity: Identity, why: str) -> None:
-        log.warning(
+        logger.warning(
             "%s: broker id %d is given up and this broker joins as a new replica; once the old id has left the "
             "SyncStateSet, cleanBrokerMetadata forgets it",
             why,

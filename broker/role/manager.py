@@ -31,8 +31,8 @@ from broker.role.membership import Replicas, Role
 from mqruntime.clock import Clock
 from mqruntime.diskfull import DISK_FULL
 from mqruntime.log import fields
+from mqruntime.repeatedfailure import RepeatedFailure
 from mqruntime.tasks import Tasks
-from mqruntime.trouble import Trouble
 from mqruntime.waking import woken
 from remoting.codes import ResponseCode
 from remoting.command import RemotingCommand
@@ -40,7 +40,7 @@ from remoting.errors import BodyError, HeaderError, NotSent, RemotingError
 from remoting.headers.controller import BrokerHeartbeatHeader
 from remoting.peer import Peer
 
-log = logging.getLogger("broker.replicasmanager")
+logger = logging.getLogger("broker.replicasmanager")
 
 WAIT_MS_MAX = 3_600_000
 SAVE_RETRY_MS = 1_000
@@ -122,9 +122,9 @@ class ReplicasManager:
         self._may_beat = asyncio.Event()  # registered once: the controllers know our id
         self._beat_now = asyncio.Event()  # a new one each time that it was set
         self._announced_epoch = 0
-        self._trouble = Trouble()
-        self._save_trouble = Trouble()
-        self._role_trouble = Trouble()
+        self._failure = RepeatedFailure()
+        self._save_failure = RepeatedFailure()
+        self._role_failure = RepeatedFailure()
         self.replicas = self._new_replicas()
 
     def _new_replicas(self, **identities: object) -> Replicas:
@@ -159,7 +159,7 @@ class ReplicasManager:
 
     def sync_state_set_wanted(self, members: frozenset[int], why: str) -> None:
         """The log's replicas justify this set; the controllers are asked at once."""
-        log.info("another SyncStateSet wanted", extra=fields(members=sorted(members), why=why))
+        logger.info("another SyncStateSet wanted", extra=fields(members=sorted(members), why=why))
         self.replicas.report.want(members)
         self._wake()
 
@@ -196,17 +196,17 @@ class ReplicasManager:
         except OSError as error:
             if error.errno not in DISK_FULL:
                 raise
-            if self._save_trouble.met(error.errno, self._clock.monotonic_ms()):
-                log.warning(
+            if self._save_failure.failed(error.errno, self._clock.monotonic_ms()):
+                logger.warning(
                     "broker id cannot be saved, trying on; make room on this broker's disk",
                     extra=fields(why=error),
                 )
             await asyncio.sleep(SAVE_RETRY_MS / 1000)
             return
-        self._save_trouble.over(self._clock.monotonic_ms())
+        self._save_failure.recovered(self._clock.monotonic_ms())
         self.replicas.saved()
         if isinstance(step, SaveIdentity):
-            log.info("broker id granted", extra=fields(broker_id=step.identity.broker_id))
+            logger.info("broker id granted", extra=fields(broker_id=step.identity.broker_id))
 
     async def _call(self, call: Call) -> None:
         replicas, clock = self.replicas, self._clock
@@ -220,26 +220,26 @@ class ReplicasManager:
             command = await self._controllers.call(request)
             reply = self._calls.reply(call, command)
         except (RemotingError, HeaderError, BodyError) as error:
-            if self._trouble.met(type(error), clock.monotonic_ms()):
-                log.warning("%s", TRYING_ON, extra=fields(call=type(call).__name__, why=error))
+            if self._failure.failed(type(error), clock.monotonic_ms()):
+                logger.warning("%s", TRYING_ON, extra=fields(call=type(call).__name__, why=error))
             sent = not isinstance(error, NotSent)
             self._apply(replicas.not_replied(call, clock.monotonic_ms(), sent=sent))
             return
         if reply.code not in (ResponseCode.SUCCESS, ResponseCode.CONTROLLER_MASTER_STILL_EXIST):
-            if self._trouble.met((type(call), reply.code), clock.monotonic_ms()):
-                log.warning(
+            if self._failure.failed((type(call), reply.code), clock.monotonic_ms()):
+                logger.warning(
                     "controller refused, trying on",
                     extra=fields(call=type(call).__name__, code=reply.code, remark=command.remark or ""),
                 )
-        elif (lasted_ms := self._trouble.over(clock.monotonic_ms())) is not None:
-            log.info("controllers carry out calls again", extra=fields(after_ms=lasted_ms))
+        elif (lasted_ms := self._failure.recovered(clock.monotonic_ms())) is not None:
+            logger.info("controllers carry out calls again", extra=fields(after_ms=lasted_ms))
         self._apply(replicas.replied(call, reply, clock.monotonic_ms(), clock.now_ms()))
 
     def _apply(self, effects: Sequence[Effect]) -> None:
         for effect in effects:
             match effect:
                 case Applied(members, epoch):
-                    log.info("SyncStateSet", extra=fields(members=sorted(members), epoch=epoch))
+                    logger.info("SyncStateSet", extra=fields(members=sorted(members), epoch=epoch))
                     self._roles.applied(members, epoch)
                 case ProposalFailed():
                     self._roles.proposal_failed()
@@ -250,7 +250,9 @@ class ReplicasManager:
         wanted = self.replicas.wanted
         if wanted is not None and wanted.master_epoch != self._announced_epoch:
             self._announced_epoch = wanted.master_epoch
-            log.info("role announced", extra=fields(epoch=wanted.master_epoch, master=wanted.master_address))
+            logger.info(
+                "role announced", extra=fields(epoch=wanted.master_epoch, master=wanted.master_address)
+            )
         self._wake()
 
     async def _run_discovery(self) -> None:
@@ -264,7 +266,7 @@ class ReplicasManager:
             try:
                 await self._controllers.heartbeat(address, self._heartbeat())
             except RemotingError as error:
-                log.debug("no heartbeat", extra=fields(address=address, why=error))
+                logger.debug("no heartbeat", extra=fields(address=address, why=error))
             await woken(self._beat_now, self._timers.broker_heartbeat_interval)
 
     # -- roles
@@ -292,16 +294,16 @@ class ReplicasManager:
             else:
                 await self._roles.become_slave(grant)
         except RoleRefused as refused:
-            log.error("role refused: %s", refused, extra=said)
+            logger.error("role refused: %s", refused, extra=said)
             replicas.role_refused(grant)
         except RoleChangeFailed as failure:
-            if self._role_trouble.met((grant, str(failure)), self._clock.monotonic_ms()):
-                log.error("role change failed and will be repeated: %s", failure, extra=said)
+            if self._role_failure.failed((grant, str(failure)), self._clock.monotonic_ms()):
+                logger.error("role change failed and will be repeated: %s", failure, extra=said)
             replicas.role_failed(self._clock.monotonic_ms())
         else:
-            self._role_trouble.over(self._clock.monotonic_ms())
+            self._role_failure.recovered(self._clock.monotonic_ms())
             replicas.role_taken(grant)
-            log.info("role taken", extra=said)
+            logger.info("role taken", extra=said)
             self._roles.role_taken()
             self._beat_now.set()  # the controllers note when an elected master acts
             self._beat_now = asyncio.Event()

@@ -14,10 +14,10 @@ from broker.clients.refusals import (
     Refused,
     check_topic_name,
 )
-from broker.sends.intake import Log
 from broker.sends.request import SendRequest, asked_retries_max
 from broker.sends.retries import DLQ_QUEUES, NO_DELAY, dead_letter_topic, group_of_retry_topic, retries_max
 from broker.sends.scheduling import scheduled
+from broker.sends.writegate import Log
 from broker.tables.subscriptiongroups import SubscriptionGroups
 from broker.tables.topics import RETRY_PREFIX, Topics
 from messagestore.messages import MessageToStore

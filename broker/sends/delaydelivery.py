@@ -24,7 +24,7 @@ from mqruntime.clock import Clock
 from mqruntime.log import fields
 from mqruntime.waking import woken
 
-log = logging.getLogger("broker.delaydelivery")
+logger = logging.getLogger("broker.delaydelivery")
 
 BATCH_MAX = 32
 IN_FLIGHT_MAX = 1_024
@@ -198,7 +198,7 @@ class DelayDelivery:
         except RecordError:
             message = None
         if message is None:
-            log.error("delayed message cannot be delivered", extra=fields(offset=entry.physical_offset))
+            logger.error("delayed message cannot be delivered", extra=fields(offset=entry.physical_offset))
         return message
 
     def _put(self, level: int, cursor: int, found: list[MessageToStore | None]) -> int:
@@ -211,7 +211,7 @@ class DelayDelivery:
                 if appended.error is None:
                     end_offset = appended.end_offset
                 elif appended.error in NEVER_STORED:
-                    log.error(
+                    logger.error(
                         "delayed message not deliverable",
                         extra=fields(topic=message.topic, why=appended.error),
                     )

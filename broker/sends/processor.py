@@ -11,9 +11,9 @@ from broker.clients.refusals import BATCH_COMPRESSED, PUT_ERRORS, Refused
 from broker.metrics.latencies import Latencies
 from broker.metrics.totals import Totals
 from broker.sends.admission import SendAdmission
-from broker.sends.intake import Intake, Log
 from broker.sends.pending import PendingSend
 from broker.sends.request import SendRequest, read_send_request
+from broker.sends.writegate import Log, WriteGate
 from messagestore.messages import Appended, MessageToStore
 from messagestore.record import COMPRESSED, offset_message_id, pack_host
 from remoting.codes import RequestCode, ResponseCode
@@ -34,13 +34,13 @@ class SendProcessor:
         *,
         log: Log,
         admission: SendAdmission,
-        intake: Intake,
+        gate: WriteGate,
         totals: Totals | None = None,
         latencies: Latencies | None = None,
     ) -> None:
         self._log = log
         self._admission = admission
-        self._intake = intake
+        self._gate = gate
         self._totals = totals
         self._latencies = latencies
         self.stored = 0
@@ -51,7 +51,7 @@ class SendProcessor:
         accepted: list[tuple[RemotingCommand, SendRequest, str]] = []
         messages: list[MessageToStore] = []
         born_host = packed_address(peer)
-        refusal = self._intake.refusal()
+        refusal = self._gate.refusal()
         for command in commands:
             try:
                 if refusal is not None:
@@ -80,8 +80,8 @@ class SendProcessor:
     ) -> list[RemotingCommand]:
         """Appends `messages`; the replies that need not wait."""
         replies: list[RemotingCommand] = []
-        deadline_ms = self._intake.deadline_ms()
-        pending = self._intake.pending
+        deadline_ms = self._gate.deadline_ms()
+        pending = self._gate.pending
         stored, stored_bytes = self.stored, 0
         results = self._log.append(messages)
         for (command, request, uniq_key), appended in zip(accepted, results, strict=True):
@@ -103,7 +103,7 @@ class SendProcessor:
                 replies.append(reply)
         if self._totals is not None:
             self._totals.sends_stored(messages, results, self.stored - stored, stored_bytes)
-        self._intake.settle()
+        self._gate.settle()
         return replies
 
     def _reply_fields(self, queue_id: int, appended: Appended, uniq_key: str) -> dict[str, str]:

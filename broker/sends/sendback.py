@@ -10,7 +10,6 @@ from random import Random
 from typing import Protocol
 
 from broker.metrics.totals import Totals
-from broker.sends.intake import Intake, Log
 from broker.sends.pending import PendingSend
 from broker.sends.retries import (
     DLQ_QUEUES,
@@ -23,6 +22,7 @@ from broker.sends.retries import (
     retry_topic,
 )
 from broker.sends.scheduling import scheduled
+from broker.sends.writegate import Log, WriteGate
 from broker.tables.subscriptiongroups import SubscriptionGroups
 from broker.tables.topics import Topics
 from messagestore.messages import MessageToStore
@@ -54,7 +54,7 @@ class SendBack:
         store: Records,
         topics: Topics,
         groups: SubscriptionGroups,
-        intake: Intake,
+        gate: WriteGate,
         random: Random,
         broker_permission: int,
         delay_levels: int,
@@ -63,7 +63,7 @@ class SendBack:
         self._store = store
         self._topics = topics
         self._groups = groups
-        self._intake = intake
+        self._gate = gate
         self._random = random
         self._writable = bool(broker_permission & PERM_WRITE)
         self._delay_levels = delay_levels
@@ -75,7 +75,7 @@ class SendBack:
     async def handle(self, peer: Peer, command: RemotingCommand) -> RemotingCommand | None:
         """Answers at once what is refused or dropped, the rest when the replicas have it."""
         header = ConsumerSendMsgBackHeader.from_ext(command.ext)
-        if refusal := self._intake.refusal(NOT_ENOUGH):
+        if refusal := self._gate.refusal(NOT_ENOUGH):
             return refusal.reply_to(command)
         group = self._groups.find_or_create(header.group)
         if group is None:
@@ -94,7 +94,7 @@ class SendBack:
         content = await self._store.message_at(header.offset)
         if content is None:
             return command.reply(ResponseCode.SYSTEM_ERROR, f"look message by offset failed, {header.offset}")
-        if refusal := self._intake.refusal(NOT_ENOUGH):  # the role may have changed meanwhile
+        if refusal := self._gate.refusal(NOT_ENOUGH):  # the role may have changed meanwhile
             return refusal.reply_to(command)
         message = self._next_try(decode(content, verify_body=False), header, group, topic, command.version)
         return self._put(peer, command, message)
@@ -144,12 +144,10 @@ class SendBack:
             self._totals.dead_letter(message.topic)
         if command.is_oneway:
             return None
-        intake = self._intake
+        gate = self._gate
         unknown = command.reply(ResponseCode.SYSTEM_ERROR, "FLUSH_SLAVE_TIMEOUT")
-        intake.pending.add(
-            PendingSend(
-                appended.end_offset, intake.deadline_ms(), peer, command.reply(), command.code, unknown
-            )
+        gate.pending.add(
+            PendingSend(appended.end_offset, gate.deadline_ms(), peer, command.reply(), command.code, unknown)
         )
-        intake.settle()
+        gate.settle()
         return None

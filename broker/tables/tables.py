@@ -18,12 +18,12 @@ from broker.tables.topics import TOPICS_FILE, Topics, system_topics
 from mqruntime.clock import Clock
 from mqruntime.diskfull import DISK_FULL
 from mqruntime.log import fields
+from mqruntime.repeatedfailure import RepeatedFailure
 from mqruntime.smallfiles import SmallFiles
-from mqruntime.trouble import Trouble
 from mqruntime.waking import woken
 from remoting.codes import RequestCode
 
-log = logging.getLogger("broker.tables")
+logger = logging.getLogger("broker.tables")
 
 RETRY_MS = 1_000
 
@@ -37,7 +37,7 @@ class Tables:
         self._interval_ms = settings.flush_consumer_offset_interval
         self._on_topics_changed = on_topics_changed
         self._clock = clock
-        self._trouble = Trouble()
+        self._failure = RepeatedFailure()
         self._wake = asyncio.Event()
         system = system_topics(
             settings.broker_cluster_name,
@@ -86,14 +86,14 @@ class Tables:
             try:
                 await self._save()
             except OSError as error:
-                if self._trouble.met(error.errno, self._clock.monotonic_ms()):
+                if self._failure.failed(error.errno, self._clock.monotonic_ms()):
                     cure = "; make room on this broker's disk" if error.errno in DISK_FULL else ""
-                    log.error(f"tables cannot be written, trying on{cure}", extra=fields(why=error))
+                    logger.error(f"tables cannot be written, trying on{cure}", extra=fields(why=error))
                 await asyncio.sleep(RETRY_MS / 1000)
                 self._wake.set()
             else:
-                if (lasted_ms := self._trouble.over(self._clock.monotonic_ms())) is not None:
-                    log.info("tables can be written again", extra=fields(after_ms=lasted_ms))
+                if (lasted_ms := self._failure.recovered(self._clock.monotonic_ms())) is not None:
+                    logger.info("tables can be written again", extra=fields(after_ms=lasted_ms))
 
     async def save(self) -> None:
         """Write whatever is not on disk. OSError."""

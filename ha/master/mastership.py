@@ -15,7 +15,7 @@ from ha.epochs import KeptEpochs
 from ha.frames import Handshake
 from ha.log import ReplicatedLog
 from ha.master.connection import MasterConnection
-from ha.master.duplicates import Twins
+from ha.master.duplicateids import DuplicateIds
 from ha.settings import HASettings
 from ha.syncstateset import Limits, SyncStateSet
 from mqruntime.clock import Clock
@@ -58,7 +58,7 @@ class Mastership:
         self._on_confirm = on_confirm
         self._connections: dict[MasterConnection, None] = {}  # in order of arrival
         self._newest: dict[int, MasterConnection] = {}  # by broker id
-        self._twins = Twins()
+        self._duplicate_ids = DuplicateIds()
         self._close_reasons: dict[MasterConnection, str] = {}
         self._last_wanted: tuple[frozenset[int], int] = (frozenset(), 0)
         self._confirm_timer: asyncio.TimerHandle | None = None
@@ -127,7 +127,9 @@ class Mastership:
         logger.info("slave connected", extra=fields(slave=broker_id, address=connection.address))
         if former is not None:
             former.close("replaced by a newer connection of this broker")
-            self._twins.replaced(broker_id, former.address, connection.address, self.clock.monotonic_ms())
+            self._duplicate_ids.replaced(
+                broker_id, former.address, connection.address, self.clock.monotonic_ms()
+            )
 
     def acked(self, connection: MasterConnection, offset: int) -> None:
         broker_id, now_ms = connection.slave_broker_id, self.clock.monotonic_ms()

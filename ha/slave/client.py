@@ -21,8 +21,8 @@ from mqruntime.clock import Clock
 from mqruntime.connecting import connect
 from mqruntime.diskfull import DISK_FULL
 from mqruntime.log import fields
+from mqruntime.repeatedfailure import RepeatedFailure
 from mqruntime.tasks import Tasks
-from mqruntime.trouble import Trouble
 
 logger = logging.getLogger("ha.slave")
 
@@ -73,8 +73,8 @@ class SlaveClient:
         self._address_changed = asyncio.Event()
         # where the log last ended with a whole record; finding that out reads a whole segment
         self._whole_end = -1
-        self._unreached = Trouble()
-        self._no_room = Trouble()
+        self._unreached = RepeatedFailure()
+        self._no_room = RepeatedFailure()
         self._log_refused = False  # it had no place for what the last connection brought
         self._step: asyncio.Task[bool] | None = None
         self.connection: SlaveConnection | None = None
@@ -134,14 +134,14 @@ class SlaveClient:
                 self._new_connection, host.strip("[]"), int(port), self._settings.connect_timeout_ms
             )
         except (OSError, TimeoutError, ValueError) as error:
-            if self._unreached.met(address, self._clock.monotonic_ms()):
+            if self._unreached.failed(address, self._clock.monotonic_ms()):
                 logger.warning(
                     "master not reached, trying on",
                     extra=fields(address=address, why=str(error) or "timeout"),
                 )
             return None
         connected_ms = self._clock.monotonic_ms()
-        self._unreached.over(connected_ms)
+        self._unreached.recovered(connected_ms)
         logger.info("connected to master", extra=fields(address=address, log_end=self._log.max_offset()))
         while (step := await connection.next_durable_step()) is not None:
             if not await self._durably(self._perform(step, connection)):
@@ -152,7 +152,7 @@ class SlaveClient:
         self._log_refused = connection.log_refused
         if self._log_refused:
             return self._settings.full_log_wait_ms
-        self._no_room.over(self._clock.monotonic_ms())
+        self._no_room.recovered(self._clock.monotonic_ms())
         return wait_after(connection.link.frames, self._clock.monotonic_ms() - connected_ms, self._settings)
 
     def _has_room(self) -> bool:
@@ -220,7 +220,7 @@ class SlaveClient:
         except OSError as error:
             if error.errno not in DISK_FULL:
                 raise
-            if self._no_room.met(error.errno, self._clock.monotonic_ms()):
+            if self._no_room.failed(error.errno, self._clock.monotonic_ms()):
                 logger.warning(NO_ROOM, extra=fields(why=error))
             return False
         return True

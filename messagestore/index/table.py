@@ -32,7 +32,7 @@ SHARED_BYTES = (
 )
 NAME_FORMAT = "%Y%m%d%H%M%S"
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 class IndexTable:
@@ -58,7 +58,7 @@ class IndexTable:
         found = [(name, bytes_) for name, bytes_ in self._directory.names() if bytes_]
         fitting = all(name.isdigit() and bytes_ == size for name, bytes_ in found)
         if not fitting:
-            log.warning("index files have another geometry than the settings: they are built anew")
+            logger.warning("index files have another geometry than the settings: they are built anew")
         for name, _ in found:
             if not fitting:
                 await self._directory.delete(name)

@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from mqruntime.diskfull import DISK_FULL
 from mqruntime.log import fields
-from mqruntime.trouble import Trouble
+from mqruntime.repeatedfailure import RepeatedFailure
 
 T = TypeVar("T")
 
@@ -24,7 +24,7 @@ CURES = {
     errno.EMFILE: "; raise the limit on open files (ulimit -n, LimitNOFILE)",
 }
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 class DiskRoom:
@@ -32,7 +32,7 @@ class DiskRoom:
 
     def __init__(self, monotonic_ms: Callable[[], int]) -> None:
         self._monotonic_ms = monotonic_ms
-        self._troubles: dict[str, Trouble] = {}
+        self._failures: dict[str, RepeatedFailure] = {}
         self._refused: dict[str, tuple[OSError, int]] = {}  # the error, and when to try again
 
     def make(self, what: str, work: Callable[[], T]) -> T:
@@ -53,18 +53,18 @@ class DiskRoom:
 
     def lacks(self, what: str) -> bool:
         """Whether the last try failed."""
-        return what in self._troubles
+        return what in self._failures
 
     def lacking(self, what: str, error: OSError) -> None:
         """The disk refused what somebody tries again by himself."""
-        if self._troubles.setdefault(what, Trouble()).met(error.errno, self._monotonic_ms()):
+        if self._failures.setdefault(what, RepeatedFailure()).failed(error.errno, self._monotonic_ms()):
             cure = CURES.get(error.errno or 0, "")
-            log.warning(f"no {what} can be written, trying on{cure}", extra=fields(why=error))
+            logger.warning(f"no {what} can be written, trying on{cure}", extra=fields(why=error))
 
     def found(self, what: str) -> None:
         """It went well."""
-        trouble = self._troubles.pop(what, None)
-        if trouble is not None:
-            log.info(
-                f"{what} can be written again", extra=fields(after_ms=trouble.over(self._monotonic_ms()))
+        failure = self._failures.pop(what, None)
+        if failure is not None:
+            logger.info(
+                f"{what} can be written again", extra=fields(after_ms=failure.recovered(self._monotonic_ms()))
             )

@@ -23,7 +23,7 @@ from messagestore.queues.table import QueueTable
 from mqruntime.log import fields
 from mqruntime.smallfiles import SmallFiles
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 class SavedQueues:
@@ -54,7 +54,7 @@ class SavedQueues:
             self._checkpoint = decode_checkpoint(await self._files.read(FILE))
         except CheckpointDamaged as damage:
             self._checkpoint = replace(NOTHING_VOUCHED)
-            log.warning(
+            logger.warning(
                 "checkpoint damaged, the whole log is read and confirmed again", extra=fields(why=damage)
             )
         return self._checkpoint

@@ -26,7 +26,7 @@ from sparkreplay.records.walk import Stretch, chunks_of
 from sparkreplay.store.replicas import choose_replicas
 from sparkreplay.store.snapshot import StoreSnapshot, check_epochs, open_store, up_to, up_to_latest
 
-log = logging.getLogger("sparkreplay")
+logger = logging.getLogger("sparkreplay")
 
 PARTITIONS_HINTED_MAX = 10_000
 """More than minPartitions asks for: each costs a look for its seam, and a task."""
@@ -217,7 +217,7 @@ def read_stretch(read: ReadPlan, stretch: Stretch) -> Iterator[pa.RecordBatch]:
     except SegmentGone:
         if read.fail_on_data_loss or begun:
             raise
-        log.warning(
+        logger.warning(
             "%s: was deleted after the read was planned; its part [%d, %d) is left out (failOnDataLoss=false)",
             stretch.segment.path,
             stretch.start,

@@ -17,7 +17,7 @@ from sparkreplay.records.rowfilter import Between, Condition, QueueWindows, Topi
 from sparkreplay.records.walk import Stretch
 from sparkreplay.store.snapshot import StoreSnapshot
 
-log = logging.getLogger("sparkreplay")
+logger = logging.getLogger("sparkreplay")
 
 
 def of_broker(named: PerQueue, broker_name: str) -> dict[Queue, int]:
@@ -97,7 +97,7 @@ def check_ranges(starts: dict[Queue, int], ends: dict[Queue, int]) -> None:
 def lose(options: ReadOptions, path: str, why: str) -> None:
     if options.fail_on_data_loss:
         raise MessagesGone(path, why)
-    log.warning("%s: %s; the read goes on with what is there (failOnDataLoss=false)", path, why)
+    logger.warning("%s: %s; the read goes on with what is there (failOnDataLoss=false)", path, why)
 
 
 def deleted(store: StoreSnapshot, stretches: Sequence[Stretch], starts: dict[Queue, int]) -> list[str]:

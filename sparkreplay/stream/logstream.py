@@ -23,7 +23,7 @@ from sparkreplay.stream.position import SetOffset, StreamOffset, first_offset, r
 
 LOOKS_MAX = 3
 """Retention may delete what a look has listed; a stream looks too often never to meet it."""
-log = logging.getLogger("sparkreplay")
+logger = logging.getLogger("sparkreplay")
 
 Replicas = Mapping[str, list[StoreSnapshot]]
 """The stores of each broker set, at least one."""
@@ -215,7 +215,7 @@ class LogStream:
         for name, store in stores.items():
             if store.bound < at[name].offset and (store.root, at[name].offset) not in self.warned:
                 self.warned.add((store.root, at[name].offset))
-                log.warning(
+                logger.warning(
                     "broker set %s was read up to %d, but %s is committed up to %d only: nothing is read before it is further; "
                     "if it is another log that begins anew, it needs a new query",
                     name,
@@ -232,7 +232,7 @@ class LogStream:
             raise loss
         if (name, offset) not in self.warned:
             self.warned.add((name, offset))
-            log.warning("failOnDataLoss=false: %s", loss)
+            logger.warning("failOnDataLoss=false: %s", loss)
 
 
 def best_of(replicas: list[StoreSnapshot], start: int | None = None, end: int = 0) -> StoreSnapshot:

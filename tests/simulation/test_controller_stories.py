@@ -8,8 +8,8 @@ from zlib import crc32
 
 import pytest
 
-from controller.chronicle import ELECTIONS_MAX
-from controller.witness import FILE, SAVE_AFTER_MS
+from controller.electionhistory import ELECTIONS_MAX
+from controller.electionrecorder import FILE, SAVE_AFTER_MS
 from remoting.bodies.elections import Election, Elections
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import RemotingCommand

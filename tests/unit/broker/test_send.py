@@ -9,10 +9,10 @@ from typing import Any, cast
 import pytest
 
 from broker.sends.admission import SendAdmission
-from broker.sends.intake import Intake
 from broker.sends.pending import PendingSends
 from broker.sends.processor import SendProcessor
 from broker.sends.request import read_send_request
+from broker.sends.writegate import WriteGate
 from broker.tables.subscriptiongroups import SubscriptionGroups
 from broker.tables.topics import Topics, system_topics
 from messagestore.messages import Appended, MessageToStore, PutStatus
@@ -93,7 +93,7 @@ class Bench:
                 cluster_name="DefaultCluster",
                 delay_levels=18,
             ),
-            intake=Intake(self.replication, self.pending, self.clock, wait_ms=3_000),
+            gate=WriteGate(self.replication, self.pending, self.clock, wait_ms=3_000),
         )
 
     def send(self, *commands: RemotingCommand, peer: RecordingPeer | None = None) -> list[RemotingCommand]:

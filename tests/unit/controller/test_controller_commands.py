@@ -14,7 +14,7 @@ from controller.commands import (
     sync_state_data,
 )
 from controller.decision import Decision
-from controller.election import LiveReport
+from controller.electpolicy import LiveReport
 from controller.events import (
     AlterSyncStateSet,
     ApplyBrokerId,

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from controller.election import LiveReport, elect
+from controller.electpolicy import LiveReport, elect
 
 
 def report(epoch: int = 1, max_offset: int = 0, election_priority: int = 2**31 - 1) -> LiveReport:

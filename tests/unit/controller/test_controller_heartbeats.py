@@ -1,7 +1,7 @@
 from __future__ import annotations
 
-from controller.election import LiveReport
-from controller.heartbeats import FORGET_AFTER_MS, UNHEARD_TIMEOUT_MS, Farewell, Heartbeat, Heartbeats
+from controller.electpolicy import LiveReport
+from controller.heartbeats import FORGET_AFTER_MS, UNHEARD_TIMEOUT_MS, BrokerLoss, Heartbeat, Heartbeats
 
 KEY = ("c", "a", 1)
 
@@ -108,16 +108,16 @@ def test_the_dead_are_forgotten_after_a_long_silence() -> None:
 def test_the_end_of_a_broker_is_told_with_its_moments_once_it_is_dead() -> None:
     table = Heartbeats()
     table.heard(KEY, 1, beat(timeout_ms=10), 100)
-    assert table.at(110, 0).farewell(KEY) is None
-    assert table.at(115, 0).farewell(KEY) == Farewell("heartbeat lost", heard_ago_ms=15)
+    assert table.at(110, 0).loss(KEY) is None
+    assert table.at(115, 0).loss(KEY) == BrokerLoss("heartbeat lost", heard_ago_ms=15)
     table.connection_closed(1, 130)
-    assert table.at(150, 0).farewell(KEY) == Farewell("connection lost", 50, 20)
+    assert table.at(150, 0).loss(KEY) == BrokerLoss("connection lost", 50, 20)
     never_heard = table.at(UNHEARD_TIMEOUT_MS + 1, 0)
-    assert never_heard.farewell(("c", "a", 2)) == Farewell("never heard")
+    assert never_heard.loss(("c", "a", 2)) == BrokerLoss("never heard")
 
 
 def test_a_restarted_broker_was_noticed_when_it_registered() -> None:
     table = Heartbeats()
     table.heard(KEY, 1, beat(), 100)
     table.restarted(KEY, 2, 300)
-    assert table.at(301, 0).farewell(KEY) == Farewell("connection lost", 201, 1)
+    assert table.at(301, 0).loss(KEY) == BrokerLoss("connection lost", 201, 1)

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from controller import requests
-from controller.election import LiveReport
+from controller.electpolicy import LiveReport
 from controller.events import decode, encode
 from controller.heartbeats import Heartbeat, Heartbeats, Liveness
 from controller.state import ReplicasState

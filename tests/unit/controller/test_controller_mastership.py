@@ -1,10 +1,10 @@
 from __future__ import annotations
 
 from controller.decision import Decision
-from controller.election import LiveReport
+from controller.elections import NOBODY, elect_master, replace_lost_master
+from controller.electpolicy import LiveReport
 from controller.events import AlterSyncStateSet, ApplyBrokerId, ElectMaster, Event
 from controller.heartbeats import Heartbeat, Heartbeats, Liveness
-from controller.mastership import NOBODY, elect_master, replace_lost_master
 from controller.state import ReplicasState
 
 NOW = 1_000_000

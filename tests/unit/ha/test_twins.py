@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ha.master.duplicates import REPLACED_MAX, WINDOW_MS, Twins
+from ha.master.duplicateids import REPLACED_MAX, WINDOW_MS, DuplicateIds
 from ha.slave.client import LASTING_WAITS, wait_after
 from tests.unit.ha.hascene import SETTINGS, Node, in_step, played_by, until
 
@@ -12,7 +12,7 @@ SAID = "two brokers replicate under one id"
 
 
 def test_a_lost_connection_that_is_replaced_makes_no_twin(caplog: pytest.LogCaptureFixture) -> None:
-    twins = Twins()
+    twins = DuplicateIds()
     for turn in range(10 * REPLACED_MAX):
         twins.replaced(2, "10.0.0.2:1", "10.0.0.2:2", turn * (WINDOW_MS + 1))
     assert SAID not in caplog.text
@@ -21,7 +21,7 @@ def test_a_lost_connection_that_is_replaced_makes_no_twin(caplog: pytest.LogCapt
 def test_two_brokers_of_one_id_are_told_of_once_and_again_after_half_a_minute(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    twins = Twins()
+    twins = DuplicateIds()
     for turn in range(60):
         twins.replaced(2, "10.0.0.2:1", "10.0.0.3:1", turn * 1_000)
     assert caplog.text.count(SAID) == 2

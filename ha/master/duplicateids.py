@@ -7,7 +7,7 @@ from __future__ import annotations
 import logging
 
 from mqruntime.log import fields
-from mqruntime.trouble import Trouble
+from mqruntime.repeatedfailure import RepeatedFailure
 
 WINDOW_MS = 10_000
 REPLACED_MAX = 3
@@ -15,21 +15,23 @@ REPLACED_MAX = 3
 logger = logging.getLogger("ha.master")
 
 
-class Twins:
+class DuplicateIds:
     """The ids whose connections replace each other again and again."""
 
     def __init__(self) -> None:
         self._replaced: dict[
             int, tuple[int, int]
         ] = {}  # by id: when it last was, and how often without a pause
-        self._troubles: dict[int, Trouble] = {}
+        self._failures: dict[int, RepeatedFailure] = {}
 
     def replaced(self, broker_id: int, former: str, newer: str, now_ms: int) -> None:
         """A living connection of this id gave way to another one."""
         last_ms, times = self._replaced.get(broker_id, (now_ms, 0))
         times = times + 1 if now_ms - last_ms <= WINDOW_MS else 1
         self._replaced[broker_id] = now_ms, times
-        if times > REPLACED_MAX and self._troubles.setdefault(broker_id, Trouble()).met(broker_id, now_ms):
+        if times > REPLACED_MAX and self._failures.setdefault(broker_id, RepeatedFailure()).failed(
+            broker_id, now_ms
+        ):
             logger.warning(
                 "two brokers replicate under one id, the store of one is a copy of the other's: stop the copy, delete its "
                 "brokerIdentity, start it again, and restart the other, whose address it took",

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
 from controller.events import ElectMaster
-from controller.heartbeats import Farewell
+from controller.heartbeats import BrokerLoss
 from controller.reasons import FIRST_ELECTION, NO_MASTER
 from remoting.bodies.elections import Election, Elections
 
@@ -23,7 +23,7 @@ class _Proposed:
     at_ms: int
 
 
-class Chronicle:
+class ElectionHistory:
     """Times are wall clock ms; `on_change` hears that something was witnessed."""
 
     def __init__(self, on_change: Callable[[], None]) -> None:
@@ -57,10 +57,10 @@ class Chronicle:
         self._proposed.clear()
 
     def elected(
-        self, event: ElectMaster, epoch: int, farewell: Farewell | None, witnessed_ms: int | None
+        self, event: ElectMaster, epoch: int, loss: BrokerLoss | None, witnessed_ms: int | None
     ) -> None:
         """`event` was applied and began `epoch`; `witnessed_ms` is None when it had been decided before it came.
-        `farewell` is the old master's, if this controller takes it for dead."""
+        `loss` is the old master's, if this controller takes it for dead."""
         former = self._elections.setdefault(event.broker_name, [])
         old_master_id = former[-1].new_master_id if former else None
         reason = _reason_by_itself(epoch, old_master_id)
@@ -70,7 +70,7 @@ class Chronicle:
             same = saved is not None and saved.new_master_id == event.master_id
             election = saved if saved is not None and same else election
         else:
-            election = self._witnessed(event, election, farewell, witnessed_ms)
+            election = self._witnessed(event, election, loss, witnessed_ms)
         former.append(election)
         del former[:-ELECTIONS_MAX]
         self._awaited.pop(event.broker_name, None)
@@ -105,22 +105,22 @@ class Chronicle:
             self._on_change()
 
     def _witnessed(
-        self, event: ElectMaster, election: Election, farewell: Farewell | None, now_ms: int
+        self, event: ElectMaster, election: Election, loss: BrokerLoss | None, now_ms: int
     ) -> Election:
         proposed = self._proposed.pop(event.broker_name, None)
         mine = proposed if proposed is not None and proposed.event == event else None
         election = replace(election, elected_ms=now_ms)
-        if farewell is not None:
+        if loss is not None:
             election = replace(
                 election,
-                reason=farewell.why,
-                heard_ms=_ago(now_ms, farewell.heard_ago_ms),
-                noticed_ms=_ago(now_ms, farewell.noticed_ago_ms),
+                reason=loss.why,
+                heard_ms=_ago(now_ms, loss.heard_ago_ms),
+                noticed_ms=_ago(now_ms, loss.noticed_ago_ms),
             )
         if mine is None:
             return election
         noticed_ms = election.noticed_ms
-        if farewell is not None and noticed_ms is None:
+        if loss is not None and noticed_ms is None:
             noticed_ms = mine.at_ms  # silence is noticed by who replaces the silent
         return replace(
             election,

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from controller.commands import address_of
 from controller.decision import Decision
-from controller.election import elect
+from controller.electpolicy import elect
 from controller.events import ElectMaster
 from controller.heartbeats import Liveness
 from controller.reasons import FIRST_ELECTION, NO_MASTER, NOT_IN_ITS_SET, OPERATOR_ASKED, UNCLEAN
@@ -88,8 +88,8 @@ def _why(broker_name: str, replicas: Replicas, sync_state: SyncState, live: Live
         return FIRST_ELECTION
     if sync_state.master_id is None:
         return NO_MASTER
-    farewell = live.farewell((replicas.cluster_name, broker_name, sync_state.master_id))
-    return farewell.why if farewell is not None else NOT_IN_ITS_SET
+    loss = live.loss((replicas.cluster_name, broker_name, sync_state.master_id))
+    return loss.why if loss is not None else NOT_IN_ITS_SET
 
 
 def _stays(broker_name: str, replicas: Replicas, sync_state: SyncState, live: Liveness) -> bool:

@@ -41,7 +41,7 @@ class Log(Protocol):
     def append(self, messages: Sequence[MessageToStore]) -> list[Appended]: ...
 
 
-class Intake:
+class WriteGate:
     """`pending` holds what is stored and waits for the replicas, `wait_ms` at most."""
 
     def __init__(

@@ -8,8 +8,8 @@ import asyncio
 import logging
 from collections.abc import Callable
 
-from controller.chronicle import Chronicle
 from controller.decision import Decision
+from controller.electionhistory import ElectionHistory
 from controller.events import AlterSyncStateSet, ElectMaster, Event
 from controller.heartbeats import BrokerKey, Liveness
 from controller.state import ReplicasState
@@ -20,14 +20,14 @@ from remoting.bodies.elections import Elections
 from remoting.errors import BodyError
 from remoting.headers.controller import BrokerHeartbeatHeader
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 FILE = "elections.json"
 SAVE_AFTER_MS = 2_000
 """An election's last moments come soon after it; they are saved together."""
 
 
-class Witness:
+class ElectionRecorder:
     """`state` and `liveness` are this controller's own."""
 
     def __init__(
@@ -40,11 +40,11 @@ class Witness:
         self._changed = asyncio.Event()
         self._masters: dict[str, BrokerKey | None] = {}
         """Master of each broker set that an election was held in, as it stands before the next event."""
-        self._chronicle = Chronicle(self._changed.set)
+        self._history = ElectionHistory(self._changed.set)
 
     def tell(self, broker_names: list[str]) -> Elections:
         """The last elections of the sets that are named and known."""
-        return self._chronicle.tell(broker_names)
+        return self._history.tell(broker_names)
 
     # What happens
 
@@ -52,11 +52,11 @@ class Witness:
         """This controller is about to propose the events of `decision`."""
         for event in decision.events:
             if isinstance(event, ElectMaster):
-                self._chronicle.proposing(event, decision.reason, self._clock.now_ms())
+                self._history.proposing(event, decision.reason, self._clock.now_ms())
 
     def deposed(self) -> None:
         """This controller leads no more."""
-        self._chronicle.deposed()
+        self._history.deposed()
 
     def applied(self, event: Event, *, witnessed: bool) -> None:
         """`event` has just changed the state; `witnessed` when it reached this controller undecided."""
@@ -64,7 +64,7 @@ class Witness:
         known = self._state.known(name)
         if known is None:
             self._masters.pop(name, None)
-            self._chronicle.forget(name, witnessed=witnessed)
+            self._history.forget(name, witnessed=witnessed)
             return
         replicas, sync_state = known
         match event:
@@ -73,20 +73,20 @@ class Witness:
                 master_id = sync_state.master_id
                 self._masters[name] = None if master_id is None else (replicas.cluster_name, name, master_id)
             case AlterSyncStateSet() if witnessed:
-                self._chronicle.acts(name, sync_state.master_id, sync_state.master_epoch, now_ms)
+                self._history.acts(name, sync_state.master_id, sync_state.master_epoch, now_ms)
 
     def notified(self, broker_name: str, epoch: int) -> None:
         """The news of `epoch` was sent to its master."""
-        self._chronicle.notified(broker_name, epoch, self._clock.now_ms())
+        self._history.notified(broker_name, epoch, self._clock.now_ms())
 
     def heard(self, header: BrokerHeartbeatHeader) -> None:
         """A heartbeat came; its epoch is the one that the broker acts in."""
-        self._chronicle.acts(header.broker_name, header.broker_id, header.epoch, self._clock.now_ms())
+        self._history.acts(header.broker_name, header.broker_id, header.epoch, self._clock.now_ms())
 
     def _elected(self, event: ElectMaster, epoch: int, witnessed_ms: int | None) -> None:
         old_master = self._masters.get(event.broker_name)
-        farewell = self._liveness().farewell(old_master) if old_master is not None else None
-        self._chronicle.elected(event, epoch, farewell, witnessed_ms)
+        loss = self._liveness().loss(old_master) if old_master is not None else None
+        self._history.elected(event, epoch, loss, witnessed_ms)
 
     # The file
 
@@ -95,9 +95,9 @@ class Witness:
         try:
             data = await self._files.read(FILE)
             if data is not None:
-                self._chronicle.restore(Elections.decode(data))
+                self._history.restore(Elections.decode(data))
         except (OSError, BodyError) as error:
-            log.warning(
+            logger.warning(
                 "earlier elections are not known: %s cannot be read and will be replaced",
                 FILE,
                 extra=fields(why=error),
@@ -116,6 +116,6 @@ class Witness:
             return
         self._changed.clear()
         try:
-            await self._files.replace(FILE, self._chronicle.tell_all().encode())
+            await self._files.replace(FILE, self._history.tell_all().encode())
         except OSError as error:
-            log.warning("elections are not saved, the next one tries again", extra=fields(why=error))
+            logger.warning("elections are not saved, the next one tries again", extra=fields(why=error))
