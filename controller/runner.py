@@ -12,7 +12,6 @@ from typing import TypeVar
 
 from controller.decision import Decision
 from controller.events import encode
-from dledger.entry import NO_INDEX
 from dledger.errors import NotLeader, OutcomeUnknown
 from dledger.node import DLedgerNode
 
@@ -100,8 +99,7 @@ class CommandRunner:
             status = "success"
         except OutcomeUnknown:
             status = "timeout"
-            end_index = self._node.core.end_index if self._node.core else NO_INDEX
-            self._unsettled = (term, end_index)
+            self._unsettled = (term, self._node.last_index)
             raise
         finally:
             self._on_proposed(status, asyncio.get_running_loop().time() - began)

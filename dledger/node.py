@@ -20,6 +20,7 @@ from dledger.errors import NotLeader, OutcomeUnknown, TooManyProposals
 from dledger.messages import Message
 from dledger.proposals import Proposals
 from dledger.raft import Raft
+from dledger.raftlog import RaftLog
 from dledger.reads import Reads
 from dledger.settings import DLedgerSettings
 from dledger.store import FOLDER_PREFIX, Store
@@ -121,8 +122,9 @@ class DLedgerNode:
         return self.peers.get(self.leader_id) if self.leader_id else None
 
     @property
-    def committed_index(self) -> int:
-        return self.core.committed_index if self.core else NO_INDEX
+    def last_index(self) -> int:
+        """Of the log; not everything up to there is decided."""
+        return self.core.log.last_index if self.core else NO_INDEX
 
     @property
     def is_active(self) -> bool:
@@ -157,7 +159,7 @@ class DLedgerNode:
             draw=self.random.randint,
             now_ms=self.clock.monotonic_ms(),
             vote=recovered.vote,
-            log=recovered.entries,
+            log=RaftLog(recovered.entries),
             committed_index=recovered.committed_index,
         )
         self._apply_up_to(recovered.committed_index)
@@ -183,10 +185,10 @@ class DLedgerNode:
                 )
         if not bodies:
             return []
-        waiting = core.end_index - self.applied_index
+        waiting = self.last_index - self.applied_index
         if waiting + len(bodies) > self.settings.pending_proposals_max:
             raise TooManyProposals(f"{waiting} entries wait to be decided")
-        done = self._proposals.add(core.end_index + 1, len(bodies))
+        done = self._proposals.add(self.last_index + 1, len(bodies))
         self._take(lambda now_ms: core.propose(bodies, now_ms))
         try:
             async with asyncio.timeout(timeout_ms / 1000):
@@ -298,7 +300,7 @@ class DLedgerNode:
     def _apply_up_to(self, index: int) -> None:
         assert self.core is not None
         while self.applied_index < index:
-            entry = self.core.log[self.applied_index + 1]
+            entry = self.core.log.entry(self.applied_index + 1)
             result = self.state_machine.apply(entry.index, entry.body) if entry.body else None
             self.applied_index = entry.index
             self._proposals.applied(entry.index, result)

@@ -12,7 +12,7 @@ The caller keeps three promises, and the safety of the group rests on them:
 Invariants:
 - `term` never falls, and `voted_for` is set at most once in a term; both are durable before a message that
   depends on them leaves;
-- committed_index <= end_index, and no entry at or below committed_index is ever cut;
+- committed_index <= log.last_index, and no entry at or below committed_index is ever cut;
 - a leader never cuts its own log; it counts itself only for what `persisted` confirmed;
 - each request handed to `receive` is answered by exactly one Reply with its ticket.
 """
@@ -39,6 +39,7 @@ from dledger.messages import (
     VoteResponse,
     VoteResult,
 )
+from dledger.raftlog import RaftLog
 from dledger.settings import DLedgerSettings
 
 
@@ -78,8 +79,9 @@ class Turn:
 
 
 class Raft:
-    """One member. Times are monotonic milliseconds; `draw(low, high)` gives a random whole number, both
-    ends included."""
+    """One member. Its state changes by the inputs alone, and each of them returns what is to be done.
+
+    Times are monotonic milliseconds; `draw(low, high)` gives a random whole number, both ends included."""
 
     def __init__(
         self,
@@ -89,9 +91,9 @@ class Raft:
         settings: DLedgerSettings,
         draw: Callable[[int, int], int],
         now_ms: int,
-        vote: Vote = Vote(),  # noqa: B008 (frozen)
-        log: Sequence[Entry] = (),
-        committed_index: int = NO_INDEX,
+        vote: Vote,
+        log: RaftLog,
+        committed_index: int,
     ) -> None:
         """`vote`, `log` and `committed_index` are what the disk holds; the log must contain every committed
         entry."""
@@ -100,18 +102,15 @@ class Raft:
         self.settings = settings
         self.draw = draw
         self.now_ms = now_ms
-        self.log = list(log)
-        assert all(entry.index == index for index, entry in enumerate(self.log)), (
-            "the log starts at 0 and has no gaps"
-        )
-        assert committed_index <= self.end_index, "committed entries are missing"
-        self.term = max(vote.term, self.end_term, 0)
+        self.log = log
+        assert committed_index <= log.last_index, "committed entries are missing"
+        self.term = max(vote.term, log.last_term, 0)
         self.voted_for = vote.voted_for if self.term == vote.term else None
         self.role = Role.FOLLOWER
         self.leader_id: str | None = None
         self.committed_index = committed_index
-        self.durable_index = self.end_index
-        self.decided_on_arrival_end = self.end_index
+        self.durable_index = log.last_index
+        self.decided_on_arrival_end = log.last_index
         """Entries up to here were, or may have been, decided before this process got them: what the disk held, and
         what a leader pushed together with a commit index beyond it."""
 
@@ -130,20 +129,6 @@ class Raft:
         self.told_vote = vote
         self.told_role = BecomeRole(self.role, self.term, None)
         self.told_commit = committed_index
-
-    # What stands in the log
-
-    @property
-    def end_index(self) -> int:
-        return len(self.log) - 1
-
-    @property
-    def end_term(self) -> int:
-        """The term of the last entry, which is not `term`."""
-        return self.log[-1].term if self.log else NO_TERM
-
-    def term_at(self, index: int) -> int:
-        return NO_TERM if index == NO_INDEX else self.log[index].term
 
     @property
     def quorum(self) -> int:
@@ -261,7 +246,7 @@ class Raft:
         self.votes = {self.self_id}
         ballot = self.term + 1 if pre_vote else self.term
         for peer in self.peers:
-            self.send(peer, VoteRequest(ballot, self.end_index, self.end_term, pre_vote))
+            self.send(peer, VoteRequest(ballot, self.log.last_index, self.log.last_term, pre_vote))
         self.count_votes()
 
     def count_votes(self) -> None:
@@ -280,9 +265,9 @@ class Raft:
             return VoteResult.REJECT_ALREADY_HAS_LEADER
         if request.term > self.term and not request.pre_vote:
             self.become_follower(request.term, None)
-        if request.ledger_end_term < self.end_term:
+        if request.ledger_end_term < self.log.last_term:
             return VoteResult.REJECT_EXPIRED_LEDGER_TERM
-        if request.ledger_end_term == self.end_term and request.ledger_end_index < self.end_index:
+        if request.ledger_end_term == self.log.last_term and request.ledger_end_index < self.log.last_index:
             return VoteResult.REJECT_SMALL_LEDGER_END_INDEX
         if not request.pre_vote:
             if self.voted_for not in (None, candidate) or self.leader_id is not None:
@@ -324,8 +309,8 @@ class Raft:
         line [3.6.2, 6.4]."""
         self.role = Role.LEADER
         self.leader_id = self.self_id
-        self.progress = {peer: Progress(self.end_index + 1, heard_ms=self.now_ms) for peer in self.peers}
-        self.term_start_index = self.end_index + 1
+        self.progress = {peer: Progress(self.log.last_index + 1, heard_ms=self.now_ms) for peer in self.peers}
+        self.term_start_index = self.log.last_index + 1
         self.heartbeat_due_ms = self.now_ms + self.settings.heartbeat_interval_ms
         self.append_as_leader([b""])
         self.beat()
@@ -334,9 +319,8 @@ class Raft:
 
     def append_as_leader(self, bodies: Sequence[bytes]) -> None:
         """The leader writes its own disk while the followers write theirs [10.2.1]."""
-        for body in bodies:
-            self.turn.entries.append(Entry(self.end_index + 1, self.term, body))
-            self.log.append(self.turn.entries[-1])
+        start = self.log.last_index + 1
+        self.append([Entry(index, self.term, body) for index, body in enumerate(bodies, start)])
         for peer in self.peers:
             self.push(peer)
 
@@ -357,37 +341,30 @@ class Raft:
         """Sends what the follower lacks, one PUSH at a time; while probing, the pair to compare only."""
         progress = self.progress[peer]
         nothing_new = (
-            progress.next_index > self.end_index and progress.commit_index_sent >= self.committed_index
+            progress.next_index > self.log.last_index and progress.commit_index_sent >= self.committed_index
         )
         if progress.in_flight or (nothing_new and not progress.probing):
             return
-        entries = () if progress.probing else self.batch_from(progress.next_index)
+        log, limits = self.log, self.settings
+        entries: tuple[Entry, ...] = ()
+        if not progress.probing:
+            entries = log.slice(progress.next_index, limits.push_entries_max, limits.push_bytes_max)
         kind = PushType.APPEND if entries else PushType.COMPARE if progress.probing else PushType.COMMIT
         prev_index = progress.next_index - 1
         self.send(
             peer,
-            PushRequest(self.term, kind, prev_index, self.term_at(prev_index), self.committed_index, entries),
+            PushRequest(self.term, kind, prev_index, log.term_at(prev_index), self.committed_index, entries),
         )
         progress.in_flight = True
         progress.sent_ms = self.now_ms
         progress.commit_index_sent = self.committed_index
-
-    def batch_from(self, index: int) -> tuple[Entry, ...]:
-        entries: list[Entry] = []
-        size = 0
-        for entry in self.log[index : index + self.settings.push_entries_max]:
-            size += len(entry.body)
-            if entries and size > self.settings.push_bytes_max:
-                break
-            entries.append(entry)
-        return tuple(entries)
 
     def on_push_response(self, peer: str, response: PushResponse) -> None:
         """Success moves the follower's match index; a mismatch moves the place to compare back [3.5]."""
         progress = self.progress[peer]
         progress.heard_ms = self.now_ms
         match_index = response.index + response.count - 1
-        if response.code is ResultCode.SUCCESS and match_index <= self.end_index:
+        if response.code is ResultCode.SUCCESS and match_index <= self.log.last_index:
             progress.in_flight = False
             progress.probing = False
             progress.match_index = max(progress.match_index, match_index)
@@ -406,11 +383,9 @@ class Raft:
         compared = response.index - 1
         if response.end_index < compared:
             return response.end_index + 1
-        for index in range(compared - 1, response.x_index - 1, -1):
-            if self.term_at(index) == response.x_term:
-                return index + 1
-            if self.term_at(index) < response.x_term:
-                break
+        last = self.log.last_index_up_to_term(response.x_term, before=compared)
+        if last >= response.x_index and self.log.term_at(last) == response.x_term:
+            return last + 1
         return min(max(response.x_index, 0), compared)
 
     def advance_commit(self) -> None:
@@ -424,7 +399,7 @@ class Raft:
                 self.push(peer)
 
     def may_count(self, index: int) -> bool:
-        return self.term_at(index) == self.term
+        return self.log.term_at(index) == self.term
 
     # Read-index
 
@@ -475,50 +450,40 @@ class Raft:
         x_term, x_index = NO_TERM, NO_INDEX
         if code is ResultCode.SUCCESS:
             prev = request.prev_index
-            if prev > self.end_index:
-                code = ResultCode.INCONSISTENT_STATE
-            elif self.term_at(prev) != request.prev_term:
-                code = ResultCode.INCONSISTENT_STATE
-                x_term, x_index = self.term_at(prev), self.first_index_of_term_at(prev)
-            else:
+            if self.log.matches(prev, request.prev_term):
                 code = self.accept_entries(request)
-            if code is ResultCode.INCONSISTENT_STATE and prev <= self.committed_index:
-                code, x_term, x_index = ResultCode.INCONSISTENT_INDEX, NO_TERM, NO_INDEX
+            elif prev <= self.committed_index:
+                code = ResultCode.INCONSISTENT_INDEX
+            else:
+                code = ResultCode.INCONSISTENT_STATE
+                if prev <= self.log.last_index:
+                    x_term, x_index = self.log.term_at(prev), self.log.first_index_of_term_at(prev)
         index, count = request.prev_index + 1, len(request.entries)
-        return PushResponse(self.term, code, index, count, self.end_index, x_term, x_index)
+        return PushResponse(self.term, code, index, count, self.log.last_index, x_term, x_index)
 
     def accept_entries(self, request: PushRequest) -> ResultCode:
-        fresh = [
-            entry
-            for entry in request.entries
-            if entry.index > self.end_index or self.term_at(entry.index) != entry.term
-        ]
-        if fresh:
-            first = fresh[0].index
-            if first <= self.committed_index:
+        conflict = self.log.find_conflict(request.entries)
+        if conflict is not None:
+            if conflict <= self.committed_index:
                 return ResultCode.INCONSISTENT_INDEX
-            if first <= self.end_index:
-                self.cut(first)
-            fresh = list(request.entries[first - request.prev_index - 1 :])
-            self.log.extend(fresh)
-            self.turn.entries.extend(fresh)
-            already = min(request.commit_index, self.end_index)
+            if conflict <= self.log.last_index:
+                self.cut(conflict)
+            self.append(request.entries[conflict - request.prev_index - 1 :])
+            already = min(request.commit_index, self.log.last_index)
             self.decided_on_arrival_end = max(self.decided_on_arrival_end, already)
         proven_end = request.prev_index + len(request.entries)
         self.committed_index = max(self.committed_index, min(request.commit_index, proven_end))
         return ResultCode.SUCCESS
 
     def cut(self, index: int) -> None:
-        del self.log[index:]
+        self.log.cut(index)
         self.durable_index = min(self.durable_index, index - 1)
         self.pending_ends = deque(min(end, index - 1) for end in self.pending_ends)
         self.turn.cut_from = index
 
-    def first_index_of_term_at(self, index: int) -> int:
-        term = self.term_at(index)
-        while index > 0 and self.term_at(index - 1) == term:
-            index -= 1
-        return index
+    def append(self, entries: Sequence[Entry]) -> None:
+        self.log.append(entries)
+        self.turn.entries.extend(entries)
 
     # What goes out
 
@@ -542,7 +507,7 @@ class Raft:
                 actions.extend(messages)
                 messages = ()
             actions.append(PersistThenSend(new_vote, turn.cut_from, tuple(turn.entries), messages))
-            self.pending_ends.append(self.end_index)
+            self.pending_ends.append(self.log.last_index)
             self.told_vote = vote
         role = BecomeRole(self.role, self.term, self.leader_id)
         if role != self.told_role:

@@ -48,6 +48,7 @@ PURE = [
     "ha/syncstateset.py",
     "ha/confirm.py",
     "dledger/raft.py",
+    "dledger/raftlog.py",
     "dledger/messages.py",
     "dledger/messagejson.py",
     "dledger/actions.py",

@@ -55,7 +55,7 @@ class ControllerChecker:
         done = done if incarnation == node.incarnation else 0
         end = app.node.applied_index + 1
         for index in range(done, end):
-            body = app.node.core.log[index].body
+            body = app.node.core.log.entry(index).body
             if index < len(self.bodies):
                 expect("R5", self.bodies[index] == body, f"{node.name} applied another entry {index}")
             else:

@@ -23,6 +23,10 @@ class Violation(AssertionError):
         self.rule = rule
 
 
+def entries_of(core: Raft) -> list[Entry]:
+    return [core.log.entry(index) for index in range(core.log.first_index, core.log.last_index + 1)]
+
+
 class RaftCheck:
     """The history of one group."""
 
@@ -75,9 +79,9 @@ class RaftCheck:
             raise self.found(
                 "R2", f"{core.self_id} went back to term {core.term} from {self.terms[core.self_id]}"
             )
-        if core.durable_index > core.end_index or core.committed_index > core.end_index:
+        if core.durable_index > core.log.last_index or core.committed_index > core.log.last_index:
             raise self.found(
-                "R6", f"{core.self_id} committed {core.committed_index} beyond its end {core.end_index}"
+                "R6", f"{core.self_id} committed {core.committed_index} beyond its end {core.log.last_index}"
             )
         if core.role is Role.LEADER:
             self.look_at_leader(core)
@@ -93,7 +97,7 @@ class RaftCheck:
         if known is None:
             self.leaders[core.term] = core.self_id
             for entry in self.decided:
-                if entry.index > core.end_index or core.log[entry.index] != entry:
+                if entry.index > core.log.last_index or core.log.entry(entry.index) != entry:
                     raise self.found(
                         "R4", f"leader {core.self_id} of term {core.term} lacks decided entry {entry.index}"
                     )
@@ -104,11 +108,12 @@ class RaftCheck:
         index = core.committed_index
         if index < seen:
             raise self.found("R6", f"{core.self_id} took its committed index back from {seen} to {index}")
-        if core.role is Role.LEADER and seen != NO_INDEX and core.term_at(index) != core.term:
+        if core.role is Role.LEADER and seen != NO_INDEX and core.log.term_at(index) != core.term:
             raise self.found(
-                "R6", f"{core.self_id} in term {core.term} committed {index} of term {core.term_at(index)}"
+                "R6",
+                f"{core.self_id} in term {core.term} committed {index} of term {core.log.term_at(index)}",
             )
-        for entry in core.log[seen + 1 : index + 1]:
+        for entry in map(core.log.entry, range(seen + 1, index + 1)):
             if entry.index == len(self.decided):
                 self.decided.append(entry)
             elif self.decided[entry.index] != entry:
@@ -135,7 +140,7 @@ class RaftCheck:
 
     def logs_match(self, cores: Iterable[Raft]) -> None:
         """R3 over the running members: equal index and term means equal prefix."""
-        logs = [core.log for core in cores]
+        logs = [entries_of(core) for core in cores]
         for number, one in enumerate(logs):
             for other in logs[number + 1 :]:
                 common = min(len(one), len(other))

@@ -67,5 +67,5 @@ class RaftGroup:
 
     def agreed(self) -> bool:
         """Everybody runs, somebody leads, and all have applied the same."""
-        ends = {(member.applied_index, core.end_index) for member in self.members() if (core := member.core)}
+        ends = {(member.applied_index, member.last_index) for member in self.members()}
         return len(self.members()) == len(self.nodes) and len(ends) == 1 and bool(self.active())

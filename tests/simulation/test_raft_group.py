@@ -24,6 +24,7 @@ from remoting.client import RemotingClient
 from remoting.command import RemotingCommand
 from simulation.kernel.node import Node, SimulatedClock
 from simulation.kernel.world import World
+from simulation.raft.check import entries_of
 from simulation.raft.group import RaftGroup
 from simulation.raft.member import MemberApp
 
@@ -85,7 +86,8 @@ def test_a_group_of_one_serves_at_once_and_again_after_a_power_cut() -> None:
         group.start_all()
         world.run_until(lambda: bool(group.active()), 100)
         _, member = leader_of(group)
-        assert member.core is not None and [entry.body for entry in member.core.log] == [b"", b"x", b"y", b""]
+        assert member.core is not None
+        assert [entry.body for entry in entries_of(member.core)] == [b"", b"x", b"y", b""]
 
 
 def test_a_proposal_is_answered_with_what_apply_returned_and_is_on_a_majority_of_disks() -> None:
@@ -187,7 +189,7 @@ def test_all_members_lose_power_and_nothing_that_was_answered_is_lost() -> None:
         world.run_until(group.agreed, 8_000)
         _, member = leader_of(group)
         assert member.core is not None
-        assert [entry.body for entry in member.core.log if entry.body] == [
+        assert [entry.body for entry in entries_of(member.core) if entry.body] == [
             b"%d" % number for number in range(300)
         ]
 
@@ -233,13 +235,13 @@ def test_a_hostile_request_is_answered_with_a_body_and_moves_nothing(
 ) -> None:
     with World(11) as world:
         group = started(world)
-        before = [(member.role, member.term, member.committed_index) for member in group.members()]
+        before = [(core.role, core.term, core.committed_index) for core in group.running_cores()]
         client = RemotingClient(clock=SimulatedClock(group.nodes[0]))
         reply = world.run(client.call(group.peers["n0"], RemotingCommand.request(code, body=body)))
         assert reply.code == 200 and reply.body is not None
         assert json.loads(bytes(reply.body))["code"] == answer
         world.run(client.close())
-        assert [(member.role, member.term, member.committed_index) for member in group.members()] == before
+        assert [(core.role, core.term, core.committed_index) for core in group.running_cores()] == before
 
 
 def test_a_state_machine_that_raises_ends_its_member() -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable, Coroutine
-from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -29,16 +28,16 @@ class Member:
         self.term = 1
         self.leader_id = self.leader_address = None
         self.applied_index = 0
-        self.core = SimpleNamespace(end_index=0)
+        self.last_index = 0
         self.trace: list[str] = []
         self.fate: Callable[[], Coroutine[Any, Any, None]] | None = None
 
     async def propose(self, bodies: list[bytes], timeout_ms: int) -> list[object]:
         self.trace.append("propose")
-        self.core.end_index += len(bodies)
+        self.last_index += len(bodies)
         if self.fate is not None:
             await self.fate()
-        self.applied_index = self.core.end_index
+        self.applied_index = self.last_index
         return [None]
 
     async def read_barrier(self, timeout_ms: int) -> None:

@@ -6,9 +6,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from dledger.actions import Action, Commit, PersistThenSend, ReadReady, Reply, Role, Send, Vote
-from dledger.entry import Entry
-from dledger.messages import Message, VoteResponse, VoteResult
+from dledger.entry import NO_INDEX, Entry
+from dledger.messages import Message, VoteRequest, VoteResponse, VoteResult
 from dledger.raft import Raft
+from dledger.raftlog import RaftLog
 from dledger.settings import DLedgerSettings
 
 SETTINGS = DLedgerSettings()
@@ -20,11 +21,31 @@ def entries(*terms: int) -> list[Entry]:
     return [Entry(index, term, f"{index}@{term}".encode()) for index, term in enumerate(terms)]
 
 
-def core(name: str = "a", members: Sequence[str] = NAMES, **state: object) -> Raft:
-    """A member that draws the shortest timeout, at time 0."""
+def core(
+    name: str = "a",
+    members: Sequence[str] = NAMES,
+    *,
+    now_ms: int = 0,
+    vote: Vote = Vote(),  # noqa: B008 (frozen)
+    log: Sequence[Entry] = (),
+    committed_index: int = NO_INDEX,
+) -> Raft:
+    """A member that draws the shortest timeout, started at `now_ms` with these on its disk."""
     return Raft(
-        self_id=name, members=members, settings=SETTINGS, draw=lambda low, high: low, now_ms=0, **state
-    )  # type: ignore[arg-type]
+        self_id=name,
+        members=members,
+        settings=SETTINGS,
+        draw=lambda low, high: low,
+        now_ms=now_ms,
+        vote=vote,
+        log=RaftLog(log),
+        committed_index=committed_index,
+    )
+
+
+def held(raft: Raft) -> list[Entry]:
+    """What stands in its log."""
+    return [raft.log.entry(index) for index in range(raft.log.first_index, raft.log.last_index + 1)]
 
 
 def replies(actions: Iterable[Action]) -> list[object]:
@@ -51,13 +72,12 @@ def sent(actions: Iterable[Action]) -> list[tuple[str, object]]:
 
 def elected(raft: Raft, now_ms: int = 600) -> Raft:
     """`raft`, after all others voted for it; its disk has confirmed nothing yet."""
-    raft.tick(now_ms)
-    for pre_vote in (True, False):
-        for peer in raft.peers:
-            ballot = raft.term + 1 if pre_vote else raft.term
-            raft.receive(peer, VoteResponse(raft.term, ballot, VoteResult.ACCEPT, pre_vote), now_ms)
-            if raft.pre_voting is not pre_vote:
-                break
+    asked = sent(raft.tick(now_ms))
+    while asked:
+        peer, ballot = asked.pop(0)
+        if isinstance(ballot, VoteRequest):
+            vote = VoteResponse(raft.term, ballot.term, VoteResult.ACCEPT, ballot.pre_vote)
+            asked += sent(raft.receive(peer, vote, now_ms))
     assert raft.role is Role.LEADER
     return raft
 
@@ -122,8 +142,7 @@ class Group:
 
     def restart(self, name: str) -> None:
         vote, log = self.disks.get(name, (Vote(), []))
-        self.cores[name] = core(name, list(self.cores), vote=vote, log=log)
-        self.cores[name].now_ms = self.now_ms
+        self.cores[name] = core(name, list(self.cores), now_ms=self.now_ms, vote=vote, log=log)
 
 
 def group(*names: str, **logs: list[Entry]) -> Group:

@@ -179,5 +179,5 @@ def test_strangers_are_answered_and_change_nothing() -> None:
         HeartBeatResponse(1, ResultCode.UNKNOWN_MEMBER)
     ]
     assert raft.receive("z", HeartBeatResponse(99, ResultCode.SUCCESS), 10) == []
-    assert (raft.term, raft.end_index, raft.leader_id) == (1, 1, None)
+    assert (raft.term, raft.log.last_index, raft.leader_id) == (1, 1, None)
     assert sent(raft.tick(11)) == []
