@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from dledger.actions import Action, BecomeRole, Commit, PersistThenSend, ReadReady, Reply, Role, Send
+from dledger.arrivals import Arrivals
 from dledger.conversation import Conversation
 from dledger.entry import NO_INDEX
 from dledger.errors import NotLeader, OutcomeUnknown, TooManyProposals
@@ -82,6 +83,7 @@ class DLedgerNode:
         self.on_fatal = on_fatal
         self.core: Raft | None = None
         self.applied_index = NO_INDEX
+        self._arrivals = Arrivals(NO_INDEX)
         self._tasks = Tasks(self._fail)
         self._conversation = Conversation(
             group=group,
@@ -141,7 +143,7 @@ class DLedgerNode:
     def came_undecided(self, index: int) -> bool:
         """Whether the entry reached this process before it was decided: then it is applied about when that happens,
         not later."""
-        return self.core is not None and index > self.core.decided_on_arrival_end
+        return self.core is not None and index > self._arrivals.decided_end
 
     def register(self, router: Router) -> None:
         """The members' requests arrive at the server that `router` belongs to."""
@@ -162,6 +164,7 @@ class DLedgerNode:
             log=RaftLog(recovered.entries),
             committed_index=recovered.committed_index,
         )
+        self._arrivals = Arrivals(self.last_index)
         self._apply_up_to(recovered.committed_index)
         self._arm_timer()
 
@@ -365,7 +368,13 @@ class DLedgerNode:
         core = self.core
         if core is None or self._closed:
             return False
-        self._take(lambda now_ms: core.receive(sender, message, now_ms, ticket))
+
+        def receive(now_ms: int) -> list[Action]:
+            actions = core.receive(sender, message, now_ms, ticket)
+            self._arrivals.received(message, actions)
+            return actions
+
+        self._take(receive)
         return True
 
     # The end

@@ -110,10 +110,6 @@ class Raft:
         self.leader_id: str | None = None
         self.committed_index = committed_index
         self.durable_index = log.last_index
-        self.decided_on_arrival_end = log.last_index
-        """Entries up to here were, or may have been, decided before this process got them: what the disk held, and
-        what a leader pushed together with a commit index beyond it."""
-
         self.pending_ends: deque[int] = deque()
         """End of the log at each PersistThenSend that is not confirmed yet."""
         self.leader_heard_ms: int | None = None
@@ -469,8 +465,6 @@ class Raft:
             if conflict <= self.log.last_index:
                 self.cut(conflict)
             self.append(request.entries[conflict - request.prev_index - 1 :])
-            already = min(request.commit_index, self.log.last_index)
-            self.decided_on_arrival_end = max(self.decided_on_arrival_end, already)
         proven_end = request.prev_index + len(request.entries)
         self.committed_index = max(self.committed_index, min(request.commit_index, proven_end))
         return ResultCode.SUCCESS

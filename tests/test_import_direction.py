@@ -49,6 +49,7 @@ PURE = [
     "ha/confirm.py",
     "dledger/raft.py",
     "dledger/raftlog.py",
+    "dledger/arrivals.py",
     "dledger/messages.py",
     "dledger/messagejson.py",
     "dledger/actions.py",

@@ -203,14 +203,3 @@ def test_a_restarted_group_keeps_what_it_committed() -> None:
     world.elect("c")
     assert [entry.body for entry in held(world.cores["c"])] == [b"", b"x", b"y", b""]
     assert world.cores["c"].term == 2 and world.cores["c"].committed_index == 3
-
-
-def test_an_entry_is_told_apart_that_was_decided_before_it_came() -> None:
-    raft = core("b", log=entries(1, 1))
-    assert raft.decided_on_arrival_end == 1, "the disk does not say what was decided"
-    raft.receive("a", append(1, (1, 1), *entries(1, 1, 1, 1)[2:], commit=2), 10)
-    assert raft.decided_on_arrival_end == 2
-    raft.receive("a", append(1, (3, 1), commit=3), 20)
-    assert (raft.committed_index, raft.decided_on_arrival_end) == (3, 2)
-    raft.receive("a", append(1, (3, 1), Entry(4, 1, b"x"), commit=9), 30)
-    assert (raft.committed_index, raft.decided_on_arrival_end) == (4, 4)
