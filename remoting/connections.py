@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import Callable
 
 from mqruntime.clock import Clock
+from remoting.command import RemotingCommand
 from remoting.deadlines import Deadlines
 from remoting.dispatch import Dispatcher
 from remoting.limits import Limits
@@ -20,7 +21,7 @@ STOP_MS = 1_000  # how long closing waits for peers to read what was sent to the
 
 
 class Connections:
-    """What the connections of one owner share: router, clock, limits, deadlines, counters."""
+    """What the connections of one server or client share: router, clock, limits, deadlines."""
 
     def __init__(
         self,
@@ -30,13 +31,11 @@ class Connections:
         on_connect: Callable[[Peer], None] | None = None,
         on_disconnect: Callable[[Peer], None] | None = None,
     ) -> None:
-        self.clock = clock
-        self.limits = limits
         self.peers: dict[Peer, None] = {}
-        self.deadlines = Deadlines(clock)
-        self.dispatcher = Dispatcher(router, limits.running_max)
-        self.frame_failures = 0
-        self.stalled_cuts = 0
+        self._clock = clock
+        self._limits = limits
+        self._deadlines = Deadlines(clock)
+        self._dispatcher = Dispatcher(router, limits.running_max)
         self._on_connect = on_connect
         self._on_disconnect = on_disconnect
         self._sweep_timer: asyncio.TimerHandle | None = None
@@ -44,12 +43,11 @@ class Connections:
 
     def protocol(self) -> Peer:
         """A new connection's protocol, for create_server and `connect`."""
-        return Peer(self)
+        return Peer(self, self._limits, self._clock, self._deadlines)
 
     def opened(self, peer: Peer) -> None:
-        """Called by a peer that is connected."""
         self.peers[peer] = None
-        if self._stopped is not None or len(self.peers) > self.limits.connections_max:
+        if self._stopped is not None or len(self.peers) > self._limits.connections_max:
             peer.cut("too many connections" if self._stopped is None else "stopping")
             return
         if self._sweep_timer is None:
@@ -57,8 +55,10 @@ class Connections:
         if self._on_connect is not None:
             self._on_connect(peer)
 
+    def received(self, peer: Peer, commands: list[RemotingCommand]) -> None:
+        self._dispatcher.deliver(peer, commands)
+
     def gone(self, peer: Peer) -> None:
-        """Called by a peer that is no longer connected."""
         self.peers.pop(peer, None)
         if self._on_disconnect is not None:
             self._on_disconnect(peer)
@@ -67,7 +67,7 @@ class Connections:
 
     async def stop(self) -> None:
         """Stops the handlers and closes every connection."""
-        await self.dispatcher.stop()
+        await self._dispatcher.stop()
         self._stopped = asyncio.get_running_loop().create_future()
         if self._sweep_timer is not None:
             self._sweep_timer.cancel()
@@ -78,23 +78,22 @@ class Connections:
             patience = asyncio.get_running_loop().call_later(STOP_MS / 1000, self._abort_rest)
             await self._stopped
             patience.cancel()
-        self.deadlines.stop()
+        self._deadlines.stop()
 
     def _abort_rest(self) -> None:
         for peer in list(self.peers):
             peer.cut("it does not read what was sent to it before the end")
 
     def _arm_sweep(self) -> None:
-        period_ms = min(SWEEP_MS, self.limits.idle_ms_max, self.limits.stall_ms_max)
+        period_ms = min(SWEEP_MS, self._limits.idle_ms_max, self._limits.stall_ms_max)
         self._sweep_timer = asyncio.get_running_loop().call_later(period_ms / 1000, self._sweep)
 
     def _sweep(self) -> None:
         self._sweep_timer = None
-        now_ms = self.clock.monotonic_ms()
+        now_ms = self._clock.monotonic_ms()
         for peer in list(self.peers):
             why = peer.stalled(now_ms)
             if why is not None:
-                self.stalled_cuts += 1
                 peer.cut(why)
         if self.peers:
             self._arm_sweep()

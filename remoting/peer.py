@@ -11,21 +11,34 @@ import asyncio
 import logging
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, cast
+from typing import Protocol, cast
 
+from mqruntime.clock import Clock
 from mqruntime.log import fields
 from remoting.command import ONEWAY_BIT, Body, RemotingCommand
+from remoting.deadlines import Deadlines
 from remoting.errors import CallTimeout, ConnectionLost, NotSent
 from remoting.frame import FrameReader, encode
-
-if TYPE_CHECKING:
-    from remoting.connections import Connections
+from remoting.limits import Limits
 
 logger = logging.getLogger(__name__)
 
 IDLE = "idle"
 
 OPAQUE_MAX = 2**31 - 1
+
+
+class Owner(Protocol):
+    """Who a connection belongs to."""
+
+    def opened(self, peer: Peer) -> None:
+        """`peer` is connected."""
+
+    def received(self, peer: Peer, commands: list[RemotingCommand]) -> None:
+        """One receive brought `commands`; their bodies are valid until this returns."""
+
+    def gone(self, peer: Peer) -> None:
+        """`peer` is no longer connected."""
 
 
 class Peer(asyncio.BufferedProtocol):
@@ -35,13 +48,15 @@ class Peer(asyncio.BufferedProtocol):
     may keep their own facts about the connection in `attributes`.
     """
 
-    def __init__(self, connections: Connections) -> None:
+    def __init__(self, owner: Owner, limits: Limits, clock: Clock, deadlines: Deadlines) -> None:
         self.remote_address = ""
         self.closed = False
         self.attributes: dict[str, object] = {}
         self.active_at_ms = 0
-        self._connections = connections
-        limits = connections.limits
+        self._owner = owner
+        self._limits = limits
+        self._clock = clock
+        self._deadlines = deadlines
         self._reader = FrameReader(limits.frame_bytes_max, limits.header_bytes_max)
         self._transport: asyncio.Transport | None = None
         self._pending: dict[int, asyncio.Future[RemotingCommand]] = {}
@@ -68,8 +83,8 @@ class Peer(asyncio.BufferedProtocol):
         if self.closed or self._transport is None or not buffers:
             return
         self._transport.writelines(buffers)
-        self.active_at_ms = self._connections.clock.monotonic_ms()
-        if self.unsent_bytes > self._connections.limits.unsent_bytes_max:
+        self.active_at_ms = self._clock.monotonic_ms()
+        if self.unsent_bytes > self._limits.unsent_bytes_max:
             self.cut("it does not read what it asked for")
 
     async def call(self, command: RemotingCommand, timeout_ms: int) -> RemotingCommand:
@@ -83,7 +98,7 @@ class Peer(asyncio.BufferedProtocol):
         future: asyncio.Future[RemotingCommand] = asyncio.get_running_loop().create_future()
         self._pending[opaque] = future
         code = command.code  # so that nothing holds the body until the deadline
-        self._connections.deadlines.add(future, timeout_ms, lambda: self._no_reply(code, timeout_ms))
+        self._deadlines.add(future, timeout_ms, lambda: self._no_reply(code, timeout_ms))
         if self._writing_paused_ms is None:
             self._send_request(command)
         else:
@@ -151,7 +166,7 @@ class Peer(asyncio.BufferedProtocol):
 
     def stalled(self, now_ms: int) -> str | None:
         """Why the connection should be cut now, if it should."""
-        limits = self._connections.limits
+        limits = self._limits
         if now_ms - self.active_at_ms >= limits.idle_ms_max:
             return IDLE
         if self._frame_begun_ms is not None and now_ms - self._frame_begun_ms >= limits.stall_ms_max:
@@ -164,11 +179,11 @@ class Peer(asyncio.BufferedProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
-        self._transport.set_write_buffer_limits(high=self._connections.limits.unsent_bytes_high)
+        self._transport.set_write_buffer_limits(high=self._limits.unsent_bytes_high)
         name = transport.get_extra_info("peername")
         self.remote_address = f"{name[0]}:{name[1]}" if isinstance(name, tuple) else str(name or "")
-        self.active_at_ms = self._connections.clock.monotonic_ms()
-        self._connections.opened(self)
+        self.active_at_ms = self._clock.monotonic_ms()
+        self._owner.opened(self)
 
     def get_buffer(self, sizehint: int) -> memoryview:
         return self._reader.buffer()
@@ -176,24 +191,23 @@ class Peer(asyncio.BufferedProtocol):
     def buffer_updated(self, nbytes: int) -> None:
         if self.closed:
             return
-        self.active_at_ms = self._connections.clock.monotonic_ms()
+        self.active_at_ms = self._clock.monotonic_ms()
         commands = self._reader.filled(nbytes)
         if not self._reader.has_partial_frame:
             self._frame_begun_ms = None
         elif commands or self._frame_begun_ms is None:
             self._frame_begun_ms = self.active_at_ms
         if commands:
-            self._connections.dispatcher.deliver(self, commands)
+            self._owner.received(self, commands)
         if self._reader.failure is not None:
-            self._connections.frame_failures += 1
             self.cut(str(self._reader.failure))
 
     def eof_received(self) -> bool:
         return False  # half-open connections are of no use: close
 
     def pause_writing(self) -> None:
-        self._writing_paused_ms = self._connections.clock.monotonic_ms()
-        if self._transport is not None and not self.closed and not self._connections.limits.reads_on:
+        self._writing_paused_ms = self._clock.monotonic_ms()
+        if self._transport is not None and not self.closed and not self._limits.reads_on:
             self._transport.pause_reading()
 
     def resume_writing(self) -> None:
@@ -218,7 +232,7 @@ class Peer(asyncio.BufferedProtocol):
         callbacks, self._close_callbacks = self._close_callbacks, []
         for callback in callbacks:
             callback(self)
-        self._connections.gone(self)
+        self._owner.gone(self)
 
     def _send_request(self, command: RemotingCommand) -> None:
         self.send([command])

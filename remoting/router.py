@@ -7,20 +7,18 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Callable, Collection, Generator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from remoting.command import RemotingCommand
-
-if TYPE_CHECKING:
-    from remoting.peer import Peer
+from remoting.peer import Peer
 
 Reply = RemotingCommand | None
-Handler = Callable[["Peer", RemotingCommand], Reply | Awaitable[Reply]]
-BatchHandler = Callable[["Peer", list[RemotingCommand]], None]
+Handler = Callable[[Peer, RemotingCommand], Reply | Awaitable[Reply]]
+BatchHandler = Callable[[Peer, list[RemotingCommand]], None]
 
 Outcome = Reply | Exception
 """What a handler came to: its reply, None when it says nothing now, or what it raised."""
-Watch = Callable[["Peer", RemotingCommand], Callable[[Outcome], None]]
+Watch = Callable[[Peer, RemotingCommand], Callable[[Outcome], None]]
 """Called as a request comes to its handler; what it returns is called with what came of that."""
 
 

@@ -15,9 +15,7 @@ from remoting.connections import Connections
 from remoting.errors import AddressInUse, CannotListen
 from remoting.limits import Limits
 from remoting.peer import Peer
-from remoting.router import Handler, Router
-
-__all__ = ["Handler", "Limits", "Peer", "RemotingServer", "Router"]
+from remoting.router import Router
 
 BACKLOG = 1024
 
@@ -38,7 +36,7 @@ class RemotingServer:
     ) -> None:
         self.host = host
         self.port = port
-        self.connections = Connections(router, clock, limits or Limits(), on_connect, on_disconnect)
+        self._connections = Connections(router, clock, limits or Limits(), on_connect, on_disconnect)
         self._server: asyncio.AbstractServer | None = None
 
     async def start(self) -> None:
@@ -46,7 +44,7 @@ class RemotingServer:
         loop = asyncio.get_running_loop()
         try:
             server = await loop.create_server(
-                self.connections.protocol, self.host, self.port, backlog=BACKLOG, reuse_address=True
+                self._connections.protocol, self.host, self.port, backlog=BACKLOG, reuse_address=True
             )
         except OSError as error:
             kind = AddressInUse if error.errno == errno.EADDRINUSE else CannotListen
@@ -58,4 +56,4 @@ class RemotingServer:
         """Stops accepting and closes what was accepted."""
         if self._server is not None:
             self._server.close()
-        await self.connections.stop()
+        await self._connections.stop()
