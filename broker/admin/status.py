@@ -16,7 +16,7 @@ from messagestore.record import store_timestamp
 from messagestore.store import MessageStore
 from mqruntime.clock import Clock
 from remoting.bodies.dataversion import DataVersion
-from remoting.bodies.hastatus import EpochCache, EpochSpan
+from remoting.bodies.epochs import EpochCache, EpochSpan
 from remoting.bodies.routes import KVTable
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import VERSION, RemotingCommand

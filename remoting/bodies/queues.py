@@ -1,4 +1,4 @@
-"""Bodies about message queues: locks, statistics, resets. Java writes maps keyed by a queue as objects
+"""Bodies about message queues: statistics, resets. Java writes maps keyed by a queue as objects
 keyed by objects.
 """
 
@@ -27,23 +27,6 @@ class MessageQueue(Body):
     topic: str
     broker_name: str
     queue_id: I32
-
-
-@dataclass(slots=True)
-class LockBatchBody(Body):
-    """Body of 41 and 42."""
-
-    consumer_group: str
-    client_id: str
-    mq_set: list[MessageQueue] = field(default_factory=list)
-    only_this_broker: bool = False
-
-
-@dataclass(slots=True)
-class LockBatchResponseBody(Body):
-    """Reply to 41: the queues that are locked for the asker."""
-
-    lock_ok_mq_set: list[MessageQueue] = wire("lockOKMQSet", default_factory=list)
 
 
 @dataclass(slots=True)
@@ -136,10 +119,3 @@ class ConsumeDirectlyResult(Body):
     consume_result: str | None = wire(names=CONSUME_RESULTS, default=None)
     remark: str | None = None
     spent_time_mills: I64 = 0
-
-
-@dataclass(slots=True)
-class ConsumerStatusBody(Body):
-    """Reply to 221 of a client."""
-
-    message_queue_table: dict[MessageQueue, I64] = field(default_factory=dict)

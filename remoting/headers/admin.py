@@ -63,14 +63,6 @@ class GroupHeader(Header):
 
 
 @dataclass(slots=True)
-class TopicGroupHeader(Header):
-    """303 and 221"""
-
-    topic: str
-    group: str
-
-
-@dataclass(slots=True)
 class DeleteSubscriptionGroupHeader(Header):
     """207"""
 
@@ -97,30 +89,7 @@ class GetConsumerRunningInfoHeader(Header):
 
 
 @dataclass(slots=True)
-class ViewBrokerStatsDataHeader(Header):
-    """315"""
-
-    stats_name: str
-    stats_key: str
-
-
-@dataclass(slots=True)
-class GetBrokerConsumeStatsHeader(Header):
-    """317"""
-
-    is_order: bool = False
-
-
-@dataclass(slots=True)
 class GetBrokerConfigResponseHeader(Header):
     """Reply to 26; `version` is a DataVersion as JSON text."""
 
     version: str
-
-
-@dataclass(slots=True)
-class HeartbeatResponseHeader(Header):
-    """Reply to 34; without them a client keeps to the first form of heartbeats."""
-
-    is_support_heart_beat_v2: bool | None = wire("IS_SUPPORT_HEART_BEAT_V2", default=None)
-    is_sub_change: bool | None = wire("IS_SUB_CHANGE", default=None)

@@ -1,4 +1,4 @@
-"""Headers between the brokers of one group: 905, 906, 908."""
+"""The header between the brokers of one group: 906."""
 
 from __future__ import annotations
 
@@ -17,21 +17,3 @@ class ExchangeHAInfoHeader(Header):
     master_ha_address: str | None = None
     master_flush_offset: I64 | None = None
     master_address: str | None = None
-
-
-@dataclass(slots=True)
-class NotifyMinBrokerIdChangeHeader(Header):
-    """905, name server to broker, in acting-master mode only."""
-
-    min_broker_id: I64 | None = None
-    broker_name: str | None = None
-    min_broker_addr: str | None = None
-    offline_broker_addr: str | None = None
-    ha_broker_addr: str | None = None
-
-
-@dataclass(slots=True)
-class ResetMasterFlushOffsetHeader(Header):
-    """908"""
-
-    master_flush_offset: I64

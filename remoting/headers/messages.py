@@ -1,4 +1,4 @@
-"""Headers of requests about single stored messages: 12, 33, 36, 37, 39, 309, 321."""
+"""Headers of requests about single stored messages: 12, 33, 36, 309, 321."""
 
 from __future__ import annotations
 
@@ -47,33 +47,6 @@ class ConsumerSendMsgBackHeader(Header):
     origin_topic: str | None = None
     unit_mode: bool | None = False
     max_reconsume_times: I32 | None = None
-
-
-@dataclass(slots=True)
-class EndTransactionHeader(Header):
-    """37; `commit_or_rollback` is 0 (unknown), 8 (commit) or 12 (roll back)."""
-
-    producer_group: str
-    tran_state_table_offset: I64
-    commit_log_offset: I64
-    commit_or_rollback: I32
-    msg_id: str
-    topic: str | None = None
-    from_transaction_check: bool = False
-    transaction_id: str | None = None
-
-
-@dataclass(slots=True)
-class CheckTransactionStateHeader(Header):
-    """39, broker to producer."""
-
-    tran_state_table_offset: I64
-    commit_log_offset: I64
-    msg_id: str | None = None
-    transaction_id: str | None = None
-    offset_msg_id: str | None = None
-    topic: str | None = None
-    broker_name: str | None = wire("bname", default=None)
 
 
 @dataclass(slots=True)

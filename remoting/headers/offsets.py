@@ -1,4 +1,4 @@
-"""Headers of requests about offsets of queues and of consumers: 14, 15, 29-32, 220, 222, 314."""
+"""Headers of requests about offsets of queues and of consumers: 14, 15, 29-32, 220, 222."""
 
 from __future__ import annotations
 
@@ -79,13 +79,3 @@ class ResetOffsetHeader(Header):
     is_force: bool = False
     queue_id: I32 = -1
     offset: I64 | None = None
-
-
-@dataclass(slots=True)
-class CloneGroupOffsetHeader(Header):
-    """314"""
-
-    src_group: str
-    dest_group: str
-    topic: str | None = None
-    offline: bool = False

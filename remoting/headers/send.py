@@ -63,23 +63,3 @@ class SendMessageResponseHeader(Header):
     recall_handle: str | None = None
     msg_region: str = wire("MSG_REGION", default="DefaultRegion")
     trace_on: bool = wire("TRACE_ON", default=True)
-
-
-@dataclass(slots=True)
-class PushReplyMessageHeader(Header):
-    """326: a reply message on its way to the producer that asked."""
-
-    producer_group: str
-    topic: str
-    default_topic: str
-    default_topic_queue_nums: I32
-    queue_id: I32
-    sys_flag: I32
-    born_timestamp: I64
-    flag: I32
-    born_host: str
-    store_host: str
-    store_timestamp: I64
-    properties: str | None = None
-    reconsume_times: I32 | None = None
-    unit_mode: bool | None = None

@@ -10,7 +10,7 @@ import orjson
 import pytest
 
 from remoting import fastjson
-from remoting.bodies import groups, hastatus, heartbeats, offsets, queues, replicas, routes, topics
+from remoting.bodies import epochs, groups, heartbeats, offsets, queues, replicas, routes, topics
 from remoting.bodies.body import Body
 from remoting.bodies.dataversion import DataVersion
 from remoting.bodies.registration import RegisterBrokerBody, body_crc32, read_register_body
@@ -20,21 +20,21 @@ from remoting.headers.nameserver import RegisterBrokerHeader
 from tests.unit.remoting.goldenframes import golden_frames
 
 REQUESTS: dict[int, type[Body]] = {
-    34: heartbeats.HeartbeatData, 41: queues.LockBatchBody, 42: queues.LockBatchBody,
+    34: heartbeats.HeartbeatData,
     46: heartbeats.CheckClientConfigBody, 103: RegisterBrokerBody, 200: groups.SubscriptionGroupConfig,
     217: routes.TopicRouteData, 322: DataVersion, 1001: replicas.SyncStateSet, 1008: replicas.SyncStateSet,
 }  # fmt: skip
 RESPONSES: dict[int, type[Body]] = {
     21: topics.TopicConfigWrapper, 28: routes.KVTable, 38: heartbeats.ConsumerIdList,
-    41: queues.LockBatchResponseBody, 43: offsets.ConsumerOffsetWrapper, 45: offsets.DelayOffsetWrapper,
+    43: offsets.ConsumerOffsetWrapper, 45: offsets.DelayOffsetWrapper,
     105: routes.TopicRouteData, 106: routes.ClusterInfo, 201: groups.SubscriptionGroupWrapper,
     202: queues.TopicStatsTable, 203: heartbeats.ConsumerConnection, 204: heartbeats.ProducerConnection,
     206: routes.TopicList, 208: queues.ConsumeStats, 219: routes.KVTable, 222: queues.ResetOffsetBody,
     224: routes.TopicList, 300: routes.GroupList, 304: routes.TopicList, 322: DataVersion, 351: topics.TopicConfig,
     352: groups.SubscriptionGroupConfig, 402: groups.MessageRequestModes, 901: routes.GetBrokerMemberGroupBody,
-    907: hastatus.HARuntimeInfo, 1001: replicas.SyncStateSet, 1002: replicas.ElectMasterBody,
+    1001: replicas.SyncStateSet, 1002: replicas.ElectMasterBody,
     1003: replicas.SyncStateSet, 1004: replicas.SyncStateSet, 1006: replicas.BrokerReplicasInfo,
-    1007: hastatus.EpochCache,
+    1007: epochs.EpochCache,
 }  # fmt: skip
 ANSWERED_WITH_BODY = (0, 2011)
 
