@@ -7,7 +7,7 @@ apart, however many sends fail; a failure reported to `renew` is followed by a q
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from mqclient.errors import RouteUnknown
 from mqclient.route import TopicRoute
@@ -33,7 +33,6 @@ class _Entry:
     asking: asyncio.Task[TopicRoute] | None = None
     stale: bool = False  # a failure was reported while a question was open, which may predate it
     again: asyncio.TimerHandle | None = None
-    answered: list[asyncio.Future[None]] = field(default_factory=list)
 
 
 class RouteTable:
@@ -71,14 +70,6 @@ class RouteTable:
         else:
             entry.again = asyncio.get_running_loop().call_later(wait_ms / 1000, self._again, topic, entry)
 
-    async def renewed(self, topic: str, timeout_ms: int) -> None:
-        """Waits until the next answer for `topic` is in, at most `timeout_ms`; asks for it."""
-        entry = self._entries.setdefault(topic, _Entry())
-        answered: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        entry.answered.append(answered)
-        self.renew(topic)
-        await asyncio.wait([answered], timeout=timeout_ms / 1000)
-
     async def close(self) -> None:
         """No question is asked any more; open ones are given up."""
         self._closed = True
@@ -106,10 +97,6 @@ class RouteTable:
         entry.asking = None
         if not task.cancelled() and task.exception() is None:
             entry.route = task.result()
-        waiting, entry.answered = entry.answered, []
-        for future in waiting:
-            if not future.done():
-                future.set_result(None)
         if entry.stale:
             entry.stale = False
             self.renew(topic)
