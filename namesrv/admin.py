@@ -159,5 +159,4 @@ class AdminHandlers:
             return request.reply(ResponseCode.SYSTEM_ERROR, error.errors(include_url=False)[0]["msg"])
         for key in changes:
             setattr(self._settings, str(names[key]), getattr(checked, str(names[key])))
-        self._table.delete_topics_with_registration = self._settings.delete_topic_with_broker_registration
         return request.reply()

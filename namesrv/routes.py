@@ -66,14 +66,13 @@ class LiveBroker:
 class RouteTable:
     """All that a name server knows; every method is one atomic change or question."""
 
-    delete_topics_with_registration: bool = False
     groups: dict[str, BrokerData] = field(default_factory=dict)
     clusters: dict[str, dict[str, None]] = field(default_factory=dict)  # cluster -> group names, ordered
     topics: dict[str, dict[str, QueueData]] = field(default_factory=dict)  # topic -> group name -> queues
     live: dict[tuple[str, str], LiveBroker] = field(default_factory=dict)  # by (cluster, address)
 
-    def register(self, new: Registration, now_ms: int) -> Registered:
-        """Takes over what a broker says. Raises OneTopicRefused."""
+    def register(self, new: Registration, now_ms: int, *, only_these_topics: bool = False) -> Registered:
+        """Takes over what a broker says; with `only_these_topics`, a master's others go. Raises OneTopicRefused."""
         group = self.groups.get(new.broker_name)
         if self._is_stale(group, new):
             self._forget_address(new.broker_name, new.broker_addr, except_id=None)
@@ -85,7 +84,7 @@ class RouteTable:
         group = self._joined(new)
         self._forget_address(new.broker_name, new.broker_addr, except_id=new.broker_id)
         group.broker_addrs[new.broker_id] = new.broker_addr
-        self._take_topics(group, new, first=holder is None)
+        self._take_topics(group, new, first=holder is None, only_these=only_these_topics)
         self.live[new.cluster, new.broker_addr] = LiveBroker(
             new.broker_name, now_ms, new.live_ms, new.data_version, new.ha_server_addr, new.channel
         )
@@ -174,7 +173,7 @@ class RouteTable:
         self.clusters.setdefault(new.cluster, {})[new.broker_name] = None
         return group
 
-    def _take_topics(self, group: BrokerData, new: Registration, *, first: bool) -> None:
+    def _take_topics(self, group: BrokerData, new: Registration, *, first: bool, only_these: bool) -> None:
         """Topics count from the master, or without one from the member of least id if its kind can act for
         it.
         """
@@ -185,7 +184,7 @@ class RouteTable:
         )
         if new.broker_id != MASTER_ID and not is_prime_slave:
             return
-        if self.delete_topics_with_registration:
+        if only_these:
             for topic in [name for name, queues in self.topics.items() if new.broker_name in queues]:
                 if topic not in new.topics:
                     self._remove_queues(topic, new.broker_name)

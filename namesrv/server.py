@@ -45,7 +45,7 @@ class NamesrvApp:
 
     def __init__(self, settings: NamesrvSettings, runtime: Runtime) -> None:
         self.settings = settings
-        self.table = RouteTable(settings.delete_topic_with_broker_registration)
+        self.table = RouteTable()
         self._clock = runtime.clock
         self._kv = KVConfig(runtime.files, settings.kv_config_path.name)
         self._scan_timer: asyncio.TimerHandle | None = None
@@ -69,9 +69,12 @@ class NamesrvApp:
         await self._server.start()
         self._arm_scan()
         if self.settings.serves_metrics:
-            from namesrv.metrics import serve_namesrv_probes  # only then: it brings the Prometheus library
+            # only then: they bring the Prometheus library
+            from mqruntime.probes import serve_probes
+            from namesrv.metrics import NamesrvCollector
 
-            self.probes = await serve_namesrv_probes(self)
+            facts = {"port": self.port}
+            self.probes = await serve_probes(self.settings, NamesrvCollector(self.table), lambda: facts, {})
         logger.info("name server started", extra=fields(address=self.settings.bind_address, port=self.port))
 
     async def stop(self) -> None:
@@ -117,7 +120,11 @@ class NamesrvApp:
             header.zone_name,
         )
         try:
-            result = self.table.register(registration, self._clock.monotonic_ms())
+            result = self.table.register(
+                registration,
+                self._clock.monotonic_ms(),
+                only_these_topics=self.settings.delete_topic_with_broker_registration,
+            )
         except OneTopicRefused:
             return request.reply(ResponseCode.SYSTEM_ERROR, "register broker failed")
         order = self._kv.namespace(ORDER_TOPIC_CONFIG)

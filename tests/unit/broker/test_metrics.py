@@ -104,7 +104,7 @@ def controller_pages(cluster: Cluster) -> list[Page]:
 def namesrv_page(cluster: Cluster) -> Page:
     app = cluster.world.nodes["namesrv"].app
     assert isinstance(app, NamesrvApp)
-    return Page(NamesrvCollector(app).collect())
+    return Page(NamesrvCollector(app.table).collect())
 
 
 def exposed(pages: Iterable[Page]) -> dict[str, Shown]:

@@ -145,9 +145,8 @@ def test_a_slave_s_topics_do_not_count_unless_it_has_the_least_id_and_its_kind_m
 
 def test_topics_that_a_master_no_longer_has_go_only_when_so_configured() -> None:
     assert "T" in table_with(says(0, A), says(0, A, counter=2, table=topics(X=6, Y=6))).topics
-    table = RouteTable(delete_topics_with_registration=True)
-    table.register(says(0, A), 0)
-    table.register(says(0, A, counter=2, table=topics(X=6, Y=6)), 0)
+    table = table_with(says(0, A))
+    table.register(says(0, A, counter=2, table=topics(X=6, Y=6)), 0, only_these_topics=True)
     assert set(table.topics) == {"X", "Y"}
 
 
