@@ -258,7 +258,7 @@ def clean_broker_data(
         for broker_id in sorted(ids):
             if live.is_alive((replicas.cluster_name, broker_name, broker_id)):
                 return refused(f"Broker [{broker_name},  {broker_id}] is still alive, clean up failure")
-    ids &= replicas.by_id.keys()
+    ids = ids.intersection(replicas.by_id)
     if not ids:
         return Decision()
     if ids == replicas.by_id.keys():

@@ -7,56 +7,58 @@ strange entry can never stop or split the state machines. An empty body is a no-
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from remoting.bodies.body import Body
+from remoting.errors import BodyError
 from remoting.fastjson import FastJsonError, loads
+from remoting.wirefields import I64, wire
 
 
 @dataclass(frozen=True, slots=True)
-class AlterSyncStateSet:
+class AlterSyncStateSet(Body):
     """The SyncStateSet becomes `members`; its epoch grows by one."""
 
     broker_name: str
-    members: frozenset[int]
+    members: frozenset[I64] = wire("newSyncStateSet")
 
 
 @dataclass(frozen=True, slots=True)
-class ApplyBrokerId:
+class ApplyBrokerId(Body):
     """`broker_id` belongs to the broker that sent `check_code` from `address`."""
 
     cluster_name: str
     broker_name: str
-    broker_id: int
-    address: str
-    check_code: str
+    broker_id: I64 = wire("newBrokerId")
+    address: str = wire("brokerAddress")
+    check_code: str = wire("registerCheckCode")
 
 
 @dataclass(frozen=True, slots=True)
-class ElectMaster:
+class ElectMaster(Body):
     """`master_id` is master and the whole SyncStateSet; None: there is no master. Either way a new epoch."""
 
     broker_name: str
-    master_id: int | None
+    master_id: I64 | None = wire("newMasterBrokerId", default=None)
 
 
 @dataclass(frozen=True, slots=True)
-class CleanBrokerData:
+class CleanBrokerData(Body):
     """The brokers `broker_ids`, or with None the whole set, are forgotten."""
 
     broker_name: str
-    broker_ids: frozenset[int] | None
+    broker_ids: frozenset[I64] | None = wire("brokerIdSetToClean", default=None)
 
 
 @dataclass(frozen=True, slots=True)
-class UpdateBrokerAddress:
+class UpdateBrokerAddress(Body):
     """Broker `broker_id` now listens at `address`."""
 
     cluster_name: str
     broker_name: str
-    broker_id: int
-    address: str
+    broker_id: I64
+    address: str = wire("brokerAddress")
 
 
 Event = AlterSyncStateSet | ApplyBrokerId | ElectMaster | CleanBrokerData | UpdateBrokerAddress
@@ -70,12 +72,16 @@ EVENT_ID: dict[type[Event], tuple[int, str]] = {
     UpdateBrokerAddress: (6, "UPDATE_BROKER_ADDRESS"),
 }
 """Event -> (id in the first two bytes, redundant member `eventType`)."""
+KINDS = {event_id: kind for kind, (event_id, _) in EVENT_ID.items()}
+ELECTED = "newMasterElected"  # says again whether there is a newMasterBrokerId
 
 
 def encode(event: Event) -> bytes:
     """The entry body of `event`."""
     event_id, event_type = EVENT_ID[type(event)]
-    members = _members(event) | {"eventType": event_type}
+    members = event.to_json() | {"eventType": event_type}
+    if isinstance(event, ElectMaster):
+        members[ELECTED] = event.master_id is not None
     return event_id.to_bytes(2, "big") + _json({key: members[key] for key in sorted(members)}).encode()
 
 
@@ -83,97 +89,17 @@ def decode(body: bytes) -> Event | None:
     """The event of an entry body, or None when it is empty, of an unknown kind or malformed."""
     try:
         members = loads(body[2:])
-        return _event(int.from_bytes(body[:2], "big"), members) if isinstance(members, dict) else None
-    except (FastJsonError, _Malformed):
+        event = KINDS[int.from_bytes(body[:2], "big")].from_json(members)
+    except (FastJsonError, BodyError, KeyError):
         return None
-
-
-def _members(event: Event) -> dict[str, Any]:
     match event:
-        case AlterSyncStateSet():
-            return {"brokerName": event.broker_name, "newSyncStateSet": sorted(event.members)}
-        case ApplyBrokerId():
-            return {
-                "brokerAddress": event.address,
-                "brokerName": event.broker_name,
-                "clusterName": event.cluster_name,
-                "newBrokerId": event.broker_id,
-                "registerCheckCode": event.check_code,
-            }
-        case ElectMaster(name, None):
-            return {"brokerName": name, "newMasterElected": False}
-        case ElectMaster(name, master_id):
-            return {"brokerName": name, "newMasterBrokerId": master_id, "newMasterElected": True}
-        case CleanBrokerData(name, None):
-            return {"brokerName": name}
-        case CleanBrokerData(name, ids):
-            return {"brokerIdSetToClean": sorted(ids or ()), "brokerName": name}
-        case UpdateBrokerAddress():
-            return {
-                "brokerAddress": event.address,
-                "brokerId": event.broker_id,
-                "brokerName": event.broker_name,
-                "clusterName": event.cluster_name,
-            }
-
-
-def _event(event_id: int, members: dict[str, Any]) -> Event | None:
-    match event_id:
-        case 1:
-            return AlterSyncStateSet(_text(members, "brokerName"), _ids(members, "newSyncStateSet"))
-        case 2:
-            return ApplyBrokerId(
-                _text(members, "clusterName"),
-                _text(members, "brokerName"),
-                _number(members.get("newBrokerId")),
-                _text(members, "brokerAddress"),
-                _text(members, "registerCheckCode"),
-            )
-        case 3:
-            elected = members.get("newMasterElected") is True
-            master_id = _number(members.get("newMasterBrokerId")) if elected else None
-            return ElectMaster(_text(members, "brokerName"), master_id)
-        case 5:
-            ids = _ids(members, "brokerIdSetToClean") if members.get("brokerIdSetToClean") else None
-            return CleanBrokerData(_text(members, "brokerName"), ids)
-        case 6:
-            return UpdateBrokerAddress(
-                _text(members, "clusterName"),
-                _text(members, "brokerName"),
-                _number(members.get("brokerId")),
-                _text(members, "brokerAddress"),
-            )
-    return None
-
-
-class _Malformed(ValueError):
-    """A member that the event cannot do without is absent or of another type."""
-
-
-_WHOLE = re.compile(r"-?[0-9]{1,19}")
-
-
-def _text(members: Mapping[str, Any], key: str) -> str:
-    value = members.get(key)
-    if not isinstance(value, str):
-        raise _Malformed(key)
-    return value
-
-
-def _number(value: Any) -> int:
-    """fastjson reads quoted numbers too."""
-    if isinstance(value, int) and not isinstance(value, bool):
-        return value
-    if isinstance(value, str) and _WHOLE.fullmatch(value):
-        return int(value)
-    raise _Malformed(f"{value!r} is no number")
-
-
-def _ids(members: Mapping[str, Any], key: str) -> frozenset[int]:
-    value = members.get(key)
-    if not isinstance(value, list):
-        raise _Malformed(key)
-    return frozenset(_number(item) for item in value)
+        case ElectMaster() if members.get(ELECTED) is not True:
+            return ElectMaster(event.broker_name, None)
+        case ElectMaster(master_id=None):
+            return None
+        case CleanBrokerData(broker_ids=ids) if not ids:
+            return CleanBrokerData(event.broker_name, None)
+    return event
 
 
 # fastjson with BrowserSecure: the short escapes, \uXXXX for other control characters, U+2028/9 and ()<>
