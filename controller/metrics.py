@@ -4,57 +4,46 @@ Invariant: everything is read when it is scraped, from what the controller holds
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
 
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from controller import figures
+from controller.counts import Counts
+from controller.heartbeats import Liveness
+from controller.settings import ControllerSettings
+from controller.state import ReplicasState
 from dledger.actions import Role
+from dledger.node import DLedgerNode
 from mqruntime.figures import Families
-from mqruntime.probes import serve_probes
-
-if TYPE_CHECKING:
-    from controller.counts import Counts
-    from controller.server import ControllerApp
-    from mqruntime.httppages import HttpPages
 
 ROLE_NUMBERS = {Role.CANDIDATE: 1, Role.FOLLOWER: 2, Role.LEADER: 3}
 
 
-async def serve_controller_probes(app: ControllerApp, counts: Counts) -> HttpPages:
-    """/metrics, /health and /leader (200 on the controller that leads). Raises PagesCannotListen."""
-    return await serve_probes(
-        app.settings,
-        ControllerCollector(app, counts),
-        lambda: {
-            "group": app.settings.group,
-            "id": app.settings.self_id,
-            "role": app.node.role.name,
-            "term": app.node.term,
-            "leader": app.node.leader_id,
-            "leaderAddress": app.node.leader_address,
-        },
-        {"/leader": lambda: app.node.is_active},
-    )
-
-
 class ControllerCollector(Collector):
-    def __init__(self, app: ControllerApp, counts: Counts) -> None:
-        self._app = app
+    def __init__(
+        self,
+        settings: ControllerSettings,
+        node: DLedgerNode,
+        state: ReplicasState,
+        liveness: Callable[[], Liveness],
+        counts: Counts,
+    ) -> None:
+        self._node = node
+        self._state = state
+        self._liveness = liveness
         self._counts = counts
-        settings = app.settings
         values = (settings.peers[settings.self_id], settings.group, settings.self_id)
         self._families = Families(dict(zip(figures.BASE_LABELS, values, strict=True)))
 
     def collect(self) -> Iterator[Metric]:
-        app, counts, families = self._app, self._counts, self._families
-        yield families.one(figures.ROLE, ROLE_NUMBERS[app.node.role])
-        yield families.one(figures.DISK_USAGE, app.node.store.size_bytes())
-        live = app.guard.liveness()
+        node, counts, families = self._node, self._counts, self._families
+        yield families.one(figures.ROLE, ROLE_NUMBERS[node.role])
+        yield families.one(figures.DISK_USAGE, node.store.size_bytes())
+        live = self._liveness()
         active = []
-        for name, replicas in sorted(app.state.replicas.items()):
+        for name, replicas in sorted(self._state.replicas.items()):
             keys = ((replicas.cluster_name, name, broker_id) for broker_id in replicas.by_id)
             active.append(((replicas.cluster_name, name), sum(map(live.is_alive, keys))))
         yield families.each(figures.ACTIVE_BROKERS, active)

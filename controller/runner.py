@@ -12,6 +12,8 @@ from typing import TypeVar
 
 from controller.decision import Decision
 from controller.events import encode
+from controller.heartbeats import Liveness
+from controller.state import ReplicasState
 from dledger.errors import NotLeader, OutcomeUnknown
 from dledger.node import DLedgerNode
 
@@ -30,18 +32,22 @@ class Busy(Exception):
 
 
 class CommandRunner:
-    """The one place where events are proposed; `on_proposed` is told of each try: success, failed or
-    timeout, and how many seconds it took; `on_proposing` gets each decision that is about to be tried."""
+    """The one place where events are proposed; `on_proposing` gets each decision that is about to be tried;
+    `on_proposed` is told of each try: success, failed or timeout, and how many seconds it took."""
 
     def __init__(
         self,
         node: DLedgerNode,
-        on_proposed: Callable[[str, float], None] | None = None,
-        on_proposing: Callable[[Decision], None] | None = None,
+        state: ReplicasState,
+        liveness: Callable[[], Liveness],
+        on_proposing: Callable[[Decision], None],
+        on_proposed: Callable[[str, float], None],
     ) -> None:
         self._node = node
-        self._on_proposing = on_proposing or (lambda decision: None)
-        self._on_proposed = on_proposed or (lambda status, seconds: None)
+        self._state = state
+        self._liveness = liveness
+        self._on_proposing = on_proposing
+        self._on_proposed = on_proposed
         self._turn = asyncio.Lock()
         self._waiting = 0
         self._unsettled: tuple[int, int] | None = None
@@ -51,8 +57,8 @@ class CommandRunner:
         """An event is being applied, or the role has changed."""
         self._progress.set()
 
-    async def run(self, decide: Callable[[], D]) -> D:
-        """What `decide` says, once it holds. A `decide` that returns None wants nothing.
+    async def run(self, decide: Callable[[ReplicasState, Liveness], D]) -> D:
+        """What `decide` says of the state and who lives then, once it holds. A `decide` that returns None wants nothing.
 
         Raises NotLeader, Busy, TooManyProposals: nothing was done; OutcomeUnknown: perhaps it was, or will
         be."""
@@ -74,17 +80,17 @@ class CommandRunner:
         finally:
             self._turn.release()
 
-    async def read(self, decide: Callable[[], Decision]) -> Decision:
+    async def read(self, decide: Callable[[ReplicasState, Liveness], Decision]) -> Decision:
         """What `decide` says of a state that holds all that was told before. Raises NotLeader."""
         await self._node.read_barrier(TIMEOUT_MS)
-        return decide()
+        return decide(self._state, self._liveness())
 
-    async def _run(self, decide: Callable[[], D], end: float) -> D:
+    async def _run(self, decide: Callable[[ReplicasState, Liveness], D], end: float) -> D:
         await self._settle(end)
-        decision = decide()
+        decision = decide(self._state, self._liveness())
         if decision is not None and not decision.events:
             await self._node.read_barrier(_ms_until(end))
-            decision = decide()
+            decision = decide(self._state, self._liveness())
         if decision is not None and decision.events:
             if _ms_until(end) < PROPOSE_MS_MIN:
                 raise Busy(f"its turn came after {TIMEOUT_MS - PROPOSE_MS_MIN} ms")

@@ -9,18 +9,27 @@ from collections.abc import Callable
 
 from controller.events import Event, decode
 from controller.state import ReplicasState
+from dledger.actions import Role
 from mqruntime.log import fields
 
 logger = logging.getLogger(__name__)
 
 
 class ReplicasStateMachine:
-    """`on_applied(index, event)` runs after each event, on every controller, also when the log is replayed at
-    start."""
+    """Who listens hears of each event after it, on every controller, also when the log is replayed at start."""
 
-    def __init__(self, on_applied: Callable[[int, Event], None]) -> None:
+    def __init__(self) -> None:
         self.state = ReplicasState()
-        self._on_applied = on_applied
+        self._on_applied: list[Callable[[int, Event], None]] = []
+        self._on_role_change: list[Callable[[Role, int], None]] = []
+
+    def on_applied(self, listener: Callable[[int, Event], None]) -> None:
+        """`listener` gets the index of each entry and its event."""
+        self._on_applied.append(listener)
+
+    def on_role_change(self, listener: Callable[[Role, int], None]) -> None:
+        """`listener` gets each role of this member and the term."""
+        self._on_role_change.append(listener)
 
     def apply(self, index: int, body: bytes) -> None:
         event = decode(body)
@@ -28,4 +37,9 @@ class ReplicasStateMachine:
             logger.warning("entry is no event", extra=fields(index=index, size=len(body)))
             return
         self.state.apply(event)
-        self._on_applied(index, event)
+        for listener in self._on_applied:
+            listener(index, event)
+
+    def role_changed(self, role: Role, term: int) -> None:
+        for listener in self._on_role_change:
+            listener(role, term)

@@ -85,7 +85,7 @@ class MemberLosses:
         leader = max((app for app in apps if app.node.is_active), key=lambda app: app.node.term, default=None)
         known = leader.state.known(BROKER_SET) if leader is not None else None
         if known is None or any(
-            app.guard.liveness().is_alive((CLUSTER, BROKER_SET, loss.broker_id)) for app in apps
+            app.brokers.liveness().is_alive((CLUSTER, BROKER_SET, loss.broker_id)) for app in apps
         ):
             return False
         return loss.broker_id in known[1].members and len(known[1].members) > 1

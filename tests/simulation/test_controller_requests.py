@@ -172,7 +172,7 @@ def test_a_heartbeat_for_somebody_unknown_leaves_no_trace(cluster: ControllerWor
     assert ask(cluster, request(RequestCode.BROKER_HEARTBEAT, beat)).code == 0
     leader = cluster.leader()
     assert leader is not None
-    assert not cluster.app(leader).guard.liveness().is_alive((CLUSTER_NAME, BROKER_NAME, 9))
+    assert not cluster.app(leader).brokers.liveness().is_alive((CLUSTER_NAME, BROKER_NAME, 9))
 
 
 def test_a_cut_off_leader_serves_no_reads(cluster: ControllerWorld) -> None:

@@ -95,7 +95,11 @@ def broker_page(cluster: Cluster, *, of_master: bool = True) -> Page:
 def controller_pages(cluster: Cluster) -> list[Page]:
     apps = [cluster.world.nodes[f"controller-{number}"].app for number in range(len(CONTROLLERS))]
     return [
-        Page(ControllerCollector(app, app._counts).collect())
+        Page(
+            ControllerCollector(
+                app.settings, app.node, app.state, app.brokers.liveness, app._counts
+            ).collect()
+        )
         for app in apps
         if isinstance(app, ControllerApp)
     ]

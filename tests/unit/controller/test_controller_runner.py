@@ -12,7 +12,9 @@ import pytest
 from controller import runner
 from controller.decision import Decision
 from controller.events import ElectMaster
+from controller.heartbeats import Heartbeats, Liveness
 from controller.runner import Busy, CommandRunner
+from controller.state import ReplicasState
 from dledger.errors import NotLeader, OutcomeUnknown
 from dledger.node import DLedgerNode
 
@@ -44,8 +46,14 @@ class Member:
         self.trace.append("barrier")
 
 
-def runner_of(member: Member) -> CommandRunner:
-    return CommandRunner(cast(DLedgerNode, member))
+def runner_of(member: Member, on_proposed: Callable[[str], None] = lambda status: None) -> CommandRunner:
+    return CommandRunner(
+        cast(DLedgerNode, member),
+        ReplicasState(),
+        lambda: Heartbeats().at(0, 0),
+        on_proposing=lambda decision: None,
+        on_proposed=lambda status, seconds: on_proposed(status),
+    )
 
 
 async def undecided() -> None:
@@ -60,29 +68,29 @@ async def refused() -> None:
 def test_every_proposal_is_told_of_once(fate: Any, told: str) -> None:
     member, heard = Member(), list[str]()
     member.fate = fate
-    commands = CommandRunner(cast(DLedgerNode, member), lambda status, seconds: heard.append(status))
+    commands = runner_of(member, heard.append)
     asyncio.run(asyncio.wait_for(_outcome(commands), 5))
     assert heard == [told]
 
 
 async def _outcome(commands: CommandRunner) -> None:
     with contextlib.suppress(NotLeader, OutcomeUnknown):
-        await commands.run(lambda: ELECT)
+        await commands.run(lambda state, live: ELECT)
 
 
 def test_a_reply_with_events_waits_for_them_and_one_without_for_a_quorum() -> None:
     member = Member()
     commands = runner_of(member)
-    assert asyncio.run(commands.run(lambda: ELECT)) is ELECT
-    assert asyncio.run(commands.run(lambda: STILL)) is STILL
-    assert asyncio.run(commands.read(lambda: STILL)) is STILL
+    assert asyncio.run(commands.run(lambda state, live: ELECT)) is ELECT
+    assert asyncio.run(commands.run(lambda state, live: STILL)) is STILL
+    assert asyncio.run(commands.read(lambda state, live: STILL)) is STILL
     assert member.trace == ["propose", "barrier", "barrier"]
 
 
 def test_a_command_without_events_is_decided_again_after_the_quorum_spoke() -> None:
     member = Member()
     decisions = iter([STILL, ELECT])
-    assert asyncio.run(runner_of(member).run(lambda: next(decisions))) is ELECT
+    assert asyncio.run(runner_of(member).run(lambda state, live: next(decisions))) is ELECT
     assert member.trace == ["barrier", "propose"]
 
 
@@ -90,14 +98,14 @@ def test_a_controller_that_does_not_lead_decides_nothing() -> None:
     member = Member()
     member.is_active = False
     with pytest.raises(NotLeader):
-        asyncio.run(runner_of(member).run(lambda: pytest.fail("decided")))
+        asyncio.run(runner_of(member).run(lambda state, live: pytest.fail("decided")))
 
 
 def test_commands_are_decided_one_after_the_other() -> None:
     member = Member()
     seen: list[int] = []
 
-    def decide() -> Decision:
+    def decide(state: ReplicasState, live: Liveness) -> Decision:
         seen.append(member.applied_index)
         return ELECT
 
@@ -120,10 +128,12 @@ def test_nothing_is_decided_while_an_earlier_event_may_still_be_applied() -> Non
         commands = runner_of(member)
         member.fate = undecided
         with pytest.raises(OutcomeUnknown):
-            await commands.run(lambda: ELECT)
+            await commands.run(lambda state, live: ELECT)
         member.fate = None
         decided_at: list[int] = []
-        waiting = asyncio.create_task(commands.run(lambda: decided_at.append(member.applied_index) or STILL))
+        waiting = asyncio.create_task(
+            commands.run(lambda state, live: decided_at.append(member.applied_index) or STILL)
+        )
         await asyncio.sleep(0)
         await asyncio.sleep(0)
         assert decided_at == []
@@ -141,9 +151,9 @@ def test_a_new_term_settles_what_was_undecided() -> None:
         commands = runner_of(member)
         member.fate = undecided
         with pytest.raises(OutcomeUnknown):
-            await commands.run(lambda: ELECT)
+            await commands.run(lambda state, live: ELECT)
         member.fate, member.term = None, 2
-        assert await commands.run(lambda: STILL) is STILL
+        assert await commands.run(lambda state, live: STILL) is STILL
 
     asyncio.run(scenario())
 
@@ -161,10 +171,10 @@ def test_a_command_whose_turn_does_not_come_is_not_tried(monkeypatch: pytest.Mon
             await hang.wait()
 
         member.fate = hangs
-        first = asyncio.create_task(commands.run(lambda: ELECT))
+        first = asyncio.create_task(commands.run(lambda state, live: ELECT))
         await asyncio.sleep(0)
         with pytest.raises(Busy):
-            await commands.run(lambda: pytest.fail("decided"))
+            await commands.run(lambda state, live: pytest.fail("decided"))
         hang.set()
         await first
 

@@ -1,0 +1,113 @@
+"""The brokers that this controller hears: their heartbeats, their connections, what their logs hold.
+
+Invariant: a broker that is not registered counts for nothing. Silence is judged from the beginning of each leadership, so
+the silence before it is held against nobody. Ended connections are not forgotten."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from controller.electpolicy import LiveReport
+from controller.heartbeats import BrokerKey, Heartbeat, Heartbeats, Liveness
+from controller.holdings import Held, Holdings, Report
+from controller.state import ReplicasState
+from mqruntime.clock import Clock
+from mqruntime.log import fields
+from remoting.headers.controller import BrokerHeartbeatHeader
+
+logger = logging.getLogger(__name__)
+
+
+class LiveBrokers:
+    """`state` is read, never changed; `on_change` hears that a broker came or that the connection of one ended."""
+
+    def __init__(
+        self, state: ReplicasState, holdings: Holdings, clock: Clock, on_change: Callable[[], None]
+    ) -> None:
+        self._state = state
+        self._holdings = holdings
+        self._clock = clock
+        self._on_change = on_change
+        self._heartbeats = Heartbeats()
+        self._judging_since_ms = 0
+        self._someone_came = asyncio.Event()
+
+    def liveness(self) -> Liveness:
+        """Who lives now."""
+        now_ms = self._clock.monotonic_ms()
+        return self._heartbeats.at(now_ms, self._judging_since_ms, self._holdings.lacking)
+
+    def judge_from_now(self) -> None:
+        """This controller begins to lead."""
+        self._judging_since_ms = self._clock.monotonic_ms()
+
+    def heard(self, header: BrokerHeartbeatHeader, connection: int) -> None:
+        """Request 904 came over `connection`."""
+        assert header.broker_id is not None
+        key = self._key(header.broker_name, header.broker_id)
+        if key is None or key[0] != header.cluster_name:
+            return
+        known = self._state.known(header.broker_name)
+        member = known is not None and header.broker_id in known[1].members
+        held = Report(header.epoch, header.max_offset, header.confirm_offset)
+        lacks = self._holdings.heard(key, connection, held, member=member)
+        if lacks is not None:
+            _warn_of_lack(key, held, lacks)
+        report = LiveReport(header.epoch, header.max_offset, header.election_priority)
+        heartbeat = Heartbeat(header.broker_addr, header.heartbeat_timeout_mills, report)
+        if self._heartbeats.heard(key, connection, heartbeat, self._clock.monotonic_ms()):
+            logger.info("broker alive", extra=fields(cluster=key[0], broker=key[1], id=key[2]))
+            self._someone_came.set()
+            self._someone_came = asyncio.Event()
+            self._on_change()
+
+    def restarted(self, broker_name: str, broker_id: int, connection: int) -> None:
+        """Request 1003 came over `connection`. The broker is alive once it is heard again, and with what its log holds
+        now."""
+        key = self._key(broker_name, broker_id)
+        if key is not None:
+            self._heartbeats.restarted(key, connection, self._clock.monotonic_ms())
+
+    def connection_closed(self, connection: int) -> None:
+        """A broker whose connection this was is gone."""
+        for cluster, broker, broker_id in self._heartbeats.connection_closed(
+            connection, self._clock.monotonic_ms()
+        ):
+            logger.info("broker connection ended", extra=fields(cluster=cluster, broker=broker, id=broker_id))
+            self._on_change()
+
+    def forget_silent(self) -> None:
+        """Drop the dead that have not been heard of for long."""
+        self._heartbeats.forget_silent(self._clock.monotonic_ms())
+
+    async def wait_alive(self, broker_name: str, broker_id: int, timeout_ms: int) -> None:
+        """Returns once a registered broker has been heard, or the time is over."""
+        try:
+            async with asyncio.timeout(timeout_ms / 1000):
+                while (key := self._key(broker_name, broker_id)) and not self.liveness().is_alive(key):
+                    await self._someone_came.wait()
+        except TimeoutError:
+            return
+
+    def _key(self, broker_name: str, broker_id: int) -> BrokerKey | None:
+        """Under the stored cluster name; None for a broker that is not registered."""
+        replicas = self._state.replicas.get(broker_name)
+        if replicas is None or broker_id not in replicas.by_id:
+            return None
+        return (replicas.cluster_name, broker_name, broker_id)
+
+
+def _warn_of_lack(key: BrokerKey, held: Report, lacks: Held) -> None:
+    logger.warning(
+        "a member of the SyncStateSet came back with less than was confirmed; while another member may come it is not "
+        "elected: start the others, or elect it with mqadmin electMaster and lose what it lacks",
+        extra=fields(
+            broker=key[1],
+            id=key[2],
+            log_end=held.max_offset,
+            confirmed=lacks.confirm_offset,
+            epoch=lacks.epoch,
+        ),
+    )

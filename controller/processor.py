@@ -1,0 +1,181 @@
+"""The handlers of a controller's requests: read, decided on, answered.
+
+Invariant: what changes or reads replicated state is answered by the leader only; heartbeats, 1005, 1009 and 1010 are
+answered by every controller, from what it has itself."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import dataclass, field
+from functools import partial
+
+from controller import requests
+from controller.configuration import Configuration
+from controller.counts import Counts
+from controller.decision import Decision
+from controller.electionrecorder import ElectionRecorder
+from controller.events import AlterSyncStateSet
+from controller.guard import MasterGuard
+from controller.livebrokers import LiveBrokers
+from controller.requests import Decide
+from controller.runner import Busy, CommandRunner
+from controller.settings import ControllerSettings
+from controller.state import ReplicasState
+from dledger.actions import Role
+from dledger.errors import NotLeader, OutcomeUnknown, TooManyProposals
+from dledger.node import DLedgerNode
+from mqruntime.log import fields
+from remoting.codes import RequestCode, ResponseCode
+from remoting.command import RemotingCommand
+from remoting.headers.controller import (
+    BrokerHeartbeatHeader,
+    ElectMasterHeader,
+    GetMetadataResponseHeader,
+    RegisterBrokerToControllerHeader,
+)
+from remoting.peer import Peer
+from remoting.router import Handler, Router
+
+logger = logging.getLogger(__name__)
+
+FIRST_HEARTBEAT_WAIT_MS = 400
+CONNECTION = "controller connection number"
+NOT_LEADER = "The controller is not in leader state"
+
+
+@dataclass(eq=False)
+class RequestProcessor:
+    """`connected` and `disconnected` are told of each accepted connection."""
+
+    settings: ControllerSettings
+    state: ReplicasState
+    node: DLedgerNode
+    brokers: LiveBrokers
+    runner: CommandRunner
+    guard: MasterGuard
+    recorder: ElectionRecorder
+    counts: Counts
+    configuration: Configuration
+    _connections: Iterator[int] = field(default_factory=partial(itertools.count, 1))
+
+    def add_to(self, router: Router) -> None:
+        router.add(RequestCode.BROKER_HEARTBEAT, self._heartbeat)
+        router.add(RequestCode.CONTROLLER_GET_METADATA_INFO, self._metadata)
+        router.add(RequestCode.UPDATE_CONTROLLER_CONFIG, self._update_configuration)
+        router.add(RequestCode.GET_CONTROLLER_CONFIG, self._show_configuration)
+        router.add(RequestCode.CONTROLLER_ELECT_MASTER, self._elect_master)
+        router.add(RequestCode.CONTROLLER_REGISTER_BROKER, self._register_broker)
+        for code, read in requests.WRITES.items():
+            router.add(code, self._decided(read, self.runner.run))
+        for code, read in requests.READS.items():
+            router.add(code, self._decided(read, self.runner.read))
+
+    def connected(self, peer: Peer) -> None:
+        peer.attributes[CONNECTION] = next(self._connections)
+
+    def disconnected(self, peer: Peer) -> None:
+        if CONNECTION in peer.attributes:
+            self.brokers.connection_closed(connection_of(peer))
+
+    def _decided(
+        self,
+        read: Callable[[RemotingCommand], Decide],
+        carry_out: Callable[[Decide], Awaitable[Decision]],
+    ) -> Handler:
+        async def handle(peer: Peer, request: RemotingCommand) -> RemotingCommand:
+            return await self._reply(request, carry_out(read(request)))
+
+        return handle
+
+    async def _register_broker(self, peer: Peer, request: RemotingCommand) -> RemotingCommand:
+        header = RegisterBrokerToControllerHeader.from_ext(request.ext)
+        decide = requests.register_broker(request)
+        self.brokers.restarted(header.broker_name, header.broker_id, connection_of(peer))
+        return await self._reply(request, self.runner.run(decide))
+
+    async def _elect_master(self, peer: Peer, request: RemotingCommand) -> RemotingCommand:
+        """A starting broker's election request may overtake its first heartbeat: wait for that a moment."""
+        header = ElectMasterHeader.from_ext(request.ext)
+        decide = requests.elect_master(request, lambda: self.settings.enable_elect_unclean_master)
+        if self.node.is_active and not header.designate_elect:
+            await self.brokers.wait_alive(header.broker_name, header.broker_id, FIRST_HEARTBEAT_WAIT_MS)
+
+        async def elected() -> Decision:
+            decision = await self.guard.elect(header.broker_name, decide, asked_by=peer.remote_address)
+            self.counts.answered(header.broker_name, decision, self.state)
+            return decision
+
+        return await self._reply(request, elected())
+
+    async def _reply(self, request: RemotingCommand, outcome: Awaitable[Decision]) -> RemotingCommand:
+        try:
+            decision = await outcome
+        except NotLeader:
+            return request.reply(ResponseCode.CONTROLLER_NOT_LEADER, NOT_LEADER)
+        except (Busy, TooManyProposals) as error:
+            return request.reply(ResponseCode.SYSTEM_BUSY, f"not tried: {error}")
+        except OutcomeUnknown as error:
+            return request.reply(ResponseCode.SYSTEM_ERROR, f"outcome unknown: {error}")
+        for event in decision.events:
+            if isinstance(event, AlterSyncStateSet):
+                self._log_alter(event)
+        return replied(request, decision)
+
+    def _log_alter(self, event: AlterSyncStateSet) -> None:
+        sync_state = self.state.sync_states.get(event.broker_name)
+        if sync_state is not None:
+            logger.info(
+                "sync state set altered",
+                extra=fields(
+                    broker=event.broker_name,
+                    epoch=sync_state.master_epoch,
+                    sync_state_set=sorted(event.members),
+                    set_epoch=sync_state.set_epoch,
+                ),
+            )
+
+    def _heartbeat(self, peer: Peer, request: RemotingCommand) -> RemotingCommand:
+        header = BrokerHeartbeatHeader.from_ext(request.ext)
+        if header.broker_id is None:
+            return request.reply(ResponseCode.CONTROLLER_INVALID_REQUEST, "Heart beat with empty brokerId")
+        self.brokers.heard(header, connection_of(peer))
+        self.recorder.heard(header)
+        return request.reply(ResponseCode.SUCCESS, "Heart beat success")
+
+    def _metadata(self, peer: Peer, request: RemotingCommand) -> RemotingCommand:
+        """1005; a body that names broker sets, as 1006 has it and upstream's tools never send, asks for their
+        elections too."""
+        named = requests.broker_names(request) if request.body else []
+        header = GetMetadataResponseHeader(
+            group=self.settings.group,
+            controller_leader_id=self.node.leader_id,
+            controller_leader_address=self.node.leader_address,
+            is_leader=self.node.role is Role.LEADER,
+            peers="".join(f"{peer_id}:{address};" for peer_id, address in self.node.peers.items()),
+        )
+        return request.reply(header=header, body=self.recorder.tell(named).encode() if named else None)
+
+    async def _update_configuration(self, peer: Peer, request: RemotingCommand) -> RemotingCommand:
+        decision = await self.configuration.update(request.body)
+        logger.info(
+            "settings changed" if decision.code == 0 else "settings not changed",
+            extra=fields(peer=peer.remote_address, code=decision.code, remark=decision.remark),
+        )
+        return replied(request, decision)
+
+    def _show_configuration(self, peer: Peer, request: RemotingCommand) -> RemotingCommand:
+        return replied(request, self.configuration.show())
+
+
+def connection_of(peer: Peer) -> int:
+    """The number of an accepted connection; later ones have higher numbers."""
+    connection = peer.attributes[CONNECTION]
+    assert isinstance(connection, int)
+    return connection
+
+
+def replied(request: RemotingCommand, decision: Decision) -> RemotingCommand:
+    """The reply that tells `decision`."""
+    return request.reply(decision.code, decision.remark, decision.header, decision.body)
