@@ -45,30 +45,29 @@ class Configuration:
         if not body:
             return Decision()
         try:
-            changes = {entry.key: entry.value for entry in parse(bytes(body)).entries}
+            asked = {entry.key: entry.value for entry in parse(bytes(body)).entries}
         except PropertiesError as error:
             return Decision(ResponseCode.SYSTEM_ERROR, f"not in the format of properties: {error}")
-        if changes.keys() & self._settings.black_list:
+        if asked.keys() & self._settings.black_list:
             return Decision(ResponseCode.NO_PERMISSION, "Can not update config in black list.")
-        known = {key: field for key, field in self._settings.by_key().items() if key in changes}
-        now = {key: getattr(self._settings, name) for key, name in self._settings.by_key().items()}
+        names = self._settings.by_key()
+        now = {key: getattr(self._settings, name) for key, name in names.items()}
         try:
-            wanted = ControllerSettings.model_validate(now | {key: changes[key] for key in known})
+            wanted = ControllerSettings.model_validate({key: asked.get(key, now[key]) for key in names})
         except ValidationError as error:
             first = error.errors(include_url=False)[0]
             return Decision(
                 ResponseCode.SYSTEM_ERROR, f"{first['loc'][0] if first['loc'] else ''}: {first['msg']}"
             )
-        changed = {
-            key: getattr(wanted, name) for key, name in known.items() if getattr(wanted, name) != now[key]
-        }
+        after = {key: getattr(wanted, name) for key, name in names.items()}
+        changed = {key: value for key, value in after.items() if value != now[key]}
         if fixed := sorted(changed.keys() - CHANGEABLE):
             return Decision(
                 ResponseCode.NO_PERMISSION,
                 f"Can not update config in black list. {', '.join(fixed)}: change the properties file and restart",
             )
         for key, value in changed.items():
-            setattr(self._settings, known[key], value)
+            setattr(self._settings, names[key], value)
         try:
             await self._files.replace(FILE, self._settings.effective().encode())
         except OSError as error:  # nothing reads it but people

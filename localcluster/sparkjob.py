@@ -22,9 +22,6 @@ from sparkreplay.engine.engine import start_spark
 from sparkreplay.read.options import read_options
 from sparkreplay.read.reader import plan_read, read_all
 
-ROW = ("keys", "queue_id", "queue_offset", "hash")
-SUMMARY = ("queue_id", "rows", "first", "last", "body_bytes")
-
 
 def by_spark(store: str, topic: str, bound: int, parquet: Path) -> dict[str, Any]:
     """The job on a local Spark session; the rows' hashes and the summary are computed there."""

@@ -30,7 +30,7 @@ Body = bytes | bytearray | memoryview
 class RemotingCommand:
     """A command as it crosses the wire.
 
-    `code` is a RequestCode, or a ResponseCode when `is_response`. `opaque` pairs a response with its
+    `code` is a RequestCode, or a ResponseCode where `flag` has RESPONSE_BIT. `opaque` pairs a response with its
     request on one connection. `body` may be a memoryview into a receive buffer where the receiver's
     documentation says so. `serialize_type` is the header encoding: as read, or to be written (0 JSON, 1
     ROCKETMQ).
@@ -45,10 +45,6 @@ class RemotingCommand:
     language: str = "PYTHON"
     version: int = VERSION
     serialize_type: int = JSON
-
-    @property
-    def is_response(self) -> bool:
-        return bool(self.flag & RESPONSE_BIT)
 
     @property
     def is_oneway(self) -> bool:

@@ -10,7 +10,7 @@ import pytest
 from mqruntime.clock import SystemClock
 from remoting.client import RemotingClient
 from remoting.codes import RequestCode, ResponseCode
-from remoting.command import RemotingCommand
+from remoting.command import RESPONSE_BIT, RemotingCommand
 from remoting.errors import AddressInUse, CallTimeout, ConnectFailed, ConnectionLost, NotSent
 from remoting.limits import Limits
 from remoting.peer import Peer
@@ -51,7 +51,7 @@ def test_an_unknown_code_is_answered_as_java_answers_it(run: Run) -> None:
         async with scene() as made:
             answer = await made.call(9999)
             assert (answer.code, answer.remark) == (3, " request type 9999 not supported")
-            assert answer.is_response
+            assert answer.flag & RESPONSE_BIT
 
     run(story())
 
