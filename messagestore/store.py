@@ -6,6 +6,7 @@ confirm offset falls only by a truncation; and after the first failure of the di
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Sequence
 
 from messagestore.errors import StoreFailed
@@ -14,7 +15,6 @@ from messagestore.index.table import FOLDER as INDEX_FOLDER
 from messagestore.index.table import IndexTable
 from messagestore.log.appender import Appender
 from messagestore.log.commitlog import FOLDER, CommitLog
-from messagestore.log.diskroom import RETRY_MS, DiskRoom
 from messagestore.log.recovery import Recovery
 from messagestore.log.tail import LogTail
 from messagestore.messages import (
@@ -35,11 +35,12 @@ from messagestore.queues.table import FOLDER as QUEUES_FOLDER
 from messagestore.queues.table import QueueTable
 from messagestore.record import pack_host
 from messagestore.settings import StoreSettings
-from mqruntime.diskfull import DISK_FULL
+from mqruntime.diskfull import DISK_FULL, RETRY_S, RetriedWrite
 from mqruntime.runtime import Runtime
 from mqruntime.tasks import Tasks
 
-CHECKPOINT = "checkpoint"  # as people call it
+logger = logging.getLogger(__name__)
+
 ABORT_FILE = "abort"  # exists while a store runs; found at start, the last run did not stop by itself
 
 
@@ -59,12 +60,13 @@ class MessageStore:
         self._settings = settings
         self._on_fatal = on_fatal
         self._tasks = Tasks(self._fail)
-        self._room = DiskRoom(runtime.clock.monotonic_ms)
+        self._checkpoint_write = RetriedWrite(
+            logger, "no checkpoint can be written, trying on", again="checkpoint can be written again"
+        )
         self._log = CommitLog(
             runtime.segments.subdirectory(FOLDER),
             settings.mapped_file_size_commit_log,
             hot_segments=settings.hot_segments,
-            room=self._room,
         )
         self._queues = QueueTable(
             runtime.segments.subdirectory(QUEUES_FOLDER), settings.mapped_file_size_consume_queue
@@ -91,7 +93,6 @@ class MessageStore:
             self._log, self._dispatcher,
             confirm_offset=self.confirm_offset,
             record_size_max=settings.max_message_size,
-            room=self._room,
             on_progress=self._unsaved.set,
         )  # fmt: skip
         self._saved = SavedQueues(
@@ -219,8 +220,8 @@ class MessageStore:
             return
         try:
             self._log.prepare_next()
-        except OSError:  # told by the room of the disk; a roll tries again too, and answers the sender
-            self._preparing = asyncio.get_running_loop().call_later(RETRY_MS / 1000, self._prepare_next)
+        except OSError:  # told by the log; a roll tries again too, and answers the sender
+            self._preparing = asyncio.get_running_loop().call_later(RETRY_S, self._prepare_next)
 
     async def flush(self) -> int:
         """What was appended before the call is on disk on return. StoreFailed when the disk failed, now or before.
@@ -282,7 +283,7 @@ class MessageStore:
         with nothing cut: to be done again. StoreFailed."""
         try:
             self._log.prepare_cut(offset)
-        except OSError as error:  # told by the room of the disk
+        except OSError as error:  # told by the log
             if error.errno not in DISK_FULL:
                 raise self._failed(error) from error
             raise
@@ -293,7 +294,7 @@ class MessageStore:
             if error.errno not in DISK_FULL:
                 raise self._failed(error) from error
             self._confirm = max(confirm, self._confirm)
-            self._room.lacking(CHECKPOINT, error)
+            self._checkpoint_write.failed(error)
             self._unsaved.set()
             raise
         try:
@@ -401,13 +402,7 @@ class MessageStore:
 
     async def _save_checkpoint(self) -> bool:
         """False when the disk has no room for it; then it is saved once there is. OSError."""
-        try:
-            await self._saved.save_checkpoint()
-        except OSError as error:
-            if error.errno not in DISK_FULL:
-                raise
-            self._room.lacking(CHECKPOINT, error)
-            self._unsaved.set()
-            return False
-        self._room.found(CHECKPOINT)
-        return True
+        if await self._checkpoint_write.attempt(self._saved.save_checkpoint()):
+            return True
+        self._unsaved.set()
+        return False

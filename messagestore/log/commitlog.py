@@ -6,16 +6,18 @@ is zero. So what was cut never reads as a record again, and what was never finis
 from __future__ import annotations
 
 import asyncio
+import logging
 from itertools import pairwise
 
 from messagestore.errors import OffsetOutOfRange
-from messagestore.log.diskroom import DiskRoom
 from messagestore.record import PREFIX, encode_blank
 from messagestore.walker import check_names, check_size_set, order_segments, segment_name
+from mqruntime.diskfull import RetriedWrite
 from mqruntime.segments import SegmentDirectory, SegmentFile
 
+logger = logging.getLogger(__name__)
+
 FOLDER = "commitlog"
-SEGMENT = "segment of the log"  # as people call it
 ERASE_STEP_BYTES = 4 << 20
 PAGE_BYTES = 4096
 
@@ -23,13 +25,16 @@ PAGE_BYTES = 4096
 class CommitLog:
     """Offsets are physical. Only one of appending (master), filling (slave) and truncating happens at a time."""
 
-    def __init__(
-        self, directory: SegmentDirectory, segment_size: int, *, hot_segments: int, room: DiskRoom
-    ) -> None:
+    def __init__(self, directory: SegmentDirectory, segment_size: int, *, hot_segments: int) -> None:
         self.segment_size_bytes = segment_size
         self._directory = directory
         self._hot_segments = hot_segments
-        self._room = room
+        self._segment_write = RetriedWrite(
+            logger,
+            "no segment of the log can be written, trying on",
+            again="segment of the log can be written again",
+            any_error=True,
+        )
         self._first = 0  # start of the oldest segment
         self._files: list[SegmentFile] = []
         self._end = 0
@@ -196,7 +201,7 @@ class CommitLog:
         """Whether `size` bytes, less than half a segment, find a place; False while the disk refuses the segment that they
         would need."""
         ready = self.loaded_end - self._end if self._tail_is_reserved else 0
-        return not self._room.lacks(SEGMENT) or ready >= size
+        return not self._segment_write.refused or ready >= size
 
     @property
     def _tail_is_reserved(self) -> bool:
@@ -226,14 +231,13 @@ class CommitLog:
                 self._first = start
             name = segment_name(start)
             self._files.append(
-                self._room.make(
-                    SEGMENT,
-                    lambda: self._directory.create(name, self.segment_size_bytes, reserve=True),
+                self._segment_write.make(
+                    lambda: self._directory.create(name, self.segment_size_bytes, reserve=True)
                 )
             )
         file = self._files[index]
         if index < self._reserved_from:
-            self._room.make(SEGMENT, lambda: file.reserve(self.segment_size_bytes))
+            self._segment_write.make(lambda: file.reserve(self.segment_size_bytes))
             self._reserved_from = index
         return file
 

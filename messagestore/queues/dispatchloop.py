@@ -6,15 +6,16 @@ says so."""
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
 
 from messagestore.log.commitlog import CommitLog
-from messagestore.log.diskroom import DiskRoom
 from messagestore.messages import QueueGrew
 from messagestore.queues.dispatcher import Dispatcher
-from mqruntime.diskfull import DISK_FULL
+from mqruntime.diskfull import RETRY_S, RetriedWrite
 
-DISK_FULL_RETRY_S = 1.0
+logger = logging.getLogger(__name__)
+
 STEP_RECORDS = 512
 COLD_STEP_BYTES = 1 << 20
 
@@ -29,18 +30,24 @@ class Dispatching:
         *,
         confirm_offset: Callable[[], int],
         record_size_max: int,
-        room: DiskRoom,
         on_progress: Callable[[], None],
     ) -> None:
-        self.full = False
         self._log = commit_log
         self._dispatcher = dispatcher
         self._confirm_offset = confirm_offset
         self._cold_step_bytes = max(COLD_STEP_BYTES, 2 * record_size_max)
-        self._room = room
+        self._entry_write = RetriedWrite(
+            logger,
+            "no entry of a consume queue or the index can be written, trying on",
+            again="entry of a consume queue or the index can be written again",
+        )
         self._on_progress = on_progress
         self._callbacks: list[Callable[[list[QueueGrew]], None]] = []
         self._wanted = asyncio.Event()
+
+    @property
+    def full(self) -> bool:
+        return self._entry_write.refused
 
     def on_arrival(self, callback: Callable[[list[QueueGrew]], None]) -> None:
         """`callback` with the queues that grew, after each step that added something."""
@@ -81,15 +88,12 @@ class Dispatching:
     def _dispatch_in(self, buffer: bytes | memoryview, start: int, segment_end: int) -> bool:
         try:
             more = self._dispatcher.run(buffer, start, segment_end, self._confirm_offset(), STEP_RECORDS)
-            if self.full:
-                self.full = False
-                self._room.found("entry of a consume queue or the index")
         except OSError as error:
-            if error.errno not in DISK_FULL:
-                raise
-            self._room.lacking("entry of a consume queue or the index", error)
-            self.full, more = True, False
-            asyncio.get_running_loop().call_later(DISK_FULL_RETRY_S, self.wake)
+            self._entry_write.failed(error)
+            more = False
+            asyncio.get_running_loop().call_later(RETRY_S, self.wake)
+        else:
+            self._entry_write.done()
         if grown := self._dispatcher.take_grown():
             self._on_progress()
             for callback in self._callbacks:

@@ -11,16 +11,15 @@ from typing import Any
 import pytest
 
 from messagestore.errors import QueueOffsetGap, StoreFailed
-from messagestore.log.diskroom import RETRY_MS
 from messagestore.messages import PutStatus
 from messagestore.queues.consumequeue import ConsumeQueue
 from messagestore.store import MessageStore
+from mqruntime.diskfull import RETRY_S
 from simulation.kernel.disk import SimulatedDisk
 from simulation.kernel.world import World
 from tests.unit.messagestore.storehelp import message, small_settings
 
 FULL = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-ASKED_AGAIN_S = RETRY_MS / 1000
 FAILED = OSError(errno.EIO, os.strerror(errno.EIO))
 
 
@@ -62,7 +61,7 @@ def test_a_full_disk_refuses_sends_that_need_a_new_segment_and_takes_them_again_
         assert big.error is PutStatus.SERVICE_NOT_AVAILABLE
         assert (small.error, small.physical_offset, small.queue_offset) == (None, end, 3)
         disk.capacity_bytes = None
-        await asyncio.sleep(ASKED_AGAIN_S)
+        await asyncio.sleep(RETRY_S)
         (again,) = store.append([message(bytes(1000))])
         assert (again.error, again.physical_offset) == (None, 4096)
         assert not fatal
@@ -83,7 +82,7 @@ def test_a_full_disk_is_asked_once_a_second_and_told_of_each_half_minute_however
             await asyncio.sleep(0.1)
         assert disk.failures["create"] <= 46
         disk.mend()
-        await asyncio.sleep(ASKED_AGAIN_S)
+        await asyncio.sleep(RETRY_S)
         assert store.append([message(bytes(1500))])[0].error is None
         assert not fatal
 
@@ -119,7 +118,7 @@ def test_a_segment_that_cannot_be_made_for_another_reason_has_its_own_status_and
     async def scenario(store: MessageStore, disk: SimulatedDisk, fatal: list[BaseException]) -> None:
         disk.fail_next("create", OSError(errno.EFBIG, os.strerror(errno.EFBIG)), where="commitlog")
         assert store.append([message()])[0].error is PutStatus.CREATE_MAPPED_FILE_FAILED
-        await asyncio.sleep(ASKED_AGAIN_S)
+        await asyncio.sleep(RETRY_S)
         assert store.append([message()])[0].error is None
 
     on_a_disk(scenario)

@@ -14,10 +14,10 @@ import pytest
 
 from messagestore.index.table import IndexTable
 from messagestore.log.commitlog import CommitLog
-from messagestore.log.diskroom import RETRY_MS, DiskRoom
 from messagestore.queues.consumequeue import ConsumeQueue
 from messagestore.record import QueueFacts
 from messagestore.walker import segment_name
+from mqruntime.diskfull import RETRY_S
 from mqruntime.segments import RealSegmentDirectory
 from tests.unit.messagestore.storehelp import message, open_store
 
@@ -50,24 +50,23 @@ def test_a_sparse_segment_gets_its_blocks_before_it_is_written_on(
 ) -> None:
     directory = RealSegmentDirectory(tmp_path)
     directory.create(segment_name(0), SEGMENT, reserve=False).close()
-    now_ms = 0
-    log = CommitLog(directory, SEGMENT, hot_segments=2, room=DiskRoom(lambda: now_ms))
+    log = CommitLog(directory, SEGMENT, hot_segments=2)
 
-    async def load() -> None:
+    async def story() -> None:
         await log.load(0, never_saved=False)
         await log.found_end(0)
+        with monkeypatch.context() as disk:
+            disk.setattr(os, "posix_fallocate", full)
+            with pytest.raises(OSError, match="No space left"):
+                log.tail(100)
+            with pytest.raises(OSError, match="No space left"):
+                log.write_view(0, 100)
+            assert not log.has_room_for(100)
+            assert log.wants_next(), "it is tried again without a send"
+        await asyncio.sleep(RETRY_S)
+        log.prepare_next()
 
-    asyncio.run(load())
-    with monkeypatch.context() as disk:
-        disk.setattr(os, "posix_fallocate", full)
-        with pytest.raises(OSError, match="No space left"):
-            log.tail(100)
-        with pytest.raises(OSError, match="No space left"):
-            log.write_view(0, 100)
-        assert not log.has_room_for(100)
-        assert log.wants_next(), "it is tried again without a send"
-    now_ms += RETRY_MS
-    log.prepare_next()
+    asyncio.run(story())
     assert log.has_room_for(100)
     assert log.tail(100)[1] == 0
     assert blocks(tmp_path)[segment_name(0)] * 512 >= SEGMENT
