@@ -6,7 +6,8 @@ half of the old tail."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import logging
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -15,12 +16,13 @@ from dledger.checkpoint import Checkpoint, CheckpointFile
 from dledger.entry import NO_INDEX, Entry
 from dledger.errors import LogDamaged, LogOfAnother
 from dledger.log import EntryLog
-from dledger.patience import once_there_is_room
 from dledger.settings import DLedgerSettings
 from dledger.termfile import TermFile
-from mqruntime.diskfull import DISK_FULL
+from mqruntime.diskfull import DISK_FULL, RetriedWrite
 from mqruntime.segments import SegmentDirectory
 from mqruntime.smallfiles import SmallFiles
+
+logger = logging.getLogger(__name__)
 
 FOLDER_PREFIX = "dledger-"
 """A member's id follows."""
@@ -100,7 +102,7 @@ class Store:
     async def write(self, log: EntryLog, steps: Sequence[PersistThenSend]) -> None:
         votes = [step.vote for step in steps if step.vote is not None]
         if votes:
-            await once_there_is_room(self.term_file.name, lambda: self.term_file.store(votes[-1]))
+            await self.replace(self.term_file.name, lambda: self.term_file.store(votes[-1]))
         for step in steps:
             if step.cut_from is not None:
                 await self.cut(log, step.cut_from)
@@ -110,12 +112,19 @@ class Store:
     async def cut(self, log: EntryLog, index: int) -> None:
         self.cut_from = index
         announced = Checkpoint(index - 1, self.committed_index, index)
-        await once_there_is_room(self.checkpoint_file.name, lambda: self.checkpoint_file.store(announced))
+        await self.replace(self.checkpoint_file.name, lambda: self.checkpoint_file.store(announced))
         await log.cut(index)
         await log.sync()
         done = Checkpoint(index - 1, self.committed_index)
-        await once_there_is_room(self.checkpoint_file.name, lambda: self.checkpoint_file.store(done))
+        await self.replace(self.checkpoint_file.name, lambda: self.checkpoint_file.store(done))
         self.cut_from = None
+
+    async def replace(self, name: str, write: Callable[[], Awaitable[None]]) -> None:
+        """Performs `write` of the small file `name`, once there is room. What comes after it does not happen before: a member
+        whose disk is full falls silent like one whose disk hangs, and the others go on without it."""
+        refusal = f"{name} cannot be written and this member takes no part until it is"
+        if await RetriedWrite(logger, refusal, server="controller").perform(write):
+            logger.info("%s is written, this member takes part again", name)
 
     async def disown_unsynced(self, log: EntryLog) -> None:
         """After a failed sync the page cache may show the next process what the disk does not have. Nobody

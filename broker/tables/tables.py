@@ -16,16 +16,12 @@ from broker.tables.savedtable import SavedTable
 from broker.tables.subscriptiongroups import SUBSCRIPTION_GROUPS_FILE, SubscriptionGroups
 from broker.tables.topics import TOPICS_FILE, Topics, system_topics
 from mqruntime.clock import Clock
-from mqruntime.diskfull import DISK_FULL
-from mqruntime.log import fields
-from mqruntime.repeatedfailure import RepeatedFailure
+from mqruntime.diskfull import RetriedWrite
 from mqruntime.smallfiles import SmallFiles
 from mqruntime.waking import woken
 from remoting.codes import RequestCode
 
 logger = logging.getLogger("broker.tables")
-
-RETRY_MS = 1_000
 
 
 class Tables:
@@ -36,8 +32,13 @@ class Tables:
     ) -> None:
         self._interval_ms = settings.flush_consumer_offset_interval
         self._on_topics_changed = on_topics_changed
-        self._clock = clock
-        self._failure = RepeatedFailure()
+        self._write = RetriedWrite(
+            logger,
+            "tables cannot be written, trying on",
+            again="tables can be written again",
+            level=logging.ERROR,
+            any_error=True,
+        )
         self._wake = asyncio.Event()
         system = system_topics(
             settings.broker_cluster_name,
@@ -83,17 +84,7 @@ class Tables:
             if not await woken(self._wake, self._interval_ms):
                 self._note_commits()
             self._wake.clear()
-            try:
-                await self._save()
-            except OSError as error:
-                if self._failure.failed(error.errno, self._clock.monotonic_ms()):
-                    cure = "; make room on this broker's disk" if error.errno in DISK_FULL else ""
-                    logger.error(f"tables cannot be written, trying on{cure}", extra=fields(why=error))
-                await asyncio.sleep(RETRY_MS / 1000)
-                self._wake.set()
-            else:
-                if (lasted_ms := self._failure.recovered(self._clock.monotonic_ms())) is not None:
-                    logger.info("tables can be written again", extra=fields(after_ms=lasted_ms))
+            await self._write.perform(self._save)
 
     async def save(self) -> None:
         """Write whatever is not on disk. OSError."""
