@@ -1,7 +1,8 @@
 """What a stored record becomes when it is sent again.
 
 Invariant: body, flag, compression, time of birth, keys, tags, id and every other property are as they were, but for the
-properties by which a broker would treat the message specially: a delay that has passed, a transaction that is decided."""
+properties by which a broker would treat the message specially: a delay that has passed, a transaction that is decided.
+A time of birth that no timestamp holds becomes that of the resend."""
 
 from __future__ import annotations
 
@@ -30,13 +31,13 @@ ORIGIN, ORIGIN_QUEUE, ORIGIN_EPOCH = "REPLAY_SRC", "REPLAY_QUEUE", "REPLAY_EPOCH
 
 
 class Row(NamedTuple):
-    """One record of one queue. `born_ms` is its time of birth, ms; `properties` as stored."""
+    """One record of one queue. `born_ms` is its time of birth, ms, None where no timestamp holds it; `properties` as stored."""
 
     queue_id: int
     queue_offset: int
     physical_offset: int
     end: int
-    born_ms: int
+    born_ms: int | None
     flag: int
     sys_flag: int
     epoch: int
@@ -56,7 +57,7 @@ def rows_of(batch: pa.RecordBatch) -> Iterator[Row]:
             queue_offset,
             at,
             at + size,
-            born_us // 1000,
+            None if born_us is None else born_us // 1000,
             flag,
             sys_flag,
             epoch,

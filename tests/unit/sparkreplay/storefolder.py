@@ -20,6 +20,7 @@ def record(
     properties: str = "",
     sys_flag: int = 0,
     crc: int | None = None,
+    born_ms: int = 1700000000000,
     stored_ms: int = 1700000000001,
 ) -> bytes:
     """One record that stands at `at`."""
@@ -30,7 +31,7 @@ def record(
     tail = struct.pack(">H" if magic == V2 else ">B", len(name)) + name + struct.pack(">H", len(text)) + text
     body_crc = zlib.crc32(body) & 0x7FFFFFFF if crc is None else crc
     fixed = struct.pack(">IIiiqqi", magic, body_crc, queue_id, 7, queue_offset, at, sys_flag)
-    fixed += struct.pack(">q", 1700000000000) + born + struct.pack(">i", 5000)
+    fixed += struct.pack(">q", born_ms) + born + struct.pack(">i", 5000)
     fixed += struct.pack(">q", stored_ms) + stored + struct.pack(">i", 10911)
     fixed += struct.pack(">iqi", 0, 0, len(body)) + body + tail
     return struct.pack(">i", len(fixed) + 4) + fixed

@@ -137,6 +137,17 @@ def test_each_queue_is_sent_whole_in_its_order_as_it_was(tmp_path: Path) -> None
     assert (run.counts.acknowledged, run.counts.maybe_twice) == (40, 0)
 
 
+def test_a_time_of_birth_beyond_all_calendars_becomes_the_time_of_the_resend(tmp_path: Path) -> None:
+    store = StoreFolder(tmp_path / "store")
+    for born_ms in (2**63 - 1, -(2**63), 253_402_300_800_000, 1_700_000_000_000):  # the third: the year 10000
+        store.add(born_ms=born_ms)
+    target = Target()
+    asyncio.run(run_of(job_of(store.write(), tmp_path / "ledger"), target).send_all())
+    assert [message.born_timestamp_ms for message in target.stored[0]] == [
+        None, None, 253_402_300_800_000, 1_700_000_000_000,
+    ]  # fmt: skip
+
+
 def test_messages_of_one_millisecond_share_a_request_and_compressed_ones_go_alone(tmp_path: Path) -> None:
     import zlib
 
