@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import struct
 import zlib
-from datetime import UTC, datetime, timedelta
 from ipaddress import ip_address
 
 import lz4.frame
+import pyarrow as pa
 import zstandard
 
 V1, V2, BLANK = 0xDAA320A7, 0xDAA320AB, 0xCBD43194
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 TRANSACTIONS = ("none", "prepared", "commit", "rollback")
 SYSTEM_TOPICS = {"SCHEDULE_TOPIC_XXXX", "RMQ_SYS_TRANS_HALF_TOPIC", "RMQ_SYS_TRANS_OP_HALF_TOPIC"}
 
@@ -60,6 +59,10 @@ def opened(body: bytes, sys_flag: int) -> bytes:
     return zlib.decompress(body)
 
 
+def microseconds(ms: int) -> int | None:
+    return ms * 1000 if abs(ms * 1000) < 1 << 63 else None
+
+
 def record_row(log: bytes, at: int, epochs: tuple[tuple[int, int], ...], broker_name: str) -> tuple[Row, int]:
     """The record at physical offset `at` of a log that begins at 0, as a row with every column, and its size."""
     fields = Reader(log, at)
@@ -78,8 +81,8 @@ def record_row(log: bytes, at: int, epochs: tuple[tuple[int, int], ...], broker_
     row: Row = {
         "topic": topic, "queue_id": queue_id, "queue_offset": queue_offset, "tags": properties.get("TAGS"),
         "keys": properties.get("KEYS"), "msg_id": properties.get("UNIQ_KEY"), "body": opened(body, sys_flag),
-        "properties": properties, "properties_raw": raw, "born_timestamp": EPOCH + timedelta(milliseconds=born),
-        "store_timestamp": EPOCH + timedelta(milliseconds=stored), "born_host": born_host, "store_host": store_host,
+        "properties": properties, "properties_raw": raw, "born_timestamp": microseconds(born),
+        "store_timestamp": microseconds(stored), "born_host": born_host, "store_host": store_host,
         "flag": flag, "sys_flag": sys_flag, "transaction": TRANSACTIONS[sys_flag >> 2 & 3],
         "reconsume_times": reconsume_times, "prepared_transaction_offset": prepared,
         "physical_offset": physical_offset, "store_size": size, "body_crc": crc,
@@ -111,6 +114,9 @@ def rows_below(
     return rows
 
 
-def plain(rows: list[Row]) -> list[Row]:
-    """Rows of an Arrow table, maps as dictionaries."""
-    return [{**row, "properties": dict(row["properties"])} for row in rows]  # type: ignore[call-overload]
+def plain(table: pa.Table) -> list[Row]:
+    """Rows of an Arrow table: maps as dictionaries, times as µs, for damage may name a year that no datetime holds."""
+    for place, field in enumerate(table.schema):
+        if pa.types.is_timestamp(field.type):
+            table = table.set_column(place, field.name, table.column(place).cast(pa.int64()))
+    return [{**row, "properties": dict(row["properties"])} for row in table.to_pylist()]
