@@ -11,7 +11,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from ipaddress import ip_address
 from struct import Struct
-from typing import Any, NamedTuple, TypeAlias
+from struct import error as StructError
+from typing import Any, NamedTuple, Protocol, TypeAlias
 from zlib import crc32
 
 from messagestore.properties import RECORD_CRC, parse_properties
@@ -157,16 +158,6 @@ def parse_message_id(message_id: str) -> tuple[bytes, int]:
     return raw[:-8], MESSAGE_POSITION.unpack(raw[-8:])[0]
 
 
-def body_checksum(body: Buffer) -> int:
-    """The bodyCRC field of `body`."""
-    return crc32(body) & CRC_MASK
-
-
-def magic_for(topic_bytes: int) -> int:
-    """V2 only where V1 cannot hold the topic's length: old clients read V1 alone."""
-    return MAGIC_V1 if topic_bytes <= TOPIC_BYTES_MAX_V1 else MAGIC_V2
-
-
 def record_size(sys_flag: int, body_bytes: int, topic_bytes: int, properties_bytes: int) -> int:
     """The total size of a record before it exists."""
     topic_length_bytes = 1 if topic_bytes <= TOPIC_BYTES_MAX_V1 else 2
@@ -174,11 +165,39 @@ def record_size(sys_flag: int, body_bytes: int, topic_bytes: int, properties_byt
     return fixed + body_bytes + topic_length_bytes + topic_bytes + PROPERTIES_LENGTH.size + properties_bytes
 
 
-def encode_tail(topic: bytes, properties: bytes) -> bytes:
-    """What follows the body."""
-    topic_length = TOPIC_LENGTHS[magic_for(len(topic))]
-    return b"".join(
-        (topic_length.pack(len(topic)), topic, PROPERTIES_LENGTH.pack(len(properties)), properties)
+class Sent(Protocol):
+    """What records of one send have in common."""
+
+    queue_id: int
+    born_timestamp: int
+    born_host: bytes
+    reconsume_times: int
+    prepared_transaction_offset: int
+
+
+def pack_record(
+    buffer: bytearray | memoryview, at: int, size: int, topic: bytes, body: Buffer, properties: bytes, sent: Sent,
+    flag: int, queue_offset: int, physical_offset: int, sys_flag: int, store_timestamp: int, store_host: bytes,
+) -> None:  # fmt: skip
+    """Puts a record of `size` bytes, as record_size counts them, at `buffer[at]`. struct.error when a field cannot hold its
+    number; zeros stand there then."""
+    fixed = FIXED_PARTS[(sys_flag >> 4) & 3]
+    # V2 only where V1 cannot hold the topic's length: old clients read V1 alone
+    magic = MAGIC_V1 if len(topic) <= TOPIC_BYTES_MAX_V1 else MAGIC_V2
+    body_at = at + fixed.size
+    try:
+        fixed.pack_into(
+            buffer, at, size, magic, crc32(body) & CRC_MASK, sent.queue_id, flag, queue_offset, physical_offset, sys_flag,
+            sent.born_timestamp, sent.born_host, store_timestamp, store_host, sent.reconsume_times,
+            sent.prepared_transaction_offset, len(body),
+        )  # fmt: skip
+    except StructError:
+        buffer[at:body_at] = bytes(fixed.size)
+        raise
+    topic_at = body_at + len(body)
+    buffer[body_at:topic_at] = body
+    buffer[topic_at : at + size] = b"".join(
+        (TOPIC_LENGTHS[magic].pack(len(topic)), topic, PROPERTIES_LENGTH.pack(len(properties)), properties)
     )
 
 
@@ -186,15 +205,10 @@ def encode(message: Message) -> bytes:
     """The record of `message`; total size, magic and body checksum are computed, not taken from it."""
     topic = message.topic.encode()
     out = bytearray(record_size(message.sys_flag, len(message.body), len(topic), len(message.properties)))
-    fixed = FIXED_PARTS[(message.sys_flag >> 4) & 3]
-    fixed.pack_into(
-        out, 0, len(out), magic_for(len(topic)), body_checksum(message.body), message.queue_id, message.flag,
-        message.queue_offset, message.physical_offset, message.sys_flag, message.born_timestamp, message.born_host,
-        message.store_timestamp, message.store_host, message.reconsume_times, message.prepared_transaction_offset,
-        len(message.body),
+    pack_record(
+        out, 0, len(out), topic, message.body, message.properties, message, message.flag, message.queue_offset,
+        message.physical_offset, message.sys_flag, message.store_timestamp, message.store_host,
     )  # fmt: skip
-    out[fixed.size : fixed.size + len(message.body)] = message.body
-    out[fixed.size + len(message.body) :] = encode_tail(topic, message.properties)
     return bytes(out)
 
 

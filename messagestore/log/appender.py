@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from struct import error as StructError
-from zlib import crc32
 
 from messagestore.batch import BatchError, BatchMember, parse_batch
 from messagestore.log.commitlog import CommitLog
@@ -15,15 +14,12 @@ from messagestore.messages import Appended, MessageToStore, PutStatus
 from messagestore.properties import join_properties
 from messagestore.record import (
     BORN_HOST_IPV6,
-    CRC_MASK,
-    FIXED_PARTS,
     PREFIX,
     PROPERTIES_BYTES_MAX,
     STORE_HOST_IPV6,
     TOPIC_BYTES_MAX,
     counts_in_queue,
-    encode_tail,
-    magic_for,
+    pack_record,
     record_size,
 )
 from mqruntime.diskfull import DISK_FULL
@@ -58,6 +54,8 @@ class Appender:
             except OSError as error:
                 full = error.errno in DISK_FULL
                 outcome = PutStatus.SERVICE_NOT_AVAILABLE if full else PutStatus.CREATE_MAPPED_FILE_FAILED
+            except StructError:  # a number that its field cannot hold
+                outcome = PutStatus.MESSAGE_ILLEGAL
             if isinstance(outcome, PutStatus):
                 outcome = Appended(-1, -1, -1, 0, timestamp, outcome)
             appended.append(outcome)
@@ -70,85 +68,59 @@ class Appender:
         size = record_size(sys_flag, len(body), len(topic), len(properties))
         if refused := self._refusal(topic, len(body), properties, size):
             return refused
-        queue = (topic, message.queue_id)
-        queue_offset = self.next_offsets.get(queue, 0)
         view, at = self._log.tail(size)
         start = self._log.max_offset
         counts = counts_in_queue(sys_flag)
-        fixed = FIXED_PARTS[(sys_flag >> 4) & 3]
-        try:
-            fixed.pack_into(
-                view, at, size, magic_for(len(topic)), crc32(body) & CRC_MASK, message.queue_id, message.flag,
-                queue_offset if counts else 0, start, sys_flag, message.born_timestamp, message.born_host,
-                self.store_timestamp, store_host, message.reconsume_times, message.prepared_transaction_offset,
-                len(body),
-            )  # fmt: skip
-        except StructError:  # a number that its field cannot hold
-            view[at : at + fixed.size] = bytes(fixed.size)
-            return PutStatus.MESSAGE_ILLEGAL
-        tail_at = at + fixed.size + len(body)
-        view[at + fixed.size : tail_at] = body
-        view[tail_at : at + size] = encode_tail(topic, properties)
+        queue = topic, message.queue_id
+        queue_offset = self.next_offsets.get(queue, 0) if counts else 0
+        pack_record(
+            view, at, size, topic, body, properties, message, message.flag, queue_offset, start, sys_flag,
+            self.store_timestamp, store_host,
+        )  # fmt: skip
         self._log.grow(start + size)
         if counts:
             self.next_offsets[queue] = queue_offset + 1
-        return Appended(start, start + size, queue_offset if counts else 0, 1, self.store_timestamp)
+        return Appended(start, start + size, queue_offset, 1, self.store_timestamp)
 
     def _append_batch(self, message: MessageToStore, store_host: bytes) -> Appended | PutStatus:
         """All members in one segment, one after the other, or none."""
         topic = message.topic.encode()
         sys_flag = with_host_flags(message.sys_flag, message.born_host, store_host)
+        if not counts_in_queue(sys_flag) or len(message.body) > self._message_size_max:
+            return PutStatus.MESSAGE_ILLEGAL
         try:
             members = parse_batch(message.body)
         except BatchError:
             return PutStatus.MESSAGE_ILLEGAL
-        if not counts_in_queue(sys_flag) or len(message.body) > self._message_size_max:
-            return PutStatus.MESSAGE_ILLEGAL
-        tails: list[bytes] = []
-        sizes: list[int] = []
+        records: list[tuple[int, BatchMember, bytes]] = []
         for member in members:
             properties = join_properties(member.properties, message.properties)
             size = record_size(sys_flag, len(member.body), len(topic), len(properties))
             if refused := self._refusal(topic, len(member.body), properties, size):
                 return refused
-            tails.append(encode_tail(topic, properties))
-            sizes.append(size)
-        if sum(sizes) + PREFIX.size > self._log.segment_size_bytes:
+            records.append((size, member, properties))
+        total = sum(size for size, _, _ in records)
+        if total + PREFIX.size > self._log.segment_size_bytes:
             return PutStatus.MESSAGE_ILLEGAL
-        view, at = self._log.tail(sum(sizes))
-        return self._write_batch(message, members, sizes, tails, sys_flag, store_host, topic, view, at)
-
-    def _write_batch(
-        self, message: MessageToStore, members: list[BatchMember], sizes: list[int], tails: list[bytes], sys_flag: int,
-        store_host: bytes, topic: bytes, view: memoryview, at: int,
-    ) -> Appended | PutStatus:  # fmt: skip
-        queue = (topic, message.queue_id)
+        view, at = self._log.tail(total)
+        first = end = self._log.max_offset
+        queue = topic, message.queue_id
         first_queue_offset = self.next_offsets.get(queue, 0)
-        fixed = FIXED_PARTS[(sys_flag >> 4) & 3]
-        first_at, first_start = at, self._log.max_offset
         offsets: list[int] = []
-        for number, (member, size, tail) in enumerate(zip(members, sizes, tails, strict=True)):
-            start = first_start + at - first_at
-            try:
-                fixed.pack_into(
-                    view, at, size, magic_for(len(topic)), crc32(member.body) & CRC_MASK, message.queue_id, member.flag,
-                    first_queue_offset + number, start, sys_flag, message.born_timestamp, message.born_host,
-                    self.store_timestamp, store_host, message.reconsume_times, message.prepared_transaction_offset,
-                    len(member.body),
-                )  # fmt: skip
-            except StructError:
-                view[first_at : at + fixed.size] = bytes(at + fixed.size - first_at)
-                return PutStatus.MESSAGE_ILLEGAL
-            tail_at = at + size - len(tail)
-            view[at + fixed.size : tail_at] = member.body
-            view[tail_at : at + size] = tail
-            offsets.append(start)
+        for number, (size, (flag, body, _), properties) in enumerate(
+            records
+        ):  # the first fails, or none does
+            pack_record(
+                view, at, size, topic, body, properties, message, flag, first_queue_offset + number, end, sys_flag,
+                self.store_timestamp, store_host,
+            )  # fmt: skip
+            offsets.append(end)
             at += size
-        end = first_start + at - first_at
+            end += size
         self._log.grow(end)
         self.next_offsets[queue] = first_queue_offset + len(members)
         return Appended(
-            first_start, end, first_queue_offset, len(members), self.store_timestamp, None, tuple(offsets)
+            first, end, first_queue_offset, len(members), self.store_timestamp, None, tuple(offsets)
         )
 
     def _refusal(self, topic: bytes, body_bytes: int, properties: bytes, size: int) -> PutStatus | None:

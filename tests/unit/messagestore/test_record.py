@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from zlib import crc32
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -68,10 +70,10 @@ def messages(draw: st.DrawFn) -> Message:
     return Message(
         topic=topic, queue_id=draw(i32), queue_offset=draw(i64), physical_offset=draw(i64),
         total_size=record.record_size(sys_flag, len(body), len(topic), len(properties)), flag=draw(i32),
-        sys_flag=sys_flag, body_crc=record.body_checksum(body), born_timestamp=draw(i64), born_host=born,
+        sys_flag=sys_flag, body_crc=crc32(body) & record.CRC_MASK, born_timestamp=draw(i64), born_host=born,
         store_timestamp=draw(i64), store_host=stored, reconsume_times=draw(i32),
         prepared_transaction_offset=draw(i64), body=body, properties=properties,
-        magic=record.magic_for(len(topic)),
+        magic=record.MAGIC_V1 if len(topic) <= 127 else record.MAGIC_V2,
     )  # fmt: skip
 
 
