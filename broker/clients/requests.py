@@ -6,7 +6,8 @@ from broker.clients.groups import Client, ConsumerGroups
 from broker.pulls.subscription import tag_filter
 from broker.role.currentrole import CurrentRole
 from broker.tables.subscriptiongroups import SubscriptionGroups
-from broker.tables.topics import RETRY_PREFIX, Topics
+from broker.tables.topics import Topics
+from messagestore.systemtopics import RETRY_PREFIX
 from remoting.bodies.heartbeats import (
     CheckClientConfigBody,
     Connection,

@@ -18,8 +18,8 @@ from broker.metrics.latencies import Latencies, name_of
 from broker.metrics.totals import Totals
 from broker.sends.retries import dead_letter_topic
 from broker.tables.subscriptiongroups import is_system_group
-from broker.tables.topics import RETRY_PREFIX
 from messagestore.record import PREFIX, RECORD_SIZE_MIN, declared_end, store_timestamp
+from messagestore.systemtopics import RETRY_PREFIX
 from mqruntime.figures import Families
 from mqruntime.probes import serve_probes
 from remoting.codes import RequestCode, ResponseCode

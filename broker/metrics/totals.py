@@ -9,8 +9,8 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from broker.sends.retries import DLQ_PREFIX
 from messagestore.messages import Appended, MessageToStore
+from messagestore.systemtopics import DEAD_LETTER_PREFIX
 from mqruntime.histogram import Histogram
 
 KIB = 1024.0
@@ -63,8 +63,8 @@ class Totals:
 
     def dead_letter(self, topic: str, count: int = 1) -> None:
         """Stored in `topic`, if that is a dead letter topic."""
-        if topic.startswith(DLQ_PREFIX):
-            self.dead_letters[topic.removeprefix(DLQ_PREFIX)] += count
+        if topic.startswith(DEAD_LETTER_PREFIX):
+            self.dead_letters[topic.removeprefix(DEAD_LETTER_PREFIX)] += count
 
     def _add(self, topic: str, count: int, size: int, appended: Iterable[Appended]) -> None:
         if not count:

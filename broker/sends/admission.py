@@ -19,17 +19,13 @@ from broker.sends.retries import DLQ_QUEUES, NO_DELAY, dead_letter_topic, group_
 from broker.sends.scheduling import scheduled
 from broker.sends.writegate import Log
 from broker.tables.subscriptiongroups import SubscriptionGroups
-from broker.tables.topics import RETRY_PREFIX, Topics
+from broker.tables.topics import Topics
 from messagestore.messages import MessageToStore
+from messagestore.systemtopics import NOT_FOR_CLIENTS, RETRY_PREFIX
 from mqruntime.clock import Clock
 from remoting.bodies.topics import TopicConfig
 from remoting.codes import ResponseCode
 from remoting.command import RemotingCommand
-
-NOT_FOR_CLIENTS = {
-    "SCHEDULE_TOPIC_XXXX", "RMQ_SYS_TRANS_HALF_TOPIC", "RMQ_SYS_TRANS_OP_HALF_TOPIC", "TRANS_CHECK_MAX_TIME_TOPIC",
-    "SELF_TEST_TOPIC", "OFFSET_MOVED_EVENT",
-}  # fmt: skip
 
 UNIQ_KEY = "UNIQ_KEY\x01"
 

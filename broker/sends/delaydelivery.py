@@ -16,10 +16,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from broker.sends.scheduling import SCHEDULE_TOPIC, delivered
+from broker.sends.scheduling import delivered
 from broker.tables.delayoffsets import DelayOffsets
 from messagestore.messages import Appended, MessageToStore, PutStatus, QueueEntry, QueueGrew
 from messagestore.record import RecordError, decode
+from messagestore.systemtopics import SCHEDULE_TOPIC
 from mqruntime.clock import Clock
 from mqruntime.log import fields
 from mqruntime.waking import woken

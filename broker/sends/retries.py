@@ -4,10 +4,9 @@ Invariant: a group's tries are bounded, by its configuration or by what a client
 
 from __future__ import annotations
 
-from broker.tables.topics import RETRY_PREFIX
+from messagestore.systemtopics import DEAD_LETTER_PREFIX, RETRY_PREFIX
 from remoting.bodies.groups import SubscriptionGroupConfig
 
-DLQ_PREFIX = "%DLQ%"
 DLQ_QUEUES = 1
 V3_4_9 = 121  # the version number on the wire from which a client's own limit counts
 FIRST_RETRY_LEVEL = 3  # the delay level of the first retry: 10 s by default
@@ -22,7 +21,7 @@ def retry_topic(group: str) -> str:
 
 
 def dead_letter_topic(group: str) -> str:
-    return DLQ_PREFIX + group
+    return DEAD_LETTER_PREFIX + group
 
 
 def group_of_retry_topic(topic: str) -> str:

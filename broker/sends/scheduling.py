@@ -9,10 +9,9 @@ from dataclasses import replace
 
 from messagestore.messages import MessageToStore
 from messagestore.properties import DELAY, format_properties, parse_properties
-from messagestore.queues.dispatcher import SCHEDULE_TOPIC as SCHEDULE_TOPIC_BYTES
 from messagestore.record import BORN_HOST_IPV6, STORE_HOST_IPV6, Message
+from messagestore.systemtopics import SCHEDULE_TOPIC
 
-SCHEDULE_TOPIC = SCHEDULE_TOPIC_BYTES.decode()
 REAL_TOPIC = "REAL_TOPIC"
 REAL_QUEUE_ID = "REAL_QID"
 I32_MAX = 2**31 - 1

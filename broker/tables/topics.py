@@ -10,14 +10,22 @@ from dataclasses import replace
 
 import orjson
 
+from messagestore.systemtopics import (
+    AUTO_CREATE_TOPIC,
+    BENCHMARK_TOPIC,
+    HALF_TOPIC,
+    OFFSET_MOVED_TOPIC,
+    OP_HALF_TOPIC,
+    RETRY_PREFIX,
+    SCHEDULE_TOPIC,
+    SELF_TEST_TOPIC,
+    SYSTEM_PREFIX,
+)
 from mqruntime.clock import Clock
 from remoting.bodies.dataversion import DataVersion
 from remoting.bodies.topics import PERM_INHERIT, PERM_READ, PERM_WRITE, TopicConfig, TopicConfigWrapper
 
 TOPICS_FILE = "config/topics.json"
-RETRY_PREFIX = "%RETRY%"
-SYSTEM_PREFIX = "rmq_sys_"
-AUTO_CREATE_TOPIC = "TBW102"
 PERM_ALL = PERM_READ | PERM_WRITE | PERM_INHERIT
 PERM_READ_WRITE = PERM_READ | PERM_WRITE
 
@@ -27,15 +35,15 @@ def system_topics(
 ) -> list[TopicConfig]:
     """What a 5.3 broker creates for itself; name servers also refuse a broker whose first table has one topic."""
     table = [
-        ("SELF_TEST_TOPIC", 1, PERM_READ_WRITE),
-        ("BenchmarkTest", 1024, PERM_READ_WRITE),
+        (SELF_TEST_TOPIC, 1, PERM_READ_WRITE),
+        (BENCHMARK_TOPIC, 1024, PERM_READ_WRITE),
         (cluster_name, 16, PERM_ALL),
         (broker_name, 1, PERM_ALL),
-        ("OFFSET_MOVED_EVENT", 1, PERM_READ_WRITE),
-        ("SCHEDULE_TOPIC_XXXX", 18, PERM_READ_WRITE),
+        (OFFSET_MOVED_TOPIC, 1, PERM_READ_WRITE),
+        (SCHEDULE_TOPIC, 18, PERM_READ_WRITE),
         (f"{cluster_name}_REPLY_TOPIC", 1, PERM_READ_WRITE),
-        ("RMQ_SYS_TRANS_HALF_TOPIC", 1, PERM_READ_WRITE),
-        ("RMQ_SYS_TRANS_OP_HALF_TOPIC", 1, PERM_READ_WRITE),
+        (HALF_TOPIC, 1, PERM_READ_WRITE),
+        (OP_HALF_TOPIC, 1, PERM_READ_WRITE),
     ]
     if auto_create:
         table.append((AUTO_CREATE_TOPIC, queue_nums, PERM_ALL))

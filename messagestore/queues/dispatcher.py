@@ -13,8 +13,9 @@ from messagestore.messages import QueueGrew
 from messagestore.properties import java_string_hash, last_value
 from messagestore.queues.table import QueueTable
 from messagestore.record import Buffer, QueueFacts
+from messagestore.systemtopics import SCHEDULE_TOPIC
 
-SCHEDULE_TOPIC = b"SCHEDULE_TOPIC_XXXX"
+SCHEDULE_TOPIC_BYTES = SCHEDULE_TOPIC.encode()
 TAGS_REMEMBERED_MAX = 10_000
 NEW_QUEUES_MAX = 8  # in one run: each makes folders and a file, which takes as long as hundreds of records
 
@@ -85,7 +86,7 @@ class Dispatcher:
 
     def tags_code(self, topic: bytes, properties: bytes, store_timestamp: int) -> int:
         """The third field of an entry: the tag's hash, or when a scheduled message is due."""
-        if topic == SCHEDULE_TOPIC and (level := last_value(properties, b"DELAY")):
+        if topic == SCHEDULE_TOPIC_BYTES and (level := last_value(properties, b"DELAY")):
             number = int(level) if level.removeprefix(b"-").isdigit() else 0
             if number > 0:
                 return store_timestamp + self._levels_ms[min(number, len(self._levels_ms)) - 1]

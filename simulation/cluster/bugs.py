@@ -13,7 +13,6 @@ from broker.role.currentrole import CurrentRole
 from broker.role.identityfiles import LogFound
 from broker.role.syncstatesetreport import ALTER_RETRY_MS, SyncStateSetReport
 from broker.sends.delaydelivery import DelayDelivery
-from broker.sends.scheduling import SCHEDULE_TOPIC
 from controller.heartbeats import BrokerKey
 from controller.holdings import Held, Holdings, Report
 from dledger.actions import Vote
@@ -32,6 +31,7 @@ from messagestore.log.commitlog import CommitLog
 from messagestore.log.recovery import Recovery
 from messagestore.queues.dispatchloop import Dispatching
 from messagestore.store import MessageStore
+from messagestore.systemtopics import SCHEDULE_TOPIC
 
 
 def acked_with_the_end_of_the_own_log(self: CurrentRole) -> int:

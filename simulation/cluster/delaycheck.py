@@ -10,10 +10,11 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from broker.app import BrokerApp
-from broker.sends.scheduling import REAL_TOPIC, SCHEDULE_TOPIC
+from broker.sends.scheduling import REAL_TOPIC
 from localcluster.history import Attempt, Outcome
 from localcluster.load import body_hash
 from messagestore.record import decode
+from messagestore.systemtopics import SCHEDULE_TOPIC
 from mqclient.message import StoredMessage
 from simulation.cluster.delays import LEVELS
 from simulation.cluster.violation import Violation

@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from messagestore.systemtopics import is_system_topic
 from sparkreplay.errors import OptionError
 from sparkreplay.read.knownoptions import normalized
 from sparkreplay.read.offsets import (
@@ -21,7 +22,6 @@ from sparkreplay.read.offsets import (
 )
 from sparkreplay.read.plan import SPLIT_BYTES
 from sparkreplay.records.schema import PRESETS, columns_named
-from sparkreplay.records.topics import is_system_topic
 
 SIZE_UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 SPLIT_BYTES_MIN = 4096

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
+from messagestore.systemtopics import is_system_topic
 from sparkreplay.errors import OptionError, SegmentGone
 from sparkreplay.read.index import indexed_end, read_indexed
 from sparkreplay.read.options import SPLIT_BYTES_MIN, ReadOptions
@@ -21,7 +22,6 @@ from sparkreplay.read.request import conditions, lose, require_brokers, require_
 from sparkreplay.read.times import segments_within, window_of
 from sparkreplay.records.decode import Selection, decode_chunk
 from sparkreplay.records.rowfilter import Condition, RowFilter, TopicOneOf
-from sparkreplay.records.topics import is_system_topic
 from sparkreplay.records.walk import Stretch, chunks_of
 from sparkreplay.store.replicas import choose_replicas
 from sparkreplay.store.snapshot import StoreSnapshot, check_epochs, open_store, up_to, up_to_latest

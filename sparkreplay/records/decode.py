@@ -17,13 +17,13 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from messagestore.record import CRC_MASK, MAGIC_V2, TRANSACTION_MASK
+from messagestore.systemtopics import SYSTEM_PREFIX, SYSTEM_TOPICS, is_system_topic
 from sparkreplay.errors import LogCorrupted, NotText
 from sparkreplay.records.bodies import decompressed
 from sparkreplay.records.fixedparts import FixedParts
 from sparkreplay.records.properties import Properties
 from sparkreplay.records.rowfilter import RowFilter
 from sparkreplay.records.schema import TIMESTAMP, arrow_schema
-from sparkreplay.records.topics import SYSTEM_TOPICS_BEGIN, is_system_topic
 
 TRANSACTIONS = pa.array(["none", "prepared", "commit", "rollback"])
 HEADER, BODY, TOPIC, PROPERTIES = 0, 1, 3, 5
@@ -31,6 +31,8 @@ HEADER, BODY, TOPIC, PROPERTIES = 0, 1, 3, 5
 PARTS = 6
 MILLISECONDS_MAX = (2**63 - 1) // 1000
 """A client's clock may say anything; what microseconds cannot hold becomes null."""
+SYSTEM_TOPICS_BEGIN = np.isin(np.arange(256), [ord(topic[0]) for topic in (*SYSTEM_TOPICS, SYSTEM_PREFIX)])
+"""By a first byte, whether a system topic begins with it."""
 
 Rows = NDArray[np.int64]
 

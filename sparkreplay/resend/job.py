@@ -19,11 +19,11 @@ from typing import Any
 
 import uvloop
 
+from messagestore.systemtopics import is_system_topic
 from mqclient.client import Client
 from mqruntime.clock import SystemClock
 from sparkreplay.errors import OptionError
 from sparkreplay.read.reader import ReadPlan
-from sparkreplay.records.topics import is_system_topic
 from sparkreplay.resend.errors import LedgerUnusable
 from sparkreplay.resend.ledger import Ledger, SourceProgress, decode_ledger
 from sparkreplay.resend.rate import RateLimit

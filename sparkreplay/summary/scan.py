@@ -17,8 +17,8 @@ from messagestore.record import (
     TRANSACTION_PREPARED,
     TRANSACTION_ROLLBACK,
 )
+from messagestore.systemtopics import HALF_TOPIC, OP_HALF_TOPIC, SCHEDULE_TOPIC, is_system_topic
 from sparkreplay.read.reader import ReadPlan, read_stretch
-from sparkreplay.records.topics import is_system_topic
 
 SCAN_COLUMNS = (
     "broker_name",
@@ -40,9 +40,9 @@ MERGED = [
 ]  # fmt: skip
 MESSAGE = "message"
 SPECIAL_TOPICS = {
-    "RMQ_SYS_TRANS_HALF_TOPIC": "half",
-    "RMQ_SYS_TRANS_OP_HALF_TOPIC": "half-op",
-    "SCHEDULE_TOPIC_XXXX": "delayed",
+    HALF_TOPIC: "half",
+    OP_HALF_TOPIC: "half-op",
+    SCHEDULE_TOPIC: "delayed",
 }
 INNER_BATCH = 0x80
 """Of sysFlag: one record stands for many queue offsets, so no gap can be told."""

@@ -1,0 +1,34 @@
+"""The topics of the brokers themselves, by upstream's names.
+
+Invariant: store, broker and reader take these names from here."""
+
+from __future__ import annotations
+
+SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"  # delayed messages wait in it
+HALF_TOPIC = "RMQ_SYS_TRANS_HALF_TOPIC"
+OP_HALF_TOPIC = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
+SELF_TEST_TOPIC = "SELF_TEST_TOPIC"
+OFFSET_MOVED_TOPIC = "OFFSET_MOVED_EVENT"
+BENCHMARK_TOPIC = "BenchmarkTest"
+AUTO_CREATE_TOPIC = "TBW102"  # the model of topics that a first send creates
+SYSTEM_PREFIX = "rmq_sys_"
+RETRY_PREFIX = "%RETRY%"  # and a consumer group
+DEAD_LETTER_PREFIX = "%DLQ%"
+
+NOT_FOR_CLIENTS = frozenset(
+    {
+        SCHEDULE_TOPIC,
+        HALF_TOPIC,
+        OP_HALF_TOPIC,
+        "TRANS_CHECK_MAX_TIME_TOPIC",
+        SELF_TEST_TOPIC,
+        OFFSET_MOVED_TOPIC,
+    }
+)
+"""A client's send to one of them is refused."""
+SYSTEM_TOPICS = NOT_FOR_CLIENTS | {BENCHMARK_TOPIC, AUTO_CREATE_TOPIC, "RMQ_SYS_TRACE_TOPIC"}
+
+
+def is_system_topic(topic: str) -> bool:
+    """Retry and dead letter topics are none: they hold users' messages."""
+    return topic in SYSTEM_TOPICS or topic.startswith(SYSTEM_PREFIX)
