@@ -4,7 +4,6 @@ Invariant: a body parses to its very end or not at all."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from struct import Struct
 from typing import NamedTuple
 
@@ -61,14 +60,3 @@ def parse_batch(body: bytes | bytearray | memoryview) -> list[BatchMember]:
     if not members:
         raise BatchError(0, "no message in it")
     return members
-
-
-def encode_batch(members: Iterable[tuple[int, bytes, bytes]]) -> bytes:
-    """The body of a batch of (flag, body, properties)."""
-    parts: list[bytes] = []
-    for flag, body, properties in members:
-        size = MEMBER_SIZE_MIN + len(body) + len(properties)
-        parts += (
-            MEMBER_HEADER.pack(size, 0, 0, flag, len(body)), body, PROPERTIES_LENGTH.pack(len(properties)), properties,
-        )  # fmt: skip
-    return b"".join(parts)

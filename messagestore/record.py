@@ -15,7 +15,7 @@ from struct import error as StructError
 from typing import Any, NamedTuple, Protocol, TypeAlias
 from zlib import crc32
 
-from messagestore.properties import RECORD_CRC, parse_properties
+from messagestore.properties import parse_properties
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 
@@ -88,9 +88,6 @@ SYS_FLAG, SYS_FLAG_AT = _at("sys_flag")
 END_OF_SEGMENT = 0
 INVALID = -1
 INCOMPLETE = -2
-RECORD_CRC_BYTES = (
-    20  # `__CRC32#` 0x01, ten digits, 0x02: the end of the properties when a store writes record CRCs
-)
 
 
 class RecordError(ValueError):
@@ -137,12 +134,6 @@ class Message:
 def pack_host(ip: str, port: int) -> bytes:
     """Raw address and port as a record holds them: 8 bytes, or 20 for IPv6. ValueError for a bad address."""
     return ip_address(ip).packed + PORT.pack(port)
-
-
-def format_host(host: bytes) -> str:
-    """`10.0.0.1:10911`, `[::1]:10911`."""
-    ip, (port,) = ip_address(host[:-4]), PORT.unpack(host[-4:])
-    return f"[{ip}]:{port}" if ip.version == 6 else f"{ip}:{port}"
 
 
 def offset_message_id(store_host: bytes, physical_offset: int) -> str:
@@ -324,14 +315,3 @@ def store_timestamp(buffer: Buffer, at: int) -> int:
 def counts_in_queue(sys_flag: int) -> bool:
     """Whether a record has an entry, and so an offset, in its consume queue."""
     return sys_flag & TRANSACTION_MASK in (0, TRANSACTION_COMMIT)
-
-
-def record_crc(record: Buffer) -> int:
-    """The checksum over a whole record without the property that holds it."""
-    return crc32(memoryview(record)[: len(record) - RECORD_CRC_BYTES]) & CRC_MASK
-
-
-def record_crc_property(checksum: int) -> bytes:
-    """The last 20 bytes of the properties: ten digits, least significant first."""
-    digits = f"{checksum:010d}"[::-1]
-    return f"{RECORD_CRC}\x01{digits}\x02".encode()

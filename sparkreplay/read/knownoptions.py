@@ -103,11 +103,3 @@ def nearest(name: str, names: Iterable[str]) -> str:
     by_lower = {known.lower(): known for known in names}
     close = get_close_matches(name.lower(), by_lower, n=1, cutoff=0.6)
     return f"did you mean {by_lower[close[0]]}?" if close else f"there are {', '.join(by_lower.values())}"
-
-
-def option_table() -> list[str]:
-    """The rows of docs/spark.md."""
-    return [
-        f"| `{option.name}` | {option.values} | {option.default or '–'} | {option.meaning} |"
-        for option in OPTIONS
-    ]

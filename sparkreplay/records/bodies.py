@@ -10,10 +10,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from messagestore.record import COMPRESSED, COMPRESSION_TYPE_MASK
 from sparkreplay.errors import LogCorrupted
 
-COMPRESSED = 0x1
-TYPE_MASK, LZ4, ZSTD = 0x700, 0x100, 0x200
+LZ4, ZSTD = 0x100, 0x200
 """Type bits of sysFlag; 0 and 0x300 are ZLIB (upstream: MessageSysFlag)."""
 BODY_SIZE_MAX = 64 << 20
 BATCH_SIZE_MAX = 256 << 20
@@ -34,7 +34,9 @@ def decompressed(
     for row in rows.tolist():
         try:
             opened.append(
-                open_body(bodies[row].as_py(), int(flags[row]) & TYPE_MASK, min(BODY_SIZE_MAX, room))
+                open_body(
+                    bodies[row].as_py(), int(flags[row]) & COMPRESSION_TYPE_MASK, min(BODY_SIZE_MAX, room)
+                )
             )
         except (ValueError, RuntimeError, zlib.error) as error:
             path, offset = where(row)

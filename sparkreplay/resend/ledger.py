@@ -29,9 +29,6 @@ class SourceProgress:
     def is_acked(self, queue_id: int, end: int) -> bool:
         return end <= self.acked.get(queue_id, self.done_below)
 
-    def may_be_sent(self, end: int) -> bool:
-        return end <= self.sent_below
-
 
 @dataclass
 class Ledger:

@@ -11,11 +11,13 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
+from messagestore.record import COMPRESSED, COMPRESSION_TYPE_MASK, MULTI_TAGS
+
 ROW_COLUMNS = (
     "queue_id", "queue_offset", "body", "properties", "born_timestamp", "flag", "sys_flag", "physical_offset", "store_size",
     "epoch",
 )  # fmt: skip
-SENT_FLAGS = 0x1 | 0x2 | 0x700
+SENT_FLAGS = COMPRESSED | MULTI_TAGS | COMPRESSION_TYPE_MASK
 """Bits of sysFlag that describe the body and the tags; transaction and host bits are the new broker's to set."""
 SPECIAL = frozenset(
     {

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import gzip
 import json
+import zlib
+from collections.abc import Iterable
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
+from messagestore.batch import MEMBER_HEADER, MEMBER_SIZE_MIN, PROPERTIES_LENGTH
 from messagestore.index.file import file_size_for
 from messagestore.messages import MessageToStore
-from messagestore.record import Message, pack_host
+from messagestore.record import CRC_MASK, Message, pack_host
 from messagestore.settings import StoreSettings
 from messagestore.store import MessageStore
 from mqruntime.realruntime import real_runtime
@@ -19,6 +23,7 @@ INDEX_GEOMETRY = {  # slots, entries
     "clean-shutdown": (2000, 8000), "after-kill-9": (2000, 8000), "non-controller-record-crc": (100, 400)
 }  # fmt: skip
 SEGMENT_SIZES = {"clean-shutdown": 262144, "after-kill-9": 262144, "non-controller-record-crc": 65536}
+RECORD_CRC_BYTES = 20
 NOW_MS = 1_700_000_000_000
 
 
@@ -41,6 +46,33 @@ def message(
     body: bytes = b"hello", topic: str = "TopicTest", queue_id: int = 0, **values: Any
 ) -> MessageToStore:
     return MessageToStore(topic=topic, queue_id=queue_id, body=body, born_timestamp=NOW_MS, **values)
+
+
+def format_host(host: bytes) -> str:
+    """`10.0.0.1:10911`, `[::1]:10911`."""
+    ip, port = ip_address(host[:-4]), int.from_bytes(host[-4:], "big", signed=True)
+    return f"[{ip}]:{port}" if ip.version == 6 else f"{ip}:{port}"
+
+
+def encode_batch(members: Iterable[tuple[int, bytes, bytes]]) -> bytes:
+    """The body of a batch of (flag, body, properties)."""
+    parts: list[bytes] = []
+    for flag, body, properties in members:
+        size = MEMBER_SIZE_MIN + len(body) + len(properties)
+        parts += (
+            MEMBER_HEADER.pack(size, 0, 0, flag, len(body)), body, PROPERTIES_LENGTH.pack(len(properties)), properties,
+        )  # fmt: skip
+    return b"".join(parts)
+
+
+def record_crc(record: bytes) -> int:
+    """The checksum over a whole record without the property that holds it."""
+    return zlib.crc32(record[:-RECORD_CRC_BYTES]) & CRC_MASK
+
+
+def record_crc_property(checksum: int) -> bytes:
+    """The last bytes of the properties where a store writes record CRCs: ten digits, least significant first."""
+    return f"__CRC32#\x01{f'{checksum:010d}'[::-1]}\x02".encode()
 
 
 def golden_lines(name: str) -> list[dict[str, Any]]:

@@ -15,6 +15,7 @@ from messagestore.walker import order_segments, walk
 from tests.unit.messagestore.storehelp import (
     GOLDEN,
     SEGMENT_SIZES,
+    format_host,
     golden_index,
     golden_lines,
     golden_queues,
@@ -22,6 +23,8 @@ from tests.unit.messagestore.storehelp import (
     lay_out,
     open_store,
     queue_entries,
+    record_crc,
+    record_crc_property,
 )
 
 SETS = sorted(SEGMENT_SIZES)
@@ -52,7 +55,7 @@ def test_every_record_of_a_java_store_decodes_as_java_decodes_it_and_encodes_to_
         )
         assert message.prepared_transaction_offset == line["preparedTransactionOffset"]
         assert message.reconsume_times == line["reconsumeTimes"]
-        assert record.format_host(message.store_host) == line["storeHost"].removeprefix("/")
+        assert format_host(message.store_host) == line["storeHost"].removeprefix("/")
         assert message.message_id == line["offsetMsgId"]
         assert len(message.body) == line["bodyLength"]
         assert message.body.hex() == line.get("bodyHex", message.body.hex())
@@ -80,7 +83,7 @@ def test_a_record_crc_written_by_java_is_the_one_we_compute() -> None:
     (content,) = golden_segments("non-controller-record-crc").values()
     for line in golden_lines("non-controller-record-crc"):
         stored = content[line["pos"] : line["pos"] + line["size"]]
-        assert stored.endswith(record.record_crc_property(record.record_crc(stored)))
+        assert stored.endswith(record_crc_property(record_crc(stored)))
 
 
 @pytest.mark.parametrize("name", ["clean-shutdown", "after-kill-9"])

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from messagestore.batch import BatchError, encode_batch, parse_batch
+from messagestore.batch import BatchError, parse_batch
 from messagestore.properties import (
     format_properties,
     java_string_hash,
@@ -15,6 +15,7 @@ from messagestore.properties import (
     parse_properties,
     tag_hash,
 )
+from tests.unit.messagestore.storehelp import encode_batch
 
 WORKED_BATCH = bytes.fromhex(
     "00000029000000000000000000000000000000026869001157414954017472756502544147530141" + "02"

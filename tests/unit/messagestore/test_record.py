@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from messagestore import record
 from messagestore.record import Message, check, decode, encode, pack_host
-from tests.unit.messagestore.storehelp import worked
+from tests.unit.messagestore.storehelp import format_host, record_crc, record_crc_property, worked
 
 WORKED = bytes.fromhex(
     "0000007adaa320a73610a686000000010000000000000000000000030000000000001000000000000000018bcfe56800"
@@ -28,11 +28,11 @@ def test_the_worked_record_is_encoded_byte_for_byte_and_read_back() -> None:
 
 def test_the_worked_record_with_a_record_crc_has_the_published_digits() -> None:
     with_crc = worked()
-    with_crc.properties += b"\x02" + record.record_crc_property(0)
+    with_crc.properties += b"\x02" + record_crc_property(0)
     unsigned = encode(with_crc)
     assert len(unsigned) == 143
-    assert record.record_crc(unsigned) == 1484117969
-    assert record.record_crc_property(1484117969) == b"__CRC32#\x019697114841\x02"
+    assert record_crc(unsigned) == 1484117969
+    assert record_crc_property(1484117969) == b"__CRC32#\x019697114841\x02"
 
 
 def test_message_ids_name_the_broker_and_the_position() -> None:
@@ -40,7 +40,7 @@ def test_message_ids_name_the_broker_and_the_position() -> None:
     assert record.parse_message_id("0A00000100002A9F0000000000001000") == (pack_host("10.0.0.1", 10911), 4096)
     six = record.offset_message_id(pack_host("::1", 10911), 7)
     assert len(six) == 56 and record.parse_message_id(six)[1] == 7
-    assert record.format_host(pack_host("::1", 10911)) == "[::1]:10911"
+    assert format_host(pack_host("::1", 10911)) == "[::1]:10911"
     for bad in ("", "0A", "not hexadecimal" * 4):
         with pytest.raises(ValueError):
             record.parse_message_id(bad)

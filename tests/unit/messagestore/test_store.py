@@ -12,13 +12,14 @@ from typing import Any
 import pytest
 
 from messagestore import record
-from messagestore.batch import encode_batch
 from messagestore.messages import GetStatus, PutStatus, QueueGrew
 from messagestore.queues.dispatcher import NEW_QUEUES_MAX
 from messagestore.record import pack_host
 from messagestore.store import MessageStore
 from tests.unit.doubles import ManualClock
 from tests.unit.messagestore.storehelp import (
+    encode_batch,
+    format_host,
     golden_segments,
     message,
     open_store,
@@ -222,7 +223,7 @@ async def test_ipv6_hosts_set_their_flags(tmp_path: Path) -> None:
     (out,) = store.append([message(born_host=pack_host("fe80::1", 5000))])
     stored = record.decode(store.read(out.physical_offset, 4096))
     assert stored.sys_flag == record.BORN_HOST_IPV6 | record.STORE_HOST_IPV6
-    assert (record.format_host(stored.born_host), record.format_host(stored.store_host)) == (
+    assert (format_host(stored.born_host), format_host(stored.store_host)) == (
         "[fe80::1]:5000", "[::1]:10911",
     )  # fmt: skip
     await store.stop()
