@@ -4,7 +4,7 @@ Invariant: time moves only when nothing is ready, and then straight to the next 
 depends on the seed and on nothing else (no wall clock, thread, object address or hash seed).
 
 Kept of asyncio's promises: `call_soon` callbacks of one process run first in, first out, and a stream's bytes,
-end and loss come in order (one pump per direction, see network.py). Left to the seed: timers of equal deadline,
+end and loss come in order (one pump per direction, see transport.py). Left to the seed: timers of equal deadline,
 processes that are ready at the same instant and, in half of the seeds, tasks of one process that became ready
 in the same step."""
 
@@ -17,12 +17,9 @@ import random
 from collections import deque
 from collections.abc import Callable, Coroutine, Generator
 from contextvars import Context, copy_context
-from typing import TYPE_CHECKING, Any, TypeVar, TypeVarTuple
+from typing import Any, Protocol, TypeVar, TypeVarTuple
 
 from simulation.kernel.process import PROCESS, Process
-
-if TYPE_CHECKING:
-    from simulation.kernel.network import SimulatedNetwork
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
@@ -43,6 +40,14 @@ class Deadlock(SimulationError):
 
 class Livelock(SimulationError):
     """Callbacks keep each other busy and virtual time stands still."""
+
+
+class Network(Protocol):
+    """What answers create_server and create_connection."""
+
+    def listen(self, factory: Any, host: Any, port: Any, options: dict[str, Any]) -> Any: ...
+
+    async def connect(self, factory: Any, host: Any, port: Any, options: dict[str, Any]) -> Any: ...
 
 
 class SimulatedTask(asyncio.Task[Any]):
@@ -93,9 +98,9 @@ class SimulatedTimer(SimulatedHandle, asyncio.TimerHandle):
 
 
 class SimulatedLoop(asyncio.BaseEventLoop):
-    """`network` answers create_server and create_connection; processes are told apart by contextvar."""
+    """`network` is set before anything connects; processes are told apart by contextvar."""
 
-    network: SimulatedNetwork
+    network: Network
     _ready: deque[asyncio.Handle]
     _stopping: bool
 

@@ -7,20 +7,17 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import random
 from collections.abc import Callable
-from contextvars import Context
 from typing import Any
 
 from simulation.kernel.loop import SimulatedLoop
 from simulation.kernel.process import PROCESS, Process
 from simulation.kernel.trace import Trace
 from simulation.kernel.transport import END, LOSS, Pipe, SimulatedSocket, SimulatedTransport
+from simulation.kernel.ways import Way, Ways
 
 ANY_HOST = ("", "0.0.0.0", "::")
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
-LOOPBACK_DELAY_US = (10, 40)
-DELAY_US = (100, 500)
 FIRST_FREE_PORT = 32768
 SYN_RETRIES_US = (1_000_000, 2_000_000, 4_000_000, 8_000_000, 16_000_000, 32_000_000, 64_000_000)
 RETRANSMIT_US_MAX = 1_000_000  # a healed cut is noticed by the next retransmission
@@ -73,35 +70,24 @@ class SimulatedServer(asyncio.AbstractServer):
         await asyncio.sleep(0)
 
 
-class SimulatedNetwork:
-    """Listeners, connections and the state of each way (from host, to host)."""
+class SimulatedNetwork(Ways):
+    """Listeners, and connections over the ways; `loop` asks here for both."""
 
     def __init__(self, loop: SimulatedLoop, seed: int, trace: Trace) -> None:
-        self.loop = loop
+        super().__init__(loop, seed, trace)
         loop.network = self
-        self._random = random.Random(f"{seed}/network")
-        self._trace = trace
-        self.context = Context()  # the kernels': of no process
         self._servers: dict[tuple[str, int], SimulatedServer] = {}
         self._pipes: dict[Pipe, None] = {}  # insertion order, never a set
         self._free_ports: dict[str, int] = {}
-        self._cut_since_us: dict[tuple[str, str], int] = {}
-        self._delays_us: dict[tuple[str, str], tuple[int, int]] = {}
-        self._silent_hosts: dict[str, None] = {}
-        self._misdirected: dict[tuple[str, str], str] = {}
+        self._misdirected: dict[Way, str] = {}
 
     # -- faults
-
-    def cut(self, host: str, other: str, *, both: bool = True) -> None:
-        """Nothing passes from `host` to `other` (and back, if `both`) until `heal`; senders notice nothing."""
-        for way in ((host, other), (other, host)) if both else ((host, other),):
-            self._cut_since_us.setdefault(way, self.loop.now_us)
 
     def heal(self, host: str | None = None, other: str | None = None) -> None:
         """Mend both ways between two hosts, all ways of one host, or (no argument) everything, misdirection too."""
         if host is None:
             self._misdirected.clear()
-        healed: dict[tuple[str, str], int] = {}
+        healed: dict[Way, int] = {}
         for way, since_us in list(self._cut_since_us.items()):
             if (host is None or host in way) and (other is None or other in way):
                 del self._cut_since_us[way]
@@ -111,12 +97,6 @@ class SimulatedNetwork:
             if lasted_us >= 0:
                 wait_us = int(self._random.random() * min(lasted_us, RETRANSMIT_US_MAX))
                 self.loop.call_at_us(self.loop.now_us + wait_us, pipe.wake, context=self.context)
-
-    def delay(self, host: str, other: str, min_ms: float, max_ms: float) -> None:
-        """One-way delay between two hosts, both ways, drawn evenly for each write."""
-        assert 0 < min_ms <= max_ms
-        for way in ((host, other), (other, host)):
-            self._delays_us[way] = (int(min_ms * 1000), int(max_ms * 1000))
 
     def misdirect(self, host: str, other: str, to: str) -> None:
         """What `host` opens to `other` from now on reaches `to`, as after a change of addresses that it missed."""
@@ -134,12 +114,6 @@ class SimulatedNetwork:
             if transport.host == forgetful:
                 transport.out.silence()
                 transport.lost(ConnectionResetError(errno.ECONNRESET, "Connection reset by peer"))
-
-    def is_cut(self, host: str, other: str) -> bool:
-        """Whether nothing passes from `host` to `other`."""
-        if host in self._silent_hosts or other in self._silent_hosts:
-            return True
-        return bool(self._cut_since_us) and (host, other) in self._cut_since_us
 
     def connections(self, host: str, other: str) -> int:
         """How many connections with `other` a process on `host` believes to have."""
@@ -236,8 +210,8 @@ class SimulatedNetwork:
         self, process: Process, server: SimulatedServer, host: str, port: int
     ) -> tuple[SimulatedTransport, SimulatedTransport]:
         local = (LOOPBACK[0] if host in LOOPBACK else process.host, self._free_port(process.host))
-        near = SimulatedTransport(self, process, process.host, local, (host, port))
-        far = SimulatedTransport(self, server.process, server.process.host, (host, port), local)
+        near = SimulatedTransport(self, process, local, (host, port), self._forget)
+        far = SimulatedTransport(self, server.process, (host, port), local, self._forget)
         near.peer, far.peer = far, near
         near.out, far.out = Pipe(self, near, far), Pipe(self, far, near)
         self._pipes[near.out] = self._pipes[far.out] = None
@@ -257,27 +231,11 @@ class SimulatedNetwork:
         self._free_ports[host] = port + 1
         return port
 
-    # -- the pipes' side
-
-    def arrival_us(self, host: str, other: str) -> int:
-        """When something sent now arrives."""
-        low, high = LOOPBACK_DELAY_US if host == other else self._delays_us.get((host, other), DELAY_US)
-        return self.loop.now_us + low + int(self._random.random() * (high - low))
-
-    def split(self, size: int, share: float, gap_us_max: int) -> tuple[int, int]:
-        """How many of `size` bytes a reader gets at once, and after how long the rest follows."""
-        if self._random.random() >= share:
-            return size, 0
-        return self._random.randint(1, size), int(self._random.random() * gap_us_max)
-
-    def forget(self, transport: SimulatedTransport) -> None:
+    def _forget(self, transport: SimulatedTransport) -> None:
         """One side is gone; the connection is dropped once both are. A peer that never hears of it keeps it."""
         if transport.peer.is_gone():
             self._pipes.pop(transport.out, None)
             self._pipes.pop(transport.peer.out, None)
-
-    def trace(self, kind: str, where: str, data: bytes | memoryview = b"") -> None:
-        self._trace.event(self.loop.now_us, kind, where, len(data), data)
 
     def _between(self, host: str, other: str) -> list[SimulatedTransport]:
         ways = ((host, other), (other, host))

@@ -8,15 +8,13 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from mqruntime.runtime import App, Runtime
 from mqruntime.serve import is_bug
 from simulation.kernel.disk import SimulatedDirectory, SimulatedDisk, SimulatedSmallFiles, SimulatedStoreLock
+from simulation.kernel.network import SimulatedNetwork
 from simulation.kernel.process import Process
-
-if TYPE_CHECKING:
-    from simulation.kernel.world import World
+from simulation.kernel.trace import Trace
 
 EPOCH_MS = 1_750_000_000_000  # the wall clock's reading when a world begins
 SKEW_MS_MAX = 500
@@ -29,27 +27,29 @@ class SimulatedClock:
         self._node = node
 
     def now_ms(self) -> int:
-        return EPOCH_MS + self._node.world.loop.now_us // 1000 + self._node.skew_ms
+        return EPOCH_MS + self._node.loop.now_us // 1000 + self._node.skew_ms
 
     def monotonic_ms(self) -> int:
-        return self._node.world.loop.now_us // 1000
+        return self._node.loop.now_us // 1000
 
 
 class Node:
     """Start, kill, pause and stop one server. `skew_ms` is how far its wall clock is off; it may be set."""
 
-    def __init__(self, world: World, name: str, host: str) -> None:
-        self.world = world
+    def __init__(self, seed: int, network: SimulatedNetwork, trace: Trace, name: str, host: str) -> None:
+        self.seed = seed
+        self.network = network
+        self.loop = network.loop
         self.name = name
         self.host = host
-        self.disk = SimulatedDisk(name, world.seed, world.loop, world.trace)
+        self.disk = SimulatedDisk(name, seed, network.loop, trace)
         self.app: App | None = None
         self.failure: BaseException | None = None  # why its last process ended by itself
         self.serving = False  # between start and the end of the process
         self.left_behind: list[str] = []  # tasks that outlived the last graceful stop: a leak
         self.incarnation = 0
         self.process: Process | None = None
-        self.skew_ms = random.Random(f"{world.seed}/skew/{name}").randint(-SKEW_MS_MAX, SKEW_MS_MAX)
+        self.skew_ms = random.Random(f"{seed}/skew/{name}").randint(-SKEW_MS_MAX, SKEW_MS_MAX)
 
     @property
     def running(self) -> bool:
@@ -60,7 +60,7 @@ class Node:
         process = self._process()
         return Runtime(
             clock=SimulatedClock(self),
-            random=random.Random(f"{self.world.seed}/{self.name}/{self.incarnation}"),
+            random=random.Random(f"{self.seed}/{self.name}/{self.incarnation}"),
             files=SimulatedSmallFiles(self.disk, process),
             segments=SimulatedDirectory(self.disk, process),
             lock=SimulatedStoreLock(self.disk, process),
@@ -87,7 +87,7 @@ class Node:
             self.kill()
             if is_bug(failure):
                 what = f"{process.name} failed by a bug"
-                self.world.loop.call_exception_handler({"message": what, "exception": failure})
+                self.loop.call_exception_handler({"message": what, "exception": failure})
 
         self._serving_task = self.spawn(serve(), process)
 
@@ -95,7 +95,7 @@ class Node:
         """Run a coroutine as a task of the node's process."""
         process = process or self._process()
         name = f"{self.name}.{self.incarnation}"
-        return self.world.loop.create_task(coroutine, name=name, context=process.context.copy())  # type: ignore[arg-type]
+        return self.loop.create_task(coroutine, name=name, context=process.context.copy())  # type: ignore[arg-type]
 
     def kill(self, *, power_cut: bool = False) -> None:
         """End the process between two steps: no `finally` block runs. Its sockets are closed by the kernel, or
@@ -109,7 +109,7 @@ class Node:
         process.held.clear()
         self.app = None
         self.serving = False
-        self.world.network.process_died(process, silent=power_cut)
+        self.network.process_died(process, silent=power_cut)
         self.disk.process_died(process, power_cut=power_cut)
 
     async def stop(self) -> None:
@@ -124,12 +124,12 @@ class Node:
         """The process runs nothing for `ms` (SIGSTOP, a long collection), while its kernel and peers go on."""
         process = self._process()
         assert process.alive, f"{self.name} does not run"
-        self.world.loop.pause(process, self.world.loop.now_us + ms * 1000)
+        self.loop.pause(process, self.loop.now_us + ms * 1000)
 
     def _process(self) -> Process:
         if self.process is None or not self.process.alive:
             self.incarnation += 1
             self.process = Process(f"{self.name}.{self.incarnation}", self.host)
-            self.world.loop.processes.append(self.process)
-            self.world.network.host_is_back(self.host)
+            self.loop.processes.append(self.process)
+            self.network.host_is_back(self.host)
         return self.process

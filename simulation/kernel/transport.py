@@ -12,12 +12,12 @@ import asyncio
 import errno
 from asyncio.transports import _FlowControlMixin  # type: ignore[attr-defined]
 from collections import deque
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
-if TYPE_CHECKING:
-    from simulation.kernel.loop import SimulatedLoop
-    from simulation.kernel.network import SimulatedNetwork
-    from simulation.kernel.process import Process
+from simulation.kernel.loop import SimulatedLoop
+from simulation.kernel.process import Process
+from simulation.kernel.ways import Ways
 
 WINDOW_BYTES = 256 * 1024  # send buffer of one side and receive buffer of the other together
 READ_BYTES_MAX = 256 * 1024
@@ -47,10 +47,8 @@ class SimulatedSocket:
 class Pipe:
     """One direction. `in_flight` bytes are sent and not yet taken by the reader (or not yet acknowledged)."""
 
-    def __init__(
-        self, network: SimulatedNetwork, source: SimulatedTransport, sink: SimulatedTransport
-    ) -> None:
-        self._network = network
+    def __init__(self, ways: Ways, source: SimulatedTransport, sink: SimulatedTransport) -> None:
+        self._ways = ways
         self.source = source
         self.sink = sink
         self.hosts = (source.host, sink.host)
@@ -69,7 +67,7 @@ class Pipe:
         if self._closed:
             return
         self._closed = kind == LOSS
-        arrives_us = self._network.arrival_us(*self.hosts)
+        arrives_us = self._ways.arrival_us(*self.hosts)
         self._items.append((arrives_us, kind, data))
         self._in_flight += len(data)
         self._arm(arrives_us)
@@ -93,7 +91,7 @@ class Pipe:
 
     def wake(self, at_us: int | None = None) -> None:
         """The path is whole again, or the reader reads again: go on with the head."""
-        if self._unacknowledged and not self._network.is_cut(self.hosts[1], self.hosts[0]):
+        if self._unacknowledged and not self._ways.is_cut(self.hosts[1], self.hosts[0]):
             self._unacknowledged = 0
             self.source.room_made()
         if self._items:
@@ -102,16 +100,16 @@ class Pipe:
     def _arm(self, at_us: int) -> None:
         if self._timer is None:
             process = self.sink.process
-            context = process.context if process.alive else self._network.context
-            self._timer = self._network.loop.call_at_us(at_us, self._deliver, context=context)
+            context = process.context if process.alive else self._ways.context
+            self._timer = self._ways.loop.call_at_us(at_us, self._deliver, context=context)
 
     def _deliver(self) -> None:
         self._timer = None
-        network = self._network
-        if not self._items or not self.sink.is_made() or network.is_cut(*self.hosts):
+        ways = self._ways
+        if not self._items or not self.sink.is_made() or ways.is_cut(*self.hosts):
             return  # wake() comes with connection_made or when the cut heals
         arrives_us, kind, _ = self._items[0]
-        if arrives_us > network.loop.now_us:
+        if arrives_us > ways.loop.now_us:
             self._arm(arrives_us)
             return
         if self.sink.is_gone():
@@ -120,13 +118,13 @@ class Pipe:
                 self.sink.out.reset()
         elif kind == LOSS:
             self._items.popleft()
-            network.trace(LOSS, self.label)
+            ways.trace(LOSS, self.label)
             self.sink.lost(ConnectionResetError(errno.ECONNRESET, "Connection reset by peer"))
         elif not self.sink.is_reading():
             return  # wake() comes with resume_reading or when the reader is gone
         elif kind == END:
             self._items.popleft()
-            network.trace(END, self.label)
+            ways.trace(END, self.label)
             self.sink.end_received()
             self._continue()
         else:
@@ -134,7 +132,7 @@ class Pipe:
 
     def _deliver_bytes(self) -> None:
         """Hand over what has arrived: all of it joined, or up to a random byte."""
-        now_us = self._network.loop.now_us
+        now_us = self._ways.loop.now_us
         parts: list[bytes | memoryview] = []
         size = 0
         while (
@@ -150,14 +148,14 @@ class Pipe:
         take = min(size, READ_BYTES_MAX)
         gap_us = 0
         if size > 1:
-            take, gap_us = self._network.split(take, SPLIT_SHARE, SPLIT_GAP_US_MAX)
+            take, gap_us = self._ways.split(take, SPLIT_SHARE, SPLIT_GAP_US_MAX)
         if take < size:
             view = memoryview(data)
             self._items.appendleft((now_us + gap_us, DATA, view[take:]))
             data = view[:take]
-        if self._network.is_cut(self.hosts[1], self.hosts[0]):
+        if self._ways.is_cut(self.hosts[1], self.hosts[0]):
             self._unacknowledged += take  # the acknowledgement is lost with the way back
-        self._network.trace(DATA, self.label, data)
+        self._ways.trace(DATA, self.label, data)
         unread = self.sink.bytes_received(bytes(data))
         self._in_flight -= take - len(unread)
         if len(unread):
@@ -167,7 +165,7 @@ class Pipe:
 
     def _continue(self) -> None:
         if self._items:
-            self._arm(max(self._items[0][0], self._network.loop.now_us))
+            self._arm(max(self._items[0][0], self._ways.loop.now_us))
 
 
 class SimulatedTransport(_FlowControlMixin, asyncio.Transport):  # type: ignore[misc]
@@ -179,18 +177,18 @@ class SimulatedTransport(_FlowControlMixin, asyncio.Transport):  # type: ignore[
 
     def __init__(
         self,
-        network: SimulatedNetwork,
+        ways: Ways,
         process: Process,
-        host: str,
         name: tuple[str, int],
         peer_name: tuple[str, int],
+        on_gone: Callable[[SimulatedTransport], None],
     ) -> None:
         socket = SimulatedSocket(name, peer_name)
-        super().__init__({"sockname": name, "peername": peer_name, "socket": socket}, network.loop)
-        self._network = network
+        super().__init__({"sockname": name, "peername": peer_name, "socket": socket}, ways.loop)
         self.process = process
-        self.host = host
+        self.host = process.host
         self.name = name
+        self._on_gone = on_gone
         self._protocol: asyncio.BaseProtocol | None = None
         self._unsent: deque[memoryview] = deque()
         self._unsent_size = 0
@@ -326,7 +324,7 @@ class SimulatedTransport(_FlowControlMixin, asyncio.Transport):  # type: ignore[
         self._gone = self._closing = self._ending = True
         self._unsent.clear()
         self._unsent_size = 0
-        self._network.forget(self)
+        self._on_gone(self)
         self.peer.out.wake()  # bytes that were not read are answered with a reset
         self._loop.call_soon(self._connection_lost, error, context=self.process.context)
 

@@ -44,7 +44,7 @@ class World:
     def node(self, name: str, host: str) -> Node:
         """A new host with an empty disk; nothing runs on it yet."""
         assert name not in self.nodes, f"there is a node {name} already"
-        self.nodes[name] = Node(self, name, host)
+        self.nodes[name] = Node(self.seed, self.network, self.trace, name, host)
         return self.nodes[name]
 
     @property

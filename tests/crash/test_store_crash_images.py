@@ -193,7 +193,7 @@ def check_index(store: MessageStore, confirmed: dict[int, bytes]) -> None:
             assert found == expected.get((topic, key), []), f"{key} of {topic}"
 
 
-def live(node: Node, seed: str, written: Written, steps: int | None) -> int:
+def live(world: World, node: Node, seed: str, written: Written, steps: int | None) -> int:
     """One life of the store: until the event loop has taken that many steps, or to the end of the script."""
     apps: list[Script] = []
     taken = 0
@@ -210,7 +210,7 @@ def live(node: Node, seed: str, written: Written, steps: int | None) -> int:
         return taken == steps or any(app.done for app in apps)
 
     node.start(make)
-    node.world.run_until(over, limit_ms=600_000)
+    world.run_until(over, limit_ms=600_000)
     assert all(app.failure is None for app in apps)
     return taken
 
@@ -219,13 +219,13 @@ def live(node: Node, seed: str, written: Written, steps: int | None) -> int:
 @pytest.mark.parametrize("seed", range(12))
 def test_wherever_a_crash_hits_the_store_recovers_to_what_it_promised(seed: int, power_cut: bool) -> None:
     with World(seed) as world:
-        total = live(world.node("broker-0", "10.0.0.1"), f"{seed}/0", Written(), None)
+        total = live(world, world.node("broker-0", "10.0.0.1"), f"{seed}/0", Written(), None)
     for steps in range(1, total, max(1, total // CRASHES_PER_SEED)):
         chance = random.Random(f"{seed}/{steps}")
         with World(seed) as world:
             node, written = world.node("broker-0", "10.0.0.1"), Written()
-            live(node, f"{seed}/0", written, steps)
+            live(world, node, f"{seed}/0", written, steps)
             node.kill(power_cut=power_cut)
-            live(node, f"{seed}/{steps}/1", written, chance.randrange(1, total))
+            live(world, node, f"{seed}/{steps}/1", written, chance.randrange(1, total))
             node.kill(power_cut=chance.random() < 0.5)
-            live(node, f"{seed}/{steps}/2", written, None)
+            live(world, node, f"{seed}/{steps}/2", written, None)

@@ -20,9 +20,9 @@ from simulation.kernel.world import World
 SEEDS = range(12)
 
 
-def run(node: Node, coroutine: Coroutine[Any, Any, Any]) -> Any:
+def run(world: World, node: Node, coroutine: Coroutine[Any, Any, Any]) -> Any:
     task = node.spawn(coroutine)
-    node.world.run_until(task.done, 60_000)
+    world.run_until(task.done, 60_000)
     return task.result()
 
 
@@ -37,9 +37,9 @@ def test_a_power_cut_keeps_synced_pages_and_some_of_the_others(seed: int) -> Non
         node = world.node("n", "10.0.0.1")
         file = node.runtime().segments.create("log", 8 * PAGE_BYTES)
         file.view()[:] = b"1" * file.size_bytes
-        run(node, file.sync(0, 4 * PAGE_BYTES))
+        run(world, node, file.sync(0, 4 * PAGE_BYTES))
         file.view()[:] = b"2" * file.size_bytes
-        run(node, file.sync(0, 1))
+        run(world, node, file.sync(0, 1))
         kept = bytes(crashed(node, power_cut=True).segments.open("log").view())
         assert kept[:PAGE_BYTES] == b"2" * PAGE_BYTES
         assert set(kept[PAGE_BYTES : 4 * PAGE_BYTES]) <= {*b"12"}
@@ -52,7 +52,7 @@ def test_over_many_seeds_unsynced_pages_are_kept_lost_and_torn() -> None:
         with World(seed) as world:
             node = world.node("n", "10.0.0.1")
             file = node.runtime().segments.create("log", 8 * PAGE_BYTES)
-            run(node, file.sync(0, file.size_bytes))
+            run(world, node, file.sync(0, file.size_bytes))
             file.view()[:] = b"2" * file.size_bytes
             kept = bytes(crashed(node, power_cut=True).segments.open("log").view())
             for start in range(0, len(kept), PAGE_BYTES):
@@ -76,7 +76,7 @@ def test_a_new_file_is_sure_after_its_first_sync(seed: int) -> None:
     with World(seed) as world:
         node = world.node("n", "10.0.0.1")
         folder = node.runtime().segments.subdirectory("queue").subdirectory("0")
-        run(node, folder.create("synced", 10).sync(0, 10))
+        run(world, node, folder.create("synced", 10).sync(0, 10))
         folder.create("unsynced", 10)
         runtime = crashed(node, power_cut=True)
         names = [name for name, _ in runtime.segments.subdirectory("queue").subdirectory("0").names()]
@@ -90,16 +90,16 @@ def test_a_replace_is_old_or_new_in_the_middle_and_new_on_return(seed: int) -> N
     with World(seed) as world:
         node = world.node("n", "10.0.0.1")
         files = node.runtime().files
-        run(node, files.replace("config/vote", b"old"))
+        run(world, node, files.replace("config/vote", b"old"))
         node.spawn(files.replace("config/vote", b"new"))
         world.loop.run_until_complete(asyncio.sleep(seed / 3_000))
         files = crashed(node, power_cut=seed % 2 == 0).files
-        assert run(node, files.read("config/vote")) in (b"old", b"new")
-        run(node, files.replace("config/vote", b"last"))
+        assert run(world, node, files.read("config/vote")) in (b"old", b"new")
+        run(world, node, files.replace("config/vote", b"last"))
         files = crashed(node, power_cut=True).files
-        assert run(node, files.read("config/vote")) == b"last"
-        assert run(node, files.names("config")) == ["config/vote"]
-        assert run(node, files.read("absent")) is None
+        assert run(world, node, files.read("config/vote")) == b"last"
+        assert run(world, node, files.names("config")) == ["config/vote"]
+        assert run(world, node, files.read("absent")) is None
 
 
 def test_an_overwrite_needs_no_room_and_is_durable_on_return_and_before_that_anything() -> None:
@@ -142,7 +142,7 @@ def test_replaces_take_turns_even_when_the_first_caller_gives_up() -> None:
         first = node.spawn(files.replace("f", b"1"))
         world.loop.run_until_complete(asyncio.sleep(0))
         first.cancel()
-        run(node, files.replace("f", b"2"))
+        run(world, node, files.replace("f", b"2"))
         assert node.disk.content("f") == b"2"
 
 
@@ -151,15 +151,15 @@ def test_removals_and_deletions_are_durable_on_return(seed: int) -> None:
     with World(seed) as world:
         node = world.node("n", "10.0.0.1")
         runtime = node.runtime()
-        run(node, runtime.files.replace("small", b"x"))
-        run(node, runtime.segments.create("segment", 10).sync(0, 10))
-        run(node, runtime.files.remove("small"))
-        run(node, runtime.files.remove("absent"))
-        run(node, runtime.segments.delete("segment"))
+        run(world, node, runtime.files.replace("small", b"x"))
+        run(world, node, runtime.segments.create("segment", 10).sync(0, 10))
+        run(world, node, runtime.files.remove("small"))
+        run(world, node, runtime.files.remove("absent"))
+        run(world, node, runtime.segments.delete("segment"))
         with pytest.raises(FileNotFoundError):
-            run(node, runtime.segments.delete("segment"))
+            run(world, node, runtime.segments.delete("segment"))
         runtime = crashed(node, power_cut=True)
-        assert run(node, runtime.files.names("")) == []
+        assert run(world, node, runtime.files.names("")) == []
 
 
 def test_a_directory_sync_makes_creations_durable() -> None:
@@ -168,7 +168,7 @@ def test_a_directory_sync_makes_creations_durable() -> None:
             node = world.node("n", "10.0.0.1")
             folder = node.runtime().segments.subdirectory("q")
             folder.create("a", 10)
-            run(node, folder.sync_directory())
+            run(world, node, folder.sync_directory())
             assert crashed(node, power_cut=True).segments.subdirectory("q").names() == [("a", 10)]
 
 
@@ -178,15 +178,15 @@ def test_after_a_failed_sync_the_file_stays_failed_and_a_later_yes_is_a_lie() ->
         with World(seed) as world:
             node = world.node("n", "10.0.0.1")
             file: SegmentFile = node.runtime().segments.create("log", PAGE_BYTES)
-            run(node, file.sync(0, 1))
+            run(world, node, file.sync(0, 1))
             file.view()[:4] = b"gone"
             node.disk.fail_next("sync", OSError(errno.EIO, "Input/output error"))
             for _ in range(2):
                 with pytest.raises(OSError, match="Input/output error"):
-                    run(node, file.sync(0, 4))
+                    run(world, node, file.sync(0, 4))
             file = crashed(node, power_cut=False).segments.open("log")
             assert bytes(file.view()[:4]) == b"gone"
-            run(node, file.sync(0, 4))  # the kernel takes the page for written
+            run(world, node, file.sync(0, 4))  # the kernel takes the page for written
             file = crashed(node, power_cut=True).segments.open("log")
             left.add(bytes(file.view()[:4]))
     assert left == {b"gone", bytes(4)}
@@ -205,7 +205,7 @@ def test_a_full_disk_refuses_and_leaves_nothing_behind() -> None:
         with pytest.raises(OSError, match="No space left"):
             sparse.reserve(41)
         with pytest.raises(OSError, match="No space left"):
-            run(node, runtime.files.replace("small", b"x"))
+            run(world, node, runtime.files.replace("small", b"x"))
         assert runtime.segments.names() == [("first", 60), ("sparse", 60)]
 
 
@@ -214,10 +214,10 @@ def test_faults_hit_the_named_operation_and_path_once() -> None:
         node = world.node("n", "10.0.0.1")
         files = node.runtime().files
         node.disk.fail_next("replace", OSError(errno.EIO, "Input/output error"), where="vote")
-        run(node, files.replace("other", b"x"))
+        run(world, node, files.replace("other", b"x"))
         with pytest.raises(OSError, match="Input/output error"):
-            run(node, files.replace("vote", b"x"))
-        run(node, files.replace("vote", b"y"))
+            run(world, node, files.replace("vote", b"x"))
+        run(world, node, files.replace("vote", b"y"))
         assert node.disk.content("vote") == b"y"
 
 
@@ -226,10 +226,10 @@ def test_a_slow_or_stalled_disk_takes_its_time() -> None:
         node = world.node("n", "10.0.0.1")
         file = node.runtime().segments.create("log", 10)
         node.disk.slow_down(200, 300)
-        run(node, file.sync(0, 10))
+        run(world, node, file.sync(0, 10))
         assert 200 <= world.now_ms <= 300
         node.disk.stall(5_000)
-        assert run(node, file.read_cold(2, 6)) == bytes(4)
+        assert run(world, node, file.read_cold(2, 6)) == bytes(4)
         assert world.now_ms >= 5_200
 
 
@@ -262,15 +262,15 @@ def test_bad_names_are_refused() -> None:
     with World(9) as world:
         node = world.node("n", "10.0.0.1")
         with pytest.raises(BadFileName):
-            run(node, node.runtime().files.read("../other"))
+            run(world, node, node.runtime().files.read("../other"))
 
 
 def test_wiping_and_bit_flips_are_durable() -> None:
     with World(10) as world:
         node = world.node("n", "10.0.0.1")
         runtime = node.runtime()
-        run(node, runtime.files.replace("a/x", b"x"))
-        run(node, runtime.files.replace("b/x", b"x"))
+        run(world, node, runtime.files.replace("a/x", b"x"))
+        run(world, node, runtime.files.replace("b/x", b"x"))
         node.disk.wipe("a/")
         node.disk.flip_bit("b/x", 0)
         crashed(node, power_cut=True)
@@ -283,8 +283,8 @@ def test_over_many_seeds_names_that_were_not_synced_are_kept_and_lost() -> None:
         with World(seed) as world:
             node = world.node("n", "10.0.0.1")
             runtime = node.runtime()
-            run(node, runtime.files.replace("small", b"old"))
-            run(node, runtime.segments.create("synced", 10).sync(0, 10))
+            run(world, node, runtime.files.replace("small", b"old"))
+            run(world, node, runtime.segments.create("synced", 10).sync(0, 10))
             runtime.segments.create("unsynced", 10)
             node.spawn(runtime.files.replace("small", b"new"))
             node.spawn(runtime.segments.delete("synced"))

@@ -1,0 +1,61 @@
+"""The ways between simulated hosts: whether something sent there passes, and when it arrives.
+
+Invariant: everything that is drawn for the network comes from one generator, in the order in which it happens."""
+
+from __future__ import annotations
+
+import random
+from contextvars import Context
+
+from simulation.kernel.loop import SimulatedLoop
+from simulation.kernel.trace import Trace
+
+LOOPBACK_DELAY_US = (10, 40)
+DELAY_US = (100, 500)
+
+Way = tuple[str, str]
+"""(from host, to host)"""
+
+
+class Ways:
+    """The state of each way. `context` is that of the hosts' kernels: of no process."""
+
+    def __init__(self, loop: SimulatedLoop, seed: int, trace: Trace) -> None:
+        self.loop = loop
+        self.context = Context()
+        self._random = random.Random(f"{seed}/network")
+        self._trace = trace
+        self._cut_since_us: dict[Way, int] = {}
+        self._delays_us: dict[Way, tuple[int, int]] = {}
+        self._silent_hosts: dict[str, None] = {}
+
+    def cut(self, host: str, other: str, *, both: bool = True) -> None:
+        """Nothing passes from `host` to `other` (and back, if `both`) until `heal`; senders notice nothing."""
+        for way in ((host, other), (other, host)) if both else ((host, other),):
+            self._cut_since_us.setdefault(way, self.loop.now_us)
+
+    def delay(self, host: str, other: str, min_ms: float, max_ms: float) -> None:
+        """One-way delay between two hosts, both ways, drawn evenly for each write."""
+        assert 0 < min_ms <= max_ms
+        for way in ((host, other), (other, host)):
+            self._delays_us[way] = (int(min_ms * 1000), int(max_ms * 1000))
+
+    def is_cut(self, host: str, other: str) -> bool:
+        """Whether nothing passes from `host` to `other`."""
+        if host in self._silent_hosts or other in self._silent_hosts:
+            return True
+        return bool(self._cut_since_us) and (host, other) in self._cut_since_us
+
+    def arrival_us(self, host: str, other: str) -> int:
+        """When something sent now arrives."""
+        low, high = LOOPBACK_DELAY_US if host == other else self._delays_us.get((host, other), DELAY_US)
+        return self.loop.now_us + low + int(self._random.random() * (high - low))
+
+    def split(self, size: int, share: float, gap_us_max: int) -> tuple[int, int]:
+        """How many of `size` bytes a reader gets at once, and after how long the rest follows."""
+        if self._random.random() >= share:
+            return size, 0
+        return self._random.randint(1, size), int(self._random.random() * gap_us_max)
+
+    def trace(self, kind: str, where: str, data: bytes | memoryview = b"") -> None:
+        self._trace.event(self.loop.now_us, kind, where, len(data), data)
