@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-from broker.app import BrokerApp
 from broker.role.membership import Role
-from controller.server import ControllerApp
+from controller.state import SyncState
 from simulation.cluster.grants import Grants
 from simulation.cluster.logmatch import logs_match
-from simulation.cluster.members import BROKER_HOSTS, BROKER_SET, MIN_IN_SYNC
+from simulation.cluster.looks import BrokerLook
+from simulation.cluster.members import BROKER_HOSTS, MIN_IN_SYNC
 from simulation.cluster.violation import Violation
 
 
@@ -31,7 +31,7 @@ class Watched:
 
 @dataclass
 class ClusterCheck:
-    """Call `look` often; it reads the apps that run and raises Violation."""
+    """Call `look` often; it raises Violation."""
 
     masters: dict[int, int] = field(default_factory=dict)
     """Master epoch -> broker id, as controllers applied it and as brokers act."""
@@ -50,25 +50,17 @@ class ClusterCheck:
     on_expanded: Callable[[frozenset[int], int], None] = lambda added, master_id: None
     """Called with the brokers that came into the set and its master."""
 
-    def look(
-        self, controllers: Iterable[ControllerApp], brokers: Iterable[tuple[str, int, BrokerApp]]
-    ) -> None:
-        """`brokers` are (name, incarnation, app)."""
-        for controller in controllers:
-            self.look_at_controller(controller)
-        running = [(name, number, app) for name, number, app in brokers if app.manager is not None]
-        for name, number, app in running:
-            self.look_at_broker(self.watched.setdefault((name, number), Watched()), name, app)
-        apps = [app for _, _, app in running]
-        self.look_at_members(apps)
-        self.grants.look(apps)
-        logs_match([(name, app) for name, _, app in running], len(self.confirmed))
+    def look(self, states: Iterable[SyncState], brokers: list[BrokerLook]) -> None:
+        """`states` are those of the controllers that run."""
+        for state in states:
+            self.look_at_state(state)
+        for broker in brokers:
+            self.look_at_broker(broker)
+        self.look_at_members(brokers)
+        self.grants.look(brokers)
+        logs_match(brokers, len(self.confirmed))
 
-    def look_at_controller(self, app: ControllerApp) -> None:
-        known = app.state.known(BROKER_SET)
-        if known is None:
-            return
-        state = known[1]
+    def look_at_state(self, state: SyncState) -> None:
         if state.master_id is not None:
             self.one_master(state.master_epoch, state.master_id)
             if state.master_id not in state.members:
@@ -89,20 +81,20 @@ class ClusterCheck:
         if self.masters.setdefault(epoch, broker_id) != broker_id:
             raise Violation("M1", f"epoch {epoch} has the masters {self.masters[epoch]} and {broker_id}")
 
-    def look_at_broker(self, watched: Watched, name: str, app: BrokerApp) -> None:
-        assert app.manager is not None
-        replicas, store = app.manager.replicas, app.store
-        if replicas.role is Role.MASTER and replicas.broker_id is not None:
-            self.one_master(replicas.master_epoch, replicas.broker_id)
-        if replicas.master_epoch < watched.epoch:
-            raise Violation("M3", f"{name} went from epoch {watched.epoch} back to {replicas.master_epoch}")
-        watched.epoch = replicas.master_epoch
+    def look_at_broker(self, broker: BrokerLook) -> None:
+        watched = self.watched.setdefault((broker.name, broker.incarnation), Watched())
+        name, store = broker.name, broker.store
+        if broker.role is Role.MASTER and broker.broker_id is not None:
+            self.one_master(broker.master_epoch, broker.broker_id)
+        if broker.master_epoch < watched.epoch:
+            raise Violation("M3", f"{name} went from epoch {watched.epoch} back to {broker.master_epoch}")
+        watched.epoch = broker.master_epoch
         confirm, end = store.confirm_offset(), store.max_offset()
         if confirm > end:
             raise Violation("C2", f"{name} confirms {confirm} of a log that ends at {end}")
         truncated, watched.end = end < watched.end, end
-        mastership = (replicas.role, replicas.master_epoch)
-        if mastership == watched.mastership and replicas.role is Role.MASTER and confirm < watched.confirm:
+        mastership = (broker.role, broker.master_epoch)
+        if mastership == watched.mastership and broker.role is Role.MASTER and confirm < watched.confirm:
             raise Violation("C2", f"{name}'s confirm offset fell from {watched.confirm} to {confirm}")
         watched.mastership, watched.confirm = mastership, confirm
         if store.dispatched_offset() > max(confirm, store.min_offset()):
@@ -111,14 +103,14 @@ class ClusterCheck:
             )
         if confirm < watched.checked_end:
             watched.checked_end = confirm
-        self.same_bytes(watched, name, app, confirm)
+        self.same_bytes(watched, broker, confirm)
         if truncated:
             self.on_truncated(name)
 
-    def same_bytes(self, watched: Watched, name: str, app: BrokerApp, end: int) -> None:
-        at = watched.checked_end
+    def same_bytes(self, watched: Watched, broker: BrokerLook, end: int) -> None:
+        name, at = broker.name, watched.checked_end
         while at < end:
-            view = app.store.read(at, end - at)
+            view = broker.store.read(at, end - at)
             if not view:
                 raise Violation("C1", f"{name} has no bytes at {at}, below {end}")
             known = self.confirmed[at : at + len(view)]
@@ -130,60 +122,55 @@ class ClusterCheck:
             at += len(view)
         watched.checked_end = end
 
-    def look_at_members(self, apps: list[BrokerApp]) -> None:
+    def look_at_members(self, brokers: list[BrokerLook]) -> None:
         """What any master confirms is there on each running member of the controllers' newest set."""
-        masters = [app for app in apps if app.manager and app.manager.replicas.role is Role.MASTER]
-        for app in masters:
-            assert app.manager is not None
-            self.holds_what_was_confirmed(app)
-            self.enough_copies(app, apps)
-            counted = app.ha.counted_members()
-            if not counted:
+        masters = [broker for broker in brokers if broker.role is Role.MASTER]
+        for master in masters:
+            self.holds_what_was_confirmed(master)
+            self.enough_copies(master, brokers)
+            if not master.counted:
                 continue  # it is leaving the role
-            if app.manager.replicas.master_epoch == self.newest[0] and not self.members <= counted:
+            if master.master_epoch == self.newest[0] and not self.members <= master.counted:
                 raise Violation(
                     "S3",
-                    f"the set is {sorted(self.members)}, its master counts acks over {sorted(counted)}",
+                    f"the set is {sorted(self.members)}, its master counts acks over {sorted(master.counted)}",
                 )
-        confirm = max((app.store.confirm_offset() for app in masters), default=0)
-        for app in apps:
-            assert app.manager is not None
-            replicas = app.manager.replicas
-            if replicas.role is Role.NONE or replicas.broker_id not in self.members:
+        confirm = max((master.store.confirm_offset() for master in masters), default=0)
+        for broker in brokers:
+            if broker.role is Role.NONE or broker.broker_id not in self.members:
                 continue
-            if app.store.max_offset() < confirm:
+            if broker.store.max_offset() < confirm:
                 raise Violation(
                     "C1",
-                    f"broker {replicas.broker_id} of the set {sorted(self.members)} ends at "
-                    f"{app.store.max_offset()}, a master confirms {confirm}",
+                    f"broker {broker.broker_id} of the set {sorted(self.members)} ends at "
+                    f"{broker.store.max_offset()}, a master confirms {confirm}",
                 )
 
-    def holds_what_was_confirmed(self, master: BrokerApp) -> None:
+    def holds_what_was_confirmed(self, master: BrokerLook) -> None:
         """Whoever leads the newest epoch; an older master may have missed what followed."""
-        assert master.manager is not None
-        replicas, end = master.manager.replicas, master.store.max_offset()
-        if replicas.master_epoch == self.newest[0] and end < len(self.confirmed):
+        end = master.store.max_offset()
+        if master.master_epoch == self.newest[0] and end < len(self.confirmed):
             raise Violation(
                 "C6",
-                f"broker {replicas.broker_id} leads epoch {replicas.master_epoch} with a log that ends at {end}, "
+                f"broker {master.broker_id} leads epoch {master.master_epoch} with a log that ends at {end}, "
                 f"{len(self.confirmed)} was confirmed",
             )
 
-    def enough_copies(self, master: BrokerApp, apps: list[BrokerApp]) -> None:
+    def enough_copies(self, master: BrokerLook, brokers: list[BrokerLook]) -> None:
         """Contract C: what may be answered stands on two brokers at that moment. Those that do not run may hold it."""
-        answered = master.role.acked_end()
+        answered = master.acked_end
         if answered <= self.copied_end:
             return  # a copy may be lost later, once the set went on without it
-        holders = sum(app.store.max_offset() >= answered for app in apps) + len(BROKER_HOSTS) - len(apps)
+        holding = sum(broker.store.max_offset() >= answered for broker in brokers)
+        holders = holding + len(BROKER_HOSTS) - len(brokers)
         if holders < MIN_IN_SYNC:
             raise Violation("C", f"sends below {answered} may be answered, {holders} brokers hold them")
         self.copied_end = answered
 
-    def at_the_end(self, brokers: list[BrokerApp]) -> None:
+    def at_the_end(self, brokers: list[BrokerLook]) -> None:
         """After healing: equal logs and equal epochs."""
-        histories = {app.ha.history.entries for app in brokers}
+        histories = {broker.history.entries for broker in brokers}
         if len(histories) != 1:
             raise Violation("E2", f"epoch histories differ: {sorted(map(str, histories))}")
-        for number, app in enumerate(brokers):
-            fresh = Watched()
-            self.same_bytes(fresh, f"broker {number}", app, app.store.max_offset())
+        for broker in brokers:
+            self.same_bytes(Watched(), broker, broker.store.max_offset())

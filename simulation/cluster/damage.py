@@ -11,13 +11,13 @@ import random
 from collections import Counter
 from dataclasses import dataclass
 
-from broker.app import BrokerApp
 from epochfile.file import BACKUP_SUFFIX, DEFAULT_NAME
 from messagestore.checkpoint import CHECKPOINT, FILE, CheckpointDamaged, decode_checkpoint
 from messagestore.errors import LogMissing, StoreCorrupted
 from messagestore.log.commitlog import FOLDER
 from messagestore.record import decode
 from messagestore.walker import SegmentWalk
+from simulation.cluster.looks import broker_on
 from simulation.cluster.violation import Violation
 from simulation.kernel.node import Node
 
@@ -101,8 +101,8 @@ class StoreDamage:
     def next_steps(self) -> None:
         """Raises Violation for a broker that serves what it must refuse."""
         for node in self.brokers:
-            damage, app = self.damaged.get(node.name), node.app
-            if damage is not None and isinstance(app, BrokerApp) and app.manager is not None:
+            damage = self.damaged.get(node.name)
+            if damage is not None and broker_on(node) is not None:
                 if damage.must_refuse:
                     raise Violation("L5", f"{node.name} serves a log that is damaged or gone: {damage.path}")
                 del self.damaged[node.name]

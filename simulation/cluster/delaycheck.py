@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from broker.app import BrokerApp
 from broker.sends.scheduling import REAL_TOPIC
 from localcluster.history import Attempt, Outcome
 from localcluster.load import body_hash
@@ -17,6 +16,7 @@ from messagestore.record import decode
 from messagestore.systemtopics import SCHEDULE_TOPIC
 from mqclient.message import StoredMessage
 from simulation.cluster.delays import LEVELS
+from simulation.cluster.looks import BrokerLook
 from simulation.cluster.violation import Violation
 
 
@@ -28,19 +28,19 @@ class Waiting(NamedTuple):
     due_ms: int
 
 
-def waiting(app: BrokerApp, log: bytearray) -> Iterator[Waiting]:
+def waiting(broker: BrokerLook, log: bytearray) -> Iterator[Waiting]:
     """All that ever waited; `log` is the commit log from its beginning."""
     for level in LEVELS:
-        for entry in app.store.entries(SCHEDULE_TOPIC, level - 1, 0, len(log)):
+        for entry in broker.store.entries(SCHEDULE_TOPIC, level - 1, 0, len(log)):
             end = entry.physical_offset + entry.size
             properties = decode(memoryview(log)[entry.physical_offset : end], verify_body=False).property_map
             yield Waiting(properties[REAL_TOPIC], properties["KEYS"], entry.tags_code)
 
 
-def all_delivered(app: BrokerApp) -> bool:
-    """Whether this master has delivered all that waits, and knows that the replicas hold it."""
+def all_delivered(master: BrokerLook) -> bool:
+    """Whether all that waits is delivered, and known to be on the replicas."""
     return all(
-        app.tables.delays.next_offset(level) >= app.store.max_queue_offset(SCHEDULE_TOPIC, level - 1)
+        master.delays.next_offset(level) >= master.store.max_queue_offset(SCHEDULE_TOPIC, level - 1)
         for level in LEVELS
     )
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 import random
 from collections import Counter
 
-from broker.app import BrokerApp
 from broker.role.membership import Role
 from simulation.cluster.check import ClusterCheck
 from simulation.cluster.damage import StoreDamage
 from simulation.cluster.diskerrors import RESTART_MS, DiskErrors
 from simulation.cluster.fulldisks import FullDisks
+from simulation.cluster.looks import broker_on
 from simulation.cluster.losses import EMPTIED, WITHOUT_LOG, MemberLosses
 from simulation.cluster.members import ClientApp
 from simulation.kernel.node import Node
@@ -220,7 +220,7 @@ class Faults:
     def expanded(self, added: frozenset[int], master_id: int) -> None:
         """The controllers have just let brokers into the set. A planned fault keeps that from the master, and the new
         ones from its log."""
-        ids = {broker_id_of(node): node for node in self.brokers}
+        ids = {look.broker_id: node for node in self.brokers if (look := broker_on(node)) is not None}
         master = ids.get(master_id)
         if self.expansions_to_cut and master is not None:
             self.expansions_to_cut -= 1
@@ -243,7 +243,8 @@ class Faults:
 
     def can_lose(self, node: Node) -> int | None:
         """The id of the broker on `node` if its store or memory may be lost now: one at a time, and not the last."""
-        broker_id = broker_id_of(node)
+        look = broker_on(node)
+        broker_id = look.broker_id if look is not None else None
         others_run = all(other.running for other in self.brokers if other is not node)
         lost_already = self.without_power or self.losses.lost_ids & self.check.members
         if broker_id is None or lost_already or not others_run:
@@ -279,17 +280,18 @@ class Faults:
     def misdirect(self, former: Node, master: Node) -> None:
         """The slave of `master` finds `former`, which still takes itself for the master, at its address."""
         slave = next(node for node in self.brokers if node is not former and node is not master)
-        apps = [node.app for node in (former, master, slave)]
-        if not all(isinstance(app, BrokerApp) and app.role.role is not Role.NONE for app in apps):
+        old, new, follower = (broker_on(node) for node in (former, master, slave))
+        if old is None or new is None or follower is None:
             return
-        old, new, follower = (app for app in apps if isinstance(app, BrokerApp))
-        if old.role.role is not Role.MASTER:
+        if Role.NONE in (old.role, new.role, follower.role):
+            return
+        if old.role is not Role.MASTER:
             self.deposed = None  # it has heard of its successor
         elif (
-            follower.ha.history.last_epoch() == new.ha.history.last_epoch()
-            and broker_id_of(slave) in self.check.members
+            follower.history.last_epoch() == new.history.last_epoch()
+            and follower.broker_id in self.check.members
         ):
-            start = new.ha.history.entries[-1].start_offset
+            start = new.history.entries[-1].start_offset
             if follower.store.confirm_offset() > start:
                 self.deposed = None
                 self.world.network.heal(former.host, slave.host)
@@ -345,9 +347,3 @@ class Faults:
         self.half_open = self.deposed = self.losses.planned = None
         self.disk_errors.take_back(self.brokers)
         self.full_disks.end()
-
-
-def broker_id_of(node: Node) -> int | None:
-    """The id that the broker on `node` was granted; None when none runs there or none was granted yet."""
-    app = node.app
-    return app.manager.replicas.broker_id if isinstance(app, BrokerApp) and app.manager is not None else None

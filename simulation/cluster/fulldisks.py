@@ -9,9 +9,8 @@ import random
 from collections import Counter
 from collections.abc import Sequence
 
-from broker.app import BrokerApp
-from controller.server import ControllerApp
 from mqruntime.diskfull import DISK_FULL
+from simulation.cluster.looks import serves
 from simulation.cluster.violation import Violation
 from simulation.kernel.node import Node
 from simulation.kernel.world import World
@@ -77,14 +76,6 @@ class FullDisks:
         self.due_ms = None
         for node in self.nodes:
             self.make_room(node)
-
-
-def serves(node: Node) -> bool:
-    """It has come through its start."""
-    app = node.app
-    if isinstance(app, BrokerApp):
-        return app.manager is not None
-    return isinstance(app, ControllerApp) and app.node.core is not None
 
 
 def wants_room(failure: BaseException | None) -> bool:

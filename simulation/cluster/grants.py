@@ -9,10 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-from broker.app import BrokerApp
 from broker.role.membership import Role
 from controller.statemachine import ReplicasStateMachine
-from simulation.cluster.members import BROKER_SET
+from simulation.cluster.looks import BrokerLook, sync_state
 from simulation.cluster.violation import Violation
 
 Apply = Callable[[ReplicasStateMachine, int, bytes], None]
@@ -35,9 +34,9 @@ class Grants:
 
         def applied(machine: ReplicasStateMachine, index: int, body: bytes) -> None:
             apply(machine, index, body)
-            known = machine.state.known(BROKER_SET)
-            if known is not None and known[1].master_id is not None:
-                self.granted(known[1].master_epoch, known[1].master_id)
+            state = sync_state(machine.state)
+            if state is not None and state.master_id is not None:
+                self.granted(state.master_epoch, state.master_id)
 
         return applied
 
@@ -46,46 +45,38 @@ class Grants:
         if self.master_of.setdefault(epoch, broker_id) != broker_id:
             raise Violation("M1", f"epoch {epoch} was given to {self.master_of[epoch]} and to {broker_id}")
 
-    def look(self, brokers: Iterable[BrokerApp]) -> None:
+    def look(self, brokers: Iterable[BrokerLook]) -> None:
         """Raises Violation."""
-        by_id: dict[int | None, BrokerApp] = {
-            app.manager.replicas.broker_id: app
-            for app in brokers
-            if app.manager is not None and app.manager.replicas.broker_id is not None
-        }
-        for broker_id, app in by_id.items():
-            assert app.manager is not None and broker_id is not None
-            self.accepted.setdefault(broker_id, {}).setdefault(app.ha.epoch, app.store.max_offset())
-        for broker_id, app in by_id.items():
-            assert app.manager is not None and broker_id is not None
-            replicas = app.manager.replicas
-            if replicas.role is Role.MASTER:
-                epoch = replicas.master_epoch
-                if self.master_of.get(epoch) != broker_id:
-                    raise Violation(
-                        "M2", f"broker {broker_id} acts as master of epoch {epoch}, which no election gave it"
-                    )
-            if app.ha.counted_members():
-                self.look_at_acks(broker_id, app, by_id)
+        by_id = {broker.broker_id: broker for broker in brokers if broker.broker_id is not None}
+        for broker_id, broker in by_id.items():
+            self.accepted.setdefault(broker_id, {}).setdefault(broker.epoch, broker.store.max_offset())
+        for broker_id, broker in by_id.items():
+            epoch = broker.master_epoch
+            if broker.role is Role.MASTER and self.master_of.get(epoch) != broker_id:
+                raise Violation(
+                    "M2", f"broker {broker_id} acts as master of epoch {epoch}, which no election gave it"
+                )
+            if broker.counted:
+                self.look_at_acks(broker_id, broker, by_id)
 
-    def look_at_acks(self, broker_id: int, master: BrokerApp, by_id: dict[int | None, BrokerApp]) -> None:
+    def look_at_acks(self, broker_id: int, master: BrokerLook, by_id: dict[int, BrokerLook]) -> None:
         """What this master may answer more than at the last look is where those that it counts have it for good."""
-        epoch, end = master.ha.epoch, master.role.acked_end()
+        epoch, end = master.epoch, master.acked_end
         if end <= self.acked.get((epoch, broker_id), 0):
             return
         self.acked[epoch, broker_id] = end
-        for member in sorted(master.ha.counted_members() - {broker_id}):
-            app = by_id.get(member)
+        for member in sorted(master.counted - {broker_id}):
+            broker = by_id.get(member)
             if (
-                app is not None
-                and app.ha.epoch > epoch
-                and not self.its_own(epoch, app.ha.epoch, broker_id)
-                and (held := self.held_under(member, app, epoch)) < end
+                broker is not None
+                and broker.epoch > epoch
+                and not self.its_own(epoch, broker.epoch, broker_id)
+                and (held := self.held_under(member, broker, epoch)) < end
             ):
                 raise Violation(
                     "M2",
                     f"master {broker_id} of epoch {epoch} may answer what ends at {end}; it counts broker {member}, "
-                    f"which is in epoch {app.ha.epoch} and holds of epochs up to {epoch} only {held}",
+                    f"which is in epoch {broker.epoch} and holds of epochs up to {epoch} only {held}",
                 )
 
     def its_own(self, epoch: int, newer: int, broker_id: int) -> bool:
@@ -93,8 +84,8 @@ class Grants:
         since = {master for at, master in self.master_of.items() if epoch < at <= newer}
         return newer in self.master_of and since == {broker_id}
 
-    def held_under(self, broker_id: int, app: BrokerApp, epoch: int) -> int:
+    def held_under(self, broker_id: int, broker: BrokerLook, epoch: int) -> int:
         """The end of what this broker holds of `epoch` and of those before, and held when it accepted a newer one."""
-        starts = (entry.start_offset for entry in app.ha.history.entries if entry.epoch > epoch)
+        starts = (entry.start_offset for entry in broker.history.entries if entry.epoch > epoch)
         ends = (end for newer, end in self.accepted[broker_id].items() if newer > epoch)
         return min([*starts, *ends])

@@ -12,17 +12,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from broker.role.identity import IDENTITY_FILE
-from broker.settings.broker import BrokerSettings
-from controller.server import ControllerApp
 from messagestore.checkpoint import FILE, CheckpointDamaged, decode_checkpoint
 from messagestore.log.commitlog import FOLDER
-from simulation.cluster.members import BROKER_SET
+from simulation.cluster.looks import controller_on
 from simulation.kernel.node import Node
 from simulation.kernel.world import World
 
 EMPTIED = "emptied member"
 WITHOUT_LOG = "member without its log"
-CLUSTER = str(BrokerSettings.model_fields["broker_cluster_name"].default)
 UNNOTICED_MS = 20_000
 """By then every controller has noticed that the brokers are dead, or it is cut off from them."""
 ALONE_MS = (3_000, 9_000)
@@ -81,14 +78,13 @@ class MemberLosses:
             self.planned = None
 
     def may_happen(self, loss: Loss) -> bool:
-        apps = [node.app for node in self.controllers if isinstance(node.app, ControllerApp)]
-        leader = max((app for app in apps if app.node.is_active), key=lambda app: app.node.term, default=None)
-        known = leader.state.known(BROKER_SET) if leader is not None else None
-        if known is None or any(
-            app.brokers.liveness().is_alive((CLUSTER, BROKER_SET, loss.broker_id)) for app in apps
-        ):
+        running = [look for node in self.controllers if (look := controller_on(node)) is not None]
+        leading = [look for look in running if look.raft.is_active]
+        leader = max(leading, key=lambda look: look.raft.term, default=None)
+        state = leader.state if leader is not None else None
+        if state is None or any(look.takes_for_alive(loss.broker_id) for look in running):
             return False
-        return loss.broker_id in known[1].members and len(known[1].members) > 1
+        return loss.broker_id in state.members and len(state.members) > 1
 
     def perform(self, loss: Loss) -> None:
         self.planned = None

@@ -5,8 +5,8 @@ Invariant: as RaftCheck's; besides, a vote that reached a candidate stands in th
 
 from __future__ import annotations
 
-from controller.server import ControllerApp
 from dledger.keyvalues import parse_key_values
+from simulation.cluster.looks import controller_on
 from simulation.kernel.node import Node
 from simulation.raft.check import RaftCheck
 
@@ -35,10 +35,10 @@ class VotesOnDisk(RaftCheck):
         if self.violation is not None:
             raise self.violation
         for member, node in self.voters.items():
-            app = node.app
-            if isinstance(app, ControllerApp) and app.node.core is not None:
+            controller = controller_on(node)
+            if controller is not None and controller.raft.core is not None:
                 incarnation, number = self.core_numbers.get(member, (0, 0))
                 if incarnation != node.incarnation:
-                    number = self.new_core(app.node.core)
+                    number = self.new_core(controller.raft.core)
                     self.core_numbers[member] = (node.incarnation, number)
-                self.look(number, app.node)
+                self.look(number, controller.raft)

@@ -20,9 +20,8 @@ from functools import partial
 from typing import Any, TypeVar
 from unittest.mock import patch
 
-from broker.app import BrokerApp
 from broker.role.membership import Role
-from controller.server import ControllerApp
+from controller.state import SyncState
 from controller.statemachine import ReplicasStateMachine
 from dledger.node import DLedgerNode
 from dledger.raft import Raft
@@ -37,6 +36,7 @@ from simulation.cluster.check import ClusterCheck
 from simulation.cluster.delaycheck import all_delivered, judge_delayed, waiting
 from simulation.cluster.faults import Faults
 from simulation.cluster.loggedbugs import LoggedBugs
+from simulation.cluster.looks import BrokerLook, broker_on, controller_on
 from simulation.cluster.members import FAST, ClientApp, ReaderNotes, Timers
 from simulation.cluster.violation import Violation
 from simulation.cluster.votes import VotesOnDisk
@@ -141,29 +141,24 @@ class ClusterWorld:
                 partial(members.broker_app, number, timers=self.timers, segment_bytes=self.segment_bytes)
             )
 
-    def broker_apps(self) -> list[tuple[str, int, BrokerApp]]:
-        return [
-            (node.name, node.incarnation, node.app)
-            for node in self.brokers
-            if isinstance(node.app, BrokerApp)
-        ]
+    def broker_looks(self) -> list[BrokerLook]:
+        return [look for node in self.brokers if (look := broker_on(node)) is not None]
 
-    def controller_apps(self) -> list[ControllerApp]:
-        return [node.app for node in self.controllers if isinstance(node.app, ControllerApp)]
+    def sync_states(self) -> list[SyncState]:
+        """As each controller that runs applied it."""
+        looks = [look for node in self.controllers if (look := controller_on(node)) is not None]
+        return [look.state for look in looks if look.state is not None]
 
     def master(self) -> Node | None:
         """The broker that acts as master in the newest epoch, if one does."""
-        newest, found = 0, None
-        for node in self.brokers:
-            if isinstance(node.app, BrokerApp) and node.app.manager is not None:
-                replicas = node.app.manager.replicas
-                if replicas.role is Role.MASTER and replicas.master_epoch > newest:
-                    newest, found = replicas.master_epoch, node
-        return found
+        masters = [look for look in self.broker_looks() if look.role is Role.MASTER]
+        newest = max(masters, key=lambda look: look.master_epoch, default=None)
+        return self.world.nodes[newest.name] if newest is not None else None
 
     def leader(self) -> Node | None:
         for node in self.controllers:
-            if isinstance(node.app, ControllerApp) and node.app.node.is_active:
+            look = controller_on(node)
+            if look is not None and look.raft.is_active:
                 return node
         return None
 
@@ -179,7 +174,7 @@ class ClusterWorld:
             self.restart_due()
 
     def watch(self) -> None:
-        self.check.look(self.controller_apps(), self.broker_apps())
+        self.check.look(self.sync_states(), self.broker_looks())
         self.votes.look_at_all()
         if self.notes.contradictions:
             raise Violation("Q2", self.notes.contradictions[0])
@@ -227,29 +222,32 @@ class ClusterWorld:
             self.world.run_for_ms(WHOLE_MS)
 
     def whole(self) -> bool:
-        replicas = [app.manager.replicas for _, _, app in self.broker_apps() if app.manager is not None]
-        if len(replicas) < len(self.brokers) or self.leader() is None or self.master() is None:
+        brokers = self.broker_looks()
+        if len(brokers) < len(self.brokers) or self.leader() is None or self.master() is None:
             return False
-        return all(broker.taken and broker.broker_id in self.check.members for broker in replicas)
+        return all(broker.master_epoch and broker.broker_id in self.check.members for broker in brokers)
 
     def judge(self) -> None:
         """The client stops; logs become equal; what it was told is compared with what is there."""
         client = self.client_app
         self.world.run(self.as_client(client.stop_sending()), limit_ms=READ_LIMIT_MS)
-        apps = [app for _, _, app in self.broker_apps()]
 
         def level() -> bool:
-            ends = {end for app in apps for end in (app.store.max_offset(), app.store.confirm_offset())}
-            return len(ends) == 1 and len({app.ha.history.entries for app in apps}) == 1
+            brokers = self.broker_looks()
+            stores = [broker.store for broker in brokers]
+            ends = {end for store in stores for end in (store.max_offset(), store.confirm_offset())}
+            return len(ends) == 1 and len({broker.history for broker in brokers}) == 1
 
         def delivered() -> bool:
             node = self.master()
-            return node is not None and isinstance(node.app, BrokerApp) and all_delivered(node.app)
+            master = broker_on(node) if node is not None else None
+            return master is not None and all_delivered(master)
 
         self.world.run_until(delivered, DELIVERY_LIMIT_MS)
         self.world.run_until(level, HEAL_LIMIT_MS)
         self.watch()
-        self.check.at_the_end(apps)
+        brokers = self.broker_looks()
+        self.check.at_the_end(brokers)
         found = self.world.run(self.as_client(client.read_everything()), limit_ms=READ_LIMIT_MS)
         late = self.world.run(self.as_client(client.delayed.delivered()), limit_ms=READ_LIMIT_MS)
         if self.notes.contradictions:
@@ -257,7 +255,7 @@ class ClusterWorld:
         verdict = judge(client.load.attempts, found)
         if not verdict.holds:
             raise Violation("C6", f"{len(verdict.faults)} broken promises, first: {verdict.faults[0]}")
-        scheduled = waiting(apps[0], self.check.confirmed)
+        scheduled = waiting(brokers[0], self.check.confirmed)
         again = judge_delayed(client.delayed.attempts, late, scheduled, self.faults.spread_ms)
         self.totals.counts["delivered again"] += again
         for message in late:
@@ -278,14 +276,12 @@ class ClusterWorld:
         return results[0]
 
     def shown(self) -> str:
-        state = next((app.state.known(members.BROKER_SET) for app in self.controller_apps()), None)
         running = [node.name for node in (*self.controllers, *self.brokers) if node.running]
         roles = [
-            (name, app.manager.replicas.role.name, app.manager.replicas.master_epoch, app.store.max_offset())
-            for name, _, app in self.broker_apps()
-            if app.manager is not None
+            (look.name, look.role.name, look.master_epoch, look.store.max_offset())
+            for look in self.broker_looks()
         ]
-        return f"running {running}; controllers: {state and state[1]}; brokers: {roles}"
+        return f"running {running}; controllers: {self.sync_states()}; brokers: {roles}"
 
     def count(self) -> None:
         attempts, acknowledged = self.attempts, self.acknowledged()

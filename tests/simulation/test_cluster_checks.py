@@ -5,16 +5,18 @@ from __future__ import annotations
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import cast
 
 import pytest
 
-from broker.app import BrokerApp
 from broker.role.membership import Role
-from epochfile.entry import EpochEntry
+from broker.tables.delayoffsets import DelayOffsets
+from epochfile.history import EpochHistory
+from messagestore.store import MessageStore
 from simulation.cluster.check import ClusterCheck
 from simulation.cluster.grants import Grants
 from simulation.cluster.logmatch import logs_match
+from simulation.cluster.looks import BrokerLook
 from simulation.cluster.violation import Violation
 
 
@@ -31,26 +33,26 @@ class ScriptedBroker:
     acked: int = 0
 
     @property
-    def app(self) -> BrokerApp:
+    def look(self) -> BrokerLook:
+        store = SimpleNamespace(
+            min_offset=lambda: 0,
+            max_offset=lambda: len(self.log),
+            read=lambda offset, size: memoryview(self.log)[offset : offset + min(size, 4)],
+        )
         epoch = self.epoch or self.epochs[-1][0]
-        entries = tuple(EpochEntry(*entry) for entry in self.epochs)
-        parts: dict[str, Any] = {
-            "manager": SimpleNamespace(
-                replicas=SimpleNamespace(broker_id=self.broker_id, role=self.role, master_epoch=epoch)
-            ),
-            "ha": SimpleNamespace(
-                epoch=epoch,
-                history=SimpleNamespace(entries=entries),
-                counted_members=lambda: self.counted,
-            ),
-            "role": SimpleNamespace(acked_end=lambda: self.acked),
-            "store": SimpleNamespace(
-                min_offset=lambda: 0,
-                max_offset=lambda: len(self.log),
-                read=lambda offset, size: memoryview(self.log)[offset : offset + min(size, 4)],
-            ),
-        }
-        return cast(BrokerApp, SimpleNamespace(**parts))
+        return BrokerLook(
+            name=f"broker-{self.broker_id}",
+            incarnation=1,
+            broker_id=self.broker_id,
+            role=self.role,
+            master_epoch=epoch,
+            epoch=epoch,
+            history=EpochHistory(self.epochs),
+            counted=self.counted,
+            acked_end=self.acked,
+            store=cast(MessageStore, store),
+            delays=DelayOffsets(),
+        )
 
 
 def master(acked: int = 0, epoch: int = 1) -> ScriptedBroker:
@@ -58,7 +60,7 @@ def master(acked: int = 0, epoch: int = 1) -> ScriptedBroker:
 
 
 def looked(grants: Grants, *brokers: ScriptedBroker) -> None:
-    grants.look([broker.app for broker in brokers])
+    grants.look([broker.look for broker in brokers])
 
 
 def test_a_master_without_an_election_is_found() -> None:
@@ -119,7 +121,7 @@ def test_who_lost_its_memory_afterwards_is_not_held_against_an_old_acknowledgeme
 
 
 def matched(one: ScriptedBroker, other: ScriptedBroker, confirmed_end: int = 0) -> None:
-    logs_match([("one", one.app), ("other", other.app)], confirmed_end)
+    logs_match([one.look, other.look], confirmed_end)
 
 
 def test_logs_may_differ_where_their_epochs_do() -> None:
@@ -131,13 +133,13 @@ def test_one_epoch_with_two_contents_is_found_beyond_what_is_confirmed() -> None
     one = ScriptedBroker(1, b"aabbbbbbx", [(1, 0), (2, 2)])
     matched(one, ScriptedBroker(2, b"aabbbbbb", [(1, 0), (2, 2)]))
     with pytest.raises(
-        Violation, match=r"L1: one and other both have epoch 2 from 2 on and differ in \[6, 9\)"
+        Violation, match=r"L1: broker-1 and broker-2 both have epoch 2 from 2 on and differ in \[6, 9\)"
     ):
         matched(one, ScriptedBroker(2, b"aabbbbbby", [(1, 0), (2, 2)]), confirmed_end=2)
 
 
 def leads(check: ClusterCheck, broker: ScriptedBroker) -> None:
-    check.holds_what_was_confirmed(broker.app)
+    check.holds_what_was_confirmed(broker.look)
 
 
 def test_who_leads_the_newest_epoch_with_less_than_was_confirmed_is_found() -> None:

@@ -1,0 +1,101 @@
+"""What checks and faults see of the product's apps.
+
+Invariant: a look only reads. Nothing else in the simulated cluster asks an app for its state, so a change of where an app keeps
+it ends here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from broker.app import BrokerApp
+from broker.role.membership import Role
+from broker.settings.broker import BrokerSettings
+from broker.tables.delayoffsets import DelayOffsets
+from controller.server import ControllerApp
+from controller.state import ReplicasState, SyncState
+from dledger.node import DLedgerNode
+from epochfile.history import EpochHistory
+from messagestore.store import MessageStore
+from simulation.cluster.members import BROKER_SET
+from simulation.kernel.node import Node
+
+CLUSTER = str(BrokerSettings.model_fields["broker_cluster_name"].default)
+
+
+@dataclass(frozen=True)
+class BrokerLook:
+    """A broker that has come through its start, at one moment; `store` and `delays` go on."""
+
+    name: str
+    incarnation: int
+    broker_id: int | None
+    """Granted and durable."""
+    role: Role
+    master_epoch: int
+    """Of the role taken; 0 before."""
+    epoch: int
+    """The newest accepted."""
+    history: EpochHistory
+    counted: frozenset[int]
+    """Whose acks count; empty unless master."""
+    acked_end: int
+    """What ends here or below may be answered."""
+    store: MessageStore
+    delays: DelayOffsets
+
+
+def broker_on(node: Node) -> BrokerLook | None:
+    """None where none runs or it has not come through its start."""
+    app = node.app
+    if not isinstance(app, BrokerApp) or app.manager is None:
+        return None
+    replicas = app.manager.replicas
+    return BrokerLook(
+        name=node.name,
+        incarnation=node.incarnation,
+        broker_id=replicas.broker_id,
+        role=replicas.role,
+        master_epoch=replicas.master_epoch,
+        epoch=app.ha.epoch,
+        history=app.ha.history,
+        counted=app.ha.counted_members(),
+        acked_end=app.role.acked_end(),
+        store=app.store,
+        delays=app.tables.delays,
+    )
+
+
+@dataclass(frozen=True)
+class ControllerLook:
+    """A controller that runs; `raft` goes on."""
+
+    raft: DLedgerNode
+    state: SyncState | None
+    """Of the broker set, as applied here; None before its first election."""
+    takes_for_alive: Callable[[int], bool]
+    """Asked by broker id."""
+
+
+def controller_on(node: Node) -> ControllerLook | None:
+    """None where none runs."""
+    app = node.app
+    if not isinstance(app, ControllerApp):
+        return None
+
+    def takes_for_alive(broker_id: int) -> bool:
+        return app.brokers.liveness().is_alive((CLUSTER, BROKER_SET, broker_id))
+
+    return ControllerLook(app.node, sync_state(app.state), takes_for_alive)
+
+
+def sync_state(state: ReplicasState) -> SyncState | None:
+    """Of the broker set; None before its first election."""
+    known = state.known(BROKER_SET)
+    return known[1] if known is not None else None
+
+
+def serves(node: Node) -> bool:
+    """It has come through its start."""
+    controller = controller_on(node)
+    return broker_on(node) is not None or (controller is not None and controller.raft.core is not None)
