@@ -10,18 +10,18 @@ import asyncio
 import logging
 
 from broker.neighbours.neighbours import Neighbours
-from broker.parts import Parts
 from broker.ports import Ports
 from broker.requests import Requests
 from broker.role.contract import contract_sentence, runs_contract_a
-from broker.role.contractmark import keep_contract_mark
+from broker.role.contractmark import KeptContractMark
+from broker.role.controllercalls import ControllerCalls
 from broker.role.controllerclient import ControllerClient
-from broker.role.currentrole import CurrentRole
 from broker.role.identity import IDENTITY_FILE, Identity, TemporaryIdentity
 from broker.role.identityfiles import IdentityFiles, LogFound
 from broker.role.manager import ReplicasManager
-from broker.role.membership import Replicas
+from broker.role.membership import Membership
 from broker.role.switch import RoleSwitch
+from broker.sends.acknowledgement import Acknowledgement
 from broker.sends.syncflush import SyncFlush
 from broker.settings.broker import BrokerSettings
 from broker.tables.tables import Tables
@@ -35,10 +35,7 @@ from mqruntime.log import fields
 from mqruntime.runtime import Runtime
 from mqruntime.settings import SettingsError
 from mqruntime.tasks import Tasks
-from remoting.codes import ResponseCode
-from remoting.command import RemotingCommand
-from remoting.headers.controller import BrokerHeartbeatHeader
-from remoting.peer import Peer
+from remoting.codes import RequestCode
 
 logger = logging.getLogger("broker")
 
@@ -51,48 +48,84 @@ class BrokerApp:
     def __init__(self, settings: BrokerSettings, runtime: Runtime) -> None:
         self.settings = settings
         self._runtime = runtime
-        self._clock = runtime.clock
+        self._clock = clock = runtime.clock
         self._failed: asyncio.Future[BaseException] | None = None
-        self._tasks = Tasks(self._fatal)
-        self.manager: ReplicasManager | None = None
-        self._no_replicas = Replicas(cluster_name="", broker_name="", address="", poll_ms=1)
-        self.probes: HttpPages | None = None
-        self.tables = Tables(settings, runtime.files, runtime.clock, self._topics_changed)
-        self.store = MessageStore(runtime, settings, on_fatal=self._fatal)
-        self.ha = HAService(
-            self.store,
+        self._tasks = tasks = Tasks(self._fatal)
+        self._probes: HttpPages | None = None
+        self.membership = membership = Membership(
+            cluster_name=settings.broker_cluster_name,
+            broker_name=settings.broker_name,
+            poll_ms=settings.sync_broker_metadata_period,
+        )
+        self.tables = tables = Tables(settings, runtime.files, clock)
+        self.store = store = MessageStore(runtime, settings, on_fatal=self._fatal)
+        self.ha = ha = HAService(
+            store,
             EpochFile(runtime.files, settings.store_path_epoch_file or EPOCH_FILE),
             settings=settings.replication,
-            clock=runtime.clock,
+            clock=clock,
             host=settings.listens_on,
             port=settings.ha_port,
-            on_sync_state_set_wanted=self._sync_state_set_wanted,
-            on_confirm=lambda offset: self._switch.confirmed(),
+            told_host=settings.ha_host,
             on_fatal=self._fatal,
         )
-        self.role = CurrentRole(settings, self.store, self.ha, self._replicas)
-        parts = Parts(
+        self._contract_mark = KeptContractMark(runtime.files)
+        self.acknowledgement = Acknowledgement(membership, settings, store, ha)
+        self.requests = requests = Requests(
+            membership,
             settings=settings,
-            clock=runtime.clock,
+            store=store,
+            ha=ha,
+            tables=tables,
+            acknowledgement=self.acknowledgement,
+            contract_mark=self._contract_mark,
+            clock=clock,
             random=runtime.random,
-            tasks=self._tasks,
-            store=self.store,
-            ha=self.ha,
-            tables=self.tables,
-            role=self.role,
+            tasks=tasks,
         )
-        self.requests = Requests(
-            parts,
-            address=lambda: self.address,
-            ha_address=lambda: self.ha_address,
-            on_role_changed=self._role_changed,
+        self._ports = Ports(settings, requests.router, clock, requests.disconnected)
+        self._neighbours = neighbours = Neighbours(
+            membership, settings=settings, ha=ha, tables=tables, clock=clock, tasks=tasks
         )
-        self._ports = Ports(settings, self.requests.router, runtime.clock, self.requests.disconnected)
-        self._neighbours = Neighbours(parts, address=lambda: self.address, ha_address=lambda: self.ha_address)
-        self._switch = RoleSwitch(parts, self.requests, self._neighbours, self._replicas)
-        self.store.on_arrival(self._switch.queues_grew)
-        self.store.on_arrival(self.requests.pulls.arrived)
-        self.store.on_arrival(self.requests.delivery.arrived)
+        self._switch = switch = RoleSwitch(
+            membership,
+            settings=settings,
+            store=store,
+            ha=ha,
+            topics=tables.topics,
+            acknowledgement=self.acknowledgement,
+            requests=requests,
+            neighbours=neighbours,
+        )
+        self._identity_files = IdentityFiles(
+            runtime.files,
+            settings.store_path_broker_identity or IDENTITY_FILE,
+            settings.broker_cluster_name,
+            settings.broker_name,
+        )
+        self._manager = manager = ReplicasManager(
+            membership,
+            switch,
+            ha,
+            identity_files=self._identity_files,
+            timers=settings,
+            calls=ControllerCalls(membership, settings, store, ha),
+            controllers=ControllerClient(neighbours.client, settings.controllers),
+            clock=clock,
+            on_fatal=self._fatal,
+        )
+        requests.router.add(RequestCode.NOTIFY_BROKER_ROLE_CHANGED, manager.notified)
+        requests.all_added()
+        ha.speaks_through(manager)
+        ha.on_confirm(switch.confirmed)
+        tables.on_topics_changed(neighbours.registration.soon)
+        for arrived in (switch.queues_grew, requests.pulls.arrived, requests.delivery.arrived):
+            store.on_arrival(arrived)
+
+    @property
+    def address(self) -> str:
+        """What clients and controllers call us, once the ports are open."""
+        return self._ports.address
 
     # -- life
 
@@ -107,10 +140,8 @@ class BrokerApp:
         logger.info("store recovered", extra=fields(report=report))
         await self.tables.load()
         await self.ha.start()
-        identity_files = self._identity_files()
-        identity = await self._who_we_are(identity_files)
-        self.role.contract_mark = await keep_contract_mark(
-            self._runtime.files,
+        self.membership.restore(await self._who_we_are())
+        await self._contract_mark.keep(
             contract_a=runs_contract_a(self.settings),
             epoch=self.ha.epoch,
             log_min=self.store.min_offset(),
@@ -118,16 +149,11 @@ class BrokerApp:
         )
         await self._ports.open()
         self.store.store_host = self._ports.packed_address
-        self.manager = manager = self._new_manager(identity_files)
-        manager.known_as(identity)
+        self.membership.reached_at(self._ports.address)
         self._start_tasks()
-        manager.start(self._switch)
+        self._manager.start()
         if self.settings.serves_metrics:
-            from broker.metrics.collector import (
-                serve_broker_probes,  # only then: it brings the Prometheus library
-            )
-
-            self.probes = await serve_broker_probes(self, self._clock)
+            self._probes = await self._serve_probes()
         logger.info(
             "broker started: %s", contract_sentence(self.settings), extra=fields(address=self.address)
         )
@@ -135,10 +161,9 @@ class BrokerApp:
     async def stop(self) -> None:
         """Graceful end within three seconds; also after a `start` that failed or was cut short."""
         self._switch.stop_serving()
-        if self.probes is not None:
-            await self.probes.stop()
-        if self.manager is not None:
-            await self.manager.stop()
+        if self._probes is not None:
+            await self._probes.stop()
+        await self._manager.stop()
         await self._neighbours.leave()
         await self._tasks.stop()
         await self._ports.close()
@@ -156,42 +181,19 @@ class BrokerApp:
         return await self._failed
 
     def _fatal(self, error: BaseException) -> None:
-        self.role.stopping = True
+        self.membership.stop()
         if self._failed is not None and not self._failed.done():
             self._failed.set_result(error)
 
     # -- what a start consists of
 
-    def _identity_files(self) -> IdentityFiles:
-        settings = self.settings
-        return IdentityFiles(
-            self._runtime.files,
-            settings.store_path_broker_identity or IDENTITY_FILE,
-            settings.broker_cluster_name,
-            settings.broker_name,
-        )
-
-    async def _who_we_are(self, files: IdentityFiles) -> Identity | TemporaryIdentity | None:
+    async def _who_we_are(self) -> Identity | TemporaryIdentity | None:
         """The epochs of a log that is gone are forgotten, unless its id is still held."""
         found = LogFound(self.store.has_segments(), self.ha.history)
-        identity = await files.load(found)
+        identity = await self._identity_files.load(found)
         if not found.segments and not isinstance(identity, Identity):
             await self.ha.forget_epochs()
         return identity
-
-    def _new_manager(self, identity_files: IdentityFiles) -> ReplicasManager:
-        settings = self.settings
-        return ReplicasManager(
-            cluster_name=settings.broker_cluster_name,
-            broker_name=settings.broker_name,
-            address=self.address,
-            identity_files=identity_files,
-            timers=settings,
-            controllers=ControllerClient(self._neighbours.client, settings.controllers),
-            clock=self._clock,
-            heartbeat=self._heartbeat,
-            on_fatal=self._fatal,
-        )
 
     def _start_tasks(self) -> None:
         tasks = self._tasks
@@ -203,51 +205,25 @@ class BrokerApp:
             flush = SyncFlush(self.store, self._switch.confirmed)
             tasks.start(flush.run(), name="sync flush")
 
-    # -- addresses and what others ask
-
-    @property
-    def address(self) -> str:
-        """What clients and controllers call us."""
-        return self._ports.address
-
-    @property
-    def ha_address(self) -> str:
-        """Where slaves get the log."""
-        return f"{self.settings.ha_host}:{self.ha.port}"
-
-    def _replicas(self) -> Replicas:
-        return self.manager.replicas if self.manager is not None else self._no_replicas
-
-    def _heartbeat(self) -> BrokerHeartbeatHeader:
-        settings = self.settings
-        return BrokerHeartbeatHeader(
-            settings.broker_cluster_name,
-            self.address,
-            settings.broker_name,
-            self._replicas().broker_id,
-            self.ha.history.last_epoch(),
-            self.store.max_offset(),
-            self.store.confirm_offset(),
-            settings.controller_heart_beat_timeout_mills,
-            settings.broker_election_priority,
-        )
-
-    # -- what happens
-
-    def _sync_state_set_wanted(self, members: frozenset[int], why: str) -> None:
-        if self.manager is not None:
-            self.manager.sync_state_set_wanted(members, why)
-
-    def _topics_changed(self) -> None:
-        self._neighbours.registration.soon()
-
     async def _sweep(self) -> None:
         """The one timer of waiting sends, held pulls and rates."""
         while True:
             await asyncio.sleep(SWEEP_MS / 1000)
             self.requests.sweep(self._clock.monotonic_ms())
 
-    def _role_changed(self, peer: Peer, command: RemotingCommand) -> RemotingCommand:
-        if self.manager is None:
-            return command.reply(ResponseCode.SERVICE_NOT_AVAILABLE, "this broker is still starting")
-        return self.manager.notified(peer, command)
+    async def _serve_probes(self) -> HttpPages:
+        from broker.metrics.collector import BrokerCollector  # only here: it brings the Prometheus library
+        from broker.metrics.probes import serve_broker_probes
+
+        collector = BrokerCollector(
+            self.membership,
+            settings=self.settings,
+            store=self.store,
+            ha=self.ha,
+            tables=self.tables,
+            requests=self.requests,
+            clock=self._clock,
+        )
+        return await serve_broker_probes(
+            self.membership, settings=self.settings, store=self.store, ha=self.ha, collector=collector
+        )

@@ -29,10 +29,6 @@ class EpochHistoryMissing(HAError):
         self.log_end = log_end
 
 
-class AlterInFlight(HAError):
-    """A second SyncStateSet proposal while the fate of the first is open."""
-
-
 class HACannotListen(HAError):
     """The HA port cannot be opened; the text says what to change."""
 

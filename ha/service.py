@@ -18,8 +18,7 @@ from ha.counters import HACounters
 from ha.epochs import KeptEpochs
 from ha.errors import EpochFenced, HAAddressInUse, HACannotListen
 from ha.log import ReplicatedLog
-from ha.master.connection import MasterConnection
-from ha.master.mastership import Mastership
+from ha.master.mastership import Controllers, Mastership
 from ha.settings import HASettings
 from ha.slave.client import SlaveClient, cut_partial_record
 from ha.status import runtime_info
@@ -48,31 +47,26 @@ class HAService:
         clock: Clock,
         host: str,
         port: int,
-        on_sync_state_set_wanted: Callable[[frozenset[int], str], None],
-        on_confirm: Callable[[int], None],
+        told_host: str,
         on_fatal: Callable[[BaseException], None],
     ) -> None:
-        """`on_sync_state_set_wanted(members, reason)`: ask the controller for this set, after `propose`; repeated
-        while it is wanted. `on_confirm(offset)`: the confirm offset or `acked_end` may have moved, on a master and
-        on a slave. `on_fatal`: the disk failed; stop the process."""
+        """Listens on `host`; slaves are told to come to `told_host`. `on_fatal`: the disk failed; stop the process."""
         self._log = log
         self._epochs = KeptEpochs(epochs)
         self._settings = settings
         self._clock = clock
         self._host = host
         self._port = port
-        self._on_wanted = on_sync_state_set_wanted
-        self._on_confirm = on_confirm
+        self._told_host = told_host
+        self._controllers: Controllers | None = None
+        self._confirm_callbacks: list[Callable[[], None]] = []
         self._tasks = Tasks(on_fatal)
         self._server: asyncio.Server | None = None
         self._change_of_role = asyncio.Lock()
-        self._role: Mastership | SlaveClient | None = None
-        self._broker_id = -1
+        self._end: Mastership | SlaveClient | None = None  # which end of links this broker is
         self._epoch = NO_EPOCH
         self._master_id = -1
         self.counters = HACounters()
-        self.refused_connections = 0
-        self.protocol_errors = 0
 
     async def start(self) -> None:
         """Read the epoch file and listen. EpochFileUnreadable, EpochHistoryMissing, HAAddressInUse, HACannotListen."""
@@ -93,13 +87,13 @@ class HAService:
         if self._server is not None:
             self._server.close()
         async with self._change_of_role:
-            await self._end_role("shutdown")
+            await self._end_links("shutdown")
         await self._tasks.stop()
 
     @property
-    def port(self) -> int:
-        """The one listened on; 0 in the configuration lets the system choose."""
-        return self._port
+    def address(self) -> str:
+        """Where slaves get the log, host:port; port 0 in the configuration lets the system choose."""
+        return f"{self._told_host}:{self._port}"
 
     @property
     def epoch(self) -> int:
@@ -110,72 +104,79 @@ class HAService:
     def history(self) -> EpochHistory:
         return self._epochs.history
 
-    def set_broker_id(self, broker_id: int) -> None:
-        """As the controller granted it; before the first role."""
-        self._broker_id = broker_id
+    def on_confirm(self, callback: Callable[[], None]) -> None:
+        """`callback` whenever the confirm offset or `acked_end` may have moved, on a master and on a slave."""
+        self._confirm_callbacks.append(callback)
+
+    def speaks_through(self, controllers: Controllers) -> None:
+        """Who asks the controllers for SyncStateSets; before the first role."""
+        self._controllers = controllers
 
     async def forget_epochs(self) -> None:
         """Of a log that is gone, before any role is taken for the one that begins. OSError."""
-        assert self._role is None and self._log.max_offset() == self._log.min_offset()
+        assert self._end is None and self._log.max_offset() == self._log.min_offset()
         await self._epochs.store(EpochHistory())
         self._epoch = NO_EPOCH
 
     # -- roles
 
     async def become_master(
-        self, epoch: int, sync_state_set: frozenset[int], sync_state_set_epoch: int
+        self, epoch: int, broker_id: int, sync_state_set: frozenset[int], sync_state_set_epoch: int
     ) -> None:
-        """Lead `epoch`. The log ends with a whole record and the epoch's entry is durable on return; the same epoch
-        again keeps its entry. EpochFenced, EpochHistoryMissing, OSError."""
+        """Lead `epoch` as `broker_id`. The log ends with a whole record and the epoch's entry is durable on return; the
+        same epoch again keeps its entry. EpochFenced, EpochHistoryMissing, OSError."""
+        assert self._controllers is not None, "speaks_through comes first"
         async with self._change_of_role:
             self._fence(epoch)
-            if isinstance(self._role, Mastership):
+            if isinstance(self._end, Mastership):
                 if epoch > self._epoch:
-                    await self._role.new_epoch(epoch, sync_state_set, sync_state_set_epoch)
+                    await self._end.new_epoch(epoch, sync_state_set, sync_state_set_epoch)
                     self._epoch = epoch
                 return
-            await self._end_role("this broker becomes master")
+            await self._end_links("this broker becomes master")
             await cut_partial_record(self._log)
             history = self._epochs.within(self._log)
             if history.last_epoch() != epoch:
                 history = history.append((epoch, self._log.max_offset()))
             await self._epochs.store(history)
             self._epoch = epoch
-            self._master_id = self._broker_id
-            self._role = Mastership(
+            self._master_id = broker_id
+            self._end = Mastership(
                 self._log,
                 self._epochs,
-                broker_id=self._broker_id,
+                broker_id=broker_id,
                 sync_state_set=sync_state_set,
                 sync_state_set_epoch=sync_state_set_epoch,
                 settings=self._settings,
                 clock=self._clock,
                 tasks=self._tasks,
                 counters=self.counters,
-                on_sync_state_set_wanted=self._on_wanted,
-                on_confirm=self._on_confirm,
+                controllers=self._controllers,
+                on_confirm=self._confirmed,
             )
-            self._role.begin()
+            self._end.begin()
             self.counters.role_changes += 1
             logger.info("master", extra=fields(epoch=epoch, log_end=self._log.max_offset(), epochs=history))
 
-    async def become_slave(self, epoch: int, master_id: int, master_ha_address: str | None) -> None:
-        """Follow `master_id`, at once if its address ("host:port") is known. A link to the same master stays; of
-        any other nothing is acked any more on return. EpochFenced, EpochHistoryMissing, OSError."""
+    async def become_slave(
+        self, epoch: int, broker_id: int, master_id: int, master_ha_address: str | None = None
+    ) -> None:
+        """Follow `master_id` as `broker_id`, at once if its address ("host:port") is known. A link to the same master
+        stays; of any other nothing is acked any more on return. EpochFenced, EpochHistoryMissing, OSError."""
         async with self._change_of_role:
             self._fence(epoch)
-            if not (isinstance(self._role, SlaveClient) and master_id == self._master_id):
+            if not (isinstance(self._end, SlaveClient) and master_id == self._master_id):
                 self._epochs.within(self._log)
-                await self._end_role("this broker becomes slave")
-                self._role = SlaveClient(
+                await self._end_links("this broker becomes slave")
+                self._end = SlaveClient(
                     self._log,
                     self._epochs,
-                    broker_id=self._broker_id,
+                    broker_id=broker_id,
                     settings=self._settings,
                     clock=self._clock,
                     tasks=self._tasks,
                     counters=self.counters,
-                    on_confirm=self._on_confirm,
+                    on_confirm=self._confirmed,
                 )
                 self.counters.role_changes += 1
                 self._master_id = master_id
@@ -184,51 +185,40 @@ class HAService:
                 )
             self._epoch = epoch
             if master_ha_address is not None:
-                self._role.set_address(master_ha_address)
+                self._end.set_address(master_ha_address)
 
     def set_master_ha_address(self, address: str, epoch: int) -> None:
         """Where the master of `epoch` serves its log; of no effect unless that is the master followed now."""
-        if isinstance(self._role, SlaveClient) and epoch == self._epoch:
-            self._role.set_address(address)
+        if isinstance(self._end, SlaveClient) and epoch == self._epoch:
+            self._end.set_address(address)
 
     def _fence(self, epoch: int) -> None:
         newest = max(self._epoch, self._epochs.history.last_epoch())
         if epoch < newest:
             raise EpochFenced(epoch, newest)
 
-    async def _end_role(self, reason: str) -> None:
-        role, self._role = self._role, None
-        if isinstance(role, Mastership):
-            await role.end(reason)
-            self.protocol_errors += role.protocol_errors
-        elif isinstance(role, SlaveClient):
-            await role.stop()
+    async def _end_links(self, reason: str) -> None:
+        end, self._end = self._end, None
+        if isinstance(end, Mastership):
+            await end.end(reason)
+        elif isinstance(end, SlaveClient):
+            await end.stop()
 
-    # -- the SyncStateSet, on a master; elsewhere without effect
+    # -- what a master knows of its SyncStateSet
 
-    def propose(self, proposal: frozenset[int]) -> bool:
-        """Call before the controller is asked, and ask only if True: the proposed members are waited for from now
-        on. Then report its fate by `applied` or `proposal_failed` before the next proposal. AlterInFlight."""
-        return isinstance(self._role, Mastership) and self._role.propose(proposal)
-
-    def applied(self, members: frozenset[int], set_epoch: int) -> bool:
-        """The controller's set, from any source; False if it is not newer than the one in force."""
-        return isinstance(self._role, Mastership) and self._role.applied(members, set_epoch)
-
-    def proposal_failed(self, definite: bool) -> None:
-        """`definite`: refused by the controller. Otherwise its fate is open and its members go on being waited for
-        until a newer set is applied."""
-        if isinstance(self._role, Mastership):
-            self._role.proposal_failed(definite=definite)
+    @property
+    def mastership(self) -> Mastership | None:
+        """The present one, if this broker leads: who talks to controllers reports to it."""
+        return self._end if isinstance(self._end, Mastership) else None
 
     def in_sync_count(self) -> int:
         """Members of the applied set; 0 unless master."""
-        return len(self._role.sync_state_set.applied_members) if isinstance(self._role, Mastership) else 0
+        return len(self.mastership.sync_state_set.applied_members) if self.mastership else 0
 
     def counted_members(self) -> frozenset[int]:
-        """Over whom acks are counted now: the applied set, every open proposal and who is about to be proposed. Empty
+        """Over whom acks are counted now: the applied set, an open proposal and who is about to be proposed. Empty
         unless master."""
-        return self._role.sync_state_set.union() if isinstance(self._role, Mastership) else frozenset()
+        return self.mastership.sync_state_set.union() if self.mastership else frozenset()
 
     def confirm_offset(self) -> int:
         return self._log.confirm_offset()
@@ -236,7 +226,7 @@ class HAService:
     def acked_end(self, members_min: int) -> int:
         """Sends that end at or below this may be answered OK under minInSyncReplicas `members_min`: see
         ha/confirm.py. 0 unless master."""
-        return self._role.sync_state_set.acked_end(members_min) if isinstance(self._role, Mastership) else 0
+        return self.mastership.sync_state_set.acked_end(members_min) if self.mastership else 0
 
     # -- the rest
 
@@ -246,28 +236,30 @@ class HAService:
 
     def status(self) -> dict[str, Any]:
         """HARuntimeInfo, see ha/status.py."""
-        return runtime_info(self._log, self._role, self._clock.monotonic_ms())
+        return runtime_info(self._log, self._end, self._clock.monotonic_ms())
 
     def slaves(self) -> dict[int, tuple[int, bool]]:
         """Broker id -> (ack offset, member of the applied SyncStateSet) of each slave that is connected; of several
         links of one id the newest. Empty unless master."""
-        role = self._role
-        if not isinstance(role, Mastership):
+        if self.mastership is None:
             return {}
-        members = role.sync_state_set.applied_members
+        members = self.mastership.sync_state_set.applied_members
         return {
             link.slave_broker_id: (link.link.ack_offset, link.slave_broker_id in members)
-            for link in role.connections
+            for link in self.mastership.connections
             if link.slave_broker_id >= 0
         }
 
     def _log_grew(self) -> None:
-        if isinstance(self._role, Mastership):
-            self._role.log_grew()
+        if self.mastership is not None:
+            self.mastership.log_grew()
+
+    def _confirmed(self) -> None:
+        for callback in self._confirm_callbacks:
+            callback()
 
     def _accept(self) -> asyncio.BaseProtocol:
-        role = self._role
-        if isinstance(role, Mastership) and len(role.connections) < self._settings.connections_max:
-            return MasterConnection(role)
-        self.refused_connections += 1
+        mastership = self.mastership
+        if mastership is not None and len(mastership.connections) < self._settings.connections_max:
+            return mastership.accept()
         return _Refused()

@@ -17,7 +17,7 @@ class HASettings:
     slave_not_caught_up_ms_max: int = 15_000  # haMaxTimeSlaveNotCatchup
     slave_disconnected_ms_max: int = 1_000  # then the master asks to shrink; a reconnect takes 50 ms
     sync_state_set_check_ms: int = 500
-    wanted_repeat_ms: int = 1_000  # the same wish is told again no sooner
+    alter_retry_ms: int = 500  # a set that the controllers did not take is asked for again no sooner
     join_lag_ms_max: int = 1_000  # a slave this close is waited for, so that it can enter the set
     join_ms_max: int = 2_000  # and given up if it has not caught up by then
     handshake_timeout_ms: int = 5_000

@@ -1,63 +1,86 @@
-"""The SyncStateSet as its master must count it, during one mastership.
+"""The SyncStateSet as its master must count it, during one mastership, and the one proposal to change it.
 
-Three groups are waited for, by broker id: the set that the controller has applied, every proposed set whose fate
-is open, and slaves about to be proposed. Their union is what acks and the confirm offset are counted over.
+Three groups are waited for, by broker id: the set that the controllers have applied, a proposed set whose fate is open,
+and slaves about to be proposed. Their union is what acks and the confirm offset are counted over.
 
-Invariant: a byte below `confirm_offset` is held by every member of the union; so whichever open proposal the
-controller turns out to have accepted, all members of that set hold what was confirmed. Only an applied set or a
-definite refusal makes the union smaller."""
+Invariant: a byte below `confirm_offset` is held by every member of the union; so whether or not the controllers accept an
+open proposal, all members of their set hold what was confirmed. Only an applied set, or a refusal of the proposal, makes
+the union smaller. A proposal whose fate is unknown is looked up first and, while the controllers' set is still the old one,
+sent again unchanged: it may yet wait in some controller's queue, and only a verdict on the same set comes after that.
+
+    SETTLED --wish, Alter--> PROPOSED --applied, refused--> SETTLED
+    PROPOSED --unknown, ReadSet--> UNSETTLED --the old set was read, the same Alter--> PROPOSED
+    any --a newer set, a newer master epoch--> SETTLED"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ha import confirm
-from ha.errors import AlterInFlight
+from ha.master.slaveprogress import Limits, SlaveProgress
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
-    """When a slave is out and when it may come in, all in ms."""
-
-    not_caught_up_ms_max: int
-    disconnected_ms_max: int
-    join_lag_ms_max: int
-    join_ms_max: int
-
-
-@dataclass(frozen=True, slots=True)
-class Wanted:
-    """The set that the master should ask the controller for."""
+class Alter:
+    """Ask the controllers for `members`, on the set of `set_epoch` under `master_epoch`; report `alter_ended`."""
 
     members: frozenset[int]
-    reason: str
-
-
-@dataclass(slots=True)
-class _Replica:
-    """What is known of one slave in this mastership."""
-
-    connected: bool = False
-    is_async_learner: bool = False
-    ack_offset: int | None = None  # over the newest connection only
-    caught_up_ms: int | None = None
-    disconnected_ms: int = 0
-    joining_ms: int | None = None  # since when it is waited for so that it can be proposed
+    set_epoch: int
+    master_epoch: int
+    reason: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True, slots=True)
-class _Proposal:
+class ReadSet:
+    """Ask the controllers for their set soon, and report `told`: they know more than this master does."""
+
+
+@dataclass(frozen=True, slots=True)
+class Confirmed:
+    """The confirm offset, or what may be answered, has moved."""
+
+    offset: int
+
+
+Action = Alter | ReadSet | Confirmed
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """The controllers accepted an Alter; their set is this one now."""
+
     members: frozenset[int]
-    set_epoch: int  # that it was based on; refused for good once a newer set is applied
+    set_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """A controller judged the Alter: the set did not change and will not by it, however often it was sent before."""
+
+
+@dataclass(frozen=True, slots=True)
+class NotSent:
+    """No controller that judges has got this sending of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unknown:
+    """It may have been accepted, or may yet be."""
+
+
+Fate = Applied | Refused | NotSent | Unknown
 
 
 class SyncStateSet:
+    """Feed it what happens to the log, to links and to alters, and the time (`tick`); perform the actions in order."""
+
     def __init__(
         self,
         *,
         own_id: int,
         members: frozenset[int],
         set_epoch: int,
+        master_epoch: int,
         epoch_start: int,
         log_end: int,
         confirm_offset: int,
@@ -68,15 +91,20 @@ class SyncStateSet:
         self._own_id = own_id
         self._applied = members | {own_id}
         self._set_epoch = set_epoch
+        self._master_epoch = master_epoch
         self._epoch_start = epoch_start
         self._log_end = log_end
         self._confirm_offset = min(confirm_offset, log_end)
         self._limits = limits
         self._master_since_ms = now_ms
-        self._proposals: list[_Proposal] = []
-        self._alter_in_flight = False
-        self._replicas: dict[int, _Replica] = {}
-        self._recompute()
+        self._check_due_ms = now_ms
+        self._proposal: Alter | None = None
+        self._in_flight = False  # the proposal was sent and its fate is not reported yet
+        self._lingers = False  # an earlier sending of the proposal has no known fate
+        self._looked_up = False  # and the old set was read since
+        self._alter_due_ms = now_ms
+        self._slaves: dict[int, SlaveProgress] = {}
+        self._recount()
 
     # -- what others read
 
@@ -92,168 +120,163 @@ class SyncStateSet:
     def set_epoch(self) -> int:
         return self._set_epoch
 
+    @property
+    def next_tick_ms(self) -> int:
+        return self._check_due_ms
+
     def union(self) -> frozenset[int]:
-        joining = (
-            broker_id for broker_id, replica in self._replicas.items() if replica.joining_ms is not None
-        )
-        return self._applied.union(joining, *(proposal.members for proposal in self._proposals))
+        """Over whom acks are counted."""
+        joining = (broker_id for broker_id, slave in self._slaves.items() if slave.joining_ms is not None)
+        return self._applied.union(joining, self._proposal.members if self._proposal else ())
 
     def acked_end(self, members_min: int) -> int:
         """See ha/confirm.py."""
         return confirm.acked_end(self._confirm_offset, len(self._applied), members_min)
 
-    # -- what happens to the log and to links
+    # -- the log and the links
 
-    def log_grew(self, log_end: int) -> None:
+    def begin(self, now_ms: int) -> list[Action]:
+        """Once, before anything else."""
+        return [Confirmed(self._confirm_offset), *self.tick(now_ms)]
+
+    def log_grew(self, log_end: int) -> list[Action]:
         self._log_end = log_end
-        self._recompute()
+        return self._recount()
 
-    def epoch_began(self, epoch_start: int, members: frozenset[int], set_epoch: int) -> None:
+    def connected(self, broker_id: int, *, is_async_learner: bool) -> list[Action]:
+        """A link of this id has shaken hands; it replaces any former one, and its end is unknown until it acks."""
+        self._slaves.setdefault(broker_id, SlaveProgress()).greeted(is_async_learner=is_async_learner)
+        return self._recount()
+
+    def disconnected(self, broker_id: int, now_ms: int) -> list[Action]:
+        """The newest link of this id has ended. That alone takes no member out."""
+        self._slaves[broker_id].gone(now_ms)
+        return self._recount()
+
+    def acked(self, broker_id: int, offset: int, caught_up_ms: int | None, now_ms: int) -> list[Action]:
+        """The newest link of this id says how far its log goes; `caught_up_ms` as of MasterLink."""
+        slave = self._slaves[broker_id]
+        slave.acked(offset, caught_up_ms)
+        if broker_id in self._applied:
+            return self._recount()
+        if slave.joining_ms is None and slave.may_join(self._epoch_start, self._limits, now_ms):
+            slave.joining_ms = now_ms
+        return [*self._recount(), *self._alter_if_wanted(now_ms)]
+
+    # -- time
+
+    def tick(self, now_ms: int) -> list[Action]:
+        """Call at `next_tick_ms` or later."""
+        self._check_due_ms = now_ms + self._limits.check_ms
+        for slave in self._slaves.values():
+            if slave.joining_ms is not None and now_ms - slave.joining_ms > self._limits.join_ms_max:
+                slave.joining_ms = None
+        return [*self._recount(), *self._alter_again(now_ms), *self._alter_if_wanted(now_ms)]
+
+    # -- the controllers
+
+    def told(self, members: frozenset[int], set_epoch: int, now_ms: int) -> list[Action]:
+        """The controllers' set under this master epoch, from a read, a notice or a reply. Of no effect when it is older,
+        or not this master's."""
+        if set_epoch > self._set_epoch and self._own_id in members:
+            return self._adopt(members, set_epoch)
+        self._looked_up = set_epoch == self._set_epoch and self._lingers and not self._in_flight
+        return self._alter_again(now_ms)
+
+    def alter_ended(self, alter: Alter, fate: Fate, now_ms: int) -> list[Action]:
+        """What became of the last sending of `alter`; of no effect once something else has settled it."""
+        if isinstance(fate, Applied) and (actions := self.told(fate.members, fate.set_epoch, now_ms)):
+            return actions
+        if alter != self._proposal or not self._in_flight:
+            return []
+        self._in_flight = False
+        retry_ms = self._limits.alter_retry_ms
+        match fate:
+            case Refused():
+                self._settle()
+            case NotSent() if not self._lingers:
+                self._settle()
+            case _ if not self._lingers:
+                self._lingers, retry_ms = (
+                    True,
+                    0,
+                )  # the first time it goes out again as soon as it is looked up
+        self._alter_due_ms = now_ms + retry_ms
+        self._check_due_ms = min(self._check_due_ms, self._alter_due_ms)
+        return [ReadSet(), *self._recount()]
+
+    def epoch_began(
+        self, master_epoch: int, epoch_start: int, members: frozenset[int], set_epoch: int
+    ) -> list[Action]:
         """The master was elected again while it was master: its links and logs stay as they are, and a proposal
         of the old epoch can no longer be accepted."""
+        self._master_epoch = master_epoch
         self._epoch_start = epoch_start
-        self._proposals.clear()
-        self._alter_in_flight = False
-        self._applied = members | {self._own_id}
+        return self._adopt(members | {self._own_id}, set_epoch)
+
+    def _adopt(self, members: frozenset[int], set_epoch: int) -> list[Action]:
+        """Whatever was proposed was based on an older set: accepted as the one now known, or refused for good."""
+        self._applied = members
         self._set_epoch = set_epoch
-        self._recompute()
+        self._settle()
+        for broker_id in members & self._slaves.keys():
+            self._slaves[broker_id].joining_ms = None
+        self._recount()
+        return [
+            Confirmed(self._confirm_offset)
+        ]  # also where it stays: the minimum may be met now, or not any more
 
-    def connected(self, broker_id: int, *, is_async_learner: bool) -> None:
-        """A link of this id has shaken hands; it replaces any former one, and its end is unknown until it acks."""
-        replica = self._replicas.setdefault(broker_id, _Replica())
-        replica.connected = True
-        replica.is_async_learner = is_async_learner
-        replica.ack_offset = None
-        replica.joining_ms = None
-        self._recompute()
+    def _settle(self) -> None:
+        self._proposal = None
+        self._in_flight = self._lingers = self._looked_up = False
 
-    def disconnected(self, broker_id: int, now_ms: int) -> None:
-        """The newest link of this id has ended. That alone takes no member out."""
-        replica = self._replicas[broker_id]
-        replica.connected = False
-        replica.ack_offset = None
-        replica.joining_ms = None
-        replica.disconnected_ms = now_ms
-        self._recompute()
+    # -- who should be in the set
 
-    def acked(self, broker_id: int, offset: int, caught_up_ms: int | None, now_ms: int) -> None:
-        """The newest link of this id says how far its log goes; `caught_up_ms` as of MasterLink."""
-        replica = self._replicas[broker_id]
-        replica.ack_offset = offset
-        if caught_up_ms is not None:
-            replica.caught_up_ms = max(caught_up_ms, replica.caught_up_ms or 0)
-        if broker_id not in self._applied and replica.joining_ms is None and self._may_join(replica, now_ms):
-            replica.joining_ms = now_ms
-        self._recompute()
-
-    def _may_join(self, replica: _Replica, now_ms: int) -> bool:
-        return (
-            not replica.is_async_learner
-            and replica.ack_offset is not None
-            and replica.ack_offset >= self._epoch_start
-            and replica.caught_up_ms is not None
-            and now_ms - replica.caught_up_ms <= self._limits.join_lag_ms_max
-        )
-
-    # -- the controller's part
-
-    def wanted(self, now_ms: int) -> Wanted | None:
-        """The set to propose, None if the applied one is right or an alter is in flight."""
-        self._give_up_late_joiners(now_ms)
-        if self._alter_in_flight:
-            return None
+    def _alter_if_wanted(self, now_ms: int) -> list[Action]:
+        if self._proposal is not None or now_ms < self._alter_due_ms:
+            return []
         leaving = {
             broker_id: why
             for broker_id in sorted(self._applied)
             if broker_id != self._own_id and (why := self._why_out(broker_id, now_ms))
         }
-        entering = [
-            broker_id
-            for broker_id in sorted(self._replicas)
-            if broker_id not in self._applied
-            and self._replicas[broker_id].joining_ms is not None
-            and self._holds_confirmed(broker_id)
-        ]
+        held = max(self._confirm_offset, self._epoch_start)
+        entering = {
+            broker_id: f"holds {slave.ack_offset}"
+            for broker_id, slave in sorted(self._slaves.items())
+            if broker_id not in self._applied and slave.joining_ms is not None and slave.holds(held)
+        }
         if not leaving and not entering:
-            return None
+            return []
         reasons = [f"shrink {broker_id}: {why}" for broker_id, why in leaving.items()]
-        reasons += [
-            f"expand {broker_id}: holds {self._replicas[broker_id].ack_offset}" for broker_id in entering
-        ]
-        return Wanted(self._applied.difference(leaving).union(entering), "; ".join(reasons))
+        reasons += [f"expand {broker_id}: {why}" for broker_id, why in entering.items()]
+        members = self._applied.difference(leaving).union(entering)
+        self._proposal = Alter(members, self._set_epoch, self._master_epoch, "; ".join(reasons))
+        self._in_flight = True
+        return [self._proposal]  # all of its members were waited for before: the union is the same
+
+    def _alter_again(self, now_ms: int) -> list[Action]:
+        if self._proposal is None or not self._looked_up or now_ms < self._alter_due_ms:
+            return []
+        self._in_flight, self._looked_up = True, False
+        return [self._proposal]
 
     def _why_out(self, broker_id: int, now_ms: int) -> str | None:
-        replica = self._replicas.get(broker_id)
-        if replica is None:
-            late_ms = now_ms - self._master_since_ms
-            return f"not seen for {late_ms} ms" if late_ms > self._limits.not_caught_up_ms_max else None
-        gone_ms = now_ms - replica.disconnected_ms
-        if not replica.connected and gone_ms > self._limits.disconnected_ms_max:
-            return f"disconnected for {gone_ms} ms"
-        late_ms = now_ms - (self._master_since_ms if replica.caught_up_ms is None else replica.caught_up_ms)
-        return f"not caught up for {late_ms} ms" if late_ms > self._limits.not_caught_up_ms_max else None
-
-    def _give_up_late_joiners(self, now_ms: int) -> None:
-        for replica in self._replicas.values():
-            if replica.joining_ms is not None and now_ms - replica.joining_ms > self._limits.join_ms_max:
-                replica.joining_ms = None
-        self._recompute()
-
-    def _holds_confirmed(self, broker_id: int) -> bool:
-        replica = self._replicas.get(broker_id)
-        return (
-            replica is not None
-            and not replica.is_async_learner
-            and replica.ack_offset is not None
-            and replica.ack_offset >= max(self._confirm_offset, self._epoch_start)
-        )
-
-    def propose(self, members: frozenset[int]) -> bool:
-        """The controller is about to be asked for `members`, which are waited for from now on. False if it must
-        not be asked, because a new member no longer holds all that is confirmed. AlterInFlight."""
-        if self._alter_in_flight:
-            raise AlterInFlight("wait for the fate of the proposal before, or report it as failed")
-        if self._own_id not in members:
-            return False
-        if not all(self._holds_confirmed(broker_id) for broker_id in members - self._applied):
-            return False
-        self._proposals.append(_Proposal(members, self._set_epoch))
-        self._alter_in_flight = True
-        self._recompute()
-        return True
-
-    def proposal_failed(self, *, definite: bool) -> None:
-        """The proposal in flight was refused (`definite`) or nobody can say: then it stays in the union until a
-        set newer than the one it was based on is applied."""
-        if not self._alter_in_flight:
-            return  # a set applied meanwhile has settled it
-        self._alter_in_flight = False
-        if definite:
-            self._proposals.pop()
-        else:
-            self._proposals[:] = dict.fromkeys(self._proposals)
-        self._recompute()
-
-    def applied(self, members: frozenset[int], set_epoch: int) -> bool:
-        """The controller's set, from a reply, a notice or a read. False if it is not newer, or not ours."""
-        if set_epoch <= self._set_epoch or self._own_id not in members:
-            return False
-        self._applied = members
-        self._set_epoch = set_epoch
-        self._proposals.clear()  # all were based on an older set: accepted as one now known, or refused for good
-        self._alter_in_flight = False
-        for broker_id in members & self._replicas.keys():
-            self._replicas[broker_id].joining_ms = None
-        self._recompute()
-        return True
+        slave = self._slaves.get(broker_id)
+        if slave is not None:
+            return slave.why_out(self._master_since_ms, self._limits, now_ms)
+        late_ms = now_ms - self._master_since_ms
+        return f"not seen for {late_ms} ms" if late_ms > self._limits.not_caught_up_ms_max else None
 
     # -- the confirm offset
 
-    def _recompute(self) -> None:
-        self._confirm_offset = confirm.confirm_offset(self._confirm_offset, map(self._end_of, self.union()))
+    def _recount(self) -> list[Action]:
+        before = self._confirm_offset
+        self._confirm_offset = confirm.confirm_offset(before, map(self._end_of, self.union()))
+        return [Confirmed(self._confirm_offset)] if self._confirm_offset > before else []
 
     def _end_of(self, broker_id: int) -> int | None:
         if broker_id == self._own_id:
             return self._log_end
-        replica = self._replicas.get(broker_id)
-        return None if replica is None else replica.ack_offset
+        slave = self._slaves.get(broker_id)
+        return None if slave is None else slave.ack_offset

@@ -4,7 +4,7 @@ Invariant: only confirmed messages are shown, and only by a broker that serves r
 
 from __future__ import annotations
 
-from broker.role.currentrole import CurrentRole
+from broker.pulls.readgate import ReadGate
 from messagestore.store import MessageStore
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import RemotingCommand
@@ -20,9 +20,9 @@ NO_READERS = "this broker serves no readers now"
 class LookupRequests:
     """Their handlers."""
 
-    def __init__(self, store: MessageStore, role: CurrentRole) -> None:
+    def __init__(self, store: MessageStore, reading: ReadGate) -> None:
         self._store = store
-        self._role = role
+        self._reading = reading
 
     def add_to(self, router: Router) -> None:
         router.add(RequestCode.QUERY_MESSAGE, self._query)
@@ -30,7 +30,7 @@ class LookupRequests:
 
     async def _query(self, peer: Peer, command: RemotingCommand) -> RemotingCommand:
         header = QueryMessageHeader.from_ext(command.ext)
-        if not self._role.serves_reads:
+        if not self._reading.serves_reads:
             return command.reply(ResponseCode.SYSTEM_BUSY, NO_READERS)
         count_max = min(max(header.max_num, 1), MESSAGES_MAX)
         if header.unique_key_query:
@@ -47,7 +47,7 @@ class LookupRequests:
 
     async def _view(self, peer: Peer, command: RemotingCommand) -> RemotingCommand:
         offset = ViewMessageHeader.from_ext(command.ext).offset
-        record = await self._store.message_at(offset) if self._role.serves_reads else None
+        record = await self._store.message_at(offset) if self._reading.serves_reads else None
         if record is None:
             return command.reply(ResponseCode.SYSTEM_ERROR, f"can not find message by offset: {offset}")
         return command.reply(body=bytes(record))

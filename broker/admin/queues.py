@@ -7,7 +7,7 @@ before the administrator hears of it."""
 from __future__ import annotations
 
 from broker.clients.groups import ConsumerGroups
-from broker.role.currentrole import CurrentRole
+from broker.role.membership import Membership
 from broker.tables.consumeroffsets import ConsumerOffsets
 from broker.tables.savedtable import SavedTable
 from broker.tables.subscriptiongroups import SubscriptionGroups
@@ -33,7 +33,7 @@ class QueueRequests:
         self,
         *,
         broker_name: str,
-        role: CurrentRole,
+        role: Membership,
         store: MessageStore,
         topics: Topics,
         groups: SubscriptionGroups,

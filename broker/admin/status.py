@@ -3,13 +3,13 @@ epochs 1007."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Protocol
 
 import orjson
 
 from broker.metrics.rates import Rates
-from broker.role.currentrole import CurrentRole
+from broker.role.contractmark import KeptContractMark
+from broker.role.membership import Membership
 from broker.settings.broker import BrokerSettings
 from ha.service import HAService
 from messagestore.record import store_timestamp
@@ -63,11 +63,10 @@ class StatusRequests:
         settings: BrokerSettings,
         store: MessageStore,
         ha: HAService,
-        role: CurrentRole,
+        role: Membership,
+        contract_mark: KeptContractMark,
         counters: Counters,
         clock: Clock,
-        ha_address: Callable[[], str],
-        address: Callable[[], str],
     ) -> None:
         self._settings = settings
         self._store = store
@@ -75,8 +74,7 @@ class StatusRequests:
         self._role = role
         self._counters = counters
         self._clock = clock
-        self._ha_address = ha_address
-        self._address = address
+        self._contract_mark = contract_mark
         self._put_rates = Rates()
         self._get_rates = Rates()
         self._booted_ms = clock.now_ms()
@@ -131,13 +129,13 @@ class StatusRequests:
             "msgGetTotalTodayNow": str(counters.messages_got),
             "msgPutTotalTodayNow": str(counters.messages_put),
             "putTps": self._put_rates.per_second(counters.messages_put, now_ms),
-            "ranContractA": "true" if self._role.ran_contract_a else "false",
+            "ranContractA": "true" if self._contract_mark.ran_contract_a else "false",
             "roleSinceTimestamp": str(self._role_since_ms),
             "runtime": f"[ {days} days, {hours} hours, {minutes} minutes, {up_seconds % 60} seconds ]",
             "waitingSends": str(counters.sends_waiting),
         }
-        if self._role.replica_id is not None:
-            table["replicaId"] = str(self._role.replica_id)
+        if self._role.broker_id is not None:
+            table["replicaId"] = str(self._role.broker_id)
         return command.reply(body=KVTable(table).encode())
 
     async def _earliest_ms(self) -> int:
@@ -153,7 +151,7 @@ class StatusRequests:
             )
         if not self._role.accepts_sends:
             return command.reply(ResponseCode.SYSTEM_ERROR, "this broker is not master now")
-        header = ExchangeHAInfoHeader(self._ha_address(), self._store.flushed_offset(), self._address())
+        header = ExchangeHAInfoHeader(self._ha.address, self._store.flushed_offset(), self._role.address)
         return command.reply(header=header)
 
     def _ha_status(self, peer: Peer, command: RemotingCommand) -> RemotingCommand:

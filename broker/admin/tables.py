@@ -14,19 +14,31 @@ from broker.admin.queues import QueueRequests
 from broker.admin.topics import TopicRequests
 from broker.clients.calls import ClientCalls
 from broker.clients.groups import ConsumerGroups
-from broker.parts import Parts
+from broker.pulls.readgate import ReadGate
+from broker.role.membership import Membership
+from broker.settings.broker import BrokerSettings
+from broker.tables.tables import Tables
+from messagestore.store import MessageStore
 from remoting.router import Router
 
 
-def add_table_requests(router: Router, parts: Parts, consumers: ConsumerGroups) -> None:
+def add_table_requests(
+    router: Router,
+    *,
+    settings: BrokerSettings,
+    role: Membership,
+    reading: ReadGate,
+    store: MessageStore,
+    tables: Tables,
+    consumers: ConsumerGroups,
+) -> None:
     """Their handlers go into `router`."""
-    settings, role, store, tables = parts.settings, parts.role, parts.store, parts.tables
     name, topics, groups, offsets = settings.broker_name, tables.topics, tables.groups, tables.offsets
     TopicRequests(name, topics, tables.saved_topics, store, offsets).add_to(router)
     GroupRequests(name, groups, tables.saved_groups, offsets, tables.delays, topics, store).add_to(router)
     OffsetRequests(store, topics, offsets).add_to(router)
-    LookupRequests(store, role).add_to(router)
-    ClientCalls(name, consumers, store, role).add_to(router)
+    LookupRequests(store, reading).add_to(router)
+    ClientCalls(name, consumers, store, reading).add_to(router)
     Configuration(settings).add_to(router)
     QueueRequests(
         broker_name=name,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from broker.admin.lookups import NO_READERS
 from broker.clients.groups import ConsumerGroups
-from broker.role.currentrole import CurrentRole
+from broker.pulls.readgate import ReadGate
 from messagestore.record import parse_message_id
 from messagestore.store import MessageStore
 from remoting.codes import RequestCode, ResponseCode
@@ -25,12 +25,12 @@ class ClientCalls:
     """Their handlers."""
 
     def __init__(
-        self, broker_name: str, consumers: ConsumerGroups, store: MessageStore, role: CurrentRole
+        self, broker_name: str, consumers: ConsumerGroups, store: MessageStore, reading: ReadGate
     ) -> None:
         self._broker_name = broker_name
         self._consumers = consumers
         self._store = store
-        self._role = role
+        self._reading = reading
 
     def add_to(self, router: Router) -> None:
         router.add(RequestCode.GET_CONSUMER_RUNNING_INFO, self._running_info)
@@ -42,7 +42,7 @@ class ClientCalls:
 
     async def _consume(self, peer: Peer, command: RemotingCommand) -> RemotingCommand:
         header = ConsumeMessageDirectlyHeader.from_ext(command.ext)
-        if not self._role.serves_reads:
+        if not self._reading.serves_reads:
             return command.reply(ResponseCode.SYSTEM_BUSY, NO_READERS)
         try:
             _, offset = parse_message_id(header.msg_id or "")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from broker.clients.groups import Client, ConsumerGroups
 from broker.pulls.subscription import tag_filter
-from broker.role.currentrole import CurrentRole
+from broker.role.membership import Membership
 from broker.tables.subscriptiongroups import SubscriptionGroups
 from broker.tables.topics import Topics
 from messagestore.systemtopics import RETRY_PREFIX
@@ -29,7 +29,7 @@ class ClientRequests:
     groups and topics: a slave's tables are its master's."""
 
     def __init__(
-        self, consumers: ConsumerGroups, groups: SubscriptionGroups, topics: Topics, role: CurrentRole
+        self, consumers: ConsumerGroups, groups: SubscriptionGroups, topics: Topics, role: Membership
     ) -> None:
         self._role = role
         self._consumers = consumers

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from operator import itemgetter
-from typing import TYPE_CHECKING
 
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
@@ -16,58 +15,48 @@ from prometheus_client.registry import Collector
 from broker.metrics import figures
 from broker.metrics.latencies import Latencies, name_of
 from broker.metrics.totals import Totals
+from broker.requests import Requests
+from broker.role.membership import Membership
 from broker.sends.retries import dead_letter_topic
+from broker.settings.broker import BrokerSettings
 from broker.tables.subscriptiongroups import is_system_group
+from broker.tables.tables import Tables
+from ha.service import HAService
 from messagestore.record import PREFIX, RECORD_SIZE_MIN, declared_end, store_timestamp
+from messagestore.store import MessageStore
 from messagestore.systemtopics import RETRY_PREFIX
+from mqruntime.clock import Clock
 from mqruntime.figures import Families
-from mqruntime.probes import serve_probes
 from remoting.codes import RequestCode, ResponseCode
-
-if TYPE_CHECKING:
-    from broker.app import BrokerApp
-    from mqruntime.clock import Clock
-    from mqruntime.httppages import HttpPages
 
 CONSUME_MODES = {"CONSUME_PASSIVELY": "push", "CONSUME_ACTIVELY": "pull", "CONSUME_POP": "pop"}
 PROTOCOL = "remoting"
 ON_DISK = ("local", "disk")
 
 
-async def serve_broker_probes(app: BrokerApp, clock: Clock) -> HttpPages:
-    """/metrics, /health, /master (200 on the broker that takes sends) and /slave. Raises PagesCannotListen."""
-    return await serve_probes(
-        app.settings,
-        BrokerCollector(app, clock),
-        lambda: {
-            "cluster": app.settings.broker_cluster_name,
-            "broker": app.settings.broker_name,
-            "address": app.address,
-            "role": app.role.role.value,
-            "epoch": app.ha.epoch,
-            "acceptsSends": app.role.accepts_sends,
-            "storeTakesMessages": app.store.takes_messages(),
-            "maxOffset": app.store.max_offset(),
-            "confirmOffset": app.store.confirm_offset(),
-        },
-        {
-            "/master": lambda: app.role.accepts_sends and app.store.takes_messages(),
-            "/slave": lambda: app.role.is_slave,
-        },
-    )
-
-
 class BrokerCollector(Collector):
     """`clock` tells how old the oldest message is."""
 
-    def __init__(self, app: BrokerApp, clock: Clock) -> None:
-        self._app = app
+    def __init__(
+        self,
+        membership: Membership,
+        *,
+        settings: BrokerSettings,
+        store: MessageStore,
+        ha: HAService,
+        tables: Tables,
+        requests: Requests,
+        clock: Clock,
+    ) -> None:
+        self._membership = membership
+        self._settings = settings
+        self._store = store
+        self._ha = ha
+        self._tables = tables
+        self._requests = requests
         self._clock = clock
-        self._totals = app.requests.totals or Totals()
-        settings = app.settings
-        self._latencies = app.requests.latencies or Latencies(
-            clock, app.tables.topics, settings.slave_timeout
-        )
+        self._totals = requests.totals or Totals()
+        self._latencies = requests.latencies or Latencies(clock, tables.topics, settings.slave_timeout)
         values = (settings.broker_cluster_name, "broker", settings.broker_name)
         self._families = Families(dict(zip(figures.BASE_LABELS, values, strict=True)))
         self._oldest: tuple[int, int] | None = None
@@ -77,16 +66,16 @@ class BrokerCollector(Collector):
         yield from self._traffic()
         yield from self._connections()
         yield self._lag()
-        yield self._families.one(figures.WAITING_SENDS, self._app.requests.sends_waiting)
-        yield self._families.one(figures.HELD_PULLS, self._app.requests.pulls_held)
-        yield from self._store()
+        yield self._families.one(figures.WAITING_SENDS, self._requests.sends_waiting)
+        yield self._families.one(figures.HELD_PULLS, self._requests.pulls_held)
+        yield from self._stored()
         yield from self._replication()
 
     def _status(self) -> Iterator[Metric]:
-        app, one = self._app, self._families.one
-        yield one(figures.PERMISSION, app.settings.broker_permission)
-        yield one(figures.TOPICS, len(app.tables.topics.names()))
-        yield one(figures.GROUPS, len(app.tables.groups.wrapper.subscription_group_table))
+        one = self._families.one
+        yield one(figures.PERMISSION, self._settings.broker_permission)
+        yield one(figures.TOPICS, len(self._tables.topics.names()))
+        yield one(figures.GROUPS, len(self._tables.groups.wrapper.subscription_group_table))
 
     def _traffic(self) -> Iterator[Metric]:
         totals, each = self._totals, self._families.each
@@ -142,7 +131,7 @@ class BrokerCollector(Collector):
             )
 
     def _connections(self) -> Iterator[Metric]:
-        clients = self._app.requests.consumers
+        clients = self._requests.consumers
         producers = Counter(
             (client.language.lower(), str(client.version), PROTOCOL) for client in clients.all_producers()
         )
@@ -161,7 +150,7 @@ class BrokerCollector(Collector):
         yield self._families.each(figures.CONSUMERS, sorted(consumers.items()))
 
     def _lag(self) -> Metric:
-        tables = self._app.tables
+        tables = self._tables
         lags = []
         for topic, group in sorted(tables.offsets.committed()):
             if tables.topics.find(topic) is not None:
@@ -173,7 +162,7 @@ class BrokerCollector(Collector):
 
     def _behind(self, topic: str, group: str) -> int:
         """How many messages of all queues are not committed."""
-        tables, store = self._app.tables, self._app.store
+        tables, store = self._tables, self._store
         config = tables.topics.find(topic)
         return sum(
             max(
@@ -183,8 +172,8 @@ class BrokerCollector(Collector):
             for queue_id in range(config.read_queue_nums if config else 0)
         )
 
-    def _store(self) -> Iterator[Metric]:
-        store = self._app.store
+    def _stored(self) -> Iterator[Metric]:
+        store = self._store
         end = store.max_offset()
         for figure, value in (
             (figures.STORE_SIZE, end - store.min_offset()),
@@ -197,7 +186,7 @@ class BrokerCollector(Collector):
 
     def _oldest_age_ms(self) -> int:
         """Reads the first record's head when it is another one than at the last scrape."""
-        store = self._app.store
+        store = self._store
         start = store.min_offset()
         if self._oldest is None or self._oldest[0] != start:
             head = store.read(start, RECORD_SIZE_MIN) if store.confirm_offset() > start else b""
@@ -207,9 +196,9 @@ class BrokerCollector(Collector):
         return max(self._clock.now_ms() - self._oldest[1], 0)
 
     def _replication(self) -> Iterator[Metric]:
-        ha, store, one, each = self._app.ha, self._app.store, self._families.one, self._families.each
+        ha, store, one, each = self._ha, self._store, self._families.one, self._families.each
         end = store.max_offset()
-        yield one(figures.MASTER, self._app.role.accepts_sends)
+        yield one(figures.MASTER, self._membership.accepts_sends)
         yield one(figures.EPOCH, ha.epoch)
         yield one(figures.MAX_OFFSET, end)
         yield one(figures.CONFIRM_OFFSET, store.confirm_offset())
@@ -226,7 +215,7 @@ class BrokerCollector(Collector):
 
     def _system(self, topic: str, group: str = "") -> str:
         """The label is_system."""
-        return _truth(self._app.tables.topics.is_system(topic) or is_system_group(group))
+        return _truth(self._tables.topics.is_system(topic) or is_system_group(group))
 
 
 def _truth(value: bool) -> str:

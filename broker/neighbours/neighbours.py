@@ -7,13 +7,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
 
 from broker.neighbours.masterfinder import MasterFinder
 from broker.neighbours.registration import Registration
 from broker.neighbours.slavesync import SlaveSync
-from broker.parts import Parts
+from broker.role.membership import Membership
+from broker.settings.broker import BrokerSettings
+from broker.tables.tables import Tables
+from ha.service import HAService
+from mqruntime.clock import Clock
 from mqruntime.log import fields
+from mqruntime.tasks import Tasks
 from remoting.client import RemotingClient
 
 logger = logging.getLogger("broker")
@@ -22,40 +26,41 @@ LEAVE_MS = 1_000
 
 
 class Neighbours:
-    """`address` and `ha_address` are what they are told of this broker, once its ports are open."""
+    """They are told what `membership` and `ha` know of this broker; `tasks` call them."""
 
-    def __init__(self, parts: Parts, *, address: Callable[[], str], ha_address: Callable[[], str]) -> None:
-        settings, tables, role = parts.settings, parts.tables, parts.role
+    def __init__(
+        self,
+        membership: Membership,
+        *,
+        settings: BrokerSettings,
+        ha: HAService,
+        tables: Tables,
+        clock: Clock,
+        tasks: Tasks,
+    ) -> None:
         self._settings = settings
-        self._ha = parts.ha
-        self.client = RemotingClient(clock=parts.clock, on_disconnect=self._lost)
+        self._ha = ha
+        self._tasks = tasks
+        self.client = RemotingClient(clock=clock, on_disconnect=self._lost)
         self.finder = MasterFinder(self.client, self._master_found)
         self.registration = Registration(
+            membership,
+            ha,
             client=self.client,
-            clock=parts.clock,
+            clock=clock,
             name_servers=settings.name_servers,
-            cluster_name=settings.broker_cluster_name,
-            broker_name=settings.broker_name,
-            address=address,
             period_ms=settings.register_name_server_period,
             timeout_ms=settings.register_broker_timeout_mills,
-            role_id=lambda: role.role_id,
-            ha_address=ha_address,
-            topics=tables.topics.wrapper,
+            topics=tables.topics,
             on_master=self.finder.told_by_name_server,
         )
         self.copies = SlaveSync(
+            membership,
             client=self.client,
-            clock=parts.clock,
-            master=lambda: role.master_address,
-            topics=tables.topics,
-            groups=tables.groups,
-            offsets=tables.offsets,
-            delays=tables.delays,
-            saved=tables.copied_from_master,
+            clock=clock,
+            tables=tables,
             interval_ms=settings.slave_sync_interval,
         )
-        self._tasks = parts.tasks
 
     def start(self) -> None:
         """Calls begin as soon as there is a role."""

@@ -9,13 +9,15 @@ import asyncio
 import logging
 from collections.abc import Callable
 
+from broker.role.membership import Membership
+from broker.tables.topics import Topics
+from ha.service import HAService
 from mqruntime.clock import Clock
 from mqruntime.log import fields
 from mqruntime.repeatedfailure import RepeatedFailure
 from mqruntime.tasks import Tasks
 from mqruntime.waking import woken
 from remoting.bodies.registration import RegisterBrokerBody, body_crc32
-from remoting.bodies.topics import TopicConfigWrapper
 from remoting.client import RemotingClient
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import RemotingCommand
@@ -33,34 +35,29 @@ UNREGISTER_TIMEOUT_MS = 500
 
 
 class Registration:
-    """`role_id` gives the id to register under, None before there is a role; `on_master(address, ha_address)` gets
-    what a name server knows of our master."""
+    """Registers under the id that `membership` has for its role; `on_master(address, ha_address)` gets what a name server
+    knows of our master."""
 
     def __init__(
         self,
+        membership: Membership,
+        ha: HAService,
         *,
         client: RemotingClient,
         clock: Clock,
         name_servers: list[str],
-        cluster_name: str,
-        broker_name: str,
-        address: Callable[[], str],
         period_ms: int,
         timeout_ms: int,
-        role_id: Callable[[], int | None],
-        ha_address: Callable[[], str],
-        topics: Callable[[], TopicConfigWrapper],
+        topics: Topics,
         on_master: Callable[[str, str], None],
     ) -> None:
+        self._membership = membership
+        self._ha = ha
         self._client = client
         self._clock = clock
         self._name_servers = name_servers
-        self._names = cluster_name, broker_name
-        self._address = address
         self._period_ms = period_ms
         self._timeout_ms = timeout_ms
-        self._role_id = role_id
-        self._ha_address = ha_address
         self._topics = topics
         self._on_master = on_master
         self._wakes = {name_server: asyncio.Event() for name_server in name_servers}
@@ -77,10 +74,10 @@ class Registration:
 
     async def unregister(self) -> None:
         """Leave all name servers, as far as they answer quickly."""
-        role_id = self._role_id()
+        us, role_id = self._membership, self._membership.role_id
         if role_id is None:
             return
-        header = UnregisterBrokerHeader(self._names[1], self._address(), self._names[0], role_id)
+        header = UnregisterBrokerHeader(us.broker_name, us.address, us.cluster_name, role_id)
         await asyncio.gather(*(self._unregister(name_server, header) for name_server in self._name_servers))
 
     async def _unregister(self, name_server: str, header: UnregisterBrokerHeader) -> None:
@@ -96,7 +93,7 @@ class Registration:
         wake = self._wakes[name_server]
         while True:
             wake.clear()
-            role_id = self._role_id()
+            role_id = self._membership.role_id
             if role_id is None or await self._register(name_server, role_id):
                 wait_ms = self._period_ms
             else:
@@ -104,13 +101,12 @@ class Registration:
             await woken(wake, wait_ms)
 
     async def _register(self, name_server: str, role_id: int) -> bool:
-        body = RegisterBrokerBody(self._topics()).encode()
-        cluster_name, broker_name = self._names
+        us, body = self._membership, RegisterBrokerBody(self._topics.wrapper()).encode()
         header = RegisterBrokerHeader(
-            broker_name,
-            self._address(),
-            cluster_name,
-            self._ha_address(),
+            us.broker_name,
+            us.address,
+            us.cluster_name,
+            self._ha.address,
             role_id,
             enable_acting_master=False,
             body_crc32=body_crc32(body),

@@ -9,14 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
 from contextlib import suppress
 
-from broker.tables.consumeroffsets import ConsumerOffsets
-from broker.tables.delayoffsets import DelayOffsets
-from broker.tables.savedtable import SavedTable
-from broker.tables.subscriptiongroups import SubscriptionGroups
-from broker.tables.topics import Topics
+from broker.role.membership import Membership
+from broker.tables.tables import Tables
 from mqruntime.clock import Clock
 from mqruntime.log import fields
 from mqruntime.repeatedfailure import RepeatedFailure
@@ -35,32 +31,25 @@ TIMEOUT_MS = 3_000
 
 
 class SlaveSync:
-    """`master` gives the master's remoting address while this broker is its slave."""
+    """Asks the master that `membership` names."""
 
     def __init__(
         self,
+        membership: Membership,
         *,
         client: RemotingClient,
         clock: Clock,
-        master: Callable[[], str | None],
-        topics: Topics,
-        groups: SubscriptionGroups,
-        offsets: ConsumerOffsets,
-        delays: DelayOffsets,
-        saved: dict[RequestCode, SavedTable],
+        tables: Tables,
         interval_ms: int,
     ) -> None:
+        self._membership = membership
         self._client = client
         self._clock = clock
-        self._master = master
-        self._topics = topics
-        self._groups = groups
-        self._offsets = offsets
-        self._delays = delays
-        self._saved = saved
+        self._tables = tables
+        self._saved = tables.copied_from_master
         self._interval_ms = interval_ms
         self._wake = asyncio.Event()
-        self._failures = {code: RepeatedFailure() for code in saved}
+        self._failures = {code: RepeatedFailure() for code in self._saved}
 
     def soon(self) -> None:
         """There is a new master."""
@@ -75,7 +64,7 @@ class SlaveSync:
                 RequestCode.GET_ALL_CONSUMER_OFFSET,
                 RequestCode.GET_ALL_DELAY_OFFSET,
             ):
-                master = self._master()
+                master = self._membership.master_address
                 if master is not None:
                     await self._copy(master, code)
             await woken(self._wake, self._interval_ms)
@@ -83,7 +72,7 @@ class SlaveSync:
     async def _copy(self, master: str, code: RequestCode) -> None:
         try:
             reply = await self._client.call(master, RemotingCommand.request(code), TIMEOUT_MS)
-            if reply.code != ResponseCode.SUCCESS or self._master() != master:
+            if reply.code != ResponseCode.SUCCESS or self._membership.master_address != master:
                 return
             if self._adopt(code, reply):
                 self._saved[code].changed()
@@ -99,9 +88,9 @@ class SlaveSync:
 
     def _adopt(self, code: RequestCode, reply: RemotingCommand) -> bool:
         if code == RequestCode.GET_ALL_TOPIC_CONFIG:
-            return self._topics.adopt(TopicConfigWrapper.decode(reply.body))
+            return self._tables.topics.adopt(TopicConfigWrapper.decode(reply.body))
         if code == RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG:
-            return self._groups.adopt(SubscriptionGroupWrapper.decode(reply.body))
+            return self._tables.groups.adopt(SubscriptionGroupWrapper.decode(reply.body))
         if code == RequestCode.GET_ALL_DELAY_OFFSET:
-            return self._delays.adopt(DelayOffsetWrapper.decode(reply.body))
-        return self._offsets.adopt(ConsumerOffsetWrapper.decode(reply.body))
+            return self._tables.delays.adopt(DelayOffsetWrapper.decode(reply.body))
+        return self._tables.offsets.adopt(ConsumerOffsetWrapper.decode(reply.body))

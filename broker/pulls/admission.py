@@ -42,13 +42,13 @@ class PullAdmission:
     def __init__(
         self,
         *,
-        role: Reading,
+        reading: Reading,
         topics: Topics,
         groups: SubscriptionGroups,
         consumers: ConsumerGroups,
         limits: PullLimits,
     ) -> None:
-        self._role = role
+        self._reading = reading
         self._topics = topics
         self._groups = groups
         self._consumers = consumers
@@ -56,7 +56,7 @@ class PullAdmission:
 
     def request(self, header: PullMessageHeader, command: RemotingCommand, arrived_ms: int) -> PullRequest:
         """What to read for one pull, which arrived at `arrived_ms` (monotonic). Raises Refused."""
-        if not self._role.serves_reads:
+        if not self._reading.serves_reads:
             raise Refused(ResponseCode.SYSTEM_BUSY, REJECTED)
         limits = self._limits
         if command.code == RequestCode.LITE_PULL_MESSAGE and not limits.lite_pull_message_enable:

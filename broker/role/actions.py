@@ -1,4 +1,4 @@
-"""What the role state machine asks its shell to do, what it is told, and what follows from that for replication.
+"""What a broker's place in its set asks the shell to do, and what controllers answer.
 
 Values only; `broker.role.membership` says when each of them is right."""
 
@@ -7,7 +7,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from broker.role.identity import Identity, TemporaryIdentity
-from broker.role.syncstatesetreport import Proposal
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +18,9 @@ class Grant:
     master_address: str
     sync_state_set: frozenset[int]
     sync_state_set_epoch: int
+
+
+# -- controllers: report `saved`, `replied` or `not_replied`
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,16 +68,7 @@ class PollCall:
     """1004"""
 
 
-@dataclass(frozen=True, slots=True)
-class AlterCall:
-    """1001; acks count over the union with `proposal` from before it is sent. `again` is a repeated unsettled one."""
-
-    proposal: Proposal
-    again: bool
-
-
-Call = NextIdCall | ApplyIdCall | RegisterCall | ElectCall | PollCall | AlterCall
-Step = SaveTemporary | SaveIdentity | Call
+Call = NextIdCall | ApplyIdCall | RegisterCall | ElectCall | PollCall
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,21 +79,44 @@ class Reply:
     grant: Grant | None = None
     master_epoch: int = 0  # also known when there is no master
     next_broker_id: int = 0
-    sync_state_set: frozenset[int] = frozenset()
-    sync_state_set_epoch: int = 0
 
 
 @dataclass(frozen=True, slots=True)
-class Applied:
-    """The controllers' set of the epoch we lead: what acks are counted over, and no proposal any more."""
+class BeginHeartbeats:
+    """The controllers know our id."""
+
+
+# -- roles: report `role_taken`, `role_refused` or `role_failed`
+
+
+@dataclass(frozen=True, slots=True)
+class RoleAnnounced:
+    """A newer role was granted; it is taken when the change under way, if there is one, is over."""
+
+    grant: Grant
+
+
+@dataclass(frozen=True, slots=True)
+class Lead:
+    """Become master."""
+
+    grant: Grant
+
+
+@dataclass(frozen=True, slots=True)
+class Follow:
+    """Become slave, as `broker_id`."""
+
+    grant: Grant
+    broker_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class SetRead:
+    """The controllers' SyncStateSet of the epoch that this broker leads."""
 
     members: frozenset[int]
     sync_state_set_epoch: int
-
-
-@dataclass(frozen=True, slots=True)
-class ProposalFailed:
-    """The proposal under way will never be applied. While its fate is open nothing is said and the union stays."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +124,17 @@ class MasterMoved:
     """The master of our epoch is reached under another address."""
 
     address: str
+    master_epoch: int
 
 
-Effect = Applied | ProposalFailed | MasterMoved
+Action = (
+    SaveTemporary
+    | SaveIdentity
+    | Call
+    | BeginHeartbeats
+    | RoleAnnounced
+    | Lead
+    | Follow
+    | SetRead
+    | MasterMoved
+)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from typing import Protocol
+
 from broker.role.actions import (
-    AlterCall,
     ApplyIdCall,
     Call,
     ElectCall,
@@ -13,12 +14,16 @@ from broker.role.actions import (
     RegisterCall,
     Reply,
 )
+from broker.role.membership import Membership
+from ha.service import HAService
+from ha.syncstateset import Alter, Applied, Fate, NotSent, Refused, Unknown
 from remoting.bodies.replicas import ElectMasterBody, SyncStateSet
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import RemotingCommand
 from remoting.headers.controller import (
     AlterSyncStateSetHeader,
     ApplyBrokerIdHeader,
+    BrokerHeartbeatHeader,
     ElectMasterHeader,
     ElectMasterResponseHeader,
     GetNextBrokerIdHeader,
@@ -33,17 +38,57 @@ from remoting.headers.controller import (
 WITH_MASTER = (ResponseCode.SUCCESS, ResponseCode.CONTROLLER_MASTER_STILL_EXIST)
 
 
+REFUSALS = {
+    ResponseCode.CONTROLLER_FENCED_MASTER_EPOCH,
+    ResponseCode.CONTROLLER_INVALID_MASTER,
+    ResponseCode.CONTROLLER_INVALID_REPLICAS,
+    ResponseCode.CONTROLLER_BROKER_NOT_ALIVE,
+}
+"""A set did not change and will not by this proposal. After 2001 and 2013 it has changed before: its fate is unknown."""
+
+
+class HeartbeatSettings(Protocol):
+    """The settings that a heartbeat tells."""
+
+    controller_heart_beat_timeout_mills: int
+    broker_election_priority: int
+
+
+class Log(Protocol):
+    """The part of the log that a heartbeat tells."""
+
+    def max_offset(self) -> int: ...
+
+    def confirm_offset(self) -> int: ...
+
+
 class ControllerCalls:
     """Requests that speak for one broker."""
 
-    def __init__(self, cluster_name: str, broker_name: str, address: str) -> None:
-        self._cluster_name = cluster_name
-        self._broker_name = broker_name
-        self._address = address
+    def __init__(self, membership: Membership, settings: HeartbeatSettings, log: Log, ha: HAService) -> None:
+        self._membership = membership
+        self._settings = settings
+        self._log = log
+        self._ha = ha
 
-    def request(self, call: Call, broker_id: int | None, wall_ms: int) -> RemotingCommand:
-        """The command of `call`; `broker_id` is our own, once there is one."""
-        cluster, name = self._cluster_name, self._broker_name
+    def heartbeat(self) -> BrokerHeartbeatHeader:
+        membership = self._membership
+        return BrokerHeartbeatHeader(
+            membership.cluster_name,
+            membership.address,
+            membership.broker_name,
+            membership.broker_id,
+            self._ha.history.last_epoch(),
+            self._log.max_offset(),
+            self._log.confirm_offset(),
+            self._settings.controller_heart_beat_timeout_mills,
+            self._settings.broker_election_priority,
+        )
+
+    def request(self, call: Call, wall_ms: int) -> RemotingCommand:
+        """The command of `call`."""
+        cluster, name = self._membership.cluster_name, self._membership.broker_name
+        address = self._membership.address
         match call:
             case NextIdCall():
                 header = GetNextBrokerIdHeader(name, cluster)
@@ -52,7 +97,7 @@ class ControllerCalls:
                 apply = ApplyBrokerIdHeader(name, identity.broker_id, identity.check_code, cluster)
                 return RemotingCommand.request(RequestCode.CONTROLLER_APPLY_BROKER_ID, apply)
             case RegisterCall(own_id):
-                register = RegisterBrokerToControllerHeader(name, own_id, self._address, cluster, wall_ms)
+                register = RegisterBrokerToControllerHeader(name, own_id, address, cluster, wall_ms)
                 return RemotingCommand.request(RequestCode.CONTROLLER_REGISTER_BROKER, register)
             case ElectCall(own_id):
                 elect = ElectMasterHeader(name, cluster, own_id, False, wall_ms)
@@ -61,11 +106,23 @@ class ControllerCalls:
                 return RemotingCommand.request(
                     RequestCode.CONTROLLER_GET_REPLICA_INFO, GetReplicaInfoHeader(name)
                 )
-            case AlterCall(proposal):
-                assert broker_id is not None
-                alter = AlterSyncStateSetHeader(name, broker_id, proposal.master_epoch, wall_ms)
-                body = SyncStateSet(proposal.members, proposal.sync_state_set_epoch).encode()
-                return RemotingCommand.request(RequestCode.CONTROLLER_ALTER_SYNC_STATE_SET, alter, body)
+
+    def alter(self, alter: Alter, wall_ms: int) -> RemotingCommand:
+        """The command that proposes a SyncStateSet."""
+        broker_id = self._membership.broker_id
+        assert broker_id is not None
+        header = AlterSyncStateSetHeader(self._membership.broker_name, broker_id, alter.master_epoch, wall_ms)
+        body = SyncStateSet(alter.members, alter.set_epoch).encode()
+        return RemotingCommand.request(RequestCode.CONTROLLER_ALTER_SYNC_STATE_SET, header, body)
+
+    def fate(self, answer: RemotingCommand) -> Fate:
+        """What an answer to `alter` says of it. Raises BodyError."""
+        if answer.code == ResponseCode.SUCCESS:
+            found = SyncStateSet.decode(answer.body)
+            return Applied(found.sync_state_set, found.sync_state_set_epoch)
+        if answer.code in REFUSALS:
+            return Refused()
+        return NotSent() if answer.code == ResponseCode.CONTROLLER_NOT_LEADER else Unknown()
 
     def reply(self, call: Call, command: RemotingCommand) -> Reply:
         """What the answer to `call` says. Raises HeaderError or BodyError when it does not say it properly."""
@@ -84,11 +141,6 @@ class ControllerCalls:
                 elect = ElectMasterResponseHeader.from_ext(command.ext)
                 members = ElectMasterBody.decode(command.body).sync_state_set
                 return _with_set(code, elect, SyncStateSet(members, elect.sync_state_set_epoch or 0))
-            case AlterCall() if code == ResponseCode.SUCCESS:
-                found = SyncStateSet.decode(command.body)
-                return Reply(
-                    code, sync_state_set=found.sync_state_set, sync_state_set_epoch=found.sync_state_set_epoch
-                )
         return Reply(code)
 
 

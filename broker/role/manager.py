@@ -1,259 +1,215 @@
-"""Carries out what `broker.role.membership` decides: files, controller calls, heartbeats and role changes.
+"""Carries out what `broker.role.membership` decides, and asks the controllers what `ha` wants of them.
 
-Invariant: one controller call and one role change run at a time, each in a task of its own, so an announced role is
-taken at once however long a call waits. Heartbeats go to each controller by its own task; none waits for another. What a full
-disk refuses is tried again."""
+Invariant: an announced role is taken at once however long a controller call waits. Heartbeats go to each controller by its
+own task; none waits for another. What a full disk refuses is tried again."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Protocol
 
 from broker.role.actions import (
-    AlterCall,
-    Applied,
+    Action,
+    BeginHeartbeats,
     Call,
-    Effect,
     ElectCall,
+    Follow,
     Grant,
+    Lead,
     MasterMoved,
-    ProposalFailed,
+    RoleAnnounced,
     SaveIdentity,
     SaveTemporary,
+    SetRead,
 )
 from broker.role.controllercalls import ControllerCalls, announced_grant
 from broker.role.controllerclient import ControllerClient
-from broker.role.identity import Identity, TemporaryIdentity
 from broker.role.identityfiles import IdentityFiles
-from broker.role.membership import Replicas, Role
+from broker.role.membership import Membership, Role
+from broker.role.switch import RoleChangeFailed, RoleRefused, RoleSwitch
+from ha.service import HAService
+from ha.syncstateset import Alter, Fate, NotSent, Unknown
 from mqruntime.clock import Clock
-from mqruntime.diskfull import DISK_FULL
+from mqruntime.coretimer import CoreTimer
+from mqruntime.diskfull import RetriedWrite
 from mqruntime.log import fields
 from mqruntime.repeatedfailure import RepeatedFailure
 from mqruntime.tasks import Tasks
 from mqruntime.waking import woken
 from remoting.codes import ResponseCode
 from remoting.command import RemotingCommand
-from remoting.errors import BodyError, HeaderError, NotSent, RemotingError
-from remoting.headers.controller import BrokerHeartbeatHeader
+from remoting.errors import BodyError, HeaderError, RemotingError
+from remoting.errors import NotSent as RequestNotSent
 from remoting.peer import Peer
 
 logger = logging.getLogger("broker.replicasmanager")
 
-WAIT_MS_MAX = 3_600_000
-SAVE_RETRY_MS = 1_000
+ALTER = "AlterCall"  # as logs name it
 TRYING_ON = (
     "controller call failed, trying on; a majority of controllers must run at the addresses of controllerAddr"
 )
 
 
-class RoleRefused(Exception):
-    """The log knows a newer epoch than the granted one: this broker does not take the role."""
-
-
-class RoleChangeFailed(Exception):
-    """The change broke off; the text says why. It is to be repeated."""
-
-
-class RoleChanges(Protocol):
-    """What a role means for the rest of the broker."""
-
-    async def become_master(self, grant: Grant) -> None:
-        """Raises RoleRefused (nothing changed) or RoleChangeFailed."""
-        ...
-
-    async def become_slave(self, grant: Grant) -> None:
-        """Raises RoleRefused or RoleChangeFailed."""
-        ...
-
-    def role_taken(self) -> None:
-        """`replicas.role` and `replicas.taken` are new."""
-        ...
-
-    def propose(self, members: frozenset[int]) -> bool:
-        """Count acks over the union with `members` too; False when they are not fit to be proposed any more."""
-        ...
-
-    def applied(self, members: frozenset[int], sync_state_set_epoch: int) -> None: ...
-
-    def proposal_failed(self) -> None: ...
-
-    def master_moved(self, address: str) -> None: ...
-
-
 class Timers(Protocol):
     """The settings that pace it; ms."""
 
-    sync_broker_metadata_period: int
     sync_controller_metadata_period: int
     broker_heartbeat_interval: int
 
 
 class ReplicasManager:
-    """One broker's side of the controller protocol."""
+    """One broker's side of the controller protocol; `start` it once `membership` knows identity and address."""
 
     def __init__(
         self,
+        membership: Membership,
+        roles: RoleSwitch,
+        ha: HAService,
         *,
-        cluster_name: str,
-        broker_name: str,
-        address: str,
         identity_files: IdentityFiles,
         timers: Timers,
+        calls: ControllerCalls,
         controllers: ControllerClient,
         clock: Clock,
-        heartbeat: Callable[[], BrokerHeartbeatHeader],
         on_fatal: Callable[[BaseException], None],
     ) -> None:
-        self._cluster_name = cluster_name
-        self._broker_name = broker_name
-        self._address = address
+        self._membership = membership
+        self._roles = roles
+        self._ha = ha
         self._identity_files = identity_files
         self._timers = timers
+        self._calls = calls
         self._controllers = controllers
-        self._calls = ControllerCalls(cluster_name, broker_name, address)
         self._clock = clock
-        self._heartbeat = heartbeat
         self._tasks = Tasks(on_fatal)
-        self._call_wake = asyncio.Event()
-        self._role_wake = asyncio.Event()
+        self._timer = CoreTimer(clock, self._tick)
+        self._running = False
         self._may_beat = asyncio.Event()  # registered once: the controllers know our id
         self._beat_now = asyncio.Event()  # a new one each time that it was set
-        self._announced_epoch = 0
         self._failure = RepeatedFailure()
-        self._save_failure = RepeatedFailure()
+        self._write = RetriedWrite(logger, "broker id cannot be saved, trying on")
         self._role_failure = RepeatedFailure()
-        self.replicas = self._new_replicas()
 
-    def _new_replicas(self, **identities: object) -> Replicas:
-        return Replicas(
-            cluster_name=self._cluster_name,
-            broker_name=self._broker_name,
-            address=self._address,
-            poll_ms=self._timers.sync_broker_metadata_period,
-            **identities,  # type: ignore[arg-type]
-        )
-
-    def known_as(self, identity: Identity | TemporaryIdentity | None) -> None:
-        """Who we are, or ask to be, as the disk says; before `start`."""
-        if isinstance(identity, Identity):
-            self.replicas = self._new_replicas(identity=identity)
-        elif identity is not None:
-            self.replicas = self._new_replicas(temporary=identity)
-
-    def start(self, roles: RoleChanges) -> None:
-        """Begin to talk to the controllers; `known_as` came before."""
-        self._roles = roles
-        self._tasks.start(self._run_calls(), name="controller calls")
-        self._tasks.start(self._run_roles(), name="role changes")
+    def start(self) -> None:
+        """Begin to talk to the controllers."""
+        self._running = True
         self._tasks.start(self._run_discovery(), name="controller discovery")
         for address in self._controllers.addresses:
             self._tasks.start(self._run_heartbeats(address), name=f"heartbeats to {address}")
+        self._tick()
 
     async def stop(self) -> None:
+        self._running = False
+        self._timer.cancel()
         await self._tasks.stop()
 
     # -- what others tell
 
-    def sync_state_set_wanted(self, members: frozenset[int], why: str) -> None:
-        """The log's replicas justify this set; the controllers are asked at once."""
-        logger.info("another SyncStateSet wanted", extra=fields(members=sorted(members), why=why))
-        self.replicas.report.want(members)
-        self._wake()
-
-    def poll_soon(self) -> None:
-        """Something suggests that the controllers know more than we do."""
-        self.replicas.poll_soon()
-        self._wake()
-
     def notified(self, peer: Peer, command: RemotingCommand) -> RemotingCommand:
         """1008: a controller announces an election."""
+        if not self._running:
+            return command.reply(ResponseCode.SERVICE_NOT_AVAILABLE, "this broker is still starting")
         grant = announced_grant(command)
         if grant is not None:
-            self._apply(self.replicas.announced(grant, self._clock.monotonic_ms()))
+            self._perform(self._membership.announced(grant, self._now_ms()))
         return command.reply(ResponseCode.SUCCESS)
 
-    # -- controller calls
+    # -- the membership's side
 
-    async def _run_calls(self) -> None:
-        while True:
-            step = self.replicas.next_step(self._clock.monotonic_ms())
-            if step is None:
-                await self._wait(self._call_wake, self.replicas.call_due_ms())
-            elif isinstance(step, SaveTemporary | SaveIdentity):
-                await self._save(step)
-            else:
-                await self._call(step)
+    def _tick(self) -> None:
+        self._perform(self._membership.tick(self._now_ms()))
+
+    def _perform(self, actions: Iterable[Action]) -> None:
+        if not self._running:
+            return
+        for action in actions:
+            match action:
+                case SaveTemporary() | SaveIdentity():
+                    self._tasks.start(self._save(action), name="save broker id")
+                case Lead(grant):
+                    self._tasks.start(self._change_role(action, grant), name="role change")
+                case Follow(grant):
+                    self._tasks.start(self._change_role(action, grant), name="role change")
+                case SetRead(members, epoch):
+                    if self._ha.mastership is not None:
+                        self._ha.mastership.told(members, epoch)
+                case MasterMoved(address, epoch):
+                    self._roles.master_moved(address, epoch)
+                case RoleAnnounced(grant):
+                    said = fields(epoch=grant.master_epoch, master=grant.master_address)
+                    logger.info("role announced", extra=said)
+                case BeginHeartbeats():
+                    self._may_beat.set()
+                case _:
+                    self._tasks.start(self._call(action), name="controller call")
+        self._timer.due_at(self._membership.next_tick_ms)
 
     async def _save(self, step: SaveTemporary | SaveIdentity) -> None:
-        try:
-            if isinstance(step, SaveTemporary):
-                await self._identity_files.apply_for(step.identity)
-            else:
-                await self._identity_files.granted(step.identity)
-        except OSError as error:
-            if error.errno not in DISK_FULL:
-                raise
-            if self._save_failure.failed(error.errno, self._clock.monotonic_ms()):
-                logger.warning(
-                    "broker id cannot be saved, trying on; make room on this broker's disk",
-                    extra=fields(why=error),
-                )
-            await asyncio.sleep(SAVE_RETRY_MS / 1000)
-            return
-        self._save_failure.recovered(self._clock.monotonic_ms())
-        self.replicas.saved()
-        if isinstance(step, SaveIdentity):
+        files = self._identity_files
+        if isinstance(step, SaveTemporary):
+            await self._write.perform(lambda: files.apply_for(step.identity))
+        else:
+            await self._write.perform(lambda: files.granted(step.identity))
             logger.info("broker id granted", extra=fields(broker_id=step.identity.broker_id))
+        self._perform(self._membership.saved(self._now_ms()))
+
+    # -- controllers
 
     async def _call(self, call: Call) -> None:
-        replicas, clock = self.replicas, self._clock
-        if isinstance(call, AlterCall) and not call.again and not self._roles.propose(call.proposal.members):
-            replicas.not_proposed(clock.monotonic_ms())
-            return
-        request = self._calls.request(call, replicas.broker_id, clock.now_ms())
+        request = self._calls.request(call, self._clock.now_ms())
         try:
             if isinstance(call, ElectCall):
-                await self._controllers.heartbeat_to_leader(self._heartbeat())
+                await self._controllers.heartbeat_to_leader(self._calls.heartbeat())
             command = await self._controllers.call(request)
             reply = self._calls.reply(call, command)
         except (RemotingError, HeaderError, BodyError) as error:
-            if self._failure.failed(type(error), clock.monotonic_ms()):
-                logger.warning("%s", TRYING_ON, extra=fields(call=type(call).__name__, why=error))
-            sent = not isinstance(error, NotSent)
-            self._apply(replicas.not_replied(call, clock.monotonic_ms(), sent=sent))
+            self._note_failure(type(call).__name__, error)
+            self._perform(self._membership.not_replied(self._now_ms()))
             return
-        if reply.code not in (ResponseCode.SUCCESS, ResponseCode.CONTROLLER_MASTER_STILL_EXIST):
-            if self._failure.failed((type(call), reply.code), clock.monotonic_ms()):
+        self._note_answer(type(call).__name__, command)
+        self._perform(self._membership.replied(call, reply, self._now_ms(), self._clock.now_ms()))
+
+    def alter_sync_state_set(self, alter: Alter) -> None:
+        """1001. A master that knows of a newer masterEpoch, or stops, proposes nothing."""
+        if self._running and self._membership.accepts_sends and self._membership.registered:
+            self._tasks.start(self._alter(alter), name="alter SyncStateSet")
+        else:
+            asyncio.get_running_loop().call_soon(self._alter_ended, alter, NotSent())
+
+    async def _alter(self, alter: Alter) -> None:
+        try:
+            command = await self._controllers.call(self._calls.alter(alter, self._clock.now_ms()))
+            fate = self._calls.fate(command)
+        except (RemotingError, HeaderError, BodyError) as error:
+            self._note_failure(ALTER, error)
+            fate = NotSent() if isinstance(error, RequestNotSent) else Unknown()
+        else:
+            self._note_answer(ALTER, command)
+        self._alter_ended(alter, fate)
+
+    def _alter_ended(self, alter: Alter, fate: Fate) -> None:
+        if self._ha.mastership is not None:
+            self._ha.mastership.alter_ended(alter, fate)
+
+    def read_sync_state_set(self) -> None:
+        """The next poll reads it."""
+        self._perform(self._membership.poll_soon(self._now_ms()))
+
+    def _note_failure(self, call: str, error: Exception) -> None:
+        if self._failure.failed(type(error), self._now_ms()):
+            logger.warning("%s", TRYING_ON, extra=fields(call=call, why=error))
+
+    def _note_answer(self, call: str, answer: RemotingCommand) -> None:
+        if answer.code not in (ResponseCode.SUCCESS, ResponseCode.CONTROLLER_MASTER_STILL_EXIST):
+            if self._failure.failed((call, answer.code), self._now_ms()):
                 logger.warning(
                     "controller refused, trying on",
-                    extra=fields(call=type(call).__name__, code=reply.code, remark=command.remark or ""),
+                    extra=fields(call=call, code=answer.code, remark=answer.remark or ""),
                 )
-        elif (lasted_ms := self._failure.recovered(clock.monotonic_ms())) is not None:
+        elif (lasted_ms := self._failure.recovered(self._now_ms())) is not None:
             logger.info("controllers carry out calls again", extra=fields(after_ms=lasted_ms))
-        self._apply(replicas.replied(call, reply, clock.monotonic_ms(), clock.now_ms()))
-
-    def _apply(self, effects: Sequence[Effect]) -> None:
-        for effect in effects:
-            match effect:
-                case Applied(members, epoch):
-                    logger.info("SyncStateSet", extra=fields(members=sorted(members), epoch=epoch))
-                    self._roles.applied(members, epoch)
-                case ProposalFailed():
-                    self._roles.proposal_failed()
-                case MasterMoved(address):
-                    self._roles.master_moved(address)
-        if self.replicas.registered:
-            self._may_beat.set()
-        wanted = self.replicas.wanted
-        if wanted is not None and wanted.master_epoch != self._announced_epoch:
-            self._announced_epoch = wanted.master_epoch
-            logger.info(
-                "role announced", extra=fields(epoch=wanted.master_epoch, master=wanted.master_address)
-            )
-        self._wake()
 
     async def _run_discovery(self) -> None:
         while True:
@@ -264,58 +220,42 @@ class ReplicasManager:
         await self._may_beat.wait()
         while True:
             try:
-                await self._controllers.heartbeat(address, self._heartbeat())
+                await self._controllers.heartbeat(address, self._calls.heartbeat())
             except RemotingError as error:
                 logger.debug("no heartbeat", extra=fields(address=address, why=error))
             await woken(self._beat_now, self._timers.broker_heartbeat_interval)
 
     # -- roles
 
-    async def _run_roles(self) -> None:
-        while True:
-            grant = self.replicas.next_role(self._clock.monotonic_ms())
-            if grant is None:
-                await self._wait(self._role_wake, self.replicas.role_due_ms())
-                continue
-            await self._change_role(grant)
-            self._wake()
-
-    async def _change_role(self, grant: Grant) -> None:
-        replicas = self.replicas
-        leads = grant.master_id == replicas.broker_id
+    async def _change_role(self, change: Lead | Follow, grant: Grant) -> None:
+        membership = self._membership
         said = fields(
-            role=(Role.MASTER if leads else Role.SLAVE).value,
+            role=(Role.MASTER if isinstance(change, Lead) else Role.SLAVE).value,
             epoch=grant.master_epoch,
             master=grant.master_address,
         )
         try:
-            if leads:
+            if isinstance(change, Lead):
                 await self._roles.become_master(grant)
             else:
-                await self._roles.become_slave(grant)
+                await self._roles.become_slave(grant, change.broker_id)
         except RoleRefused as refused:
             logger.error("role refused: %s", refused, extra=said)
-            replicas.role_refused(grant)
+            self._perform(membership.role_refused(grant, self._now_ms()))
+            return
         except RoleChangeFailed as failure:
-            if self._role_failure.failed((grant, str(failure)), self._clock.monotonic_ms()):
+            if self._role_failure.failed((grant, str(failure)), self._now_ms()):
                 logger.error("role change failed and will be repeated: %s", failure, extra=said)
-            replicas.role_failed(self._clock.monotonic_ms())
-        else:
-            self._role_failure.recovered(self._clock.monotonic_ms())
-            replicas.role_taken(grant)
-            logger.info("role taken", extra=said)
-            self._roles.role_taken()
-            self._beat_now.set()  # the controllers note when an elected master acts
-            self._beat_now = asyncio.Event()
+            self._perform(membership.role_failed(self._now_ms()))
+            return
+        self._role_failure.recovered(self._now_ms())
+        former = membership.role
+        actions = membership.role_taken(grant, self._now_ms())
+        logger.info("role taken", extra=said)
+        self._roles.role_taken(former, membership.role, grant)
+        self._beat_now.set()  # the controllers note when an elected master acts
+        self._beat_now = asyncio.Event()
+        self._perform(actions)
 
-    # -- waiting
-
-    def _wake(self) -> None:
-        self._call_wake.set()
-        self._role_wake.set()
-
-    async def _wait(self, wake: asyncio.Event, due_ms: int) -> None:
-        """Until something was reported or it is `due_ms`."""
-        wait_ms = due_ms - self._clock.monotonic_ms() + 1
-        await woken(wake, min(wait_ms, WAIT_MS_MAX))
-        wake.clear()
+    def _now_ms(self) -> int:
+        return self._clock.monotonic_ms()

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from broker.sends.scheduling import delivered
+from broker.sends.writegate import Replication, Standing
 from broker.tables.delayoffsets import DelayOffsets
 from messagestore.messages import Appended, MessageToStore, PutStatus, QueueEntry, QueueGrew
 from messagestore.record import RecordError, decode
@@ -49,17 +50,6 @@ class Log(Protocol):
     async def message_at(self, physical_offset: int) -> memoryview | None: ...
 
     def append(self, messages: Sequence[MessageToStore]) -> list[Appended]: ...
-
-
-class Replication(Protocol):
-    """The broker's role and its replicas, as sends see them."""
-
-    @property
-    def accepts_sends(self) -> bool: ...
-
-    def enough_in_sync(self) -> bool: ...
-
-    def acked_end(self) -> int: ...
 
 
 @dataclass(slots=True)
@@ -102,10 +92,18 @@ class DelayDelivery:
     """`levels_ms`: the delay of each level, level 1 first."""
 
     def __init__(
-        self, *, store: Log, role: Replication, offsets: DelayOffsets, clock: Clock, levels_ms: list[int]
+        self,
+        *,
+        store: Log,
+        role: Standing,
+        replication: Replication,
+        offsets: DelayOffsets,
+        clock: Clock,
+        levels_ms: list[int],
     ) -> None:
         self._store = store
         self._role = role
+        self._replication = replication
         self._offsets = offsets
         self._clock = clock
         self._levels_ms = levels_ms
@@ -135,7 +133,7 @@ class DelayDelivery:
         if not self._in_flight:
             return
         full = len(self._in_flight) >= IN_FLIGHT_MAX
-        end = min(self._role.acked_end(), self._store.confirm_offset())
+        end = min(self._replication.acked_end(), self._store.confirm_offset())
         while self._in_flight and self._in_flight[0].end_offset <= end:
             delivery = self._in_flight.popleft()
             self._offsets.advance(delivery.level, delivery.next_offset)
@@ -177,7 +175,7 @@ class DelayDelivery:
             due.append(entry)
         if not due:
             return wait_ms
-        if not self._role.enough_in_sync():
+        if not self._replication.enough_in_sync():
             return RETRY_MS
         found = [await self._message_of(entry) for entry in due]
         if self._term != term or not self._role.accepts_sends:

@@ -15,8 +15,8 @@ from mqruntime.clock import Clock
 from remoting.codes import ResponseCode
 
 
-class Replication(Protocol):
-    """What is asked about the broker's role and its replicas."""
+class Standing(Protocol):
+    """What is asked about the broker's role."""
 
     @property
     def accepts_sends(self) -> bool: ...
@@ -24,13 +24,13 @@ class Replication(Protocol):
     @property
     def is_slave(self) -> bool: ...
 
-    def enough_in_sync(self) -> bool:
-        """The SyncStateSet has minInSyncReplicas members."""
-        ...
 
-    def acked_end(self) -> int:
-        """End of what every member holds, minInSyncReplicas of them at least."""
-        ...
+class Replication(Protocol):
+    """What is asked about the broker's replicas; see broker.sends.acknowledgement."""
+
+    def enough_in_sync(self) -> bool: ...
+
+    def acked_end(self) -> int: ...
 
 
 class Log(Protocol):
@@ -45,23 +45,23 @@ class WriteGate:
     """`pending` holds what is stored and waits for the replicas, `wait_ms` at most."""
 
     def __init__(
-        self, replication: Replication, pending: PendingSends, clock: Clock, *, wait_ms: int
+        self, role: Standing, replication: Replication, pending: PendingSends, clock: Clock, *, wait_ms: int
     ) -> None:
         self.pending = pending
+        self._role = role
         self._replication = replication
         self._clock = clock
         self._wait_ms = wait_ms
 
     def refusal(self, not_enough: str = NOT_ENOUGH) -> Refused | None:
         """Why nothing is taken at all now; `not_enough` is the remark where too few replicas are in sync."""
-        replication = self._replication
-        if not replication.accepts_sends:
-            if replication.is_slave:
+        if not self._role.accepts_sends:
+            if self._role.is_slave:
                 return Refused(ResponseCode.SYSTEM_BUSY, REJECTED)
             return Refused(ResponseCode.SERVICE_NOT_AVAILABLE, NO_ROLE)
         if self.pending.full:
             return Refused(ResponseCode.SYSTEM_BUSY, REJECTED)
-        if not replication.enough_in_sync():
+        if not self._replication.enough_in_sync():
             return Refused(ResponseCode.SYSTEM_ERROR, not_enough)
         return None
 

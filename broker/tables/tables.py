@@ -25,13 +25,11 @@ logger = logging.getLogger("broker.tables")
 
 
 class Tables:
-    """`on_topics_changed` runs after each change of a topic made here."""
+    """What a broker keeps beside its log."""
 
-    def __init__(
-        self, settings: BrokerSettings, files: SmallFiles, clock: Clock, on_topics_changed: Callable[[], None]
-    ) -> None:
+    def __init__(self, settings: BrokerSettings, files: SmallFiles, clock: Clock) -> None:
         self._interval_ms = settings.flush_consumer_offset_interval
-        self._on_topics_changed = on_topics_changed
+        self._topics_callbacks: list[Callable[[], None]] = []
         self._write = RetriedWrite(
             logger,
             "tables cannot be written, trying on",
@@ -62,6 +60,10 @@ class Tables:
         self._saved_delays = SavedTable(files, DELAY_OFFSETS_FILE, self.delays.encode, self.delays.decode)
         self._commits_saved = 0
         self._advances_saved = 0
+
+    def on_topics_changed(self, callback: Callable[[], None]) -> None:
+        """`callback` runs after each change of a topic made here."""
+        self._topics_callbacks.append(callback)
 
     @property
     def copied_from_master(self) -> dict[RequestCode, SavedTable]:
@@ -106,7 +108,8 @@ class Tables:
     def _topics_changed(self) -> None:
         self.saved_topics.changed()
         self._wake.set()
-        self._on_topics_changed()
+        for callback in self._topics_callbacks:
+            callback()
 
     def _groups_changed(self) -> None:
         self.saved_groups.changed()

@@ -6,34 +6,64 @@ transport holds until they are sent or `wait_closed` returns."""
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, cast
+from collections.abc import Iterable
+from typing import Protocol, cast
 
-from ha.master.link import Acked, Batch, Close, Greeted, MasterLink, MasterState
+from ha.counters import HACounters
+from ha.frames import Handshake
+from ha.log import ReplicatedLog
+from ha.master.link import Acked, Action, Batch, Close, Greeted, Hold, MasterLink, MasterView
 from ha.rate import ByteRate
-
-if TYPE_CHECKING:
-    from ha.master.mastership import Mastership
+from ha.settings import HASettings
+from mqruntime.clock import Clock
+from mqruntime.coretimer import CoreTimer
+from mqruntime.tasks import Tasks
 
 Body = bytes | memoryview
 _BATCHES_A_TURN = 4
 """A link with much to send lets the others take turns after this many frames."""
 
 
+class Listener(Protocol):
+    """Who hears what becomes of a connection."""
+
+    def opened(self, connection: MasterConnection) -> None: ...
+    def greeted(self, connection: MasterConnection, handshake: Handshake) -> None: ...
+    def acked(self, connection: MasterConnection, offset: int) -> None: ...
+    def lost(self, connection: MasterConnection, reason: str) -> None: ...
+
+
 class MasterConnection(asyncio.Protocol):
-    def __init__(self, mastership: Mastership) -> None:
-        self._mastership = mastership
+    """`tasks` run cold reads; `master` is what the link reads of its master."""
+
+    def __init__(
+        self,
+        master: MasterView,
+        log: ReplicatedLog,
+        listener: Listener,
+        *,
+        settings: HASettings,
+        clock: Clock,
+        tasks: Tasks,
+        counters: HACounters,
+    ) -> None:
+        self._log = log
+        self._listener = listener
+        self._clock = clock
+        self._tasks = tasks
+        self._counters = counters
+        self._buffer_size_max = 2 * settings.transfer_batch_size
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
-        self._timer: asyncio.TimerHandle | None = None
-        self._writing_paused = False
+        self._timer = CoreTimer(clock, self._tick)
         self._turn_pending = False
         self._cold_read: asyncio.Task[None] | None = None
+        self._close_reason: str | None = None
         self._closed: asyncio.Future[None] = self._loop.create_future()
         self.address = "?"
         self.rate = ByteRate()
-        settings = mastership.settings
         self.link = MasterLink(
-            mastership,
+            master,
             transfer_batch_size=settings.transfer_batch_size,
             heartbeat_interval_ms=settings.heartbeat_interval_ms,
             housekeeping_interval_ms=settings.housekeeping_interval_ms,
@@ -50,53 +80,53 @@ class MasterConnection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
-        self._transport.set_write_buffer_limits(high=2 * self._mastership.settings.transfer_batch_size)
+        self._transport.set_write_buffer_limits(high=self._buffer_size_max)
         host, port = transport.get_extra_info("peername")[:2]
         self.address = f"{host}:{port}"
-        self._mastership.opened(self)
-        self._arm_timer()
+        self._listener.opened(self)
+        self._perform([])
 
     def data_received(self, data: bytes) -> None:
-        for action in self.link.receive(data, self._now_ms()):
-            match action:
-                case Greeted(handshake, reply):
-                    self._write([reply])
-                    self._mastership.greeted(self, handshake)
-                case Acked(offset):
-                    self._mastership.acked(self, offset)
-                case Close(reason):
-                    self._mastership.protocol_error()
-                    self.close(reason)
+        self._perform(self.link.receive(data, self._now_ms()))
         self.pump()
 
     def pause_writing(self) -> None:
-        self._writing_paused = True
+        self.link.hold(Hold.WRITER)
 
     def resume_writing(self) -> None:
-        self._writing_paused = False
-        self.pump()
+        self.release(Hold.WRITER)
 
     def connection_lost(self, error: Exception | None) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-        self.link.state = MasterState.CLOSED
-        self._mastership.lost(self, "by the peer" if error is None else str(error))
+        self._timer.cancel()
+        self.link.connection_lost()
+        why = self._close_reason or ("by the peer" if error is None else str(error))
+        self._listener.lost(self, why)
         self._closed.set_result(None)
 
-    # -- sending
+    # -- the link's side
+
+    def _perform(self, actions: Iterable[Action]) -> None:
+        for action in actions:
+            match action:
+                case Batch():
+                    self._send(action)
+                case Acked(offset):
+                    self._listener.acked(self, offset)
+                case Greeted(handshake, reply):
+                    self._write([reply])
+                    self._listener.greeted(self, handshake)
+                case Close(reason):
+                    self.close(reason)
+        if not self._ended:
+            self._timer.due_at(self.link.next_tick_ms)
 
     def pump(self) -> None:
         """Write what the link has to send, as far as the socket takes it."""
         for _ in range(_BATCHES_A_TURN):
-            if not self._may_write():
+            frames = self.link.writable(self._now_ms())
+            if not frames:
                 return
-            batch = self.link.next_batch(self._now_ms())
-            if batch is None:
-                return
-            if isinstance(batch, Close):
-                self.close(batch.reason)
-                return
-            self._send(batch)
+            self._perform(frames)
         if not self._turn_pending:
             self._turn_pending = True
             self._loop.call_soon(self._next_turn)
@@ -106,28 +136,28 @@ class MasterConnection(asyncio.Protocol):
         self.pump()
 
     def tell_confirm_offset(self) -> None:
-        """A frame without a body, if the slave does not know the confirm offset yet."""
-        if self._may_write() and (notice := self.link.confirm_notice(self._now_ms())) is not None:
-            self._send(notice)
+        """It has moved."""
+        self._perform(self.link.confirm_offset_moved(self._now_ms()))
 
-    def _may_write(self) -> bool:
-        return not (self._writing_paused or self._mastership.sending_held or self._cold_read is not None)
+    def release(self, why: Hold) -> None:
+        """What held the link is over."""
+        self._perform(self.link.release(why, self._now_ms()))
+        self.pump()
 
     def _send(self, batch: Batch) -> None:
-        log = self._mastership.log
-        if batch.size and log.is_cold(batch.offset):
-            self._cold_read = self._mastership.tasks.start(
-                self._send_cold(batch), name=f"ha-cold-read slave={self.slave_broker_id}"
-            )
+        if batch.size and self._log.is_cold(batch.offset):
+            self.link.hold(Hold.COLD_READ)
+            name = f"ha-cold-read slave={self.slave_broker_id}"
+            self._cold_read = self._tasks.start(self._send_cold(batch), name=name)
             return
-        self._write_frame(batch, log.read(batch.offset, batch.size) if batch.size else b"")
+        self._write_frame(batch, self._log.read(batch.offset, batch.size) if batch.size else b"")
 
     async def _send_cold(self, batch: Batch) -> None:
-        body = await self._mastership.log.read_cold(batch.offset, batch.size)
+        body = await self._log.read_cold(batch.offset, batch.size)
         self._cold_read = None
-        if self.link.state is not MasterState.CLOSED:
+        if not self._ended:
             self._write_frame(batch, body)
-            self.pump()
+            self.release(Hold.COLD_READ)
 
     def _write_frame(self, batch: Batch, body: Body) -> None:
         """In one write: a header that travels alone wakes the slave once more."""
@@ -138,28 +168,22 @@ class MasterConnection(asyncio.Protocol):
         assert self._transport is not None
         size = sum(map(len, buffers))
         self.rate.add(size, self._now_ms())
-        self._mastership.counters.sent_bytes += size
+        self._counters.sent_bytes += size
         self._transport.writelines(buffers)
 
     # -- time and end
 
-    def _arm_timer(self) -> None:
-        delay_ms = max(1, self.link.next_tick_ms() - self._now_ms())
-        self._timer = self._loop.call_later(delay_ms / 1000, self._tick)
-
     def _tick(self) -> None:
-        match self.link.tick(self._now_ms()):
-            case Close(reason):
-                self.close(reason)
-                return
-            case Batch() as heartbeat if self._may_write():
-                self._send(heartbeat)
-        self._arm_timer()
+        self._perform(self.link.tick(self._now_ms()))
+
+    @property
+    def _ended(self) -> bool:
+        return self._close_reason is not None or self._closed.done()
 
     def close(self, reason: str) -> None:
         """Drop the connection with all that waits to be sent."""
-        self.link.state = MasterState.CLOSED
-        self._mastership.closing(self, reason)
+        self._close_reason = self._close_reason or reason
+        self.link.connection_lost()
         assert self._transport is not None
         self._transport.abort()
 
@@ -170,4 +194,4 @@ class MasterConnection(asyncio.Protocol):
             await asyncio.wait([self._cold_read])
 
     def _now_ms(self) -> int:
-        return self._mastership.clock.monotonic_ms()
+        return self._clock.monotonic_ms()

@@ -2,7 +2,8 @@
 
 Invariant: what is sent is one gapless range of the log, each frame within one segment and one epoch and labelled
 with that epoch; an ack is never above what was sent, never below an earlier one, and nothing else of a slave is
-believed. One handshake is answered, in one piece.
+believed. One handshake is answered, in one piece. While the link is held no frame is made: what a frame says counts as
+told, so it must be written.
 
     WAITING --handshake--> GREETED --first ack--> SENDING          any --error--> CLOSED"""
 
@@ -64,22 +65,30 @@ class Acked:
 
 
 @dataclass(frozen=True, slots=True)
-class Close:
-    """Close the connection. The last action of a link."""
-
-    reason: str
-
-
-Action = Greeted | Acked | Close
-
-
-@dataclass(frozen=True, slots=True)
 class Batch:
     """The next frame: write `header`, then `size` bytes of the log at `offset` (none in a notice)."""
 
     header: bytes
     offset: int
     size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Close:
+    """Close the connection. The last action of a link."""
+
+    reason: str
+
+
+Action = Greeted | Acked | Batch | Close
+
+
+class Hold(Enum):
+    """Why no frame can be written now."""
+
+    WRITER = "the socket takes no more"
+    COLD_READ = "the body of the last frame is being read"
+    NEW_EPOCH = "the entry of the epoch that the next bytes belong to is not durable"
 
 
 class MasterState(Enum):
@@ -90,7 +99,8 @@ class MasterState(Enum):
 
 
 class MasterLink:
-    """Feed it the stream (`receive`), ask what to send (`next_batch`, again after every append), and `tick` it."""
+    """Feed it the stream (`receive`), say when frames can be written (`writable`, again after every append and after
+    every frame; not before the handshake's reply was) or cannot (`hold`), and `tick` it."""
 
     def __init__(
         self,
@@ -113,6 +123,8 @@ class MasterLink:
         self._labelled_start = UNKNOWN
         self._confirm_sent = UNKNOWN
         self._sent_marks: deque[tuple[int, int]] = deque()  # (log end, ms) when a frame was made, both rising
+        self._held: set[Hold] = set()
+        self._confirm_owed = False  # it moved while the link was held
         self.state = MasterState.WAITING
         self.handshake: Handshake | None = None
         self.ack_offset = UNKNOWN
@@ -134,8 +146,7 @@ class MasterLink:
             while (frame := self._take_frame()) is not None:
                 actions += self._frame(frame, now_ms)
         except FrameError as error:
-            self.state = MasterState.CLOSED
-            actions.append(Close(str(error)))
+            actions += self._close(str(error))
         return actions
 
     def _take_frame(self) -> bytes | None:
@@ -202,21 +213,31 @@ class MasterLink:
 
     # -- to the slave
 
-    def next_batch(self, now_ms: int) -> Batch | Close | None:
-        """The next frame with a body, or the notice of an epoch that has no bytes yet; None when all is sent."""
-        if self.state is not MasterState.SENDING:
-            return None
+    def hold(self, why: Hold) -> None:
+        """No frame can be written until `release`."""
+        self._held.add(why)
+
+    def release(self, why: Hold, now_ms: int) -> list[Action]:
+        """What held the link is over: as `writable`."""
+        self._held.discard(why)
+        return self.writable(now_ms)
+
+    def writable(self, now_ms: int) -> list[Action]:
+        """The next frame: with a body, of an epoch that has no bytes yet, or without a body when one is overdue; nothing when
+        all is told."""
+        if self.state is not MasterState.SENDING or self._held:
+            return []
         entry = self._master.history.entry_at(self.next_offset)
         if entry is None or self.next_offset < self._master.log_min:
-            self.state = MasterState.CLOSED
-            return Close(
+            return self._close(
                 f"{self.next_offset} is due, the log begins at {self._master.log_min} and its epochs are "
                 f"{self._master.history!r}; wipe the slave's store"
             )
         size = self._size_next(entry.epoch)
         if size == 0 and (entry.epoch, entry.start_offset) == (self._labelled_epoch, self._labelled_start):
-            return None
-        return self._frame_of(size, now_ms)
+            owed = self._confirm_owed and self._master.confirm_offset != self._confirm_sent
+            return [self._frame_of(0, now_ms)] if owed else self._heartbeat_if_due(now_ms)
+        return [self._frame_of(size, now_ms)]
 
     def _size_next(self, epoch: int) -> int:
         begins, segment = self.next_offset, self._master.segment_size_bytes
@@ -226,17 +247,20 @@ class MasterLink:
             segment - begins % segment,
         )
 
-    def confirm_notice(self, now_ms: int) -> Batch | None:
+    def confirm_offset_moved(self, now_ms: int) -> list[Action]:
         """A frame without a body when the slave does not know the confirm offset yet."""
-        if self.state is not MasterState.SENDING or self._master.confirm_offset == self._confirm_sent:
-            return None
-        return self._frame_of(0, now_ms)
+        self._confirm_owed = (
+            self.state is MasterState.SENDING and self._master.confirm_offset != self._confirm_sent
+        )
+        if not self._confirm_owed or self._held:
+            return []
+        return [self._frame_of(0, now_ms)]
 
     def _frame_of(self, size: int, now_ms: int) -> Batch:
         offset = self.next_offset
         entry = self._master.history.entry_at(offset) or self._master.history.entries[0]
         self._labelled_epoch, self._labelled_start = entry
-        self._confirm_sent = self._master.confirm_offset
+        self._confirm_sent, self._confirm_owed = self._master.confirm_offset, False
         self._written_ms = now_ms
         self.next_offset += size
         marks = self._sent_marks
@@ -247,26 +271,35 @@ class MasterLink:
 
     # -- time
 
-    def tick(self, now_ms: int) -> Close | Batch | None:
-        """Call at `next_tick_ms` or later: a reason to close, or a heartbeat to write."""
+    def tick(self, now_ms: int) -> list[Action]:
+        """Call at `next_tick_ms` or later."""
         if self.state is MasterState.CLOSED:
-            return None
-        reason = None
+            return []
         if self.state is MasterState.WAITING and now_ms - self._opened_ms >= self._handshake_timeout_ms:
-            reason = f"no handshake within {self._handshake_timeout_ms} ms"
-        elif now_ms - self._read_ms >= self._housekeeping_interval_ms:
-            reason = f"nothing heard for {now_ms - self._read_ms} ms"
-        if reason is not None:
-            self.state = MasterState.CLOSED
-            return Close(reason)
-        if self.state is MasterState.SENDING and now_ms - self._written_ms >= self._heartbeat_interval_ms:
-            return self._frame_of(0, now_ms)
-        return None
+            return self._close(f"no handshake within {self._handshake_timeout_ms} ms")
+        if now_ms - self._read_ms >= self._housekeeping_interval_ms:
+            return self._close(f"nothing heard for {now_ms - self._read_ms} ms")
+        return self._heartbeat_if_due(now_ms)
 
+    def _heartbeat_if_due(self, now_ms: int) -> list[Action]:
+        due = self.state is MasterState.SENDING and now_ms - self._written_ms >= self._heartbeat_interval_ms
+        return [self._frame_of(0, now_ms)] if due and not self._held else []
+
+    @property
     def next_tick_ms(self) -> int:
         idle = self._read_ms + self._housekeeping_interval_ms
         if self.state is MasterState.WAITING:
             return min(idle, self._opened_ms + self._handshake_timeout_ms)
-        if self.state is MasterState.SENDING:
+        if self.state is MasterState.SENDING and not self._held:
             return min(idle, self._written_ms + self._heartbeat_interval_ms)
         return idle
+
+    # -- the end
+
+    def connection_lost(self) -> None:
+        """Nothing more will be received or sent."""
+        self.state = MasterState.CLOSED
+
+    def _close(self, reason: str) -> list[Action]:
+        self.state = MasterState.CLOSED
+        return [Close(reason)]

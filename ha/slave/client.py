@@ -19,7 +19,7 @@ from ha.slave.connection import SlaveConnection
 from ha.slave.link import Cut, PersistEpochs, SlaveLink
 from mqruntime.clock import Clock
 from mqruntime.connecting import connect
-from mqruntime.diskfull import DISK_FULL
+from mqruntime.diskfull import RetriedWrite
 from mqruntime.log import fields
 from mqruntime.repeatedfailure import RepeatedFailure
 from mqruntime.tasks import Tasks
@@ -27,7 +27,7 @@ from mqruntime.tasks import Tasks
 logger = logging.getLogger("ha.slave")
 
 LASTING_WAITS = 2  # a connection that outlasts so many of the longest waits was a good one
-NO_ROOM = "the disk has no room for what the master's log asks of this one, trying on; make room on this broker's disk"
+NO_ROOM = "the disk has no room for what the master's log asks of this one, trying on"
 
 
 async def cut_partial_record(log: ReplicatedLog) -> None:
@@ -60,7 +60,7 @@ class SlaveClient:
         clock: Clock,
         tasks: Tasks,
         counters: HACounters,
-        on_confirm: Callable[[int], None],
+        on_confirm: Callable[[], None],
     ) -> None:
         self._log = log
         self._epochs = epochs
@@ -74,7 +74,7 @@ class SlaveClient:
         # where the log last ended with a whole record; finding that out reads a whole segment
         self._whole_end = -1
         self._unreached = RepeatedFailure()
-        self._no_room = RepeatedFailure()
+        self._write = RetriedWrite(logger, NO_ROOM)
         self._log_refused = False  # it had no place for what the last connection brought
         self._step: asyncio.Task[bool] | None = None
         self.connection: SlaveConnection | None = None
@@ -152,7 +152,7 @@ class SlaveClient:
         self._log_refused = connection.log_refused
         if self._log_refused:
             return self._settings.full_log_wait_ms
-        self._no_room.recovered(self._clock.monotonic_ms())
+        self._write.done()
         return wait_after(connection.link.frames, self._clock.monotonic_ms() - connected_ms, self._settings)
 
     def _has_room(self) -> bool:
@@ -218,9 +218,6 @@ class SlaveClient:
         try:
             await step
         except OSError as error:
-            if error.errno not in DISK_FULL:
-                raise
-            if self._no_room.failed(error.errno, self._clock.monotonic_ms()):
-                logger.warning(NO_ROOM, extra=fields(why=error))
+            self._write.failed(error)
             return False
         return True

@@ -25,6 +25,7 @@ from ha.slave.link import (
     SlaveState,
 )
 from mqruntime.clock import Clock
+from mqruntime.coretimer import CoreTimer
 
 
 class SlaveConnection(asyncio.BufferedProtocol):
@@ -34,7 +35,7 @@ class SlaveConnection(asyncio.BufferedProtocol):
         log: ReplicatedLog,
         clock: Clock,
         counters: HACounters,
-        on_confirm: Callable[[int], None],
+        on_confirm: Callable[[], None],
     ) -> None:
         self.link = link
         self.rate = ByteRate()
@@ -48,7 +49,7 @@ class SlaveConnection(asyncio.BufferedProtocol):
         self._on_confirm = on_confirm
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
-        self._timer: asyncio.TimerHandle | None = None
+        self._timer = CoreTimer(clock, self._tick)
         self._ack_soon = False
         self._unplaced = memoryview(bytearray(1))
         self._to_do: asyncio.Queue[Cut | PersistEpochs | None] = asyncio.Queue(maxsize=2)
@@ -73,7 +74,6 @@ class SlaveConnection(asyncio.BufferedProtocol):
             self._transport.abort()
             return
         self._perform(self.link.start())
-        self._arm_timer()
 
     def get_buffer(self, sizehint: int) -> memoryview:
         place = self.link.next_read()
@@ -102,8 +102,7 @@ class SlaveConnection(asyncio.BufferedProtocol):
     def connection_lost(self, error: Exception | None) -> None:
         if self._transport is None or self.closed.done():
             return  # never made, or told before
-        if self._timer is not None:
-            self._timer.cancel()
+        self._timer.cancel()
         if error is not None:
             self.close_reason = str(error)
         self.link.connection_lost()
@@ -124,39 +123,32 @@ class SlaveConnection(asyncio.BufferedProtocol):
                 case Confirm(offset):
                     if offset > self._log.confirm_offset():
                         self._log.set_confirm_offset(offset)
-                        self._on_confirm(offset)
+                        self._on_confirm()
                 case Cut() | PersistEpochs():
                     self._transport.pause_reading()
                     self._to_do.put_nowait(action)
                 case Close(reason):
                     self.close(reason)
+        if not self.closed.done():
+            self._timer.due_at(self.link.next_tick_ms)
 
     def _ack_once_this_turn_is_over(self) -> None:
         """One ack for all frames that this turn of the event loop brings."""
         if not self._ack_soon:
             self._ack_soon = True
-            self._loop.call_soon(self._flush_ack)
+            self._loop.call_soon(self._turn_over)
 
-    def _flush_ack(self) -> None:
+    def _turn_over(self) -> None:
         self._ack_soon = False
-        ack = self.link.take_ack(self._clock.monotonic_ms())
-        if ack is not None:
-            self._write(ack)
+        self._perform(self.link.turn_over(self._clock.monotonic_ms()))
 
     def _write(self, data: bytes) -> None:
         assert self._transport is not None
         self.written_wall_ms = self._clock.now_ms()
         self._transport.write(data)
 
-    def _arm_timer(self) -> None:
-        now_ms = self._clock.monotonic_ms()
-        self._timer = self._loop.call_later(
-            max(1, self.link.next_tick_ms(now_ms) - now_ms) / 1000, self._tick
-        )
-
     def _tick(self) -> None:
         self._perform(self.link.tick(self._clock.monotonic_ms()))
-        self._arm_timer()
 
     def refuse_log(self, reason: str) -> None:
         """Drop the connection because this broker has no place for what it brings."""

@@ -22,6 +22,7 @@ from ha.frames import (
     TransferHeader,
     encode_ack,
 )
+from mqruntime.core import NEVER_MS
 
 
 @dataclass(frozen=True, slots=True)
@@ -307,11 +308,7 @@ class SlaveLink:
         if self._own != self._stored:
             return self._persist(self._own)
         self.state = SlaveState.TRANSFER
-        return self._ack_if_due(now_ms)
-
-    def _ack_if_due(self, now_ms: int) -> list[Action]:
-        ack = self.take_ack(now_ms)
-        return [] if ack is None else [Send(ack)]
+        return self.turn_over(now_ms)
 
     # -- epochs
 
@@ -327,15 +324,15 @@ class SlaveLink:
         assert self.state is SlaveState.PERSISTING
         self.state = SlaveState.TRANSFER
         self._read_ms = now_ms
-        return self._ack_if_due(now_ms)
+        return self.turn_over(now_ms)
 
     # -- acks and time
 
-    def take_ack(self, now_ms: int) -> bytes | None:
-        """One ack for everything received since the last; None when there is nothing to tell or nothing may be."""
+    def turn_over(self, now_ms: int) -> list[Action]:
+        """All that came together has been taken in: one ack for it, when there is something to tell and it may be told."""
         if self.state is not SlaveState.TRANSFER or self._ack_offset() == self._acked:
-            return None
-        return self._ack(now_ms)
+            return []
+        return [self._ack(now_ms)]
 
     def tick(self, now_ms: int) -> list[Action]:
         """Call at `next_tick_ms` or later."""
@@ -346,24 +343,25 @@ class SlaveLink:
         if now_ms - self._read_ms >= self._housekeeping_interval_ms:
             return self._close(f"nothing heard for {now_ms - self._read_ms} ms")
         if self.state is SlaveState.TRANSFER and now_ms - self._written_ms >= self._heartbeat_interval_ms:
-            return [Send(self._ack(now_ms))]
+            return [self._ack(now_ms)]
         return []
 
-    def next_tick_ms(self, now_ms: int) -> int:
+    @property
+    def next_tick_ms(self) -> int:
         idle = self._read_ms + self._housekeeping_interval_ms
         if self.state is SlaveState.CONNECTED:
             return min(idle, self._opened_ms + self._handshake_timeout_ms)
         if self.state is SlaveState.TRANSFER:
             return min(idle, self._written_ms + self._heartbeat_interval_ms)
-        return now_ms + self._heartbeat_interval_ms  # nothing is read now, so nothing can be late
+        return NEVER_MS  # nothing is read now, so nothing can be late
 
     def _ack_offset(self) -> int:
         return 0 if self._empty else self._log_end
 
-    def _ack(self, now_ms: int) -> bytes:
+    def _ack(self, now_ms: int) -> Send:
         self._written_ms = now_ms
         self._acked = self._ack_offset()
-        return encode_ack(self._acked)
+        return Send(encode_ack(self._acked))
 
     def connection_lost(self) -> None:
         """Nothing more will be read or sent; what is still being made durable is of no use to this link."""

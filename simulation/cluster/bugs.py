@@ -9,9 +9,8 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from unittest.mock import patch
 
-from broker.role.currentrole import CurrentRole
 from broker.role.identityfiles import LogFound
-from broker.role.syncstatesetreport import ALTER_RETRY_MS, SyncStateSetReport
+from broker.sends.acknowledgement import Acknowledgement
 from broker.sends.delaydelivery import DelayDelivery
 from controller.heartbeats import BrokerKey
 from controller.holdings import Held, Holdings, Report
@@ -26,7 +25,8 @@ from ha.master.mastership import Mastership
 from ha.service import HAService
 from ha.slave.client import SlaveClient
 from ha.slave.link import Action, SlaveLink
-from ha.syncstateset import SyncStateSet
+from ha.syncstateset import Action as SetAction
+from ha.syncstateset import Alter, Confirmed, Fate, Refused, SyncStateSet, Unknown
 from messagestore.log.commitlog import CommitLog
 from messagestore.log.recovery import Recovery
 from messagestore.queues.dispatchloop import Dispatching
@@ -34,21 +34,22 @@ from messagestore.store import MessageStore
 from messagestore.systemtopics import SCHEDULE_TOPIC
 
 
-def acked_with_the_end_of_the_own_log(self: CurrentRole) -> int:
+def acked_with_the_end_of_the_own_log(self: Acknowledgement) -> int:
     """Asynchronous replication sold as synchronous."""
-    return self._store.max_offset() if self.accepts_sends else 0
+    return self._store.max_offset() if self._membership.accepts_sends else 0
 
 
 def latest_proposal_alone(self: SyncStateSet) -> frozenset[int]:
     """Upstream #5663: acks are counted over the set that was asked for, accepted or not."""
-    return self._proposals[-1].members if self._proposals else self._applied
+    return self._proposal.members if self._proposal else self._applied
 
 
-def lost_answer_is_a_refusal(self: SyncStateSetReport, now_ms: int, *, sent: bool) -> bool:
+judged = SyncStateSet.alter_ended
+
+
+def lost_answer_is_a_refusal(self: SyncStateSet, alter: Alter, fate: Fate, now_ms: int) -> list[SetAction]:
     """Upstream #5663, other half: a proposal without an answer is dropped from the union."""
-    self._due_ms = now_ms + ALTER_RETRY_MS
-    self._proposal = None
-    return True
+    return judged(self, alter, Refused() if isinstance(fate, Unknown) else fate, now_ms)
 
 
 def members_known_so_far(previous: int, ends: Iterable[int | None]) -> int:
@@ -64,10 +65,10 @@ def confirmed_is_enough(confirm: int, applied_members: int, members_min: int) ->
 counted_disconnected = SyncStateSet.disconnected
 
 
-def gone_without_being_asked(self: SyncStateSet, broker_id: int, now_ms: int) -> None:
+def gone_without_being_asked(self: SyncStateSet, broker_id: int, now_ms: int) -> list[SetAction]:
     """A connection that ends takes its member out of the set, without the controllers."""
     self._applied -= {broker_id}
-    counted_disconnected(self, broker_id, now_ms)
+    return counted_disconnected(self, broker_id, now_ms)
 
 
 async def truncated_in_memory(self: CommitLog, offset: int) -> None:
@@ -109,10 +110,10 @@ async def next_offsets_of_the_queues(self: MessageStore) -> None:
     self._master = self._running
 
 
-settled_by_broker = Mastership._settle
+counted_by_broker = Mastership._perform
 
 
-def settled_by_connection(self: Mastership, *, always_tell: bool = False) -> None:
+def counted_by_connection(self: Mastership, actions: Iterable[SetAction]) -> None:
     """Upstream's GroupTransferService: of two connections of one slave both count."""
     members = self.sync_state_set
     ends = sorted(
@@ -120,9 +121,9 @@ def settled_by_connection(self: Mastership, *, always_tell: bool = False) -> Non
     )
     needed = len(members.union()) - 1
     if 0 < needed <= len(ends):
-        counted = min(ends[-needed], self.log.max_offset())
+        counted = min(ends[-needed], self._log.max_offset())
         members._confirm_offset = max(members._confirm_offset, counted)
-    settled_by_broker(self, always_tell=always_tell)
+    counted_by_broker(self, [*actions, Confirmed(members.confirm_offset)])
 
 
 def greeted_beside_the_former(self: Mastership, connection: MasterConnection, handshake: Handshake) -> None:
@@ -134,7 +135,7 @@ def greeted_beside_the_former(self: Mastership, connection: MasterConnection, ha
 @contextmanager
 def connections_counted() -> Iterator[None]:
     with (
-        patch.object(Mastership, "_settle", settled_by_connection),
+        patch.object(Mastership, "_perform", counted_by_connection),
         patch.object(Mastership, "greeted", greeted_beside_the_former),
     ):
         yield
@@ -153,15 +154,14 @@ followed = HAService.become_slave
 
 
 async def the_former_master_is_kept(
-    self: HAService, epoch: int, master_id: int, master_ha_address: str | None
+    self: HAService, epoch: int, broker_id: int, master_id: int, master_ha_address: str | None = None
 ) -> None:
     """A slave that hears of a new master stays with the one that it copies from."""
-    role = self._role
-    if isinstance(role, SlaveClient):
+    if isinstance(self._end, SlaveClient):
         self._fence(epoch)
         self._epoch = epoch
     else:
-        await followed(self, epoch, master_id, master_ha_address)
+        await followed(self, epoch, broker_id, master_id, master_ha_address)
 
 
 went_over = SlaveClient.set_address
@@ -226,12 +226,10 @@ def nobody_lacks(self: Holdings, key: BrokerKey, own: Held, report: Report) -> N
 
 BUGS: dict[str, Callable[[], AbstractContextManager[object]]] = {
     "ack-before-replication": lambda: patch.object(
-        CurrentRole, "acked_end", acked_with_the_end_of_the_own_log
+        Acknowledgement, "acked_end", acked_with_the_end_of_the_own_log
     ),
     "swap-instead-of-union": lambda: patch.object(SyncStateSet, "union", latest_proposal_alone),
-    "lost-answer-is-refusal": lambda: patch.object(
-        SyncStateSetReport, "not_replied", lost_answer_is_a_refusal
-    ),
+    "lost-answer-is-refusal": lambda: patch.object(SyncStateSet, "alter_ended", lost_answer_is_a_refusal),
     "confirm-skips-unknown": lambda: patch.object(confirm, "confirm_offset", members_known_so_far),
     "min-in-sync-ignored": lambda: patch.object(confirm, "acked_end", confirmed_is_enough),
     "leaves-on-disconnect": lambda: patch.object(SyncStateSet, "disconnected", gone_without_being_asked),

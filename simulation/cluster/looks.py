@@ -48,19 +48,19 @@ class BrokerLook:
 def broker_on(node: Node) -> BrokerLook | None:
     """None where none runs or it has not come through its start."""
     app = node.app
-    if not isinstance(app, BrokerApp) or app.manager is None:
+    if not isinstance(app, BrokerApp) or not app.membership.address:
         return None
-    replicas = app.manager.replicas
+    membership = app.membership
     return BrokerLook(
         name=node.name,
         incarnation=node.incarnation,
-        broker_id=replicas.broker_id,
-        role=replicas.role,
-        master_epoch=replicas.master_epoch,
+        broker_id=membership.broker_id,
+        role=membership.role,
+        master_epoch=membership.master_epoch,
         epoch=app.ha.epoch,
         history=app.ha.history,
         counted=app.ha.counted_members(),
-        acked_end=app.role.acked_end(),
+        acked_end=app.acknowledgement.acked_end(),
         store=app.store,
         delays=app.tables.delays,
     )

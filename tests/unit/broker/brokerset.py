@@ -34,9 +34,8 @@ PEERS = ";".join(f"n{number}-{host}:9878" for number, host in enumerate(CONTROLL
 class Cluster:
     """A name server, three controllers and a set of brokers in one world."""
 
-    def __init__(self, world: World, brokers: int, learners: tuple[int, ...] = (), **settings: Any) -> None:
+    def __init__(self, world: World, brokers: int, **settings: Any) -> None:
         self.world = world
-        self._learners = learners
         self._settings = settings
         world.node("namesrv", "10.0.3.1")
         self.start_namesrv()
@@ -73,7 +72,6 @@ class Cluster:
                 "mappedFileSizeCommitLog": 64 * 1024,
                 "mappedFileSizeConsumeQueue": 2000,
                 "minInSyncReplicas": 2,
-                "asyncLearner": node in (self.world.nodes[f"broker-{number}"] for number in self._learners),
                 **self._settings,
                 **changed,
             }
@@ -87,7 +85,9 @@ class Cluster:
     @property
     def masters(self) -> list[Node]:
         return [
-            node for node in self.brokers if isinstance(node.app, BrokerApp) and node.app.role.accepts_sends
+            node
+            for node in self.brokers
+            if isinstance(node.app, BrokerApp) and node.app.membership.accepts_sends
         ]
 
     @property

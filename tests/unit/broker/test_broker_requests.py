@@ -66,7 +66,7 @@ def test_the_runtime_information_has_what_cluster_list_parses(served: Served) ->
 def test_the_master_says_where_it_serves_its_log_and_a_slave_does_not(served: Served) -> None:
     found = ExchangeHAInfoHeader.from_ext(served.ask(RequestCode.EXCHANGE_BROKER_HA_INFO).ext)
     assert (found.master_ha_address, found.master_address) == (
-        served.master.ha_address,
+        served.master.ha.address,
         served.master.address,
     )
     assert served.ask(RequestCode.EXCHANGE_BROKER_HA_INFO, slave=True).code == ResponseCode.SYSTEM_ERROR

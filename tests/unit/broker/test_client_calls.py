@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from broker.pulls.readgate import ReadGate
 from mqclient.message import decode_messages
 from remoting.bodies.heartbeats import ConsumerData, HeartbeatData, SubscriptionData
 from remoting.codes import RequestCode, ResponseCode
@@ -145,8 +146,7 @@ def test_a_consumer_that_leaves_instead_of_answering_is_an_error(consumer: Consu
 
 def test_a_broker_that_serves_no_readers_gives_no_message_away(consumer: Consumer) -> None:
     message_id = consumer.stored_id()
-    role = consumer.cluster.app(consumer.cluster.master).role
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(type(role), "serves_reads", property(lambda self: False))
+        patch.setattr(ReadGate, "serves_reads", property(lambda self: False))
         assert consumer.online_while(directly(message_id)).code == ResponseCode.SYSTEM_BUSY
     assert consumer.asked == []

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from broker.admin.configuration import CHANGEABLE
-from broker.role.contractmark import keep_contract_mark
+from broker.role.contractmark import KeptContractMark
 from messagestore.contractmark import FILE, ContractMark, ContractMarkDamaged, decode
 from remoting.codes import RequestCode
 from simulation.kernel.world import World
@@ -17,7 +17,7 @@ from tests.unit.doubles import MemoryFiles
 
 def start(files: MemoryFiles, *, contract_a: bool, log_min: int = 0, log_max: int = 0) -> ContractMark | None:
     return asyncio.run(
-        keep_contract_mark(files, contract_a=contract_a, epoch=3, log_min=log_min, log_max=log_max)
+        KeptContractMark(files).keep(contract_a=contract_a, epoch=3, log_min=log_min, log_max=log_max)
     )
 
 

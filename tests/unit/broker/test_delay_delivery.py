@@ -73,6 +73,7 @@ class ScriptedLog:
 
 class ScriptedRole:
     accepts_sends = True
+    is_slave = False
     enough = True
     acked = 1 << 40
 
@@ -90,7 +91,12 @@ class Bench:
         self.role = ScriptedRole()
         self.offsets = DelayOffsets()
         self.delivery = DelayDelivery(
-            store=self.log, role=self.role, offsets=self.offsets, clock=self.clock, levels_ms=LEVELS_MS
+            store=self.log,
+            role=self.role,
+            replication=self.role,
+            offsets=self.offsets,
+            clock=self.clock,
+            levels_ms=LEVELS_MS,
         )
 
     def after(self, ms: int) -> int | None:

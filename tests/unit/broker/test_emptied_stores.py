@@ -31,7 +31,7 @@ def a_slave(cluster: Cluster) -> Node:
 
 
 def id_of(cluster: Cluster, node: Node) -> int | None:
-    return cluster.app(node).role.replica_id
+    return cluster.app(node).membership.broker_id
 
 
 def kill_all_at_once(cluster: Cluster) -> None:

@@ -72,7 +72,7 @@ def test_a_new_master_tells_every_group_once(cluster: Cluster) -> None:
             told.groups.clear()
             cluster.master.kill()
             await asyncio.sleep(2)
-            assert slave.role.accepts_sends
+            assert slave.membership.accepts_sends
             seen.append(list(told.groups))
             await announced_again(cluster, slave)
             seen.append(list(told.groups))
@@ -88,9 +88,8 @@ async def announced_again(cluster: Cluster, master: BrokerApp) -> None:
         for node in cluster.world.nodes.values()
         if isinstance(node.app, ControllerApp) and node.app.node.is_active
     )
-    assert master.manager is not None
-    epoch = master.manager.replicas.master_epoch
+    epoch = master.membership.master_epoch
     leader.kill()
     await asyncio.sleep(5)
-    assert master.manager.replicas.master_epoch == epoch
-    assert master.role.accepts_sends
+    assert master.membership.master_epoch == epoch
+    assert master.membership.accepts_sends

@@ -89,7 +89,17 @@ async def create_group(cluster: Cluster) -> None:
 
 def broker_page(cluster: Cluster, *, of_master: bool = True) -> Page:
     (node,) = (node for node in cluster.brokers if (node is cluster.master) == of_master)
-    return Page(BrokerCollector(cluster.app(node), SimulatedClock(node)).collect())
+    app = cluster.app(node)
+    collector = BrokerCollector(
+        app.membership,
+        settings=app.settings,
+        store=app.store,
+        ha=app.ha,
+        tables=app.tables,
+        requests=app.requests,
+        clock=SimulatedClock(node),
+    )
+    return Page(collector.collect())
 
 
 def controller_pages(cluster: Cluster) -> list[Page]:

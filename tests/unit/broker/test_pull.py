@@ -102,7 +102,7 @@ class Bench:
         self.processor = PullProcessor(
             store=self.queues,
             admission=PullAdmission(
-                role=self.role,
+                reading=self.role,
                 topics=self.topics,
                 groups=self.groups,
                 consumers=self.consumers,

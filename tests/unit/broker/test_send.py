@@ -93,7 +93,7 @@ class Bench:
                 cluster_name="DefaultCluster",
                 delay_levels=18,
             ),
-            gate=WriteGate(self.replication, self.pending, self.clock, wait_ms=3_000),
+            gate=WriteGate(self.replication, self.replication, self.pending, self.clock, wait_ms=3_000),
         )
 
     def send(self, *commands: RemotingCommand, peer: RecordingPeer | None = None) -> list[RemotingCommand]:

@@ -15,6 +15,7 @@ from epochfile.file import EpochFile
 from ha.frames import Handshake, HandshakeReply, encode_ack
 from ha.service import HAService
 from ha.settings import HASettings
+from ha.syncstateset import Alter, Applied, NotSent
 from mqruntime.clock import SystemClock
 from tests.unit.doubles import MemoryFiles
 from tests.unit.ha.memorylog import MemoryLog, record
@@ -23,7 +24,7 @@ HOST = "127.0.0.1"
 SETTINGS = HASettings(
     transfer_batch_size=4096,
     sync_state_set_check_ms=5,
-    wanted_repeat_ms=20,
+    alter_retry_ms=20,
     confirm_notice_ms=2,
     reconnect_ms_min=2,
     reconnect_ms_max=10,
@@ -72,6 +73,10 @@ class Node:
         self.controller_up = True
         self.ha = self.new_service(0)
 
+    @property
+    def port(self) -> int:
+        return int(self.ha.address.rpartition(":")[2])
+
     def new_service(self, port: int) -> HAService:
         return HAService(
             self.log,
@@ -80,14 +85,14 @@ class Node:
             clock=SystemClock(),
             host=HOST,
             port=port,
-            on_sync_state_set_wanted=self._set_wanted,
-            on_confirm=self._confirmed,
+            told_host=HOST,
             on_fatal=self.fatal.append,
         )
 
     async def start(self) -> Node:
+        self.ha.on_confirm(self._confirmed)
+        self.ha.speaks_through(self)
         await self.ha.start()
-        self.ha.set_broker_id(self.broker_id)
         return self
 
     async def start_again(self) -> None:
@@ -95,25 +100,36 @@ class Node:
         self.ha = self.new_service(0)
         await self.start()
 
-    def _confirmed(self, offset: int) -> None:
+    def _confirmed(self) -> None:
         self.confirms += 1
 
-    def _set_wanted(self, members: frozenset[int], reason: str) -> None:
-        self.wanted.append((members, reason))
-        if self.controller_up and self.ha.propose(members):
-            self.set_epoch += 1
-            assert self.ha.applied(members, self.set_epoch)
+    def alter_sync_state_set(self, alter: Alter) -> None:
+        self.wanted.append((alter.members, alter.reason))
+        asyncio.get_running_loop().call_soon(self._decide, alter)
+
+    def _decide(self, alter: Alter) -> None:
+        mastership = self.ha.mastership
+        if mastership is None:
+            return
+        if not self.controller_up:
+            mastership.alter_ended(alter, NotSent())
+            return
+        self.set_epoch += 1
+        mastership.alter_ended(alter, Applied(alter.members, self.set_epoch))
+
+    def read_sync_state_set(self) -> None:
+        """Nothing that it does not know already."""
 
     @property
     def address(self) -> str:
-        return f"{HOST}:{self.ha.port}"
+        return self.ha.address
 
     async def lead(self, epoch: int) -> None:
         self.set_epoch += 1
-        await self.ha.become_master(epoch, frozenset({self.broker_id}), self.set_epoch)
+        await self.ha.become_master(epoch, self.broker_id, frozenset({self.broker_id}), self.set_epoch)
 
     async def follow(self, master: Node, epoch: int) -> None:
-        await self.ha.become_slave(epoch, master.broker_id, master.address)
+        await self.ha.become_slave(epoch, self.broker_id, master.broker_id, master.address)
 
 
 async def until(predicate: Callable[[], bool]) -> None:

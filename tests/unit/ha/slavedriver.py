@@ -75,6 +75,5 @@ class SlaveDriver:
                 del place
                 position += size
                 self.perform(self.link.filled(size, self.now_ms))
-            if (ack := self.link.take_ack(self.now_ms)) is not None:
-                self.sent.append(ack)
+            self.perform(self.link.turn_over(self.now_ms))
         return self

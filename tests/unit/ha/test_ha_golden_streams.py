@@ -187,7 +187,7 @@ def test_a_java_slave_is_understood_and_served(number: str, step: int) -> None:
     data = stream(number).slave_to_master
     for at in range(0, len(data), step):
         actions += link.receive(data[at : at + step], now_ms=0)
-        while isinstance(batch := link.next_batch(now_ms=0), Batch):
+        while isinstance(batch := next(iter(link.writable(now_ms=0)), None), Batch):
             log += TRUTH[batch.offset : batch.offset + batch.size]
     assert not [action for action in actions if isinstance(action, Close)]
     assert [a.handshake for a in actions if isinstance(a, Greeted)] == [Handshake.decode(data[:16])]

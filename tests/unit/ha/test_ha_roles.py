@@ -15,7 +15,7 @@ async def test_a_re_elected_master_tells_its_live_links_the_epoch_r19_m5(a: Node
     await in_step(a, b)
     fill(a, "one", 10)
     [link] = a.ha.status()["haConnectionInfo"]
-    await a.ha.become_master(5, frozenset({1, 2}), 20)
+    await a.ha.become_master(5, 1, frozenset({1, 2}), 20)
     await b.follow(a, 5)
     await until(lambda: b.ha.history.last_epoch() == 5)
     fill(a, "two", 10)
@@ -109,7 +109,7 @@ async def test_the_address_of_a_master_that_is_not_the_accepted_one_is_ignored_r
     await a.lead(1)
     await b.lead(2)
     fill(b, "new", 3)
-    await c.ha.become_slave(2, 2, None)
+    await c.ha.become_slave(2, 3, 2)
     c.ha.set_master_ha_address(a.address, 1)
     assert "masterAddr" not in c.ha.status()["haClientRuntimeInfo"]
     c.ha.set_master_ha_address(b.address, 2)

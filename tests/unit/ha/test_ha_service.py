@@ -70,7 +70,7 @@ async def test_what_is_appended_while_a_new_epoch_becomes_durable_is_sent_under_
     begins = a.log.max_offset()
     await until(lambda: b.log.max_offset() == begins)
     a.files.gate = asyncio.Event()
-    change = asyncio.create_task(a.ha.become_master(2, frozenset({1, 2}), 20))
+    change = asyncio.create_task(a.ha.become_master(2, 1, frozenset({1, 2}), 20))
     await until(lambda: a.files.waiting > 0)
     fill(a, "two", 10)
     await turns(50)
@@ -85,7 +85,7 @@ async def test_what_is_appended_while_a_new_epoch_becomes_durable_is_sent_under_
 async def test_a_dead_slave_leaves_the_set_and_an_async_learner_never_enters(a: Node, b: Node) -> None:
     await a.lead(1)
     fill(a, "x", 10)
-    _reader, learner = await greeted(a.ha.port, Handshake(7, is_async_learner=True), a.log.max_offset())
+    _reader, learner = await greeted(a.port, Handshake(7, is_async_learner=True), a.log.max_offset())
     await b.follow(a, 1)
     await until(lambda: a.ha.in_sync_count() == 2)
     await b.ha.stop()

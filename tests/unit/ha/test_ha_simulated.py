@@ -16,6 +16,7 @@ from epochfile.file import EpochFile
 from ha.errors import EpochFenced
 from ha.service import HAService
 from ha.settings import HASettings
+from ha.syncstateset import Alter, Applied, Fate, Refused, Unknown
 from mqruntime.runtime import Runtime
 from simulation.kernel.world import World
 from tests.unit.ha.memorylog import MemoryLog, record
@@ -54,7 +55,6 @@ class App:
     def __init__(self, broker: Broker, runtime: Runtime) -> None:
         self.broker = broker
         self.epoch = -1
-        self.set_epoch = -1
         self.is_master = False
         self.ha = HAService(
             broker.log,
@@ -63,17 +63,16 @@ class App:
             clock=runtime.clock,
             host=broker.node.host,
             port=PORT,
-            on_sync_state_set_wanted=self.wanted,
-            on_confirm=lambda offset: None,
+            told_host=broker.node.host,
             on_fatal=self.fail,
         )
+        self.ha.speaks_through(self)
 
     def fail(self, error: BaseException) -> None:
         raise AssertionError("nothing here fails") from error
 
     async def start(self) -> None:
         await self.ha.start()
-        self.ha.set_broker_id(self.broker.broker_id)
         while True:
             await self.poll()
             await asyncio.sleep(self.broker.random.uniform(0.05, 1))
@@ -89,44 +88,39 @@ class App:
         if self.broker.cut_off:
             return
         if told.epoch > self.epoch:
-            epoch, set_epoch, master = told.epoch, told.set_epoch, told.master
+            epoch, own_id, master = told.epoch, self.broker.broker_id, told.master
             self.is_master = False
             try:
-                if master == self.broker.broker_id:
-                    await self.ha.become_master(epoch, told.members, set_epoch)
+                if master == own_id:
+                    await self.ha.become_master(epoch, own_id, told.members, told.set_epoch)
                 else:
-                    await self.ha.become_slave(epoch, master, f"10.0.0.{master}:{PORT}")
+                    await self.ha.become_slave(epoch, own_id, master, f"10.0.0.{master}:{PORT}")
             except EpochFenced:
                 return
-            self.epoch, self.set_epoch, self.is_master = epoch, set_epoch, master == self.broker.broker_id
-        elif told.epoch == self.epoch and self.is_master and self.ha.applied(told.members, told.set_epoch):
-            self.set_epoch = told.set_epoch
+            self.epoch, self.is_master = epoch, master == own_id
+        elif told.epoch == self.epoch and self.is_master and self.ha.mastership is not None:
+            self.ha.mastership.told(told.members, told.set_epoch)
 
-    def wanted(self, members: frozenset[int], reason: str) -> None:
-        if self.is_master and self.ha.propose(members):
-            self.broker.node.spawn(self.alter(members, self.epoch, self.set_epoch))
+    def read_sync_state_set(self) -> None:
+        """It polls anyway."""
 
-    async def alter(self, members: frozenset[int], epoch: int, set_epoch: int) -> None:
+    def alter_sync_state_set(self, alter: Alter) -> None:
+        self.broker.node.spawn(self.alter(alter))
+
+    async def alter(self, alter: Alter) -> None:
         chance = self.broker.random
         controllers = self.broker.controllers
+        asked = alter.members, alter.master_epoch, alter.set_epoch
         lost, late = chance.random() < 0.3 or self.broker.cut_off, chance.random() < 0.2
         await asyncio.sleep(chance.uniform(0, 0.3))
         if late:
-            asyncio.get_running_loop().call_later(
-                chance.uniform(0, 5), controllers.alter, members, epoch, set_epoch
-            )
-        accepted = not lost and not late and controllers.alter(members, epoch, set_epoch)
+            asyncio.get_running_loop().call_later(chance.uniform(0, 5), controllers.alter, *asked)
+        accepted = not lost and not late and controllers.alter(*asked)
         reply_lost = chance.random() < 0.3
         await asyncio.sleep(chance.uniform(0, 0.3))
-        if self.epoch != epoch or self.set_epoch != set_epoch:
-            return  # settled by a poll meanwhile
-        if lost or late or reply_lost:
-            self.ha.proposal_failed(False)
-        elif accepted:
-            self.set_epoch = set_epoch + 1
-            self.ha.applied(members, set_epoch + 1)
-        else:
-            self.ha.proposal_failed(True)
+        fate: Fate = Applied(alter.members, alter.set_epoch + 1) if accepted else Refused()
+        if self.ha.mastership is not None:
+            self.ha.mastership.alter_ended(alter, Unknown() if lost or late or reply_lost else fate)
 
 
 class Broker:

@@ -75,7 +75,7 @@ def follow(slave: Node, master: Node, stream_limit: int) -> bool:
     driver.feed(greeted.reply)
     if driver.closed is None:
         link.receive(encode_ack(driver.link.log_end), 0)
-        while stream_limit > 0 and isinstance(batch := link.next_batch(0), Batch):
+        while stream_limit > 0 and isinstance(batch := next(iter(link.writable(0)), None), Batch):
             data = batch.header + bytes(master.log.read(batch.offset, batch.size))
             driver.feed(data[:stream_limit])
             stream_limit -= len(data)

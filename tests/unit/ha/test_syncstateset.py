@@ -2,16 +2,30 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from ha import confirm
-from ha.errors import AlterInFlight
-from ha.syncstateset import Limits, SyncStateSet
+from ha.master.slaveprogress import Limits
+from ha.syncstateset import (
+    Action,
+    Alter,
+    Applied,
+    Confirmed,
+    NotSent,
+    ReadSet,
+    Refused,
+    SyncStateSet,
+    Unknown,
+)
 
 LIMITS = Limits(
-    not_caught_up_ms_max=15_000, disconnected_ms_max=1_000, join_lag_ms_max=1_000, join_ms_max=5_000
+    not_caught_up_ms_max=15_000,
+    disconnected_ms_max=1_000,
+    join_lag_ms_max=1_000,
+    join_ms_max=5_000,
+    check_ms=500,
+    alter_retry_ms=500,
 )
 
 
@@ -22,11 +36,12 @@ def ids(*members: int) -> frozenset[int]:
 def master(
     *members: int, log_end: int = 1000, confirm_offset: int = 0, epoch_start: int = 500
 ) -> SyncStateSet:
-    """Broker 1's mastership, begun at time 0 with set epoch 7."""
+    """Broker 1's mastership of epoch 4, begun at time 0 with set epoch 7."""
     return SyncStateSet(
         own_id=1,
         members=ids(*members),
         set_epoch=7,
+        master_epoch=4,
         epoch_start=epoch_start,
         log_end=log_end,
         confirm_offset=confirm_offset,
@@ -35,9 +50,11 @@ def master(
     )
 
 
-def attach(sss: SyncStateSet, broker_id: int, ack: int, now_ms: int = 0, *, learner: bool = False) -> None:
+def attach(
+    sss: SyncStateSet, broker_id: int, ack: int, now_ms: int = 0, *, learner: bool = False
+) -> list[Action]:
     sss.connected(broker_id, is_async_learner=learner)
-    sss.acked(broker_id, ack, now_ms, now_ms)
+    return sss.acked(broker_id, ack, now_ms, now_ms)
 
 
 def expanded(*slaves: int) -> SyncStateSet:
@@ -45,8 +62,31 @@ def expanded(*slaves: int) -> SyncStateSet:
     sss = master(1)
     for broker_id in slaves:
         attach(sss, broker_id, 1000)
-    assert sss.propose(ids(1, *slaves)) and sss.applied(ids(1, *slaves), 8)
+    sss.told(ids(1, *slaves), 8, 0)
+    assert sss.applied_members == ids(1, *slaves)
     return sss
+
+
+def alter(actions: list[Action]) -> Alter | None:
+    """What `actions` ask the controllers for."""
+    asked = [action for action in actions if isinstance(action, Alter)]
+    assert len(asked) <= 1
+    return asked[0] if asked else None
+
+
+def asked(sss: SyncStateSet, now_ms: int) -> Alter:
+    """What a tick asks for; it must."""
+    wanted = alter(sss.tick(now_ms))
+    assert wanted is not None
+    return wanted
+
+
+def joining() -> tuple[SyncStateSet, Alter]:
+    """Broker 1 alone in the set, the proposal that broker 2 enters under way."""
+    sss = master(1)
+    wanted = alter(attach(sss, 2, 1000))
+    assert wanted is not None and wanted.members == ids(1, 2)
+    return sss, wanted
 
 
 # -- the confirm offset
@@ -101,8 +141,7 @@ def test_learners_and_strangers_do_not_count_r10_s6() -> None:
     sss.acked(2, 1800, None, 1)
     assert sss.confirm_offset == 1800
     assert sss.union() == ids(1, 2)
-    wanted = sss.wanted(1)
-    assert wanted is None
+    assert alter(sss.tick(1)) is None
 
 
 @given(
@@ -113,8 +152,9 @@ def test_learners_and_strangers_do_not_count_r10_s6() -> None:
     )
 )
 def test_whatever_happens_the_confirm_offset_never_falls_r9_c2(steps: list[tuple[int, int, str]]) -> None:
-    sss, end, now_ms, set_epoch = master(1), 1000, 0, 7
-    held = {2: 0, 3: 0}
+    sss, end, now_ms = master(1), 1000, 0
+    held = {2: 0, 3: 0}  # a log that is cut off keeps its bytes
+    linked: set[int] = set()
     before = sss.confirm_offset
     for broker_id, value, kind in steps:
         now_ms += 400
@@ -122,25 +162,27 @@ def test_whatever_happens_the_confirm_offset_never_falls_r9_c2(steps: list[tuple
             end += value
             sss.log_grew(end)
         elif kind == "acked":
-            if not held[broker_id]:
+            if broker_id not in linked:
+                linked.add(broker_id)
                 sss.connected(broker_id, is_async_learner=False)
             held[broker_id] = min(end, max(held[broker_id], end - value))
             sss.acked(broker_id, held[broker_id], now_ms if held[broker_id] == end else None, now_ms)
-        elif kind == "gone" and held[broker_id]:
+        elif kind == "gone" and broker_id in linked:
+            linked.remove(broker_id)
             sss.disconnected(broker_id, now_ms)
-            held[broker_id] = 0
-        elif kind == "set" and (wanted := sss.wanted(now_ms)) is not None and sss.propose(wanted.members):
+        elif kind == "set":
+            wanted = alter(sss.told(sss.applied_members, sss.set_epoch, now_ms)) or alter(sss.tick(now_ms))
+            if wanted is None:
+                continue
             for member in wanted.members - sss.applied_members:
-                assert held[member] >= sss.confirm_offset  # R6, C1
-            if value % 3:
-                set_epoch += 1
-                sss.applied(wanted.members, set_epoch)
-            else:
-                sss.proposal_failed(definite=value % 2 == 0)
+                assert member in sss.union()  # R6, C1: waited for since it held what is confirmed
+            set_epoch = sss.set_epoch + 1
+            fate = [Applied(wanted.members, set_epoch), Unknown(), Refused(), NotSent()][value % 4]
+            sss.alter_ended(wanted, fate, now_ms)
         assert sss.confirm_offset >= before
         before = sss.confirm_offset
         assert before <= end
-        assert all(held[member] >= before or not held[member] for member in sss.union() - {1})
+        assert all(held[member] >= before for member in sss.union() & linked)
 
 
 # -- what may be answered
@@ -155,7 +197,7 @@ def test_after_a_shrink_below_the_minimum_waiting_sends_are_not_answered_ok_f6()
     sss = expanded(2)
     sss.log_grew(1200)
     assert sss.acked_end(2) == 1000
-    assert sss.propose(ids(1)) and sss.applied(ids(1), 9)
+    assert sss.told(ids(1), 9, 0) == [Confirmed(1200)]
     assert sss.confirm_offset == 1200
     assert sss.acked_end(1) == 1200
     assert sss.acked_end(2) == 0
@@ -164,10 +206,10 @@ def test_after_a_shrink_below_the_minimum_waiting_sends_are_not_answered_ok_f6()
 def test_they_are_answered_once_the_set_is_large_enough_again() -> None:
     sss = expanded(2)
     sss.log_grew(1200)
-    assert sss.propose(ids(1)) and sss.applied(ids(1), 9)
-    sss.acked(2, 1200, 50, 50)
-    assert sss.propose(ids(1, 2)) and sss.acked_end(2) == 0
-    assert sss.applied(ids(1, 2), 10)
+    sss.told(ids(1), 9, 0)
+    wanted = alter(sss.acked(2, 1200, 50, 50))
+    assert wanted is not None and wanted.members == ids(1, 2) and sss.acked_end(2) == 0
+    assert sss.alter_ended(wanted, Applied(ids(1, 2), 10), 60) == [Confirmed(1200)], "who waits is told"
     assert sss.acked_end(2) == 1200
 
 
@@ -184,13 +226,10 @@ def test_confirm_offset_and_acked_end_as_functions() -> None:
 
 
 def test_a_level_slave_is_wanted_and_counted_from_then_on_r6() -> None:
-    sss = master(1)
-    attach(sss, 2, 1000)
-    wanted = sss.wanted(0)
-    assert wanted is not None and wanted.members == ids(1, 2) and "expand 2" in wanted.reason
+    sss, wanted = joining()
+    assert wanted == Alter(ids(1, 2), set_epoch=7, master_epoch=4) and "expand 2" in wanted.reason
     sss.log_grew(1100)
     assert sss.confirm_offset == 1000
-    assert sss.propose(ids(1, 2)) and sss.confirm_offset == 1000
     sss.acked(2, 1100, 3, 3)
     assert sss.confirm_offset == 1100
 
@@ -199,12 +238,10 @@ def test_under_constant_writes_a_slave_close_behind_is_waited_for_and_then_wante
     sss = master(1)
     sss.connected(2, is_async_learner=False)
     sss.log_grew(2000)
-    sss.acked(2, 1900, 90, 100)  # had all of the log 10 ms ago
-    assert sss.wanted(100) is None
+    assert alter(sss.acked(2, 1900, 90, 100)) is None  # had all of the log 10 ms ago
     sss.log_grew(2500)
     assert sss.confirm_offset == 2000
-    sss.acked(2, 2100, 100, 110)
-    wanted = sss.wanted(110)
+    wanted = alter(sss.acked(2, 2100, 100, 110))
     assert wanted is not None and wanted.members == ids(1, 2)
 
 
@@ -215,7 +252,7 @@ def test_a_joiner_that_does_not_catch_up_is_given_up() -> None:
     sss.acked(2, 1900, 90, 100)
     sss.log_grew(3000)
     assert sss.confirm_offset == 2000
-    assert sss.wanted(5_101) is None
+    assert sss.tick(5_101) == [Confirmed(3000)]
     assert sss.union() == ids(1) and sss.confirm_offset == 3000
 
 
@@ -234,100 +271,142 @@ def test_an_ack_below_the_start_of_the_epoch_does_not_enter_s4() -> None:
     assert sss.union() == ids(1)
 
 
-def test_a_proposal_whose_new_member_fell_behind_is_not_sent_r6() -> None:
+def test_a_joiner_that_goes_before_it_is_proposed_is_not_r6() -> None:
     sss = master(1)
-    attach(sss, 2, 1000)
-    assert sss.wanted(0) is not None
-    sss.disconnected(2, 10)
+    sss.connected(2, is_async_learner=False)
     sss.log_grew(1100)
-    assert not sss.propose(ids(1, 2))
+    assert alter(sss.acked(2, 1000, 5, 5)) is None and sss.union() == ids(1, 2)
+    sss.disconnected(2, 10)
+    assert alter(sss.tick(10)) is None
     assert sss.union() == ids(1)
 
 
-def test_a_proposal_without_the_master_is_not_sent_s2() -> None:
-    sss = expanded(2)
-    assert not sss.propose(ids(2))
+def test_a_set_without_the_master_is_never_asked_for_s2() -> None:
+    sss = master(1, 2, 3)
+    assert asked(sss, 15_001).members == ids(1)
 
 
 def test_strangers_and_learners_are_not_proposed() -> None:
     sss = master(1)
-    attach(sss, 2, 1000, learner=True)
-    assert not sss.propose(ids(1, 2)) and not sss.propose(ids(1, 5))
+    assert alter(attach(sss, 2, 1000, learner=True)) is None and alter(sss.tick(1)) is None
 
 
 # -- open proposals
 
 
 def test_while_the_fate_of_an_alter_is_open_both_sets_are_counted_s3() -> None:
-    sss = expanded(2)
-    attach(sss, 3, 1000)
-    assert sss.propose(ids(1, 3))
+    sss = expanded(2, 3)
+    sss.disconnected(2, 0)
+    wanted = asked(sss, 2_000)
+    assert wanted.members == ids(1, 3)
     assert sss.union() == ids(1, 2, 3)
     sss.log_grew(1100)
-    sss.acked(3, 1100, 1, 1)
+    sss.acked(3, 1100, 2_001, 2_001)
     assert sss.confirm_offset == 1000
 
 
 def test_one_alter_is_in_flight_at_a_time_r7_r25() -> None:
-    sss = master(1)
-    attach(sss, 2, 1000)
-    attach(sss, 3, 1000)
-    assert sss.propose(ids(1, 2))
-    assert sss.wanted(1) is None
-    with pytest.raises(AlterInFlight):
-        sss.propose(ids(1, 2, 3))
+    sss, _ = joining()
+    assert alter(attach(sss, 3, 1000)) is None and alter(sss.tick(1_000)) is None
+    assert sss.union() == ids(1, 2, 3), "who waits to be proposed is waited for"
+
+
+def test_an_accepted_proposal_is_the_set_and_nothing_more_is_asked() -> None:
+    sss, wanted = joining()
+    assert sss.alter_ended(wanted, Applied(ids(1, 2), 8), 5) == [Confirmed(1000)]
+    assert (sss.applied_members, sss.set_epoch) == (ids(1, 2), 8)
+    assert sss.tick(600) == []
 
 
 def test_a_definite_refusal_makes_the_union_smaller_again_r25() -> None:
-    sss = master(1)
-    attach(sss, 2, 1000)
-    assert sss.propose(ids(1, 2))
+    sss, wanted = joining()
     sss.disconnected(2, 5)
     sss.log_grew(1100)
     assert sss.confirm_offset == 1000
-    sss.proposal_failed(definite=True)
+    assert sss.alter_ended(wanted, Refused(), 10) == [ReadSet(), Confirmed(1100)]
     assert sss.union() == ids(1) and sss.confirm_offset == 1100
 
 
-def test_an_unknown_fate_keeps_the_union_until_a_newer_set_is_applied_s3_r7() -> None:
-    sss = master(1)
-    attach(sss, 2, 1000)
-    attach(sss, 3, 1000)
-    assert sss.propose(ids(1, 2))
-    sss.proposal_failed(definite=False)
+def test_a_refused_proposal_is_made_again_no_sooner_than_the_retry() -> None:
+    sss, wanted = joining()
+    sss.alter_ended(wanted, Refused(), 10)
+    assert alter(sss.acked(2, 1000, 20, 20)) is None
+    assert sss.next_tick_ms <= 510
+    assert asked(sss, 510).members == ids(1, 2)
+
+
+def test_a_proposal_that_was_certainly_not_sent_is_over() -> None:
+    sss, wanted = joining()
     sss.disconnected(2, 5)
-    assert sss.propose(ids(1, 3))  # a second try, while the first may still be accepted
-    sss.proposal_failed(definite=False)
-    assert sss.union() == ids(1, 2, 3)
-    assert not sss.applied(ids(1), 7)  # a read of the same set settles nothing
-    assert sss.union() == ids(1, 2, 3)
-    assert sss.applied(ids(1, 3), 8)
-    assert sss.union() == ids(1, 3)
+    assert sss.alter_ended(wanted, NotSent(), 10) == [ReadSet()]
+    assert sss.union() == ids(1)
 
 
-def test_the_same_proposal_again_after_an_unknown_fate_takes_no_more_room() -> None:
-    sss = master(1)
-    attach(sss, 2, 1000)
-    for _ in range(50):
-        assert sss.propose(ids(1, 2))
-        sss.proposal_failed(definite=False)
-    assert len(sss._proposals) == 1
+def test_an_unknown_fate_keeps_the_union_until_the_set_is_looked_up_and_the_same_is_sent_again_s3_r7() -> (
+    None
+):
+    sss, wanted = joining()
+    attach(sss, 3, 1000)
+    sss.disconnected(2, 5)
+    assert sss.alter_ended(wanted, Unknown(), 10) == [ReadSet()], "the union stays"
+    assert sss.union() == ids(1, 2, 3)
+    assert alter(sss.tick(600)) is None, "not before the set was read"
+    assert sss.told(ids(1), 7, 610) == [wanted], "and unchanged, whatever is wanted now"
+    assert sss.told(ids(1), 7, 620) == [], "one at a time"
+    assert sss.union() == ids(1, 2, 3)
+
+
+def test_an_unknown_fate_is_settled_by_a_newer_set() -> None:
+    sss, wanted = joining()
+    sss.alter_ended(wanted, Unknown(), 10)
+    assert sss.told(ids(1, 2), 8, 20) == [Confirmed(1000)]
+    assert sss.union() == ids(1, 2) and alter(sss.tick(600)) is None
+
+
+def test_an_unknown_fate_is_settled_by_a_refusal_of_the_same_proposal() -> None:
+    sss, wanted = joining()
+    sss.disconnected(2, 5)
+    sss.alter_ended(wanted, Unknown(), 10)
+    sss.told(ids(1), 7, 20)
+    sss.alter_ended(wanted, Refused(), 30)
+    assert sss.union() == ids(1)
+
+
+def test_a_second_sending_that_reached_nobody_says_nothing_about_the_first() -> None:
+    sss, wanted = joining()
+    sss.disconnected(2, 5)
+    sss.alter_ended(wanted, Unknown(), 10)
+    sss.told(ids(1), 7, 20)
+    assert sss.alter_ended(wanted, NotSent(), 30) == [ReadSet()]
+    assert sss.union() == ids(1, 2)
+
+
+def test_the_same_proposal_is_sent_again_and_again_but_not_in_a_tight_loop() -> None:
+    sss, wanted = joining()
+    sss.alter_ended(wanted, Unknown(), 10)
+    assert sss.told(ids(1), 7, 11) == [wanted], "at once the first time"
+    sss.alter_ended(wanted, Unknown(), 12)
+    assert sss.told(ids(1), 7, 13) == []
+    assert sss.next_tick_ms <= 512
+    assert sss.tick(512) == [wanted]
+
+
+def test_an_alter_that_was_accepted_with_no_newer_set_has_no_known_fate() -> None:
+    sss, wanted = joining()
+    assert sss.alter_ended(wanted, Applied(ids(1, 2), 7), 5) == [ReadSet()]
+    assert sss.union() == ids(1, 2) and sss.applied_members == ids(1)
 
 
 def test_a_refusal_that_comes_after_the_set_was_read_changes_nothing() -> None:
-    sss = master(1)
-    attach(sss, 2, 1000)
-    assert sss.propose(ids(1, 2))
-    assert sss.applied(ids(1, 2), 8)
-    sss.proposal_failed(definite=True)
+    sss, wanted = joining()
+    sss.told(ids(1, 2), 8, 0)
+    assert sss.alter_ended(wanted, Refused(), 1) == []
     assert sss.applied_members == ids(1, 2)
 
 
 def test_an_older_set_and_a_set_without_the_master_are_ignored() -> None:
     sss = expanded(2)
-    assert not sss.applied(ids(1), 8)
-    assert not sss.applied(ids(1), 3)
-    assert not sss.applied(ids(2, 3), 9)
+    assert sss.told(ids(1), 8, 0) == sss.told(ids(1), 3, 0) == sss.told(ids(2, 3), 9, 0) == []
     assert sss.applied_members == ids(1, 2)
 
 
@@ -337,28 +416,27 @@ def test_an_older_set_and_a_set_without_the_master_are_ignored() -> None:
 def test_a_slave_that_does_not_catch_up_is_wanted_out_and_counted_until_it_is_s5() -> None:
     sss = expanded(2)
     sss.log_grew(1100)
-    assert sss.wanted(15_000) is None
-    wanted = sss.wanted(15_001)
-    assert wanted is not None and wanted.members == ids(1) and "not caught up for 15001 ms" in wanted.reason
-    assert sss.propose(ids(1))
+    assert alter(sss.tick(15_000)) is None
+    wanted = asked(sss, 15_001)
+    assert wanted.members == ids(1) and "not caught up for 15001 ms" in wanted.reason
     assert sss.union() == ids(1, 2) and sss.confirm_offset == 1000
-    assert sss.applied(ids(1), 9)
+    sss.alter_ended(wanted, Applied(ids(1), 9), 15_002)
     assert sss.confirm_offset == 1100
 
 
 def test_a_short_disconnection_takes_nobody_out_s5_r24() -> None:
     sss = expanded(2)
     sss.disconnected(2, 100)
-    assert sss.wanted(1_100) is None
+    assert alter(sss.tick(1_100)) is None
     attach(sss, 2, 1000, now_ms=1_100)
-    assert sss.wanted(5_000) is None
+    assert alter(sss.tick(5_000)) is None
 
 
 def test_a_longer_one_does_without_waiting_for_the_catch_up_limit() -> None:
     sss = expanded(2)
     sss.disconnected(2, 100)
-    wanted = sss.wanted(1_101)
-    assert wanted is not None and wanted.members == ids(1) and "disconnected for 1001 ms" in wanted.reason
+    wanted = asked(sss, 1_101)
+    assert wanted.members == ids(1) and "disconnected for 1001 ms" in wanted.reason
     assert sss.union() == ids(1, 2)
 
 
@@ -366,22 +444,32 @@ def test_two_slaves_that_vanish_at_once_leave_at_once_v5() -> None:
     sss = expanded(2, 3)
     sss.disconnected(2, 100)
     sss.disconnected(3, 101)
-    wanted = sss.wanted(2_000)
-    assert wanted is not None and wanted.members == ids(1)
+    assert asked(sss, 2_000).members == ids(1)
 
 
 def test_a_fresh_master_gives_members_time_to_connect() -> None:
     sss = master(1, 2)
-    assert sss.wanted(15_000) is None
-    wanted = sss.wanted(15_001)
-    assert wanted is not None and wanted.members == ids(1)
+    assert alter(sss.tick(15_000)) is None
+    assert asked(sss, 15_001).members == ids(1)
 
 
 def test_the_same_mastership_goes_on_in_a_new_epoch_m5() -> None:
     sss = expanded(2)
-    assert sss.propose(ids(1))
-    sss.epoch_began(1000, ids(1, 2), 11)
+    sss.disconnected(2, 0)
+    former = asked(sss, 2_000)
+    assert sss.epoch_began(5, 1000, ids(1, 2), 11) == [Confirmed(1000)]
     assert sss.union() == ids(1, 2) and sss.set_epoch == 11
+    assert sss.alter_ended(former, Refused(), 2_001) == [], "a proposal of the old epoch is nobody's any more"
     sss.log_grew(1300)
-    sss.acked(2, 1300, 9, 9)
+    attach(sss, 2, 1300, 2_002)
     assert sss.confirm_offset == 1300
+    sss.disconnected(2, 3_000)
+    assert asked(sss, 5_000) == Alter(ids(1), set_epoch=11, master_epoch=5)
+
+
+def test_the_set_is_looked_at_at_the_beginning_and_then_regularly() -> None:
+    sss = master(1)
+    assert sss.begin(0) == [Confirmed(1000)]
+    assert sss.next_tick_ms == 500
+    sss.tick(600)
+    assert sss.next_tick_ms == 1_100

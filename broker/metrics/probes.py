@@ -1,0 +1,42 @@
+"""What a broker says over HTTP: its figures, its health, and which role it has."""
+
+from __future__ import annotations
+
+from prometheus_client.registry import Collector
+
+from broker.role.membership import Membership
+from broker.settings.broker import BrokerSettings
+from ha.service import HAService
+from messagestore.store import MessageStore
+from mqruntime.httppages import HttpPages
+from mqruntime.probes import serve_probes
+
+
+async def serve_broker_probes(
+    membership: Membership,
+    *,
+    settings: BrokerSettings,
+    store: MessageStore,
+    ha: HAService,
+    collector: Collector,
+) -> HttpPages:
+    """/metrics, /health, /master (200 on the broker that takes sends) and /slave. Raises PagesCannotListen."""
+    return await serve_probes(
+        settings,
+        collector,
+        lambda: {
+            "cluster": membership.cluster_name,
+            "broker": membership.broker_name,
+            "address": membership.address,
+            "role": membership.role.value,
+            "epoch": ha.epoch,
+            "acceptsSends": membership.accepts_sends,
+            "storeTakesMessages": store.takes_messages(),
+            "maxOffset": store.max_offset(),
+            "confirmOffset": store.confirm_offset(),
+        },
+        {
+            "/master": lambda: membership.accepts_sends and store.takes_messages(),
+            "/slave": lambda: membership.is_slave,
+        },
+    )

@@ -1,0 +1,22 @@
+"""Whether this broker may answer readers now.
+
+Invariant: only a master does, or a slave where `slaveReadEnable` says so, and nobody who stops."""
+
+from __future__ import annotations
+
+from broker.role.membership import Membership, Role
+from broker.settings.clients import ClientSettings
+
+
+class ReadGate:
+    """`settings` may change while the broker runs."""
+
+    def __init__(self, membership: Membership, settings: ClientSettings) -> None:
+        self._membership = membership
+        self._settings = settings
+
+    @property
+    def serves_reads(self) -> bool:
+        role = self._membership.role
+        readable = role is Role.MASTER or (role is Role.SLAVE and self._settings.slave_read_enable)
+        return readable and not self._membership.stopping

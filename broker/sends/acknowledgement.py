@@ -1,0 +1,38 @@
+"""Up to where this broker may answer what it stored: the contract that its settings name, see broker.role.contract.
+
+Invariant: 0 while it accepts no sends, so nothing is answered OK on the way out of mastership."""
+
+from __future__ import annotations
+
+from broker.role.membership import Membership
+from broker.settings.broker import BrokerSettings
+from ha.service import HAService
+from messagestore.settings import FlushDiskType
+from messagestore.store import MessageStore
+
+
+class Acknowledgement:
+    """`settings` may change while the broker runs."""
+
+    def __init__(
+        self, membership: Membership, settings: BrokerSettings, store: MessageStore, ha: HAService
+    ) -> None:
+        self._membership = membership
+        self._settings = settings
+        self._store = store
+        self._ha = ha
+        self._flushes = settings.flush_disk_type is FlushDiskType.SYNC_FLUSH
+
+    def enough_in_sync(self) -> bool:
+        """The SyncStateSet has minInSyncReplicas members."""
+        return self._ha.in_sync_count() >= self._settings.min_in_sync_replicas
+
+    def acked_end(self) -> int:
+        """Sends that end here or below may be answered."""
+        if not self._membership.accepts_sends:
+            return 0
+        if self._settings.all_ack_in_sync_state_set:
+            end = self._ha.acked_end(self._settings.min_in_sync_replicas)
+        else:
+            end = self._store.max_offset() if self.enough_in_sync() else 0
+        return min(end, self._store.flushed_offset()) if self._flushes else end

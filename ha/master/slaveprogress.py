@@ -1,0 +1,71 @@
+"""One slave as its master sees it, during one mastership: is it still in step, may it enter the SyncStateSet.
+
+Invariant: an end counts only while it comes from the newest connection of this broker id; a new one starts as unknown."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """When a slave is out and when it may come in, and how often that is looked at; all in ms."""
+
+    not_caught_up_ms_max: int
+    disconnected_ms_max: int
+    join_lag_ms_max: int
+    join_ms_max: int
+    check_ms: int
+    alter_retry_ms: int
+
+
+@dataclass(slots=True)
+class SlaveProgress:
+    """Times are monotonic ms, offsets bytes of the log."""
+
+    connected: bool = False
+    is_async_learner: bool = False
+    ack_offset: int | None = None
+    caught_up_ms: int | None = None
+    disconnected_ms: int = 0
+    joining_ms: int | None = None  # since when it is waited for so that it can be proposed
+
+    def greeted(self, *, is_async_learner: bool) -> None:
+        """A new connection has shaken hands; what the one before it acked counts no more."""
+        self.connected = True
+        self.is_async_learner = is_async_learner
+        self.ack_offset = None
+        self.joining_ms = None
+
+    def gone(self, now_ms: int) -> None:
+        """The newest connection has ended."""
+        self.connected = False
+        self.ack_offset = None
+        self.joining_ms = None
+        self.disconnected_ms = now_ms
+
+    def acked(self, offset: int, caught_up_ms: int | None) -> None:
+        """`caught_up_ms` as of MasterLink."""
+        self.ack_offset = offset
+        if caught_up_ms is not None:
+            self.caught_up_ms = max(caught_up_ms, self.caught_up_ms or 0)
+
+    def holds(self, offset: int) -> bool:
+        """Whether it may be counted as one that has all below `offset`."""
+        return not self.is_async_learner and self.ack_offset is not None and self.ack_offset >= offset
+
+    def may_join(self, epoch_start: int, limits: Limits, now_ms: int) -> bool:
+        """Close enough behind to be waited for."""
+        return (
+            self.holds(epoch_start)
+            and self.caught_up_ms is not None
+            and now_ms - self.caught_up_ms <= limits.join_lag_ms_max
+        )
+
+    def why_out(self, master_since_ms: int, limits: Limits, now_ms: int) -> str | None:
+        """What takes a member out of the set; None while it is in step."""
+        gone_ms = now_ms - self.disconnected_ms
+        if not self.connected and gone_ms > limits.disconnected_ms_max:
+            return f"disconnected for {gone_ms} ms"
+        late_ms = now_ms - (master_since_ms if self.caught_up_ms is None else self.caught_up_ms)
+        return f"not caught up for {late_ms} ms" if late_ms > limits.not_caught_up_ms_max else None

@@ -1,0 +1,41 @@
+"""The one timer of a shell: wakes it when its core wants the next tick.
+
+Invariant: it never fires later than the earliest time it was told; one that fires early finds nothing to do and is armed anew,
+which costs less than moving it with every message."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from mqruntime.clock import Clock
+from mqruntime.core import NEVER_MS
+
+
+class CoreTimer:
+    """`on_due` ticks the core and tells the next time."""
+
+    def __init__(self, clock: Clock, on_due: Callable[[], None]) -> None:
+        self._clock = clock
+        self._on_due = on_due
+        self._handle: asyncio.TimerHandle | None = None
+        self._due_ms = NEVER_MS
+
+    def due_at(self, due_ms: int) -> None:
+        """Wanted at `due_ms` (monotonic), or now if that has passed."""
+        if due_ms >= self._due_ms:
+            return
+        self.cancel()
+        self._due_ms = due_ms
+        # readings are cut to whole ms: not a hair too early
+        delay_ms = max(0, due_ms - self._clock.monotonic_ms()) + 1
+        self._handle = asyncio.get_running_loop().call_later(delay_ms / 1000, self._fire)
+
+    def cancel(self) -> None:
+        self._due_ms = NEVER_MS
+        if self._handle is not None:
+            self._handle.cancel()
+
+    def _fire(self) -> None:
+        self._due_ms = NEVER_MS
+        self._on_due()

@@ -1,0 +1,69 @@
+"""What a controller's answer says of a SyncStateSet proposal."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import pytest
+
+from broker.role.controllercalls import ControllerCalls
+from broker.role.identity import Identity
+from broker.role.membership import Membership
+from ha.syncstateset import Alter, Applied, NotSent, Refused, Unknown
+from remoting.bodies.replicas import SyncStateSet
+from remoting.codes import RequestCode, ResponseCode
+from remoting.command import RemotingCommand
+
+ALTER = Alter(frozenset({1, 2}), set_epoch=7, master_epoch=4)
+
+
+def calls() -> ControllerCalls:
+    membership = Membership(cluster_name="DefaultCluster", broker_name="broker-a", poll_ms=5_000)
+    membership.restore(Identity("DefaultCluster", "broker-a", 1))
+    unused = cast(Any, None)
+    return ControllerCalls(membership, unused, unused, unused)
+
+
+def answer(code: int, body: bytes | None = None) -> RemotingCommand:
+    return calls().alter(ALTER, 0).reply(code, body=body)
+
+
+def test_a_proposal_names_the_set_and_the_epochs_that_it_stands_on() -> None:
+    command = calls().alter(ALTER, 5)
+    assert command.code == RequestCode.CONTROLLER_ALTER_SYNC_STATE_SET
+    assert (command.ext["masterBrokerId"], command.ext["masterEpoch"]) == ("1", "4")
+    assert SyncStateSet.decode(command.body) == SyncStateSet(frozenset({1, 2}), 7)
+
+
+def test_success_brings_the_set_that_counts() -> None:
+    body = SyncStateSet(frozenset({1, 2}), 8).encode()
+    assert calls().fate(answer(ResponseCode.SUCCESS, body)) == Applied(frozenset({1, 2}), 8)
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        ResponseCode.CONTROLLER_FENCED_MASTER_EPOCH,
+        ResponseCode.CONTROLLER_INVALID_MASTER,
+        ResponseCode.CONTROLLER_INVALID_REPLICAS,
+        ResponseCode.CONTROLLER_BROKER_NOT_ALIVE,
+    ],
+)
+def test_a_verdict_that_left_the_set_as_it_was_is_a_refusal(code: int) -> None:
+    assert calls().fate(answer(code)) == Refused()
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        ResponseCode.SYSTEM_ERROR,
+        ResponseCode.CONTROLLER_FENCED_SYNC_STATE_SET_EPOCH,
+        ResponseCode.CONTROLLER_ALTER_SYNC_STATE_SET_FAILED,
+    ],
+)
+def test_an_answer_that_leaves_the_outcome_open_says_nothing(code: int) -> None:
+    assert calls().fate(answer(code)) == Unknown()
+
+
+def test_a_follower_judges_nothing() -> None:
+    assert calls().fate(answer(ResponseCode.CONTROLLER_NOT_LEADER)) == NotSent()

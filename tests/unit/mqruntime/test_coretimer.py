@@ -1,0 +1,82 @@
+"""The timer of a shell, on virtual time."""
+
+from __future__ import annotations
+
+import asyncio
+
+from mqruntime.core import NEVER_MS
+from mqruntime.coretimer import CoreTimer
+from mqruntime.runtime import Runtime
+from simulation.kernel.world import World
+
+
+class App:
+    """Tells `timer` each of `due` and notes when it fires."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self.clock = runtime.clock
+        self.began_ms = self.clock.monotonic_ms()
+        self.fired: list[int] = []
+        self.next_ms: list[int] = []
+        self.timer = CoreTimer(runtime.clock, self.due)
+
+    def due(self) -> None:
+        self.fired.append(self.clock.monotonic_ms() - self.began_ms)
+        if self.next_ms:
+            self.at(self.next_ms.pop(0))
+
+    def at(self, due_ms: int) -> None:
+        self.timer.due_at(self.began_ms + due_ms)
+
+    async def start(self) -> None:
+        """Nothing of its own."""
+
+    async def stop(self) -> None:
+        self.timer.cancel()
+
+    async def wait_failed(self) -> BaseException:
+        return await asyncio.get_running_loop().create_future()
+
+
+def fired(due: list[int], next_ms: list[int] | None = None, *, cancel: bool = False) -> list[int]:
+    with World(1) as world:
+        node = world.node("one", "10.0.0.1")
+        apps: list[App] = []
+
+        def made(runtime: Runtime) -> App:
+            apps.append(App(runtime))
+            return apps[0]
+
+        node.start(made)
+        world.run_for_ms(1)
+
+        async def tell() -> None:
+            apps[0].began_ms = apps[0].clock.monotonic_ms()
+            apps[0].next_ms = next_ms or []
+            for at in due:
+                apps[0].at(at)
+            if cancel:
+                apps[0].timer.cancel()
+
+        node.spawn(tell())
+        world.run_for_ms(1_000)
+        return apps[0].fired
+
+
+def test_it_fires_once_at_the_earliest_time_it_was_told() -> None:
+    [at] = fired([500, 100, 300])
+    assert 100 <= at <= 102
+
+
+def test_what_is_due_already_is_due_now() -> None:
+    [at] = fired([-50])
+    assert at <= 2
+
+
+def test_it_is_armed_anew_by_who_was_woken() -> None:
+    first, second = fired([100], [400])
+    assert 100 <= first <= 102 and 400 <= second <= 402
+
+
+def test_never_is_never_and_a_cancelled_one_stays_silent() -> None:
+    assert fired([NEVER_MS - 10**9]) == [] and fired([100, 200], cancel=True) == []
