@@ -180,29 +180,29 @@ class SyncStateSet:
         or not this master's."""
         if set_epoch > self._set_epoch and self._own_id in members:
             return self._adopt(members, set_epoch)
-        self._looked_up = set_epoch == self._set_epoch and self._lingers and not self._in_flight
+        if set_epoch == self._set_epoch and self._lingers and not self._in_flight:
+            self._looked_up = True
         return self._alter_again(now_ms)
 
     def alter_ended(self, alter: Alter, fate: Fate, now_ms: int) -> list[Action]:
         """What became of the last sending of `alter`; of no effect once something else has settled it."""
+        if alter.master_epoch != self._master_epoch:
+            return []
         if isinstance(fate, Applied) and (actions := self.told(fate.members, fate.set_epoch, now_ms)):
             return actions
         if alter != self._proposal or not self._in_flight:
             return []
         self._in_flight = False
-        retry_ms = self._limits.alter_retry_ms
-        match fate:
-            case Refused():
-                self._settle()
-            case NotSent() if not self._lingers:
-                self._settle()
-            case _ if not self._lingers:
-                self._lingers, retry_ms = (
-                    True,
-                    0,
-                )  # the first time it goes out again as soon as it is looked up
-        self._alter_due_ms = now_ms + retry_ms
+        self._alter_due_ms = now_ms + self._limits.alter_retry_ms
         self._check_due_ms = min(self._check_due_ms, self._alter_due_ms)
+        if isinstance(fate, NotSent) and not self._lingers:
+            self._settle()
+            return self._recount()
+        if isinstance(fate, Refused):
+            self._settle()
+        elif not self._lingers:
+            self._lingers = True
+            self._alter_due_ms = now_ms  # the first time it goes out again as soon as it is looked up
         return [ReadSet(), *self._recount()]
 
     def epoch_began(
@@ -222,9 +222,8 @@ class SyncStateSet:
         for broker_id in members & self._slaves.keys():
             self._slaves[broker_id].joining_ms = None
         self._recount()
-        return [
-            Confirmed(self._confirm_offset)
-        ]  # also where it stays: the minimum may be met now, or not any more
+        # also where it stays: the minimum may be met now, or not any more
+        return [Confirmed(self._confirm_offset)]
 
     def _settle(self) -> None:
         self._proposal = None

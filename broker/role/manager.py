@@ -16,7 +16,6 @@ from broker.role.actions import (
     Call,
     ElectCall,
     Follow,
-    Grant,
     Lead,
     MasterMoved,
     RoleAnnounced,
@@ -88,6 +87,8 @@ class ReplicasManager:
         self._running = False
         self._may_beat = asyncio.Event()  # registered once: the controllers know our id
         self._beat_now = asyncio.Event()  # a new one each time that it was set
+        self._no_change = asyncio.Event()  # no change of role is under way
+        self._no_change.set()
         self._failure = RepeatedFailure()
         self._write = RetriedWrite(logger, "broker id cannot be saved, trying on")
         self._role_failure = RepeatedFailure()
@@ -128,10 +129,9 @@ class ReplicasManager:
             match action:
                 case SaveTemporary() | SaveIdentity():
                     self._tasks.start(self._save(action), name="save broker id")
-                case Lead(grant):
-                    self._tasks.start(self._change_role(action, grant), name="role change")
-                case Follow(grant):
-                    self._tasks.start(self._change_role(action, grant), name="role change")
+                case Lead() | Follow():
+                    self._no_change.clear()
+                    self._tasks.start(self._change_role(action), name="role change")
                 case SetRead(members, epoch):
                     if self._ha.mastership is not None:
                         self._ha.mastership.told(members, epoch)
@@ -172,13 +172,16 @@ class ReplicasManager:
         self._perform(self._membership.replied(call, reply, self._now_ms(), self._clock.now_ms()))
 
     def alter_sync_state_set(self, alter: Alter) -> None:
-        """1001. A master that knows of a newer masterEpoch, or stops, proposes nothing."""
-        if self._running and self._membership.accepts_sends and self._membership.registered:
+        """1001. What a new master wants goes out when it has taken its role; one that knows of a newer masterEpoch
+        proposes nothing, nor does one that stops."""
+        if self._running:
             self._tasks.start(self._alter(alter), name="alter SyncStateSet")
-        else:
-            asyncio.get_running_loop().call_soon(self._alter_ended, alter, NotSent())
 
     async def _alter(self, alter: Alter) -> None:
+        await self._no_change.wait()
+        if not (self._membership.accepts_sends and self._membership.registered):
+            self._alter_ended(alter, NotSent())
+            return
         try:
             command = await self._controllers.call(self._calls.alter(alter, self._clock.now_ms()))
             fate = self._calls.fate(command)
@@ -227,8 +230,8 @@ class ReplicasManager:
 
     # -- roles
 
-    async def _change_role(self, change: Lead | Follow, grant: Grant) -> None:
-        membership = self._membership
+    async def _change_role(self, change: Lead | Follow) -> None:
+        membership, grant = self._membership, change.grant
         said = fields(
             role=(Role.MASTER if isinstance(change, Lead) else Role.SLAVE).value,
             epoch=grant.master_epoch,
@@ -241,20 +244,20 @@ class ReplicasManager:
                 await self._roles.become_slave(grant, change.broker_id)
         except RoleRefused as refused:
             logger.error("role refused: %s", refused, extra=said)
-            self._perform(membership.role_refused(grant, self._now_ms()))
-            return
+            actions = membership.role_refused(grant, self._now_ms())
         except RoleChangeFailed as failure:
             if self._role_failure.failed((grant, str(failure)), self._now_ms()):
                 logger.error("role change failed and will be repeated: %s", failure, extra=said)
-            self._perform(membership.role_failed(self._now_ms()))
-            return
-        self._role_failure.recovered(self._now_ms())
-        former = membership.role
-        actions = membership.role_taken(grant, self._now_ms())
-        logger.info("role taken", extra=said)
-        self._roles.role_taken(former, membership.role, grant)
-        self._beat_now.set()  # the controllers note when an elected master acts
-        self._beat_now = asyncio.Event()
+            actions = membership.role_failed(self._now_ms())
+        else:
+            self._role_failure.recovered(self._now_ms())
+            former = membership.role
+            actions = membership.role_taken(grant, self._now_ms())
+            logger.info("role taken", extra=said)
+            self._roles.role_taken(former, membership.role, grant)
+            self._beat_now.set()  # the controllers note when an elected master acts
+            self._beat_now = asyncio.Event()
+        self._no_change.set()
         self._perform(actions)
 
     def _now_ms(self) -> int:
