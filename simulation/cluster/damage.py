@@ -7,61 +7,59 @@ file, must start and be right, in the set or not."""
 
 from __future__ import annotations
 
-import random
-from collections import Counter
-from dataclasses import dataclass
-
 from epochfile.file import BACKUP_SUFFIX, DEFAULT_NAME
-from messagestore.checkpoint import CHECKPOINT, FILE, CheckpointDamaged, decode_checkpoint
-from messagestore.errors import LogMissing, StoreCorrupted
-from messagestore.log.commitlog import FOLDER
+from messagestore.checkpoint import CHECKPOINT, FILE
 from messagestore.record import decode
 from messagestore.walker import SegmentWalk
-from simulation.cluster.looks import broker_on
-from simulation.cluster.violation import Violation
+from simulation.cluster.damagedstores import LOG, vouched_end
+from simulation.cluster.fault import Fault, Moment
 from simulation.kernel.node import Node
 
 HARMLESS = (FILE, DEFAULT_NAME, DEFAULT_NAME + BACKUP_SUFFIX)
-LOG = f"{FOLDER}/"
 
 
-@dataclass(frozen=True)
-class Damage:
-    """What is wrong with a store: a bit that was flipped in `path`, or all of that folder gone."""
+class StoreDamage(Fault):
+    """The base of all that strike the store of a slave, which is killed for it."""
 
-    path: str
+    def strike(self, now: Moment) -> bool:
+        node = now.broker
+        broker_id = self.machines.can_lose(node) if node is not now.acting_master else None
+        if broker_id is not None:
+            self.machines.kill(node)
+            self.plan(node, broker_id)
+        return False
 
-    @property
-    def must_refuse(self) -> bool:
-        return self.path.startswith(LOG)
+    def plan(self, node: Node, broker_id: int) -> None:
+        self.machines.losing[node.name] = broker_id, lambda: self.damage(node)
 
-
-class StoreDamage:
-    """Takes and damages the stores of brokers that do not run."""
-
-    def __init__(self, chance: random.Random, brokers: list[Node], done: Counter[str]) -> None:
-        self.random = chance
-        self.brokers = brokers
-        self.done = done
-        self.planned: dict[str, str] = {}
-        """Node name -> the fault that its store suffers when its broker has left the set."""
-        self.damaged: dict[str, Damage] = {}
-
-    def plan(self, kind: str, node: Node) -> bool:
-        """Whether the store of this broker, which was killed, is to be lost when the set goes on without it. What must do no
-        harm is done at once."""
-        if kind == "flipped bit" and self.random.random() < 0.5:
-            self.flip(node, self.random.choice(HARMLESS))
-            return False
-        self.planned[node.name] = kind
-        return True
-
-    def perform(self, node: Node) -> None:
+    def damage(self, node: Node) -> None:
         """The set goes on without this broker."""
-        if self.planned.pop(node.name) == "wiped slave":
-            node.disk.wipe()
-            self.done["wiped slave"] += 1
-        elif bodies := self.vouched_bodies(node):
+        raise NotImplementedError
+
+
+class WipedSlave(StoreDamage):
+    name = "wiped slave"
+    chance = 0.3
+
+    def damage(self, node: Node) -> None:
+        node.disk.wipe()
+        self.count()
+
+
+class FlippedBit(StoreDamage):
+    """What must do no harm is done at once."""
+
+    name = "flipped bit"
+    chance = 0.4
+
+    def plan(self, node: Node, broker_id: int) -> None:
+        if self.random.random() < 0.5:
+            self.flip(node, self.random.choice(HARMLESS))
+        else:
+            super().plan(node, broker_id)
+
+    def damage(self, node: Node) -> None:
+        if bodies := self.vouched_bodies(node):
             self.flip(node, *self.random.choice(bodies))
 
     def flip(self, node: Node, path: str, offset: int | None = None) -> None:
@@ -71,20 +69,13 @@ class StoreDamage:
             written = CHECKPOINT.size if path == FILE else len(content)
             at = self.random.randrange(written) if offset is None else offset
             node.disk.flip_bit(path, at, self.random.randrange(8))
-            self.damaged[node.name] = Damage(path)
-            self.done["flipped bit"] += 1
-
-    def must_be_refused(self, node: Node, folder: str) -> None:
-        """This folder of the store is gone."""
-        self.damaged[node.name] = Damage(f"{folder}/")
+            self.machines.damaged.where[node.name] = path
+            self.count()
 
     def vouched_bodies(self, node: Node) -> list[tuple[str, int]]:
         """(path, offset in it) of a byte in the body of each record that a restart must find whole: those of the confirm
         offset's own segment."""
-        try:
-            confirm = decode_checkpoint(node.disk.content(FILE)).confirm_phy_offset
-        except CheckpointDamaged:  # it died again before it wrote another
-            return []
+        confirm = vouched_end(node)
         for path in sorted(node.disk.entries):
             content = node.disk.content(path) or b""
             start = int(path.removeprefix(LOG)) if path.startswith(LOG) and content else -1
@@ -97,23 +88,3 @@ class StoreDamage:
                     found.append((path, offset - start + at))
                 return found
         return []
-
-    def next_steps(self) -> None:
-        """Raises Violation for a broker that serves what it must refuse."""
-        for node in self.brokers:
-            damage = self.damaged.get(node.name)
-            if damage is not None and broker_on(node) is not None:
-                if damage.must_refuse:
-                    raise Violation("L5", f"{node.name} serves a log that is damaged or gone: {damage.path}")
-                del self.damaged[node.name]
-
-    def cured(self, node: Node) -> bool:
-        """Whether this broker refused its store for the damage that was done, and has got an empty disk for it."""
-        damage = self.damaged.get(node.name)
-        refused = isinstance(node.failure, StoreCorrupted | LogMissing)
-        if damage is None or not damage.must_refuse or not refused:
-            return False
-        del self.damaged[node.name]
-        node.disk.wipe()
-        self.done["refused a damaged log"] += 1
-        return True

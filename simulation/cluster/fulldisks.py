@@ -6,17 +6,14 @@ end; it is started again."""
 from __future__ import annotations
 
 import random
-from collections import Counter
-from collections.abc import Sequence
 
 from mqruntime.diskfull import DISK_FULL
+from simulation.cluster.fault import Fault
 from simulation.cluster.looks import serves
+from simulation.cluster.machines import Machines
 from simulation.cluster.violation import Violation
 from simulation.kernel.node import Node
-from simulation.kernel.world import World
 
-CHANCE = 0.5
-"""That a seed has this fault."""
 FIRST_MS = (20_000, 60_000)
 BETWEEN_MS = (5_000, 30_000)
 LASTS_MS = (500, 5_000, 20_000)
@@ -24,18 +21,16 @@ ROOM_BYTES = (0, 300, 20_000)
 RESTART_MS = 1_000
 
 
-class FullDisks:
-    """`done` and `restart_at_ms` (node name -> when it comes back) are those of all faults."""
+class FullDisk(Fault):
+    """Comes of itself, from a generator of its own, so that it changes no other fault of a seed."""
 
-    def __init__(
-        self, world: World, nodes: Sequence[Node], done: Counter[str], restart_at_ms: dict[str, int]
-    ) -> None:
-        self.world = world
-        self.random = random.Random(f"{world.seed}/full disks")
-        self.nodes = nodes
-        self.done = done
-        self.restart_at_ms = restart_at_ms
-        self.due_ms = self.random.randint(*FIRST_MS) if self.random.random() < CHANCE else None
+    name = "full disk"
+
+    def __init__(self, machines: Machines) -> None:
+        super().__init__(machines)
+        self.random = random.Random(f"{machines.world.seed}/full disks")
+        self.nodes = machines.servers
+        self.due_ms = self.random.randint(*FIRST_MS) if self.random.random() < self.chance else None
         self.until_ms: dict[str, int] = {}
         self.serving: dict[str, tuple[int, int]] = {}
         """Node name -> its last process that was seen to serve, and how many syncs had failed by then."""
@@ -54,7 +49,7 @@ class FullDisks:
             node = self.random.choice(self.nodes)
             node.disk.capacity_bytes = node.disk.used_bytes() + self.random.choice(ROOM_BYTES)
             self.until_ms[node.name] = now_ms + self.random.choice(LASTS_MS)
-            self.done["full disk"] += 1
+            self.count()
 
     def look_at(self, node: Node) -> None:
         syncs_failed = node.disk.failures["sync"]
@@ -63,7 +58,7 @@ class FullDisks:
                 self.serving[node.name] = node.incarnation, syncs_failed
         elif not node.running and wants_room(node.failure) and self.ended.get(node.name) != node.incarnation:
             self.ended[node.name] = node.incarnation
-            self.restart_at_ms[node.name] = self.world.now_ms + RESTART_MS
+            self.machines.restart_at_ms[node.name] = self.world.now_ms + RESTART_MS
             if self.serving.get(node.name) == (node.incarnation, syncs_failed):
                 raise Violation("V2", f"{node.name} served and ended on a full disk: {node.failure}")
 
@@ -71,7 +66,7 @@ class FullDisks:
         node.disk.capacity_bytes = None
         self.until_ms.pop(node.name, None)
 
-    def end(self) -> None:
+    def heal(self) -> None:
         """There is room everywhere, and there will be."""
         self.due_ms = None
         for node in self.nodes:

@@ -6,20 +6,13 @@ nothing else may be lost."""
 
 from __future__ import annotations
 
-import random
-from collections import Counter
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from broker.role.identity import IDENTITY_FILE
-from messagestore.checkpoint import FILE, CheckpointDamaged, decode_checkpoint
-from messagestore.log.commitlog import FOLDER
-from simulation.cluster.looks import controller_on
+from simulation.cluster.damagedstores import LOG, vouched_end
+from simulation.cluster.fault import Fault, Moment
 from simulation.kernel.node import Node
-from simulation.kernel.world import World
 
-EMPTIED = "emptied member"
-WITHOUT_LOG = "member without its log"
 UNNOTICED_MS = 20_000
 """By then every controller has noticed that the brokers are dead, or it is cut off from them."""
 ALONE_MS = (3_000, 9_000)
@@ -29,56 +22,45 @@ ALONE_MS = (3_000, 9_000)
 class Loss:
     """What is to happen to the store of `broker_id`, which runs on `node`."""
 
-    kind: str
     node: Node
     broker_id: int
     struck_ms: int
 
 
-class MemberLosses:
-    """`done` and `restart_at_ms` (node name -> when it comes back) are those of all faults."""
+class LostMember(Fault):
+    """The base of all losses: all brokers die at once, with the controller that might yet elect one of them."""
 
-    def __init__(
-        self,
-        world: World,
-        chance: random.Random,
-        controllers: list[Node],
-        brokers: list[Node],
-        done: Counter[str],
-        restart_at_ms: dict[str, int],
-        on_refusal_due: Callable[[Node, str], None],
-    ) -> None:
-        """`on_refusal_due` hears of a node that must not start with what is left, and which folder is gone."""
-        self.world = world
-        self.random = chance
-        self.controllers = controllers
-        self.brokers = brokers
-        self.done = done
-        self.restart_at_ms = restart_at_ms
-        self.on_refusal_due = on_refusal_due
-        self.planned: Loss | None = None
-        self.lost_ids: set[int] = set()
+    planned: Loss | None = None
 
-    def plan(self, kind: str, node: Node, broker_id: int) -> None:
-        """All brokers have just been killed."""
-        self.planned = Loss(kind, node, broker_id, self.world.now_ms)
+    def strike(self, now: Moment) -> bool:
+        leader, members = now.leader, self.machines.check.members
+        broker_id = self.machines.can_lose(now.broker)
+        if broker_id is not None and broker_id in members:
+            for victim in (leader, *self.machines.brokers):
+                self.machines.kill(victim)
+            self.planned = Loss(now.broker, broker_id, self.world.now_ms)
+        return False
+
+    def lose(self, node: Node) -> bool:
+        """Whether there was something to lose."""
+        raise NotImplementedError
 
     def holds_back(self, node: Node) -> bool:
-        """Whether this broker stays down until the loss has happened."""
-        return self.planned is not None and node in self.brokers
+        """Brokers stay down until the loss has happened."""
+        return self.planned is not None and node in self.machines.brokers
 
     def next_step(self) -> None:
         """The loss happens as soon as it may; if that takes too long, never."""
         loss = self.planned
-        if loss is None:
-            return
-        if self.may_happen(loss):
-            self.perform(loss)
-        elif self.world.now_ms - loss.struck_ms > UNNOTICED_MS:
+        if loss is not None and self.may_happen(loss):
+            self.planned = None
+            if self.lose(loss.node):
+                self.has_happened(loss)
+        elif loss is not None and self.world.now_ms - loss.struck_ms > UNNOTICED_MS:
             self.planned = None
 
     def may_happen(self, loss: Loss) -> bool:
-        running = [look for node in self.controllers if (look := controller_on(node)) is not None]
+        running = self.machines.controller_looks()
         leading = [look for look in running if look.raft.is_active]
         leader = max(leading, key=lambda look: look.raft.term, default=None)
         state = leader.state if leader is not None else None
@@ -86,28 +68,39 @@ class MemberLosses:
             return False
         return loss.broker_id in state.members and len(state.members) > 1
 
-    def perform(self, loss: Loss) -> None:
-        self.planned = None
-        disk = loss.node.disk
-        if loss.kind == EMPTIED:
-            for path in sorted(disk.entries):
-                if path != IDENTITY_FILE:
-                    disk.wipe(path)
-        elif vouched(loss.node):
-            disk.wipe(f"{FOLDER}/")
-            self.on_refusal_due(loss.node, FOLDER)
-        else:
-            return
-        self.lost_ids.add(loss.broker_id)
-        self.done[loss.kind] += 1
-        for node in self.brokers:
+    def has_happened(self, loss: Loss) -> None:
+        self.machines.lost_ids.add(loss.broker_id)
+        self.count()
+        for node in self.machines.brokers:
             alone_ms = 0 if node is loss.node else self.random.randint(*ALONE_MS)
-            self.restart_at_ms[node.name] = self.world.now_ms + alone_ms
+            self.machines.restart_at_ms[node.name] = self.world.now_ms + alone_ms
+
+    def heal(self) -> None:
+        self.planned = None
 
 
-def vouched(node: Node) -> bool:
-    """Whether the checkpoint says that something was confirmed."""
-    try:
-        return decode_checkpoint(node.disk.content(FILE)).confirm_phy_offset > 0
-    except CheckpointDamaged:
-        return False
+class EmptiedMember(LostMember):
+    """Only the broker's identity is left."""
+
+    name = "emptied member"
+    chance = 0.25
+
+    def lose(self, node: Node) -> bool:
+        for path in sorted(node.disk.entries):
+            if path != IDENTITY_FILE:
+                node.disk.wipe(path)
+        return True
+
+
+class MemberWithoutLog(LostMember):
+    """It must not start with what is left."""
+
+    name = "member without its log"
+    chance = 0.2
+
+    def lose(self, node: Node) -> bool:
+        if not vouched_end(node):
+            return False
+        node.disk.wipe(LOG)
+        self.machines.damaged.where[node.name] = LOG
+        return True

@@ -40,6 +40,10 @@ class Ways:
         for way in ((host, other), (other, host)):
             self._delays_us[way] = (int(min_ms * 1000), int(max_ms * 1000))
 
+    def usual_delays(self) -> None:
+        """As at the beginning, between all hosts."""
+        self._delays_us.clear()
+
     def is_cut(self, host: str, other: str) -> bool:
         """Whether nothing passes from `host` to `other`."""
         if host in self._silent_hosts or other in self._silent_hosts:

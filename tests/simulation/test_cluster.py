@@ -14,14 +14,14 @@ import pytest
 from broker.role.identityfiles import LogFound
 from controller.holdings import Holdings
 from simulation.cluster.bugs import BUGS, kept_for_whole, nobody_lacks
-from simulation.cluster.losses import EMPTIED
+from simulation.cluster.losses import EmptiedMember
+from simulation.cluster.totals import Totals
 from simulation.cluster.world import (
     ACKNOWLEDGED_MIN,
     FAULT_KINDS_MIN,
     ROLE_CHANGES_MIN,
     RUN_MS_MIN,
     ClusterWorld,
-    Totals,
     run_seed,
 )
 from simulation.kernel.seeds import first_failure
@@ -86,7 +86,7 @@ def test_one_guard_alone_keeps_an_emptied_store_from_leading(guard: AbstractCont
     with guard:
         cluster = ClusterWorld(FOUND_BY["emptied-store-elected"])
         cluster.run()
-    assert cluster.totals.faults[EMPTIED] >= 1
+    assert cluster.totals.faults[EmptiedMember.name] >= 1
 
 
 def test_every_planted_bug_has_a_seed_that_finds_it() -> None:

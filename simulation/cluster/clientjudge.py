@@ -1,0 +1,74 @@
+"""The client of a run, and whether what it was told is what can be read.
+
+Invariant: every message that it was told is stored is there at the end, and so is every one that it ever read."""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+from localcluster.history import Outcome, judge
+from localcluster.load import as_found
+from mqclient.route import MessageQueue
+from simulation.cluster.delaycheck import judge_delayed, waiting
+from simulation.cluster.looks import BrokerLook
+from simulation.cluster.members import BROKER_SET, ClientApp, ReaderNotes
+from simulation.cluster.violation import Violation
+from simulation.kernel.node import Node
+from simulation.kernel.world import World
+
+T = TypeVar("T")
+
+READ_LIMIT_MS = 60_000
+
+
+class ClientJudge:
+    """Judges the client that runs on `node`."""
+
+    def __init__(self, world: World, node: Node) -> None:
+        self.world = world
+        self.node = node
+        self.notes = ReaderNotes()
+
+    @property
+    def app(self) -> ClientApp:
+        assert isinstance(self.node.app, ClientApp)
+        return self.node.app
+
+    def acknowledged(self) -> int:
+        return sum(attempt.outcome is Outcome.ACKNOWLEDGED for attempt in self.app.load.attempts)
+
+    def look(self) -> None:
+        """Raises Violation."""
+        if self.notes.contradictions:
+            raise Violation("Q2", self.notes.contradictions[0])
+
+    def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """Runs a coroutine of the app within the client's process."""
+        results: list[T] = []
+
+        async def run() -> None:
+            results.append(await coroutine)
+
+        async def spawned() -> None:
+            await self.node.spawn(run())
+
+        self.world.run(spawned(), limit_ms=READ_LIMIT_MS)
+        return results[0]
+
+    def judge(self, broker: BrokerLook, log: bytearray, spread_ms: int) -> int:
+        """Raises Violation. Any broker will do, now that their logs are the same, all of `log`; their wall clocks were
+        `spread_ms` apart. Returns how many delayed messages were delivered once more."""
+        found = self.run(self.app.read_everything())
+        late = self.run(self.app.delayed.delivered())
+        self.look()
+        verdict = judge(self.app.load.attempts, found)
+        if not verdict.holds:
+            raise Violation("C6", f"{len(verdict.faults)} broken promises, first: {verdict.faults[0]}")
+        again = judge_delayed(self.app.delayed.attempts, late, waiting(broker, log), spread_ms)
+        for message in late:
+            found.append(as_found(MessageQueue(message.topic, BROKER_SET, message.queue_id), message))
+        unread = set(self.notes.seen) - {message.place for message in found}
+        if unread:
+            raise Violation("C6", f"{len(unread)} messages were read once and are gone: {sorted(unread)[0]}")
+        return again

@@ -1,0 +1,100 @@
+"""Faults that end processes.
+
+Invariant: whoever was killed or stopped comes back by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from mqruntime.runtime import App
+from simulation.cluster.fault import Fault, Moment
+from simulation.cluster.machines import Machines
+from simulation.kernel.node import Node
+
+STOPPED_MS = 4000
+
+
+class Kill(Fault):
+    """Kills whom `victims` names, all at once."""
+
+    def __init__(
+        self,
+        machines: Machines,
+        name: str,
+        victims: Callable[[Moment], list[Node]],
+        *,
+        power_cut: bool = False,
+    ) -> None:
+        super().__init__(machines, name)
+        self.victims = victims
+        self.power_cut = power_cut
+
+    def strike(self, now: Moment) -> bool:
+        for node in self.victims(now):
+            self.machines.kill(node, power_cut=self.power_cut)
+        return True
+
+
+class KillAfterTruncation(Fault):
+    """The next broker that cuts its log dies before it writes there again."""
+
+    name = "kill after truncation"
+
+    def __init__(self, machines: Machines) -> None:
+        super().__init__(machines)
+        self.planned = 0
+        machines.check.on_truncated = self.truncated
+
+    def strike(self, now: Moment) -> bool:
+        self.planned += 1
+        return True
+
+    def truncated(self, name: str) -> None:
+        if self.planned:
+            self.planned -= 1
+            self.machines.kill(self.world.nodes[name])
+
+    def heal(self) -> None:
+        self.planned = 0
+
+
+class Stop(Fault):
+    """SIGTERM: the app stops by itself, unless something kills it first."""
+
+    name = "stop"
+
+    def strike(self, now: Moment) -> bool:
+        if now.broker.running and now.broker.app is not None:
+            now.broker.spawn(leave(now.broker, now.broker.app))
+            self.machines.restart_at_ms[now.broker.name] = self.world.now_ms + STOPPED_MS
+        return now.broker.running
+
+
+class PowerCut(Fault):
+    """Loses what was not synced. Not while another is down: the contract counts on the others' memory."""
+
+    name = "power cut"
+
+    def strike(self, now: Moment) -> bool:
+        node = now.broker
+        if now.acting_master is not None and self.random.random() < 0.5:
+            node = now.acting_master
+        broker_id = self.machines.can_lose(node)
+        if broker_id is not None:
+            if self.random.random() < 0.5:  # its kernel says goodbye to nobody
+                self.machines.cut_off(node)
+            self.machines.kill(node)
+            self.machines.losing[node.name] = broker_id, lambda: self.forget(node)
+        return False
+
+    def forget(self, node: Node) -> None:
+        node.kill(power_cut=True)
+        self.count()
+
+
+async def leave(node: Node, app: App) -> None:
+    try:
+        await app.stop()
+    except OSError as error:  # the last sync failed: the process ends all the same
+        node.failure = error
+    node.kill()

@@ -1,0 +1,56 @@
+"""Stores that were damaged while their brokers were down, until a broker has shown what it makes of them.
+
+Invariant: a log that is damaged where it was confirmed, or gone, must be refused; anything else must be served."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from messagestore.checkpoint import FILE, CheckpointDamaged, decode_checkpoint
+from messagestore.errors import LogMissing, StoreCorrupted
+from messagestore.log.commitlog import FOLDER
+from simulation.cluster.looks import broker_on
+from simulation.cluster.violation import Violation
+from simulation.kernel.node import Node
+
+LOG = f"{FOLDER}/"
+
+
+class DamagedStores:
+    """`done` is that of all faults."""
+
+    def __init__(self, brokers: list[Node], done: Counter[str]) -> None:
+        self.brokers = brokers
+        self.done = done
+        self.where: dict[str, str] = {}
+        """Node name -> the file with a flipped bit, or the folder that is gone."""
+
+    def look(self) -> None:
+        """Raises Violation for a broker that serves what it must refuse."""
+        for node in self.brokers:
+            if node.name in self.where and broker_on(node) is not None:
+                if self.must_be_refused(node):
+                    raise Violation(
+                        "L5", f"{node.name} serves a log that is damaged or gone: {self.where[node.name]}"
+                    )
+                del self.where[node.name]
+
+    def must_be_refused(self, node: Node) -> bool:
+        return self.where.get(node.name, "").startswith(LOG)
+
+    def cured(self, node: Node) -> bool:
+        """Whether this broker refused its store for the damage that was done, and has got an empty disk for it."""
+        if not self.must_be_refused(node) or not isinstance(node.failure, StoreCorrupted | LogMissing):
+            return False
+        del self.where[node.name]
+        node.disk.wipe()
+        self.done["refused a damaged log"] += 1
+        return True
+
+
+def vouched_end(node: Node) -> int:
+    """How much of the log its checkpoint says was confirmed."""
+    try:
+        return decode_checkpoint(node.disk.content(FILE)).confirm_phy_offset
+    except CheckpointDamaged:  # it died before it wrote another
+        return 0

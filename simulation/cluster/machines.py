@@ -1,0 +1,117 @@
+"""The machines of one run: which are down, when they come back, and what they lose until then.
+
+Invariant: never more is lost than the contract lets the cluster lose: one store or memory at a time, not the last one, and only
+when the SyncStateSet goes on without it."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable
+
+from broker.role.membership import Role
+from simulation.cluster.check import ClusterCheck
+from simulation.cluster.damagedstores import DamagedStores
+from simulation.cluster.looks import BrokerLook, ControllerLook, broker_on, controller_on
+from simulation.cluster.members import BROKER_HOSTS, CLIENT_HOST, CONTROLLER_HOSTS, NAMESRV_HOST
+from simulation.kernel.node import Node
+from simulation.kernel.world import World
+
+RESTART_MS = (1, 300, 2000, 6000)
+
+
+class Machines:
+    """`servers` are those that faults start again, `everyone` is all; what faults do to them adds to `done`."""
+
+    def __init__(self, world: World, chance: random.Random, check: ClusterCheck) -> None:
+        self.world = world
+        self.random = chance
+        self.check = check
+        self.namesrv = world.node("namesrv", NAMESRV_HOST)
+        self.controllers = [world.node(f"controller-{i}", host) for i, host in enumerate(CONTROLLER_HOSTS)]
+        self.brokers = [world.node(f"broker-{i}", host) for i, host in enumerate(BROKER_HOSTS)]
+        self.client = world.node("client", CLIENT_HOST)
+        self.servers = [*self.controllers, *self.brokers]
+        self.everyone = [*self.servers, self.namesrv, self.client]
+        self.done: Counter[str] = Counter()
+        self.damaged = DamagedStores(self.brokers, self.done)
+        self.restart_at_ms: dict[str, int] = {}
+        """By node name."""
+        self.losing: dict[str, tuple[int, Callable[[], None]]] = {}
+        """Node name -> broker id that must have left the set before the node comes back, and what the node then loses. If
+        it does not leave, the node has but hung: elected alone, it would have been the last replica."""
+        self.lost_ids: set[int] = set()
+        """Brokers that lost their stores while they were members."""
+        self.doubtful_disks: set[str] = set()
+        """Of nodes whose kernels may take pages for written that are not."""
+        self.skews_ms = [node.skew_ms for node in self.brokers]
+        """Each that a broker's wall clock ever had."""
+
+    @property
+    def spread_ms(self) -> int:
+        """How far any two wall clocks of brokers were ever apart."""
+        return max(self.skews_ms) - min(self.skews_ms)
+
+    def broker_looks(self) -> list[BrokerLook]:
+        return [look for node in self.brokers if (look := broker_on(node)) is not None]
+
+    def controller_looks(self) -> list[ControllerLook]:
+        return [look for node in self.controllers if (look := controller_on(node)) is not None]
+
+    def master(self) -> Node | None:
+        """The broker that acts as master in the newest epoch, if one does."""
+        masters = [look for look in self.broker_looks() if look.role is Role.MASTER]
+        newest = max(masters, key=lambda look: look.master_epoch, default=None)
+        return self.world.nodes[newest.name] if newest is not None else None
+
+    def leader(self) -> Node | None:
+        for node in self.controllers:
+            look = controller_on(node)
+            if look is not None and look.raft.is_active:
+                return node
+        return None
+
+    def slaves(self, master: Node) -> list[Node]:
+        return [node for node in self.brokers if node is not master]
+
+    def cut_off(self, node: Node, *friends: Node) -> None:
+        """From everyone else."""
+        for other in self.everyone:
+            if other is not node and other not in friends:
+                self.world.network.cut(node.host, other.host)
+
+    def kill(self, node: Node, *, power_cut: bool = False) -> None:
+        if node.running:
+            node.kill(power_cut=power_cut)
+            self.back_soon(node)
+
+    def back_soon(self, node: Node) -> None:
+        self.restart_at_ms[node.name] = self.world.now_ms + self.random.choice(RESTART_MS)
+
+    def can_lose(self, node: Node) -> int | None:
+        """The id of the broker on `node` if its store or memory may be lost now: one at a time, and not the last."""
+        look = broker_on(node)
+        others_run = all(other.running for other in self.slaves(node))
+        lost_already = self.losing or self.lost_ids & self.check.members
+        if look is None or look.broker_id is None or lost_already or not others_run:
+            return None
+        # its kernel takes pages for written that are not: power loss leaves a store to be wiped
+        if node.name in self.doubtful_disks or node.disk.failures["sync"]:
+            return None
+        if len(self.check.members) < 2 and look.broker_id in self.check.members:
+            return None
+        return look.broker_id
+
+    def due_for_restart(self, node: Node) -> bool:
+        """Whether it comes back now."""
+        if node.running or self.world.now_ms < self.restart_at_ms.get(node.name, 0):
+            return False
+        if node.name not in self.losing:
+            return True
+        broker_id, loss = self.losing[node.name]
+        if broker_id in self.check.members and len(self.check.members) > 1:
+            return False
+        del self.losing[node.name]
+        if broker_id not in self.check.members:
+            loss()
+        return True
