@@ -6,7 +6,8 @@ nothing is left of it when its context ends."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import ExitStack, contextmanager
+from typing import TypeVar
 from unittest.mock import patch
 
 from broker.role.identityfiles import LogFound
@@ -33,12 +34,37 @@ from messagestore.queues.dispatchloop import Dispatching
 from messagestore.store import MessageStore
 from messagestore.systemtopics import SCHEDULE_TOPIC
 
+Wrong = TypeVar("Wrong", bound=Callable[..., object])
 
+BUGS: dict[str, list[tuple[object, str, Callable[..., object]]]] = {}
+"""Name of a bug -> what is replaced, where, and by what."""
+
+
+def bug(name: str, owner: object, attribute: str) -> Callable[[Wrong], Wrong]:
+    """The function stands in for `owner`'s while the bug is planted; a bug may have several."""
+
+    def noted(wrong: Wrong) -> Wrong:
+        BUGS.setdefault(name, []).append((owner, attribute, wrong))
+        return wrong
+
+    return noted
+
+
+@contextmanager
+def planted(name: str) -> Iterator[None]:
+    with ExitStack() as patches:
+        for owner, attribute, wrong in BUGS[name]:
+            patches.enter_context(patch.object(owner, attribute, wrong))
+        yield
+
+
+@bug("ack-before-replication", Acknowledgement, "acked_end")
 def acked_with_the_end_of_the_own_log(self: Acknowledgement) -> int:
     """Asynchronous replication sold as synchronous."""
     return self._store.max_offset() if self._membership.accepts_sends else 0
 
 
+@bug("swap-instead-of-union", SyncStateSet, "union")
 def latest_proposal_alone(self: SyncStateSet) -> frozenset[int]:
     """Upstream #5663: acks are counted over the set that was asked for, accepted or not."""
     return self._proposal.members if self._proposal else self._applied
@@ -47,16 +73,19 @@ def latest_proposal_alone(self: SyncStateSet) -> frozenset[int]:
 judged = SyncStateSet.alter_ended
 
 
+@bug("lost-answer-is-refusal", SyncStateSet, "alter_ended")
 def lost_answer_is_a_refusal(self: SyncStateSet, alter: Alter, fate: Fate, now_ms: int) -> list[SetAction]:
     """Upstream #5663, other half: a proposal without an answer is dropped from the union."""
     return judged(self, alter, Refused() if isinstance(fate, Unknown) else fate, now_ms)
 
 
+@bug("confirm-skips-unknown", confirm, "confirm_offset")
 def members_known_so_far(previous: int, ends: Iterable[int | None]) -> int:
     """Upstream's computeConfirmOffset: a member that has not acked yet does not hold the offset back."""
     return max(previous, min(end for end in ends if end is not None))
 
 
+@bug("min-in-sync-ignored", confirm, "acked_end")
 def confirmed_is_enough(confirm: int, applied_members: int, members_min: int) -> int:
     """Upstream, measured: sends that wait while the set shrinks to its master are answered."""
     return confirm
@@ -65,18 +94,21 @@ def confirmed_is_enough(confirm: int, applied_members: int, members_min: int) ->
 counted_disconnected = SyncStateSet.disconnected
 
 
+@bug("leaves-on-disconnect", SyncStateSet, "disconnected")
 def gone_without_being_asked(self: SyncStateSet, broker_id: int, now_ms: int) -> list[SetAction]:
     """A connection that ends takes its member out of the set, without the controllers."""
     self._applied -= {broker_id}
     return counted_disconnected(self, broker_id, now_ms)
 
 
+@bug("truncation-not-durable", CommitLog, "truncate")
 async def truncated_in_memory(self: CommitLog, offset: int) -> None:
     """Upstream #10666: positions move, the old tail stays in the file."""
     self._end = self._written_end = offset
     self._flushed = min(self._flushed, offset)
 
 
+@bug("epoch-not-persisted", KeptEpochs, "_store")
 async def epochs_in_memory(self: KeptEpochs, history: EpochHistory) -> None:
     """Data is acked under an epoch that no file knows."""
     self.history = history
@@ -85,6 +117,7 @@ async def epochs_in_memory(self: KeptEpochs, history: EpochHistory) -> None:
 stored_vote = TermFile.store
 
 
+@bug("vote-not-persisted", TermFile, "store")
 async def term_without_vote(self: TermFile, vote: Vote) -> None:
     """The term survives a crash, whom it was given to does not."""
     await stored_vote(self, Vote(vote.term, None))
@@ -93,6 +126,7 @@ async def term_without_vote(self: TermFile, vote: Vote) -> None:
 confirmed_step = Dispatching.step
 
 
+@bug("dispatch-beyond-confirm", Dispatching, "step")
 def dispatch_to_the_end(self: Dispatching) -> bool:
     """Upstream #6609: queue entries for what the other replicas may lack."""
     kept, self._confirm_offset = self._confirm_offset, lambda: self._log.max_offset
@@ -102,6 +136,7 @@ def dispatch_to_the_end(self: Dispatching) -> bool:
         self._confirm_offset = kept
 
 
+@bug("queue-offsets-forgotten", MessageStore, "become_master")
 async def next_offsets_of_the_queues(self: MessageStore) -> None:
     """Upstream #7689: the new master forgets the messages that it holds and has not dispatched."""
     await self.truncate(self.boundary_at_or_below(self._log.max_offset))
@@ -113,6 +148,7 @@ async def next_offsets_of_the_queues(self: MessageStore) -> None:
 counted_by_broker = Mastership._perform
 
 
+@bug("connections-counted", Mastership, "_perform")
 def counted_by_connection(self: Mastership, actions: Iterable[SetAction]) -> None:
     """Upstream's GroupTransferService: of two connections of one slave both count."""
     members = self.sync_state_set
@@ -126,24 +162,17 @@ def counted_by_connection(self: Mastership, actions: Iterable[SetAction]) -> Non
     counted_by_broker(self, [*actions, Confirmed(members.confirm_offset)])
 
 
+@bug("connections-counted", Mastership, "greeted")
 def greeted_beside_the_former(self: Mastership, connection: MasterConnection, handshake: Handshake) -> None:
     """The former connection of this slave stays until its end is noticed."""
     self._newest[handshake.slave_broker_id] = connection
     self.sync_state_set.connected(handshake.slave_broker_id, is_async_learner=handshake.is_async_learner)
 
 
-@contextmanager
-def connections_counted() -> Iterator[None]:
-    with (
-        patch.object(Mastership, "_perform", counted_by_connection),
-        patch.object(Mastership, "greeted", greeted_beside_the_former),
-    ):
-        yield
-
-
 reply_read = SlaveLink._reply_filled
 
 
+@bug("old-master-accepted", SlaveLink, "_reply_filled")
 def any_master_is_followed(self: SlaveLink, now_ms: int) -> list[Action]:
     """Upstream's doTruncate: some consistent point is enough, however old the master's newest epoch is."""
     self._epoch_min = NO_EPOCH
@@ -153,6 +182,7 @@ def any_master_is_followed(self: SlaveLink, now_ms: int) -> list[Action]:
 followed = HAService.become_slave
 
 
+@bug("stays-with-former-master", HAService, "become_slave")
 async def the_former_master_is_kept(
     self: HAService, epoch: int, broker_id: int, master_id: int, master_ha_address: str | None = None
 ) -> None:
@@ -167,30 +197,24 @@ async def the_former_master_is_kept(
 went_over = SlaveClient.set_address
 
 
+@bug("stays-with-former-master", SlaveClient, "set_address")
 def goes_over_later(self: SlaveClient, address: str) -> None:
     """A slave that hears of another address goes there when the connection that it has ends."""
     if self.connection is None or self.connection.closed.done():
         went_over(self, address)
 
 
-@contextmanager
-def stays_with_former_master() -> Iterator[None]:
-    with (
-        patch.object(HAService, "become_slave", the_former_master_is_kept),
-        patch.object(SlaveClient, "set_address", goes_over_later),
-    ):
-        yield
-
-
 walked = Recovery._walk
 
 
+@bug("damage-unchecked", Recovery, "_walk")
 async def bodies_unchecked(self: Recovery, position: int) -> int:
     """A start believes every record that has the shape of one."""
     self._verify_body = False
     return await walked(self, position)
 
 
+@bug("delivered-without-delay", DelayDelivery, "_wait_ms")
 def due_at_once(self: DelayDelivery, level: int, queue_offset: int, due_ms: int) -> int:
     """Delayed messages are delivered without delay."""
     return 0
@@ -199,6 +223,7 @@ def due_at_once(self: DelayDelivery, level: int, queue_offset: int, due_ms: int)
 begun_anew = DelayDelivery.role_taken
 
 
+@bug("waiting-forgotten", DelayDelivery, "role_taken")
 def what_waited_is_forgotten(self: DelayDelivery) -> None:
     """A new master takes what waits already for delivered by the one before."""
     begun_anew(self)
@@ -206,45 +231,12 @@ def what_waited_is_forgotten(self: DelayDelivery) -> None:
         self._offsets.advance(level, self._store.max_queue_offset(SCHEDULE_TOPIC, level - 1))
 
 
-@contextmanager
-def emptied_store_elected() -> Iterator[None]:
-    """Upstream: who kept its id is a member of the set like any other, whatever became of its log."""
-    with (
-        patch.object(LogFound, "why_lost", kept_for_whole),
-        patch.object(Holdings, "_shortfall", nobody_lacks),
-    ):
-        yield
-
-
+@bug("emptied-store-elected", LogFound, "why_lost")
 def kept_for_whole(self: LogFound, *, marked: bool) -> None:
-    """A broker never gives up its id."""
+    """Upstream: who kept its id is a member of the set like any other, whatever became of its log. A broker never gives its id
+    up."""
 
 
+@bug("emptied-store-elected", Holdings, "_shortfall")
 def nobody_lacks(self: Holdings, key: BrokerKey, own: Held, report: Report) -> None:
-    """Controllers believe every member."""
-
-
-BUGS: dict[str, Callable[[], AbstractContextManager[object]]] = {
-    "ack-before-replication": lambda: patch.object(
-        Acknowledgement, "acked_end", acked_with_the_end_of_the_own_log
-    ),
-    "swap-instead-of-union": lambda: patch.object(SyncStateSet, "union", latest_proposal_alone),
-    "lost-answer-is-refusal": lambda: patch.object(SyncStateSet, "alter_ended", lost_answer_is_a_refusal),
-    "confirm-skips-unknown": lambda: patch.object(confirm, "confirm_offset", members_known_so_far),
-    "min-in-sync-ignored": lambda: patch.object(confirm, "acked_end", confirmed_is_enough),
-    "leaves-on-disconnect": lambda: patch.object(SyncStateSet, "disconnected", gone_without_being_asked),
-    "stays-with-former-master": stays_with_former_master,
-    "truncation-not-durable": lambda: patch.object(CommitLog, "truncate", truncated_in_memory),
-    "epoch-not-persisted": lambda: patch.object(KeptEpochs, "_store", epochs_in_memory),
-    "vote-not-persisted": lambda: patch.object(TermFile, "store", term_without_vote),
-    "dispatch-beyond-confirm": lambda: patch.object(Dispatching, "step", dispatch_to_the_end),
-    "connections-counted": connections_counted,
-    "emptied-store-elected": emptied_store_elected,
-    "damage-unchecked": lambda: patch.object(Recovery, "_walk", bodies_unchecked),
-    "delivered-without-delay": lambda: patch.object(DelayDelivery, "_wait_ms", due_at_once),
-    "waiting-forgotten": lambda: patch.object(DelayDelivery, "role_taken", what_waited_is_forgotten),
-    "old-master-accepted": lambda: patch.object(SlaveLink, "_reply_filled", any_master_is_followed),
-    "queue-offsets-forgotten": lambda: patch.object(
-        MessageStore, "become_master", next_offsets_of_the_queues
-    ),
-}
+    """The other half: controllers believe every member."""

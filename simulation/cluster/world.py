@@ -23,7 +23,7 @@ from dledger.raft import Raft
 from ha.errors import HAError
 from messagestore.errors import StoreError
 from simulation.cluster import members
-from simulation.cluster.bugs import BUGS
+from simulation.cluster.bugs import BUGS, planted
 from simulation.cluster.check import ClusterCheck
 from simulation.cluster.clientjudge import ClientJudge
 from simulation.cluster.delaycheck import all_delivered
@@ -228,7 +228,7 @@ class ClusterWorld:
 
 def run_seed(seed: int, bug: str | None, totals: Totals) -> None:
     """One run, with `bug` planted if there is one."""
-    with BUGS[bug]() if bug else nullcontext():
+    with planted(bug) if bug else nullcontext():
         ClusterWorld(seed, totals).run()
 
 
