@@ -15,6 +15,7 @@ from messagestore.index.table import FOLDER as INDEX_FOLDER
 from messagestore.index.table import IndexTable
 from messagestore.log.appender import Appender
 from messagestore.log.commitlog import FOLDER, CommitLog
+from messagestore.log.nextsegment import NextSegment
 from messagestore.log.recovery import Recovery
 from messagestore.log.tail import LogTail
 from messagestore.messages import (
@@ -28,14 +29,14 @@ from messagestore.messages import (
     TagFilter,
 )
 from messagestore.queues.dispatcher import Dispatcher
-from messagestore.queues.dispatchloop import Dispatching
+from messagestore.queues.dispatchloop import DispatchLoop
 from messagestore.queues.reading import QueueReader
 from messagestore.queues.saved import SavedQueues
 from messagestore.queues.table import FOLDER as QUEUES_FOLDER
 from messagestore.queues.table import QueueTable
 from messagestore.record import pack_host
 from messagestore.settings import StoreSettings
-from mqruntime.diskfull import DISK_FULL, RETRY_S, RetriedWrite
+from mqruntime.diskfull import DISK_FULL, RetriedWrite
 from mqruntime.runtime import Runtime
 from mqruntime.tasks import Tasks
 
@@ -78,18 +79,17 @@ class MessageStore:
                 runtime.clock.now_ms,
             )  # fmt: skip
         self._dispatcher = Dispatcher(self._queues, settings.message_delay_level, self._index)
-        self._appender = Appender(self._log, settings.max_message_size)
+        self._appender: Appender | None = None  # while it is the master
+        self._next_segment = NextSegment(self._log)
         self._reader = QueueReader(self._log, self._queues)
         self._confirm = 0
         self._running = False
-        self._master = False
         self._failure: BaseException | None = None
         self._append_callbacks: list[Callable[[], None]] = []
-        self._preparing: asyncio.Handle | None = None  # the next try to make the next segment
         self._unflushed = asyncio.Event()
         self._unsaved = asyncio.Event()
         self._tail = LogTail(self._log, self._queues, self._dispatcher)
-        self._dispatching = Dispatching(
+        self._dispatch_loop = DispatchLoop(
             self._log, self._dispatcher,
             confirm_offset=self.confirm_offset,
             record_size_max=settings.max_message_size,
@@ -126,9 +126,9 @@ class MessageStore:
             raise
         self._running = True
         self._tasks.start(self._flush_loop(), name="store-flush")
-        self._tasks.start(self._dispatching.run(), name="store-dispatch")
+        self._tasks.start(self._dispatch_loop.run(), name="store-dispatch")
         self._tasks.start(self._save_loop(), name="store-checkpoint")
-        self._dispatching.wake()
+        self._dispatch_loop.wake()
         return report
 
     async def stop(self) -> None:
@@ -136,7 +136,8 @@ class MessageStore:
         which keeps all from being written, the next start recovers."""
         if not self._running:
             return
-        self._running = self._master = False
+        self._running, self._appender = False, None
+        self._next_segment.stop()
         await self._tasks.stop()
         try:
             if self._failure is None:
@@ -156,6 +157,7 @@ class MessageStore:
     def _fail(self, error: BaseException) -> None:
         if self._failure is None:
             self._failure = error
+            self._next_segment.stop()
             self._on_fatal(error if isinstance(error, StoreFailed) else StoreFailed(error))
 
     def _failed(self, error: OSError) -> StoreFailed:
@@ -169,19 +171,18 @@ class MessageStore:
         the part of the log that is not dispatched yet; calling it again does no harm."""
         await self.truncate(self.boundary_at_or_below(self._log.max_offset))
         next_offsets, timestamp = await self._tail.next_offsets()
-        self._appender.next_offsets = next_offsets
-        self._appender.store_timestamp = timestamp
-        self._master = self._running
+        if self._running:
+            self._appender = Appender(self._log, self._settings.max_message_size, next_offsets, timestamp)
 
     def become_slave(self) -> None:
         """Appends are refused from now on; the log grows through write_view and advance."""
-        self._master = False
+        self._appender = None
 
     # The master's writes
 
     def append(self, messages: Sequence[MessageToStore]) -> list[Appended]:
         """Stores messages in order, each with its own outcome, and wakes replication once."""
-        if not self._master or self._dispatching.full or self._failure is not None:
+        if self._appender is None or self._dispatch_loop.full or self._failure is not None:
             refused = Appended(-1, -1, -1, 0, -1, PutStatus.SERVICE_NOT_AVAILABLE)
             return [refused] * len(messages)
         before = self._log.max_offset
@@ -191,14 +192,14 @@ class MessageStore:
             for callback in self._append_callbacks:
                 callback()
         else:
-            self._prepare_soon()  # the disk may have refused the segment that they need
+            self._next_segment.prepare_soon()  # the disk may have refused the segment that they need
         return appended
 
     def takes_messages(self) -> bool:
         """Whether a master's appends are stored, as far as the disk is concerned."""
         return (
             self._failure is None
-            and not self._dispatching.full
+            and not self._dispatch_loop.full
             and self._log.has_room_for(self._settings.max_message_size)
         )
 
@@ -208,20 +209,7 @@ class MessageStore:
 
     def _grown(self) -> None:
         self._unflushed.set()
-        self._prepare_soon()
-
-    def _prepare_soon(self) -> None:
-        if self._preparing is None and self._log.wants_next():
-            self._preparing = asyncio.get_running_loop().call_soon(self._prepare_next)
-
-    def _prepare_next(self) -> None:
-        self._preparing = None
-        if not self._running or self._failure is not None:
-            return
-        try:
-            self._log.prepare_next()
-        except OSError:  # told by the log; a roll tries again too, and answers the sender
-            self._preparing = asyncio.get_running_loop().call_later(RETRY_S, self._prepare_next)
+        self._next_segment.prepare_soon()
 
     async def flush(self) -> int:
         """What was appended before the call is on disk on return. StoreFailed when the disk failed, now or before.
@@ -265,7 +253,7 @@ class MessageStore:
 
     def write_view(self, offset: int, size_max: int) -> memoryview:
         """Where received log bytes go; see CommitLog.write_view. StoreFailed after a failure, OSError (ENOSPC)."""
-        assert not self._master, "a master's log is not written by a slave's link"
+        assert self._appender is None, "a master's log is not written by a slave's link"
         if self._failure is not None:
             raise StoreFailed(self._failure)
         view = self._log.write_view(offset, size_max)
@@ -316,19 +304,19 @@ class MessageStore:
         offset = min(offset, self._log.max_offset)
         if offset > self._confirm:
             self._confirm = offset
-            self._dispatching.wake()
+            self._dispatch_loop.wake()
             self._unsaved.set()
 
     # Readers
 
     def on_arrival(self, callback: Callable[[list[QueueGrew]], None]) -> None:
         """`callback` with the queues that grew, after each step of dispatch that added something."""
-        self._dispatching.on_arrival(callback)
+        self._dispatch_loop.on_arrival(callback)
 
     def dispatch(self) -> bool:
         """One bounded step over mapped segments; True when more can be done at once. The store does this by itself
         whenever the confirm offset moves."""
-        return self._dispatching.step()
+        return self._dispatch_loop.step()
 
     def dispatched_offset(self) -> int:
         return self._dispatcher.position

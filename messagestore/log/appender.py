@@ -29,11 +29,18 @@ IPV4_HOST_BYTES = 8
 
 
 class Appender:
-    """`next_offsets`: (topic, queue id) -> the queue offset that the next message of it gets."""
+    """`next_offsets`: (topic, queue id) -> the queue offset that the next message of it gets; `store_timestamp`: of the last
+    record in the log, ms."""
 
-    def __init__(self, log: CommitLog, message_size_max: int) -> None:
-        self.next_offsets: dict[tuple[bytes, int], int] = {}
-        self.store_timestamp = 0  # of the last record in the log, ms
+    def __init__(
+        self,
+        log: CommitLog,
+        message_size_max: int,
+        next_offsets: dict[tuple[bytes, int], int],
+        store_timestamp: int,
+    ) -> None:
+        self._next_offsets = next_offsets
+        self._store_timestamp = store_timestamp
         self._log = log
         self._message_size_max = message_size_max
         self._record_size_max = min(
@@ -42,7 +49,7 @@ class Appender:
 
     def append(self, messages: Sequence[MessageToStore], store_host: bytes, now_ms: int) -> list[Appended]:
         """Stores the messages in order; each gets its own outcome."""
-        self.store_timestamp = timestamp = max(now_ms, self.store_timestamp)
+        self._store_timestamp = timestamp = max(now_ms, self._store_timestamp)
         appended: list[Appended] = []
         for message in messages:
             try:
@@ -72,15 +79,15 @@ class Appender:
         start = self._log.max_offset
         counts = counts_in_queue(sys_flag)
         queue = topic, message.queue_id
-        queue_offset = self.next_offsets.get(queue, 0) if counts else 0
+        queue_offset = self._next_offsets.get(queue, 0) if counts else 0
         pack_record(
             view, at, size, topic, body, properties, message, message.flag, queue_offset, start, sys_flag,
-            self.store_timestamp, store_host,
+            self._store_timestamp, store_host,
         )  # fmt: skip
         self._log.grow(start + size)
         if counts:
-            self.next_offsets[queue] = queue_offset + 1
-        return Appended(start, start + size, queue_offset, 1, self.store_timestamp)
+            self._next_offsets[queue] = queue_offset + 1
+        return Appended(start, start + size, queue_offset, 1, self._store_timestamp)
 
     def _append_batch(self, message: MessageToStore, store_host: bytes) -> Appended | PutStatus:
         """All members in one segment, one after the other, or none."""
@@ -105,22 +112,22 @@ class Appender:
         view, at = self._log.tail(total)
         first = end = self._log.max_offset
         queue = topic, message.queue_id
-        first_queue_offset = self.next_offsets.get(queue, 0)
+        first_queue_offset = self._next_offsets.get(queue, 0)
         offsets: list[int] = []
         for number, (size, (flag, body, _), properties) in enumerate(
             records
         ):  # the first fails, or none does
             pack_record(
                 view, at, size, topic, body, properties, message, flag, first_queue_offset + number, end, sys_flag,
-                self.store_timestamp, store_host,
+                self._store_timestamp, store_host,
             )  # fmt: skip
             offsets.append(end)
             at += size
             end += size
         self._log.grow(end)
-        self.next_offsets[queue] = first_queue_offset + len(members)
+        self._next_offsets[queue] = first_queue_offset + len(members)
         return Appended(
-            first, end, first_queue_offset, len(members), self.store_timestamp, None, tuple(offsets)
+            first, end, first_queue_offset, len(members), self._store_timestamp, None, tuple(offsets)
         )
 
     def _refusal(self, topic: bytes, body_bytes: int, properties: bytes, size: int) -> PutStatus | None:

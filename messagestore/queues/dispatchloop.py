@@ -20,7 +20,7 @@ STEP_RECORDS = 512
 COLD_STEP_BYTES = 1 << 20
 
 
-class Dispatching:
+class DispatchLoop:
     """`on_progress()` after each step that added something to the queues."""
 
     def __init__(

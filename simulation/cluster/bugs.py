@@ -30,8 +30,8 @@ from ha.syncstateset import Action as SetAction
 from ha.syncstateset import Alter, Confirmed, Fate, Refused, SyncStateSet, Unknown
 from messagestore.log.commitlog import CommitLog
 from messagestore.log.recovery import Recovery
-from messagestore.queues.dispatchloop import Dispatching
-from messagestore.store import MessageStore
+from messagestore.log.tail import LogTail
+from messagestore.queues.dispatchloop import DispatchLoop
 from messagestore.systemtopics import SCHEDULE_TOPIC
 
 Wrong = TypeVar("Wrong", bound=Callable[..., object])
@@ -123,11 +123,11 @@ async def term_without_vote(self: TermFile, vote: Vote) -> None:
     await stored_vote(self, Vote(vote.term, None))
 
 
-confirmed_step = Dispatching.step
+confirmed_step = DispatchLoop.step
 
 
-@bug("dispatch-beyond-confirm", Dispatching, "step")
-def dispatch_to_the_end(self: Dispatching) -> bool:
+@bug("dispatch-beyond-confirm", DispatchLoop, "step")
+def dispatch_to_the_end(self: DispatchLoop) -> bool:
     """Upstream #6609: queue entries for what the other replicas may lack."""
     kept, self._confirm_offset = self._confirm_offset, lambda: self._log.max_offset
     try:
@@ -136,13 +136,10 @@ def dispatch_to_the_end(self: Dispatching) -> bool:
         self._confirm_offset = kept
 
 
-@bug("queue-offsets-forgotten", MessageStore, "become_master")
-async def next_offsets_of_the_queues(self: MessageStore) -> None:
+@bug("queue-offsets-forgotten", LogTail, "next_offsets")
+async def next_offsets_of_the_queues(self: LogTail) -> tuple[dict[tuple[bytes, int], int], int]:
     """Upstream #7689: the new master forgets the messages that it holds and has not dispatched."""
-    await self.truncate(self.boundary_at_or_below(self._log.max_offset))
-    self._appender.next_offsets = self._queues.next_offsets()
-    self._appender.store_timestamp = self._dispatcher.store_timestamp
-    self._master = self._running
+    return self._queues.next_offsets(), self._dispatcher.store_timestamp
 
 
 counted_by_broker = Mastership._perform
