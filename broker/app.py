@@ -88,14 +88,7 @@ class BrokerApp:
             membership, settings=settings, ha=ha, tables=tables, clock=clock, tasks=tasks
         )
         self._switch = switch = RoleSwitch(
-            membership,
-            settings=settings,
-            store=store,
-            ha=ha,
-            topics=tables.topics,
-            acknowledgement=self.acknowledgement,
-            requests=requests,
-            neighbours=neighbours,
+            membership, store=store, ha=ha, topics=tables.topics, requests=requests, neighbours=neighbours
         )
         self._identity_files = IdentityFiles(
             runtime.files,
@@ -117,7 +110,7 @@ class BrokerApp:
         requests.router.add(RequestCode.NOTIFY_BROKER_ROLE_CHANGED, manager.notified)
         requests.all_added()
         ha.speaks_through(manager)
-        ha.on_confirm(switch.confirmed)
+        ha.on_confirm(requests.confirmed)
         tables.on_topics_changed(neighbours.registration.soon)
         for arrived in (switch.queues_grew, requests.pulls.arrived, requests.delivery.arrived):
             store.on_arrival(arrived)
@@ -202,7 +195,7 @@ class BrokerApp:
         tasks.start(self.requests.delivery.run(), name="delay delivery")
         tasks.start(self._sweep(), name="sweep")
         if self.settings.flush_disk_type is FlushDiskType.SYNC_FLUSH:
-            flush = SyncFlush(self.store, self._switch.confirmed)
+            flush = SyncFlush(self.store, self.requests.confirmed)
             tasks.start(flush.run(), name="sync flush")
 
     async def _sweep(self) -> None:

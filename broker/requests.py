@@ -56,6 +56,7 @@ class Requests:
         random: Random,
         tasks: Tasks,
     ) -> None:
+        self._settings = settings
         levels_ms = delay_levels_ms(settings.message_delay_level)
         reading = ReadGate(membership, settings)
         self.totals = Totals() if settings.serves_metrics else None
@@ -65,7 +66,9 @@ class Requests:
         self.pending = PendingSends(
             settings.waiting_sends_max, self.latencies.sends_settled if self.latencies is not None else None
         )
-        gate = WriteGate(membership, acknowledgement, self.pending, clock, wait_ms=settings.slave_timeout)
+        self._gate = gate = WriteGate(
+            membership, acknowledgement, self.pending, clock, wait_ms=settings.slave_timeout
+        )
         self._sends = SendProcessor(
             log=store,
             admission=SendAdmission(
@@ -150,6 +153,24 @@ class Requests:
         """Every handler is in the router: from now on they are observed, where metrics are on."""
         if self.latencies is not None:
             self.latencies.watch(self.router)
+
+    def confirmed(self) -> None:
+        """The confirm offset or what may be answered has moved."""
+        self._gate.settle()
+        self.delivery.acknowledged()
+
+    def role_taken(self, *, became_master: bool) -> None:
+        """A role begins, or goes on under another epoch: of the sends that wait some may be answered."""
+        self._gate.settle()
+        self.delivery.role_taken()
+        if became_master:
+            self.clients.share_anew()
+
+    def leave_mastership(self) -> None:
+        """Nothing that waits will be known here."""
+        self.pending.give_up()
+        if not self._settings.slave_read_enable:
+            self.pulls.release_all()
 
     def disconnected(self, peer: Peer) -> None:
         """A client's connection has ended."""

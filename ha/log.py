@@ -41,13 +41,9 @@ class ReplicatedLog(Protocol):
         """The bytes up to `end` have been filled in; the log ends there now."""
         ...
 
-    async def truncate(self, offset: int) -> None:
-        """The log ends at `offset`, a record boundary, and its old tail cannot come back. At `max_offset` it erases
-        what a broken connection may have left above. OSError."""
-        ...
-
-    def boundary_at_or_below(self, offset: int) -> int:
-        """The greatest end of a whole record that is not above `offset`."""
+    async def truncate(self, offset: int) -> int:
+        """The log ends at the greatest end of a whole record that is not above `offset`, which is returned, and its old
+        tail cannot come back. At `max_offset` it also erases what a broken connection may have left above. OSError."""
         ...
 
     def confirm_offset(self) -> int: ...

@@ -169,7 +169,7 @@ class MessageStore:
     async def become_master(self) -> None:
         """Ends the log at a record boundary, finds the next queue offsets and accepts appends. Takes as long as reading
         the part of the log that is not dispatched yet; calling it again does no harm."""
-        await self.truncate(self.boundary_at_or_below(self._log.max_offset))
+        await self.truncate(self._log.max_offset)
         next_offsets, timestamp = await self._tail.next_offsets()
         if self._running:
             self._appender = Appender(self._log, self._settings.max_message_size, next_offsets, timestamp)
@@ -265,10 +265,11 @@ class MessageStore:
         self._log.advance(end)
         self._grown()
 
-    async def truncate(self, offset: int) -> None:
-        """Log, queues and confirm offset end at `offset`, durably on return. Called with max_offset it erases what an
-        ended connection left above the log's end; to be done before a new connection fills it. OSError of a full disk,
-        with nothing cut: to be done again. StoreFailed."""
+    async def truncate(self, offset: int) -> int:
+        """Log, queues and confirm offset end with the last whole record that is not above `offset`, durably on return; where
+        that is. Called with max_offset it erases what an ended connection left above the log's end; to be done before a new
+        connection fills it. OSError of a full disk, with nothing cut: to be done again. StoreFailed."""
+        offset = self._tail.boundary_at_or_below(offset)
         try:
             self._log.prepare_cut(offset)
         except OSError as error:  # told by the log
@@ -290,10 +291,7 @@ class MessageStore:
             await self._log.truncate(offset)
         except OSError as error:
             raise self._failed(error) from error
-
-    def boundary_at_or_below(self, offset: int) -> int:
-        """The greatest start or end of a record that is not above `offset`, found from the nearest known one."""
-        return self._tail.boundary_at_or_below(offset)
+        return offset
 
     def confirm_offset(self) -> int:
         return self._confirm

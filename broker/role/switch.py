@@ -13,8 +13,6 @@ from broker.neighbours.neighbours import Neighbours
 from broker.requests import Requests
 from broker.role.actions import Grant
 from broker.role.membership import Membership, Role
-from broker.sends.acknowledgement import Acknowledgement
-from broker.settings.broker import BrokerSettings
 from broker.tables.topics import Topics
 from ha.errors import EpochFenced, HAError
 from ha.service import HAService
@@ -39,20 +37,16 @@ class RoleSwitch:
         self,
         membership: Membership,
         *,
-        settings: BrokerSettings,
         store: MessageStore,
         ha: HAService,
         topics: Topics,
-        acknowledgement: Acknowledgement,
         requests: Requests,
         neighbours: Neighbours,
     ) -> None:
         self._membership = membership
-        self._settings = settings
         self._store = store
         self._ha = ha
         self._topics = topics
-        self._acknowledgement = acknowledgement
         self._requests = requests
         self._neighbours = neighbours
 
@@ -80,12 +74,8 @@ class RoleSwitch:
         else:
             for topic, queue_id in self._store.queues():
                 self._topics.cover(topic, queue_id)
-            # elected again: what was acked meanwhile
-            self._requests.pending.acknowledged(self._acknowledgement.acked_end())
-            if former is not Role.MASTER:
-                self._requests.clients.share_anew()
+        self._requests.role_taken(became_master=role is Role.MASTER and former is not Role.MASTER)
         self._topics.led_under(grant.master_epoch)
-        self._requests.delivery.role_taken()
         self._neighbours.registration.soon()
 
     def master_moved(self, address: str, master_epoch: int) -> None:
@@ -100,16 +90,9 @@ class RoleSwitch:
     def _leave_mastership(self) -> None:
         """Nothing more is accepted, stored or answered OK."""
         self._store.become_slave()
-        self._requests.pending.give_up()
-        if not self._settings.slave_read_enable:
-            self._requests.pulls.release_all()
+        self._requests.leave_mastership()
 
     # -- the log
-
-    def confirmed(self) -> None:
-        """The confirm offset or what may be answered has moved."""
-        self._requests.pending.acknowledged(self._acknowledgement.acked_end())
-        self._requests.delivery.acknowledged()
 
     def queues_grew(self, grown: list[QueueGrew]) -> None:
         """Messages became readable: their topics must be known here, if need be from the master."""

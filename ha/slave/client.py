@@ -34,13 +34,12 @@ async def cut_partial_record(log: ReplicatedLog) -> None:
     """End the log with its last whole record, durably, and nothing above it: what a broken connection or a crash
     left is cut. OSError."""
     log_end = log.max_offset()
-    boundary = log.boundary_at_or_below(log_end)
+    boundary = await log.truncate(log_end)
     if boundary < log_end:
         logger.info(
             "log truncated",
             extra=fields(log_end=log_end, to=boundary, bytes=log_end - boundary, why="partial record"),
         )
-    await log.truncate(boundary)
 
 
 def wait_after(frames: int, lasted_ms: int, settings: HASettings) -> int | None:
@@ -190,7 +189,7 @@ class SlaveClient:
             await self._epochs.store(step.history)
             connection.step_done(connection.link.persisted(self._clock.monotonic_ms()))
             return
-        boundary = self._log.boundary_at_or_below(step.offset)
+        boundary = await self._log.truncate(step.offset)
         logger.warning(
             "log truncated",
             extra=fields(
@@ -202,7 +201,6 @@ class SlaveClient:
                 why="the master's log differs from here",
             ),
         )
-        await self._log.truncate(boundary)
         self._counters.truncations += 1
         connection.step_done(connection.link.cut_done(boundary, self._clock.monotonic_ms()))
 

@@ -77,14 +77,14 @@ class MemoryLog:
         assert self._end < end <= self._begins + len(self._data)
         self._end = end
 
-    async def truncate(self, offset: int) -> None:
+    async def truncate(self, offset: int) -> int:
         assert self._begins <= offset <= self._end
-        if offset == self._end:
-            return
-        assert self.boundary_at_or_below(offset) == offset
-        self.truncated.append((self._end, offset))
+        offset = self.boundary_at_or_below(offset)
+        if offset < self._end:
+            self.truncated.append((self._end, offset))
         self._end = offset
         self._confirm = min(self._confirm, offset)
+        return offset
 
     def boundary_at_or_below(self, offset: int) -> int:
         position = self._begins

@@ -49,8 +49,7 @@ class SlaveDriver:
                 case Cut(offset):
                     assert self.link.next_read() is None
                     self.cuts.append(action)
-                    boundary = self.log.boundary_at_or_below(offset)
-                    asyncio.run(self.log.truncate(boundary))
+                    boundary = asyncio.run(self.log.truncate(offset))
                     self.perform(self.link.cut_done(boundary, self.now_ms))
                 case PersistEpochs(history):
                     assert self.link.next_read() is None
