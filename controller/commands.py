@@ -4,7 +4,7 @@ liveness.
 Invariant: nothing here changes anything; what is decided is safe to apply to exactly the state it was
 decided on. A SyncStateSet that is decided holds its master, holds only registered brokers, and is never
 empty. Checks stand in upstream's order, so the code of a refusal is upstream's. Elections:
-`controller.elections`."""
+`controller.elections`. Pure."""
 
 from __future__ import annotations
 

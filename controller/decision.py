@@ -1,7 +1,7 @@
 """What a command comes to: a reply, and the events that make it true.
 
 Invariant: a decision changes nothing; its reply may be sent only after its events, if any, have been
-applied."""
+applied. Pure."""
 
 from __future__ import annotations
 

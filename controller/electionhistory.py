@@ -1,7 +1,7 @@
 """The last elections of each broker set, as this controller saw them happen.
 
 Invariant: moments are told only of elections that this controller witnessed; of the others, those that it read from
-the log later, it tells what it had saved of them, else only what the log says. Nothing is decided on any of it."""
+the log later, it tells what it had saved of them, else only what the log says. Nothing is decided on any of it. Pure."""
 
 from __future__ import annotations
 

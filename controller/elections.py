@@ -4,7 +4,7 @@ Invariant: a master is deposed only for a designated successor, or because it is
 alone never leaves a set without a master. The elected broker is registered, alive, and stood in the
 SyncStateSet, unless unclean election is on; nobody is elected by himself whose log is known to lack what the
 set confirmed while a member that may have it can still come. A set without a master spends no epoch until one can
-be elected."""
+be elected. Pure."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Who becomes master: the rules of upstream's DefaultElectPolicy.
 
-Invariant: the choice is one of the candidates and alive; nobody is better than an old master that lives."""
+Invariant: the choice is one of the candidates and alive; nobody is better than an old master that lives. Pure."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 Invariant: an entry body is a 2-byte big-endian event id and a JSON object, byte for byte what upstream's
 EventSerializer writes; whatever `decode` cannot read is no event (None), on every node alike, so that a
-strange entry can never stop or split the state machines. An empty body is a no-op of the log itself."""
+strange entry can never stop or split the state machines. An empty body is a no-op of the log itself. Pure."""
 
 from __future__ import annotations
 

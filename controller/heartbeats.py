@@ -3,7 +3,7 @@
 Every controller keeps its own table, from the heartbeats that each broker sends to all of them; it is never
 replicated. Invariant: an entry belongs to the newest connection that a heartbeat of its broker came over,
 so only the end of that connection ends the broker; the end of an older one, however late it is noticed,
-does not."""
+does not. Pure."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Why an election was held, in the words that logs, 1005 and `mqadmin watch` use.
 
-Invariant: who elects someone outside of the SyncStateSet says so with the suffix UNCLEAN."""
+Invariant: who elects someone outside of the SyncStateSet says so with the suffix UNCLEAN. Pure."""
 
 from __future__ import annotations
 

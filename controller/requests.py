@@ -1,7 +1,7 @@
 """Which command a request stands for.
 
 Invariant: a request is read completely, its header and body checked, before anything is decided; what
-cannot be read raises HeaderError or BodyError, which are answered with code 1."""
+cannot be read raises HeaderError or BodyError, which are answered with code 1. Pure."""
 
 from __future__ import annotations
 

@@ -4,7 +4,7 @@ Invariant: only `apply` changes it, and `apply` is total and deterministic, so c
 same events are equal. Epochs are not in the events; they count events, so each is applied exactly once. The
 two tables and the rules are those of upstream's ReplicasInfoManager, oddities included, so that a log that
 Java controllers wrote replays to what they had; what must never happen is refused earlier, by the
-commands."""
+commands. Pure."""
 
 from __future__ import annotations
 

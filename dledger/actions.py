@@ -1,6 +1,6 @@
 """What the Raft core tells its shell to do.
 
-Invariant: whatever must be durable before others may see it travels in one action with the messages that show it."""
+Invariant: whatever must be durable before others may see it travels in one action with the messages that show it. Pure."""
 
 from __future__ import annotations
 

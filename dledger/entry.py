@@ -1,7 +1,7 @@
 """An entry of the replicated log, and its two forms on disk: DLedger 0.3.1's data entry and index unit.
 
 Invariant: (index, term) names one entry in the whole group. Indexes count from 0; an empty log ends at
-index -1, term -1."""
+index -1, term -1. Pure."""
 
 from __future__ import annotations
 

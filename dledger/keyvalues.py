@@ -1,7 +1,7 @@
 """DLedger's small text files: one `key=value` a line, in any order, without comments.
 
 Invariant: a file is read whole or refused with its name; a wrong term or commit index would be worse than
-none."""
+none. Pure."""
 
 from __future__ import annotations
 

@@ -4,7 +4,7 @@ Invariant: what `decode_*` returns has been checked (types, ranges, entries that
 core may rely on it.
 
 Names that DLedger 0.3.1 has not: `preVote`, `ballotTerm`, `readRound`, `xTerm`, `xIndex`; and of 0.4 `preLogIndex` and
-`preLogTerm`. The entries of a PUSH are in `batchEntry`.
+`preLogTerm`. The entries of a PUSH are in `batchEntry`. Pure.
 """
 
 from __future__ import annotations

@@ -11,6 +11,8 @@ Departures from DLedger 0.3.1, possible because our groups never mix with Java's
   looks for the last common one, COMMIT one that moves the commit index only; TRUNCATE is not spoken: a follower
   cuts only where an APPEND proves a conflict;
 - a PUSH answer's `term` is the follower's own; `x_term`, `x_index` help the leader back up by terms.
+
+Pure.
 """
 
 from __future__ import annotations

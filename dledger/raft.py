@@ -15,6 +15,8 @@ Invariants:
 - committed_index <= log.last_index, and no entry at or below committed_index is ever cut;
 - a leader never cuts its own log; it counts itself only for what `persisted` confirmed;
 - each request handed to `receive` is answered by exactly one Reply with its ticket.
+
+Pure.
 """
 
 from __future__ import annotations

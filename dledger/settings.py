@@ -1,7 +1,7 @@
 """What a group member may be told: its timing and the sizes of its files.
 
 Invariant: a heartbeat interval fits at least twice into the shortest election timeout, so one lost beat
-deposes nobody."""
+deposes nobody. Pure."""
 
 from __future__ import annotations
 

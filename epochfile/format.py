@@ -5,7 +5,7 @@
     epoch-startOffset          one line an entry, oldest first
 
 Invariant: `decode(encode(history)) == history` for every history that has an entry, and any other bytes
-are an EpochFileDamaged, never a shorter history."""
+are an EpochFileDamaged, never a shorter history. Pure."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The epochs of one log, oldest first.
 
 Invariant: epoch and start_offset both strictly increase and are not negative, so an offset lies in at most
-one epoch. A history is a value: every change is a new history, which can be stored before it is used."""
+one epoch. A history is a value: every change is a new history, which can be stored before it is used. Pure."""
 
 from __future__ import annotations
 

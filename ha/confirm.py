@@ -1,6 +1,6 @@
 """Up to where a log is held by everybody who must hold it.
 
-Invariant: the confirm offset of one mastership never falls, and a member whose end is unknown stops it."""
+Invariant: the confirm offset of one mastership never falls, and a member whose end is unknown stops it. Pure."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The four frames of the AutoSwitch link, big-endian, declared once.
 
-Invariant: every size and field position of the link's wire format is in this file and nowhere else."""
+Invariant: every size and field position of the link's wire format is in this file and nowhere else. Pure."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Bytes of the last full second.
 
-Invariant: `last_second` never counts a second that is still running."""
+Invariant: `last_second` never counts a second that is still running. Pure."""
 
 from __future__ import annotations
 

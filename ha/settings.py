@@ -1,6 +1,6 @@
 """Timers and limits of replication.
 
-Invariant: all times are ms, all sizes bytes; names of upstream's keys stand beside the fields that have one."""
+Invariant: all times are ms, all sizes bytes; names of upstream's keys stand beside the fields that have one. Pure."""
 
 from __future__ import annotations
 

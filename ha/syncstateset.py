@@ -10,7 +10,9 @@ sent again unchanged: it may yet wait in some controller's queue, and only a ver
 
     SETTLED --wish, Alter--> PROPOSED --applied, refused--> SETTLED
     PROPOSED --unknown, ReadSet--> UNSETTLED --the old set was read, the same Alter--> PROPOSED
-    any --a newer set, a newer master epoch--> SETTLED"""
+    any --a newer set, a newer master epoch--> SETTLED
+
+Pure."""
 
 from __future__ import annotations
 

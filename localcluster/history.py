@@ -1,8 +1,8 @@
 """What a drill's client was told, against what can be read afterwards.
 
-Invariant: pure. Each attempt has an id of its own and was made once, so whatever the verdict calls lost,
+Invariant: each attempt has an id of its own and was made once, so whatever the verdict calls lost,
 changed, moved, duplicated or refused-yet-present is a fault of the cluster; an attempt of unknown outcome may
-be there once or not.
+be there once or not. Pure.
 """
 
 from __future__ import annotations

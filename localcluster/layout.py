@@ -1,6 +1,6 @@
 """Which processes a local cluster has, where they listen, and their properties files.
 
-Invariant: pure; two layouts of different base ports share no port as long as their spans do not overlap. File
+Invariant: two layouts of different base ports share no port as long as their spans do not overlap. File
 names, `env.json` and the keys in the files are those that tools written for Java clusters look for.
 """
 

@@ -1,6 +1,6 @@
 """Moments of a failover, taken from the logs of the processes that took part.
 
-Invariant: pure; a line that cannot be read is passed over, and a mark that no line gives is absent, never
+Invariant: a line that cannot be read is passed over, and a mark that no line gives is absent, never
 guessed.
 """
 

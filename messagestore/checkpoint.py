@@ -2,7 +2,7 @@
 
 Invariant: no value in the file is ahead of the disk, and none of a damaged file is relied on. Log and queue entries up to
 `confirm_phy_offset` are synced, so a power cut cannot make a confirmed record look damaged when it was only never
-written, and what recovery builds anew is what follows the confirm offset and the rest of its segment."""
+written, and what recovery builds anew is what follows the confirm offset and the rest of its segment. Pure."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@
     until=20480          where it ended when the broker started under another contract; absent while A is in force
 
 Invariant: whatever this store wrote under contract A ends at or below `until`, once there is one; so the mark counts for
-nothing more when the log begins there."""
+nothing more when the log begins there. Pure."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Message properties as the log keeps them: `key 0x01 value 0x02` pairs, UTF-8, nothing escaped.
 
 Invariant: a pair with an empty key or an empty value does not exist, and of two pairs with one key the last counts.
-Bulk code never builds a dictionary: `last_value` finds one property in the raw bytes.
+Bulk code never builds a dictionary: `last_value` finds one property in the raw bytes. Pure.
 """
 
 from __future__ import annotations

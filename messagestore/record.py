@@ -3,7 +3,7 @@
 Invariant: `FIXED_FIELDS` is the only place that knows the layout. A record is the fixed part (88 bytes, 12 more for
 each IPv6 host), the body, the topic with its length (one byte in V1, two in V2) and the properties with theirs, and
 its total size is the sum of these. All numbers are big-endian. No record spans two segments: a BLANK record, or fewer
-than eight bytes, ends a segment.
+than eight bytes, ends a segment. Pure.
 """
 
 from __future__ import annotations

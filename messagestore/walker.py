@@ -1,7 +1,7 @@
 """Walking stored records without a running store: for recovery's rules, tools and batch readers.
 
 Invariant: a walk starts at a record boundary, yields whole valid records in order and never one that ends beyond the
-limit. Stale records of a truncated tail look valid, so a limit is always an argument, never found by walking."""
+limit. Stale records of a truncated tail look valid, so a limit is always an argument, never found by walking. Pure."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Where a topic is: its queues, and the master of each broker set that has some.
 
-Invariant: pure values. A queue of a set without master stays in the route: the set is between two masters.
+Invariant: a queue of a set without master stays in the route: the set is between two masters. Pure.
 """
 
 from __future__ import annotations

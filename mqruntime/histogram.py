@@ -1,6 +1,6 @@
 """How often a measured value fell below each of some bounds.
 
-Invariant: every observation stands in exactly one bucket; one of a bound's own size belongs to that bound."""
+Invariant: every observation stands in exactly one bucket; one of a bound's own size belongs to that bound. Pure."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The text format of java.util.Properties, which upstream's configuration files are written in.
 
 Invariant: `parse(dump(values))` gives the same keys and values, blanks at the end of a value aside: those
-are cut, with a warning, where Java keeps them and then silently ignores the setting."""
+are cut, with a warning, where Java keeps them and then silently ignores the setting. Pure."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """A failure that goes on: told when it begins, now and then while it lasts, and when it is over.
 
-Invariant: what repeats itself is told at most once in `remind_ms`, and never only once and then no more."""
+Invariant: what repeats itself is told at most once in `remind_ms`, and never only once and then no more. Pure."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The settings of a server as a table for people.
 
-Invariant: pure, and the same on every machine: paths below the home folder are shown with `~`."""
+Invariant: the same on every machine: paths below the home folder are shown with `~`."""
 
 from __future__ import annotations
 

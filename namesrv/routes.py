@@ -5,7 +5,7 @@ id 0 of a group is never taken by an address whose state version (the master epo
 holder's.
 
 Times are monotonic milliseconds, given by the caller. `channel` is any token for the connection that a
-registration came over.
+registration came over. Pure.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What clients ask of the route table, as the bodies they read.
 
-Invariant: nothing here changes the table, and a body shares no mutable part with it beyond its own encoding.
+Invariant: nothing here changes the table, and a body shares no mutable part with it beyond its own encoding. Pure.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """One request or response of the remoting protocol, with its header still in text form.
 
-Invariant: `ext` maps strings to strings, whatever the sender wrote; integers fit their Java types.
+Invariant: `ext` maps strings to strings, whatever the sender wrote; integers fit their Java types. Pure.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Beyond JSON it accepts bare integer keys `{0:"a"}`, object keys `{{"topic":"T"}:1}`, bare identifiers and
 single quotes as keys or strings, and trailing commas. Invariant: it ends, with a value or FastJsonError, in
 time linear in the text, and nests no deeper than DEPTH_MAX. We write strict JSON everywhere; every Java
-reader accepts that.
+reader accepts that. Pure.
 """
 
 from __future__ import annotations

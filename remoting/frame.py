@@ -6,7 +6,7 @@
     8            header, then body
 
 Invariant: the reader holds at most one incomplete frame, in one buffer that grows with the bytes received,
-never with the bytes announced. After the first malformed frame `failure` is set and nothing more is read.
+never with the bytes announced. After the first malformed frame `failure` is set and nothing more is read. Pure.
 """
 
 from __future__ import annotations

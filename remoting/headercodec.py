@@ -2,7 +2,7 @@
 
 Either may stand on any frame, in both directions; only the type byte of the frame tells. We write JSON
 unless the command asks otherwise. Invariant: a decoded header has string ext values and Java-sized
-integers, or FrameError.
+integers, or FrameError. Pure.
 """
 
 from __future__ import annotations

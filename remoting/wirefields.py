@@ -2,7 +2,7 @@
 
 A field's wire name is its own in lowerCamelCase, unless `wire("name")` gives another. Integers are
 annotated with their Java width, I32 or I64. Invariant: a table is computed once per class, from the
-declaration alone.
+declaration alone. Pure.
 """
 
 from __future__ import annotations

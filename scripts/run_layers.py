@@ -17,7 +17,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 LAYERS = {
-    "unit": ["tests/test_import_direction.py", "tests/unit"],
+    "unit": ["tests/architecture", "tests/unit"],
     "simulation": ["tests/simulation"],
     "crash": ["tests/crash"],
     "process": ["tests/process"],

@@ -1,4 +1,4 @@
-"""How many a second, over the last ten seconds, minute and ten minutes, from samples of a growing count."""
+"""How many a second, over the last ten seconds, minute and ten minutes, from samples of a growing count. Pure."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Which messages of a topic a subscription wants, judged by the tag hashes of its expression.
 
 Invariant: the filter is computed from the expression's text; a client's own list of hashes is never trusted. Equal
-hashes of different tags pass: clients compare the tags themselves."""
+hashes of different tags pass: clients compare the tags themselves. Pure."""
 
 from __future__ import annotations
 

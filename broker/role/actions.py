@@ -1,6 +1,6 @@
 """What a broker's place in its set asks the shell to do, and what controllers answer.
 
-Values only; `broker.role.membership` says when each of them is right."""
+Values only; `broker.role.membership` says when each of them is right. Pure."""
 
 from __future__ import annotations
 

@@ -4,7 +4,9 @@ Invariant: the temporary file is durable before its id is applied for, and the i
 id; so whatever a crash interrupts, the same id and check code are asked for again and no ghost replica remains.
 
     brokerIdentity        cluster#brokerName#id
-    brokerIdentity-temp   cluster#brokerName#id#registerCheckCode"""
+    brokerIdentity-temp   cluster#brokerName#id#registerCheckCode
+
+Pure."""
 
 from __future__ import annotations
 

@@ -5,7 +5,9 @@ taken only when the change has succeeded. A master accepts sends only while no n
 stop. One controller call and one change of role are under way at a time; neither waits for the other.
 
     UNNAMED --next id--> DRAWN --saved--> APPLYING --granted--> GRANTED --saved--> NAMED --registered--> REGISTERED
-    APPLYING --another's id--> UNNAMED          REGISTERED --set unknown--> NAMED"""
+    APPLYING --another's id--> UNNAMED          REGISTERED --set unknown--> NAMED
+
+Pure."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """How far each consumer group is in each queue.
 
 Invariant: keys read `topic@group`; an offset is the next queue offset to consume, as the group committed it last or as
-an administrator moved it. From such a move until the group hears of it by a pull its commits do not count."""
+an administrator moved it. From such a move until the group hears of it by a pull its commits do not count. Pure."""
 
 from __future__ import annotations
 

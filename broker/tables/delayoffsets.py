@@ -1,7 +1,7 @@
 """How far each delay level is delivered.
 
 Invariant: every message of a level below its offset was put into its real queue, and the replicas that had to hold
-that record held it, before the offset moved there. So whoever is elected delivers again rather than never."""
+that record held it, before the offset moved there. So whoever is elected delivers again rather than never. Pure."""
 
 from __future__ import annotations
 

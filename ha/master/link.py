@@ -5,7 +5,9 @@ with that epoch; an ack is never above what was sent, never below an earlier one
 believed. One handshake is answered, in one piece. While the link is held no frame is made: what a frame says counts as
 told, so it must be written.
 
-    WAITING --handshake--> GREETED --first ack--> SENDING          any --error--> CLOSED"""
+    WAITING --handshake--> GREETED --first ack--> SENDING          any --error--> CLOSED
+
+Pure."""
 
 from __future__ import annotations
 

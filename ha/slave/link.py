@@ -5,7 +5,9 @@ in no more than one epoch a frame, and an epoch's entry is durable before the fi
 place in the log; while a cut or an entry is being made durable, nothing is read and nothing is acked.
 
     CONNECTED --reply--> [CUTTING --cut done-->] [PERSISTING --persisted-->] TRANSFER
-    TRANSFER --frame of a new epoch--> PERSISTING --> TRANSFER          any --error--> CLOSED"""
+    TRANSFER --frame of a new epoch--> PERSISTING --> TRANSFER          any --error--> CLOSED
+
+Pure."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The elections of a broker set: those in its log or told, and those that were seen while watching.
 
-Invariant: why a master changed is said only of a change that two looks enclose, from what both of them told.
+Invariant: why a master changed is said only of a change that two looks enclose, from what both of them told. Pure.
 """
 
 from __future__ import annotations

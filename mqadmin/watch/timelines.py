@@ -1,6 +1,6 @@
 """Elections as controllers tell them, joined with the epochs in the log.
 
-Invariant: pure; the moments of one election are those of one controller, on one clock.
+Invariant: the moments of one election are those of one controller, on one clock. Pure.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """One look at a broker set, as the servers themselves told it.
 
-Invariant: pure values. None means that nobody told; nothing here is guessed.
+Invariant: None means that nobody told; nothing here is guessed. Pure.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What became of delayed messages, against what their clients were told.
 
-Invariant: pure, apart from reading stores. A message may be delivered more than once, which is all that delayed delivery
+Invariant: reads stores and changes nothing. A message may be delivered more than once, which is all that delayed delivery
 promises, so its topics are judged apart from those of plain sends. Names of rules: D1 delivered at all, D2 not before
 its time, D3 nothing else is there."""
 

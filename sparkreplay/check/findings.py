@@ -1,6 +1,6 @@
 """What a verification found wrong.
 
-Invariant: findings are bounded, their count is not: what is left out is counted."""
+Invariant: findings are bounded, their count is not: what is left out is counted. Pure."""
 
 from __future__ import annotations
 

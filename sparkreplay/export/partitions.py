@@ -1,6 +1,7 @@
 """Where a row goes: folders `topic=.../day=YYYY-MM-DD`, as Hive, Spark and pyarrow name partitions and read them again.
 
-Invariant: a folder's name is one path component whatever a topic is called, and different topics have different folders."""
+Invariant: a folder's name is one path component whatever a topic is called, and different topics have different folders.
+Pure."""
 
 from __future__ import annotations
 

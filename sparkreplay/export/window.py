@@ -4,7 +4,7 @@ Invariant: the batches that are kept have at most `bytes_max` together, or there
 
 Rows are slices of the batches that they came with: these are freed when all have left, so all leave at once. Copies of those
 that stay would let some leave before others, for larger row groups; but so many small buffers of so many sizes leave the
-allocator in pieces, and cost more memory than the row groups are worth."""
+allocator in pieces, and cost more memory than the row groups are worth. Pure."""
 
 from __future__ import annotations
 

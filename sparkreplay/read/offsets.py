@@ -1,6 +1,6 @@
 """Where a read begins and ends, as its options say it: by physical offset, per queue, or by store time.
 
-Invariant: a range is half open, [start, end), whichever way it is said, and every value is a whole number >= 0."""
+Invariant: a range is half open, [start, end), whichever way it is said, and every value is a whole number >= 0. Pure."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """A record that the bound cuts: what lies of it below the bound must agree with the size that it names.
 
 Invariant: a record is left out because the bound lies inside it, never because its size was damaged, as far as the bytes below
-the bound can tell."""
+the bound can tell. Pure."""
 
 from __future__ import annotations
 

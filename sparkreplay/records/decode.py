@@ -1,7 +1,7 @@
 """Records of a chunk as Arrow columns: whole columns at a time, never an object per message, and only what was asked for.
 
 Invariant: nothing that is returned refers to the chunk's buffer, and every record's own lengths, place and magic were found
-to agree before any of its bytes became a row."""
+to agree before any of its bytes became a row. Pure."""
 
 from __future__ import annotations
 

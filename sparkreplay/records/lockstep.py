@@ -2,7 +2,7 @@
 
 Invariant: what is returned is exactly what a walk record by record from the chunk's beginning finds. Walkers start at places
 that only look like records; but the first starts at a known boundary, and each must land exactly where the next one
-started, so each start is reached from the known one by sizes alone. Where that fails, nothing is returned."""
+started, so each start is reached from the known one by sizes alone. Where that fails, nothing is returned. Pure."""
 
 from __future__ import annotations
 

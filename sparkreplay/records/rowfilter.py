@@ -1,6 +1,6 @@
 """Which rows of a chunk are kept, told from fixed fields and topics, before any body is copied.
 
-Invariant: a filter is exact: it keeps a row if and only if every one of its conditions holds for that row."""
+Invariant: a filter is exact: it keeps a row if and only if every one of its conditions holds for that row. Pure."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """How far a resend has come, so that a killed one goes on without a gap.
 
 Invariant: no record that ends above `sent_below` was ever handed to the target, and of a queue every record that ends at or
-below `acked[queue]` was acknowledged by it. So what lies between the two is all that may be there twice."""
+below `acked[queue]` was acknowledged by it. So what lies between the two is all that may be there twice. Pure."""
 
 from __future__ import annotations
 

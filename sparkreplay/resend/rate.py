@@ -1,6 +1,6 @@
 """A limit on what is sent each second.
 
-Invariant: over any time the average stays at or below the rate, after a burst of at most a tenth of a second's worth."""
+Invariant: over any time the average stays at or below the rate, after a burst of at most a tenth of a second's worth. Pure."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 Invariant: body, flag, compression, time of birth, keys, tags, id and every other property are as they were, but for the
 properties by which a broker would treat the message specially: a delay that has passed, a transaction that is decided.
-A time of birth that no timestamp holds becomes that of the resend."""
+A time of birth that no timestamp holds becomes that of the resend. Pure."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Sizes of many messages by key in bounded memory: exact count, sum, least and greatest, quantiles to 3 %.
 
 Invariant: a partial table has a row for each key and bucket that occurs, so parts are merged by adding rows. In which order
-makes a difference only where keys are more than are held."""
+makes a difference only where keys are more than are held. Pure."""
 
 from __future__ import annotations
 

@@ -1,0 +1,36 @@
+"""What holds for modules one by one and together: pure ones stay pure, none import each other, none is too long.
+
+A pure module knows no event loop, clock, socket, file or thread, and imports nothing that does: it is driven by literals in
+tests and by the very same code in the simulator. It says so by the last word of its docstring, `Pure.`"""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.architecture.sourcetree import SourceTree
+from tests.architecture.test_import_direction import MAY_IMPORT, ROOT, TREE
+
+HOUSE = SourceTree(ROOT, [*MAY_IMPORT, "simulation", "scripts"])
+CORES = {
+    "broker", "controller", "dledger", "epochfile", "ha", "localcluster", "messagestore", "mqruntime", "namesrv", "remoting",
+    "sparkreplay",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("module", TREE.pure_modules())
+def test_a_pure_module_reaches_nothing_of_the_outside_world(module: str) -> None:
+    way_out = TREE.way_out(module)
+    assert way_out is None, way_out
+
+
+def test_each_package_with_a_core_says_which_modules_are_pure() -> None:
+    assert {module.split(".")[0] for module in TREE.pure_modules()} >= CORES
+
+
+def test_no_modules_import_each_other_in_a_circle() -> None:
+    circles = HOUSE.circles()
+    assert not circles, "\n" + "\n".join(circles)
+
+
+def test_no_file_is_too_long_to_read() -> None:
+    assert HOUSE.too_long() == []
