@@ -1,4 +1,4 @@
-"""The figures of a controller, declared: upstream's names, types and labels."""
+"""The figures of a controller, declared in the order in which they are shown: upstream's names, types and labels."""
 
 from __future__ import annotations
 
@@ -36,15 +36,3 @@ ELECTIONS = Figure(
     "elections held by this leader: `new_master_elected`, `keep_current_master` or `no_master_elected`",
     ("cluster", "broker_set", "election_result"),
 )
-
-CONTROLLER_FIGURES = (
-    ROLE,
-    DISK_USAGE,
-    ACTIVE_BROKERS,
-    REQUESTS,
-    REQUEST_LATENCY,
-    PROPOSALS,
-    PROPOSAL_LATENCY,
-    ELECTIONS,
-)
-"""In the order in which they are shown."""

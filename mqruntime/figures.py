@@ -5,7 +5,7 @@ figures. Import this only when metrics are wanted: it brings the Prometheus libr
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import accumulate
 
@@ -78,14 +78,3 @@ class Labelled(Collector):
                 sample._replace(labels=self._labels | dict(sample.labels)) for sample in family.samples
             ]
             yield family
-
-
-def markdown_table(figures: Sequence[Figure]) -> str:
-    """A row a figure, in their order: name, type, own labels, meaning, ours."""
-    rows = ["| figure | type | labels | meaning | |", "|---|---|---|---|---|"]
-    for figure in figures:
-        labels = ", ".join(figure.labels)
-        rows.append(
-            f"| `{figure.name}` | {figure.kind} | {labels} | {figure.meaning} | {'ours' if figure.ours else ''} |"
-        )
-    return "\n".join(rows) + "\n"

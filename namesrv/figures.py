@@ -1,4 +1,4 @@
-"""The figures of a name server, declared; upstream has none."""
+"""The figures of a name server, declared in the order in which they are shown; upstream has none."""
 
 from __future__ import annotations
 
@@ -6,6 +6,3 @@ from mqruntime.figures import Figure
 
 BROKERS = Figure("rocketmq_namesrv_brokers", "brokers registered", ours=True)
 TOPICS = Figure("rocketmq_namesrv_topics", "topics with a route", ours=True)
-
-NAMESRV_FIGURES = (BROKERS, TOPICS)
-"""In the order in which they are shown."""

@@ -1,4 +1,5 @@
-"""The figures of a broker, declared: upstream's names and types, and `rocketmq_ha_*` for what upstream does not show."""
+"""The figures of a broker, declared: upstream's names and types, and `rocketmq_ha_*` for what upstream does not show. They
+are shown in the order in which they stand here."""
 
 from __future__ import annotations
 
@@ -94,11 +95,3 @@ TRANSFERRED = Figure(
 )
 ROLE_CHANGES = Figure("rocketmq_ha_role_changes_total", "roles taken", ours=True)
 TRUNCATIONS = Figure("rocketmq_ha_truncations_total", "cuts of this log to a master's", ours=True)
-
-BROKER_FIGURES = (
-    PERMISSION, TOPICS, GROUPS, MESSAGES_IN, MESSAGES_OUT, BYTES_IN, BYTES_OUT, MESSAGE_SIZE, RPC_LATENCY,
-    TOPIC_CREATION, GROUP_CREATION, DEAD_LETTERS, PRODUCERS, CONSUMERS, LAG,
-    WAITING_SENDS, HELD_PULLS, STORE_SIZE, FLUSH_BEHIND, DISPATCH_BEHIND, DISK_USED, RESERVE_TIME, MASTER, EPOCH, MAX_OFFSET,
-    CONFIRM_OFFSET, SET_SIZE, ACK_OFFSET, LAG_BYTES, IN_SYNC, TRANSFERRED, ROLE_CHANGES, TRUNCATIONS,
-)  # fmt: skip
-"""In the order in which they are shown."""

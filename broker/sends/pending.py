@@ -52,10 +52,6 @@ class PendingSends:
     def full(self) -> bool:
         return len(self._sends) >= self._count_max
 
-    @property
-    def first_deadline_ms(self) -> int | None:
-        return self._sends[0].deadline_ms if self._sends else None
-
     def add(self, send: PendingSend) -> None:
         assert not self._sends or send.end_offset >= self._sends[-1].end_offset
         self._sends.append(send)

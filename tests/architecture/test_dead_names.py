@@ -1,0 +1,45 @@
+"""What vulture finds is dead unless a line of dead_names.kept keeps it, and such a line keeps something."""
+
+from __future__ import annotations
+
+import pytest
+
+from scripts.dead_names import KEPT, kept_in, told
+
+DEAD = "ha/link.py:7: unused method 'buffer_updated' (60% confidence)"
+
+
+def judged(kept: str, *found: str) -> list[str]:
+    return told(found, [*kept_in(kept)])
+
+
+def test_a_name_that_nothing_keeps_is_dead() -> None:
+    assert judged("", DEAD) == [DEAD]
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["ha/link.py method buffer_updated", "* method get_buffer buffer_updated", "ha/* method [a-z]*", "* * *"],
+)
+def test_a_name_is_kept_by_place_kind_and_name(line: str) -> None:
+    assert DEAD not in judged(f"# asyncio calls it\n\n{line}", DEAD)
+
+
+@pytest.mark.parametrize(
+    "line", ["ha/other.py method buffer_updated", "* variable buffer_updated", "* method Buffer_*"]
+)
+def test_a_word_that_keeps_nothing_is_told(line: str) -> None:
+    assert judged(line, DEAD) == [DEAD, f"dead_names.kept: {line} keeps nothing"]
+
+
+def test_each_word_of_a_line_is_judged_alone() -> None:
+    assert judged("* method buffer_updated gone", DEAD) == ["dead_names.kept: * method gone keeps nothing"]
+
+
+def test_what_is_no_unused_name_cannot_be_kept() -> None:
+    unreachable = "ha/link.py:9: unreachable code after 'return' (100% confidence)"
+    assert judged("* method *", DEAD, unreachable) == [unreachable]
+
+
+def test_the_list_in_the_repository_can_be_read() -> None:
+    assert [*kept_in(KEPT.read_text())]
