@@ -27,7 +27,7 @@ from mqruntime.clock import SystemClock
 
 ENVIRONMENT = "env.json"
 STOP_TIMEOUT_S = 10.0
-WHOLE_TIMEOUT_MS = 30_000
+WHOLE_TIMEOUT_MS = 120_000
 LOG_TAIL_LINES = 8
 ENDING_SIGNALS = frozenset({signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGQUIT})
 

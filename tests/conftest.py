@@ -10,10 +10,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
-settings.register_profile("untimed", deadline=None)  # how fast an example runs says nothing on a busy machine
+settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("untimed")
+"""How fast an example is made or runs says nothing on a busy machine."""
 
 signal.signal(signal.SIGINT, signal.default_int_handler)
 """A shell ignores it in what it starts in the background, and what we start would inherit that."""

@@ -11,8 +11,8 @@ import pytest
 
 from localcluster.cluster import Cluster
 from tests.interop.javapeer import JavaClient
+from tests.patience import WAIT_MS
 
-WAIT_MS = 20_000
 BROKER_SETTINGS = {"messageDelayLevel": "1s 1s 1s 1s 1s", "slaveSyncInterval": "500"}
 
 

@@ -17,7 +17,6 @@ from tests.interop.conftest import WAIT_MS
 from tests.interop.peerprocess import PeerProcess
 
 pytestmark = [
-    pytest.mark.timeout(90),
     pytest.mark.skipif(
         importlib.util.find_spec("rocketmq") is None,
         reason="no C++ client: its wheel `rocketmq` 0.4.4 is for Linux on x86-64",

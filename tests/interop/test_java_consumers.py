@@ -22,7 +22,6 @@ from tests.interop.conftest import WAIT_MS
 from tests.interop.javapeer import JavaClient, missing
 
 pytestmark = [
-    pytest.mark.timeout(90),
     pytest.mark.skipif(missing() is not None, reason=str(missing())),
 ]
 

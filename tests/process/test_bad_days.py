@@ -9,7 +9,6 @@ import errno
 import random
 import socket
 import struct
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -26,9 +25,9 @@ from remoting.codes import RequestCode, ResponseCode
 from remoting.command import RemotingCommand
 from remoting.frame import encode
 from remoting.headers.send import SendMessageHeader
-from tests.process.serverprocess import STOP_S, ServerProcess
+from tests.patience import WAIT_MS
+from tests.process.serverprocess import ServerProcess
 
-WAIT_MS = 20_000
 CUT_OFF = (errno.ECONNRESET, errno.EPIPE, errno.ENOTCONN)
 MESSAGE_BYTES_MAX = 64 * 1024
 
@@ -48,8 +47,6 @@ NONSENSE = {
     "no json": NO_JSON,
     "cut": CUT,
 }
-
-pytestmark = pytest.mark.timeout(60)
 
 
 @pytest.fixture(scope="module")
@@ -78,16 +75,16 @@ def ports_of(cluster: Cluster) -> dict[str, int]:
 
 
 def throw(port: int, data: bytes) -> bytes:
-    """What comes back for `data` until the other end closes, resets or has been silent for a while."""
+    """What comes back for `data` until the other end closes or resets."""
     got = b""
-    with socket.create_connection(("127.0.0.1", port), timeout=1) as connection:
+    with socket.create_connection(("127.0.0.1", port)) as connection:
         try:
             connection.sendall(data)
             connection.shutdown(socket.SHUT_WR)
             while chunk := connection.recv(65_536):
                 got += chunk
         except OSError as cut:
-            assert cut.errno in CUT_OFF or isinstance(cut, TimeoutError), cut
+            assert cut.errno in CUT_OFF, cut
     return got
 
 
@@ -218,7 +215,7 @@ def test_garbage_on_the_replication_ports_under_load_loses_nothing(cluster: Clus
     assert whole(cluster).master_epoch == before.master_epoch
 
 
-def test_a_process_that_is_no_master_ends_within_three_seconds(cluster: Cluster) -> None:
+def test_a_process_that_is_no_master_ends_when_told_without_being_killed(cluster: Cluster) -> None:
     state = whole(cluster)
     slave = next(replica.address for replica in state.in_sync if replica.address != state.master_address)
     leader = asyncio.run(cluster.wait_leader())
@@ -228,10 +225,9 @@ def test_a_process_that_is_no_master_ends_within_three_seconds(cluster: Cluster)
     named = cluster.layout.name_of(slave)
     assert named is not None
     for name in (named, follower, "namesrv"):
-        began = time.monotonic()
         assert cluster.stop([name]) == [name]
-        assert time.monotonic() - began < STOP_S, f"{name} took too long"
-        assert "Traceback" not in logs(cluster)[name]
+        text = logs(cluster)[name]
+        assert text.splitlines()[-1].endswith(" stopped") and "Traceback" not in text
         cluster.start([name])
     whole(cluster)
 

@@ -6,19 +6,15 @@ import asyncio
 import random
 from pathlib import Path
 
-import pytest
-
 from localcluster.cluster import Cluster
 from mqclient.client import Client
 from mqruntime.clock import SystemClock
 from remoting.limits import Limits
+from tests.patience import WAIT_MS
 
 TOPIC = "BigTopic"
 BODY_BYTES = (4 << 20) - 1024  # maxMessageSize counts properties too
 COUNT = 30
-WAIT_MS = 20_000
-
-pytestmark = pytest.mark.timeout(120)
 
 
 async def send_at_once_and_read(namesrv: str) -> None:

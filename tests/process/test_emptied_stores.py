@@ -18,10 +18,7 @@ from mqadmin.admin import AdminClient
 from mqadmin.replies import SyncState
 from mqclient.client import Client
 from mqruntime.clock import SystemClock
-
-WAIT_MS = 30_000
-
-pytestmark = pytest.mark.timeout(120)
+from tests.patience import WAIT_MS
 
 
 @pytest.fixture(scope="module")

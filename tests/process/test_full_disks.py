@@ -20,15 +20,12 @@ from mqadmin.admin import AdminClient
 from mqadmin.replies import SyncState
 from mqclient.client import Client
 from mqruntime.clock import SystemClock
+from tests.patience import WAIT_MS
 from tests.process.smalldisk import small_disk
 
-WAIT_MS = 20_000
 DISK_BYTES = 6 << 20
 FULL = "broker-0"
 BURST = 6_000  # of about 1 KiB, so about 7 MiB
-OUTAGE_MS_MAX = 10_000
-
-pytestmark = pytest.mark.timeout(90)
 
 
 @pytest.fixture
@@ -75,7 +72,7 @@ async def filled(cluster: Cluster, *, goes_on: bool) -> Counter[Outcome]:
         await load.send_burst(BURST, in_flight=100, progress=lambda ended: None)
         if goes_on:
             load.start()
-            assert await load.acknowledged_after(clock.now_ms(), OUTAGE_MS_MAX, count=20)
+            assert await load.acknowledged_after(clock.now_ms(), WAIT_MS, count=20)
             await load.stop()
         assert judge(load.attempts, await read_back(client.consumer("CG"), "Filling")).faults == []
         return Counter(attempt.outcome for attempt in load.attempts)

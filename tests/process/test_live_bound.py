@@ -19,13 +19,11 @@ from sparkreplay.errors import UncommittedRefused
 from sparkreplay.store.bound import checkpoint_bound
 from sparkreplay.store.files import LocalFiles
 from sparkreplay.store.snapshot import StoreSnapshot, open_store, up_to
+from tests.patience import WAIT_MS
 from tests.unit.sparkreplay.storerows import rows_of_store
 
 TOPIC = "live"
-WAIT_MS = 30_000
 SEGMENT_BYTES = 64 * 1024
-
-pytestmark = pytest.mark.timeout(150)
 
 
 def master_of(cluster: Cluster) -> str:
@@ -58,7 +56,7 @@ async def read_while_sending(cluster: Cluster, master: str, looks: int) -> None:
     clock = SystemClock()
     async with Client(cluster.layout.namesrv, clock=clock, random=random.Random(3)) as client:
         load = Load(
-            client.producer("PG"), TOPIC, queues=4, clock=clock, random=random.Random(5), interval_ms=4
+            client.producer("PG"), TOPIC, queues=4, clock=clock, random=random.Random(5), interval_ms=20
         )
         load.start()
         for look in range(looks):

@@ -30,11 +30,9 @@ from mqclient.consumer import PullStatus
 from mqclient.errors import SendOutcomeUnknown, SendRefused
 from mqclient.message import OutgoingMessage
 from mqruntime.clock import SystemClock
+from tests.patience import WAIT_MS
 
 ROOT = Path(__file__).parents[2]
-WAIT_MS = 20_000
-
-pytestmark = pytest.mark.timeout(90)
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +45,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 def mqadmin(*args: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "mqadmin", *args]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=20, check=False)
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
 
 
 def whole(cluster: Cluster) -> SyncState:
@@ -123,7 +121,7 @@ def test_a_batch_is_read_by_a_waiting_consumer_which_commits_where_it_came_to(cl
         async with Client(cluster.layout.namesrv, clock=SystemClock(), random=random.Random(6)) as client:
             consumer = client.consumer("CG")
             [queue] = await consumer.queues("Batches")
-            waiting = asyncio.create_task(consumer.pull(queue, 0, suspend_ms=10_000))
+            waiting = asyncio.create_task(consumer.pull(queue, 0, suspend_ms=60_000))
             messages = [
                 OutgoingMessage(f"{number}".encode(), {"TAGS": f"tag{number % 2}"}) for number in range(6)
             ]
@@ -270,7 +268,7 @@ def test_an_interrupted_start_leaves_no_process_behind(tmp_path: Path) -> None:
     try:
         asyncio.run(wait_for("seven processes", all_started, WAIT_MS))
         up.send_signal(signal.SIGINT)
-        up.communicate(timeout=30)
+        up.communicate()
     finally:
         up.kill()
         up.wait()

@@ -18,11 +18,9 @@ from prometheus_client.parser import text_string_to_metric_families
 from localcluster.cluster import Cluster
 from mqclient.client import Client
 from mqruntime.clock import SystemClock
+from tests.patience import WAIT_MS
 
 ROOT = Path(__file__).parents[2]
-WAIT_MS = 20_000
-
-pytestmark = pytest.mark.timeout(60)
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +45,7 @@ def pages_port(cluster: Cluster, name: str) -> int:
 def page(cluster: Cluster, name: str, path: str) -> tuple[int, str]:
     url = f"http://127.0.0.1:{pages_port(cluster, name)}{path}"
     try:
-        with urllib.request.urlopen(url, timeout=5) as answer:
+        with urllib.request.urlopen(url) as answer:
             return answer.status, answer.read().decode()
     except urllib.error.HTTPError as refused:
         return refused.code, refused.read().decode()

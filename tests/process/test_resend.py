@@ -20,15 +20,12 @@ from localcluster.load import read_messages
 from mqclient.client import Client
 from mqclient.message import OutgoingMessage, StoredMessage
 from mqruntime.clock import SystemClock
-from sparkreplay.store.bound import checkpoint_bound
-from sparkreplay.store.files import LocalFiles
+from tests.process.replicas import stores, until_all_hold_everything
 
 ROOT = Path(__file__).parents[2]
 QUEUES = 4
 MESSAGES = 3000
 BORN_MS = 1_600_000_000_000
-
-pytestmark = pytest.mark.timeout(90)
 
 
 @pytest.fixture(scope="module")
@@ -64,20 +61,7 @@ async def fill(cluster: Cluster) -> None:
                 assert (await producer.send_message("orders", message, queue_id=queue_id)).acknowledged
 
         await asyncio.gather(*map(queue, range(QUEUES)))
-    deadline = time.monotonic() + 20
-    while time.monotonic() < deadline:  # the bound is saved once a second
-        before = [checkpoint_bound(LocalFiles(store)) for store in stores(cluster)]
-        await asyncio.sleep(1.2)
-        if (
-            before == [checkpoint_bound(LocalFiles(store)) for store in stores(cluster)]
-            and len(set(before)) == 1
-        ):
-            return
-    raise AssertionError(f"the replicas' bounds do not meet: {before}")
-
-
-def stores(cluster: Cluster) -> list[str]:
-    return [cluster.layout.properties(name)["storePathRootDir"] for name in cluster.layout.broker_names]
+    await until_all_hold_everything(cluster)
 
 
 def command(cluster: Cluster, to: str, *more: str, store: int = 0) -> list[str]:
@@ -93,7 +77,6 @@ def resend(cluster: Cluster, to: str, *more: str, store: int = 0) -> subprocess.
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=60,
         check=False,
     )
 
@@ -116,6 +99,12 @@ def keys(messages: list[StoredMessage]) -> list[str]:
     return [message.properties["KEYS"] for message in messages]
 
 
+def until_acknowledged(ledger: Path, count: int, running: subprocess.Popen[str]) -> None:
+    while not (ledger.exists() and json.loads(ledger.read_text())["acknowledged"] >= count):
+        assert running.poll() is None
+        time.sleep(0.05)
+
+
 def test_a_topic_is_sent_again_as_it_was_in_each_queues_order(cluster: Cluster, tmp_path: Path) -> None:
     summary = told(resend(cluster, "DefaultCluster/copy", "--ledger", str(tmp_path / "ledger")))
     assert (summary["acknowledged"], summary["maybe_twice"]) == (MESSAGES, 0)
@@ -132,14 +121,12 @@ def test_a_topic_is_sent_again_as_it_was_in_each_queues_order(cluster: Cluster, 
 
 def test_a_killed_run_goes_on_from_another_replica_without_a_gap(cluster: Cluster, tmp_path: Path) -> None:
     ledger = tmp_path / "ledger"
-    more = ("--ledger", str(ledger), "--messages-per-second", "1500")
+    more = ("--ledger", str(ledger), "--messages-per-second", "150")
     running = subprocess.Popen(
         command(cluster, "DefaultCluster/killed", *more), cwd=ROOT, stdout=subprocess.DEVNULL
     )
-    deadline = time.monotonic() + 30
-    while not (ledger.exists() and json.loads(ledger.read_text())["acknowledged"] >= 300):
-        assert time.monotonic() < deadline and running.poll() is None
-        time.sleep(0.05)
+    until_acknowledged(ledger, 300, running)
+    running.send_signal(signal.SIGSTOP)  # so that it is still under way when the next one has started
     refused = resend(cluster, "DefaultCluster/killed", *more)
     assert refused.returncode == 1 and "is in use by another run" in refused.stderr
     running.send_signal(signal.SIGKILL)
@@ -160,7 +147,7 @@ def test_an_interrupted_run_ends_with_130_and_a_master_that_dies_costs_nothing(
     cluster: Cluster, tmp_path: Path
 ) -> None:
     ledger = tmp_path / "ledger"
-    more = ("--ledger", str(ledger), "--messages-per-second", "1000")
+    more = ("--ledger", str(ledger), "--messages-per-second", "150")
     running = subprocess.Popen(
         command(cluster, "DefaultCluster/slow", *more),
         cwd=ROOT,
@@ -168,21 +155,18 @@ def test_an_interrupted_run_ends_with_130_and_a_master_that_dies_costs_nothing(
         stderr=subprocess.PIPE,
         text=True,
     )
-    deadline = time.monotonic() + 30
-    while not (ledger.exists() and json.loads(ledger.read_text())["acknowledged"] >= 200):
-        assert time.monotonic() < deadline and running.poll() is None
-        time.sleep(0.05)
+    until_acknowledged(ledger, 200, running)
     running.send_signal(signal.SIGINT)
-    _, stderr = running.communicate(timeout=20)
+    _, stderr = running.communicate()
     assert running.returncode == 130 and "Traceback" not in stderr, stderr
     going_on = subprocess.Popen(
         command(cluster, "DefaultCluster/slow", *more, store=1), cwd=ROOT, stdout=subprocess.PIPE, text=True
     )
-    time.sleep(1)  # a moment in the middle; any is as good
+    until_acknowledged(ledger, 1 + json.loads(ledger.read_text())["acknowledged"], going_on)
     state = asyncio.run(cluster.wait_whole())
     master = cluster.layout.name_of(state.master_address or "") or ""
     cluster.kill([master])
-    output, _ = going_on.communicate(timeout=60)
+    output, _ = going_on.communicate()
     cluster.start([master])
     asyncio.run(cluster.wait_whole())
     assert going_on.returncode == 0

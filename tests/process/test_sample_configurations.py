@@ -11,22 +11,18 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-import pytest
-
 from localcluster import ports
 from localcluster.waiting import NotYet, wait_for
 from mqadmin.admin import AdminClient
 from mqadmin.errors import AdminError
 from mqadmin.replies import SyncState
 from mqruntime.clock import SystemClock
+from tests.patience import WAIT_MS
 
 ROOT = Path(__file__).parents[2]
 CONF = ROOT / "conf"
-WAIT_MS = 20_000
 MOVED = {9876: 0, 9878: 1, 9868: 2, 9858: 3, 30911: 10, 30921: 20, 30931: 30}
 """Port in the files -> place in a leased block; a broker also takes the ones at -2 and +1."""
-
-pytestmark = pytest.mark.timeout(60)
 
 
 @contextmanager
@@ -66,7 +62,7 @@ def running(module: str, file: Path, folder: Path) -> Iterator[None]:
             assert process.poll() is None, log.read_text()
         finally:
             process.terminate()
-            process.wait(10)
+            process.wait()
     assert process.returncode == 0 and "WARNING mqruntime" not in log.read_text(), log.read_text()
 
 

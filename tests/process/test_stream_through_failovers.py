@@ -39,7 +39,6 @@ def found_in(query: Query) -> list[Found]:
     return sorted(found, key=lambda message: message.place)
 
 
-@pytest.mark.timeout(150)
 def test_a_stream_over_all_replicas_in_turn_has_every_acknowledged_message_once(tmp_path: Path) -> None:
     with Cluster.create(tmp_path / "cluster", segment_bytes=SEGMENT_BYTES) as cluster:
         cluster.start()

@@ -20,8 +20,6 @@ PACKAGES = {
 }  # fmt: skip
 KEPT_OUT = ("tests", "simulation", "scripts")
 
-pytestmark = pytest.mark.timeout(90)
-
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:

@@ -15,7 +15,7 @@ from remoting.codes import RequestCode, ResponseCode
 from remoting.command import RemotingCommand
 from simulation.controllers.scriptedbroker import BROKER_NAME, CLUSTER_NAME
 from simulation.controllers.world import ControllerWorld
-from simulation.kernel.node import Node
+from simulation.kernel.node import EPOCH_MS, SKEW_MS_MAX, Node
 from tests.simulation.controllerscene import (
     asked,
     elect,
@@ -62,7 +62,7 @@ def followers(cluster: ControllerWorld) -> list[Node]:
 
 
 def test_every_controller_tells_an_election_and_the_leader_all_of_it(cluster: ControllerWorld) -> None:
-    after_the_master_is_killed(cluster)
+    killed_ms = EPOCH_MS + after_the_master_is_killed(cluster)
     first, second = told(cluster, leader_of(cluster))
     assert (first.epoch, first.old_master_id, first.reason) == (1, None, "first election")
     assert (second.epoch, second.old_master_id, second.new_master_id) == (
@@ -81,7 +81,9 @@ def test_every_controller_tells_an_election_and_the_leader_all_of_it(cluster: Co
     ]
     assert None not in moments
     assert moments == sorted(moments, key=lambda moment: moment or 0)
+    assert abs((second.noticed_ms or 0) - killed_ms) <= SKEW_MS_MAX + 100
     assert (second.elected_ms or 0) - (second.noticed_ms or 0) < 100
+    assert (second.writable_ms or 0) - (second.noticed_ms or 0) < 5_000
     for node in followers(cluster):
         seen = told(cluster, node)[-1]
         assert (seen.epoch, seen.new_master_id, seen.reason) == (2, second.new_master_id, second.reason)

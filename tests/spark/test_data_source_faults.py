@@ -16,7 +16,6 @@ pytestmark = [
         missing_for_spark() is not None, reason=f"Spark cannot run here: {missing_for_spark()}"
     ),
     pytest.mark.filterwarnings("ignore"),
-    pytest.mark.timeout(300),
 ]
 SEGMENT_BYTES = 16384
 ROWS = 300

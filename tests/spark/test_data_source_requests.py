@@ -22,7 +22,6 @@ pytestmark = [
         missing_for_spark() is not None, reason=f"Spark cannot run here: {missing_for_spark()}"
     ),
     pytest.mark.filterwarnings("ignore"),
-    pytest.mark.timeout(300),
 ]
 PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
 SEGMENT_BYTES = 16384

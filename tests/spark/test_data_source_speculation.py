@@ -27,7 +27,6 @@ pytestmark = [
         missing_for_spark() is not None, reason=f"Spark cannot run here: {missing_for_spark()}"
     ),
     pytest.mark.filterwarnings("ignore"),
-    pytest.mark.timeout(400),
 ]
 SPECULATION = {
     "spark__speculation": "true",

@@ -18,7 +18,6 @@ pytestmark = [
     pytest.mark.skipif(
         missing_for_spark() is not None, reason=f"Spark cannot run here: {missing_for_spark()}"
     ),
-    pytest.mark.timeout(240),
 ]
 
 LIBRARIES = ("numpy", "numpy.libs", "pyarrow", "pyarrow.libs", "pyspark", "py4j", "zstandard", "lz4")
@@ -73,7 +72,6 @@ def test_workers_that_have_only_the_archive_read_a_store(tmp_path: Path) -> None
         env=environment,
         capture_output=True,
         text=True,
-        timeout=200,
     )
     assert done.returncode == 0, done.stderr[-3000:]
     assert "rows 400 topics 3" in done.stdout

@@ -21,7 +21,6 @@ from localcluster.drill import DrillReport, Kind, run_drills
 from localcluster.history import Found, Place
 from localcluster.layout import BROKER_SET
 from localcluster.load import read_back
-from localcluster.waiting import NotYet, wait_for
 from mqclient.client import Client
 from mqclient.route import MessageQueue
 from mqruntime.clock import SystemClock
@@ -31,7 +30,7 @@ from sparkreplay.read.reader import plan_read, read_all
 from sparkreplay.records.schema import arrow_schema
 from sparkreplay.store.bound import checkpoint_bound
 from sparkreplay.store.files import LocalFiles
-from sparkreplay.store.livebroker import view_of
+from tests.process.replicas import stores, until_all_hold_everything
 from tests.unit.sparkreplay.commandline import mqreplay
 
 TOPIC = "drilled"
@@ -43,7 +42,6 @@ pytestmark = [
         missing_for_spark() is not None, reason=f"Spark cannot run here: {missing_for_spark()}"
     ),
     pytest.mark.filterwarnings("ignore"),
-    pytest.mark.timeout(300),
 ]
 
 
@@ -54,28 +52,11 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         yield made
 
 
-def stores(cluster: Cluster) -> list[str]:
-    return [cluster.layout.properties(name)["storePathRootDir"] for name in cluster.layout.broker_names]
-
-
 def rows_below(bound: int, store: str) -> pa.Table:
     """In the log's order."""
     options = {"path": store, "topic": TOPIC, "endingOffsets": str(bound), "columns": COLUMNS, "crc": "true"}
     read = plan_read(read_options(options))
     return pa.Table.from_batches(read_all(read), schema=arrow_schema(read.columns))
-
-
-async def until_all_hold_everything(cluster: Cluster) -> int:
-    """The bound that all replicas have saved once nothing is sent any more: the end of the log of each."""
-
-    async def probe() -> int:
-        bounds = {checkpoint_bound(LocalFiles(store)) for store in stores(cluster)}
-        ends = {view_of(cluster.layout.address(name)).max_offset for name in cluster.layout.broker_names}
-        if len(bounds | ends) != 1:
-            raise NotYet(f"bounds {bounds}, ends {ends}")
-        return bounds.pop()
-
-    return await wait_for("one bound on all replicas", probe, 30_000)
 
 
 def found_by_spark(spark: Any, store: str, bound: int) -> list[Found]:

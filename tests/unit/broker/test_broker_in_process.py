@@ -78,6 +78,23 @@ def test_every_controller_sees_the_new_master_act_at_once_and_not_with_its_next_
             assert told.writable_ms - told.elected_ms < 500
 
 
+@pytest.mark.parametrize("alone", [False, True], ids=["among others", "alone"])
+@pytest.mark.parametrize("kind", ["namesrv", "controller", "broker"])
+def test_a_server_stops_within_three_seconds(kind: str, alone: bool) -> None:
+    with World(6) as world:
+        cluster = Cluster(world, 3)
+        cluster.start_up()
+        node = next(
+            node for node in world.nodes.values() if node.name.startswith(kind) and node is not cluster.master
+        )
+        if alone:
+            for other in {*world.nodes.values()} - {node}:
+                other.kill(power_cut=True)
+            world.run_for_ms(500)
+        world.run(node.stop(), limit_ms=3_000)
+        assert node.left_behind == []
+
+
 def test_a_stopped_master_hands_over_quickly_and_leaves_no_task_behind() -> None:
     with World(5) as world:
         cluster = Cluster(world, 3)

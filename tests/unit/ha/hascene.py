@@ -133,9 +133,8 @@ class Node:
 
 
 async def until(predicate: Callable[[], bool]) -> None:
-    async with asyncio.timeout(20):
-        while not predicate():  # noqa: ASYNC110 - the sockets are real, so is the waiting
-            await asyncio.sleep(0)
+    while not predicate():  # noqa: ASYNC110 - the sockets are real, so is the waiting
+        await asyncio.sleep(0)
 
 
 Scenario = Callable[..., Awaitable[None]]

@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from localcluster.waiting import NotYet, WaitExpired, wait_for
+from tests.patience import WAIT_MS
 
 
 def test_a_wait_ends_with_the_value_of_the_first_probe_that_has_one() -> None:
@@ -18,7 +19,7 @@ def test_a_wait_ends_with_the_value_of_the_first_probe_that_has_one() -> None:
             raise NotYet("once more")
         return "there"
 
-    assert asyncio.run(wait_for("it", probe, 5_000)) == "there"
+    assert asyncio.run(wait_for("it", probe, WAIT_MS)) == "there"
     assert len(asked) == 2
 
 
@@ -43,4 +44,4 @@ def test_another_error_of_a_probe_is_not_waited_through() -> None:
         raise RuntimeError("a fault")
 
     with pytest.raises(RuntimeError, match="a fault"):
-        asyncio.run(wait_for("it", probe, 5_000))
+        asyncio.run(wait_for("it", probe, WAIT_MS))

@@ -126,7 +126,7 @@ def test_a_server_of_another_protocol_is_told_in_one_line() -> None:
         connection, _ = listening.accept()
         with connection:
             connection.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
-            _, said = process.communicate(timeout=20)
+            _, said = process.communicate()
     assert process.returncode == 1
     assert said.count("\n") == 1
     assert f"no answer from {address} (" in said
@@ -242,6 +242,6 @@ def test_ctrl_c_ends_a_repeated_command_between_two_lines(options: list[str], se
     assert process.stdout is not None
     begun = process.stdout.readline() + process.stdout.readline()
     os.kill(process.pid, signal.SIGINT)
-    rest, said = process.communicate(timeout=20)
+    rest, said = process.communicate()
     assert (process.returncode, said) == (130, b"")
     assert (begun + rest).endswith(b"\n")

@@ -123,11 +123,14 @@ def test_an_error_inside_the_broker_leaves_the_outcome_unknown() -> None:
 
 
 def test_no_answer_in_time_leaves_the_outcome_unknown() -> None:
-    namesrv, broker = cluster(lambda request: None)
+    namesrv, broker = cluster(stored_as())
 
     async def scenario(client: Client) -> None:
+        producer = client.producer("PG")
+        await producer.send("T", b"connected")
+        broker.answers["SEND_MESSAGE_V2"] = lambda request: None
         with pytest.raises(SendOutcomeUnknown, match="is unknown"):
-            await client.producer("PG").send("T", b"x", timeout_ms=30)
+            await producer.send("T", b"x", timeout_ms=30)
 
     with_servers(namesrv, broker)(scenario)
 

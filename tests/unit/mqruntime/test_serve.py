@@ -19,7 +19,7 @@ ENVIRONMENT = {**os.environ, "PYTHONPATH": str(HERE.parents[2])}
 
 def demo(tmp_path: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [*COMMAND, *arguments], cwd=tmp_path, env=ENVIRONMENT, capture_output=True, text=True, timeout=30
+        [*COMMAND, *arguments], cwd=tmp_path, env=ENVIRONMENT, capture_output=True, text=True
     )
 
 
@@ -39,7 +39,7 @@ def running(tmp_path: Path, *arguments: str) -> subprocess.Popen[str]:
 def test_it_serves_until_it_is_told_to_stop(tmp_path: Path) -> None:
     process = running(tmp_path)
     process.send_signal(signal.SIGTERM)
-    _, said = process.communicate(timeout=30)
+    _, said = process.communicate()
     assert process.returncode == 0
     assert "INFO mqruntime.serve stopping on SIGTERM" in said
     assert said.endswith("INFO mqruntime.serve stopped\n")
@@ -56,7 +56,7 @@ def test_a_closed_terminal_ends_it_in_order_unless_that_is_ignored(tmp_path: Pat
     process.send_signal(signal.SIGHUP)
     if ignored:
         process.send_signal(signal.SIGTERM)
-    _, said = process.communicate(timeout=30)
+    _, said = process.communicate()
     assert process.returncode == 0
     assert f"stopping on {'SIGTERM' if ignored else 'SIGHUP'}" in said
 
@@ -66,7 +66,7 @@ def test_a_second_signal_ends_a_stop_that_hangs(tmp_path: Path) -> None:
     process.send_signal(signal.SIGINT)
     assert process.stdout is not None and process.stdout.readline() == "stopping\n"
     process.send_signal(signal.SIGTERM)
-    _, said = process.communicate(timeout=30)
+    _, said = process.communicate()
     assert process.returncode == 128 + signal.SIGTERM
     assert "INFO mqruntime.serve stopped" not in said
 
@@ -105,7 +105,7 @@ def test_a_fatal_error_is_one_line_and_an_exit_code(tmp_path: Path, mode: str, l
 def test_a_stop_that_fails_is_told_and_is_no_success(tmp_path: Path) -> None:
     process = running(tmp_path, "mode=unstoppable")
     process.send_signal(signal.SIGTERM)
-    _, said = process.communicate(timeout=30)
+    _, said = process.communicate()
     assert process.returncode == 1
     assert said.endswith("fatal: the log cannot be flushed\n")
 
@@ -143,7 +143,7 @@ def test_a_users_mistake_is_one_line_and_exit_code_2(tmp_path: Path, arguments: 
 def test_an_unknown_setting_is_a_warning_in_the_log(tmp_path: Path) -> None:
     process = running(tmp_path, "mood=x")
     process.send_signal(signal.SIGTERM)
-    _, said = process.communicate(timeout=30)
+    _, said = process.communicate()
     assert "WARNING mqruntime.serve command line: mood: unknown setting; did you mean mode?" in said
 
 

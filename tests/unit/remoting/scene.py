@@ -16,6 +16,7 @@ from remoting.limits import Limits
 from remoting.peer import Peer
 from remoting.router import Router
 from remoting.server import RemotingServer
+from tests.patience import WAIT_MS
 
 ECHO, SILENT, BROKEN, STRICT, LATER, BUG, BATCH_A, BATCH_B, DISK_FULL = range(60_001, 60_010)
 request = RemotingCommand.request
@@ -59,7 +60,7 @@ class Scene:
     def address(self) -> str:
         return f"127.0.0.1:{self.server.port}"
 
-    async def call(self, code: int, body: bytes | None = None, timeout_ms: int = 5000) -> RemotingCommand:
+    async def call(self, code: int, body: bytes | None = None, timeout_ms: int = WAIT_MS) -> RemotingCommand:
         return await self.client.call(self.address, request(code, body=body), timeout_ms)
 
     def _broken(self, peer: Peer, command: RemotingCommand) -> RemotingCommand:

@@ -74,7 +74,6 @@ def test_bombs_are_refused_in_little_memory_by_path_and_offset(tmp_path: Path) -
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=100,
     )
     lines = run.stdout.splitlines()
     assert len(lines) == len(paths), run.stderr
