@@ -4,3 +4,5 @@ from __future__ import annotations
 
 WAIT_S = 300
 WAIT_MS = WAIT_S * 1000
+NOBODY_IS_LATE = {"controllerHeartBeatTimeoutMills": str(WAIT_MS)}
+"""Settings of brokers: controllers miss one that has ended, by its connection, and none that only waits for its turn."""

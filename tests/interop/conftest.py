@@ -11,9 +11,9 @@ import pytest
 
 from localcluster.cluster import Cluster
 from tests.interop.javapeer import JavaClient
-from tests.patience import WAIT_MS
+from tests.patience import NOBODY_IS_LATE, WAIT_MS
 
-BROKER_SETTINGS = {"messageDelayLevel": "1s 1s 1s 1s 1s", "slaveSyncInterval": "500"}
+BROKER_SETTINGS = {"messageDelayLevel": "1s 1s 1s 1s 1s", "slaveSyncInterval": "500", **NOBODY_IS_LATE}
 
 
 @pytest.fixture(scope="session")

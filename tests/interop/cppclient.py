@@ -30,8 +30,8 @@ from typing import Any
 from rocketmq.client import Message, Producer, PullConsumer, PushConsumer, RecvMessage, SendResult, SendStatus
 from rocketmq.exceptions import RocketMQException
 
-WAIT_S = 20.0
-SEND_TIMEOUT_MS = 1_000
+WAIT_S = 300.0
+SEND_TIMEOUT_MS = 10_000
 BATCH = 16  # short of 4 KiB with their properties: from there on this library deflates a batch, which no broker reads
 PERIOD_S = 0.002  # between the messages of a stream
 AFTER_FAILURE_S = 0.05

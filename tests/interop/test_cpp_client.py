@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from localcluster.cluster import Cluster
-from tests.interop.conftest import WAIT_MS
 from tests.interop.peerprocess import PeerProcess
+from tests.patience import WAIT_MS
 
 pytestmark = [
     pytest.mark.skipif(

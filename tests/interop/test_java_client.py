@@ -14,8 +14,8 @@ import pytest
 from localcluster.cluster import Cluster
 from localcluster.layout import BROKER_SET, CLUSTER_NAME
 from mqadmin.replies import SyncState
-from tests.interop.conftest import WAIT_MS
 from tests.interop.javapeer import JavaClient, missing
+from tests.patience import WAIT_MS
 
 pytestmark = [
     pytest.mark.skipif(missing() is not None, reason=str(missing())),

@@ -18,8 +18,8 @@ from remoting.client import RemotingClient
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import RemotingCommand
 from remoting.headers.offsets import QueryConsumerOffsetHeader
-from tests.interop.conftest import WAIT_MS
 from tests.interop.javapeer import JavaClient, missing
+from tests.patience import WAIT_MS
 
 pytestmark = [
     pytest.mark.skipif(missing() is not None, reason=str(missing())),

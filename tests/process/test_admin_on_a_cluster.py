@@ -17,7 +17,7 @@ import pytest
 from localcluster.cluster import Cluster
 from localcluster.layout import BROKER_SET, CLUSTER_NAME
 from mqadmin.cli import COMMANDS
-from tests.patience import WAIT_MS
+from tests.patience import NOBODY_IS_LATE, WAIT_MS
 
 ROOT = Path(__file__).parents[2]
 TOPIC, GROUP = "AdminTopic", "AdminGroup"
@@ -62,7 +62,7 @@ class Admin:
 
 @pytest.fixture(scope="module")
 def admin(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Admin]:
-    with Cluster.create(tmp_path_factory.mktemp("admin") / "cluster") as made:
+    with Cluster.create(tmp_path_factory.mktemp("admin") / "cluster", broker_settings=NOBODY_IS_LATE) as made:
         made.start()
         asyncio.run(made.wait_whole(timeout_ms=WAIT_MS))
         asyncio.run(made.create_topic(TOPIC, 2))

@@ -25,7 +25,7 @@ from remoting.codes import RequestCode, ResponseCode
 from remoting.command import RemotingCommand
 from remoting.frame import encode
 from remoting.headers.send import SendMessageHeader
-from tests.patience import WAIT_MS
+from tests.patience import NOBODY_IS_LATE, WAIT_MS
 from tests.process.serverprocess import ServerProcess
 
 CUT_OFF = (errno.ECONNRESET, errno.EPIPE, errno.ENOTCONN)
@@ -52,7 +52,8 @@ NONSENSE = {
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     directory = tmp_path_factory.mktemp("bad days") / "cluster"
-    with Cluster.create(directory, broker_settings={"maxMessageSize": str(MESSAGE_BYTES_MAX)}) as made:
+    settings = {"maxMessageSize": str(MESSAGE_BYTES_MAX), **NOBODY_IS_LATE}
+    with Cluster.create(directory, broker_settings=settings) as made:
         made.start()
         whole(made)
         asyncio.run(made.create_topic("T"))

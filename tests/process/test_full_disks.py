@@ -20,7 +20,7 @@ from mqadmin.admin import AdminClient
 from mqadmin.replies import SyncState
 from mqclient.client import Client
 from mqruntime.clock import SystemClock
-from tests.patience import WAIT_MS
+from tests.patience import NOBODY_IS_LATE, WAIT_MS
 from tests.process.smalldisk import small_disk
 
 DISK_BYTES = 6 << 20
@@ -31,7 +31,7 @@ BURST = 6_000  # of about 1 KiB, so about 7 MiB
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[Cluster]:
     """Three brokers, the store of one of them on the small disk."""
-    directory, settings = tmp_path / "cluster", {"mappedFileSizeConsumeQueue": "200000"}
+    directory, settings = tmp_path / "cluster", {"mappedFileSizeConsumeQueue": "200000", **NOBODY_IS_LATE}
     with (
         small_disk(tmp_path / "small", DISK_BYTES) as disk,
         Cluster.create(directory, controllers=1, segment_bytes=1 << 20, broker_settings=settings) as made,

@@ -18,7 +18,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from localcluster.cluster import Cluster
 from mqclient.client import Client
 from mqruntime.clock import SystemClock
-from tests.patience import WAIT_MS
+from tests.patience import NOBODY_IS_LATE, WAIT_MS
 
 ROOT = Path(__file__).parents[2]
 
@@ -26,7 +26,9 @@ ROOT = Path(__file__).parents[2]
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """Every server of it has pages."""
-    with Cluster.create(tmp_path_factory.mktemp("probes") / "cluster", brokers=2) as made:
+    with Cluster.create(
+        tmp_path_factory.mktemp("probes") / "cluster", brokers=2, broker_settings=NOBODY_IS_LATE
+    ) as made:
         for name in made.layout.names:
             file = made.directory / f"{name}.conf"
             port = pages_port(made, name)

@@ -20,6 +20,7 @@ from localcluster.load import read_messages
 from mqclient.client import Client
 from mqclient.message import OutgoingMessage, StoredMessage
 from mqruntime.clock import SystemClock
+from tests.patience import NOBODY_IS_LATE
 from tests.process.replicas import stores, until_all_hold_everything
 
 ROOT = Path(__file__).parents[2]
@@ -30,7 +31,9 @@ BORN_MS = 1_600_000_000_000
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    with Cluster.create(tmp_path_factory.mktemp("resend") / "cluster") as made:
+    with Cluster.create(
+        tmp_path_factory.mktemp("resend") / "cluster", broker_settings=NOBODY_IS_LATE
+    ) as made:
         made.start()
         asyncio.run(made.wait_whole())
         asyncio.run(fill(made))
@@ -147,9 +150,9 @@ def test_an_interrupted_run_ends_with_130_and_a_master_that_dies_costs_nothing(
     cluster: Cluster, tmp_path: Path
 ) -> None:
     ledger = tmp_path / "ledger"
-    more = ("--ledger", str(ledger), "--messages-per-second", "150")
+    more = ("--ledger", str(ledger), "--messages-per-second")
     running = subprocess.Popen(
-        command(cluster, "DefaultCluster/slow", *more),
+        command(cluster, "DefaultCluster/slow", *more, "150"),
         cwd=ROOT,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
@@ -160,7 +163,10 @@ def test_an_interrupted_run_ends_with_130_and_a_master_that_dies_costs_nothing(
     _, stderr = running.communicate()
     assert running.returncode == 130 and "Traceback" not in stderr, stderr
     going_on = subprocess.Popen(
-        command(cluster, "DefaultCluster/slow", *more, store=1), cwd=ROOT, stdout=subprocess.PIPE, text=True
+        command(cluster, "DefaultCluster/slow", *more, "1000", store=1),
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        text=True,
     )
     until_acknowledged(ledger, 1 + json.loads(ledger.read_text())["acknowledged"], going_on)
     state = asyncio.run(cluster.wait_whole())

@@ -20,7 +20,7 @@ import pytest
 
 from localcluster.cluster import Cluster
 from localcluster.waiting import NotYet, wait_for
-from tests.patience import WAIT_MS
+from tests.patience import NOBODY_IS_LATE, WAIT_MS
 
 ROOT = Path(__file__).parents[2]
 MOMENTS = ("heardMs", "noticedMs", "proposedMs", "electedMs", "notifiedMs", "writableMs")
@@ -29,7 +29,7 @@ ALTERNATE_SCREEN, FORMER_SCREEN, SHOW_CURSOR = b"\x1b[?1049h", b"\x1b[?1049l", b
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    with Cluster.create(tmp_path_factory.mktemp("watched")) as made:
+    with Cluster.create(tmp_path_factory.mktemp("watched"), broker_settings=NOBODY_IS_LATE) as made:
         made.start()
         asyncio.run(made.wait_whole(timeout_ms=WAIT_MS))
         yield made

@@ -33,7 +33,7 @@ import org.apache.rocketmq.remoting.protocol.heartbeat.MessageModel;
  * </pre>
  */
 final class Consumers {
-    private static final long WAIT_S = 20;
+    private static final long WAIT_S = 300;
     private static final int POLL_MS = 500;
 
     private final String namesrv;

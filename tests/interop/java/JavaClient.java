@@ -56,8 +56,9 @@ import org.apache.rocketmq.tools.command.MQAdminStartup;
 public final class JavaClient {
     private static final int BATCH = 32;
     private static final int POLL_MS = 500;
-    private static final long WAIT_S = 20;
+    private static final long WAIT_S = 300;
     private static final int NUDGE_MS = 50;
+    private static final int SEND_MS = 30_000;
     private static final String TAG = "Tag";
     private static final String PROPERTY = "number";
 
@@ -82,6 +83,7 @@ public final class JavaClient {
         producer = new DefaultMQProducer("InteropProducer");
         producer.setNamesrvAddr(namesrv);
         producer.setPollNameServerInterval(POLL_MS);
+        producer.setSendMsgTimeout(SEND_MS);
         producer.setRetryTimesWhenSendFailed(0);
         producer.setRetryTimesWhenSendAsyncFailed(0);
         producer.start();

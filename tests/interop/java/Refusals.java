@@ -26,7 +26,7 @@ import org.apache.rocketmq.remoting.protocol.body.LockBatchRequestBody;
  * </pre>
  */
 final class Refusals {
-    private static final int TIMEOUT_MS = 5000;
+    private static final int TIMEOUT_MS = 30_000;
 
     private final String namesrv;
     private final MQClientAPIImpl api;
