@@ -21,7 +21,7 @@ from localcluster.history import Attempt, Found, Outcome, Place, judge
 from localcluster.layout import BROKER_SET, CLUSTER_NAME
 from localcluster.load import body_hash, read_back
 from localcluster.processes import ProcessTable
-from localcluster.status import status_rows
+from localcluster.status import StatusRow, status_rows
 from localcluster.waiting import NotYet, wait_for
 from mqadmin.admin import AdminClient
 from mqadmin.replies import SyncState
@@ -97,13 +97,15 @@ async def found_in(cluster: Cluster, topic: str) -> list[Found]:
 
 
 def test_every_broker_joins_and_every_role_is_taken(cluster: Cluster) -> None:
-    rows = {row.name: row for row in asyncio.run(status_rows(cluster))}
+    async def roles_taken() -> dict[str, StatusRow]:
+        rows = {row.name: row for row in await status_rows(cluster)}
+        roles = sorted(rows[name].role for name in cluster.layout.controller_names)
+        if roles != ["follower", "follower", "leader"]:
+            raise NotYet(str(roles))
+        return rows
+
+    rows = asyncio.run(wait_for("one leader", roles_taken, WAIT_MS))
     assert {row.process for row in rows.values()} == {"running"}
-    assert sorted(rows[name].role for name in cluster.layout.controller_names) == [
-        "follower",
-        "follower",
-        "leader",
-    ]
     assert sorted(rows[name].role for name in cluster.layout.broker_names) == ["master", "slave", "slave"]
     assert json.loads((cluster.directory / "pids.json").read_text()) == {
         name: row.pid for name, row in rows.items()

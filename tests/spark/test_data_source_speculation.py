@@ -61,7 +61,7 @@ def daemon(folder: Path, name: str, class_name: str, *arguments: str) -> Iterato
         yield
     finally:
         os.killpg(process.pid, signal.SIGTERM)
-        process.wait(30)
+        process.wait()
 
 
 def free_port() -> int:

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from sparkreplay.engine.engine import missing_for_spark
+from tests.patience import WAIT_S
 from tests.unit.sparkreplay.storefolder import StoreFolder
 
 pytestmark = [
@@ -81,7 +82,7 @@ def test_available_now_reads_all_in_batches_within_the_limit_and_ends(
     table = f"now_{next(iter(limit))}"
     rows = stream(spark, folder.write(), **limit)
     query = rows.writeStream.format("memory").queryName(table).trigger(availableNow=True).start()
-    assert query.awaitTermination(60)
+    assert query.awaitTermination(WAIT_S)
     assert numbers(spark, table) == [*range(100)]
     assert sum(progress.numInputRows > 0 for progress in query.recentProgress) == batches
 
@@ -98,7 +99,7 @@ def test_a_truncated_log_ends_the_query_with_an_error_that_says_what_to_do(
     with pytest.raises(
         StreamingQueryException, match=r"LogTruncated: broker set broker-a.*new checkpointLocation"
     ):
-        query.awaitTermination(60)
+        query.awaitTermination(WAIT_S)
     assert numbers(spark, "truncated") == [*range(100)]
 
 
@@ -114,9 +115,9 @@ def test_a_checkpoint_that_meets_another_log_of_the_name_ends_the_query(
         writer = stream(spark, path).writeStream.format("noop").trigger(availableNow=True)
         return writer.option("checkpointLocation", str(tmp_path / "checkpoint")).start()
 
-    assert run(folder.write()).awaitTermination(60)
+    assert run(folder.write()).awaitTermination(WAIT_S)
     with pytest.raises(StreamingQueryException, match=r"ForeignLog: .*anew.*new checkpointLocation"):
-        run(anew.write()).awaitTermination(60)
+        run(anew.write()).awaitTermination(WAIT_S)
 
 
 def test_options_of_streams_are_refused_for_a_batch_and_an_end_for_a_stream(
@@ -134,7 +135,7 @@ def test_options_of_streams_are_refused_for_a_batch_and_an_end_for_a_stream(
         rows = stream(spark, str(folder.root), **options)
         query = rows.writeStream.format("memory").queryName("refused").start()
         with pytest.raises(StreamingQueryException) as failed:
-            query.awaitTermination(60)
+            query.awaitTermination(WAIT_S)
         assert told in str(failed.value) and "UnboundLocalError" not in str(failed.value)
 
 
@@ -165,7 +166,7 @@ def test_every_message_is_in_the_files_once_though_the_job_is_killed_within_and_
         .trigger(availableNow=True)
         .start()
     )
-    assert query.awaitTermination(60)
+    assert query.awaitTermination(WAIT_S)
     found = spark.read.parquet(str(output)).collect()
     assert sorted(int(row.msg_id) for row in found) == [*range(400)]
 
