@@ -1,6 +1,6 @@
 """What was decided before this process got it: whoever reports when a thing was decided cannot have seen that.
 
-Invariant: `decided_end` never falls; an entry above it came undecided."""
+Invariant: `decided_end` never falls; an entry above it came undecided. Pure."""
 
 from __future__ import annotations
 

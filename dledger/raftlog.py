@@ -1,7 +1,7 @@
 """The entries that a member holds in memory.
 
 Invariant: indexes count up by one from `first_index`, behind the entry (`prev_index`, its term) that the log begins after;
-terms never fall."""
+terms never fall. Pure."""
 
 from __future__ import annotations
 

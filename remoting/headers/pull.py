@@ -10,8 +10,6 @@ from remoting.wirefields import I32, I64, wire
 SYS_FLAG_COMMIT_OFFSET = 1
 SYS_FLAG_SUSPEND = 2
 SYS_FLAG_SUBSCRIPTION = 4
-SYS_FLAG_CLASS_FILTER = 8
-SYS_FLAG_LITE_PULL = 16
 
 
 @dataclass(slots=True)
