@@ -1,7 +1,7 @@
 """The form of every core: protocol logic without event loop, clock, socket or file.
 
 What happens goes in by methods that return actions, which the shell performs in their order; time goes in as `now_ms`,
-monotonic. Only the core itself changes its state."""
+monotonic. Only the core itself changes its state. Pure."""
 
 from __future__ import annotations
 

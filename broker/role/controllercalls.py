@@ -1,4 +1,4 @@
-"""The controller calls of a broker as commands, and their answers as the state machine takes them. Pure."""
+"""The controller calls of a broker as commands, and their answers as the state machine takes them."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """One slave as its master sees it, during one mastership: is it still in step, may it enter the SyncStateSet.
 
-Invariant: an end counts only while it comes from the newest connection of this broker id; a new one starts as unknown."""
+Invariant: an end counts only while it comes from the newest connection of this broker id; a new one starts as unknown. Pure."""
 
 from __future__ import annotations
 
