@@ -107,6 +107,11 @@ class EpochHistory:
         """Without the entries that start at or after `offset`."""
         return EpochHistory(entry for entry in self._entries if entry.start_offset < offset)
 
+    def truncate_prefix(self, offset: int) -> EpochHistory:
+        """Without the entries that end at or before `offset`; the last one stays, it is still written."""
+        kept = [entry for entry, after in pairwise(self._entries) if after.start_offset > offset]
+        return EpochHistory((*kept, *self._entries[-1:]))
+
 
 def _check_range(last: EpochEntry | None, entry: EpochEntry) -> None:
     if not (0 <= entry.epoch <= EPOCH_MAX and 0 <= entry.start_offset <= OFFSET_MAX):

@@ -29,6 +29,11 @@ class KeptEpochs:
         async with self._lock:
             await self._store(history)
 
+    async def truncate_prefix(self, offset: int) -> None:
+        """Forget the epochs that ended at or before `offset`, the log's start after retention. OSError."""
+        async with self._lock:
+            await self._store(self.history.truncate_prefix(offset))
+
     async def settle(self) -> None:
         """The file holds `history` on return: to be called before bytes come under it. OSError."""
         async with self._lock:

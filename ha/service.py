@@ -230,6 +230,10 @@ class HAService:
 
     # -- the rest
 
+    async def truncate_epoch_prefix(self, log_min: int) -> None:
+        """Retention has removed the log below `log_min`. OSError."""
+        await self._epochs.truncate_prefix(log_min)
+
     def status(self) -> dict[str, Any]:
         """HARuntimeInfo, see ha/status.py."""
         return runtime_info(self._log, self._end, self._clock.monotonic_ms())

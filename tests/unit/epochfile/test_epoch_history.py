@@ -121,6 +121,14 @@ def test_truncating_the_suffix_drops_entries_that_start_at_or_after_the_cut() ->
     assert history.truncate_suffix(0).entries == ()
 
 
+def test_truncating_the_prefix_keeps_the_epoch_that_is_still_written_r33() -> None:
+    history = EpochHistory([(1, 100), (2, 300), (3, 500)])
+    assert history.truncate_prefix(300).entries == ((2, 300), (3, 500))
+    assert history.truncate_prefix(299).entries == history.entries
+    assert history.truncate_prefix(10**9).entries == ((3, 500),)
+    assert EpochHistory().truncate_prefix(5).entries == ()
+
+
 @given(st.lists(st.tuples(st.integers(1, 9), st.integers(0, 50)), max_size=20))
 def test_whatever_is_appended_the_columns_stay_strictly_increasing(steps: list[tuple[int, int]]) -> None:
     history, epoch = EpochHistory(), 0
