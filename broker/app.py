@@ -49,14 +49,14 @@ class BrokerApp:
         self.settings = settings
         self._runtime = runtime
         self._clock = clock = runtime.clock
-        self._failed: asyncio.Future[BaseException] | None = None
-        self._tasks = tasks = Tasks(self._fatal)
         self._probes: HttpPages | None = None
         self.membership = membership = Membership(
             cluster_name=settings.broker_cluster_name,
             broker_name=settings.broker_name,
             poll_ms=settings.sync_broker_metadata_period,
         )
+        self._failed: asyncio.Future[BaseException] | None = None
+        self._tasks = tasks = Tasks(self._fatal)
         self.tables = tables = Tables(settings, runtime.files, clock)
         self.store = store = MessageStore(runtime, settings, on_fatal=self._fatal)
         self.ha = ha = HAService(

@@ -25,9 +25,7 @@ from dledger.raftlog import RaftLog
 from dledger.reads import Reads
 from dledger.settings import DLedgerSettings
 from dledger.store import FOLDER_PREFIX, Store
-from mqruntime.diskfull import DISK_FULL
-from mqruntime.log import fields
-from mqruntime.repeatedfailure import RepeatedFailure
+from mqruntime.diskfull import RetriedWrite
 from mqruntime.runtime import Runtime
 from mqruntime.tasks import Tasks
 from remoting.client import RemotingClient
@@ -100,7 +98,9 @@ class DLedgerNode:
         self._timer: asyncio.TimerHandle | None = None
         self._timer_due_ms = 0
         self._checkpoint_timer: asyncio.TimerHandle | None = None
-        self._checkpoint_failure = RepeatedFailure()
+        self._checkpoint_write = RetriedWrite(
+            logger, f"{self.store.checkpoint_file.name} cannot be written, trying on", server="controller"
+        )
         self._announced: tuple[Role, int] = (Role.FOLLOWER, 0)
         self._proposals = Proposals()
         self._reads = Reads()
@@ -346,20 +346,8 @@ class DLedgerNode:
 
     async def _save_checkpoint(self) -> None:
         """Nothing waits for what it says: a full disk delays it, and the next one says more."""
-        try:
-            await self.store.save_checkpoint(self.applied_index)
-        except OSError as error:
-            if error.errno not in DISK_FULL:
-                raise
-            if self._checkpoint_failure.failed(error.errno, self.clock.monotonic_ms()):
-                logger.warning(
-                    "%s cannot be written, trying on; make room on this controller's disk",
-                    self.store.checkpoint_file.name,
-                    extra=fields(why=error),
-                )
+        if not await self._checkpoint_write.attempt(self.store.save_checkpoint(self.applied_index)):
             self._note_checkpoint()
-        else:
-            self._checkpoint_failure.recovered(self.clock.monotonic_ms())
 
     # Messages
 
