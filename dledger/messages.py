@@ -1,6 +1,7 @@
 """What members of a group say to each other; dledger.messagejson has the bytes of it.
 
-Invariant: messages are values; to each kind of request belongs one kind of answer, whose `term` is the answering member's.
+Invariant: messages are values, and their fields the members of the JSON (see remoting.wirefields); to each kind of request
+belongs one kind of answer, whose `term` is the answering member's.
 
 Departures from DLedger 0.3.1, possible because our groups never mix with Java's:
 - VOTE carries `pre_vote`; its answer says which ballot it belongs to (`pre_vote`, `ballot_term`) and `term` is
@@ -19,8 +20,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum, IntEnum
+from typing import Annotated
 
 from dledger.entry import NO_INDEX, NO_TERM, Entry
+from remoting.wirefields import IntegerRange, wire
+
+TERM_MAX = (1 << 62) - 1
+"""Larger terms and indexes are refused: no election gets there, and +1 must stay within 64 bits."""
+Known = Annotated[int, IntegerRange(0, TERM_MAX)]
+"""A term, an index or a count."""
+KnownOrNone = Annotated[int, IntegerRange(-1, TERM_MAX)]
+"""Or NO_TERM, NO_INDEX."""
 
 
 class MessageCode(IntEnum):
@@ -61,64 +71,65 @@ class PushType(Enum):
 
 @dataclass(frozen=True, slots=True)
 class VoteRequest:
-    term: int
+    term: Known
     """The term voted on; of a pre-vote the one that an election would open."""
-    ledger_end_index: int
-    ledger_end_term: int
+    ledger_end_index: KnownOrNone
+    ledger_end_term: KnownOrNone
     pre_vote: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class VoteResponse:
-    term: int
-    ballot_term: int
-    result: VoteResult
+    term: Known
+    ballot_term: Known
+    result: VoteResult = wire("voteResult")
     pre_vote: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class HeartBeatRequest:
-    term: int
-    read_round: int = 0
+    term: Known
+    read_round: Known = 0
 
 
 @dataclass(frozen=True, slots=True)
 class HeartBeatResponse:
-    term: int
+    term: Known
     code: ResultCode
-    read_round: int = 0
+    read_round: Known = 0
 
 
 @dataclass(frozen=True, slots=True)
 class PushRequest:
-    term: int
+    term: Known
     type: PushType
-    prev_index: int
-    prev_term: int
-    commit_index: int
-    entries: tuple[Entry, ...] = ()
+    prev_index: KnownOrNone = wire("preLogIndex")
+    prev_term: KnownOrNone = wire("preLogTerm")
+    commit_index: KnownOrNone = wire()
+    entries: tuple[Entry, ...] = wire("batchEntry", default=())
 
 
 @dataclass(frozen=True, slots=True)
 class PushResponse:
-    term: int
+    term: Known
     code: ResultCode
-    index: int
+    index: Known
     """First index of the request: its prev_index + 1."""
-    count: int
-    end_index: int
-    x_term: int = NO_TERM
+    count: Known
+    end_index: KnownOrNone
+    x_term: KnownOrNone = NO_TERM
     """On a mismatch: the follower's term at the request's prev_index, and where that term begins in its
     log."""
-    x_index: int = NO_INDEX
+    x_index: KnownOrNone = NO_INDEX
 
 
 Request = VoteRequest | HeartBeatRequest | PushRequest
 Response = VoteResponse | HeartBeatResponse | PushResponse
 Message = Request | Response
 
-CODE_OF: dict[type[Request], MessageCode] = {
-    VoteRequest: MessageCode.VOTE,
-    HeartBeatRequest: MessageCode.HEART_BEAT,
-    PushRequest: MessageCode.PUSH,
+KINDS: dict[int, tuple[type[Request], type[Response]]] = {
+    MessageCode.VOTE: (VoteRequest, VoteResponse),
+    MessageCode.HEART_BEAT: (HeartBeatRequest, HeartBeatResponse),
+    MessageCode.PUSH: (PushRequest, PushResponse),
 }
+CODE_OF = {request: MessageCode(code) for code, (request, _) in KINDS.items()}

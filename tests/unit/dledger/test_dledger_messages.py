@@ -31,6 +31,7 @@ from dledger.messages import (
     VoteResponse,
     VoteResult,
 )
+from remoting.wirefields import wire_fields
 
 ENVELOPE = Envelope("g", "n0", "n1")
 PUSH = PushRequest(4, PushType.APPEND, 10, 3, 9, (Entry(11, 3, b"hi?"), Entry(12, 4, b"")))
@@ -70,6 +71,15 @@ def test_a_request_has_these_bytes_and_reads_back(request_: Request, text: str) 
 def test_a_response_reads_back(kind: type[Request], response: Response) -> None:
     envelope, fields = decode_envelope(encode_response(ENVELOPE, response))
     assert (envelope, decode_response(CODE_OF[kind], fields)) == (ENVELOPE, response)
+
+
+@pytest.mark.parametrize("request_", [request_ for request_, _ in REQUESTS])
+def test_a_request_that_lacks_a_declared_field_is_refused(request_: Request) -> None:
+    for row in wire_fields(type(request_)):
+        fields = json.loads(encode_request(ENVELOPE, request_))
+        del fields[row.wire_name]
+        with pytest.raises(MessageError, match=row.wire_name):
+            decode_request(CODE_OF[type(request_)], ENVELOPE, fields)
 
 
 def test_a_refusal_is_no_response() -> None:
