@@ -8,12 +8,10 @@ from __future__ import annotations
 
 import logging
 
-from pydantic import ValidationError
-
 from controller.decision import Decision
 from controller.settings import ControllerSettings
+from mqruntime.changedsettings import ChangeRefused, change
 from mqruntime.log import fields
-from mqruntime.properties import PropertiesError, parse
 from mqruntime.smallfiles import SmallFiles
 from remoting.codes import ResponseCode
 
@@ -45,29 +43,10 @@ class Configuration:
         if not body:
             return Decision()
         try:
-            asked = {entry.key: entry.value for entry in parse(bytes(body)).entries}
-        except PropertiesError as error:
-            return Decision(ResponseCode.SYSTEM_ERROR, f"not in the format of properties: {error}")
-        if asked.keys() & self._settings.black_list:
-            return Decision(ResponseCode.NO_PERMISSION, "Can not update config in black list.")
-        names = self._settings.by_key()
-        now = {key: getattr(self._settings, name) for key, name in names.items()}
-        try:
-            wanted = ControllerSettings.model_validate({key: asked.get(key, now[key]) for key in names})
-        except ValidationError as error:
-            first = error.errors(include_url=False)[0]
-            return Decision(
-                ResponseCode.SYSTEM_ERROR, f"{first['loc'][0] if first['loc'] else ''}: {first['msg']}"
-            )
-        after = {key: getattr(wanted, name) for key, name in names.items()}
-        changed = {key: value for key, value in after.items() if value != now[key]}
-        if fixed := sorted(changed.keys() - CHANGEABLE):
-            return Decision(
-                ResponseCode.NO_PERMISSION,
-                f"Can not update config in black list. {', '.join(fixed)}: change the properties file and restart",
-            )
-        for key, value in changed.items():
-            setattr(self._settings, names[key], value)
+            change(self._settings, body, CHANGEABLE, black_list=self._settings.black_list)
+        except ChangeRefused as refused:
+            code = ResponseCode.NO_PERMISSION if refused.forbidden else ResponseCode.SYSTEM_ERROR
+            return Decision(code, str(refused))
         try:
             await self._files.replace(FILE, self._settings.effective().encode())
         except OSError as error:  # nothing reads it but people

@@ -123,11 +123,6 @@ class ControllerSettings(MetricsSettings):
             raise ValueError(f"controllerDLegerSelfId {self.self_id} is not among {self.peer_list}")
         return self
 
-    @classmethod
-    def by_key(cls) -> dict[str, str]:
-        """Upstream key -> attribute."""
-        return {field.alias or name: name for name, field in cls.model_fields.items()}
-
     @property
     def peers(self) -> dict[str, str]:
         """Id -> "host:port" of all controllers, in the order of the file ("n0-host:port;n1-host:port")."""

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any, ClassVar, Self
 
 from pydantic import BaseModel, ConfigDict, PrivateAttr, ValidationError, ValidationInfo, field_validator
-from pydantic.fields import FieldInfo
 
 from mqruntime.properties import PropertiesError, Property, parse
 
@@ -92,14 +91,17 @@ class Settings(BaseModel):
         return None
 
     @classmethod
-    def keys(cls) -> dict[str, FieldInfo]:
-        """Upstream key -> field, in the order of declaration."""
-        return {field.alias or name: field for name, field in cls.model_fields.items()}
+    def keys(cls) -> dict[str, str]:
+        """Upstream key -> attribute, in the order of declaration."""
+        return {field.alias or name: name for name, field in cls.model_fields.items()}
+
+    def in_force(self) -> dict[str, Any]:
+        """Upstream key -> the value that counts now."""
+        return {key: getattr(self, name) for key, name in self.keys().items()}
 
     def effective(self) -> str:
         """Every key with the value in force: sorted `key=value` lines."""
-        values = {field.alias or name: getattr(self, name) for name, field in type(self).model_fields.items()}
-        return "".join(f"{key}={_text(values[key])}\n" for key in sorted(values))
+        return "".join(f"{key}={text_of(value)}\n" for key, value in sorted(self.in_force().items()))
 
     @classmethod
     def _explained(cls, error: ValidationError, chosen: dict[str, tuple[Property, str]]) -> SettingsError:
@@ -136,7 +138,7 @@ def _entries(path: Path | None, overrides: list[str]) -> tuple[list[tuple[Proper
     return entries, warnings
 
 
-def _unknown(key: str, keys: dict[str, FieldInfo]) -> str:
+def _unknown(key: str, keys: dict[str, str]) -> str:
     folded = {known.lower(): known for known in keys}
     near = difflib.get_close_matches(key.lower(), folded, n=1)
     return f"unknown setting; did you mean {folded[near[0]]}?" if near else "unknown setting, ignored"
@@ -147,7 +149,8 @@ def _java_value(text: str) -> str:
     return text.lower() if text.lower() in ("true", "false") else text
 
 
-def _text(value: Any) -> str:
+def text_of(value: Any) -> str:
+    """A value as a properties file says it."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, Enum):

@@ -4,19 +4,18 @@ Invariant: the same on every machine: paths below the home folder are shown with
 
 from __future__ import annotations
 
-from enum import Enum
 from pathlib import Path
-from typing import Any
 
 from pydantic.fields import FieldInfo
 
-from mqruntime.settings import OURS, Settings
+from mqruntime.settings import OURS, Settings, text_of
 
 
 def markdown_table(settings_class: type[Settings]) -> str:
     """A row a key, sorted: key, default here, upstream's default where it differs, meaning."""
     rows = ["| key | default | upstream | meaning |", "|---|---|---|---|"]
-    for key, field in sorted(settings_class.keys().items()):
+    for key, name in sorted(settings_class.keys().items()):
+        field = settings_class.model_fields[name]
         upstream = settings_class.UPSTREAM.get(key, "")
         shown = "has no such key" if upstream == OURS else upstream
         assert field.description, f"{settings_class.__name__}: {key} has no description"
@@ -27,15 +26,8 @@ def markdown_table(settings_class: type[Settings]) -> str:
 def _default(field: FieldInfo) -> str:
     if field.is_required():
         return "required"
-    text = _text(field.default)
-    return f"`{text}`" if text else "empty"
-
-
-def _text(value: Any) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, Enum):
-        return str(value.value)
+    value = field.default
     if isinstance(value, Path) and value.is_relative_to(Path.home()):
-        return f"~/{value.relative_to(Path.home())}"
-    return str(value)
+        return f"`~/{value.relative_to(Path.home())}`"
+    text = text_of(value)
+    return f"`{text}`" if text else "empty"

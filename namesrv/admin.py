@@ -7,9 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from pydantic import ValidationError
-
-from mqruntime.properties import PropertiesError, parse
+from mqruntime.changedsettings import ChangeRefused, change
 from namesrv import views
 from namesrv.kvconfig import KVConfig
 from namesrv.routes import RouteTable
@@ -145,18 +143,8 @@ class AdminHandlers:
     def update_settings(self, peer: Peer, request: RemotingCommand) -> RemotingCommand:
         """318: takes known keys, for the life of the process; unknown ones are ignored, as upstream does."""
         try:
-            values = {entry.key: entry.value for entry in parse(bytes(request.body or b"")).entries}
-        except PropertiesError as error:
-            return request.reply(ResponseCode.SYSTEM_ERROR, str(error))
-        if not FIXED_KEYS.isdisjoint(values):
-            return request.reply(ResponseCode.NO_PERMISSION, "Can not update config in black list.")
-        names = {row.alias: name for name, row in type(self._settings).model_fields.items()}
-        changes = {key: value for key, value in values.items() if key in names}
-        kept = self._settings.model_dump(by_alias=True)
-        try:
-            checked = type(self._settings).model_validate(kept | changes)
-        except ValidationError as error:
-            return request.reply(ResponseCode.SYSTEM_ERROR, error.errors(include_url=False)[0]["msg"])
-        for key in changes:
-            setattr(self._settings, str(names[key]), getattr(checked, str(names[key])))
+            change(self._settings, request.body, frozenset(self._settings.keys()), black_list=FIXED_KEYS)
+        except ChangeRefused as refused:
+            code = ResponseCode.NO_PERMISSION if refused.forbidden else ResponseCode.SYSTEM_ERROR
+            return request.reply(code, refused.why)
         return request.reply()

@@ -1,0 +1,59 @@
+"""Changes of settings that a running server is asked for.
+
+Invariant: a change is taken whole or not at all, and lasts until the process ends."""
+
+from __future__ import annotations
+
+from collections.abc import Set
+from typing import Any
+
+from pydantic import ValidationError
+
+from mqruntime.properties import PropertiesError, parse
+from mqruntime.settings import Settings
+
+FORBIDDEN = "Can not update config in black list."
+
+
+class ChangeRefused(ValueError):
+    """A change of which nothing was taken; `why` leaves out where."""
+
+    def __init__(self, why: str, *, where: str = "", forbidden: bool = False) -> None:
+        super().__init__(where + why)
+        self.why = why
+        self.forbidden = forbidden
+
+
+def change(
+    settings: Settings,
+    body: bytes | bytearray | memoryview | None,
+    changeable: Set[str],
+    *,
+    black_list: Set[str] = frozenset(),
+    trimmed: bool = False,
+) -> dict[str, Any]:
+    """Takes the properties in `body` and tells what is new, key -> value. Raises ChangeRefused for a key in `black_list`, a
+    value that does not fit, and a new value of what is not `changeable`. Keys that the server does not have are passed
+    over, as upstream does; so are blanks around a value where it is to be `trimmed`."""
+    try:
+        entries = parse(bytes(body or b"")).entries
+    except PropertiesError as error:
+        raise ChangeRefused(str(error), where="not in the format of properties: ") from None
+    asked = {entry.key: entry.value.strip() if trimmed else entry.value for entry in entries}
+    if not black_list.isdisjoint(asked):
+        raise ChangeRefused(FORBIDDEN, forbidden=True)
+    now = settings.in_force()
+    known = {key: value for key, value in asked.items() if key in now}
+    try:
+        wanted = type(settings).model_validate(now | known).in_force()
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        where = first["loc"][0] if first["loc"] else ""
+        raise ChangeRefused(first["msg"], where=f"{where}: ") from None
+    changed = {key: wanted[key] for key in known if wanted[key] != now[key]}
+    if fixed := sorted(changed.keys() - changeable):
+        why = f"{FORBIDDEN} {', '.join(fixed)}: change the properties file and restart"
+        raise ChangeRefused(why, forbidden=True)
+    for key, value in changed.items():
+        setattr(settings, settings.keys()[key], value)
+    return changed

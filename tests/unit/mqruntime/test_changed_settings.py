@@ -1,0 +1,68 @@
+"""Changes of settings that a running server is asked for: whole or not at all."""
+
+from __future__ import annotations
+
+import pytest
+from pydantic import Field
+
+from mqruntime.changedsettings import ChangeRefused, change
+from mqruntime.settings import Settings
+
+CHANGEABLE = {"retries", "enabled"}
+
+
+class ServerSettings(Settings):
+    retries: int = Field(3, ge=0)
+    enabled: bool = False
+    home: str = Field("/srv", alias="serverHome")
+
+
+def test_new_values_are_set_and_told_and_keys_that_no_server_has_are_passed_over() -> None:
+    settings = ServerSettings()
+    assert change(settings, b"retries=5\nserverHome=/srv\nelsewhere=1\n", CHANGEABLE) == {"retries": 5}
+    assert settings.retries == 5
+    assert change(settings, None, CHANGEABLE) == change(settings, b"retries=5\n", CHANGEABLE) == {}
+
+
+@pytest.mark.parametrize(
+    ("body", "text", "why", "forbidden"),
+    [
+        (
+            b"enabled=\\uZZ\n",
+            "not in the format of properties: line 1: \\uZZ is not \\u and four hexadecimal digits",
+            "line 1: \\uZZ is not \\u and four hexadecimal digits",
+            False,
+        ),
+        (
+            b"enabled=true\nretries=-1\n",
+            "retries: Input should be greater than or equal to 0",
+            "Input should be greater than or equal to 0",
+            False,
+        ),
+        (
+            b"enabled=true\nrocketmqHome=/x\n",
+            "Can not update config in black list.",
+            "Can not update config in black list.",
+            True,
+        ),
+        (
+            b"enabled=true\nserverHome=/x\n",
+            "Can not update config in black list. serverHome: change the properties file and restart",
+            "Can not update config in black list. serverHome: change the properties file and restart",
+            True,
+        ),
+    ],
+)
+def test_a_change_that_is_refused_changes_nothing(body: bytes, text: str, why: str, forbidden: bool) -> None:
+    settings = ServerSettings()
+    with pytest.raises(ChangeRefused) as refused:
+        change(settings, body, CHANGEABLE, black_list={"rocketmqHome"})
+    assert (str(refused.value), refused.value.why, refused.value.forbidden) == (text, why, forbidden)
+    assert settings == ServerSettings()
+
+
+def test_blanks_around_a_value_count_unless_it_is_trimmed() -> None:
+    settings = ServerSettings()
+    with pytest.raises(ChangeRefused):
+        change(settings, b"enabled=\\ true\n", CHANGEABLE)
+    assert change(settings, b"enabled=\\ true\n", CHANGEABLE, trimmed=True) == {"enabled": True}
