@@ -17,60 +17,42 @@ INTERRUPTED = 130
 
 
 class CommandEntry(NamedTuple):
-    """Where a command lives: `module` holds a click command named `command`."""
+    """Where a command lives: `module` of mqadmin.commands holds a click command named `command`."""
 
     module: str
     summary: str
 
 
 COMMANDS: dict[str, CommandEntry] = {
-    "updateTopic": CommandEntry("mqadmin.commands.update_topic", "Update or create topic."),
-    "deleteTopic": CommandEntry("mqadmin.commands.delete_topic", "Delete topic from broker and NameServer."),
-    "updateSubGroup": CommandEntry(
-        "mqadmin.commands.update_sub_group", "Update or create subscription group."
-    ),
-    "deleteSubGroup": CommandEntry(
-        "mqadmin.commands.delete_sub_group", "Delete subscription group from broker."
-    ),
-    "topicRoute": CommandEntry("mqadmin.commands.topic_route", "Examine topic route info."),
-    "topicStatus": CommandEntry("mqadmin.commands.topic_status", "Examine topic Status info."),
-    "topicList": CommandEntry("mqadmin.commands.topic_list", "Fetch all topic list from name server."),
-    "clusterList": CommandEntry("mqadmin.commands.cluster_list", "List cluster infos."),
-    "brokerStatus": CommandEntry("mqadmin.commands.broker_status", "Fetch broker runtime status data."),
-    "getBrokerConfig": CommandEntry(
-        "mqadmin.commands.broker_config", "Get broker config by cluster or special broker."
-    ),
-    "updateBrokerConfig": CommandEntry("mqadmin.commands.update_broker_config", "Update broker's config."),
-    "queryMsgById": CommandEntry("mqadmin.commands.query_by_id", "Query Message by Id."),
-    "queryMsgByKey": CommandEntry("mqadmin.commands.query_by_key", "Query Message by Key."),
-    "queryMsgByOffset": CommandEntry("mqadmin.commands.query_by_offset", "Query Message by offset."),
-    "sendMessage": CommandEntry("mqadmin.commands.send_message", "Send a message."),
-    "consumeMessage": CommandEntry("mqadmin.commands.consume_message", "Consume message."),
-    "consumerProgress": CommandEntry(
-        "mqadmin.commands.consumer_progress", "Query consumer's progress, speed."
-    ),
+    "updateTopic": CommandEntry("update_topic", "Update or create topic."),
+    "deleteTopic": CommandEntry("delete_topic", "Delete topic from broker and NameServer."),
+    "updateSubGroup": CommandEntry("update_sub_group", "Update or create subscription group."),
+    "deleteSubGroup": CommandEntry("delete_sub_group", "Delete subscription group from broker."),
+    "topicRoute": CommandEntry("topic_route", "Examine topic route info."),
+    "topicStatus": CommandEntry("topic_status", "Examine topic Status info."),
+    "topicList": CommandEntry("topic_list", "Fetch all topic list from name server."),
+    "clusterList": CommandEntry("cluster_list", "List cluster infos."),
+    "brokerStatus": CommandEntry("broker_status", "Fetch broker runtime status data."),
+    "getBrokerConfig": CommandEntry("broker_config", "Get broker config by cluster or special broker."),
+    "updateBrokerConfig": CommandEntry("update_broker_config", "Update broker's config."),
+    "queryMsgById": CommandEntry("query_by_id", "Query Message by Id."),
+    "queryMsgByKey": CommandEntry("query_by_key", "Query Message by Key."),
+    "queryMsgByOffset": CommandEntry("query_by_offset", "Query Message by offset."),
+    "sendMessage": CommandEntry("send_message", "Send a message."),
+    "consumeMessage": CommandEntry("consume_message", "Consume message."),
+    "consumerProgress": CommandEntry("consumer_progress", "Query consumer's progress, speed."),
     "resetOffsetByTime": CommandEntry(
-        "mqadmin.commands.reset_offset", "Reset consumer offset by timestamp(without client restart)."
+        "reset_offset", "Reset consumer offset by timestamp(without client restart)."
     ),
-    "watch": CommandEntry(
-        "mqadmin.commands.watch", "Live view of broker sets: master, epochs, lag, controllers, elections."
-    ),
-    "haStatus": CommandEntry("mqadmin.commands.ha_status", "Fetch ha runtime status data."),
-    "getBrokerEpoch": CommandEntry("mqadmin.commands.broker_epoch", "Fetch broker epoch entries."),
-    "getSyncStateSet": CommandEntry(
-        "mqadmin.commands.sync_state_set", "Fetch syncStateSet for target brokers."
-    ),
-    "getControllerMetaData": CommandEntry(
-        "mqadmin.commands.controller_metadata", "Get controller cluster's metadata."
-    ),
-    "getControllerConfig": CommandEntry("mqadmin.commands.controller_config", "Get controller config."),
-    "updateControllerConfig": CommandEntry(
-        "mqadmin.commands.update_controller_config", "Update controller config."
-    ),
-    "electMaster": CommandEntry("mqadmin.commands.elect_master", "Re-elect the specified broker as master."),
-    "cleanBrokerMetadata": CommandEntry(
-        "mqadmin.commands.clean_broker_metadata", "Clean metadata of broker on controller."
-    ),
+    "watch": CommandEntry("watch", "Live view of broker sets: master, epochs, lag, controllers, elections."),
+    "haStatus": CommandEntry("ha_status", "Fetch ha runtime status data."),
+    "getBrokerEpoch": CommandEntry("broker_epoch", "Fetch broker epoch entries."),
+    "getSyncStateSet": CommandEntry("sync_state_set", "Fetch syncStateSet for target brokers."),
+    "getControllerMetaData": CommandEntry("controller_metadata", "Get controller cluster's metadata."),
+    "getControllerConfig": CommandEntry("controller_config", "Get controller config."),
+    "updateControllerConfig": CommandEntry("update_controller_config", "Update controller config."),
+    "electMaster": CommandEntry("elect_master", "Re-elect the specified broker as master."),
+    "cleanBrokerMetadata": CommandEntry("clean_broker_metadata", "Clean metadata of broker on controller."),
 }
 """Command name as upstream spells it -> where it is, in the order of upstream's list."""
 
@@ -87,7 +69,9 @@ class AdminGroup(click.Group):
         name = SPELLING.get(cmd_name.lower())
         if name is None:
             return None
-        command: click.Command = import_module(COMMANDS[name].module).command
+        entry = COMMANDS[name]
+        command: click.Command = import_module(f"mqadmin.commands.{entry.module}").command
+        command.help = entry.summary  # a shell's completion shows it
         return command
 
     def resolve_command(

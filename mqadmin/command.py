@@ -89,16 +89,13 @@ class UsageWanted(click.UsageError):
 class AdminCommand(click.Command):
     """A click command whose help, and whose complaints about options, read as upstream's tool does."""
 
-    def __init__(
-        self, name: str, arguments: tuple[Argument, ...], callback: Callable[..., None], summary: str
-    ) -> None:
+    def __init__(self, name: str, arguments: tuple[Argument, ...], callback: Callable[..., None]) -> None:
         self.arguments = tuple(sorted((*arguments, *COMMON), key=lambda argument: argument.letter.lower()))
         self.declared = arguments
         super().__init__(
             name,
             params=[*(argument.click_option() for argument in (*arguments, COMMON[1])), json_option()],
             callback=callback,
-            help=summary,
             context_settings={"help_option_names": ["-h", "--help"]},
         )
 
@@ -162,11 +159,9 @@ class AdminCommand(click.Command):
         ctx.exit(1)
 
 
-def admin_command(
-    name: str, summary: str, *arguments: Argument
-) -> Callable[[Callable[..., None]], AdminCommand]:
+def admin_command(name: str, *arguments: Argument) -> Callable[[Callable[..., None]], AdminCommand]:
     """Decorates `function(namesrvaddr=..., <option name in lower case>=...)`; unset options are None."""
-    return lambda callback: AdminCommand(name, arguments, callback, summary)
+    return lambda callback: AdminCommand(name, arguments, callback)
 
 
 Calls = Callable[[AdminClient, Report], Awaitable[None]]

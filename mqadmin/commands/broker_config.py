@@ -23,7 +23,6 @@ def headings(sets: list[BrokerSet]) -> list[tuple[str, str]]:
 
 @admin_command(
     "getBrokerConfig",
-    "Get broker config by cluster or special broker.",
     Argument("b", "brokerAddr", "get which broker"),
     Argument("c", "clusterName", "get which cluster"),
 )

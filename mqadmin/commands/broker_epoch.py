@@ -20,7 +20,6 @@ def format_epochs(address: str, epochs: BrokerEpochs) -> str:
 
 @admin_command(
     "getBrokerEpoch",
-    "Fetch broker epoch entries.",
     Argument("b", "brokerName", "which broker to fetch"),
     Argument("c", "clusterName", "which cluster"),
     Argument("i", "interval", "the interval(second) of get info"),

@@ -17,7 +17,6 @@ def format_status(table: dict[str, str], address: str | None = None) -> str:
 
 @admin_command(
     "brokerStatus",
-    "Fetch broker runtime status data.",
     Argument("b", "brokerAddr", "Broker address"),
     Argument("c", "clusterName", "which cluster"),
 )

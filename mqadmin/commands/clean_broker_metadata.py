@@ -16,7 +16,6 @@ def format_cleaned(broker_name: str) -> str:
 
 @admin_command(
     "cleanBrokerMetadata",
-    "Clean metadata of broker on controller.",
     Argument("a", "controllerAddress", "The address of controller", required=True),
     Argument(
         "b",

@@ -89,7 +89,6 @@ def _number(info: dict[str, str], key: str) -> float:
 
 @admin_command(
     "clusterList",
-    "List cluster infos.",
     Argument("c", "clusterName", "which cluster"),
     Argument("i", "interval", "specify intervals numbers, it is in seconds"),
     Argument("m", "moreStats", "Print more stats", is_flag=True),

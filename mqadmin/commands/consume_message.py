@@ -40,7 +40,6 @@ def format_end(queue: MessageQueue, end: int) -> str:
 
 @admin_command(
     "consumeMessage",
-    "Consume message.",
     Argument("t", "topic", "Topic name", required=True),
     Argument("b", "brokerName", "Broker name"),
     Argument("o", "offset", "Queue offset"),

@@ -81,7 +81,6 @@ def queue_order(row: tuple[MessageQueue, OffsetWrapper]) -> tuple[str, str, int]
 
 @admin_command(
     "consumerProgress",
-    "Query consumer's progress, speed.",
     Argument("c", "cluster", "Cluster name"),
     Argument("g", "groupName", "consumer group name"),
     Argument("t", "topicName", "topic name"),

@@ -12,7 +12,6 @@ ADDRESS_HELP = "Controller address list, eg: 192.168.0.1:9878;192.168.0.2:9878"
 
 @admin_command(
     "getControllerConfig",
-    "Get controller config.",
     Argument("a", "controllerAddress", ADDRESS_HELP, required=True),
 )
 def command(namesrvaddr: str | None, controlleraddress: str) -> None:

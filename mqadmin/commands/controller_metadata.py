@@ -26,7 +26,6 @@ def _or_null(text: str | None) -> str:
 
 @admin_command(
     "getControllerMetaData",
-    "Get controller cluster's metadata.",
     Argument("a", "controllerAddress", "the address of controller", required=True),
 )
 def command(namesrvaddr: str | None, controlleraddress: str) -> None:

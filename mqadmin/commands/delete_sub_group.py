@@ -17,7 +17,6 @@ def format_deleted(group: str, broker: str, cluster: str | None) -> str:
 
 @admin_command(
     "deleteSubGroup",
-    "Delete subscription group from broker.",
     Argument("b", "brokerAddr", "delete subscription group from which broker"),
     Argument("c", "clusterName", "delete subscription group from which cluster"),
     Argument("g", "groupName", "subscription group name", required=True),

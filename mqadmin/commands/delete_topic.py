@@ -18,7 +18,6 @@ def format_deleted(topic: str, cluster: str) -> str:
 
 @admin_command(
     "deleteTopic",
-    "Delete topic from broker and NameServer.",
     Argument("t", "topic", "topic name", required=True),
     Argument("c", "clusterName", "delete topic from which cluster", required=True),
 )

@@ -18,7 +18,6 @@ def format_elected(cluster: str, broker_name: str, elected: ElectedMaster) -> st
 
 @admin_command(
     "electMaster",
-    "Re-elect the specified broker as master.",
     Argument("a", "controllerAddress", "The address of controller", required=True),
     Argument("b", "brokerId", "The id of the broker which requires to become master", required=True),
     Argument(

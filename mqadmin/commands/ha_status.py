@@ -46,7 +46,6 @@ def _slave(status: HAStatus, zone: tzinfo | None) -> str:
 
 @admin_command(
     "haStatus",
-    "Fetch ha runtime status data.",
     Argument("b", "brokerAddr", "which broker to fetch"),
     Argument("c", "clusterName", "which cluster"),
     Argument("i", "interval", "the interval(second) of get info"),

@@ -54,7 +54,6 @@ def format_sent(result: SendResult) -> str:
 
 @admin_command(
     "queryMsgById",
-    "Query Message by Id.",
     Argument("i", "msgId", "Message Id", required=True),
     Argument("t", "topic", "topic name", required=True),
     Argument("c", "cluster", "Cluster name"),

@@ -22,7 +22,6 @@ def format_row(message: StoredMessage) -> str:
 
 @admin_command(
     "queryMsgByKey",
-    "Query Message by Key.",
     Argument("t", "topic", "Topic name", required=True),
     Argument("k", "msgKey", "Message Key", required=True),
     Argument("b", "beginTimestamp", "Begin timestamp(ms). default:0, eg:1676730526212"),

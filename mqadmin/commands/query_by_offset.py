@@ -14,7 +14,6 @@ from mqclient.route import MessageQueue
 
 @admin_command(
     "queryMsgByOffset",
-    "Query Message by offset.",
     Argument("b", "brokerName", "Broker Name", required=True),
     Argument("f", "bodyFormat", BODY_FORMAT_HELP),
     Argument("i", "queueId", "Queue Id", required=True),

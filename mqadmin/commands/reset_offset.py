@@ -40,7 +40,6 @@ def format_queue(queue: MessageQueue, offset: int) -> str:
 
 @admin_command(
     "resetOffsetByTime",
-    "Reset consumer offset by timestamp(without client restart).",
     Argument("b", "broker", "broker addr"),
     Argument("c", "cplus", "reset c++ client offset", is_flag=True),
     Argument("f", "force", "set the force rollback by timestamp switch[true|false]. Deprecated."),

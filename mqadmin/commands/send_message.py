@@ -24,7 +24,6 @@ def format_result(result: SendResult) -> str:
 
 @admin_command(
     "sendMessage",
-    "Send a message.",
     Argument("t", "topic", "Topic name", required=True),
     Argument("p", "body", "UTF-8 string format of the message body", required=True, may_be_empty=True),
     Argument("k", "key", "Message keys"),

@@ -25,7 +25,6 @@ def format_sync_state(state: SyncState) -> str:
 
 @admin_command(
     "getSyncStateSet",
-    "Fetch syncStateSet for target brokers.",
     Argument("a", "controllerAddress", "the address of controller", required=True),
     Argument("b", "brokerName", "which broker to fetch"),
     Argument("c", "clusterName", "which cluster"),

@@ -18,7 +18,6 @@ def format_row(cluster: str, topic: str, group: str) -> str:
 
 @admin_command(
     "topicList",
-    "Fetch all topic list from name server.",
     Argument("c", "clusterModel", "clusterModel", is_flag=True),
 )
 def command(namesrvaddr: str | None, clustermodel: bool) -> None:

@@ -63,7 +63,6 @@ def _pretty(value: Any, depth: int) -> str:
 
 @admin_command(
     "topicRoute",
-    "Examine topic route info.",
     Argument("t", "topic", "topic name", required=True),
     Argument("l", "list", "Use list format to print data", is_flag=True),
 )

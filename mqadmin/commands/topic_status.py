@@ -42,7 +42,6 @@ def queue_order(row: tuple[MessageQueue, TopicOffset]) -> tuple[str, int]:
 
 @admin_command(
     "topicStatus",
-    "Examine topic Status info.",
     Argument("t", "topic", "topic name", required=True),
     Argument("c", "cluster", "cluster name"),
 )

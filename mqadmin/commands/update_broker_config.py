@@ -16,7 +16,6 @@ def format_updated(address: str) -> str:
 
 @admin_command(
     "updateBrokerConfig",
-    "Update broker's config.",
     Argument("a", "updateAllBroker", "update all brokers include slave", is_flag=True),
     Argument("b", "brokerAddr", "update which broker"),
     Argument("c", "clusterName", "update which cluster"),

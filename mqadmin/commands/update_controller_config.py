@@ -16,7 +16,6 @@ def format_updated(addresses: list[str], key: str, value: str) -> str:
 
 @admin_command(
     "updateControllerConfig",
-    "Update controller config.",
     Argument("a", "controllerAddress", ADDRESS_HELP, required=True),
     Argument("k", "key", "config key", required=True),
     Argument("v", "value", "config value", required=True, may_be_empty=True),

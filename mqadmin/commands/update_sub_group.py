@@ -80,7 +80,6 @@ def retry_policy(text: str | None) -> dict[str, Any]:
 
 @admin_command(
     "updateSubGroup",
-    "Update or create subscription group.",
     Argument("a", "notifyConsumerIdsChanged", "notify consumerId changed"),
     Argument("b", "brokerAddr", "create subscription group to which broker"),
     Argument("c", "clusterName", "create subscription group to which cluster"),

@@ -86,7 +86,6 @@ def attribute_changes(option: str, text: str | None) -> dict[str, str]:
 
 @admin_command(
     "updateTopic",
-    "Update or create topic.",
     Argument("b", "brokerAddr", "create topic to which broker"),
     Argument("c", "clusterName", "create topic to which cluster"),
     Argument("t", "topic", "topic name", required=True),

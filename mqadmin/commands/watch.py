@@ -40,7 +40,6 @@ class Watch:
 
 @admin_command(
     "watch",
-    "Live view of broker sets: master, epochs, lag, controllers, elections.",
     Argument("a", "controllerAddress", "Controller address list; by default what the brokers' settings name"),
     Argument("b", "brokerName", "which broker set; by default all that the name server knows"),
     Argument("c", "clusterName", "which cluster"),
