@@ -34,6 +34,7 @@ from remoting.client import RemotingClient
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import RemotingCommand
 from remoting.errors import BodyError, RemotingError
+from remoting.headers.admin import CreateTopicHeader
 from remoting.headers.header import Header
 
 BodyT = TypeVar("BodyT", bound=Body)
@@ -162,17 +163,16 @@ class AdminClient:
         await self.ask(
             broker,
             RequestCode.UPDATE_AND_CREATE_TOPIC,
-            {
-                "topic": topic.name,
-                "defaultTopic": AUTO_CREATE_TOPIC,
-                "readQueueNums": str(topic.read_queues),
-                "writeQueueNums": str(topic.write_queues),
-                "perm": str(topic.perm),
-                "topicFilterType": "SINGLE_TAG",
-                "topicSysFlag": str(topic.sys_flag),
-                "order": "true" if topic.order else "false",
-                "attributes": ",".join(f"{key}={value}" for key, value in topic.attributes.items()),
-            },
+            CreateTopicHeader(
+                topic.name,
+                AUTO_CREATE_TOPIC,
+                topic.read_queues,
+                topic.write_queues,
+                topic.perm,
+                topic_sys_flag=topic.sys_flag,
+                order=topic.order,
+                attributes=",".join(f"{key}={value}" for key, value in topic.attributes.items()),
+            ),
         )
 
     async def ask(

@@ -7,11 +7,13 @@ what the request asks for raises `ReplyMalformed`, so a format function only eve
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Self
 
 from mqadmin.errors import ReplyMalformed
+from mqadmin.report import java_text
 
 Json = dict[str, Any]
 
@@ -51,7 +53,7 @@ class Replica:
     def __str__(self) -> str:
         return (
             f"ReplicaIdentity{{brokerName='{self.broker_name}', brokerId={self.broker_id}, "
-            f"brokerAddress='{self.address}', alive={'true' if self.alive else 'false'}}}"
+            f"brokerAddress='{self.address}', alive={java_text(self.alive)}}}"
         )
 
     @classmethod
@@ -270,18 +272,13 @@ class TopicSettings:
     attributes: dict[str, str] = field(default_factory=dict)
 
 
-class _reading:
+@contextmanager
+def _reading(what: str) -> Iterator[None]:
     """Turns the errors of an absent or mistyped member into `ReplyMalformed` with the answer's name."""
-
-    def __init__(self, what: str) -> None:
-        self.what = what
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> None:
-        if isinstance(error, KeyError | TypeError | ValueError | AttributeError):
-            raise ReplyMalformed(f"the answer is no {self.what}: {error!r}") from error
+    try:
+        yield
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise ReplyMalformed(f"the answer is no {what}: {error!r}") from error
 
 
 def _addresses(table: Mapping[str, str]) -> dict[int, str]:

@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from typing import Any
+
+from remoting.wirefields import camel
 
 
 class Report:
@@ -63,7 +66,13 @@ def plain(value: Any) -> Any:
     return value
 
 
-def camel(name: str) -> str:
-    """`broker_name` -> `brokerName`."""
-    first, *others = name.split("_")
-    return first + "".join(part.capitalize() for part in others)
+def java_text(value: object) -> str:
+    """`value` as upstream's objects write it."""
+    if value is None:
+        return "null"
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def java_map(values: Mapping[Any, object]) -> str:
+    """`{a=1, b=2}`"""
+    return f"{{{', '.join(f'{key}={value}' for key, value in values.items())}}}"

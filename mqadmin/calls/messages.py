@@ -16,8 +16,10 @@ from typing import Any
 
 from mqadmin.admin import AdminClient
 from mqadmin.errors import AdminError, ReplyMalformed
+from mqadmin.report import java_map
 from mqadmin.times import format_time
 from mqclient.consumer import PullConsumer
+from mqclient.errors import ClientError
 from mqclient.message import CompressionUnsupported, RecordMalformed, StoredMessage, decode_messages
 from mqclient.routetable import RouteTable
 from remoting.codes import RequestCode, ResponseCode
@@ -101,10 +103,12 @@ def _decoded(broker: str, body: bytes | bytearray | memoryview | None) -> list[S
 
 @asynccontextmanager
 async def puller(client: AdminClient, namesrv: str, group: str = TOOLS_GROUP) -> AsyncIterator[PullConsumer]:
-    """A consumer on the connections of `client`."""
+    """A consumer on the connections of `client`; what its reads raise leaves as `AdminError`."""
     routes = RouteTable(namesrv, client.remoting, client.clock)
     try:
         yield PullConsumer(group, routes=routes, client=client.remoting, clock=client.clock)
+    except ClientError as error:
+        raise AdminError(str(error)) from error
     finally:
         await routes.close()
 
@@ -133,7 +137,7 @@ def format_message(message: StoredMessage, zone: tzinfo | None = None) -> str:
         "Born Host": message.born_host,
         "Store Host": message.store_host,
         "System Flag": message.sys_flag,
-        "Properties": _java_map(message.properties),
+        "Properties": java_map(message.properties),
     }
     return "".join(f"{name + ':':<20} {value}\n" for name, value in rows.items())
 
@@ -150,7 +154,7 @@ def format_line(queue_broker: str, message: StoredMessage, body: str) -> str:
         f"msgId={offset_id(message)}, commitLogOffset={message.physical_offset}, "
         f"bodyCRC={zlib.crc32(message.body) & 0x7FFFFFFF}, reconsumeTimes={message.reconsume_times}, "
         f"preparedTransactionOffset={message.prepared_transaction_offset}, toString()=Message{{"
-        f"topic='{message.topic}', flag={message.flag}, properties={_java_map(message.properties)}, "
+        f"topic='{message.topic}', flag={message.flag}, properties={java_map(message.properties)}, "
         f"body=[{signed}], transactionId='null'}}] BODY: {body}\n"
     )
 
@@ -180,10 +184,6 @@ def as_json(message: StoredMessage) -> dict[str, Any]:
         "properties": message.properties,
         **body,
     }
-
-
-def _java_map(properties: dict[str, str]) -> str:
-    return f"{{{', '.join(f'{key}={value}' for key, value in properties.items())}}}"
 
 
 def no_message(what: str) -> AdminError:

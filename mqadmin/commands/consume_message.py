@@ -11,7 +11,6 @@ from mqadmin.errors import AdminError
 from mqadmin.report import Report
 from mqadmin.times import read_time
 from mqclient.consumer import PullConsumer
-from mqclient.errors import ClientError
 from mqclient.route import MessageQueue
 from remoting.codes import RequestCode
 from remoting.errors import HeaderError
@@ -79,22 +78,19 @@ def command(
         holders = {row.broker_name: row.address for row in await topics.holders(client, namesrv, topic)}
         report.put(messages=[])
         left = count_max
-        try:
-            async with messages.puller(client, namesrv, consumergroup or messages.TOOLS_GROUP) as consumer:
-                queues = [
-                    queue
-                    for queue in await consumer.queues(topic)
-                    if brokername in (None, queue.broker_name) and queue_id in (None, queue.queue_id)
-                ]
-                if not queues:
-                    raise AdminError(f"topic {topic} has no such queue; topicStatus shows which it has")
-                for queue in queues:
-                    bounds = await _bounds(client, holders[queue.broker_name], consumer, queue, span)
-                    left -= await _show(report, consumer, queue, bounds, left)
-                    if not left:
-                        break
-        except ClientError as error:
-            raise AdminError(str(error)) from error
+        async with messages.puller(client, namesrv, consumergroup or messages.TOOLS_GROUP) as consumer:
+            queues = [
+                queue
+                for queue in await consumer.queues(topic)
+                if brokername in (None, queue.broker_name) and queue_id in (None, queue.queue_id)
+            ]
+            if not queues:
+                raise AdminError(f"topic {topic} has no such queue; topicStatus shows which it has")
+            for queue in queues:
+                bounds = await _bounds(client, holders[queue.broker_name], consumer, queue, span)
+                left -= await _show(report, consumer, queue, bounds, left)
+                if not left:
+                    break
 
     run(calls)
 

@@ -10,7 +10,7 @@ from mqadmin.calls import clients, groups
 from mqadmin.calls.groups import Progress
 from mqadmin.command import Argument, UsageWanted, admin_command, boolean, required_namesrv, run
 from mqadmin.errors import AdminError
-from mqadmin.report import Report
+from mqadmin.report import Report, plain
 from mqadmin.times import format_seconds
 from remoting.bodies.heartbeats import ConsumerConnection
 from remoting.bodies.queues import MessageQueue, OffsetWrapper
@@ -140,13 +140,8 @@ async def _one(
         inflight_total=progress.inflight_total,
         queues=[
             {
-                "topic": queue.topic,
-                "brokerName": queue.broker_name,
-                "queueId": queue.queue_id,
-                "brokerOffset": row.broker_offset,
-                "consumerOffset": row.consumer_offset,
-                "pullOffset": row.pull_offset,
-                "lastTimestamp": row.last_timestamp,
+                **plain(queue),
+                **plain(row),
                 **({} if readers is None else {"clientIp": readers.get(queue)}),
             }
             for queue, row in sorted(progress.offsets.items(), key=queue_order)

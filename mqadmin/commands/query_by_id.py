@@ -11,7 +11,7 @@ from mqadmin.calls.sending import as_json, must_be_safe, producer
 from mqadmin.calls.topics import Holder
 from mqadmin.command import Argument, UsageWanted, admin_command, boolean, required_namesrv, run
 from mqadmin.errors import AdminError
-from mqadmin.report import Report
+from mqadmin.report import Report, java_text
 from mqadmin.showmessage import BODY_FORMAT_HELP, check_format, show_message
 from mqclient.message import (
     SYS_FLAG_COMPRESSED,
@@ -35,8 +35,8 @@ Deed = Callable[[AdminClient, Report, Found], Awaitable[None]]
 def format_verdict(result: ConsumeDirectlyResult) -> str:
     """The line of a consumer that was given a message, as upstream's object writes itself."""
     return (
-        f"ConsumeMessageDirectlyResult [order={str(result.order).lower()}, "
-        f"autoCommit={str(result.auto_commit).lower()}, consumeResult={result.consume_result}, "
+        f"ConsumeMessageDirectlyResult [order={java_text(result.order)}, "
+        f"autoCommit={java_text(result.auto_commit)}, consumeResult={result.consume_result}, "
         f"remark={result.remark or 'null'}, spentTimeMills={result.spent_time_mills}]\n"
     )
 

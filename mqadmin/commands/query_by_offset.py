@@ -5,10 +5,8 @@ from __future__ import annotations
 from mqadmin.admin import AdminClient
 from mqadmin.calls import messages, topics
 from mqadmin.command import I64_MAX, Argument, admin_command, number, required_namesrv, run
-from mqadmin.errors import AdminError
 from mqadmin.report import Report
 from mqadmin.showmessage import BODY_FORMAT_HELP, check_format, show_message
-from mqclient.errors import ClientError
 from mqclient.route import MessageQueue
 
 
@@ -30,11 +28,8 @@ def command(
 
     async def calls(client: AdminClient, report: Report) -> None:
         await topics.must_have(client, namesrv, topic, brokername)
-        try:
-            async with messages.puller(client, namesrv) as consumer:
-                result = await consumer.pull(queue, wanted, max_messages=1)
-        except ClientError as error:
-            raise AdminError(str(error)) from error
+        async with messages.puller(client, namesrv) as consumer:
+            result = await consumer.pull(queue, wanted, max_messages=1)
         found = [message for message in result.messages if message.queue_offset == wanted]
         if not found:
             raise messages.no_message(

@@ -15,7 +15,7 @@ from mqadmin.command import (
     run,
 )
 from mqadmin.errors import AdminError
-from mqadmin.report import Report
+from mqadmin.report import Report, java_text
 from mqadmin.times import read_time
 from remoting.bodies.queues import MessageQueue
 from remoting.headers.offsets import ResetOffsetHeader
@@ -29,7 +29,7 @@ def format_start(group: str, topic: str, force: bool, text: str, timestamp_ms: i
     """The line that repeats what was asked for."""
     return (
         f"start reset consumer offset by specified, group[{group}], topic[{topic}], "
-        f"force[{'true' if force else 'false'}], timestamp(string)[{text}], timestamp(long)[{timestamp_ms}]\n"
+        f"force[{java_text(force)}], timestamp(string)[{text}], timestamp(long)[{timestamp_ms}]\n"
     )
 
 

@@ -6,16 +6,15 @@ from mqadmin.admin import AdminClient
 from mqadmin.command import Argument, admin_command, one_wanted, required_namesrv, run
 from mqadmin.errors import AdminError
 from mqadmin.replies import SyncState
-from mqadmin.report import Report
+from mqadmin.report import Report, java_text
 
 
 def format_sync_state(state: SyncState) -> str:
     """One broker set in upstream's layout: heading, members of the SyncStateSet, then the others."""
-    master_id = "null" if state.master_id is None else state.master_id
-    master_address = "null" if state.master_address is None else state.master_address
     heading = (
-        f"\n#brokerName\t{state.broker_name}\n#MasterBrokerId\t{master_id}\n#MasterAddr\t{master_address}"
-        f"\n#MasterEpoch\t{state.master_epoch}\n#SyncStateSetEpoch\t{state.sync_state_set_epoch}"
+        f"\n#brokerName\t{state.broker_name}\n#MasterBrokerId\t{java_text(state.master_id)}"
+        f"\n#MasterAddr\t{java_text(state.master_address)}\n#MasterEpoch\t{state.master_epoch}"
+        f"\n#SyncStateSetEpoch\t{state.sync_state_set_epoch}"
         f"\n#SyncStateSetNums\t{len(state.in_sync)}\n"
     )
     inside = "".join(f"\nInSyncReplica:\t{replica}\n" for replica in state.in_sync)

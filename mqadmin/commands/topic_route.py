@@ -8,7 +8,7 @@ from typing import Any
 from mqadmin.admin import AdminClient
 from mqadmin.command import Argument, admin_command, required_namesrv, run
 from mqadmin.replies import BrokerSet
-from mqadmin.report import Report
+from mqadmin.report import Report, java_map
 
 LIST_COLUMNS = "{:<45} {:<32} {:<50} {:<10} {:<11} {:<5}\n"
 LIST_HEADING = LIST_COLUMNS.format(
@@ -29,12 +29,11 @@ def format_list(route: dict[str, Any]) -> str:
     lines = [LIST_HEADING]
     for row in queues:
         brokers = sets[row["brokerName"]]
-        addresses = ", ".join(f"{broker_id}={address}" for broker_id, address in brokers.addresses.items())
         lines.append(
             LIST_COLUMNS.format(
                 brokers.cluster,
                 brokers.broker_name,
-                f"{{{addresses}}}",
+                java_map(brokers.addresses),
                 row["readQueueNums"],
                 row["writeQueueNums"],
                 row["perm"],

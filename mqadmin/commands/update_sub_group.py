@@ -18,7 +18,7 @@ from mqadmin.command import (
     run,
 )
 from mqadmin.commands.update_topic import attribute_changes
-from mqadmin.report import Report
+from mqadmin.report import Report, java_map, java_text
 from mqadmin.wanted import wanted_masters
 from remoting.bodies.groups import SubscriptionGroupConfig
 
@@ -45,24 +45,18 @@ def format_group(group: SubscriptionGroupConfig) -> str:
         "retryQueueNums": group.retry_queue_nums,
         "retryMaxTimes": group.retry_max_times,
         "groupRetryPolicy": f"GroupRetryPolicy{{type={policy['type']}, "
-        f"exponentialRetryPolicy={_java(policy.get('exponentialRetryPolicy'))}, "
-        f"customizedRetryPolicy={_java(policy.get('customizedRetryPolicy'))}}}",
+        f"exponentialRetryPolicy={java_text(policy.get('exponentialRetryPolicy'))}, "
+        f"customizedRetryPolicy={java_text(policy.get('customizedRetryPolicy'))}}}",
         "brokerId": group.broker_id,
         "whichBrokerWhenConsumeSlowly": group.which_broker_when_consume_slowly,
         "notifyConsumerIdsChangedEnable": group.notify_consumer_ids_changed_enable,
         "groupSysFlag": group.group_sys_flag,
         "consumeTimeoutMinute": group.consume_timeout_minute,
         "subscriptionDataSet": group.subscription_data_set,
-        "attributes": f"{{{', '.join(f'{key}={value}' for key, value in group.attributes.items())}}}",
+        "attributes": java_map(group.attributes),
     }
-    inside = ", ".join(f"{name}={_java(value)}" for name, value in parts.items())
+    inside = ", ".join(f"{name}={java_text(value)}" for name, value in parts.items())
     return f"SubscriptionGroupConfig{{{inside}}}"
-
-
-def _java(value: Any) -> str:
-    if value is None:
-        return "null"
-    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def retry_policy(text: str | None) -> dict[str, Any]:

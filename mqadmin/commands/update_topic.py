@@ -5,7 +5,7 @@ from __future__ import annotations
 from mqadmin.admin import AdminClient
 from mqadmin.command import Argument, UsageWanted, admin_command, boolean, one_wanted, run
 from mqadmin.replies import TopicSettings
-from mqadmin.report import Report
+from mqadmin.report import Report, java_map, java_text
 from mqadmin.wanted import wanted_masters
 
 
@@ -17,40 +17,11 @@ def format_created(address: str) -> str:
 def format_topic(topic: TopicSettings) -> str:
     """The topic as upstream's TopicConfig writes itself; the permission letters are R, W and X (inherit)."""
     perm = "".join(letter if topic.perm & bit else "-" for letter, bit in (("R", 4), ("W", 2), ("X", 1)))
-    attributes = ", ".join(f"{key}={value}" for key, value in topic.attributes.items())
     return (
         f"TopicConfig [topicName={topic.name}, readQueueNums={topic.read_queues}, "
         f"writeQueueNums={topic.write_queues}, perm={perm}, topicFilterType=SINGLE_TAG, "
-        f"topicSysFlag={topic.sys_flag}, order={_java(topic.order)}, attributes={{{attributes}}}]\n"
+        f"topicSysFlag={topic.sys_flag}, order={java_text(topic.order)}, attributes={java_map(topic.attributes)}]\n"
     )
-
-
-def topic_settings(
-    name: str,
-    *,
-    read: str | None,
-    write: str | None,
-    perm: str | None,
-    order: str | None,
-    unit: str | None,
-    has_unit_sub: str | None,
-    attributes: str | None,
-) -> TopicSettings:
-    """The options as a topic; unset ones take upstream's defaults. Raises `UsageWanted` for unusable
-    values."""
-    return TopicSettings(
-        name=name.strip(),
-        read_queues=_count("-r", read, 8),
-        write_queues=_count("-w", write, 8),
-        perm=_perm(perm),
-        order=boolean("-o", order),
-        sys_flag=boolean("-u", unit) | boolean("-s", has_unit_sub) << 1,
-        attributes=attribute_changes("-a", attributes),
-    )
-
-
-def _java(value: bool) -> str:
-    return "true" if value else "false"
 
 
 def _count(option: str, text: str | None, default: int) -> int:
@@ -102,24 +73,17 @@ def command(
     brokeraddr: str | None,
     clustername: str | None,
     topic: str,
-    attributes: str | None,
-    readqueuenums: str | None,
-    writequeuenums: str | None,
-    perm: str | None,
-    order: str | None,
-    unit: str | None,
-    hasunitsub: str | None,
+    **given: str | None,
 ) -> None:
     one_wanted(brokeraddr, clustername)
-    settings = topic_settings(
-        topic,
-        read=readqueuenums,
-        write=writequeuenums,
-        perm=perm,
-        order=order,
-        unit=unit,
-        has_unit_sub=hasunitsub,
-        attributes=attributes,
+    settings = TopicSettings(
+        name=topic.strip(),
+        read_queues=_count("-r", given["readqueuenums"], 8),
+        write_queues=_count("-w", given["writequeuenums"], 8),
+        perm=_perm(given["perm"]),
+        order=boolean("-o", given["order"]),
+        sys_flag=boolean("-u", given["unit"]) | boolean("-s", given["hasunitsub"]) << 1,
+        attributes=attribute_changes("-a", given["attributes"]),
     )
 
     async def calls(client: AdminClient, report: Report) -> None:
