@@ -62,8 +62,3 @@ class NoLeader(AdminError):
 class ReplyMalformed(AdminError):
     """An answer lacks what its request code promises: the server is no RocketMQ 5 server, or it has a
     fault."""
-
-
-def all_failed(errors: list[AdminError], of: int, what: str) -> AdminError:
-    """One error for those that some of `of` servers gave: the first, and how many there are."""
-    return AdminError(f"{errors[0]} ({len(errors)} of {of} {what} failed)" if of > 1 else str(errors[0]))

@@ -5,7 +5,8 @@ Invariant: a change counts as made only when the server, asked again, shows it.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator
+from typing import NamedTuple
 
 from mqadmin.admin import AdminClient
 from mqadmin.errors import AdminError, ReplyMalformed
@@ -16,50 +17,56 @@ NAME_WIDTH = 50
 BLACK_LISTED = {ResponseCode.NO_PERMISSION: "this key is set in the file and by a restart only"}
 
 
+class ServerKind(NamedTuple):
+    """The requests that read and change the settings of servers of one kind."""
+
+    read: RequestCode
+    change: RequestCode
+    plural: str
+
+
+BROKERS = ServerKind(RequestCode.GET_BROKER_CONFIG, RequestCode.UPDATE_BROKER_CONFIG, "brokers")
+CONTROLLERS = ServerKind(
+    RequestCode.GET_CONTROLLER_CONFIG, RequestCode.UPDATE_CONTROLLER_CONFIG, "controllers"
+)
+
+
 def format_settings(heading: str, settings: dict[str, str]) -> str:
     """Upstream's block: a heading between rules, then a line per key."""
     rows = "".join(f"{key:<{NAME_WIDTH}}=  {value}\n" for key, value in settings.items())
     return f"============{heading}============\n{rows}"
 
 
-async def broker_settings(client: AdminClient, broker: str) -> dict[str, str]:
-    """All keys of one broker in its order (26)."""
-    return await _read(client, broker, RequestCode.GET_BROKER_CONFIG)
-
-
-async def controller_settings(client: AdminClient, controller: str) -> dict[str, str]:
-    """All keys of one controller in its order (1010)."""
-    return await _read(client, controller, RequestCode.GET_CONTROLLER_CONFIG)
-
-
-async def change_broker(client: AdminClient, broker: str, key: str, value: str) -> None:
-    """Sets one key of a running broker (25)."""
-    await _change(client, broker, RequestCode.UPDATE_BROKER_CONFIG, key, value, broker_settings)
-
-
-async def change_controller(client: AdminClient, controller: str, key: str, value: str) -> None:
-    """Sets one key of a running controller (1009)."""
-    await _change(client, controller, RequestCode.UPDATE_CONTROLLER_CONFIG, key, value, controller_settings)
-
-
-async def _read(client: AdminClient, address: str, code: RequestCode) -> dict[str, str]:
-    reply = await client.ask(address, code)
+async def settings_of(client: AdminClient, kind: ServerKind, address: str) -> dict[str, str]:
+    """All keys of one server in its order."""
+    reply = await client.ask(address, kind.read)
     try:
         return {entry.key: entry.value for entry in parse(bytes(reply.body or b"")).entries}
     except PropertiesError as error:
         raise ReplyMalformed(f"{address} answered with settings that are no properties: {error}") from error
 
 
-async def _change(
-    client: AdminClient,
-    address: str,
-    code: RequestCode,
-    key: str,
-    value: str,
-    read: Callable[[AdminClient, str], Awaitable[dict[str, str]]],
-) -> None:
-    await client.ask(address, code, body=dump({key: value}).encode(), advice=BLACK_LISTED)
-    now = (await read(client, address)).get(key)
+async def changed(
+    client: AdminClient, kind: ServerKind, addresses: list[str], key: str, value: str
+) -> AsyncIterator[str]:
+    """Sets one key of each of these running servers and yields the address of each that took it. Raises `AdminError` in
+    the end where some did not: the first one's, and how many they are."""
+    failed: list[AdminError] = []
+    for address in addresses:
+        try:
+            await _change(client, kind, address, key, value)
+        except AdminError as error:
+            failed.append(error)
+        else:
+            yield address
+    if failed:
+        others = f" ({len(failed)} of {len(addresses)} {kind.plural} failed)" if len(addresses) > 1 else ""
+        raise AdminError(f"{failed[0]}{others}")
+
+
+async def _change(client: AdminClient, kind: ServerKind, address: str, key: str, value: str) -> None:
+    await client.ask(address, kind.change, body=dump({key: value}).encode(), advice=BLACK_LISTED)
+    now = (await settings_of(client, kind, address)).get(key)
     if now is None:
         raise AdminError(f"{address} has no setting {key} and changed nothing; mind upper and lower case")
     if now.strip().lower() != value.strip().lower():

@@ -39,7 +39,7 @@ def command(namesrvaddr: str | None, brokeraddr: str | None, clustername: str | 
             raise AdminError(f"cluster {clustername} is unknown; clusterList shows what is registered")
         found: dict[str, dict[str, str]] = {}
         for address, heading in wanted:
-            found[address] = await configs.broker_settings(client, address)
+            found[address] = await configs.settings_of(client, configs.BROKERS, address)
             report.text(configs.format_settings(heading, found[address]) + "\n")
             report.put(brokers=found)
 

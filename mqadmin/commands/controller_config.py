@@ -18,7 +18,7 @@ def command(namesrvaddr: str | None, controlleraddress: str) -> None:
     async def calls(client: AdminClient, report: Report) -> None:
         found: dict[str, dict[str, str]] = {}
         for address in split_addresses(controlleraddress):
-            found[address] = await configs.controller_settings(client, address)
+            found[address] = await configs.settings_of(client, configs.CONTROLLERS, address)
             report.text(configs.format_settings(address, found[address]))
             report.put(controllers=found)
 

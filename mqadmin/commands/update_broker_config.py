@@ -5,7 +5,6 @@ from __future__ import annotations
 from mqadmin.admin import AdminClient
 from mqadmin.calls import configs
 from mqadmin.command import Argument, admin_command, one_wanted, run
-from mqadmin.errors import AdminError, all_failed
 from mqadmin.report import Report
 from mqadmin.wanted import members_of, wanted_masters
 
@@ -38,16 +37,8 @@ def command(
         else:
             addresses = await wanted_masters(client, brokeraddr, namesrvaddr, clustername)
         report.put(key=key, value=value, brokers=[])
-        failed: list[AdminError] = []
-        for address in addresses:
-            try:
-                await configs.change_broker(client, address, key, value)
-            except AdminError as error:
-                failed.append(error)
-                continue
+        async for address in configs.changed(client, configs.BROKERS, addresses, key, value):
             report.text(format_updated(address))
             report.add("brokers", address)
-        if failed:
-            raise all_failed(failed, len(addresses), "brokers")
 
     run(calls)

@@ -6,7 +6,6 @@ from mqadmin.admin import AdminClient, split_addresses
 from mqadmin.calls import configs
 from mqadmin.command import Argument, admin_command, run
 from mqadmin.commands.controller_config import ADDRESS_HELP
-from mqadmin.errors import AdminError, all_failed
 from mqadmin.report import Report
 
 
@@ -24,16 +23,8 @@ def command(namesrvaddr: str | None, controlleraddress: str, key: str, value: st
     async def calls(client: AdminClient, report: Report) -> None:
         addresses = split_addresses(controlleraddress)
         report.put(key=key, value=value, controllers=[])
-        failed: list[AdminError] = []
-        for address in addresses:
-            try:
-                await configs.change_controller(client, address, key, value)
-            except AdminError as error:
-                failed.append(error)
-            else:
-                report.add("controllers", address)
-        if failed:
-            raise all_failed(failed, len(addresses), "controllers")
+        async for address in configs.changed(client, configs.CONTROLLERS, addresses, key, value):
+            report.add("controllers", address)
         report.text(format_updated(addresses, key, value))
 
     run(calls)

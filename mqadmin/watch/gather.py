@@ -211,11 +211,11 @@ async def controllers_of(client: AdminClient, brokers: list[str]) -> str:
     why = "no broker is registered"
     for address in brokers:
         try:
-            found = (await configs.broker_settings(client, address)).get("controllerAddr", "")
+            settings = await configs.settings_of(client, configs.BROKERS, address)
         except AdminError as error:
             why = str(error)
             continue
-        if found:
+        if found := settings.get("controllerAddr"):
             return found
         why = f"{address} runs without controllers"
     raise AdminError(f"the controllers are not known ({why}); name them with -a")
