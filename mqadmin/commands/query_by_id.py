@@ -3,8 +3,6 @@ one consumer."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-
 from mqadmin.admin import AdminClient
 from mqadmin.calls import clients, messages, topics
 from mqadmin.calls.sending import as_json, must_be_safe, producer
@@ -29,7 +27,6 @@ COMPRESSION = SYS_FLAG_COMPRESSED | SYS_FLAG_COMPRESSION_TYPE
 NO_UNIT = "-u changes nothing: clients here belong to no unit"
 
 Found = tuple[Holder, StoredMessage]
-Deed = Callable[[AdminClient, Report, Found], Awaitable[None]]
 
 
 def format_verdict(result: ConsumeDirectlyResult) -> str:
@@ -85,17 +82,6 @@ def command(
     if clientid and resend:
         raise UsageWanted("-s sends to everybody, -g and -d give to one consumer: choose one")
 
-    async def show(client: AdminClient, report: Report, found: Found) -> None:
-        await show_message(client, report, namesrv, found[1], bodyformat)
-
-    async def send_again(client: AdminClient, report: Report, found: Found) -> None:
-        await _send_again(client, report, namesrv, found[1])
-
-    async def give(client: AdminClient, report: Report, found: Found) -> None:
-        await _give(client, report, found, consumergroup or "", clientid or "")
-
-    deed: Deed = give if clientid else send_again if resend else show
-
     async def calls(client: AdminClient, report: Report) -> None:
         if unitname:
             report.note(NO_UNIT)
@@ -103,7 +89,12 @@ def command(
             found = await _by_offset_id(client, namesrv, topic, cluster, text)
             if found is None:
                 found = await _by_unique_key(client, namesrv, topic, cluster, text)
-            await deed(client, report, found)
+            if clientid and consumergroup:
+                await _give(client, report, found, consumergroup, clientid)
+            elif resend:
+                await _send_again(client, report, namesrv, found[1])
+            else:
+                await show_message(client, report, namesrv, found[1], bodyformat)
 
     run(calls)
 
