@@ -75,23 +75,19 @@ class _Parts:
         self._at = 0
 
     def count(self) -> int:
-        end = self._at + 4
-        if end > len(self._data):
-            raise BodyError("registration is cut off")
-        value = int.from_bytes(self._data[self._at : end], "big", signed=True)
+        value = int.from_bytes(self._take(4), "big", signed=True)
         if value < 0:
             raise BodyError(f"registration: negative size {value}")
-        self._at = end
         return value
 
     def block(self) -> bytes:
-        size = self.count()
-        end = self._at + size
-        if end > len(self._data):
+        return self._take(self.count())
+
+    def _take(self, size: int) -> bytes:
+        start, self._at = self._at, self._at + size
+        if self._at > len(self._data):
             raise BodyError("registration is cut off")
-        block = self._data[self._at : end]
-        self._at = end
-        return block
+        return self._data[start : self._at]
 
     def text(self) -> str:
         try:
