@@ -5,11 +5,11 @@ and slaves about to be proposed. Their union is what acks and the confirm offset
 
 Invariant: a byte below `confirm_offset` is held by every member of the union; so whether or not the controllers accept an
 open proposal, all members of their set hold what was confirmed. Only an applied set, or a refusal of the proposal, makes
-the union smaller. A proposal whose fate is unknown is looked up first and, while the controllers' set is still the old one,
+the union smaller. A proposal whose fate is unknown is looked up and, while the controllers' set is not known to be newer,
 sent again unchanged: it may yet wait in some controller's queue, and only a verdict on the same set comes after that.
 
     SETTLED --wish, Alter--> PROPOSED --applied, refused--> SETTLED
-    PROPOSED --unknown, ReadSet--> UNSETTLED --the old set was read, the same Alter--> PROPOSED
+    PROPOSED --unknown, ReadSet--> UNSETTLED --the old set was read, or nothing in time, the same Alter--> PROPOSED
     any --a newer set, a newer master epoch--> SETTLED
 
 Pure."""
@@ -103,7 +103,7 @@ class SyncStateSet:
         self._proposal: Alter | None = None
         self._in_flight = False  # the proposal was sent and its fate is not reported yet
         self._lingers = False  # an earlier sending of the proposal has no known fate
-        self._looked_up = False  # and the old set was read since
+        self._may_go_at_once = False  # once the controllers' set is known to be still the old one
         self._alter_due_ms = now_ms
         self._slaves: dict[int, SlaveProgress] = {}
         self._recount()
@@ -172,7 +172,7 @@ class SyncStateSet:
         self._check_due_ms = now_ms + self._limits.check_ms
         for slave in self._slaves.values():
             if slave.joining_ms is not None and now_ms - slave.joining_ms > self._limits.join_ms_max:
-                slave.joining_ms = None
+                slave.joining_ms = None  # one that is proposed already stays in the union
         return [*self._recount(), *self._alter_again(now_ms), *self._alter_if_wanted(now_ms)]
 
     # -- the controllers
@@ -182,8 +182,8 @@ class SyncStateSet:
         or not this master's."""
         if set_epoch > self._set_epoch and self._own_id in members:
             return self._adopt(members, set_epoch)
-        if set_epoch == self._set_epoch and self._lingers and not self._in_flight:
-            self._looked_up = True
+        if set_epoch == self._set_epoch and self._may_go_at_once:
+            self._alter_due_ms = now_ms
         return self._alter_again(now_ms)
 
     def alter_ended(self, alter: Alter, fate: Fate, now_ms: int) -> list[Action]:
@@ -197,15 +197,15 @@ class SyncStateSet:
         self._in_flight = False
         self._alter_due_ms = now_ms + self._limits.alter_retry_ms
         self._check_due_ms = min(self._check_due_ms, self._alter_due_ms)
-        if isinstance(fate, NotSent) and not self._lingers:
+        if isinstance(fate, Refused) or (isinstance(fate, NotSent) and not self._lingers):
+            self._still_wanted(alter.members, now_ms)
             self._settle()
             return self._recount()
-        if isinstance(fate, Refused):
-            self._settle()
-        elif not self._lingers:
-            self._lingers = True
-            self._alter_due_ms = now_ms  # the first time it goes out again as soon as it is looked up
-        return [ReadSet(), *self._recount()]
+        self._may_go_at_once = (
+            isinstance(fate, NotSent) or not self._lingers
+        )  # or it might go round and round
+        self._lingers = True
+        return [ReadSet()]
 
     def epoch_began(
         self, master_epoch: int, epoch_start: int, members: frozenset[int], set_epoch: int
@@ -229,7 +229,7 @@ class SyncStateSet:
 
     def _settle(self) -> None:
         self._proposal = None
-        self._in_flight = self._lingers = self._looked_up = False
+        self._in_flight = self._lingers = self._may_go_at_once = False
 
     # -- who should be in the set
 
@@ -257,10 +257,18 @@ class SyncStateSet:
         return [self._proposal]  # all of its members were waited for before: the union is the same
 
     def _alter_again(self, now_ms: int) -> list[Action]:
-        if self._proposal is None or not self._looked_up or now_ms < self._alter_due_ms:
+        if self._proposal is None or self._in_flight or now_ms < self._alter_due_ms:
             return []
-        self._in_flight, self._looked_up = True, False
+        self._in_flight, self._may_go_at_once = True, False
         return [self._proposal]
+
+    def _still_wanted(self, members: frozenset[int], now_ms: int) -> None:
+        """Of those who could not enter the ones that are level go on being waited for: where too few are in sync nothing is
+        appended, so their next ack, which would say so again, is a heartbeat away."""
+        for broker_id in members - self._applied:
+            slave = self._slaves[broker_id]
+            if slave.ack_offset == self._log_end or slave.may_join(self._epoch_start, self._limits, now_ms):
+                slave.joining_ms = now_ms
 
     def _why_out(self, broker_id: int, now_ms: int) -> str | None:
         slave = self._slaves.get(broker_id)

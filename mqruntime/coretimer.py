@@ -1,7 +1,8 @@
 """The one timer of a shell: wakes it when its core wants the next tick.
 
 Invariant: it never fires later than the earliest time it was told; one that fires early finds nothing to do and is armed anew,
-which costs less than moving it with every message."""
+which costs less than moving it with every message. What `on_due` raises is a bug and reaches the owner's `on_fatal`: a core
+that nobody ticks any more would go on looking alive."""
 
 from __future__ import annotations
 
@@ -10,13 +11,15 @@ from collections.abc import Callable
 
 from mqruntime.clock import Clock
 from mqruntime.core import NEVER_MS
+from mqruntime.tasks import Tasks
 
 
 class CoreTimer:
-    """`on_due` ticks the core and tells the next time."""
+    """`on_due` ticks the core and tells the next time; `tasks` are the owner's."""
 
-    def __init__(self, clock: Clock, on_due: Callable[[], None]) -> None:
+    def __init__(self, clock: Clock, tasks: Tasks, on_due: Callable[[], None]) -> None:
         self._clock = clock
+        self._tasks = tasks
         self._on_due = on_due
         self._handle: asyncio.TimerHandle | None = None
         self._due_ms = NEVER_MS
@@ -38,4 +41,7 @@ class CoreTimer:
 
     def _fire(self) -> None:
         self._due_ms = NEVER_MS
-        self._on_due()
+        try:
+            self._on_due()
+        except Exception as error:
+            self._tasks.fail(error)

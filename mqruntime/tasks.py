@@ -31,6 +31,10 @@ class Tasks:
         task.add_done_callback(self._ended)
         return task
 
+    def fail(self, error: BaseException) -> None:
+        """What runs for the owner without a task of its own, such as a timer, ended with `error`."""
+        self._on_fatal(error)
+
     async def stop(self) -> None:
         """Cancel every task and wait until all have ended. The calling task, if it is one of ours, is left
         alone: it ends by itself. The owner may start tasks again afterwards."""

@@ -38,11 +38,11 @@ class ControllerClient:
             try:
                 reply = await self._client.call(leader, command, CALL_TIMEOUT_MS)
             except RemotingError:
-                self._distrust()
+                self._distrust(leader)
                 raise
             if reply.code != ResponseCode.CONTROLLER_NOT_LEADER:
                 return reply
-            self._distrust()
+            self._distrust(leader)
         return reply
 
     async def discover(self) -> None:
@@ -68,9 +68,11 @@ class ControllerClient:
             logger.info("controller leader found", extra=fields(leader=self.leader))
         return self.leader
 
-    def _distrust(self) -> None:
-        self.leader = None
-        self._first += 1
+    def _distrust(self, leader: str) -> None:
+        """Of two calls that fail one after the other the second must not undo what was found after the first."""
+        if self.leader == leader:
+            self.leader = None
+            self._first += 1
 
     async def _ask_around(self) -> str | None:
         """The leader that a controller names. One that calls itself leader is believed at once, so that a silent

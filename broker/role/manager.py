@@ -83,7 +83,7 @@ class ReplicasManager:
         self._controllers = controllers
         self._clock = clock
         self._tasks = Tasks(on_fatal)
-        self._timer = CoreTimer(clock, self._tick)
+        self._timer = CoreTimer(clock, self._tasks, self._tick)
         self._running = False
         self._may_beat = asyncio.Event()  # registered once: the controllers know our id
         self._beat_now = asyncio.Event()  # a new one each time that it was set
@@ -179,7 +179,8 @@ class ReplicasManager:
 
     async def _alter(self, alter: Alter) -> None:
         await self._no_change.wait()
-        if not (self._membership.accepts_sends and self._membership.registered):
+        us = self._membership
+        if not (us.accepts_sends and us.registered and us.master_epoch == alter.master_epoch):
             self._alter_ended(alter, NotSent())
             return
         try:
@@ -190,6 +191,10 @@ class ReplicasManager:
             fate = NotSent() if isinstance(error, RequestNotSent) else Unknown()
         else:
             self._note_answer(ALTER, command)
+            if command.code not in (ResponseCode.SUCCESS, ResponseCode.CONTROLLER_BROKER_NOT_ALIVE):
+                self._perform(
+                    us.poll_soon(self._now_ms())
+                )  # fenced, or no leader there: they know more than we do
         self._alter_ended(alter, fate)
 
     def _alter_ended(self, alter: Alter, fate: Fate) -> None:

@@ -55,7 +55,7 @@ class MasterConnection(asyncio.Protocol):
         self._buffer_size_max = 2 * settings.transfer_batch_size
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
-        self._timer = CoreTimer(clock, self._tick)
+        self._timer = CoreTimer(clock, tasks, self._tick)
         self._turn_pending = False
         self._cold_read: asyncio.Task[None] | None = None
         self._close_reason: str | None = None

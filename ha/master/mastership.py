@@ -29,6 +29,8 @@ from mqruntime.tasks import Tasks
 
 logger = logging.getLogger("ha.master")
 
+WANTED_REMIND_MS = 1_000  # the same wish is told again no sooner
+
 
 class Controllers(Protocol):
     """Who asks the controllers in this master's name."""
@@ -75,9 +77,9 @@ class Mastership:
         self._connections: dict[MasterConnection, None] = {}  # in order of arrival
         self._newest: dict[int, MasterConnection] = {}  # by broker id
         self._duplicate_ids = DuplicateIds()
-        self._wanted = RepeatedFailure()
+        self._wanted = RepeatedFailure(remind_ms=WANTED_REMIND_MS)
         self._confirm_timer: asyncio.TimerHandle | None = None
-        self._timer = CoreTimer(clock, self._tick)
+        self._timer = CoreTimer(clock, tasks, self._tick)
         last = self.history.last()
         assert last is not None, "a mastership begins with its epoch entry"
         self.sync_state_set = SyncStateSet(

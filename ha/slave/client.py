@@ -66,6 +66,7 @@ class SlaveClient:
         self._broker_id = broker_id
         self._settings = settings
         self._clock = clock
+        self._tasks = tasks
         self._counters = counters
         self._on_confirm = on_confirm
         self._address: str | None = None
@@ -181,7 +182,9 @@ class SlaveClient:
             handshake_timeout_ms=self._settings.handshake_timeout_ms,
             now_ms=self._clock.monotonic_ms(),
         )
-        self.connection = SlaveConnection(link, self._log, self._clock, self._counters, self._on_confirm)
+        self.connection = SlaveConnection(
+            link, self._log, self._clock, self._tasks, self._counters, self._on_confirm
+        )
         return self.connection
 
     async def _perform(self, step: Cut | PersistEpochs, connection: SlaveConnection) -> None:

@@ -26,6 +26,7 @@ from ha.slave.link import (
 )
 from mqruntime.clock import Clock
 from mqruntime.coretimer import CoreTimer
+from mqruntime.tasks import Tasks
 
 
 class SlaveConnection(asyncio.BufferedProtocol):
@@ -34,6 +35,7 @@ class SlaveConnection(asyncio.BufferedProtocol):
         link: SlaveLink,
         log: ReplicatedLog,
         clock: Clock,
+        tasks: Tasks,
         counters: HACounters,
         on_confirm: Callable[[], None],
     ) -> None:
@@ -49,7 +51,7 @@ class SlaveConnection(asyncio.BufferedProtocol):
         self._on_confirm = on_confirm
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
-        self._timer = CoreTimer(clock, self._tick)
+        self._timer = CoreTimer(clock, tasks, self._tick)
         self._ack_soon = False
         self._unplaced = memoryview(bytearray(1))
         self._to_do: asyncio.Queue[Cut | PersistEpochs | None] = asyncio.Queue(maxsize=2)

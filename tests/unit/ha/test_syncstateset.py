@@ -323,7 +323,7 @@ def test_a_definite_refusal_makes_the_union_smaller_again_r25() -> None:
     sss.disconnected(2, 5)
     sss.log_grew(1100)
     assert sss.confirm_offset == 1000
-    assert sss.alter_ended(wanted, Refused(), 10) == [ReadSet(), Confirmed(1100)]
+    assert sss.alter_ended(wanted, Refused(), 10) == [Confirmed(1100)]
     assert sss.union() == ids(1) and sss.confirm_offset == 1100
 
 
@@ -350,10 +350,39 @@ def test_an_unknown_fate_keeps_the_union_until_the_set_is_looked_up_and_the_same
     sss.disconnected(2, 5)
     assert sss.alter_ended(wanted, Unknown(), 10) == [ReadSet()], "the union stays"
     assert sss.union() == ids(1, 2, 3)
-    assert alter(sss.tick(600)) is None, "not before the set was read"
-    assert sss.told(ids(1), 7, 610) == [wanted], "and unchanged, whatever is wanted now"
-    assert sss.told(ids(1), 7, 620) == [], "one at a time"
+    assert alter(sss.tick(100)) is None
+    assert sss.told(ids(1), 7, 110) == [wanted], "unchanged, whatever is wanted now"
+    assert sss.told(ids(1), 7, 120) == [], "one at a time"
     assert sss.union() == ids(1, 2, 3)
+
+
+def test_an_unknown_fate_that_nobody_can_look_up_is_sent_again_all_the_same() -> None:
+    """A poll that hangs on the leader that died with the alter, or is refused, held the union for seconds."""
+    sss, wanted = joining()
+    sss.alter_ended(wanted, Unknown(), 10)
+    assert sss.next_tick_ms <= 510
+    assert sss.tick(510) == [wanted]
+
+
+def test_a_slave_that_could_not_enter_is_proposed_again_without_another_ack() -> None:
+    """With too few in sync nothing is appended, so a level slave acks again with its next heartbeat only."""
+    sss, wanted = joining()
+    for fate, ended_ms in ((NotSent(), 3_000), (Refused(), 6_500)):
+        assert alter(sss.tick(ended_ms - 500)) is None, "under way, long past the time that a joiner has"
+        sss.alter_ended(wanted, fate, ended_ms)
+        assert sss.union() == ids(1, 2)
+        again = asked(sss, ended_ms + 500)
+        assert again.members == ids(1, 2)
+        wanted = again
+
+
+def test_a_slave_that_fell_behind_while_it_could_not_enter_is_given_up() -> None:
+    sss, wanted = joining()
+    sss.log_grew(5000)
+    sss.tick(5_001)
+    assert sss.confirm_offset == 1000
+    assert sss.alter_ended(wanted, NotSent(), 6_000) == [Confirmed(5000)]
+    assert sss.union() == ids(1)
 
 
 def test_an_unknown_fate_is_settled_by_a_newer_set() -> None:
@@ -379,6 +408,7 @@ def test_a_second_sending_that_reached_nobody_says_nothing_about_the_first() -> 
     sss.told(ids(1), 7, 20)
     assert sss.alter_ended(wanted, NotSent(), 30) == [ReadSet()]
     assert sss.union() == ids(1, 2)
+    assert sss.told(ids(1), 7, 40) == [wanted], "and may go at once: no controller has seen it"
 
 
 def test_the_same_proposal_is_sent_again_and_again_but_not_in_a_tight_loop() -> None:

@@ -7,7 +7,10 @@ import asyncio
 from mqruntime.core import NEVER_MS
 from mqruntime.coretimer import CoreTimer
 from mqruntime.runtime import Runtime
+from mqruntime.tasks import Tasks
 from simulation.kernel.world import World
+
+BUG = [-1]
 
 
 class App:
@@ -18,10 +21,13 @@ class App:
         self.began_ms = self.clock.monotonic_ms()
         self.fired: list[int] = []
         self.next_ms: list[int] = []
-        self.timer = CoreTimer(runtime.clock, self.due)
+        self.failed: list[BaseException] = []
+        self.timer = CoreTimer(runtime.clock, Tasks(self.failed.append), self.due)
 
     def due(self) -> None:
         self.fired.append(self.clock.monotonic_ms() - self.began_ms)
+        if self.next_ms == BUG:
+            raise AssertionError("a bug")
         if self.next_ms:
             self.at(self.next_ms.pop(0))
 
@@ -38,7 +44,7 @@ class App:
         return await asyncio.get_running_loop().create_future()
 
 
-def fired(due: list[int], next_ms: list[int] | None = None, *, cancel: bool = False) -> list[int]:
+def played(due: list[int], next_ms: list[int] | None = None, *, cancel: bool = False) -> App:
     with World(1) as world:
         node = world.node("one", "10.0.0.1")
         apps: list[App] = []
@@ -60,7 +66,11 @@ def fired(due: list[int], next_ms: list[int] | None = None, *, cancel: bool = Fa
 
         node.spawn(tell())
         world.run_for_ms(1_000)
-        return apps[0].fired
+        return apps[0]
+
+
+def fired(due: list[int], next_ms: list[int] | None = None, *, cancel: bool = False) -> list[int]:
+    return played(due, next_ms, cancel=cancel).fired
 
 
 def test_it_fires_once_at_the_earliest_time_it_was_told() -> None:
@@ -80,3 +90,8 @@ def test_it_is_armed_anew_by_who_was_woken() -> None:
 
 def test_never_is_never_and_a_cancelled_one_stays_silent() -> None:
     assert fired([NEVER_MS - 10**9]) == [] and fired([100, 200], cancel=True) == []
+
+
+def test_a_bug_in_what_it_wakes_ends_the_owner_and_not_only_the_timer() -> None:
+    [error] = played([100], BUG).failed
+    assert str(error) == "a bug"
