@@ -128,8 +128,9 @@ class SyncStateSet:
 
     def union(self) -> frozenset[int]:
         """Over whom acks are counted."""
-        joining = (broker_id for broker_id, slave in self._slaves.items() if slave.joining_ms is not None)
-        return self._applied.union(joining, self._proposal.members if self._proposal else ())
+        union = self._applied if self._proposal is None else self._applied | self._proposal.members
+        joining = [broker_id for broker_id, slave in self._slaves.items() if slave.joining_ms is not None]
+        return union.union(joining) if joining else union
 
     def acked_end(self, members_min: int) -> int:
         """See ha/confirm.py."""

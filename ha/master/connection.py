@@ -84,10 +84,13 @@ class MasterConnection(asyncio.Protocol):
         host, port = transport.get_extra_info("peername")[:2]
         self.address = f"{host}:{port}"
         self._listener.opened(self)
-        self._perform([])
+        self._arm_timer()
 
     def data_received(self, data: bytes) -> None:
+        state = self.link.state
         self._perform(self.link.receive(data, self._now_ms()))
+        if self.link.state is not state:
+            self._arm_timer()
         self.pump()
 
     def pause_writing(self) -> None:
@@ -117,8 +120,6 @@ class MasterConnection(asyncio.Protocol):
                     self._listener.greeted(self, handshake)
                 case Close(reason):
                     self.close(reason)
-        if not self._ended:
-            self._timer.due_at(self.link.next_tick_ms)
 
     def pump(self) -> None:
         """Write what the link has to send, as far as the socket takes it."""
@@ -142,6 +143,7 @@ class MasterConnection(asyncio.Protocol):
     def release(self, why: Hold) -> None:
         """What held the link is over."""
         self._perform(self.link.release(why, self._now_ms()))
+        self._arm_timer()
         self.pump()
 
     def _send(self, batch: Batch) -> None:
@@ -175,6 +177,12 @@ class MasterConnection(asyncio.Protocol):
 
     def _tick(self) -> None:
         self._perform(self.link.tick(self._now_ms()))
+        self._arm_timer()
+
+    def _arm_timer(self) -> None:
+        """To be called when the link may want its tick sooner than before: frames only put it off."""
+        if not self._ended:
+            self._timer.due_at(self.link.next_tick_ms)
 
     @property
     def _ended(self) -> bool:

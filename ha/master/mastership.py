@@ -104,6 +104,7 @@ class Mastership:
     def begin(self) -> None:
         """Once whoever is told can also ask."""
         self._perform(self.sync_state_set.begin(self._now_ms()))
+        self._arm_timer()
 
     # -- what the links read
 
@@ -220,6 +221,7 @@ class Mastership:
                 ),
             )
         self._perform(actions)
+        self._arm_timer()
 
     # -- consequences
 
@@ -235,8 +237,6 @@ class Mastership:
                     self._controllers.alter_sync_state_set(action)
                 case ReadSet():
                     self._controllers.read_sync_state_set()
-        if not self._ended:
-            self._timer.due_at(self.sync_state_set.next_tick_ms)
 
     def _confirmed(self, offset: int) -> None:
         """Pass a new confirm offset on: to the log, to who waits for it, and soon to the slaves."""
@@ -254,6 +254,12 @@ class Mastership:
 
     def _tick(self) -> None:
         self._perform(self.sync_state_set.tick(self._now_ms()))
+        self._arm_timer()
+
+    def _arm_timer(self) -> None:
+        """To be called when the set may want its tick sooner than before: a change at the controllers, no ack."""
+        if not self._ended:
+            self._timer.due_at(self.sync_state_set.next_tick_ms)
 
     def _now_ms(self) -> int:
         return self._clock.monotonic_ms()

@@ -65,6 +65,7 @@ class SlaveConnection(asyncio.BufferedProtocol):
         """Perform what the link answered to `cut_done` or `persisted`, and read on."""
         if not self.closed.done() and self._transport is not None:
             self._perform(actions)
+            self._arm_timer()
             if self.link.next_read() is not None:
                 self._transport.resume_reading()
 
@@ -76,6 +77,7 @@ class SlaveConnection(asyncio.BufferedProtocol):
             self._transport.abort()
             return
         self._perform(self.link.start())
+        self._arm_timer()
 
     def get_buffer(self, sizehint: int) -> memoryview:
         place = self.link.next_read()
@@ -99,7 +101,10 @@ class SlaveConnection(asyncio.BufferedProtocol):
         self.read_wall_ms = self._clock.now_ms()
         self.rate.add(nbytes, self._clock.monotonic_ms())
         self._counters.received_bytes += nbytes
+        state = self.link.state
         self._perform(self.link.filled(nbytes, self._clock.monotonic_ms()))
+        if self.link.state is not state:
+            self._arm_timer()
 
     def connection_lost(self, error: Exception | None) -> None:
         if self._transport is None or self.closed.done():
@@ -131,6 +136,9 @@ class SlaveConnection(asyncio.BufferedProtocol):
                     self._to_do.put_nowait(action)
                 case Close(reason):
                     self.close(reason)
+
+    def _arm_timer(self) -> None:
+        """To be called when the link may want its tick sooner than before: what comes and goes only puts it off."""
         if not self.closed.done():
             self._timer.due_at(self.link.next_tick_ms)
 
@@ -151,6 +159,7 @@ class SlaveConnection(asyncio.BufferedProtocol):
 
     def _tick(self) -> None:
         self._perform(self.link.tick(self._clock.monotonic_ms()))
+        self._arm_timer()
 
     def refuse_log(self, reason: str) -> None:
         """Drop the connection because this broker has no place for what it brings."""
