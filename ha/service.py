@@ -213,12 +213,14 @@ class HAService:
 
     def in_sync_count(self) -> int:
         """Members of the applied set; 0 unless master."""
-        return len(self.mastership.sync_state_set.applied_members) if self.mastership else 0
+        mastership = self.mastership
+        return 0 if mastership is None else len(mastership.sync_state_set.applied_members)
 
     def counted_members(self) -> frozenset[int]:
         """Over whom acks are counted now: the applied set, an open proposal and who is about to be proposed. Empty
         unless master."""
-        return self.mastership.sync_state_set.union() if self.mastership else frozenset()
+        mastership = self.mastership
+        return frozenset() if mastership is None else mastership.sync_state_set.union()
 
     def confirm_offset(self) -> int:
         return self._log.confirm_offset()
@@ -226,7 +228,8 @@ class HAService:
     def acked_end(self, members_min: int) -> int:
         """Sends that end at or below this may be answered OK under minInSyncReplicas `members_min`: see
         ha/confirm.py. 0 unless master."""
-        return self.mastership.sync_state_set.acked_end(members_min) if self.mastership else 0
+        mastership = self.mastership
+        return 0 if mastership is None else mastership.sync_state_set.acked_end(members_min)
 
     # -- the rest
 
