@@ -4,6 +4,7 @@ Invariant: only confirmed messages are shown, and only by a broker that serves r
 
 from __future__ import annotations
 
+from broker.clients.refusals import NO_READERS
 from broker.pulls.readgate import ReadGate
 from messagestore.store import MessageStore
 from remoting.codes import RequestCode, ResponseCode
@@ -14,7 +15,6 @@ from remoting.router import Router
 
 MESSAGES_MAX = 64
 UNIQUE_KEY_MESSAGES_MAX = 32
-NO_READERS = "this broker serves no readers now"
 
 
 class LookupRequests:

@@ -5,8 +5,8 @@ Invariant: a client is given only messages that readers may see, and its answer 
 
 from __future__ import annotations
 
-from broker.admin.lookups import NO_READERS
 from broker.clients.groups import ConsumerGroups
+from broker.clients.refusals import NO_READERS
 from broker.pulls.readgate import ReadGate
 from messagestore.record import parse_message_id
 from messagestore.store import MessageStore

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from broker.pulls.subscription import TAG, tag_filter
+from broker.clients.subscription import TAG, tag_filter
 from messagestore.messages import TagFilter
 from remoting.bodies.heartbeats import ConsumerData, HeartbeatData, SubscriptionData
 from remoting.peer import Peer

@@ -11,6 +11,7 @@ from remoting.codes import ResponseCode
 from remoting.command import RemotingCommand
 
 REJECTED = "[REJECTREQUEST]system busy, start flow control for a while"
+NO_READERS = "this broker serves no readers now"
 NO_ROLE = "this broker has no role yet; its set has no master that it knows"
 NOT_ENOUGH = "in-sync replicas not enough"
 TIMER_UNSUPPORTED = "timer messages are not supported yet"

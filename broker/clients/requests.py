@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from broker.clients.groups import Client, ConsumerGroups
-from broker.pulls.subscription import tag_filter
+from broker.clients.subscription import tag_filter
 from broker.role.membership import Membership
 from broker.tables.subscriptiongroups import SubscriptionGroups
 from broker.tables.topics import Topics

@@ -1,1 +1,1 @@
-"""Messages that go out: pulls, those that wait, and what a subscription wants."""
+"""Messages that go out: pulls, and those that wait."""

@@ -9,8 +9,8 @@ from typing import Protocol
 
 from broker.clients.groups import ConsumerGroups
 from broker.clients.refusals import REJECTED, Refused
+from broker.clients.subscription import TAG, tag_filter
 from broker.pulls.request import PullRequest
-from broker.pulls.subscription import TAG, tag_filter
 from broker.tables.subscriptiongroups import SubscriptionGroups
 from broker.tables.topics import Topics
 from messagestore.messages import TagFilter

@@ -8,11 +8,11 @@ from typing import Any, cast
 import pytest
 
 from broker.clients.groups import ConsumerGroups
+from broker.clients.subscription import tag_filter
 from broker.pulls.admission import PullAdmission
 from broker.pulls.held import HeldPull, HeldPulls
 from broker.pulls.processor import PullProcessor, frame_with
 from broker.pulls.request import PullRequest
-from broker.pulls.subscription import tag_filter
 from broker.tables.consumeroffsets import ConsumerOffsets
 from broker.tables.subscriptiongroups import SubscriptionGroups
 from broker.tables.topics import Topics
