@@ -10,7 +10,6 @@ or changed. Bodies hold no NUL: this library cuts what it reads at the first one
                                                    routes at once that it otherwise asks for each 30 s; {}
     stream TOPIC                                   sends one after the other until "finish"; answered at the first acknowledged
     await COUNT                                    waits until COUNT more of the stream are acknowledged; {"acked", "failed"}
-    failed COUNT                                   waits until COUNT more have failed; {"acked", "failed"}
     finish                                         ends the stream; {"acked", "failed"}
     subscribe TOPIC GROUP EXPRESSION [FAILS]       starts a push consumer that fails each message FAILS times; {}
     drained                                        ends it when it has read what is acknowledged, or after 20 s; as pull
@@ -125,9 +124,6 @@ class CppClient:
             case ["await", count]:
                 assert self._stream is not None
                 return self._stream.wait(acked=int(count))
-            case ["failed", count]:
-                assert self._stream is not None
-                return self._stream.wait(failed=int(count))
             case ["finish"]:
                 assert self._stream is not None
                 return self._stream.finish()
@@ -267,10 +263,10 @@ class Stream(threading.Thread):
                 self._changed.notify_all()
             self._ending.wait(PERIOD_S if acked else AFTER_FAILURE_S)
 
-    def wait(self, *, acked: int = 0, failed: int = 0) -> dict[str, Any]:
+    def wait(self, *, acked: int = 0) -> dict[str, Any]:
         with self._changed:
-            enough = self._acked + acked, self._failed + failed
-            self._changed.wait_for(lambda: self._acked >= enough[0] and self._failed >= enough[1], WAIT_S)
+            enough = self._acked + acked
+            self._changed.wait_for(lambda: self._acked >= enough, WAIT_S)
             return {"acked": self._acked, "failed": self._failed}
 
     def finish(self) -> dict[str, Any]:

@@ -80,10 +80,9 @@ def test_what_cpp_clients_were_promised_outlives_a_killed_master(
     cpp.ask("stream", "CppSurvived")
     cpp.ask("await", 50)
     cluster.kill([master])
-    assert cpp.ask("failed", 1)["failed"] > 0
-    first = cpp.ask("finish")
     after = asyncio.run(cluster.wait_in_sync(2, timeout_ms=WAIT_MS))
     assert after.master_epoch > before.master_epoch
+    first = cpp.ask("finish")  # with failures, or without where its own retries outlasted the election
     cpp.ask("reopen")
     cpp.ask("stream", "CppSurvived")
     cpp.ask("await", 50)
