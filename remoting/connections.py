@@ -75,9 +75,9 @@ class Connections:
         for peer in list(self.peers):
             peer.close()
         if self.peers:
-            patience = asyncio.get_running_loop().call_later(STOP_MS / 1000, self._abort_rest)
+            cut_timer = asyncio.get_running_loop().call_later(STOP_MS / 1000, self._abort_rest)
             await self._stopped
-            patience.cancel()
+            cut_timer.cancel()
         self._deadlines.stop()
 
     def _abort_rest(self) -> None:

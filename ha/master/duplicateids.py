@@ -1,6 +1,6 @@
 """Two brokers with one identity, as their master meets them: each connection of one ends that of the other.
 
-Invariant: a broker that only lost its connection replaces it once in `WINDOW_MS`, and is never called a twin."""
+Invariant: a broker that only lost its connection replaces it once in `WINDOW_MS`, and is never called a duplicate."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ OUTAGE_MS_TARGET = 2000
 TOPIC = "outage"
 STEADY_S = 3.0
 PHASE_S = 1.0  # the producer's period: kills come at any moment of it
-PATIENCE_S = 60.0
+NOT_ACKNOWLEDGED_S_MAX = 60.0
 PROGRAM = Path(__file__).parent / "java" / "Outage.java"
 
 
@@ -50,10 +50,12 @@ class JavaProducer:
 
     def wait_after(self, moment_ms: float) -> None:
         """Waits for an acknowledgement after `moment_ms`."""
-        deadline = time.monotonic() + PATIENCE_S
+        deadline = time.monotonic() + NOT_ACKNOWLEDGED_S_MAX
         while not self.acknowledged_ms or self.acknowledged_ms[-1] <= moment_ms:
             if time.monotonic() > deadline or self._process.poll() is not None:
-                raise SystemExit(f"the producer got no acknowledgement for {PATIENCE_S:g} s, or ended")
+                raise SystemExit(
+                    f"the producer got no acknowledgement for {NOT_ACKNOWLEDGED_S_MAX:g} s, or ended"
+                )
             time.sleep(0.01)
 
     def end(self) -> None:

@@ -59,7 +59,7 @@ class ResendJob:
     ledger: str
     messages_per_s: float | None = None
     bytes_per_s: float | None = None
-    patience_s: float = 120.0
+    not_taken_s_max: float = 120.0
     rows: Mapping[str, str] = field(default_factory=dict)
     """See rows_by."""
 
@@ -198,7 +198,7 @@ async def send_to(
         path,
         topic=job.topic,
         sender_of=lambda queue_id: QueueSender(producer, queues[queue_id % len(queues)]).send,
-        limits=Limits(RateLimit(job.messages_per_s), RateLimit(job.bytes_per_s), job.patience_s),
+        limits=Limits(RateLimit(job.messages_per_s), RateLimit(job.bytes_per_s), job.not_taken_s_max),
         share=share,
         on_progress=on_progress,
     )

@@ -51,7 +51,7 @@ class Lane:
         on_attempt: Callable[[list[Parcel]], None],
         on_acked: Callable[[list[Parcel]], None],
         on_unknown: Callable[[int], None],
-        patience_s: float,
+        not_taken_s_max: float,
     ) -> None:
         self.origin = origin
         self._send = sender
@@ -59,7 +59,7 @@ class Lane:
         self._on_attempt = on_attempt
         self._on_acked = on_acked
         self._on_unknown = on_unknown
-        self._patience_s = patience_s
+        self._not_taken_s_max = not_taken_s_max
         self._waiting: deque[Parcel] = deque()
         self._finished = False
         self._arrived = asyncio.Event()  # something to do, or the end
@@ -80,7 +80,7 @@ class Lane:
         self._arrived.set()
 
     async def run(self) -> None:
-        """Raises ResendFailed for a row that the target refuses for good, or has not taken for `patience_s`."""
+        """Raises ResendFailed for a row that the target refuses for good, or has not taken for `not_taken_s_max`."""
         while parcels := await self._request():
             await self._wait_for_rate(len(parcels), sum(len(parcel.message.body) for parcel in parcels))
             await self._deliver(parcels)
@@ -107,7 +107,7 @@ class Lane:
 
     async def _deliver(self, parcels: list[Parcel]) -> None:
         loop = asyncio.get_running_loop()
-        give_up_at = loop.time() + self._patience_s
+        give_up_at = loop.time() + self._not_taken_s_max
         pause_s = RETRY_S_MIN
         messages = [parcel.message for parcel in parcels]
         self._on_attempt(parcels)
@@ -127,7 +127,7 @@ class Lane:
                     raise ResendFailed(self._where(parcels[0]), why) from error
             if loop.time() >= give_up_at:
                 raise ResendFailed(
-                    self._where(parcels[0]), f"was not taken for {self._patience_s:g} s: {why}"
+                    self._where(parcels[0]), f"was not taken for {self._not_taken_s_max:g} s: {why}"
                 )
             await asyncio.sleep(pause_s)
             pause_s = min(2 * pause_s, RETRY_S_MAX)

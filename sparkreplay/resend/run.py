@@ -59,7 +59,7 @@ class Limits:
 
     messages: RateLimit
     bytes: RateLimit
-    patience_s: float = 120.0
+    not_taken_s_max: float = 120.0
 
     @property
     def none(self) -> bool:
@@ -212,7 +212,7 @@ class Run:
             on_attempt=attempted,
             on_acked=partial(self._acked, source, queue_id),
             on_unknown=self._unknown,
-            patience_s=self._limits.patience_s,
+            not_taken_s_max=self._limits.not_taken_s_max,
         )
         source.lanes[queue_id] = lane
         self._tasks.append(tasks.create_task(lane.run(), name=f"resend {lane.origin}"))

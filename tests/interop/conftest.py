@@ -11,7 +11,7 @@ import pytest
 
 from localcluster.cluster import Cluster
 from tests.interop.javapeer import JavaClient
-from tests.patience import NOBODY_IS_LATE, WAIT_MS
+from tests.waits import NOBODY_IS_LATE, WAIT_MS
 
 BROKER_SETTINGS = {"messageDelayLevel": "1s 1s 1s 1s 1s", "slaveSyncInterval": "500", **NOBODY_IS_LATE}
 

@@ -12,7 +12,7 @@ from typing import Any, Self
 
 import orjson
 
-from tests.patience import WAIT_S
+from tests.waits import WAIT_S
 
 ANSWER_S_MAX = 2 * WAIT_S  # the clients wait so long for what must happen, and then say what did
 

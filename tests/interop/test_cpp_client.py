@@ -14,7 +14,7 @@ import pytest
 
 from localcluster.cluster import Cluster
 from tests.interop.peerprocess import PeerProcess
-from tests.patience import WAIT_MS
+from tests.waits import WAIT_MS
 
 pytestmark = [
     pytest.mark.skipif(

@@ -15,7 +15,7 @@ from localcluster.cluster import Cluster
 from localcluster.layout import BROKER_SET, CLUSTER_NAME
 from mqadmin.replies import SyncState
 from tests.interop.javapeer import JavaClient, missing
-from tests.patience import WAIT_MS
+from tests.waits import WAIT_MS
 
 pytestmark = [
     pytest.mark.skipif(missing() is not None, reason=str(missing())),

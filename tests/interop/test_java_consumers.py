@@ -19,7 +19,7 @@ from remoting.codes import RequestCode, ResponseCode
 from remoting.command import RemotingCommand
 from remoting.headers.offsets import QueryConsumerOffsetHeader
 from tests.interop.javapeer import JavaClient, missing
-from tests.patience import WAIT_MS
+from tests.waits import WAIT_MS
 
 pytestmark = [
     pytest.mark.skipif(missing() is not None, reason=str(missing())),

@@ -8,7 +8,7 @@ from sparkreplay.errors import LiveBrokerFailed
 from sparkreplay.store.bound import checkpoint_bound
 from sparkreplay.store.files import LocalFiles
 from sparkreplay.store.livebroker import view_of
-from tests.patience import WAIT_MS
+from tests.waits import WAIT_MS
 
 
 def stores(cluster: Cluster) -> list[str]:

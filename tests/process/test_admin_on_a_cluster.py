@@ -17,7 +17,7 @@ import pytest
 from localcluster.cluster import Cluster
 from localcluster.layout import BROKER_SET, CLUSTER_NAME
 from mqadmin.cli import COMMANDS
-from tests.patience import NOBODY_IS_LATE, WAIT_MS
+from tests.waits import NOBODY_IS_LATE, WAIT_MS
 
 ROOT = Path(__file__).parents[2]
 TOPIC, GROUP = "AdminTopic", "AdminGroup"

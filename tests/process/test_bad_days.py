@@ -25,8 +25,8 @@ from remoting.codes import RequestCode, ResponseCode
 from remoting.command import RemotingCommand
 from remoting.frame import encode
 from remoting.headers.send import SendMessageHeader
-from tests.patience import NOBODY_IS_LATE, WAIT_MS
 from tests.process.serverprocess import ServerProcess
+from tests.waits import NOBODY_IS_LATE, WAIT_MS
 
 CUT_OFF = (errno.ECONNRESET, errno.EPIPE, errno.ENOTCONN)
 MESSAGE_BYTES_MAX = 64 * 1024

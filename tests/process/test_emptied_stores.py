@@ -18,7 +18,7 @@ from mqadmin.admin import AdminClient
 from mqadmin.replies import SyncState
 from mqclient.client import Client
 from mqruntime.clock import SystemClock
-from tests.patience import WAIT_MS
+from tests.waits import WAIT_MS
 
 
 @pytest.fixture(scope="module")

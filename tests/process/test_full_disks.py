@@ -20,8 +20,8 @@ from mqadmin.admin import AdminClient
 from mqadmin.replies import SyncState
 from mqclient.client import Client
 from mqruntime.clock import SystemClock
-from tests.patience import NOBODY_IS_LATE, WAIT_MS
 from tests.process.smalldisk import small_disk
+from tests.waits import NOBODY_IS_LATE, WAIT_MS
 
 DISK_BYTES = 6 << 20
 FULL = "broker-0"

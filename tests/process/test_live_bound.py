@@ -19,8 +19,8 @@ from sparkreplay.errors import UncommittedRefused
 from sparkreplay.store.bound import checkpoint_bound
 from sparkreplay.store.files import LocalFiles
 from sparkreplay.store.snapshot import StoreSnapshot, open_store, up_to
-from tests.patience import WAIT_MS
 from tests.unit.sparkreplay.storerows import rows_of_store
+from tests.waits import WAIT_MS
 
 TOPIC = "live"
 SEGMENT_BYTES = 64 * 1024

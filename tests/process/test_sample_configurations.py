@@ -17,7 +17,7 @@ from mqadmin.admin import AdminClient
 from mqadmin.errors import AdminError
 from mqadmin.replies import SyncState
 from mqruntime.clock import SystemClock
-from tests.patience import WAIT_MS
+from tests.waits import WAIT_MS
 
 ROOT = Path(__file__).parents[2]
 CONF = ROOT / "conf"

@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 
 from sparkreplay.engine.engine import missing_for_spark
-from tests.patience import WAIT_S
 from tests.unit.sparkreplay.storefolder import StoreFolder
+from tests.waits import WAIT_S
 
 pytestmark = [
     pytest.mark.skipif(

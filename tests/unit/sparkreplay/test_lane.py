@@ -45,7 +45,7 @@ class Target:
             on_attempt=ignore,
             on_acked=ignore,
             on_unknown=ignore,
-            patience_s=1.0,
+            not_taken_s_max=1.0,
         )
 
 

@@ -44,7 +44,7 @@ from sparkreplay.resend.target import TargetQueue
 from tests.unit.sparkreplay.storefolder import StoreFolder
 
 QUEUES = [TargetQueue("copy", "broker-z", number) for number in range(4)]
-NO_LIMIT = Limits(RateLimit(None), RateLimit(None), patience_s=0.2)
+NO_LIMIT = Limits(RateLimit(None), RateLimit(None), not_taken_s_max=0.2)
 
 
 class Killed(BaseException):
@@ -231,7 +231,7 @@ def test_runs_that_are_killed_one_after_the_other_tell_every_copy(
     monkeypatch.setattr(sparkreplay.resend.run, "AGAIN_MESSAGES", 1)
     monkeypatch.setattr(sparkreplay.resend.lane, "RETRY_S_MIN", 0)
     monkeypatch.setattr("os.fsync", lambda file: None)  # no power is lost here
-    patient = replace(NO_LIMIT, patience_s=60)
+    patient = replace(NO_LIMIT, not_taken_s_max=60)
     store = source_store(tmp_path / "store")
     path, ledger, target = store.write(), tmp_path / "ledger", Target()
     for _ in range(3):

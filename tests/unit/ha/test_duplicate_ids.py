@@ -11,19 +11,19 @@ from tests.unit.ha.hascene import SETTINGS, Node, in_step, played_by, until
 SAID = "two brokers replicate under one id"
 
 
-def test_a_lost_connection_that_is_replaced_makes_no_twin(caplog: pytest.LogCaptureFixture) -> None:
-    twins = DuplicateIds()
+def test_a_lost_connection_that_is_replaced_makes_no_duplicate(caplog: pytest.LogCaptureFixture) -> None:
+    ids = DuplicateIds()
     for turn in range(10 * REPLACED_MAX):
-        twins.replaced(2, "10.0.0.2:1", "10.0.0.2:2", turn * (WINDOW_MS + 1))
+        ids.replaced(2, "10.0.0.2:1", "10.0.0.2:2", turn * (WINDOW_MS + 1))
     assert SAID not in caplog.text
 
 
 def test_two_brokers_of_one_id_are_told_of_once_and_again_after_half_a_minute(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    twins = DuplicateIds()
+    ids = DuplicateIds()
     for turn in range(60):
-        twins.replaced(2, "10.0.0.2:1", "10.0.0.3:1", turn * 1_000)
+        ids.replaced(2, "10.0.0.2:1", "10.0.0.3:1", turn * 1_000)
     assert caplog.text.count(SAID) == 2
     assert "delete its brokerIdentity" in caplog.text
 
