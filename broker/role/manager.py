@@ -192,9 +192,8 @@ class ReplicasManager:
         else:
             self._note_answer(ALTER, command)
             if command.code not in (ResponseCode.SUCCESS, ResponseCode.CONTROLLER_BROKER_NOT_ALIVE):
-                self._perform(
-                    us.poll_soon(self._now_ms())
-                )  # fenced, or no leader there: they know more than we do
+                # fenced, or no leader there: they know more than we do
+                self._perform(us.poll_soon(self._now_ms()))
         self._alter_ended(alter, fate)
 
     def _alter_ended(self, alter: Alter, fate: Fate) -> None:

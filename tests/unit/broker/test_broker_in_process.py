@@ -7,12 +7,18 @@ import asyncio
 import pytest
 
 from broker.app import BrokerApp
+from broker.role.controllercalls import ControllerCalls
 from broker.role.identity import IdentityInvalid
+from broker.role.manager import ReplicasManager
 from broker.role.membership import Role
+from epochfile.history import EpochHistory
+from ha.epochs import KeptEpochs
+from ha.syncstateset import Alter
 from mqclient.errors import SendRefused
 from mqclient.producer import SendStatus
 from remoting.bodies.elections import Elections
 from remoting.codes import RequestCode
+from remoting.command import RemotingCommand
 from remoting.headers.controller import ElectMasterHeader
 from simulation.kernel.world import World
 from tests.unit.broker.brokerset import CONTROLLERS, Cluster
@@ -302,3 +308,68 @@ def test_a_master_that_is_elected_again_goes_on_under_its_new_epoch() -> None:
         assert {message.body for message in cluster.run(cluster.read_all())} >= {b"before", b"after"}
         ends = {cluster.app(node).store.max_offset() for node in cluster.brokers}
         assert len(ends) == 1
+
+
+def test_an_alter_of_the_epoch_before_is_not_sent_after_a_re_election(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The set shrinks while the epoch file of a master elected anew is slow: that wish belongs to the epoch before."""
+    wanted: list[int] = []
+    sent: list[tuple[int, int]] = []
+    ask, command, store = ReplicasManager.alter_sync_state_set, ControllerCalls.alter, KeptEpochs.store
+
+    def asked(self: ReplicasManager, alter: Alter) -> None:
+        wanted.append(alter.master_epoch)
+        ask(self, alter)
+
+    def made(self: ControllerCalls, alter: Alter, wall_ms: int) -> RemotingCommand:
+        sent.append((alter.master_epoch, self._membership.master_epoch))
+        return command(self, alter, wall_ms)
+
+    async def slowly(self: KeptEpochs, history: EpochHistory) -> None:
+        await asyncio.sleep(3 if len(history) > 1 else 0)
+        await store(self, history)
+
+    with World(301) as world:
+        cluster = Cluster(world, 2, minInSyncReplicas=1)
+        cluster.start_up()
+        cluster.run(cluster.send_all([b"an epoch without a byte would be replaced"]))
+        master = cluster.master
+        for owner, name, instead in (
+            (ReplicasManager, "alter_sync_state_set", asked),
+            (ControllerCalls, "alter", made),
+            (KeptEpochs, "store", slowly),
+        ):
+            monkeypatch.setattr(owner, name, instead)
+        next(node for node in cluster.brokers if node is not master).kill()
+        world.run_for_ms(300)
+        for host in CONTROLLERS:
+            world.network.reset(master.host, host)
+        world.run_for_ms(15_000)
+        assert cluster.in_sync(1)
+        assert min(wanted) < cluster.app(master).membership.master_epoch, (
+            "it was wanted before that was taken"
+        )
+    assert all(of == taken for of, taken in sent), sent
+
+
+def test_logs_stay_calm_while_a_slave_replicates_that_the_controllers_do_not_hear(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Its expansion is refused twice a second. A read after each refusal would go well, and make the next one news again."""
+    with World(31) as world:
+        cluster = Cluster(world, 3)
+        cluster.start_up()
+        slave = next(node for node in cluster.brokers if node is not cluster.master)
+        for node in world.nodes.values():
+            if node is not slave:
+                world.network.cut(slave.host, node.host)
+        cluster.wait_in_sync(2, 20_000)
+        world.run_for_ms(20_000)
+        world.network.heal(slave.host, cluster.master.host)
+        world.run_for_ms(5_000)
+        caplog.clear()
+        world.run_for_ms(60_000)
+        assert cluster.in_sync(2)
+    refused = [record for record in caplog.records if record.getMessage() == "controller refused, trying on"]
+    assert 1 <= len(refused) <= 60_000 / 5_000 + 1, "once after each regular poll"
