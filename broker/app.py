@@ -20,6 +20,7 @@ from broker.role.identity import IDENTITY_FILE, Identity, TemporaryIdentity
 from broker.role.identityfiles import IdentityFiles, LogFound
 from broker.role.manager import ReplicasManager
 from broker.role.membership import Membership
+from broker.role.memorymark import KeptMemoryMark
 from broker.role.switch import RoleSwitch
 from broker.sends.acknowledgement import Acknowledgement
 from broker.sends.syncflush import SyncFlush
@@ -54,6 +55,7 @@ class BrokerApp:
             cluster_name=settings.broker_cluster_name,
             broker_name=settings.broker_name,
             poll_ms=settings.sync_broker_metadata_period,
+            is_async_learner=settings.async_learner,
         )
         self._failed: asyncio.Future[BaseException] | None = None
         self._tasks = tasks = Tasks(self._fatal)
@@ -67,9 +69,12 @@ class BrokerApp:
             host=settings.listens_on,
             port=settings.ha_port,
             told_host=settings.ha_host,
+            members_min=lambda: settings.min_in_sync_replicas,
+            truncation_allowed=lambda: settings.allow_truncation_to,
             on_fatal=self._fatal,
         )
         self._contract_mark = KeptContractMark(runtime.files)
+        self.memory_mark = KeptMemoryMark(runtime.files, runtime.boot_id)
         self.acknowledgement = Acknowledgement(membership, settings, store, ha)
         self.requests = requests = Requests(
             membership,
@@ -102,7 +107,7 @@ class BrokerApp:
             ha,
             identity_files=self._identity_files,
             timers=settings,
-            calls=ControllerCalls(membership, settings, store, ha),
+            calls=ControllerCalls(membership, settings, store, ha, self.memory_mark),
             controllers=ControllerClient(neighbours.client, settings.controllers),
             clock=clock,
             on_fatal=self._fatal,
@@ -111,6 +116,7 @@ class BrokerApp:
         requests.all_added()
         ha.speaks_through(manager)
         ha.on_confirm(requests.confirmed)
+        ha.on_level(self._is_level)
         tables.on_topics_changed(neighbours.registration.soon)
         for arrived in (switch.queues_grew, requests.pulls.arrived, requests.delivery.arrived):
             store.on_arrival(arrived)
@@ -134,6 +140,7 @@ class BrokerApp:
         await self.tables.load()
         await self.ha.start()
         self.membership.restore(await self._who_we_are())
+        await self.memory_mark.open()
         await self._contract_mark.keep(
             contract_a=runs_contract_a(self.settings),
             epoch=self.ha.epoch,
@@ -167,6 +174,7 @@ class BrokerApp:
         except OSError as error:
             logger.error("tables not written at the end", extra=fields(why=error))
         await self.store.stop()
+        await self.memory_mark.close(synced=self.store.is_on_disk)
 
     async def wait_failed(self) -> BaseException:
         """Resolves with the first fatal error."""
@@ -177,6 +185,10 @@ class BrokerApp:
         self.membership.stop()
         if self._failed is not None and not self._failed.done():
             self._failed.set_result(error)
+
+    def _is_level(self) -> None:
+        if self.memory_mark.may_lack:
+            self._tasks.start(self.memory_mark.level(), name="memory mark")
 
     # -- what a start consists of
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from controller.decision import Decision
+from controller.eligibility import UPSTREAM, after_alter
 from controller.events import (
     AlterSyncStateSet,
     ApplyBrokerId,
@@ -45,18 +46,32 @@ def alter_sync_state_set(
     master_epoch: int,
     members: frozenset[int],
     set_epoch: int,
+    members_min: int = UPSTREAM,
 ) -> Decision:
-    """1001: the master wants `members` instead of the set with `set_epoch`."""
+    """1001: the master, which acknowledges with `members_min` members at least, wants `members` instead of the set with
+    `set_epoch`; the same members again where it only wants to acknowledge with fewer than it said before.
+
+    A refusal that time alone could turn into consent moves the set's epoch, and tells it to our masters: the same request
+    may have been sent before, to a controller that leads again later, and a master must be able to rely on the refusal."""
 
     def refused(code: ResponseCode, remark: str) -> Decision:
         return Decision(code, remark, AlterSyncStateSetResponseHeader(0))
+
+    def fenced(code: ResponseCode, remark: str) -> Decision:
+        return Decision(
+            code,
+            remark,
+            AlterSyncStateSetResponseHeader(0),
+            SyncStateSet(sync_state.members, set_epoch + 1).encode() if members_min != UPSTREAM else None,
+            (AlterSyncStateSet(broker_name, sync_state.members, sync_state.eligible),),
+        )
 
     failed = ResponseCode.CONTROLLER_ALTER_SYNC_STATE_SET_FAILED
     known = state.known(broker_name)
     if known is None:
         return refused(failed, "Broker metadata is not existed")
     replicas, sync_state = known
-    if members == sync_state.members:
+    if members == sync_state.members and members_min == UPSTREAM:
         return refused(
             failed, "The newSyncStateSet is equal with oldSyncStateSet, no needed to update syncStateSet"
         )
@@ -79,11 +94,11 @@ def alter_sync_state_set(
         )
     for broker_id in sorted(members):
         if broker_id not in replicas.by_id:
-            return refused(
+            return fenced(
                 ResponseCode.CONTROLLER_INVALID_REPLICAS, f"{rejecting} replicas {{{broker_id}}} don't exist"
             )
         if not live.is_alive((replicas.cluster_name, broker_name, broker_id)):
-            return refused(
+            return fenced(
                 ResponseCode.CONTROLLER_BROKER_NOT_ALIVE, f"{rejecting} replicas {{{broker_id}}} don't alive"
             )
     if master_id not in members:
@@ -91,7 +106,13 @@ def alter_sync_state_set(
     return Decision(
         header=AlterSyncStateSetResponseHeader(set_epoch + 1),
         body=SyncStateSet(members, set_epoch + 1).encode(),
-        events=(AlterSyncStateSet(broker_name, members),),
+        events=(
+            AlterSyncStateSet(
+                broker_name,
+                members,
+                after_alter(sync_state.members, sync_state.eligible, members, members_min),
+            ),
+        ),
     )
 
 
@@ -148,12 +169,13 @@ def register_broker(
     broker_name: str,
     broker_id: int,
     address: str,
+    is_late: bool = False,
 ) -> Decision:
     """1003: a broker that has just started says where it listens, and learns who is master.
 
     A master that registers has been restarted, perhaps with a shorter log than it had: it must not go on
     under its old epoch, whose bytes others may hold beyond its end. So it is deposed, and an election (it
-    may win) follows."""
+    may win) follows. Not by a request that `is_late`: its sender has been heard over a newer connection."""
     header = RegisterBrokerToControllerResponseHeader(cluster_name, broker_name)
     unregistered = ResponseCode.CONTROLLER_BROKER_NEED_TO_BE_REGISTERED
     known = state.known(broker_name)
@@ -169,7 +191,7 @@ def register_broker(
     if replicas.by_id[broker_id].address != address:
         events.append(UpdateBrokerAddress(replicas.cluster_name, broker_name, broker_id, address))
     master_id = sync_state.master_id
-    if broker_id == master_id:
+    if broker_id == master_id and not is_late:
         events.append(ElectMaster(broker_name, None))
     elif master_id is not None and not live.is_dead((replicas.cluster_name, broker_name, master_id)):
         header.master_broker_id = master_id

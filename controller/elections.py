@@ -1,19 +1,20 @@
 """Elections: who is asked for, who is chosen, and what is decided when nobody can be.
 
 Invariant: a master is deposed only for a designated successor, or because it is known to be gone; a request
-alone never leaves a set without a master. The elected broker is registered, alive, and stood in the
-SyncStateSet, unless unclean election is on; nobody is elected by himself whose log is known to lack what the
-set confirmed while a member that may have it can still come. A set without a master spends no epoch until one can
-be elected. Pure."""
+alone never leaves a set without a master. The elected broker is registered, alive, no learner, and stood in the
+SyncStateSet or was eligible beside it, unless unclean election is on; nobody is elected by himself whose log may lack
+what the set confirmed while one that may have it can still come. A set without a master spends no epoch until one
+can be elected. Pure."""
 
 from __future__ import annotations
 
 from controller.commands import address_of
 from controller.decision import Decision
-from controller.electpolicy import elect
+from controller.electpolicy import LiveReport, elect
+from controller.eligibility import UPSTREAM, after_election
 from controller.events import ElectMaster
 from controller.heartbeats import Liveness
-from controller.reasons import FIRST_ELECTION, NO_MASTER, NOT_IN_ITS_SET, OPERATOR_ASKED, UNCLEAN
+from controller.reasons import FIRST_ELECTION, NO_MASTER, NOT_IN_ITS_SET, OPERATOR_ASKED, UNCLEAN, YIELDED
 from controller.state import Replicas, ReplicasState, SyncState
 from remoting.bodies.replicas import ElectMasterBody
 from remoting.bodies.routes import BrokerMemberGroup
@@ -40,7 +41,7 @@ def elect_master(
     replicas, sync_state = known
     chosen: int | None
     if sync_state.master_epoch == 0:
-        reports = live.reports(replicas.cluster_name, broker_name, replicas.by_id)
+        reports = _reports(broker_name, replicas, live)
         chosen = elect(replicas.by_id, reports, old_master=None, designated=broker_id)
     elif not designate and _stays(broker_name, replicas, sync_state, live):
         chosen = sync_state.master_id
@@ -48,7 +49,7 @@ def elect_master(
         chosen = _choose(broker_name, replicas, sync_state, live, broker_id if designate else None, unclean)
     if chosen is not None:
         why = OPERATOR_ASKED if designate else _why(broker_name, replicas, sync_state, live)
-        return _elected(broker_name, replicas, sync_state, chosen, why)
+        return _elected(broker_name, replicas, sync_state, live, chosen, why)
     if broker_id == NOBODY and not designate:
         return Decision(
             ResponseCode.CONTROLLER_MASTER_NOT_AVAILABLE,
@@ -74,7 +75,7 @@ def replace_lost_master(
     chosen = _choose(broker_name, replicas, sync_state, live, None, unclean)
     why = _why(broker_name, replicas, sync_state, live)
     if chosen is not None:
-        return _elected(broker_name, replicas, sync_state, chosen, why)
+        return _elected(broker_name, replicas, sync_state, live, chosen, why)
     if sync_state.master_id is None:
         return None
     return Decision(
@@ -89,15 +90,50 @@ def _why(broker_name: str, replicas: Replicas, sync_state: SyncState, live: Live
     if sync_state.master_id is None:
         return NO_MASTER
     loss = live.loss((replicas.cluster_name, broker_name, sync_state.master_id))
-    return loss.why if loss is not None else NOT_IN_ITS_SET
+    if loss is not None:
+        return loss.why
+    return YIELDED if sync_state.master_id in sync_state.members else NOT_IN_ITS_SET
 
 
 def _stays(broker_name: str, replicas: Replicas, sync_state: SyncState, live: Liveness) -> bool:
-    """Whether there is a master that is not known to be gone."""
+    """Whether there is a master that is not known to be gone, nor yields to one that can lead."""
     master_id = sync_state.master_id
     if master_id is None or master_id not in replicas.by_id or master_id not in sync_state.members:
         return False
-    return not live.is_dead((replicas.cluster_name, broker_name, master_id))
+    if live.is_dead((replicas.cluster_name, broker_name, master_id)):
+        return False
+    return not live.is_unfit((replicas.cluster_name, broker_name, master_id)) or not _whole(
+        broker_name, replicas, sync_state, live, fit=True
+    )
+
+
+def _reports(broker_name: str, replicas: Replicas, live: Liveness) -> dict[int, LiveReport]:
+    """Of the living that may ever lead: an async learner never does."""
+    reports = live.reports(replicas.cluster_name, broker_name, replicas.by_id)
+    return {broker_id: report for broker_id, report in reports.items() if not report.is_learner}
+
+
+def _electable(sync_state: SyncState, reports: dict[int, LiveReport]) -> frozenset[int]:
+    """The SyncStateSet, and who is eligible besides, if it would say that it lost memory."""
+    return sync_state.members.union(
+        broker_id
+        for broker_id in sync_state.eligible & reports.keys()
+        if reports[broker_id].members_min != UPSTREAM
+    )
+
+
+def _whole(
+    broker_name: str, replicas: Replicas, sync_state: SyncState, live: Liveness, *, fit: bool = False
+) -> frozenset[int]:
+    """Of the electable that live, those whose logs lack nothing known; with `fit`, who can lead now."""
+    reports = _reports(broker_name, replicas, live)
+    return frozenset(
+        broker_id
+        for broker_id in _electable(sync_state, reports) & reports.keys()
+        if (replicas.cluster_name, broker_name, broker_id) not in live.lacking
+        and not reports[broker_id].may_lack
+        and not (fit and reports[broker_id].unfit)
+    )
 
 
 def _choose(
@@ -108,27 +144,33 @@ def _choose(
     designated: int | None,
     unclean: bool,
 ) -> int | None:
-    """A designated broker, if it may be. Else the best of the SyncStateSet that lacks nothing known; and only then, if
-    unclean election is on, of all; else, once nobody better can come, of a set whose living members all lack something,
-    but never an empty log."""
-    reports = live.reports(replicas.cluster_name, broker_name, replicas.by_id)
-    members, everyone = sync_state.members, frozenset(replicas.by_id)
+    """A designated broker, if it may be. Else the best of the electable that lacks nothing known, one that can lead now
+    before one that says it cannot; and only then, if unclean election is on, of all; else, once nobody better can come, of
+    a set whose electable brokers all live and all lack something, but never an empty log."""
+    reports = _reports(broker_name, replicas, live)
+    electable, everyone = _electable(sync_state, reports), frozenset(replicas.by_id)
     if designated is not None:
-        candidates = everyone if unclean else members
+        candidates = everyone if unclean else electable
         return elect(candidates, reports, old_master=sync_state.master_id, designated=designated)
-    set_name = replicas.cluster_name, broker_name
-    whole = frozenset(broker_id for broker_id in members if (*set_name, broker_id) not in live.lacking)
     rest = everyone if unclean else frozenset()
-    if not unclean and members <= reports.keys():
-        rest = frozenset(broker_id for broker_id in members if reports[broker_id].max_offset > 0)
-    for candidates in (whole, rest):
+    if not unclean and sync_state.members | sync_state.eligible <= reports.keys():
+        rest = frozenset(
+            broker_id
+            for broker_id in electable
+            if reports[broker_id].max_offset > 0
+            or (replicas.cluster_name, broker_name, broker_id) not in live.lacking
+        )
+    fit = _whole(broker_name, replicas, sync_state, live, fit=True)
+    for candidates in (fit, _whole(broker_name, replicas, sync_state, live), rest):
         chosen = elect(candidates, reports, old_master=sync_state.master_id)
         if chosen is not None:
             return chosen
     return None
 
 
-def _elected(broker_name: str, replicas: Replicas, sync_state: SyncState, chosen: int, why: str) -> Decision:
+def _elected(
+    broker_name: str, replicas: Replicas, sync_state: SyncState, live: Liveness, chosen: int, why: str
+) -> Decision:
     if chosen == sync_state.master_id:
         return Decision(
             ResponseCode.CONTROLLER_MASTER_STILL_EXIST,
@@ -139,11 +181,15 @@ def _elected(broker_name: str, replicas: Replicas, sync_state: SyncState, chosen
     after = SyncState(chosen, sync_state.master_epoch + 1, frozenset({chosen}), sync_state.set_epoch + 1)
     addresses = {broker_id: replica.address for broker_id, replica in sorted(replicas.by_id.items())}
     group = BrokerMemberGroup(replicas.cluster_name, broker_name, addresses)
-    clean = sync_state.master_epoch == 0 or chosen in sync_state.members
+    members_min = live.reports(replicas.cluster_name, broker_name, [chosen])[chosen].members_min
+    eligible = after_election(sync_state.members, sync_state.eligible, chosen, members_min)
+    clean = sync_state.master_epoch == 0 or chosen in sync_state.members | sync_state.eligible
+    if not clean:
+        eligible = frozenset()  # what they hold counts no more
     return Decision(
         header=_header(replicas, after),
         body=ElectMasterBody(after.members, group).encode(),
-        events=(ElectMaster(broker_name, chosen),),
+        events=(ElectMaster(broker_name, chosen, eligible),),
         reason=why if clean else why + UNCLEAN,
     )
 

@@ -11,11 +11,17 @@ from dataclasses import dataclass
 @dataclass(frozen=True, slots=True)
 class LiveReport:
     """What a live broker last said of itself: the last epoch of its epoch file, the end of its log in
-    bytes, and its configured priority (lower is preferred)."""
+    bytes, its configured priority (lower is preferred); and what upstream's brokers never say: its
+    minInSyncReplicas (0: not said), whether its log may lack what it had acknowledged before a loss of memory,
+    why it could not lead now, and whether it is an async learner."""
 
     epoch: int
     max_offset: int
     election_priority: int
+    members_min: int = 0
+    may_lack: bool = False
+    unfit: str = ""
+    is_learner: bool = False
 
 
 def elect(

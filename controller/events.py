@@ -18,10 +18,12 @@ from remoting.wirefields import I64, wire
 
 @dataclass(frozen=True, slots=True)
 class AlterSyncStateSet(Body):
-    """The SyncStateSet becomes `members`; its epoch grows by one."""
+    """The SyncStateSet becomes `members`, perhaps what it was; its epoch grows by one."""
 
     broker_name: str
     members: frozenset[I64] = wire("newSyncStateSet")
+    eligible: frozenset[I64] = wire("eligibleReplicas", default=frozenset())
+    """See controller.eligibility. Not upstream's, which passes over members of an event that it does not know."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +43,8 @@ class ElectMaster(Body):
 
     broker_name: str
     master_id: I64 | None = wire("newMasterBrokerId", default=None)
+    eligible: frozenset[I64] = wire("eligibleReplicas", default=frozenset())
+    """See controller.eligibility; of no meaning where there is no master, for then they stay as they are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +78,7 @@ EVENT_ID: dict[type[Event], tuple[int, str]] = {
 """Event -> (id in the first two bytes, redundant member `eventType`)."""
 KINDS = {event_id: kind for kind, (event_id, _) in EVENT_ID.items()}
 ELECTED = "newMasterElected"  # says again whether there is a newMasterBrokerId
+ELIGIBLE = "eligibleReplicas"
 
 
 def encode(event: Event) -> bytes:
@@ -82,6 +87,8 @@ def encode(event: Event) -> bytes:
     members = event.to_json() | {"eventType": event_type}
     if isinstance(event, ElectMaster):
         members[ELECTED] = event.master_id is not None
+    if not members.get(ELIGIBLE):
+        members.pop(ELIGIBLE, None)  # without them an event has upstream's bytes
     return event_id.to_bytes(2, "big") + _json({key: members[key] for key in sorted(members)}).encode()
 
 

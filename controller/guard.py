@@ -141,10 +141,12 @@ class MasterGuard:
                 **({} if asked_by is None else {"asked_by": asked_by}),
                 old=before.master_id,
                 new=elected.master_id,
-                unclean=before.master_epoch > 0 and elected.master_id not in before.members | {None},
+                unclean=before.master_epoch > 0
+                and elected.master_id not in before.members | before.eligible | {None},
                 epoch=sync_state.master_epoch,
                 sync_state_set=sorted(sync_state.members),
                 set_epoch=sync_state.set_epoch,
+                eligible=sorted(sync_state.eligible),
             ),
         )
 

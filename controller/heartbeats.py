@@ -84,13 +84,17 @@ class Heartbeats:
             self._entries[key].closed_ms = now_ms
         return ended
 
-    def restarted(self, key: BrokerKey, connection: int, now_ms: int) -> None:
-        """The broker's process is a new one, heard over `connection`: what it said over others no longer
-        counts."""
+    def restarted(self, key: BrokerKey, connection: int, now_ms: int) -> bool:
+        """The broker's process is a new one, heard over `connection`: what it said over older ones no longer
+        counts. False, and of no effect, when it has been heard over a newer one: that word is late."""
         entry = self._entries.get(key)
-        if entry is not None and entry.connection != connection:
-            entry.open = False
-            entry.closed_ms = now_ms
+        if entry is None or entry.connection == connection:
+            return True
+        if entry.connection > connection:
+            return False
+        entry.open = False
+        entry.closed_ms = now_ms
+        return True
 
     def forget_silent(self, now_ms: int) -> None:
         """Drop the dead that have not been heard of for long."""
@@ -131,6 +135,11 @@ class Liveness:
         if not entry.open:
             return True
         return max(entry.last_seen_ms, self.judging_since_ms) + entry.heartbeat.timeout_ms < self.now_ms
+
+    def is_unfit(self, key: BrokerKey) -> bool:
+        """Whether it lives and says that it cannot lead."""
+        entry = self.entries.get(key)
+        return entry is not None and entry.alive_at(self.now_ms) and bool(entry.heartbeat.report.unfit)
 
     def is_reachable(self, key: BrokerKey) -> bool:
         """Whether nothing speaks against sending it something: its connection is not known to have ended."""

@@ -10,6 +10,7 @@ import logging
 from collections.abc import Callable
 
 from controller.electpolicy import LiveReport
+from controller.eligibility import UPSTREAM
 from controller.heartbeats import BrokerKey, Heartbeat, Heartbeats, Liveness
 from controller.holdings import Held, Holdings, Report
 from controller.state import ReplicasState
@@ -55,7 +56,15 @@ class LiveBrokers:
         lacks = self._holdings.heard(key, connection, held, member=member)
         if lacks is not None:
             _warn_of_lack(key, held, lacks)
-        report = LiveReport(header.epoch, header.max_offset, header.election_priority)
+        report = LiveReport(
+            header.epoch,
+            header.max_offset,
+            header.election_priority,
+            max(UPSTREAM, header.min_in_sync_replicas),
+            header.may_lack_acknowledged,
+            header.unfit_to_lead,
+            header.async_learner,
+        )
         heartbeat = Heartbeat(header.broker_addr, header.heartbeat_timeout_mills, report)
         if self._heartbeats.heard(key, connection, heartbeat, self._clock.monotonic_ms()):
             logger.info("broker alive", extra=fields(cluster=key[0], broker=key[1], id=key[2]))
@@ -63,12 +72,11 @@ class LiveBrokers:
             self._someone_came = asyncio.Event()
             self._on_change()
 
-    def restarted(self, broker_name: str, broker_id: int, connection: int) -> None:
+    def restarted(self, broker_name: str, broker_id: int, connection: int) -> bool:
         """Request 1003 came over `connection`. The broker is alive once it is heard again, and with what its log holds
-        now."""
+        now. False when the request is late: its sender has been heard over a newer connection."""
         key = self._key(broker_name, broker_id)
-        if key is not None:
-            self._heartbeats.restarted(key, connection, self._clock.monotonic_ms())
+        return key is None or self._heartbeats.restarted(key, connection, self._clock.monotonic_ms())
 
     def connection_closed(self, connection: int) -> None:
         """A broker whose connection this was is gone."""

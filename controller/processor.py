@@ -91,8 +91,8 @@ class RequestProcessor:
 
     async def _register_broker(self, peer: Peer, request: RemotingCommand) -> RemotingCommand:
         header = RegisterBrokerToControllerHeader.from_ext(request.ext)
-        decide = requests.register_broker(request)
-        self.brokers.restarted(header.broker_name, header.broker_id, connection_of(peer))
+        is_new = self.brokers.restarted(header.broker_name, header.broker_id, connection_of(peer))
+        decide = requests.register_broker(request, is_late=not is_new)
         return await self._reply(request, self.runner.run(decide))
 
     async def _elect_master(self, peer: Peer, request: RemotingCommand) -> RemotingCommand:
@@ -119,7 +119,7 @@ class RequestProcessor:
         except OutcomeUnknown as error:
             return request.reply(ResponseCode.SYSTEM_ERROR, f"outcome unknown: {error}")
         for event in decision.events:
-            if isinstance(event, AlterSyncStateSet):
+            if isinstance(event, AlterSyncStateSet) and decision.code == ResponseCode.SUCCESS:
                 self._log_alter(event)
         return replied(request, decision)
 
@@ -133,6 +133,7 @@ class RequestProcessor:
                     epoch=sync_state.master_epoch,
                     sync_state_set=sorted(event.members),
                     set_epoch=sync_state.set_epoch,
+                    eligible=sorted(event.eligible),
                 ),
             )
 

@@ -1,6 +1,6 @@
 """Why an election was held, in the words that logs, 1005 and `mqadmin watch` use.
 
-Invariant: who elects someone outside of the SyncStateSet says so with the suffix UNCLEAN. Pure."""
+Invariant: who elects someone who may lack what was acknowledged says so with the suffix UNCLEAN. Pure."""
 
 from __future__ import annotations
 
@@ -12,4 +12,5 @@ BROKER_RESTARTED = "broker restarted"
 OPERATOR_ASKED = "operator asked"
 NO_MASTER = "no master"
 NOT_IN_ITS_SET = "not in its set"
+YIELDED = "could not lead"
 UNCLEAN = ", unclean"

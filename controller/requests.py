@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 from controller import commands, elections
 from controller.decision import Decision
+from controller.eligibility import UPSTREAM
 from controller.heartbeats import Liveness
 from controller.state import ReplicasState
 from remoting.bodies.replicas import SyncStateSet
@@ -41,6 +42,7 @@ def alter_sync_state_set(request: RemotingCommand) -> Decide:
         master_epoch=header.master_epoch,
         members=body.sync_state_set,
         set_epoch=body.sync_state_set_epoch,
+        members_min=max(UPSTREAM, header.min_in_sync_replicas),
     )
 
 
@@ -57,7 +59,7 @@ def elect_master(request: RemotingCommand, unclean: Callable[[], bool]) -> Decid
     )
 
 
-def register_broker(request: RemotingCommand) -> Decide:
+def register_broker(request: RemotingCommand, *, is_late: bool = False) -> Decide:
     header = RegisterBrokerToControllerHeader.from_ext(request.ext)
     return lambda state, live: commands.register_broker(
         state,
@@ -66,6 +68,7 @@ def register_broker(request: RemotingCommand) -> Decide:
         broker_name=header.broker_name,
         broker_id=header.broker_id,
         address=header.broker_address,
+        is_late=is_late,
     )
 
 

@@ -53,6 +53,8 @@ class SyncState:
     master_epoch: int = 0
     members: frozenset[int] = frozenset()
     set_epoch: int = 0
+    eligible: frozenset[int] = frozenset()
+    """Who left the set and still holds all that was acknowledged: see controller.eligibility."""
 
 
 @dataclass(slots=True)
@@ -90,6 +92,7 @@ class ReplicasState:
         match event:
             case AlterSyncStateSet():
                 sync_state.members = event.members
+                sync_state.eligible = event.eligible
                 sync_state.set_epoch += 1
             case ApplyBrokerId():
                 replicas.add(event.broker_id, Replica(event.address, event.check_code))
@@ -100,6 +103,7 @@ class ReplicasState:
                 sync_state.master_id = master_id
                 sync_state.master_epoch += 1
                 sync_state.members = frozenset({master_id})
+                sync_state.eligible = event.eligible
                 sync_state.set_epoch += 1
             case CleanBrokerData():
                 self._clean(event, replicas, sync_state)
@@ -120,6 +124,7 @@ class ReplicasState:
         for broker_id in ids:
             replicas.by_id.pop(broker_id, None)
         sync_state.members -= ids
+        sync_state.eligible -= ids
         if not replicas.by_id:
             del self.replicas[event.broker_name]
         if not sync_state.members:

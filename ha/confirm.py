@@ -1,6 +1,7 @@
 """Up to where a log is held by everybody who must hold it.
 
-Invariant: the confirm offset of one mastership never falls, and a member whose end is unknown stops it. Pure."""
+Invariant: the confirm offset of one mastership never falls; a member whose end is unknown stops it, and so does a set that has
+fewer members than its master acknowledges with. Pure."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ def confirm_offset(previous: int, ends: Iterable[int | None]) -> int:
     return previous if lowest is None else max(previous, lowest)
 
 
-def acked_end(confirm: int, applied_members: int, members_min: int) -> int:
-    """Sends that end at or below this may be answered OK: every member of the applied and of all proposed sets
-    holds them, and the applied set has `members_min` members at least. 0 while it has fewer: nothing may be."""
-    return confirm if applied_members >= members_min else 0
+def enough(applied_members: int, members_min: int) -> bool:
+    """Whether a set of so many members may confirm and acknowledge anything. What a smaller set holds may be gone with it, so
+    nobody must have read it."""
+    return applied_members >= members_min

@@ -48,9 +48,13 @@ class HAService:
         host: str,
         port: int,
         told_host: str,
+        members_min: Callable[[], int],
+        truncation_allowed: Callable[[], int | None],
         on_fatal: Callable[[BaseException], None],
     ) -> None:
-        """Listens on `host`; slaves are told to come to `told_host`. `on_fatal`: the disk failed; stop the process."""
+        """Listens on `host`; slaves are told to come to `told_host`. `members_min` as minInSyncReplicas and
+        `truncation_allowed` as allowTruncationTo (None: not said), which may change.
+        `on_fatal`: the disk failed; stop the process."""
         self._log = log
         self._epochs = KeptEpochs(epochs)
         self._settings = settings
@@ -58,8 +62,11 @@ class HAService:
         self._host = host
         self._port = port
         self._told_host = told_host
+        self._members_min = members_min
+        self._truncation_allowed = truncation_allowed
         self._controllers: Controllers | None = None
         self._confirm_callbacks: list[Callable[[], None]] = []
+        self._level_callbacks: list[Callable[[], None]] = []
         self._tasks = Tasks(on_fatal)
         self._server: asyncio.Server | None = None
         self._change_of_role = asyncio.Lock()
@@ -108,6 +115,11 @@ class HAService:
         """`callback` whenever the confirm offset or `acked_end` may have moved, on a master and on a slave."""
         self._confirm_callbacks.append(callback)
 
+    def on_level(self, callback: Callable[[], None]) -> None:
+        """`callback` when this log holds all that a master of it must: on a slave, once a link, as SlaveLink says; on a
+        master at once."""
+        self._level_callbacks.append(callback)
+
     def speaks_through(self, controllers: Controllers) -> None:
         """Who asks the controllers for SyncStateSets; before the first role."""
         self._controllers = controllers
@@ -147,6 +159,7 @@ class HAService:
                 broker_id=broker_id,
                 sync_state_set=sync_state_set,
                 sync_state_set_epoch=sync_state_set_epoch,
+                members_min=self._members_min,
                 settings=self._settings,
                 clock=self._clock,
                 tasks=self._tasks,
@@ -155,6 +168,7 @@ class HAService:
                 on_confirm=self._confirmed,
             )
             self._end.begin()
+            self._is_level()
             self.counters.role_changes += 1
             logger.info("master", extra=fields(epoch=epoch, log_end=self._log.max_offset(), epochs=history))
 
@@ -177,6 +191,8 @@ class HAService:
                     tasks=self._tasks,
                     counters=self.counters,
                     on_confirm=self._confirmed,
+                    on_level=self._is_level,
+                    truncation_allowed=self._truncation_allowed,
                 )
                 self.counters.role_changes += 1
                 self._master_id = master_id
@@ -225,11 +241,15 @@ class HAService:
     def confirm_offset(self) -> int:
         return self._log.confirm_offset()
 
-    def acked_end(self, members_min: int) -> int:
-        """Sends that end at or below this may be answered OK under minInSyncReplicas `members_min`: see
-        ha/confirm.py. 0 unless master."""
+    def may_confirm(self) -> bool:
+        """Whether anything may be acknowledged: enough members are in sync, and the controllers know what is enough."""
         mastership = self.mastership
-        return 0 if mastership is None else mastership.sync_state_set.acked_end(members_min)
+        return mastership is not None and mastership.sync_state_set.may_confirm()
+
+    def acked_end(self) -> int:
+        """Sends that end at or below this may be answered OK. 0 unless master."""
+        mastership = self.mastership
+        return 0 if mastership is None else mastership.sync_state_set.acked_end()
 
     # -- the rest
 
@@ -259,6 +279,10 @@ class HAService:
 
     def _confirmed(self) -> None:
         for callback in self._confirm_callbacks:
+            callback()
+
+    def _is_level(self) -> None:
+        for callback in self._level_callbacks:
             callback()
 
     def _accept(self) -> asyncio.BaseProtocol:

@@ -4,9 +4,13 @@ Three groups are waited for, by broker id: the set that the controllers have app
 and slaves about to be proposed. Their union is what acks and the confirm offset are counted over.
 
 Invariant: a byte below `confirm_offset` is held by every member of the union; so whether or not the controllers accept an
-open proposal, all members of their set hold what was confirmed. Only an applied set, or a refusal of the proposal, makes
-the union smaller. A proposal whose fate is unknown is looked up and, while the controllers' set is not known to be newer,
-sent again unchanged: it may yet wait in some controller's queue, and only a verdict on the same set comes after that.
+open proposal, all members of their set hold what was confirmed. Only an applied set, or a refusal that no sending of the
+proposal can outlive, makes the union smaller. A proposal whose fate is unknown is looked up and, while the controllers' set is
+not known to be newer, sent again unchanged: it may yet wait somewhere, and be judged by a controller that leads again.
+
+Nothing is confirmed while the applied set has fewer than `members_min` members, nor before the controllers have applied an
+Alter of this master epoch that tells them so: up to then, and while the set is too small, they may elect whoever left it
+(KIP-966).
 
     SETTLED --wish, Alter--> PROPOSED --applied, refused--> SETTLED
     PROPOSED --unknown, ReadSet--> UNSETTLED --the old set was read, or nothing in time, the same Alter--> PROPOSED
@@ -24,11 +28,14 @@ from ha.master.slaveprogress import Limits, SlaveProgress
 
 @dataclass(frozen=True, slots=True)
 class Alter:
-    """Ask the controllers for `members`, on the set of `set_epoch` under `master_epoch`; report `alter_ended`."""
+    """Ask the controllers for `members`, on the set of `set_epoch` under `master_epoch`, and tell them that with fewer than
+    `members_min` nothing is acknowledged; report `alter_ended`. With `same_members` there is only that to tell."""
 
     members: frozenset[int]
     set_epoch: int
     master_epoch: int
+    members_min: int = 1
+    same_members: bool = False
     reason: str = field(default="", compare=False)
 
 
@@ -57,7 +64,17 @@ class Applied:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """A controller judged the Alter: the set did not change and will not by it, however often it was sent before."""
+    """A controller judged the Alter: the set did not change by this sending. Nor will it by another one if the set or its
+    master has a newer epoch now: that set, where it was told, or `is_final`."""
+
+    members: frozenset[int] | None = None
+    set_epoch: int = 0
+    is_final: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class NotKept:
+    """These controllers are upstream's: they elect nobody from outside of the set, and need not be told `members_min`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +87,7 @@ class Unknown:
     """It may have been accepted, or may yet be."""
 
 
-Fate = Applied | Refused | NotSent | Unknown
+Fate = Applied | Refused | NotKept | NotSent | Unknown
 
 
 class SyncStateSet:
@@ -86,10 +103,12 @@ class SyncStateSet:
         epoch_start: int,
         log_end: int,
         confirm_offset: int,
+        members_min: int,
         limits: Limits,
         now_ms: int,
     ) -> None:
-        """`confirm_offset` is what this log knows as held by all; `epoch_start` where the master epoch began."""
+        """`confirm_offset` is what this log knows as held by all; `epoch_start` where the master epoch began; `members_min`
+        as minInSyncReplicas."""
         self._own_id = own_id
         self._applied = members | {own_id}
         self._set_epoch = set_epoch
@@ -105,6 +124,10 @@ class SyncStateSet:
         self._lingers = False  # an earlier sending of the proposal has no known fate
         self._may_go_at_once = False  # once the controllers' set is known to be still the old one
         self._alter_due_ms = now_ms
+        self._members_min = members_min
+        self._told_min: tuple[int, int] | None = (
+            None  # (set epoch of the Alter, what it told of `members_min`)
+        )
         self._slaves: dict[int, SlaveProgress] = {}
         self._recount()
 
@@ -132,9 +155,16 @@ class SyncStateSet:
         joining = [broker_id for broker_id, slave in self._slaves.items() if slave.joining_ms is not None]
         return union.union(joining) if joining else union
 
-    def acked_end(self, members_min: int) -> int:
-        """See ha/confirm.py."""
-        return confirm.acked_end(self._confirm_offset, len(self._applied), members_min)
+    def may_confirm(self) -> bool:
+        """The applied set has enough members, and the controllers know what is enough."""
+        if self._told_min is None:
+            return False
+        return confirm.enough(len(self._applied), max(self._members_min, self._told_min[1]))
+
+    def acked_end(self) -> int:
+        """Sends that end at or below this may be answered OK: every member of the applied and of all proposed sets holds
+        them. 0 while nothing may be."""
+        return self._confirm_offset if self.may_confirm() else 0
 
     # -- the log and the links
 
@@ -166,7 +196,12 @@ class SyncStateSet:
             slave.joining_ms = now_ms
         return [*self._recount(), *self._alter_if_wanted(now_ms)]
 
-    # -- time
+    # -- time and settings
+
+    def members_min_is(self, members_min: int, now_ms: int) -> list[Action]:
+        """minInSyncReplicas, perhaps changed. More count at once, fewer when the controllers have applied it."""
+        self._members_min = members_min
+        return self._alter_if_wanted(now_ms)
 
     def tick(self, now_ms: int) -> list[Action]:
         """Call at `next_tick_ms` or later."""
@@ -182,6 +217,9 @@ class SyncStateSet:
         """The controllers' set under this master epoch, from a read, a notice or a reply. Of no effect when it is older,
         or not this master's."""
         if set_epoch > self._set_epoch and self._own_id in members:
+            proposal = self._proposal
+            if proposal is not None and members == proposal.members and not proposal.same_members:
+                self._has_told(proposal)
             return self._adopt(members, set_epoch)
         if set_epoch == self._set_epoch and self._may_go_at_once:
             self._alter_due_ms = now_ms
@@ -191,16 +229,20 @@ class SyncStateSet:
         """What became of the last sending of `alter`; of no effect once something else has settled it."""
         if alter.master_epoch != self._master_epoch:
             return []
+        if isinstance(fate, Applied | NotKept):
+            self._has_told(alter)
         if isinstance(fate, Applied) and (actions := self.told(fate.members, fate.set_epoch, now_ms)):
             return actions
         if alter != self._proposal or not self._in_flight:
-            return []
+            return self._recount()
         self._in_flight = False
-        self._alter_due_ms = now_ms + self._limits.alter_retry_ms
+        self._alter_due_ms = now_ms + (0 if isinstance(fate, NotKept) else self._limits.alter_retry_ms)
         self._check_due_ms = min(self._check_due_ms, self._alter_due_ms)
-        if isinstance(fate, Refused) or (isinstance(fate, NotSent) and not self._lingers):
+        if self._is_over(fate):
             self._still_wanted(alter.members, now_ms)
             self._settle()
+            if isinstance(fate, Refused) and fate.members is not None and fate.set_epoch > self._set_epoch:
+                return self._adopt(fate.members | {self._own_id}, fate.set_epoch)
             return self._recount()
         self._may_go_at_once = (
             isinstance(fate, NotSent) or not self._lingers
@@ -208,14 +250,25 @@ class SyncStateSet:
         self._lingers = True
         return [ReadSet()]
 
+    def _is_over(self, fate: Fate) -> bool:
+        """Whether no sending of the proposal can change the set any more."""
+        if isinstance(fate, Refused) and (fate.is_final or fate.set_epoch > self._set_epoch):
+            return True
+        return isinstance(fate, NotKept) or (isinstance(fate, Refused | NotSent) and not self._lingers)
+
+    def _has_told(self, alter: Alter) -> None:
+        if self._told_min is None or alter.set_epoch >= self._told_min[0]:
+            self._told_min = alter.set_epoch, alter.members_min
+
     def epoch_began(
-        self, master_epoch: int, epoch_start: int, members: frozenset[int], set_epoch: int
+        self, master_epoch: int, epoch_start: int, members: frozenset[int], set_epoch: int, now_ms: int
     ) -> list[Action]:
         """The master was elected again while it was master: its links and logs stay as they are, and a proposal
-        of the old epoch can no longer be accepted."""
+        of the old epoch can no longer be accepted. What is enough must be told anew."""
         self._master_epoch = master_epoch
         self._epoch_start = epoch_start
-        return self._adopt(members | {self._own_id}, set_epoch)
+        self._told_min = None
+        return [*self._adopt(members | {self._own_id}, set_epoch), *self._alter_if_wanted(now_ms)]
 
     def _adopt(self, members: frozenset[int], set_epoch: int) -> list[Action]:
         """Whatever was proposed was based on an older set: accepted as the one now known, or refused for good."""
@@ -248,14 +301,28 @@ class SyncStateSet:
             for broker_id, slave in sorted(self._slaves.items())
             if broker_id not in self._applied and slave.joining_ms is not None and slave.holds(held)
         }
-        if not leaving and not entering:
+        same_members = not leaving and not entering
+        if same_members and not self._has_minimum_to_tell():
             return []
         reasons = [f"shrink {broker_id}: {why}" for broker_id, why in leaving.items()]
         reasons += [f"expand {broker_id}: {why}" for broker_id, why in entering.items()]
         members = self._applied.difference(leaving).union(entering)
-        self._proposal = Alter(members, self._set_epoch, self._master_epoch, "; ".join(reasons))
+        self._proposal = Alter(
+            members,
+            self._set_epoch,
+            self._master_epoch,
+            self._members_min,
+            same_members,
+            "; ".join(reasons) or f"acknowledge with {self._members_min}",
+        )
         self._in_flight = True
         return [self._proposal]  # all of its members were waited for before: the union is the same
+
+    def _has_minimum_to_tell(self) -> bool:
+        """Whether only the controllers' ignorance of `members_min` stands in the way."""
+        if not confirm.enough(len(self._applied), self._members_min):
+            return False
+        return self._told_min is None or self._told_min[1] > self._members_min
 
     def _alter_again(self, now_ms: int) -> list[Action]:
         if self._proposal is None or self._in_flight or now_ms < self._alter_due_ms:
@@ -281,6 +348,8 @@ class SyncStateSet:
     # -- the confirm offset
 
     def _recount(self) -> list[Action]:
+        if not self.may_confirm():
+            return []
         before = self._confirm_offset
         self._confirm_offset = confirm.confirm_offset(before, map(self._end_of, self.union()))
         return [Confirmed(self._confirm_offset)] if self._confirm_offset > before else []

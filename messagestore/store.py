@@ -84,6 +84,7 @@ class MessageStore:
         self._reader = QueueReader(self._log, self._queues)
         self._confirm = 0
         self._running = False
+        self.is_on_disk = False  # all of the log is, after `stop`
         self._failure: BaseException | None = None
         self._append_callbacks: list[Callable[[], None]] = []
         self._unflushed = asyncio.Event()
@@ -143,6 +144,7 @@ class MessageStore:
             if self._failure is None:
                 await self._log.flush()
                 await self._saved.sync()
+                self.is_on_disk = True
                 if await self._save_checkpoint():
                     await self._files.remove(ABORT_FILE)
         finally:

@@ -13,6 +13,8 @@ from mqruntime.segments import RealSegmentDirectory
 from mqruntime.smallfiles import RealSmallFiles
 from mqruntime.storelock import RealStoreLock
 
+BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+
 
 def real_runtime(root: Path) -> Runtime:
     """The system clock, a generator seeded by the operating system, and the files below `root`."""
@@ -22,4 +24,12 @@ def real_runtime(root: Path) -> Runtime:
         files=RealSmallFiles(root),
         segments=RealSegmentDirectory(root),
         lock=RealStoreLock(root),
+        boot_id=_boot_id(),
     )
+
+
+def _boot_id() -> str:
+    try:
+        return BOOT_ID.read_text().strip()
+    except OSError:
+        return ""

@@ -19,13 +19,15 @@ if TYPE_CHECKING:
 
 @dataclass
 class Runtime:
-    """`files` and `segments` share one root, the process' store directory, and `lock` guards that root."""
+    """`files` and `segments` share one root, the process' store directory, and `lock` guards that root. `boot_id` names the
+    present run of the machine, whose memory outlives a process and nothing else; empty where that is not told."""
 
     clock: Clock
     random: random.Random
     files: SmallFiles
     segments: SegmentDirectory
     lock: StoreLock
+    boot_id: str
 
 
 class App(Protocol):

@@ -19,7 +19,7 @@ logger = logging.getLogger("broker.configuration")
 
 CHANGEABLE = frozenset(
     {
-        "brokerElectionPriority", "controllerHeartBeatTimeoutMills", "flushIntervalCommitLog",
+        "allowTruncationTo", "brokerElectionPriority", "controllerHeartBeatTimeoutMills", "flushIntervalCommitLog",
         "flushIntervalConsumeQueue", "litePullMessageEnable", "longPollingEnable", "maxTransferBytesOnMessageInMemory",
         "maxTransferCountOnMessageInMemory", "minInSyncReplicas", "shortPollingTimeMills", "slaveReadEnable",
     }

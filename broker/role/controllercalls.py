@@ -15,8 +15,9 @@ from broker.role.actions import (
     Reply,
 )
 from broker.role.membership import Membership
+from broker.role.memorymark import KeptMemoryMark
 from ha.service import HAService
-from ha.syncstateset import Alter, Applied, Fate, NotSent, Refused, Unknown
+from ha.syncstateset import Alter, Applied, Fate, NotKept, NotSent, Refused, Unknown
 from remoting.bodies.replicas import ElectMasterBody, SyncStateSet
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import RemotingCommand
@@ -38,13 +39,17 @@ from remoting.headers.controller import (
 WITH_MASTER = (ResponseCode.SUCCESS, ResponseCode.CONTROLLER_MASTER_STILL_EXIST)
 
 
-REFUSALS = {
+FINAL_REFUSALS = {
     ResponseCode.CONTROLLER_FENCED_MASTER_EPOCH,
     ResponseCode.CONTROLLER_INVALID_MASTER,
+}
+"""A set did not change and never will by this proposal: its master has a newer epoch."""
+REFUSALS = {
     ResponseCode.CONTROLLER_INVALID_REPLICAS,
     ResponseCode.CONTROLLER_BROKER_NOT_ALIVE,
 }
-"""A set did not change and will not by this proposal. After 2001 and 2013 it has changed before: its fate is unknown."""
+"""A set did not change by this sending of the proposal; our controllers have moved its epoch, and tell it. After 2001 and 2013
+it has changed before: its fate is unknown."""
 
 
 class HeartbeatSettings(Protocol):
@@ -52,6 +57,8 @@ class HeartbeatSettings(Protocol):
 
     controller_heart_beat_timeout_mills: int
     broker_election_priority: int
+    min_in_sync_replicas: int
+    async_learner: bool
 
 
 class Log(Protocol):
@@ -65,11 +72,19 @@ class Log(Protocol):
 class ControllerCalls:
     """Requests that speak for one broker."""
 
-    def __init__(self, membership: Membership, settings: HeartbeatSettings, log: Log, ha: HAService) -> None:
+    def __init__(
+        self,
+        membership: Membership,
+        settings: HeartbeatSettings,
+        log: Log,
+        ha: HAService,
+        memory: KeptMemoryMark,
+    ) -> None:
         self._membership = membership
         self._settings = settings
         self._log = log
         self._ha = ha
+        self._memory = memory
 
     def heartbeat(self) -> BrokerHeartbeatHeader:
         membership = self._membership
@@ -83,6 +98,9 @@ class ControllerCalls:
             self._log.confirm_offset(),
             self._settings.controller_heart_beat_timeout_mills,
             self._settings.broker_election_priority,
+            self._settings.min_in_sync_replicas,
+            self._memory.may_lack,
+            async_learner=self._settings.async_learner,
         )
 
     def request(self, call: Call, wall_ms: int) -> RemotingCommand:
@@ -111,17 +129,26 @@ class ControllerCalls:
         """The command that proposes a SyncStateSet."""
         broker_id = self._membership.broker_id
         assert broker_id is not None
-        header = AlterSyncStateSetHeader(self._membership.broker_name, broker_id, alter.master_epoch, wall_ms)
+        header = AlterSyncStateSetHeader(
+            self._membership.broker_name, broker_id, alter.master_epoch, wall_ms, alter.members_min
+        )
         body = SyncStateSet(alter.members, alter.set_epoch).encode()
         return RemotingCommand.request(RequestCode.CONTROLLER_ALTER_SYNC_STATE_SET, header, body)
 
-    def fate(self, answer: RemotingCommand) -> Fate:
+    def fate(self, alter: Alter, answer: RemotingCommand) -> Fate:
         """What an answer to `alter` says of it. Raises BodyError."""
         if answer.code == ResponseCode.SUCCESS:
             found = SyncStateSet.decode(answer.body)
             return Applied(found.sync_state_set, found.sync_state_set_epoch)
+        if answer.code in FINAL_REFUSALS:
+            return Refused(is_final=True)
         if answer.code in REFUSALS:
-            return Refused()
+            if not answer.body:
+                return Refused()
+            found = SyncStateSet.decode(answer.body)
+            return Refused(found.sync_state_set, found.sync_state_set_epoch)
+        if answer.code == ResponseCode.CONTROLLER_ALTER_SYNC_STATE_SET_FAILED and alter.same_members:
+            return NotKept()
         return NotSent() if answer.code == ResponseCode.CONTROLLER_NOT_LEADER else Unknown()
 
     def reply(self, call: Call, command: RemotingCommand) -> Reply:

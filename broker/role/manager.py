@@ -185,7 +185,7 @@ class ReplicasManager:
             return
         try:
             command = await self._controllers.call(self._calls.alter(alter, self._clock.now_ms()))
-            fate = self._calls.fate(command)
+            fate = self._calls.fate(alter, command)
         except (RemotingError, HeaderError, BodyError) as error:
             self._note_failure(ALTER, error)
             fate = NotSent() if isinstance(error, RequestNotSent) else Unknown()

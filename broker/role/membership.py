@@ -76,10 +76,14 @@ class Membership:
     """Made before anything else of a broker; `restore` and `reached_at` once identity and address are known, then `tick`.
     All times are ms of a monotonic clock."""
 
-    def __init__(self, *, cluster_name: str, broker_name: str, poll_ms: int) -> None:
+    def __init__(
+        self, *, cluster_name: str, broker_name: str, poll_ms: int, is_async_learner: bool = False
+    ) -> None:
+        """An async learner asks for no election: the first one takes who asks, and a learner must not lead."""
         self.cluster_name = cluster_name
         self.broker_name = broker_name
         self._poll_ms = poll_ms
+        self._is_async_learner = is_async_learner
         self._address = ""
         self._identity: Identity | None = None
         self._temporary: TemporaryIdentity | None = None
@@ -238,7 +242,7 @@ class Membership:
             case RegisterCall() if reply.code == ResponseCode.SUCCESS:
                 self._enter(Stage.REGISTERED)
                 self._poll_due_ms = now_ms + self._poll_ms
-                self._elect = reply.grant is None
+                self._elect = reply.grant is None and not self._is_async_learner
                 actions = [BeginHeartbeats(), *self._granted(reply.grant, now_ms)]
             case ElectCall():
                 actions = self._elected(reply, now_ms)
@@ -281,7 +285,7 @@ class Membership:
             self._call_due_ms = now_ms + RETRY_MS
             return []
         self._seen_epoch = max(self._seen_epoch, reply.master_epoch)
-        self._elect = reply.grant is None
+        self._elect = reply.grant is None and not self._is_async_learner
         return self._granted(reply.grant, now_ms)
 
     def _elected(self, reply: Reply, now_ms: int) -> list[Action]:

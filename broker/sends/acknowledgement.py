@@ -32,7 +32,7 @@ class Acknowledgement:
         if not self._membership.accepts_sends:
             return 0
         if self._settings.all_ack_in_sync_state_set:
-            end = self._ha.acked_end(self._settings.min_in_sync_replicas)
+            end = self._ha.acked_end()
         else:
-            end = self._store.max_offset() if self.enough_in_sync() else 0
+            end = self._store.max_offset() if self._ha.may_confirm() else 0
         return min(end, self._store.flushed_offset()) if self._flushes else end

@@ -18,6 +18,7 @@ class ReplicationSettings(Settings):
 
     UPSTREAM: ClassVar[dict[str, str]] = {
         "allAckInSyncStateSet": "false",
+        "allowTruncationTo": OURS,
         "haTransferBatchSize": "32768",
         "slaveSyncInterval": OURS,
         "waitingSendsMax": OURS,
@@ -40,6 +41,12 @@ class ReplicationSettings(Settings):
         alias="waitingSendsMax",
         ge=1,
         description="sends that may wait for replicas at one time; more are answered busy",
+    )
+    allow_truncation_to: int | None = Field(
+        None,
+        alias="allowTruncationTo",
+        ge=0,
+        description="an operator's word, once: this replica may cut its log to this offset even where it is confirmed",
     )
     async_learner: bool = Field(
         False, alias="asyncLearner", description="this replica never joins the SyncStateSet"

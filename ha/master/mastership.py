@@ -55,6 +55,7 @@ class Mastership:
         broker_id: int,
         sync_state_set: frozenset[int],
         sync_state_set_epoch: int,
+        members_min: Callable[[], int],
         settings: HASettings,
         clock: Clock,
         tasks: Tasks,
@@ -65,6 +66,7 @@ class Mastership:
         self.broker_id = broker_id
         self._log = log
         self._epochs = epochs
+        self._members_min = members_min
         self._settings = settings
         self._clock = clock
         self._tasks = tasks
@@ -90,6 +92,7 @@ class Mastership:
             epoch_start=last.start_offset,
             log_end=log.max_offset(),
             confirm_offset=log.confirm_offset(),
+            members_min=members_min(),
             limits=Limits(
                 not_caught_up_ms_max=settings.slave_not_caught_up_ms_max,
                 disconnected_ms_max=settings.slave_disconnected_ms_max,
@@ -194,7 +197,7 @@ class Mastership:
         try:
             start = self._log.max_offset()
             await self._epochs.store(self.history.append((epoch, start)))
-            self._perform(self.sync_state_set.epoch_began(epoch, start, members, set_epoch))
+            self._perform(self.sync_state_set.epoch_began(epoch, start, members, set_epoch, self._now_ms()))
         finally:
             self._epoch_pending = False
             for connection in self.connections:
@@ -253,7 +256,9 @@ class Mastership:
             connection.tell_confirm_offset()
 
     def _tick(self) -> None:
-        self._perform(self.sync_state_set.tick(self._now_ms()))
+        now_ms = self._now_ms()
+        self._perform(self.sync_state_set.members_min_is(self._members_min(), now_ms))
+        self._perform(self.sync_state_set.tick(now_ms))
         self._arm_timer()
 
     def _arm_timer(self) -> None:

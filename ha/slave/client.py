@@ -16,7 +16,7 @@ from ha.frames import Handshake
 from ha.log import ReplicatedLog
 from ha.settings import HASettings
 from ha.slave.connection import SlaveConnection
-from ha.slave.link import Cut, PersistEpochs, SlaveLink
+from ha.slave.link import Cut, PersistEpochs, SlaveLink, StayOut
 from mqruntime.clock import Clock
 from mqruntime.connecting import connect
 from mqruntime.diskfull import RetriedWrite
@@ -27,6 +27,11 @@ from mqruntime.tasks import Tasks
 logger = logging.getLogger("ha.slave")
 
 LASTING_WAITS = 2  # a connection that outlasts so many of the longest waits was a good one
+STAYS_OUT = (
+    "this replica does not follow its master, for it would lose what was confirmed. To keep what it holds, elect it: "
+    "mqadmin electMaster. To give up what follows the offset where the logs part: mqadmin updateBrokerConfig "
+    "-k allowTruncationTo -v OFFSET"
+)
 NO_ROOM = "the disk has no room for what the master's log asks of this one, trying on"
 
 
@@ -60,7 +65,10 @@ class SlaveClient:
         tasks: Tasks,
         counters: HACounters,
         on_confirm: Callable[[], None],
+        on_level: Callable[[], None],
+        truncation_allowed: Callable[[], int | None],
     ) -> None:
+        """`truncation_allowed`: see SlaveLink; a word counts for one cut."""
         self._log = log
         self._epochs = epochs
         self._broker_id = broker_id
@@ -69,6 +77,10 @@ class SlaveClient:
         self._tasks = tasks
         self._counters = counters
         self._on_confirm = on_confirm
+        self._on_level = on_level
+        self._truncation_allowed = truncation_allowed
+        self._word_used: int | None = None
+        self._stays_out = RepeatedFailure()
         self._address: str | None = None
         self._address_changed = asyncio.Event()
         # where the log last ended with a whole record; finding that out reads a whole segment
@@ -152,8 +164,24 @@ class SlaveClient:
         self._log_refused = connection.log_refused
         if self._log_refused:
             return self._settings.full_log_wait_ms
+        if connection.stays_out is not None:
+            self._tell_stays_out(connection.stays_out, address)
+            return None
         self._write.done()
         return wait_after(connection.link.frames, self._clock.monotonic_ms() - connected_ms, self._settings)
+
+    def _tell_stays_out(self, why: StayOut, address: str) -> None:
+        if self._stays_out.failed(why, self._clock.monotonic_ms()):
+            logger.error(
+                "%s",
+                STAYS_OUT,
+                extra=fields(
+                    master=address,
+                    logs_part_at=why.offset,
+                    confirm_offset=why.confirm_offset,
+                    log_end=why.log_end,
+                ),
+            )
 
     def _has_room(self) -> bool:
         """Whether the log takes bytes again: asked of it, so that master and slave need not meet in vain. Where an empty log
@@ -168,6 +196,7 @@ class SlaveClient:
         return True
 
     def _new_connection(self) -> SlaveConnection:
+        allowed = self._truncation_allowed()
         link = SlaveLink(
             handshake=Handshake(
                 self._broker_id, self._settings.sync_from_last_file, self._settings.async_learner
@@ -176,6 +205,7 @@ class SlaveClient:
             log_min=self._log.min_offset(),
             log_end=self._log.max_offset(),
             confirm_offset=self._log.confirm_offset(),
+            truncation_allowed=None if allowed == self._word_used else allowed,
             segment_size_bytes=self._log.segment_size_bytes,
             heartbeat_interval_ms=self._settings.heartbeat_interval_ms,
             housekeeping_interval_ms=self._settings.housekeeping_interval_ms,
@@ -183,7 +213,7 @@ class SlaveClient:
             now_ms=self._clock.monotonic_ms(),
         )
         self.connection = SlaveConnection(
-            link, self._log, self._clock, self._tasks, self._counters, self._on_confirm
+            link, self._log, self._clock, self._tasks, self._counters, self._on_confirm, self._on_level
         )
         return self.connection
 
@@ -192,6 +222,8 @@ class SlaveClient:
             await self._epochs.store(step.history)
             connection.step_done(connection.link.persisted(self._clock.monotonic_ms()))
             return
+        if step.offset < self._log.confirm_offset():
+            self._word_used = self._truncation_allowed()
         boundary = await self._log.truncate(step.offset)
         logger.warning(
             "log truncated",

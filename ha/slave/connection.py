@@ -18,11 +18,13 @@ from ha.slave.link import (
     Close,
     Confirm,
     Cut,
+    Level,
     LogRange,
     PersistEpochs,
     Send,
     SlaveLink,
     SlaveState,
+    StayOut,
 )
 from mqruntime.clock import Clock
 from mqruntime.coretimer import CoreTimer
@@ -38,6 +40,7 @@ class SlaveConnection(asyncio.BufferedProtocol):
         tasks: Tasks,
         counters: HACounters,
         on_confirm: Callable[[], None],
+        on_level: Callable[[], None],
     ) -> None:
         self.link = link
         self.rate = ByteRate()
@@ -45,10 +48,12 @@ class SlaveConnection(asyncio.BufferedProtocol):
         self.written_wall_ms = 0
         self.close_reason = "by the master"
         self.log_refused = False  # there was no place for bytes that came
+        self.stays_out: StayOut | None = None
         self._log = log
         self._clock = clock
         self._counters = counters
         self._on_confirm = on_confirm
+        self._on_level = on_level
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
         self._timer = CoreTimer(clock, tasks, self._tick)
@@ -131,6 +136,10 @@ class SlaveConnection(asyncio.BufferedProtocol):
                     if offset > self._log.confirm_offset():
                         self._log.set_confirm_offset(offset)
                         self._on_confirm()
+                case Level():
+                    self._on_level()
+                case StayOut():
+                    self.stays_out = action
                 case Cut() | PersistEpochs():
                     self._transport.pause_reading()
                     self._to_do.put_nowait(action)

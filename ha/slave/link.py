@@ -2,7 +2,8 @@
 
 Invariant: the slave's log is a prefix of the master's from the first ack on. Bytes are taken only at the own end,
 in no more than one epoch a frame, and an epoch's entry is durable before the first byte of that epoch has a
-place in the log; while a cut or an entry is being made durable, nothing is read and nothing is acked.
+place in the log; while a cut or an entry is being made durable, nothing is read and nothing is acked. Nothing is cut that
+was confirmed, for it may have been acknowledged and the master be the one who lost it; an operator may allow that.
 
     CONNECTED --reply--> [CUTTING --cut done-->] [PERSISTING --persisted-->] TRANSFER
     TRANSFER --frame of a new epoch--> PERSISTING --> TRANSFER          any --error--> CLOSED
@@ -66,13 +67,28 @@ class Confirm:
 
 
 @dataclass(frozen=True, slots=True)
+class Level:
+    """The log holds all that this master had when its epoch began, and all that it has confirmed since. Once a link."""
+
+
+@dataclass(frozen=True, slots=True)
+class StayOut:
+    """To follow this master the log, which ends at `log_end`, would have to be cut to `offset`, below what is confirmed in
+    it. An operator has to choose whose log counts; a Close follows."""
+
+    offset: int
+    confirm_offset: int
+    log_end: int
+
+
+@dataclass(frozen=True, slots=True)
 class Close:
     """Close the connection. The last action of a link."""
 
     reason: str
 
 
-Action = Send | Cut | PersistEpochs | Advance | Confirm | Close
+Action = Send | Cut | PersistEpochs | Advance | Confirm | Level | StayOut | Close
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +119,7 @@ class SlaveLink:
         log_min: int,
         log_end: int,
         confirm_offset: int,
+        truncation_allowed: int | None,
         segment_size_bytes: int,
         heartbeat_interval_ms: int,
         housekeeping_interval_ms: int,
@@ -110,7 +127,8 @@ class SlaveLink:
         now_ms: int,
     ) -> None:
         """`log_end` is a record boundary. A log with data has epochs (the caller's check), of which those beyond
-        its end are dropped here. A log without data may start at any segment, unless an epoch leads up to it."""
+        its end are dropped here. A log without data may start at any segment, unless an epoch leads up to it.
+        `truncation_allowed`: to this offset the log may be cut even where it is confirmed, by an operator's word."""
         self._handshake = handshake
         self._epoch_min = history.last_epoch()  # a master that does not know this epoch is an old one
         self._stored = history
@@ -120,6 +138,10 @@ class SlaveLink:
         self._log_end = log_end
         self._empty = self._has_nothing()
         self._confirm = confirm_offset
+        self._cut_min = (
+            confirm_offset if truncation_allowed is None else min(confirm_offset, truncation_allowed)
+        )
+        self._level = False
         self._segment_size_bytes = segment_size_bytes
         self._heartbeat_interval_ms = heartbeat_interval_ms
         self._housekeeping_interval_ms = housekeeping_interval_ms
@@ -174,7 +196,7 @@ class SlaveLink:
         self._empty = False
         if self._body_left == 0:
             self._frame = None
-        return [Advance(self._log_end), *self._confirmed(frame)]
+        return [Advance(self._log_end), *self._confirmed(frame), *self._level_now(frame)]
 
     def _frame_begins(self, frame: TransferHeader) -> list[Action]:
         """Check the frame against the own end and the master's epochs; the body follows when all is durable."""
@@ -191,9 +213,10 @@ class SlaveLink:
             self._body_left = frame.body_size
             self._log_end = frame.offset
         self._own = history
+        level = [] if frame.body_size else self._level_now(frame)
         if history == self._stored:
-            return self._confirmed(frame)
-        return [*self._confirmed(frame), *self._persist(history)]
+            return [*self._confirmed(frame), *level]
+        return [*self._confirmed(frame), *level, *self._persist(history)]
 
     def _learn_epoch(self, frame: TransferHeader) -> None:
         """Accept the frame's epoch label. It is the epoch of the body; a Java master labels a body that it has
@@ -247,6 +270,12 @@ class SlaveLink:
         self._confirm = offset
         return [Confirm(offset)]
 
+    def _level_now(self, frame: TransferHeader) -> list[Action]:
+        if self._level or self._log_end < max(frame.confirm_offset, self._master.entries[-1].start_offset):
+            return []
+        self._level = True
+        return [Level()]
+
     # -- the handshake reply
 
     def _reply_filled(self, now_ms: int) -> list[Action]:
@@ -279,6 +308,9 @@ class SlaveLink:
             )
         if point == self._log_end:
             return self._enter_transfer(now_ms)
+        if point < self._cut_min:
+            reason = f"the logs part at {point}, the own log is confirmed up to {self._confirm}"
+            return [StayOut(point, self._confirm, self._log_end), *self._close(reason)]
         self.state = SlaveState.CUTTING
         return [Cut(point, self._log_end, self._own, reply.epochs)]
 

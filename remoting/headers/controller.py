@@ -18,7 +18,9 @@ class BrokerHeartbeatHeader(Header):
     """904, one-way to every controller.
 
     `epoch` is the last one in the sender's epoch file, offsets are of its log; `broker_id` is the
-    controller-given id; a lower `election_priority` is preferred.
+    controller-given id; a lower `election_priority` is preferred. Only our brokers send the rest, which upstream's
+    controllers pass over: how many members they acknowledge with at least (0 is "not said"), whether the log may lack
+    what was in memory before an unclean end, why they cannot lead now, and whether they are async learners.
     """
 
     cluster_name: str
@@ -30,16 +32,22 @@ class BrokerHeartbeatHeader(Header):
     confirm_offset: I64 = -1
     heartbeat_timeout_mills: I64 = 10_000
     election_priority: I32 = ELECTION_PRIORITY_LOWEST
+    min_in_sync_replicas: I32 = 0
+    may_lack_acknowledged: bool = False
+    unfit_to_lead: str = ""
+    async_learner: bool = False
 
 
 @dataclass(slots=True)
 class AlterSyncStateSetHeader(Header):
-    """1001; the body is the wanted SyncStateSet with the epoch of the current one."""
+    """1001; the body is the wanted SyncStateSet with the epoch of the current one. Only our masters say with how many
+    members at least they acknowledge (0 is "not said"); upstream's controllers pass over it."""
 
     broker_name: str
     master_broker_id: I64
     master_epoch: I32
     invoke_time: I64 = 0
+    min_in_sync_replicas: I32 = 0
 
 
 @dataclass(slots=True)

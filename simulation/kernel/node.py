@@ -48,6 +48,7 @@ class Node:
         self.serving = False  # between start and the end of the process
         self.left_behind: list[str] = []  # tasks that outlived the last graceful stop: a leak
         self.incarnation = 0
+        self.boots = 0  # power cuts so far
         self.process: Process | None = None
         self.skew_ms = random.Random(f"{seed}/skew/{name}").randint(-SKEW_MS_MAX, SKEW_MS_MAX)
 
@@ -64,6 +65,7 @@ class Node:
             files=SimulatedSmallFiles(self.disk, process),
             segments=SimulatedDirectory(self.disk, process),
             lock=SimulatedStoreLock(self.disk, process),
+            boot_id=f"{self.name}/{self.boots}",
         )
 
     def start(self, make_app: Callable[[Runtime], App]) -> None:
@@ -101,6 +103,7 @@ class Node:
         """End the process between two steps: no `finally` block runs. Its sockets are closed by the kernel, or
         with `power_cut` fall silent until the next start; the disk keeps what such a crash leaves."""
         process = self.process
+        self.boots += power_cut
         if process is None or not process.alive:
             if power_cut:
                 self.disk.process_died(process or Process(self.name, self.host), power_cut=True)

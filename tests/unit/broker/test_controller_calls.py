@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, cast
 
 import pytest
@@ -9,19 +10,19 @@ import pytest
 from broker.role.controllercalls import ControllerCalls
 from broker.role.identity import Identity
 from broker.role.membership import Membership
-from ha.syncstateset import Alter, Applied, NotSent, Refused, Unknown
+from ha.syncstateset import Alter, Applied, NotKept, NotSent, Refused, Unknown
 from remoting.bodies.replicas import SyncStateSet
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import RemotingCommand
 
-ALTER = Alter(frozenset({1, 2}), set_epoch=7, master_epoch=4)
+ALTER = Alter(frozenset({1, 2}), set_epoch=7, master_epoch=4, members_min=2)
 
 
 def calls() -> ControllerCalls:
     membership = Membership(cluster_name="DefaultCluster", broker_name="broker-a", poll_ms=5_000)
     membership.restore(Identity("DefaultCluster", "broker-a", 1))
     unused = cast(Any, None)
-    return ControllerCalls(membership, unused, unused, unused)
+    return ControllerCalls(membership, unused, unused, unused, unused)
 
 
 def answer(code: int, body: bytes | None = None) -> RemotingCommand:
@@ -33,24 +34,33 @@ def test_a_proposal_names_the_set_and_the_epochs_that_it_stands_on() -> None:
     assert command.code == RequestCode.CONTROLLER_ALTER_SYNC_STATE_SET
     assert (command.ext["masterBrokerId"], command.ext["masterEpoch"]) == ("1", "4")
     assert SyncStateSet.decode(command.body) == SyncStateSet(frozenset({1, 2}), 7)
+    assert command.ext["minInSyncReplicas"] == "2"
 
 
 def test_success_brings_the_set_that_counts() -> None:
     body = SyncStateSet(frozenset({1, 2}), 8).encode()
-    assert calls().fate(answer(ResponseCode.SUCCESS, body)) == Applied(frozenset({1, 2}), 8)
+    assert calls().fate(ALTER, answer(ResponseCode.SUCCESS, body)) == Applied(frozenset({1, 2}), 8)
 
 
 @pytest.mark.parametrize(
-    "code",
-    [
-        ResponseCode.CONTROLLER_FENCED_MASTER_EPOCH,
-        ResponseCode.CONTROLLER_INVALID_MASTER,
-        ResponseCode.CONTROLLER_INVALID_REPLICAS,
-        ResponseCode.CONTROLLER_BROKER_NOT_ALIVE,
-    ],
+    "code", [ResponseCode.CONTROLLER_FENCED_MASTER_EPOCH, ResponseCode.CONTROLLER_INVALID_MASTER]
 )
-def test_a_verdict_that_left_the_set_as_it_was_is_a_refusal(code: int) -> None:
-    assert calls().fate(answer(code)) == Refused()
+def test_a_newer_epoch_of_the_master_refuses_for_good(code: int) -> None:
+    assert calls().fate(ALTER, answer(code)) == Refused(is_final=True)
+
+
+@pytest.mark.parametrize(
+    "code", [ResponseCode.CONTROLLER_INVALID_REPLICAS, ResponseCode.CONTROLLER_BROKER_NOT_ALIVE]
+)
+def test_a_verdict_that_left_the_set_as_it_was_is_a_refusal_and_may_tell_its_new_epoch(code: int) -> None:
+    assert calls().fate(ALTER, answer(code)) == Refused()
+    body = SyncStateSet(frozenset({1}), 8).encode()
+    assert calls().fate(ALTER, answer(code, body)) == Refused(frozenset({1}), 8)
+
+
+def test_upstreams_controllers_refuse_a_set_that_does_not_change() -> None:
+    failed = answer(ResponseCode.CONTROLLER_ALTER_SYNC_STATE_SET_FAILED)
+    assert calls().fate(replace(ALTER, same_members=True), failed) == NotKept()
 
 
 @pytest.mark.parametrize(
@@ -62,8 +72,8 @@ def test_a_verdict_that_left_the_set_as_it_was_is_a_refusal(code: int) -> None:
     ],
 )
 def test_an_answer_that_leaves_the_outcome_open_says_nothing(code: int) -> None:
-    assert calls().fate(answer(code)) == Unknown()
+    assert calls().fate(ALTER, answer(code)) == Unknown()
 
 
 def test_a_follower_judges_nothing() -> None:
-    assert calls().fate(answer(ResponseCode.CONTROLLER_NOT_LEADER)) == NotSent()
+    assert calls().fate(ALTER, answer(ResponseCode.CONTROLLER_NOT_LEADER)) == NotSent()

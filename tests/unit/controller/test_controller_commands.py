@@ -29,6 +29,9 @@ from controller.state import ReplicasState
 NOW = 1_000_000
 
 
+FENCED = (2003, 2006)
+
+
 def applied(broker_id: int) -> ApplyBrokerId:
     return ApplyBrokerId("c", "a", broker_id, f"h{broker_id}:1", f"h{broker_id}:1;7")
 
@@ -66,6 +69,7 @@ def alter(
     master_id: int = 1,
     master_epoch: int = 1,
     set_epoch: int = 2,
+    members_min: int = 0,
 ) -> Decision:
     return alter_sync_state_set(
         state,
@@ -75,6 +79,7 @@ def alter(
         master_epoch=master_epoch,
         members=frozenset(members),
         set_epoch=set_epoch,
+        members_min=members_min,
     )
 
 
@@ -106,9 +111,49 @@ def test_a_refused_change_has_the_code_of_the_first_check_that_fails(
 ) -> None:
     decision = alter(three_brokers(), alive(1, 2), **arguments)  # type: ignore[arg-type]
     assert decision.code == code
-    assert decision.events == ()
+    assert decision.events == (() if code not in FENCED else (AlterSyncStateSet("a", frozenset({1, 2, 3})),))
     assert decision.header is not None
     assert decision.header.to_ext() == {"newSyncStateSetEpoch": "0"}
+
+
+def test_what_was_refused_because_a_broker_was_away_is_fenced_wherever_it_waits() -> None:
+    state = three_brokers(frozenset({1, 2}))
+    assert alter(state, alive(1, 2), {1, 2, 3}).body is None, "upstream's masters get upstream's answer"
+    refused = alter(state, alive(1, 2), {1, 2, 3}, members_min=1)
+    assert refused.code == 2006 and refused.body == b'{"syncStateSet":[1,2],"syncStateSetEpoch":3}'
+    for event in refused.events:
+        state.apply(event)
+    late = alter(state, alive(1, 2, 3), {1, 2, 3})
+    assert (late.code, late.events) == (2001, ()), "an earlier sending of it, at another leader"
+    again = alter(state, alive(1, 2, 3), {1, 2, 3}, set_epoch=3)
+    assert again.code == 0
+
+
+def test_who_leaves_while_too_few_are_left_stays_eligible_until_they_are_enough() -> None:
+    state = three_brokers()
+
+    def altered(members: set[int], members_min: int) -> frozenset[int]:
+        set_epoch = state.sync_states["a"].set_epoch
+        decision = alter(state, alive(1, 2, 3), members, set_epoch=set_epoch, members_min=members_min)
+        assert decision.code == 0
+        for event in decision.events:
+            state.apply(event)
+        return state.sync_states["a"].eligible
+
+    assert altered({1, 2}, 2) == frozenset(), "1 and 2 go on without 3"
+    assert altered({1}, 2) == {2}
+    assert altered({1}, 2) == {2}, "the same members again"
+    assert altered({1, 3}, 2) == frozenset()
+    assert altered({1}, 0) == frozenset(), "upstream's masters acknowledge alone"
+    assert altered({1, 2, 3}, 3) == frozenset()
+    assert altered({1, 2}, 3) == {3}
+    assert altered({1}, 3) == {2, 3}
+    assert altered({1}, 1) == frozenset(), "from now on it acknowledges alone"
+
+
+def test_only_a_master_that_has_something_to_tell_sends_the_same_members() -> None:
+    assert alter(three_brokers(), alive(1, 2, 3), {1, 2, 3}).code == 2013
+    assert alter(three_brokers(), alive(1, 2, 3), {1, 2, 3}, members_min=1).code == 0
 
 
 def test_a_struck_off_master_changes_nothing() -> None:

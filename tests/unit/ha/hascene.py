@@ -70,6 +70,7 @@ class Node:
         self.fatal: list[BaseException] = []
         self.confirms = 0
         self.set_epoch = 1
+        self.members_min = 1
         self.controller_up = True
         self.ha = self.new_service(0)
 
@@ -86,6 +87,8 @@ class Node:
             host=HOST,
             port=port,
             told_host=HOST,
+            members_min=lambda: self.members_min,
+            truncation_allowed=lambda: None,
             on_fatal=self.fatal.append,
         )
 

@@ -6,18 +6,38 @@ import asyncio
 
 from epochfile.history import EpochHistory
 from ha.frames import Handshake
-from ha.slave.link import Action, Advance, Close, Confirm, Cut, LogRange, PersistEpochs, Send, SlaveLink
+from ha.slave.link import (
+    Action,
+    Advance,
+    Close,
+    Confirm,
+    Cut,
+    Level,
+    LogRange,
+    PersistEpochs,
+    Send,
+    SlaveLink,
+    StayOut,
+)
 from tests.unit.ha.memorylog import MemoryLog
 
 
 class SlaveDriver:
-    def __init__(self, log: MemoryLog, history: EpochHistory, handshake: Handshake | None = None) -> None:
+    def __init__(
+        self,
+        log: MemoryLog,
+        history: EpochHistory,
+        handshake: Handshake | None = None,
+        truncation_allowed: int | None = None,
+    ) -> None:
         self.log = log
         self.stored = history
         self.sent: list[bytes] = []
         self.confirmed: list[int] = []
         self.cuts: list[Cut] = []
         self.stores: list[tuple[EpochHistory, int]] = []  # with the log's end at that time
+        self.level: list[int] = []  # the log's end each time
+        self.stays_out: StayOut | None = None
         self.closed: str | None = None
         self.now_ms = 0
         self.link = SlaveLink(
@@ -26,6 +46,7 @@ class SlaveDriver:
             log_min=log.min_offset(),
             log_end=log.max_offset(),
             confirm_offset=log.confirm_offset(),
+            truncation_allowed=truncation_allowed,
             segment_size_bytes=log.segment_size_bytes,
             heartbeat_interval_ms=5000,
             housekeeping_interval_ms=20000,
@@ -56,6 +77,10 @@ class SlaveDriver:
                     self.stored = history
                     self.stores.append((history, self.log.max_offset()))
                     self.perform(self.link.persisted(self.now_ms))
+                case Level():
+                    self.level.append(self.log.max_offset())
+                case StayOut():
+                    self.stays_out = action
                 case Close(reason):
                     self.closed = reason
 

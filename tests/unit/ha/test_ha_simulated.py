@@ -64,6 +64,8 @@ class App:
             host=broker.node.host,
             port=PORT,
             told_host=broker.node.host,
+            members_min=lambda: 1,
+            truncation_allowed=lambda: None,
             on_fatal=self.fail,
         )
         self.ha.speaks_through(self)
@@ -164,7 +166,7 @@ class Acked:
         app = broker.app
         if app is None or not app.is_master or not broker.node.running:
             return
-        end = app.ha.acked_end(1)
+        end = app.ha.acked_end()
         content = broker.log.content()
         assert end <= len(content)
         shared = min(end, len(self.data))
@@ -219,7 +221,7 @@ def test_what_was_acked_is_one_chain_whatever_fails(seed: int, tally: Callable[[
             return (
                 len(controllers.members) == 3
                 and master.app is not None
-                and master.app.ha.acked_end(3) == master.log.max_offset()
+                and master.app.ha.acked_end() == master.log.max_offset()
                 and len({each.log.content() for each in brokers}) == 1
                 and len({each.app.ha.history for each in brokers if each.app is not None}) == 1
             )

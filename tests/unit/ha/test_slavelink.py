@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from epochfile.history import EpochHistory
 from ha.frames import Handshake, HandshakeReply, TransferHeader, decode_ack, encode_ack
-from ha.slave.link import Advance, Close, PersistEpochs, Send
+from ha.slave.link import Advance, Close, Level, PersistEpochs, Send, StayOut
 from tests.unit.ha.memorylog import MemoryLog, record
 from tests.unit.ha.slavedriver import SlaveDriver
 
@@ -97,6 +97,54 @@ def test_a_diverged_tail_is_cut_before_the_first_ack(
     assert s.log.truncated == [(own_end, cut_to)]
     assert acks(s) == [cut_to]
     assert s.stored == EpochHistory(epochs)
+
+
+def confirmed_to(offset: int, end: int) -> MemoryLog:
+    log = log_to(end)
+    log.set_confirm_offset(offset)
+    return log
+
+
+def test_nothing_confirmed_is_cut_the_slave_stays_out_and_says_both_offsets() -> None:
+    log = confirmed_to(1300, 1500)
+    s = slave(log, (1, 0)).feed(greeting(1200, (1, 0), (2, 1200)))
+    assert s.stays_out == StayOut(1200, 1300, 1500)
+    assert s.closed is not None and log.truncated == [] and acks(s) == []
+    assert (log.max_offset(), log.confirm_offset(), s.stored) == (1500, 1300, EpochHistory([(1, 0)]))
+
+
+@pytest.mark.parametrize(("allowed", "cut"), [(1200, True), (1100, True), (1300, False), (1400, False)])
+def test_an_operator_may_give_it_up_to_an_offset_and_no_lower(allowed: int, cut: bool) -> None:
+    log = confirmed_to(1300, 1500)
+    s = SlaveDriver(log, EpochHistory([(1, 0)]), truncation_allowed=allowed)
+    s.feed(greeting(1200, (1, 0), (2, 1200)))
+    assert (log.truncated == [(1500, 1200)]) is cut and (s.stays_out is None) is cut
+
+
+def test_level_with_all_that_counts_is_told_once_a_link() -> None:
+    s = slave(log_to(500), (1, 0)).feed(greeting(1000, (1, 0), (2, 800)))
+    s.feed(frame(500, data(500, 700), 1, 0, confirm=300))
+    assert s.level == [], (
+        "what the master had when its epoch began may have been acknowledged by the one before"
+    )
+    s.feed(frame(700, data(700, 800), 1, 0, confirm=300))
+    assert s.level == [800]
+    s.feed(frame(800, data(800, 1000), 2, 800, confirm=1000))
+    assert s.level == [800]
+
+
+def test_level_takes_what_the_master_has_confirmed_since_its_epoch_began() -> None:
+    s = slave(log_to(500), (1, 0)).feed(greeting(1000, (1, 0), (2, 500)))
+    s.feed(frame(500, data(500, 700), 2, 500, confirm=900))
+    assert s.level == []
+    s.feed(frame(700, data(700, 900), 2, 500, confirm=900))
+    assert s.level == [900]
+
+
+def test_a_notice_without_a_body_is_enough_to_be_level() -> None:
+    s = slave(log_to(500), (1, 0)).feed(greeting(500, (1, 0)))
+    s.feed(frame(500, b"", 1, 0, confirm=500))
+    assert s.level == [500]
 
 
 def test_the_cut_comes_before_the_new_epochs_are_stored() -> None:
@@ -318,4 +366,4 @@ def test_no_bytes_reach_the_log_but_those_of_a_valid_frame(garbage: bytes, greet
 def test_bytes_are_visible_as_they_come() -> None:
     s = slave(log_to(500), (1, 0)).feed(greeting(800, (1, 0)))
     s.feed(frame(500, data(500, 600), 1, 0)[:36])
-    assert s.link.filled(60, 0) == [Advance(560)]
+    assert s.link.filled(60, 0) == [Advance(560), Level()]

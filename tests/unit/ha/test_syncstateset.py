@@ -12,6 +12,7 @@ from ha.syncstateset import (
     Alter,
     Applied,
     Confirmed,
+    NotKept,
     NotSent,
     ReadSet,
     Refused,
@@ -34,9 +35,33 @@ def ids(*members: int) -> frozenset[int]:
 
 
 def master(
-    *members: int, log_end: int = 1000, confirm_offset: int = 0, epoch_start: int = 500
+    *members: int,
+    log_end: int = 1000,
+    confirm_offset: int = 0,
+    epoch_start: int = 500,
+    members_min: int = 1,
 ) -> SyncStateSet:
-    """Broker 1's mastership of epoch 4, begun at time 0 with set epoch 7."""
+    """Broker 1's mastership of epoch 4, begun at time 0 with set epoch 7; the controllers know what is enough."""
+    sss = newly_elected(
+        *members,
+        log_end=log_end,
+        confirm_offset=confirm_offset,
+        epoch_start=epoch_start,
+        members_min=members_min,
+    )
+    if asked := alter(sss.tick(0)):
+        sss.alter_ended(asked, NotKept(), 0)
+    return sss
+
+
+def newly_elected(
+    *members: int,
+    log_end: int = 1000,
+    confirm_offset: int = 0,
+    epoch_start: int = 500,
+    members_min: int = 1,
+) -> SyncStateSet:
+    """As `master`, but its controllers do not know yet what is enough."""
     return SyncStateSet(
         own_id=1,
         members=ids(*members),
@@ -45,6 +70,7 @@ def master(
         epoch_start=epoch_start,
         log_end=log_end,
         confirm_offset=confirm_offset,
+        members_min=members_min,
         limits=LIMITS,
         now_ms=0,
     )
@@ -57,9 +83,9 @@ def attach(
     return sss.acked(broker_id, ack, now_ms, now_ms)
 
 
-def expanded(*slaves: int) -> SyncStateSet:
+def expanded(*slaves: int, members_min: int = 1) -> SyncStateSet:
     """Broker 1 and these slaves in the set, all at 1000."""
-    sss = master(1)
+    sss = master(1, members_min=members_min)
     for broker_id in slaves:
         attach(sss, broker_id, 1000)
     sss.told(ids(1, *slaves), 8, 0)
@@ -190,36 +216,107 @@ def test_whatever_happens_the_confirm_offset_never_falls_r9_c2(steps: list[tuple
 
 def test_sends_are_answered_up_to_the_confirm_offset_while_enough_members_are_applied() -> None:
     sss = expanded(2)
-    assert (sss.acked_end(1), sss.acked_end(2), sss.acked_end(3)) == (1000, 1000, 0)
+    assert sss.acked_end() == 1000
+    sss.members_min_is(2, 0)
+    assert sss.acked_end() == 1000
+    sss.members_min_is(3, 0)
+    assert sss.acked_end() == 0
 
 
-def test_after_a_shrink_below_the_minimum_waiting_sends_are_not_answered_ok_f6() -> None:
-    sss = expanded(2)
+def test_below_the_minimum_nothing_more_is_confirmed_nor_answered_f6() -> None:
+    sss = expanded(2, members_min=2)
     sss.log_grew(1200)
-    assert sss.acked_end(2) == 1000
-    assert sss.told(ids(1), 9, 0) == [Confirmed(1200)]
-    assert sss.confirm_offset == 1200
-    assert sss.acked_end(1) == 1200
-    assert sss.acked_end(2) == 0
+    assert sss.acked_end() == 1000
+    sss.told(ids(1), 9, 0)
+    assert sss.confirm_offset == 1000, "nobody may read what the master alone holds"
+    assert sss.acked_end() == 0
 
 
 def test_they_are_answered_once_the_set_is_large_enough_again() -> None:
-    sss = expanded(2)
+    sss = expanded(2, members_min=2)
     sss.log_grew(1200)
     sss.told(ids(1), 9, 0)
     wanted = alter(sss.acked(2, 1200, 50, 50))
-    assert wanted is not None and wanted.members == ids(1, 2) and sss.acked_end(2) == 0
+    assert wanted is not None and wanted.members == ids(1, 2) and sss.acked_end() == 0
     assert sss.alter_ended(wanted, Applied(ids(1, 2), 10), 60) == [Confirmed(1200)], "who waits is told"
-    assert sss.acked_end(2) == 1200
+    assert sss.acked_end() == 1200
 
 
-def test_confirm_offset_and_acked_end_as_functions() -> None:
+def test_confirm_offset_and_enough_as_functions() -> None:
     assert confirm.confirm_offset(5, [9, 7, 8]) == 7
     assert confirm.confirm_offset(5, [9, None, 8]) == 5
     assert confirm.confirm_offset(5, [3]) == 5
     assert confirm.confirm_offset(5, []) == 5
-    assert confirm.acked_end(7, 2, 2) == 7
-    assert confirm.acked_end(7, 1, 2) == 0
+    assert confirm.enough(2, 2) and not confirm.enough(1, 2)
+
+
+# -- what the controllers must know first: until then they may elect who left the set (KIP-966)
+
+
+def test_a_new_master_tells_its_minimum_before_it_confirms_anything() -> None:
+    sss = newly_elected(1)
+    told = alter(sss.begin(0))
+    assert told == Alter(ids(1), 7, 4, 1, same_members=True)
+    assert (sss.confirm_offset, sss.acked_end()) == (0, 0)
+    assert sss.alter_ended(told, Applied(ids(1), 8), 5) == [Confirmed(1000)]
+    assert sss.acked_end() == 1000
+
+
+def test_its_first_change_of_the_set_tells_it_too() -> None:
+    sss = newly_elected(1, members_min=2)
+    assert alter(sss.begin(0)) is None, "alone it could not acknowledge anyway"
+    joining = alter(attach(sss, 2, 1000))
+    assert joining == Alter(ids(1, 2), 7, 4, 2)
+    assert sss.acked_end() == 0
+    assert sss.alter_ended(joining, Applied(ids(1, 2), 8), 5) == [Confirmed(1000)]
+    assert sss.acked_end() == 1000
+
+
+def test_upstreams_controllers_need_not_be_told() -> None:
+    sss = newly_elected(1)
+    told = alter(sss.begin(0))
+    assert told is not None
+    assert sss.alter_ended(told, NotKept(), 5) == [Confirmed(1000)]
+
+
+def test_what_was_told_may_have_been_a_fence_while_its_own_fate_is_unknown() -> None:
+    sss = newly_elected(1)
+    told = alter(sss.begin(0))
+    assert told is not None
+    sss.alter_ended(told, Unknown(), 5)
+    sss.told(ids(1), 8, 6)
+    assert sss.acked_end() == 0
+    again = asked(sss, 600)
+    assert again == Alter(ids(1), 8, 4, 1, same_members=True)
+    sss.alter_ended(again, Applied(ids(1), 9), 601)
+    assert sss.acked_end() == 1000
+
+
+def test_a_lower_minimum_counts_once_it_was_told_and_a_higher_one_at_once() -> None:
+    sss = expanded(2, members_min=2)
+    sss.told(ids(1), 9, 0)
+    lower = alter(sss.members_min_is(1, 1))
+    assert lower == Alter(ids(1), 9, 4, 1, same_members=True) and sss.acked_end() == 0
+    sss.log_grew(1200)
+    assert sss.alter_ended(lower, Applied(ids(1), 10), 5) == [Confirmed(1200)]
+    assert sss.acked_end() == 1200
+    assert sss.members_min_is(2, 6) == [] and sss.acked_end() == 0
+
+
+def test_a_late_report_of_an_older_telling_does_not_undo_a_newer_one() -> None:
+    sss = newly_elected(1)
+    older = alter(sss.begin(0))
+    assert older is not None
+    sss.alter_ended(older, Unknown(), 5)
+    sss.told(ids(1), 8, 6)
+    sss.members_min_is(2, 7)
+    joining = alter(attach(sss, 2, 1000, 600))
+    assert joining is not None and joining.members_min == 2
+    sss.alter_ended(joining, Applied(ids(1, 2), 9), 601)
+    sss.alter_ended(older, Applied(ids(1), 8), 602)
+    sss.told(ids(1), 10, 603)
+    assert alter(sss.members_min_is(1, 1_200)) is not None, "1 was told before 2 was"
+    assert sss.acked_end() == 0
 
 
 # -- entering
@@ -392,12 +489,39 @@ def test_an_unknown_fate_is_settled_by_a_newer_set() -> None:
     assert sss.union() == ids(1, 2) and alter(sss.tick(600)) is None
 
 
-def test_an_unknown_fate_is_settled_by_a_refusal_of_the_same_proposal() -> None:
+def test_a_refusal_of_the_same_proposal_does_not_settle_what_another_controller_may_yet_accept() -> None:
     sss, wanted = joining()
     sss.disconnected(2, 5)
     sss.alter_ended(wanted, Unknown(), 10)
     sss.told(ids(1), 7, 20)
-    sss.alter_ended(wanted, Refused(), 30)
+    assert sss.alter_ended(wanted, Refused(), 30) == [ReadSet()]
+    assert sss.union() == ids(1, 2), "the first sending may be held up, and its controller lead again"
+
+
+def test_it_settles_what_it_has_fenced_with_a_newer_epoch_of_the_set() -> None:
+    sss, wanted = joining()
+    sss.disconnected(2, 5)
+    sss.alter_ended(wanted, Unknown(), 10)
+    sss.told(ids(1), 7, 20)
+    assert sss.alter_ended(wanted, Refused(ids(1), 8), 30) == [Confirmed(1000)]
+    assert sss.union() == ids(1) and sss.set_epoch == 8
+    assert alter(sss.tick(31)) is None
+
+
+def test_a_refused_slave_that_is_level_is_waited_for_and_asked_for_again_but_not_at_once() -> None:
+    sss, wanted = joining()
+    sss.alter_ended(wanted, Refused(ids(1), 8), 30)
+    assert sss.union() == ids(1, 2)
+    assert alter(sss.acked(2, 1000, 100, 100)) is None
+    assert asked(sss, 530) == Alter(ids(1, 2), 8, 4)
+
+
+def test_a_final_refusal_settles_everything() -> None:
+    sss, wanted = joining()
+    sss.disconnected(2, 5)
+    sss.alter_ended(wanted, Unknown(), 10)
+    sss.told(ids(1), 7, 20)
+    sss.alter_ended(wanted, Refused(is_final=True), 30)
     assert sss.union() == ids(1)
 
 
@@ -487,15 +611,19 @@ def test_the_same_mastership_goes_on_in_a_new_epoch_m5() -> None:
     sss = expanded(2)
     sss.disconnected(2, 0)
     former = asked(sss, 2_000)
-    assert sss.epoch_began(5, 1000, ids(1, 2), 11) == [Confirmed(1000)]
+    attach(sss, 2, 1000, 2_000)
+    told = Alter(ids(1, 2), set_epoch=11, master_epoch=5, same_members=True)
+    assert sss.epoch_began(5, 1000, ids(1, 2), 11, 2_000) == [Confirmed(1000), told]
     assert sss.union() == ids(1, 2) and sss.set_epoch == 11
     for fate in (Refused(), Unknown(), Applied(ids(1), 12)):
         assert sss.alter_ended(former, fate, 2_001) == [], "a proposal of the old epoch is nobody's any more"
     sss.log_grew(1300)
     attach(sss, 2, 1300, 2_002)
+    assert sss.confirm_offset == 1000, "the controllers may still elect who was in the set before"
+    sss.alter_ended(told, Applied(ids(1, 2), 12), 2_003)
     assert sss.confirm_offset == 1300
     sss.disconnected(2, 3_000)
-    assert asked(sss, 5_000) == Alter(ids(1), set_epoch=11, master_epoch=5)
+    assert asked(sss, 5_000) == Alter(ids(1), set_epoch=12, master_epoch=5)
 
 
 def test_the_set_is_looked_at_at_the_beginning_and_then_regularly() -> None:

@@ -55,6 +55,7 @@ class Scene:
             RealSmallFiles(root),
             RealSegmentDirectory(root),
             RealStoreLock(root),
+            "one boot",
         )
         settings = NamesrvSettings.load(None, ["listenPort=0", "bindAddress=127.0.0.1", *overrides])
         self.app = NamesrvApp(settings, runtime)

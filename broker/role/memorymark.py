@@ -1,0 +1,95 @@
+"""Keeps the mark by which a broker knows, when it starts, that its log may lack what it had acknowledged.
+
+A send is acknowledged once it is in the memory of every member. A process that is killed loses none of that, a machine that
+goes down loses what was not synced. So the mark holds the boot of the machine under which the store was opened last, and
+goes with an orderly end.
+
+    boot=71d5...     the boot under which the store is open, or was when its process ended without a word
+    lost=yes         a boot ended under an open store, and the log has not been level with a master's since
+
+Invariant: the mark is durable before the store is used under a new boot; `lost` goes only when the log is level with that of an
+elected master, or when this broker itself was elected, for then its log is what counts."""
+
+from __future__ import annotations
+
+import logging
+
+from mqruntime.diskfull import DISK_FULL, RetriedWrite
+from mqruntime.log import fields
+from mqruntime.smallfiles import SmallFiles
+
+logger = logging.getLogger("broker.memorymark")
+
+FILE = "memoryMark"
+
+
+class KeptMemoryMark:
+    """The mark of one store. `boot_id` names the present run of the machine; empty where the system does not tell, and then
+    every end without a word counts as one of the machine."""
+
+    def __init__(self, files: SmallFiles, boot_id: str) -> None:
+        self._files = files
+        self._boot_id = boot_id.strip()
+        self._lost = False
+        self._is_open = False
+        self._write = RetriedWrite(logger, f"{FILE} cannot be written, trying on")
+
+    @property
+    def may_lack(self) -> bool:
+        """Whether the log may lack what this broker had in memory, and was counted for."""
+        return self._lost
+
+    async def open(self) -> None:
+        """At the start, before any role. A damaged mark counts as that of a lost boot. OSError."""
+        data = await self._files.read(FILE)
+        if data is not None:
+            boot_id, lost = _decode(data)
+            self._lost = lost or (boot_id is not None and (boot_id != self._boot_id or not boot_id))
+        if self._lost:
+            logger.warning(
+                "the machine went down while this store was open: its log may lack what was acknowledged, so this "
+                "broker is not elected by itself before it has caught up with a master",
+                extra=fields(file=FILE),
+            )
+        wanted = _encode(self._boot_id, self._lost)
+        if wanted != data:
+            await self._store(wanted, there=data is not None)
+        self._is_open = True
+
+    async def _store(self, wanted: bytes, *, there: bool) -> None:
+        """On a full disk in place: what a crash leaves of that is damaged, and so says the same."""
+        try:
+            await self._files.replace(FILE, wanted)
+        except OSError as error:
+            if error.errno not in DISK_FULL or not there:
+                raise
+            await self._files.overwrite(FILE, wanted)
+
+    async def level(self) -> None:
+        """The log holds all that counts. Waits for room on a full disk."""
+        if self._lost:
+            await self._write.perform(lambda: self._files.replace(FILE, _encode(self._boot_id, False)))
+            self._lost = False
+            logger.info("the log lacks nothing any more", extra=fields(file=FILE))
+
+    async def close(self, *, synced: bool) -> None:
+        """At the end; `synced` when all of the log is on disk. OSError."""
+        if not self._is_open or not synced:
+            return
+        if self._lost:
+            await self._store(_encode(None, True), there=True)
+        else:
+            await self._files.remove(FILE)
+
+
+def _encode(boot_id: str | None, lost: bool) -> bytes:
+    lines = [] if boot_id is None else [f"boot={boot_id}"]
+    return "".join(f"{line}\n" for line in [*lines, *(["lost=yes"] if lost else [])]).encode()
+
+
+def _decode(data: bytes) -> tuple[str | None, bool]:
+    """The boot of a store that was left open, and whether one was lost before."""
+    values = dict(line.partition("=")[::2] for line in data[:1024].decode("utf-8", "replace").splitlines())
+    if not values.keys() <= {"boot", "lost"} or not values:
+        return None, True
+    return values.get("boot"), values.get("lost") == "yes"

@@ -1,0 +1,112 @@
+"""What a broker knows at its start of the memory that it had before."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+
+import pytest
+
+from broker.role.memorymark import FILE, KeptMemoryMark
+
+
+class Files:
+    """Small files in memory, on a disk that can be full."""
+
+    def __init__(self) -> None:
+        self.content: dict[str, bytes] = {}
+        self.full = False
+        self.writes = 0
+
+    async def read(self, name: str) -> bytes | None:
+        return self.content.get(name)
+
+    async def replace(self, name: str, data: bytes) -> None:
+        if self.full:
+            raise OSError(errno.ENOSPC, "No space left on device", name)
+        self.writes += 1
+        self.content[name] = data
+
+    async def overwrite(self, name: str, data: bytes) -> None:
+        assert name in self.content
+        self.content[name] = data
+
+    async def remove(self, name: str) -> None:
+        self.content.pop(name, None)
+
+    async def names(self, under: str) -> list[str]:
+        return sorted(self.content)
+
+
+def opened(files: Files, boot_id: str) -> KeptMemoryMark:
+    mark = KeptMemoryMark(files, boot_id)
+    asyncio.run(mark.open())
+    return mark
+
+
+def closed(mark: KeptMemoryMark, *, synced: bool = True) -> None:
+    asyncio.run(mark.close(synced=synced))
+
+
+def test_a_killed_process_loses_no_memory() -> None:
+    files = Files()
+    assert not opened(files, "boot 1").may_lack
+    assert not opened(files, "boot 1").may_lack
+    assert files.writes == 1, "a start that changes nothing writes nothing"
+
+
+def test_a_machine_that_goes_down_under_an_open_store_may_have() -> None:
+    files = Files()
+    opened(files, "boot 1")
+    assert opened(files, "boot 2").may_lack
+    assert opened(files, "boot 2").may_lack, "it has not caught up since"
+
+
+def test_not_after_an_orderly_end() -> None:
+    files = Files()
+    closed(opened(files, "boot 1"))
+    assert files.content == {} and not opened(files, "boot 2").may_lack
+
+
+def test_an_end_at_which_the_log_was_not_synced_is_none() -> None:
+    files = Files()
+    closed(opened(files, "boot 1"), synced=False)
+    assert opened(files, "boot 2").may_lack
+
+
+def test_level_with_a_master_it_lacks_nothing_and_that_is_durable() -> None:
+    files = Files()
+    opened(files, "boot 1")
+    mark = opened(files, "boot 2")
+    asyncio.run(mark.level())
+    assert not mark.may_lack and not opened(files, "boot 2").may_lack
+    assert opened(files, "boot 3").may_lack
+
+
+def test_an_orderly_end_does_not_make_up_for_an_earlier_loss() -> None:
+    files = Files()
+    opened(files, "boot 1")
+    closed(opened(files, "boot 2"))
+    assert opened(files, "boot 2").may_lack
+
+
+def test_where_the_system_names_no_boot_each_end_without_a_word_counts() -> None:
+    files = Files()
+    opened(files, "")
+    assert opened(files, "").may_lack
+
+
+@pytest.mark.parametrize("damaged", [b"", b"boot", b"boost=1\n", b"\xff\x00", b"boot=boot 1\nboo"])
+def test_a_damaged_mark_says_that_memory_may_be_lost(damaged: bytes) -> None:
+    files = Files()
+    files.content[FILE] = damaged
+    assert opened(files, "boot 1").may_lack
+
+
+def test_a_full_disk_does_not_keep_a_broker_from_starting() -> None:
+    files = Files()
+    opened(files, "boot 1")
+    files.full = True
+    assert opened(files, "boot 2").may_lack
+    files.full = False
+    assert opened(files, "boot 2").may_lack

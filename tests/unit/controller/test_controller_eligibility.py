@@ -1,0 +1,192 @@
+"""Who may be elected besides the SyncStateSet, and who of it may not: KIP-966's rules on our tables."""
+
+from __future__ import annotations
+
+from controller.commands import register_broker
+from controller.elections import elect_master, replace_lost_master
+from controller.electpolicy import LiveReport
+from controller.events import AlterSyncStateSet, ApplyBrokerId, CleanBrokerData, ElectMaster, Event, encode
+from controller.heartbeats import Heartbeat, Heartbeats, Liveness
+from controller.state import ReplicasState
+
+NOW = 1_000_000
+
+
+def report(end: int, members_min: int = 2, **said: bool | str) -> LiveReport:
+    return LiveReport(1, end, 0, members_min, **said)  # type: ignore[arg-type]
+
+
+def alive(lacking: tuple[int, ...] = (), **reports: LiveReport) -> Liveness:
+    """b1=report(100): broker 1 lives and says so; whoever is not named is dead."""
+    table = Heartbeats()
+    for broker_id in (1, 2, 3):
+        said = reports.get(f"b{broker_id}")
+        table.heard(("c", "a", broker_id), broker_id, Heartbeat("", 10_000, said or report(0)), NOW)
+        if said is None:
+            table.connection_closed(broker_id, NOW)
+    return table.at(NOW, NOW, frozenset(("c", "a", broker_id) for broker_id in lacking))
+
+
+def applied(*events: Event) -> ReplicasState:
+    """Three brokers, of which 1 led epoch 1; and what happened then."""
+    state = ReplicasState()
+    ids = (
+        ApplyBrokerId("c", "a", broker_id, f"h{broker_id}:1", f"h{broker_id}:1;7") for broker_id in (1, 2, 3)
+    )
+    for event in (*ids, ElectMaster("a", 1), *events):
+        state.apply(event)
+    return state
+
+
+def members(*ids: int, eligible: tuple[int, ...] = ()) -> AlterSyncStateSet:
+    return AlterSyncStateSet("a", frozenset(ids), frozenset(eligible))
+
+
+def replaced(state: ReplicasState, live: Liveness, *, unclean: bool = False) -> ElectMaster | None:
+    decision = replace_lost_master(state, live, broker_name="a", unclean=unclean)
+    if decision is None:
+        return None
+    (event,) = decision.events
+    assert isinstance(event, ElectMaster)
+    return event
+
+
+def test_the_last_member_came_back_short_and_one_that_left_with_everything_is_elected() -> None:
+    state = applied(members(1, eligible=(2, 3)), ElectMaster("a", None))
+    live = alive(b1=report(50, may_lack=True), b2=report(100), b3=report(90))
+    assert replaced(state, live) == ElectMaster("a", 2, frozenset({1, 3}))
+
+
+def test_a_member_that_may_lack_something_waits_for_one_that_does_not() -> None:
+    state = applied(members(1, 2), ElectMaster("a", None))
+    assert replaced(state, alive(b1=report(50, may_lack=True))) is None
+    assert replaced(state, alive(b1=report(50, may_lack=True), b2=report(40))) == ElectMaster(
+        "a", 2, frozenset({1})
+    )
+
+
+def test_once_all_are_there_and_all_may_lack_something_the_best_of_them_leads() -> None:
+    state = applied(members(1, eligible=(2, 3)), ElectMaster("a", None))
+    short = {"b1": report(50, may_lack=True), "b2": report(70, may_lack=True)}
+    assert replaced(state, alive(**short)) is None
+    assert replaced(state, alive(b3=report(0, may_lack=True), **short)) == ElectMaster(
+        "a", 2, frozenset({1, 3})
+    )
+
+
+def test_a_set_that_never_held_a_byte_finds_a_master_after_all_machines_went_down() -> None:
+    state = applied(members(1, 2, 3), ElectMaster("a", None))
+    empty = {f"b{broker_id}": report(0, may_lack=True) for broker_id in (1, 2, 3)}
+    assert replaced(state, alive(**empty)) == ElectMaster("a", 1, frozenset({2, 3}))
+    assert replaced(state, alive(lacking=(1, 2, 3), **empty)) is None, "emptied stores are something else"
+
+
+def test_two_die_within_a_moment_and_the_dying_one_was_elected() -> None:
+    state = applied(members(1, 2, 3))
+    first = replaced(state, alive(b2=report(100), b3=report(90)))
+    assert first == ElectMaster("a", 2, frozenset({1, 3}))
+    state.apply(first)
+    assert replaced(state, alive(b3=report(90))) == ElectMaster("a", 3, frozenset({1, 2}))
+
+
+def test_an_election_by_upstreams_rules_leaves_nobody_eligible_and_upstreams_brokers_are_not() -> None:
+    state = applied(members(1, 2, 3))
+    assert replaced(state, alive(b2=report(100, 0), b3=report(90, 0))) == ElectMaster("a", 2)
+    state = applied(members(1, eligible=(2, 3)), ElectMaster("a", None))
+    assert replaced(state, alive(b2=report(100, 0))) is None
+
+
+def test_an_unclean_election_says_so_and_ends_all_eligibility() -> None:
+    state = applied(members(1, eligible=(2,)), ElectMaster("a", None))
+    decision = replace_lost_master(state, alive(b3=report(10)), broker_name="a", unclean=True)
+    assert decision is not None and decision.events == (ElectMaster("a", 3),)
+    assert decision.reason.endswith("unclean")
+
+
+def test_a_master_that_cannot_lead_yields_to_one_that_can() -> None:
+    state = applied(members(1, 2, 3))
+    unfit = report(100, unfit="disk full")
+    decision = replace_lost_master(state, alive(b1=unfit, b2=report(90)), broker_name="a", unclean=False)
+    assert decision is not None and decision.events == (ElectMaster("a", 2, frozenset({1, 3})),)
+    assert decision.reason == "could not lead"
+    alone = alive(b1=unfit, b2=report(90, may_lack=True))
+    assert replace_lost_master(state, alone, broker_name="a", unclean=False) is None
+    both = alive(b1=unfit, b2=report(200, unfit="disk hangs"))
+    assert replace_lost_master(state, both, broker_name="a", unclean=False) is None, "nobody is better"
+
+
+def test_one_that_cannot_lead_is_elected_only_when_no_other_can_be() -> None:
+    state = applied(members(1, 2, 3), ElectMaster("a", None))
+    assert replaced(state, alive(b1=report(100, unfit="disk full"), b2=report(90))) == ElectMaster(
+        "a", 2, frozenset({1, 3})
+    )
+    assert replaced(state, alive(b1=report(100, unfit="disk full"))) == ElectMaster("a", 1, frozenset({2, 3}))
+
+
+def test_an_async_learner_never_leads_not_even_first_or_designated_or_unclean() -> None:
+    nobody = ReplicasState()
+    for broker_id in (1, 2):
+        nobody.apply(ApplyBrokerId("c", "a", broker_id, "h:1", f"h:1;{broker_id}"))
+    live = alive(b1=report(0, is_learner=True), b2=report(0))
+
+    def elected(
+        state: ReplicasState, asked: int, *, designate: bool, unclean: bool = False
+    ) -> tuple[Event, ...]:
+        decision = elect_master(
+            state, live, broker_name="a", broker_id=asked, designate=designate, unclean=unclean
+        )
+        return decision.events
+
+    assert elected(nobody, 1, designate=False) == ()
+    assert elected(nobody, 2, designate=False) == (ElectMaster("a", 2, frozenset()),)
+    state = applied(ElectMaster("a", 2))
+    assert elected(state, 1, designate=True, unclean=True) == ()
+
+
+def test_an_operator_may_designate_an_eligible_broker() -> None:
+    state = applied(members(1, eligible=(2,)))
+    live = alive(b1=report(100), b2=report(90), b3=report(90))
+
+    def designated(broker_id: int) -> tuple[Event, ...]:
+        return elect_master(
+            state, live, broker_name="a", broker_id=broker_id, designate=True, unclean=False
+        ).events
+
+    assert designated(2) == (ElectMaster("a", 2, frozenset({1})),)
+    assert designated(3) == ()
+
+
+def test_eligibility_survives_a_strike_and_ends_with_the_replica() -> None:
+    state = applied(members(1, eligible=(2, 3)), ElectMaster("a", None))
+    assert state.sync_states["a"].eligible == {2, 3}
+    state.apply(CleanBrokerData("a", frozenset({2})))
+    assert state.sync_states["a"].eligible == {3}
+
+
+def test_events_without_eligible_replicas_have_upstreams_bytes() -> None:
+    assert b"eligible" not in encode(members(1, 2)) + encode(ElectMaster("a", 1))
+    assert b'"eligibleReplicas":[2,3]' in encode(members(1, eligible=(3, 2)))
+
+
+def test_a_registration_that_is_late_deposes_nobody() -> None:
+    table = Heartbeats()
+    key = ("c", "a", 1)
+    table.heard(key, 7, Heartbeat("h1:1", 10_000, report(100)), NOW)
+    assert not table.restarted(key, 5, NOW), "heard over a newer connection since"
+    assert table.at(NOW, NOW).is_alive(key)
+    state = applied(members(1, 2))
+
+    def registered(*, is_late: bool) -> tuple[Event, ...]:
+        return register_broker(
+            state,
+            table.at(NOW, NOW),
+            cluster_name="c",
+            broker_name="a",
+            broker_id=1,
+            address="h1:1",
+            is_late=is_late,
+        ).events
+
+    assert registered(is_late=True) == ()
+    assert registered(is_late=False) == (ElectMaster("a", None),)
+    assert table.restarted(key, 8, NOW) and not table.at(NOW, NOW).is_alive(key)
