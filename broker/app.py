@@ -21,6 +21,7 @@ from broker.role.identityfiles import IdentityFiles, LogFound
 from broker.role.manager import ReplicasManager
 from broker.role.membership import Membership
 from broker.role.memorymark import KeptMemoryMark
+from broker.role.replicatable import ReplicaTable
 from broker.role.switch import RoleSwitch
 from broker.sends.acknowledgement import Acknowledgement
 from broker.sends.syncflush import SyncFlush
@@ -101,6 +102,7 @@ class BrokerApp:
             settings.broker_cluster_name,
             settings.broker_name,
         )
+        controllers = ControllerClient(neighbours.client, settings.controllers)
         self._manager = manager = ReplicasManager(
             membership,
             switch,
@@ -108,13 +110,13 @@ class BrokerApp:
             identity_files=self._identity_files,
             timers=settings,
             calls=ControllerCalls(membership, settings, store, ha, self.memory_mark),
-            controllers=ControllerClient(neighbours.client, settings.controllers),
+            controllers=controllers,
             clock=clock,
             on_fatal=self._fatal,
         )
         requests.router.add(RequestCode.NOTIFY_BROKER_ROLE_CHANGED, manager.notified)
         requests.all_added()
-        ha.speaks_through(manager)
+        ha.speaks_through(manager, ReplicaTable(settings.broker_name, controllers))
         ha.on_confirm(requests.confirmed)
         ha.on_level(self._is_level)
         tables.on_topics_changed(neighbours.registration.soon)

@@ -15,3 +15,4 @@ class HACounters:
     received_bytes: int = 0  # from masters, likewise
     truncations: int = 0  # of this log, because a master's differs
     role_changes: int = 0
+    refused_links: int = 0  # of ids that controllers do not know, or at another host

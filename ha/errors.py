@@ -29,6 +29,10 @@ class EpochHistoryMissing(HAError):
         self.log_end = log_end
 
 
+class ReplicasUnread(HAError):
+    """The controllers did not say which replicas the set has; the text says why."""
+
+
 class HACannotListen(HAError):
     """The HA port cannot be opened; the text says what to change."""
 

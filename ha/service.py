@@ -18,6 +18,7 @@ from ha.counters import HACounters
 from ha.epochs import KeptEpochs
 from ha.errors import EpochFenced, HAAddressInUse, HACannotListen
 from ha.log import ReplicatedLog
+from ha.master.gate import Gate, Replicas
 from ha.master.mastership import Controllers, Mastership
 from ha.settings import HASettings
 from ha.slave.client import SlaveClient, cut_partial_record
@@ -65,6 +66,7 @@ class HAService:
         self._members_min = members_min
         self._truncation_allowed = truncation_allowed
         self._controllers: Controllers | None = None
+        self._gate: Gate | None = None
         self._confirm_callbacks: list[Callable[[], None]] = []
         self._level_callbacks: list[Callable[[], None]] = []
         self._tasks = Tasks(on_fatal)
@@ -120,9 +122,17 @@ class HAService:
         master at once."""
         self._level_callbacks.append(callback)
 
-    def speaks_through(self, controllers: Controllers) -> None:
-        """Who asks the controllers for SyncStateSets; before the first role."""
+
+    def speaks_through(self, controllers: Controllers, replicas: Replicas) -> None:
+        """Who asks the controllers for SyncStateSets, and who for the brokers of the set; before the first role."""
         self._controllers = controllers
+        self._gate = Gate(
+            replicas,
+            checks_hosts=self._settings.slave_host_check,
+            clock=self._clock,
+            tasks=self._tasks,
+            counters=self.counters,
+        )
 
     async def forget_epochs(self) -> None:
         """Of a log that is gone, before any role is taken for the one that begins. OSError."""
@@ -137,7 +147,7 @@ class HAService:
     ) -> None:
         """Lead `epoch` as `broker_id`. The log ends with a whole record and the epoch's entry is durable on return; the
         same epoch again keeps its entry. EpochFenced, EpochHistoryMissing, OSError."""
-        assert self._controllers is not None, "speaks_through comes first"
+        assert self._controllers is not None and self._gate is not None, "speaks_through comes first"
         async with self._change_of_role:
             self._fence(epoch)
             if isinstance(self._end, Mastership):
@@ -165,6 +175,7 @@ class HAService:
                 tasks=self._tasks,
                 counters=self.counters,
                 controllers=self._controllers,
+                gate=self._gate,
                 on_confirm=self._confirmed,
             )
             self._end.begin()

@@ -29,6 +29,9 @@ class HASettings:
     )
     confirm_notice_ms: int = 100  # an idle slave learns a new confirm offset this late at most
     connections_max: int = 64
+    slave_host_check: bool = (
+        True  # a slave is believed only from the host that it registered at the controllers
+    )
     sync_from_last_file: bool = False  # syncFromLastFile
     async_learner: bool = False  # asyncLearner
 

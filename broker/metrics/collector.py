@@ -212,6 +212,7 @@ class BrokerCollector(Collector):
         yield each(figures.TRANSFERRED, moved)
         yield one(figures.ROLE_CHANGES, counters.role_changes)
         yield one(figures.TRUNCATIONS, counters.truncations)
+        yield one(figures.REFUSED_LINKS, counters.refused_links)
 
     def _system(self, topic: str, group: str = "") -> str:
         """The label is_system."""

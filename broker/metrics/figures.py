@@ -95,3 +95,8 @@ TRANSFERRED = Figure(
 )
 ROLE_CHANGES = Figure("rocketmq_ha_role_changes_total", "roles taken", ours=True)
 TRUNCATIONS = Figure("rocketmq_ha_truncations_total", "cuts of this log to a master's", ours=True)
+REFUSED_LINKS = Figure(
+    "rocketmq_ha_refused_links_total",
+    "links of ids that controllers do not know, or at other hosts",
+    ours=True,
+)

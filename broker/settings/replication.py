@@ -20,6 +20,7 @@ class ReplicationSettings(Settings):
         "allAckInSyncStateSet": "false",
         "allowTruncationTo": OURS,
         "haTransferBatchSize": "32768",
+        "haSlaveHostCheck": OURS,
         "slaveSyncInterval": OURS,
         "waitingSendsMax": OURS,
     }
@@ -81,6 +82,12 @@ class ReplicationSettings(Settings):
         ge=10,
         description="a connected slave behind for longer leaves the SyncStateSet",
     )
+    ha_slave_host_check: bool = Field(
+        True,
+        alias="haSlaveHostCheck",
+        description="a slave is let in only from the host of the address that it registered at the controllers; false where "
+        "replication takes another network, as with `brokerIP2`, or passes address translation",
+    )
     slave_sync_interval: int = Field(
         1_000,
         alias="slaveSyncInterval",
@@ -96,6 +103,7 @@ class ReplicationSettings(Settings):
             housekeeping_interval_ms=self.ha_housekeeping_interval,
             transfer_batch_size=self.ha_transfer_batch_size,
             slave_not_caught_up_ms_max=self.ha_max_time_slave_not_catchup,
+            slave_host_check=self.ha_slave_host_check,
             sync_from_last_file=self.sync_from_last_file,
             async_learner=self.async_learner,
         )

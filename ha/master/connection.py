@@ -12,6 +12,7 @@ from typing import Protocol, cast
 from ha.counters import HACounters
 from ha.frames import Handshake
 from ha.log import ReplicatedLog
+from ha.master.admittance import Why
 from ha.master.link import Acked, Action, Batch, Close, Greeted, Hold, MasterLink, MasterView
 from ha.rate import ByteRate
 from ha.settings import HASettings
@@ -28,8 +29,13 @@ class Listener(Protocol):
     """Who hears what becomes of a connection."""
 
     def opened(self, connection: MasterConnection) -> None: ...
+    def claimed(self, connection: MasterConnection, handshake: Handshake) -> None:
+        """The slave has said who it is; one of `admitted` and `refused` is to follow."""
+        ...
+
     def greeted(self, connection: MasterConnection, handshake: Handshake) -> None: ...
     def acked(self, connection: MasterConnection, offset: int) -> None: ...
+    def denied(self, connection: MasterConnection, why: Why) -> None: ...
     def lost(self, connection: MasterConnection, reason: str) -> None: ...
 
 
@@ -60,7 +66,8 @@ class MasterConnection(asyncio.Protocol):
         self._cold_read: asyncio.Task[None] | None = None
         self._close_reason: str | None = None
         self._closed: asyncio.Future[None] = self._loop.create_future()
-        self.address = "?"
+        self._reply = b""
+        self.address = self.peer_host = self.own_host = "?"
         self.rate = ByteRate()
         self.link = MasterLink(
             master,
@@ -82,7 +89,8 @@ class MasterConnection(asyncio.Protocol):
         self._transport = cast(asyncio.Transport, transport)
         self._transport.set_write_buffer_limits(high=self._buffer_size_max)
         host, port = transport.get_extra_info("peername")[:2]
-        self.address = f"{host}:{port}"
+        self.address, self.peer_host = f"{host}:{port}", host
+        self.own_host = transport.get_extra_info("sockname")[0]
         self._listener.opened(self)
         self._arm_timer()
 
@@ -116,10 +124,24 @@ class MasterConnection(asyncio.Protocol):
                 case Acked(offset):
                     self._listener.acked(self, offset)
                 case Greeted(handshake, reply):
-                    self._write([reply])
-                    self._listener.greeted(self, handshake)
+                    self._reply = reply
+                    self.link.hold(Hold.ADMITTANCE)
+                    self._listener.claimed(self, handshake)
                 case Close(reason):
                     self.close(reason)
+
+    def admitted(self) -> None:
+        """The slave is who it says: it is answered, and counts."""
+        assert self.link.handshake is not None
+        if not self._ended:
+            self._write([self._reply])
+            self._listener.greeted(self, self.link.handshake)
+            self.release(Hold.ADMITTANCE)
+
+    def refused(self, why: Why) -> None:
+        """Nothing that came over this connection is believed."""
+        self._listener.denied(self, why)
+        self.close(f"refused: {why.value}")
 
     def pump(self) -> None:
         """Write what the link has to send, as far as the socket takes it."""

@@ -90,6 +90,7 @@ class Hold(Enum):
 
     WRITER = "the socket takes no more"
     COLD_READ = "the body of the last frame is being read"
+    ADMITTANCE = "whether the slave is who it says is being asked"
     NEW_EPOCH = "the entry of the epoch that the next bytes belong to is not durable"
 
 

@@ -1,7 +1,7 @@
 """One mastership of this broker: its links, its SyncStateSet, and what follows when either moves.
 
-Invariant: of several links with one broker id only the newest counts. The log's confirm offset is the
-SyncStateSet's, and whoever waits for it is told after every change."""
+Invariant: a link counts only once its id and host are known to the controllers, and of several with one id only the newest. The
+log's confirm offset is the SyncStateSet's, and whoever waits for it is told after every change."""
 
 from __future__ import annotations
 
@@ -15,8 +15,10 @@ from ha.counters import HACounters
 from ha.epochs import KeptEpochs
 from ha.frames import Handshake
 from ha.log import ReplicatedLog
+from ha.master.admittance import Why
 from ha.master.connection import MasterConnection
 from ha.master.duplicateids import DuplicateIds
+from ha.master.gate import Gate
 from ha.master.link import Hold
 from ha.master.slaveprogress import Limits
 from ha.settings import HASettings
@@ -61,6 +63,7 @@ class Mastership:
         tasks: Tasks,
         counters: HACounters,
         controllers: Controllers,
+        gate: Gate,
         on_confirm: Callable[[], None],
     ) -> None:
         self.broker_id = broker_id
@@ -72,6 +75,7 @@ class Mastership:
         self._tasks = tasks
         self._counters = counters
         self._controllers = controllers
+        self._gate = gate
         self._on_confirm = on_confirm
         self._loop = asyncio.get_running_loop()
         self._ended = False
@@ -106,6 +110,7 @@ class Mastership:
 
     def begin(self) -> None:
         """Once whoever is told can also ask."""
+        self._gate.begin(self.broker_id)
         self._perform(self.sync_state_set.begin(self._now_ms()))
         self._arm_timer()
 
@@ -156,6 +161,16 @@ class Mastership:
         if self._ended:
             connection.close("change of role")
 
+    def claimed(self, connection: MasterConnection, handshake: Handshake) -> None:
+        self._gate.come(connection, handshake.slave_broker_id)
+
+    def denied(self, connection: MasterConnection, why: Why) -> None:
+        former = self._newest.get(connection.slave_broker_id)
+        if former is not None and why is Why.ELSEWHERE:  # so its address was taken by a copy at another host
+            self._duplicate_ids.replaced(
+                connection.slave_broker_id, former.address, connection.address, self._now_ms()
+            )
+
     def greeted(self, connection: MasterConnection, handshake: Handshake) -> None:
         broker_id = handshake.slave_broker_id
         former = self._newest.get(broker_id)
@@ -174,6 +189,7 @@ class Mastership:
 
     def lost(self, connection: MasterConnection, reason: str) -> None:
         self._connections.pop(connection, None)
+        self._gate.left(connection)
         broker_id = connection.slave_broker_id
         logger.info("slave gone", extra=fields(slave=broker_id, address=connection.address, reason=reason))
         if self._newest.get(broker_id) is connection:

@@ -21,6 +21,7 @@ from epochfile.history import NO_EPOCH, EpochHistory
 from ha import confirm
 from ha.epochs import KeptEpochs
 from ha.frames import Handshake
+from ha.master.admittance import Admittance, Newcomer
 from ha.master.connection import MasterConnection
 from ha.master.mastership import Mastership
 from ha.service import HAService
@@ -164,6 +165,12 @@ def greeted_beside_the_former(self: Mastership, connection: MasterConnection, ha
     """The former connection of this slave stays until its end is noticed."""
     self._newest[handshake.slave_broker_id] = connection
     self.sync_state_set.connected(handshake.slave_broker_id, is_async_learner=handshake.is_async_learner)
+
+
+@bug("foreign-ids-believed", Admittance, "_stands")
+def whoever_says_so(self: Admittance, newcomer: Newcomer) -> bool:
+    """Upstream: a connection is of the broker that its handshake names, whatever controllers know."""
+    return True
 
 
 reply_read = SlaveLink._reply_filled

@@ -21,6 +21,7 @@ from simulation.cluster.replicationfaults import (
     HalfOpenSlave,
     MasterWithoutControllers,
 )
+from simulation.cluster.strangers import Stranger
 from simulation.kernel.node import Node
 
 KILL_MASTER = "kill master"
@@ -66,6 +67,7 @@ def every_kind(on: Machines) -> tuple[Fault, ...]:
         FlippedBit(on),
         EmptiedMember(on),
         MemberWithoutLog(on),
+        Stranger(on),
     )
 
 

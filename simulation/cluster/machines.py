@@ -13,7 +13,13 @@ from broker.role.membership import Role
 from simulation.cluster.check import ClusterCheck
 from simulation.cluster.damagedstores import DamagedStores
 from simulation.cluster.looks import BrokerLook, ControllerLook, broker_on, controller_on
-from simulation.cluster.members import BROKER_HOSTS, CLIENT_HOST, CONTROLLER_HOSTS, NAMESRV_HOST
+from simulation.cluster.members import (
+    BROKER_HOSTS,
+    CLIENT_HOST,
+    CONTROLLER_HOSTS,
+    NAMESRV_HOST,
+    STRANGER_HOST,
+)
 from simulation.kernel.node import Node
 from simulation.kernel.world import World
 
@@ -31,6 +37,7 @@ class Machines:
         self.controllers = [world.node(f"controller-{i}", host) for i, host in enumerate(CONTROLLER_HOSTS)]
         self.brokers = [world.node(f"broker-{i}", host) for i, host in enumerate(BROKER_HOSTS)]
         self.client = world.node("client", CLIENT_HOST)
+        self.stranger = world.node("stranger", STRANGER_HOST)
         self.servers = [*self.controllers, *self.brokers]
         self.everyone = [*self.servers, self.namesrv, self.client]
         self.done: Counter[str] = Counter()

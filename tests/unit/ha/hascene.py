@@ -12,7 +12,9 @@ import pytest
 import uvloop
 
 from epochfile.file import EpochFile
+from ha.errors import ReplicasUnread
 from ha.frames import Handshake, HandshakeReply, encode_ack
+from ha.master.admittance import Table
 from ha.service import HAService
 from ha.settings import HASettings
 from ha.syncstateset import Alter, Applied, NotSent
@@ -72,6 +74,8 @@ class Node:
         self.set_epoch = 1
         self.members_min = 1
         self.controller_up = True
+        self.replicas: Table = {known: frozenset({HOST}) for known in range(1, 10)}
+        self.replicas_read = 0
         self.ha = self.new_service(0)
 
     @property
@@ -94,7 +98,7 @@ class Node:
 
     async def start(self) -> Node:
         self.ha.on_confirm(self._confirmed)
-        self.ha.speaks_through(self)
+        self.ha.speaks_through(self, self)
         await self.ha.start()
         return self
 
@@ -122,6 +126,12 @@ class Node:
 
     def read_sync_state_set(self) -> None:
         """Nothing that it does not know already."""
+
+    async def read(self) -> Table:
+        self.replicas_read += 1
+        if not self.controller_up:
+            raise ReplicasUnread("it is down")
+        return self.replicas
 
     @property
     def address(self) -> str:

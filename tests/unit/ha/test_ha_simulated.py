@@ -13,7 +13,8 @@ from collections.abc import Callable
 import pytest
 
 from epochfile.file import EpochFile
-from ha.errors import EpochFenced
+from ha.errors import EpochFenced, ReplicasUnread
+from ha.master.admittance import Table
 from ha.service import HAService
 from ha.settings import HASettings
 from ha.syncstateset import Alter, Applied, Fate, Refused, Unknown
@@ -68,7 +69,7 @@ class App:
             truncation_allowed=lambda: None,
             on_fatal=self.fail,
         )
-        self.ha.speaks_through(self)
+        self.ha.speaks_through(self, self)
 
     def fail(self, error: BaseException) -> None:
         raise AssertionError("nothing here fails") from error
@@ -105,6 +106,12 @@ class App:
 
     def read_sync_state_set(self) -> None:
         """It polls anyway."""
+
+    async def read(self) -> Table:
+        await asyncio.sleep(self.broker.random.uniform(0, 0.3))
+        if self.broker.cut_off:
+            raise ReplicasUnread("cut off")
+        return {broker_id: frozenset({f"10.0.0.{broker_id}"}) for broker_id in (1, 2, 3)}
 
     def alter_sync_state_set(self, alter: Alter) -> None:
         self.broker.node.spawn(self.alter(alter))

@@ -1,0 +1,167 @@
+"""Who may replicate from this master: ids that the controllers know, from the hosts that they registered.
+
+Invariant: whoever is admitted stood in the controllers' table, as last read, under that id and at that host. Nobody is
+refused but by the end of a read that began after they came. However many strangers come, one read is under way or planned, and
+it begins `READ_AGAIN_MS` after the last at the earliest. A table stays until another was read.
+
+    come --stands in the table--> Admit
+    come --does not--> waiting --read began--> asked --told, stands there--> Admit
+                                                     --told, does not; not told--> Refuse
+
+Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from ipaddress import IPv6Address, ip_address
+
+READ_AGAIN_MS = 200
+LOOPBACK = "127.0.0.1"
+
+Table = Mapping[int, frozenset[str]]
+"""Broker id -> the addresses of the host that it registered at the controllers, each as `plain` writes it."""
+
+
+class Why(Enum):
+    """Why somebody is not admitted, and what to do."""
+
+    UNKNOWN_ID = "controllers know no broker of this id in this set; stop what runs there, or give it another brokerName"
+    ELSEWHERE = (
+        "controllers know this id at another host; stop what runs there, or, if that is the broker and it comes over another "
+        "network or through address translation, set haSlaveHostCheck=false on all brokers of the set"
+    )
+    UNCHECKED = (
+        "controllers do not say which brokers the set has; it is asked again when it comes again, see that "
+        "a majority of controllers runs"
+    )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Newcomer:
+    """A link that claims to be of `broker_id`; `host` is where it comes from, as `plain` writes it."""
+
+    broker_id: int
+    host: str
+    on_this_machine: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Admit:
+    newcomer: Newcomer
+
+
+@dataclass(frozen=True, slots=True)
+class Refuse:
+    """`registered` are the addresses of the id, if it is known."""
+
+    newcomer: Newcomer
+    why: Why
+    registered: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """After `after_ms` call `read_begins`, ask the controllers, and report `told` or `not_told`."""
+
+    after_ms: int
+
+
+Action = Admit | Refuse | Read
+
+
+class Admittance:
+    """Lives as long as the process: a later mastership begins with the table of the one before."""
+
+    def __init__(self, *, checks_hosts: bool) -> None:
+        self._checks_hosts = checks_hosts
+        self._own_id = 0
+        self._table: Table = {}
+        self._waiting: dict[Newcomer, None] = {}  # in order of arrival; the next read is theirs
+        self._asked: dict[Newcomer, None] = {}  # the read under way is theirs
+        self._read_planned = False  # or under way
+        self._read_again_ms = 0
+
+    def begin(self, own_id: int, now_ms: int) -> list[Action]:
+        """This broker, `own_id`, leads: its slaves will come, so their hosts are read already."""
+        self._own_id = own_id
+        return self._plan_read(now_ms)
+
+    def come(self, newcomer: Newcomer, now_ms: int) -> list[Action]:
+        """Its Admit or Refuse is among the actions of this call or of a later one."""
+        if self._stands(newcomer):
+            return [Admit(newcomer)]
+        self._waiting[newcomer] = None
+        return self._plan_read(now_ms)
+
+    def left(self, newcomer: Newcomer) -> None:
+        """It has gone by itself; harmless when it was admitted or refused."""
+        self._waiting.pop(newcomer, None)
+        self._asked.pop(newcomer, None)
+
+    def read_begins(self) -> None:
+        self._asked, self._waiting = self._waiting, {}
+
+    def told(self, table: Table, now_ms: int) -> list[Action]:
+        """The read has ended well."""
+        self._table = table
+        actions: list[Action] = []
+        for newcomer in [*self._asked, *self._waiting]:
+            if self._stands(newcomer):
+                self.left(newcomer)
+                actions.append(Admit(newcomer))
+        for newcomer in self._asked:
+            registered = table.get(newcomer.broker_id)
+            why = Why.UNKNOWN_ID if registered is None else Why.ELSEWHERE
+            actions.append(Refuse(newcomer, why, registered or frozenset()))
+        return [*actions, *self._read_ended(now_ms)]
+
+    def not_told(self, now_ms: int) -> list[Action]:
+        """The read has failed."""
+        refused = [Refuse(newcomer, Why.UNCHECKED) for newcomer in self._asked]
+        return [*refused, *self._read_ended(now_ms)]
+
+    def _read_ended(self, now_ms: int) -> list[Action]:
+        self._asked = {}
+        self._read_planned = False
+        self._read_again_ms = now_ms + READ_AGAIN_MS
+        return self._plan_read(now_ms) if self._waiting else []
+
+    def _plan_read(self, now_ms: int) -> list[Action]:
+        if self._read_planned:
+            return []
+        self._read_planned = True
+        return [Read(max(self._read_again_ms - now_ms, 0))]
+
+    def _stands(self, newcomer: Newcomer) -> bool:
+        registered = self._table.get(newcomer.broker_id)
+        if registered is None:
+            return False
+        if not self._checks_hosts or newcomer.host in registered:
+            return True
+        ours = {LOOPBACK, *self._table.get(self._own_id, ())}
+        return newcomer.on_this_machine and not ours.isdisjoint(registered)
+
+
+def newcomer_of(broker_id: int, peer_host: str, own_host: str) -> Newcomer:
+    """Of a link whose two ends have these addresses. One address at both ends is one machine, and so is loopback."""
+    peer = plain(peer_host)
+    return Newcomer(broker_id, peer, on_this_machine=peer in (LOOPBACK, plain(own_host)))
+
+
+def plain(host: str) -> str:
+    """As `literal`; a name stays as it is."""
+    return literal(host) or host
+
+
+def literal(host: str) -> str | None:
+    """One way to write each address: without brackets, scope and the IPv6 form of an IPv4 address; all of loopback is one
+    host. None for a name."""
+    try:
+        address = ip_address(host.strip("[]").partition("%")[0])
+    except ValueError:
+        return None
+    if isinstance(address, IPv6Address) and address.ipv4_mapped is not None:
+        address = address.ipv4_mapped
+    return LOOPBACK if address.is_loopback else str(address)

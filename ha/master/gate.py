@@ -1,0 +1,121 @@
+"""The way from a slave's handshake into a mastership: asks the controllers for Admittance and carries out what it decides.
+
+Invariant: a refused link leaves nothing behind but a count and, for one of `HOSTS_TOLD_MAX` hosts, when it was last told of."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterable
+from typing import Protocol
+
+from ha.counters import HACounters
+from ha.errors import ReplicasUnread
+from ha.master.admittance import Action, Admit, Admittance, Newcomer, Read, Refuse, Table, Why, newcomer_of
+from mqruntime.clock import Clock
+from mqruntime.log import fields
+from mqruntime.repeatedfailure import RepeatedFailure
+from mqruntime.tasks import Tasks
+
+HOSTS_TOLD_MAX = 64
+
+logger = logging.getLogger("ha.master")
+
+
+class Replicas(Protocol):
+    """Who knows which brokers this set has, and where."""
+
+    async def read(self) -> Table:
+        """Freshly from the controllers. Raises ReplicasUnread."""
+        ...
+
+
+class Waiting(Protocol):
+    """A link that has said who it is."""
+
+    address: str
+    own_host: str
+    peer_host: str
+
+    def admitted(self) -> None: ...
+    def refused(self, why: Why) -> None: ...
+
+
+class Gate:
+    """One for all masterships of a process; it runs its reads as `tasks`."""
+
+    def __init__(
+        self, replicas: Replicas, *, checks_hosts: bool, clock: Clock, tasks: Tasks, counters: HACounters
+    ) -> None:
+        self._replicas = replicas
+        self._clock = clock
+        self._tasks = tasks
+        self._counters = counters
+        self._admittance = Admittance(checks_hosts=checks_hosts)
+        self._links: dict[Newcomer, Waiting] = {}
+        self._newcomers: dict[Waiting, Newcomer] = {}
+        self._told_of: dict[str, RepeatedFailure] = {}  # by host, the newest last
+
+    def begin(self, own_id: int) -> None:
+        """A mastership of this broker begins."""
+        self._perform(self._admittance.begin(own_id, self._now_ms()))
+
+    def come(self, link: Waiting, broker_id: int) -> None:
+        """`link` has shaken hands as `broker_id`; one of its methods will be called."""
+        newcomer = newcomer_of(broker_id, link.peer_host, link.own_host)
+        self._links[newcomer], self._newcomers[link] = link, newcomer
+        self._perform(self._admittance.come(newcomer, self._now_ms()))
+
+    def left(self, link: Waiting) -> None:
+        """It has ended; harmless when it never came."""
+        newcomer = self._newcomers.pop(link, None)
+        if newcomer is not None:
+            self._links.pop(newcomer, None)
+            self._admittance.left(newcomer)
+
+    def _perform(self, actions: Iterable[Action]) -> None:
+        for action in actions:
+            match action:
+                case Admit(newcomer):
+                    self._decided(newcomer).admitted()
+                case Refuse():
+                    self._refuse(action)
+                case Read(after_ms):
+                    self._tasks.start(self._read(after_ms), name="read replica table")
+
+    def _decided(self, newcomer: Newcomer) -> Waiting:
+        link = self._links.pop(newcomer)
+        del self._newcomers[link]
+        return link
+
+    def _refuse(self, refusal: Refuse) -> None:
+        newcomer, why = refusal.newcomer, refusal.why
+        link = self._decided(newcomer)
+        self._counters.refused_links += 1
+        failure = self._told_of.pop(newcomer.host, None) or RepeatedFailure()
+        self._told_of[newcomer.host] = failure
+        if len(self._told_of) > HOSTS_TOLD_MAX:
+            del self._told_of[next(iter(self._told_of))]
+        if failure.failed(why, self._now_ms()):
+            logger.warning(
+                "replication link refused: %s",
+                why.value,
+                extra=fields(
+                    slave=newcomer.broker_id, address=link.address, registered=sorted(refusal.registered)
+                ),
+            )
+        link.refused(why)
+
+    async def _read(self, after_ms: int) -> None:
+        await asyncio.sleep(after_ms / 1000)
+        self._admittance.read_begins()
+        try:
+            table = await self._replicas.read()
+        except ReplicasUnread as error:
+            logger.debug("replica table not read", extra=fields(why=error))
+            self._perform(self._admittance.not_told(self._now_ms()))
+        else:
+            self._perform(self._admittance.told(table, self._now_ms()))
+
+    def _now_ms(self) -> int:
+        return self._clock.monotonic_ms()
