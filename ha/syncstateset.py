@@ -209,7 +209,15 @@ class SyncStateSet:
         for slave in self._slaves.values():
             if slave.joining_ms is not None and now_ms - slave.joining_ms > self._limits.join_ms_max:
                 slave.joining_ms = None  # one that is proposed already stays in the union
+        self._forget_gone(now_ms)
         return [*self._recount(), *self._alter_again(now_ms), *self._alter_if_wanted(now_ms)]
+
+    def _forget_gone(self, now_ms: int) -> None:
+        """Ids that were replaced are not kept, and not walked with each ack, for the rest of the mastership."""
+        union = self.union()
+        for broker_id, slave in list(self._slaves.items()):
+            if broker_id not in union and slave.gone_ms(now_ms) > self._limits.not_caught_up_ms_max:
+                del self._slaves[broker_id]
 
     # -- the controllers
 

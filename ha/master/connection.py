@@ -35,7 +35,7 @@ class Listener(Protocol):
 
     def greeted(self, connection: MasterConnection, handshake: Handshake) -> None: ...
     def acked(self, connection: MasterConnection, offset: int) -> None: ...
-    def denied(self, connection: MasterConnection, why: Why) -> None: ...
+    def denied(self, connection: MasterConnection, handshake: Handshake, why: Why) -> None: ...
     def lost(self, connection: MasterConnection, reason: str) -> None: ...
 
 
@@ -67,6 +67,7 @@ class MasterConnection(asyncio.Protocol):
         self._close_reason: str | None = None
         self._closed: asyncio.Future[None] = self._loop.create_future()
         self._reply = b""
+        self._broker_id = -1
         self.address = self.peer_host = self.own_host = "?"
         self.rate = ByteRate()
         self.link = MasterLink(
@@ -80,8 +81,8 @@ class MasterConnection(asyncio.Protocol):
 
     @property
     def slave_broker_id(self) -> int:
-        """-1 before the handshake."""
-        return -1 if self.link.handshake is None else self.link.handshake.slave_broker_id
+        """-1 before it is admitted."""
+        return self._broker_id
 
     # -- asyncio's side
 
@@ -134,13 +135,15 @@ class MasterConnection(asyncio.Protocol):
         """The slave is who it says: it is answered, and counts."""
         assert self.link.handshake is not None
         if not self._ended:
+            self._broker_id = self.link.handshake.slave_broker_id
             self._write([self._reply])
             self._listener.greeted(self, self.link.handshake)
             self.release(Hold.ADMITTANCE)
 
     def refused(self, why: Why) -> None:
         """Nothing that came over this connection is believed."""
-        self._listener.denied(self, why)
+        assert self.link.handshake is not None
+        self._listener.denied(self, self.link.handshake, why)
         self.close(f"refused: {why.value}")
 
     def pump(self) -> None:

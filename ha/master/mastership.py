@@ -164,12 +164,11 @@ class Mastership:
     def claimed(self, connection: MasterConnection, handshake: Handshake) -> None:
         self._gate.come(connection, handshake.slave_broker_id)
 
-    def denied(self, connection: MasterConnection, why: Why) -> None:
-        former = self._newest.get(connection.slave_broker_id)
-        if former is not None and why is Why.ELSEWHERE:  # so its address was taken by a copy at another host
-            self._duplicate_ids.replaced(
-                connection.slave_broker_id, former.address, connection.address, self._now_ms()
-            )
+    def denied(self, connection: MasterConnection, handshake: Handshake, why: Why) -> None:
+        broker_id = handshake.slave_broker_id
+        present = self._newest.get(broker_id)
+        if present is not None and why is Why.ELSEWHERE:  # a copy of its store may have registered there
+            self._duplicate_ids.replaced(broker_id, present.address, connection.address, self._now_ms())
 
     def greeted(self, connection: MasterConnection, handshake: Handshake) -> None:
         broker_id = handshake.slave_broker_id

@@ -62,10 +62,14 @@ class SlaveProgress:
             and now_ms - self.caught_up_ms <= limits.join_lag_ms_max
         )
 
+    def gone_ms(self, now_ms: int) -> int:
+        """For how long it has had no connection; 0 while it has one."""
+        return 0 if self.connected else now_ms - self.disconnected_ms
+
     def why_out(self, master_since_ms: int, limits: Limits, now_ms: int) -> str | None:
         """What takes a member out of the set; None while it is in step."""
-        gone_ms = now_ms - self.disconnected_ms
-        if not self.connected and gone_ms > limits.disconnected_ms_max:
+        gone_ms = self.gone_ms(now_ms)
+        if gone_ms > limits.disconnected_ms_max:
             return f"disconnected for {gone_ms} ms"
         late_ms = now_ms - (master_since_ms if self.caught_up_ms is None else self.caught_up_ms)
         return f"not caught up for {late_ms} ms" if late_ms > limits.not_caught_up_ms_max else None

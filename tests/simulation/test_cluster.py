@@ -35,6 +35,7 @@ FOUND_BY = {
     "dispatch-beyond-confirm": 1,
     "emptied-store-elected": 7,
     "epoch-not-persisted": 1,
+    "foreign-ids-believed": 2,
     "leaves-on-disconnect": 1,
     "lost-answer-is-refusal": 3,
     "min-in-sync-ignored": 3,

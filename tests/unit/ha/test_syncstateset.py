@@ -632,3 +632,15 @@ def test_the_set_is_looked_at_at_the_beginning_and_then_regularly() -> None:
     assert sss.next_tick_ms == 500
     sss.tick(600)
     assert sss.next_tick_ms == 1_100
+
+
+def test_who_is_neither_connected_nor_counted_is_forgotten() -> None:
+    sss = expanded(2)
+    for broker_id in range(3, 50):
+        attach(sss, broker_id, 0)
+        sss.disconnected(broker_id, 0)
+    sss.disconnected(2, 0)
+    sss.tick(LIMITS.not_caught_up_ms_max)
+    assert len(sss._slaves) == 48
+    sss.tick(LIMITS.not_caught_up_ms_max + 1)
+    assert sss._slaves.keys() == {2}

@@ -1,0 +1,117 @@
+"""A host that is no broker of the set and shakes hands as one: a whole set on virtual time, and what controllers say of it."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, cast
+
+import pytest
+
+from broker.role.controllerclient import ControllerClient
+from broker.role.replicatable import ReplicaTable
+from ha.errors import ReplicasUnread
+from ha.master.admittance import LOOPBACK
+from mqclient.producer import SendStatus
+from remoting.bodies.replicas import BrokerReplicasInfo, ReplicaIdentity, ReplicasInfo
+from remoting.codes import RequestCode, ResponseCode
+from remoting.command import RemotingCommand
+from remoting.errors import ConnectFailed
+from simulation.cluster.strangers import speak_as
+from simulation.kernel.world import World
+from tests.unit.broker.brokerset import Cluster
+
+
+@pytest.mark.parametrize("known", [True, False], ids=["a member's id", "an id of nobody"])
+def test_nothing_is_acknowledged_that_only_the_master_and_a_stranger_hold(known: bool) -> None:
+    with World(31) as world:
+        cluster = Cluster(world, 2)
+        cluster.start_up()
+        master = cluster.app(cluster.master)
+        [slave] = [node for node in cluster.brokers if node is not cluster.master]
+        stopped = cluster.app(slave).membership.broker_id
+        assert stopped is not None
+        slave.kill()
+        stranger = world.node("stranger", "10.0.9.1")
+        stranger.spawn(speak_as(stopped if known else 9, cluster.master.host))
+        sends = outcomes_of_sends(cluster)
+        world.run_for_ms(20_000)
+        assert [status for status in sends if status is SendStatus.SEND_OK] == []
+        assert master.ha.counters.refused_links > 0 and master.ha.slaves() == {}
+        stranger.kill()
+        cluster.start(slave)
+        cluster.wait_in_sync(2)
+        world.run_until(lambda: SendStatus.SEND_OK in sends, 10_000)
+
+
+def outcomes_of_sends(cluster: Cluster) -> list[SendStatus]:
+    """One message after the other from the client's host; what became of those that were stored."""
+    outcomes: list[SendStatus] = []
+
+    async def send() -> None:
+        while SendStatus.SEND_OK not in outcomes:
+            async with asyncio.timeout(60):
+                outcomes.extend(result.status for result in await cluster.send_all([b"x"]))
+
+    cluster._client_node.spawn(send())
+    return outcomes
+
+
+class Controllers:
+    """Answers 1006 with what it holds."""
+
+    def __init__(self, answer: RemotingCommand | Exception) -> None:
+        self.answer = answer
+        self.asked: list[RemotingCommand] = []
+
+    async def call(self, command: RemotingCommand) -> RemotingCommand:
+        self.asked.append(command)
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        return self.answer
+
+
+def read(answer: RemotingCommand | Exception) -> Any:
+    controllers = Controllers(answer)
+    table = asyncio.run(ReplicaTable("broker-a", cast(ControllerClient, controllers)).read())
+    assert (controllers.asked[0].code, controllers.asked[0].body) == (1006, b'["broker-a"]')
+    return table
+
+
+def reply(body: bytes | None, code: int = ResponseCode.SUCCESS) -> RemotingCommand:
+    return RemotingCommand.request(RequestCode.CONTROLLER_GET_SYNC_STATE_DATA).reply(code, body=body)
+
+
+def test_every_replica_of_the_set_is_read_in_sync_or_not_by_address_or_name() -> None:
+    rows = [
+        ReplicaIdentity("broker-a", 1, "10.0.0.1:10911"),
+        ReplicaIdentity("broker-a", 2, "[fe80::1]:10911"),
+        ReplicaIdentity("broker-a", 3, "localhost:10911"),
+        ReplicaIdentity("broker-a", 4, "nowhere.invalid:10911"),
+    ]
+    info = ReplicasInfo(1, rows[0].broker_address, 1, 1, rows[:1], rows[1:])
+    assert read(reply(BrokerReplicasInfo({"broker-a": info}).encode())) == {
+        1: frozenset({"10.0.0.1"}),
+        2: frozenset({"fe80::1"}),
+        3: frozenset({LOOPBACK}),
+        4: frozenset(),
+    }
+
+
+def test_a_forgotten_set_has_no_replicas() -> None:
+    assert read(reply(BrokerReplicasInfo({}).encode())) == {}
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        ConnectFailed("10.0.1.1:9878", "refused"),
+        reply(None, ResponseCode.CONTROLLER_NOT_LEADER),
+        reply(b"no json"),
+    ],
+    ids=["unreachable", "no leader", "no json"],
+)
+def test_what_controllers_do_not_say_is_not_taken_for_an_empty_set(
+    answer: RemotingCommand | Exception,
+) -> None:
+    with pytest.raises(ReplicasUnread):
+        read(answer)

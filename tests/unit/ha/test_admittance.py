@@ -1,0 +1,253 @@
+"""Who is let into a mastership: what the core decides, and what becomes of connections that a master refuses."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+
+from ha.frames import Handshake
+from ha.master.admittance import (
+    LOOPBACK,
+    READ_AGAIN_MS,
+    Admit,
+    Admittance,
+    Newcomer,
+    Read,
+    Refuse,
+    Why,
+    newcomer_of,
+    plain,
+)
+from tests.unit.ha.hascene import (
+    HOST,
+    SETTINGS,
+    Node,
+    fill,
+    greeted,
+    hung_up,
+    in_step,
+    played_by,
+    turns,
+    until,
+)
+
+TABLE = {1: frozenset({"10.0.0.1"}), 2: frozenset({"10.0.0.2", "10.1.0.2"})}
+
+
+def knowing(*, checks_hosts: bool = True) -> Admittance:
+    """Broker 1's, which has read TABLE at time 0."""
+    admittance = Admittance(checks_hosts=checks_hosts)
+    assert admittance.begin(1, 0) == [Read(0)]
+    admittance.read_begins()
+    assert admittance.told(TABLE, 0) == []
+    return admittance
+
+
+def from_host(broker_id: int, host: str) -> Newcomer:
+    return newcomer_of(broker_id, host, "10.0.0.1")
+
+
+@pytest.mark.parametrize("host", ["10.0.0.2", "10.1.0.2", "::ffff:10.0.0.2"])
+def test_a_known_id_at_one_of_its_hosts_addresses_is_admitted_without_a_question(host: str) -> None:
+    slave = from_host(2, host)
+    assert knowing().come(slave, 1) == [Admit(slave)]
+
+
+@pytest.mark.parametrize(
+    ("broker_id", "host", "why", "registered"),
+    [
+        (3, "10.0.0.3", Why.UNKNOWN_ID, frozenset()),
+        (2, "10.0.0.3", Why.ELSEWHERE, TABLE[2]),
+        (2, "10.0.0.1", Why.ELSEWHERE, TABLE[2]),
+        (2, "127.0.0.1", Why.ELSEWHERE, TABLE[2]),
+    ],
+    ids=["unknown id", "other host", "the master's host", "loopback"],
+)
+def test_whoever_does_not_stand_in_the_table_is_refused_after_one_more_read(
+    broker_id: int, host: str, why: Why, registered: frozenset[str]
+) -> None:
+    admittance, stranger = knowing(), from_host(broker_id, host)
+    assert admittance.come(stranger, READ_AGAIN_MS) == [Read(0)]
+    admittance.read_begins()
+    assert admittance.told(TABLE, READ_AGAIN_MS) == [Refuse(stranger, why, registered)]
+
+
+def test_a_broker_that_registered_since_or_moved_is_admitted_by_that_read() -> None:
+    admittance = knowing()
+    new, moved = from_host(3, "10.0.0.3"), from_host(2, "10.0.0.9")
+    assert admittance.come(new, READ_AGAIN_MS) == [Read(0)]
+    assert admittance.come(moved, READ_AGAIN_MS) == []
+    admittance.read_begins()
+    newer = {**TABLE, 2: frozenset({"10.0.0.9"}), 3: frozenset({"10.0.0.3"})}
+    assert admittance.told(newer, READ_AGAIN_MS) == [Admit(new), Admit(moved)]
+    former = from_host(2, "10.0.0.2")
+    assert admittance.come(former, READ_AGAIN_MS) == [Read(READ_AGAIN_MS)]
+
+
+def test_a_read_that_began_earlier_admits_and_does_not_refuse() -> None:
+    """It may have been answered before the newcomer registered."""
+    admittance = knowing()
+    first, second, third = from_host(3, "10.0.0.3"), from_host(4, "10.0.0.4"), from_host(5, "10.0.0.5")
+    admittance.come(first, 1_000)
+    admittance.read_begins()
+    assert admittance.come(second, 1_001) == [] and admittance.come(third, 1_001) == []
+    told = admittance.told({**TABLE, 5: frozenset({"10.0.0.5"})}, 1_002)
+    assert told == [Admit(third), Refuse(first, Why.UNKNOWN_ID), Read(READ_AGAIN_MS)]
+    admittance.read_begins()
+    assert admittance.told(TABLE, 2_000) == [Refuse(second, Why.UNKNOWN_ID)]
+
+
+def test_a_storm_of_strangers_is_one_read_at_a_time() -> None:
+    admittance = knowing()
+    reads = [
+        action
+        for at in range(100)
+        for action in admittance.come(from_host(7, f"10.9.0.{at}"), 0)
+        if isinstance(action, Read)
+    ]
+    assert reads == [Read(READ_AGAIN_MS)]
+    admittance.read_begins()
+    assert len(admittance.told(TABLE, READ_AGAIN_MS)) == 100
+
+
+def test_without_controllers_the_last_table_stays_and_others_are_refused_for_now() -> None:
+    admittance, stranger, slave = knowing(), from_host(3, "10.0.0.3"), from_host(2, "10.0.0.2")
+    assert admittance.come(stranger, 1_000) == [Read(0)]
+    admittance.read_begins()
+    assert admittance.not_told(2_000) == [Refuse(stranger, Why.UNCHECKED)]
+    assert admittance.come(slave, 2_000) == [Admit(slave)]
+    assert admittance.begin(1, 3_000) == [Read(0)]
+    again = from_host(2, "10.0.0.2")
+    assert admittance.come(again, 3_000) == [Admit(again)]
+
+
+def test_who_has_gone_meanwhile_is_not_decided_on() -> None:
+    admittance = knowing()
+    waiting, asked = from_host(3, "10.0.0.3"), from_host(4, "10.0.0.4")
+    admittance.come(asked, 1_000)
+    admittance.read_begins()
+    admittance.come(waiting, 1_000)
+    admittance.left(waiting)
+    admittance.left(asked)
+    assert admittance.told(TABLE, 1_000) == []
+
+
+def test_without_the_check_of_hosts_ids_are_still_checked() -> None:
+    admittance = knowing(checks_hosts=False)
+    slave, stranger = from_host(2, "192.168.0.9"), from_host(3, "192.168.0.9")
+    assert admittance.come(slave, 0) == [Admit(slave)]
+    assert admittance.come(stranger, 0) == [Read(READ_AGAIN_MS)]
+
+
+@pytest.mark.parametrize("registered", ["127.0.0.1", "10.0.0.1"])
+@pytest.mark.parametrize("peer", ["127.0.0.1", "127.0.0.9", "::1", "10.0.0.1"])
+def test_all_addresses_of_this_machine_are_one_host(registered: str, peer: str) -> None:
+    admittance = Admittance(checks_hosts=True)
+    admittance.begin(1, 0)
+    admittance.told({1: frozenset({"10.0.0.1"}), 2: frozenset({registered})}, 0)
+    slave = newcomer_of(2, peer, peer)
+    assert admittance.come(slave, 0) == [Admit(slave)]
+
+
+def test_one_way_to_write_each_address() -> None:
+    written = ["127.3.2.1", "::1", "[::1]", "fe80::1%eth0", "FE80:0::1", "::ffff:10.0.0.2", "broker-a-0.svc"]
+    told = [LOOPBACK, LOOPBACK, LOOPBACK, "fe80::1", "fe80::1", "10.0.0.2", "broker-a-0.svc"]
+    assert [plain(host) for host in written] == told
+
+
+# -- connections
+
+REFUSED = "replication link refused"
+
+
+async def knocked(a: Node, broker_id: int) -> None:
+    """A connection as this broker, which is refused."""
+    reader, writer = await asyncio.open_connection(HOST, a.port)
+    writer.write(Handshake(broker_id).encode())
+    assert await hung_up(reader)
+    writer.close()
+
+
+async def registered_elsewhere(a: Node, broker_id: int) -> None:
+    """The controllers know it at another host from now on, and the master has read so."""
+    a.replicas = {**a.replicas, broker_id: frozenset({"10.0.0.3"})}
+    await knocked(a, 77)
+
+
+@played_by(1)
+@pytest.mark.parametrize(
+    ("registered", "said"),
+    [({1: frozenset({HOST})}, "no broker of this id"), ({2: frozenset({"10.0.0.2"})}, "at another host")],
+    ids=["unknown id", "other host"],
+)
+async def test_a_refused_link_gets_no_answer_and_leaves_nothing_behind(
+    a: Node, registered: dict[int, frozenset[str]], said: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    a.replicas = registered
+    await a.lead(1)
+    for _ in range(3):
+        await knocked(a, 2)
+    await until(lambda: not a.ha.status()["haConnectionInfo"])
+    assert a.ha.counters.refused_links == 3
+    assert caplog.text.count(REFUSED) == 1 and said in caplog.text
+    assert a.ha.mastership is not None
+    assert a.ha.mastership.sync_state_set._slaves == {} and a.ha.slaves() == {}
+
+
+@played_by(1, 2)
+async def test_a_stranger_neither_replaces_a_members_link_nor_counts_for_it(a: Node, b: Node) -> None:
+    await in_step(a, b)
+    await registered_elsewhere(a, 2)
+    mastership = a.ha.mastership
+    assert mastership is not None
+    [link] = mastership.connections
+    await knocked(a, 2)
+    await until(lambda: mastership.connections == [link])
+    assert a.ha.in_sync_count() == 2
+
+
+@played_by(1, 2)
+async def test_a_slave_that_registers_later_comes_in_at_once(a: Node, b: Node) -> None:
+    a.replicas = {1: frozenset({HOST})}
+    await a.lead(1)
+    await b.follow(a, 1)
+    await until(lambda: a.ha.counters.refused_links > 0)
+    a.replicas = {1: frozenset({HOST}), 2: frozenset({HOST})}
+    await until(lambda: a.ha.in_sync_count() == 2)
+    fill(a, "x", 10)
+    await until(lambda: a.ha.confirm_offset() == a.log.max_offset())
+
+
+@played_by(1)
+async def test_without_controllers_a_slave_of_the_last_table_is_let_in_and_no_other(a: Node) -> None:
+    await a.lead(1)
+    await until(lambda: a.replicas_read == 1)
+    await turns(5)
+    a.controller_up = False
+    _reader, known = await greeted(a.port, Handshake(2), 0)
+    await knocked(a, 77)
+    assert a.ha.slaves().keys() == {2}
+    known.close()
+
+
+@played_by(1, settings=replace(SETTINGS, slave_host_check=False))
+async def test_without_the_check_of_hosts_a_slave_comes_from_anywhere(a: Node) -> None:
+    a.replicas = {2: frozenset({"10.0.0.2"})}
+    await a.lead(1)
+    _reader, writer = await greeted(a.port, Handshake(2), 0)
+    writer.close()
+
+
+@played_by(1)
+async def test_a_copy_at_another_host_that_took_the_registration_is_told_of(
+    a: Node, caplog: pytest.LogCaptureFixture
+) -> None:
+    await a.lead(1)
+    _reader, original = await greeted(a.port, Handshake(2), 0)
+    await until(lambda: a.ha.slaves().keys() == {2})
+    await registered_elsewhere(a, 2)
+    while "two brokers replicate under one id" not in caplog.text:
+        await knocked(a, 2)
+    original.close()
