@@ -48,7 +48,7 @@ class Settings(BaseModel):
 
     @property
     def warnings(self) -> list[str]:
-        """What `load` noticed, one line each, in file order."""
+        """What `load` noticed, one line each, in file order, and after that what does not go together."""
         return self._warnings
 
     @classmethod
@@ -65,14 +65,14 @@ class Settings(BaseModel):
                 if strict:
                     raise SettingsError(entry.key, entry.value, file, entry.line or None, why)
                 warnings.append(f"{file}{f':{entry.line}' if entry.line else ''}: {entry.key}: {why}")
-        if strict and warnings:
-            raise SettingsError("", "", str(path), None, warnings[0])
         values = {key: _java_value(entry.value) for key, (entry, _) in chosen.items()}
         try:
             settings = cls.model_validate(values)
         except ValidationError as error:
             raise cls._explained(error, chosen) from None
         settings._warnings.extend(warnings)
+        if strict and settings.warnings:
+            raise SettingsError("", "", str(path), None, settings.warnings[0])
         return settings
 
     @field_validator("*", mode="before")

@@ -187,6 +187,16 @@ class BrokerSettings(StoreSettings, AddressSettings, ReplicationSettings, Client
             )
         return self
 
+    @property
+    def warnings(self) -> list[str]:
+        if not self.ha_slave_host_check or self.ha_host == self.broker_ip1:
+            return super().warnings
+        return [
+            *super().warnings,
+            f"brokerIP2 {self.broker_ip2} is not brokerIP1: slaves that come from that network are refused, for controllers "
+            "know brokers by their brokerIP1; set haSlaveHostCheck=false on all brokers of the set",
+        ]
+
     @field_validator("enable_controller_mode")
     @classmethod
     def _controller_mode(cls, value: bool) -> bool:

@@ -269,6 +269,16 @@ def test_settings_that_java_brokers_clean_and_acknowledge_by_are_told_to_do_noth
     assert "minInSyncReplicas" in warnings[2]
 
 
+def test_a_network_for_replication_alone_is_warned_of_while_hosts_are_checked() -> None:
+    there = ["brokerIP1=10.0.0.1", "brokerIP2=192.168.0.1"]
+    [warning] = BrokerSettings.load(None, there).warnings
+    assert "haSlaveHostCheck=false" in warning
+    with pytest.raises(SettingsError, match="brokerIP2"):
+        BrokerSettings.load(None, there, strict=True)
+    assert BrokerSettings.load(None, [*there, "haSlaveHostCheck=false"]).warnings == []
+    assert BrokerSettings.load(None, ["brokerIP1=10.0.0.1", "brokerIP2=10.0.0.1"]).warnings == []
+
+
 def test_the_ha_port_follows_the_listen_port_unless_it_is_set() -> None:
     assert BrokerSettings(listenPort=20911).ha_port == 20912
     assert addresses(" a:1 ;; b:2;") == ["a:1", "b:2"]
