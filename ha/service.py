@@ -122,7 +122,6 @@ class HAService:
         master at once."""
         self._level_callbacks.append(callback)
 
-
     def speaks_through(self, controllers: Controllers, replicas: Replicas) -> None:
         """Who asks the controllers for SyncStateSets, and who for the brokers of the set; before the first role."""
         self._controllers = controllers
