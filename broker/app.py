@@ -16,6 +16,7 @@ from broker.role.contract import contract_sentence, runs_contract_a
 from broker.role.contractmark import KeptContractMark
 from broker.role.controllercalls import ControllerCalls
 from broker.role.controllerclient import ControllerClient
+from broker.role.fitness import Fitness, Trouble
 from broker.role.identity import IDENTITY_FILE, Identity, TemporaryIdentity
 from broker.role.identityfiles import IdentityFiles, LogFound
 from broker.role.manager import ReplicasManager
@@ -76,6 +77,7 @@ class BrokerApp:
         )
         self._contract_mark = KeptContractMark(runtime.files)
         self.memory_mark = KeptMemoryMark(runtime.files, runtime.boot_id)
+        self._fitness = Fitness(settings.yield_after)
         self.acknowledgement = Acknowledgement(membership, settings, store, ha)
         self.requests = requests = Requests(
             membership,
@@ -108,8 +110,9 @@ class BrokerApp:
             switch,
             ha,
             identity_files=self._identity_files,
+            fitness=self._fitness,
             timers=settings,
-            calls=ControllerCalls(membership, settings, store, ha, self.memory_mark),
+            calls=ControllerCalls(membership, settings, store, ha, self.memory_mark, self._fitness, clock),
             controllers=controllers,
             clock=clock,
             on_fatal=self._fatal,
@@ -213,10 +216,13 @@ class BrokerApp:
             tasks.start(flush.run(), name="sync flush")
 
     async def _sweep(self) -> None:
-        """The one timer of waiting sends, held pulls and rates."""
+        """The one timer of waiting sends, held pulls and rates, and of what keeps this broker from leading."""
         while True:
             await asyncio.sleep(SWEEP_MS / 1000)
-            self.requests.sweep(self._clock.monotonic_ms())
+            now_ms = self._clock.monotonic_ms()
+            self.requests.sweep(now_ms)
+            self._fitness.note(Trouble.DISK, not self.store.takes_messages(), now_ms)
+            self._fitness.note(Trouble.SYNC, self.store.sync_lasts_ms() > SWEEP_MS, now_ms)
 
     async def _serve_probes(self) -> HttpPages:
         from broker.metrics.collector import BrokerCollector  # only here: it brings the Prometheus library

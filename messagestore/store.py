@@ -88,6 +88,7 @@ class MessageStore:
         self._failure: BaseException | None = None
         self._append_callbacks: list[Callable[[], None]] = []
         self._unflushed = asyncio.Event()
+        self._flush_began_ms: int | None = None
         self._unsaved = asyncio.Event()
         self._tail = LogTail(self._log, self._queues, self._dispatcher)
         self._dispatch_loop = DispatchLoop(
@@ -204,6 +205,11 @@ class MessageStore:
             and not self._dispatch_loop.full
             and self._log.has_room_for(self._settings.max_message_size)
         )
+
+    def sync_lasts_ms(self) -> int:
+        """For how long the flush that is under way has been; 0 when none is."""
+        began_ms = self._flush_began_ms
+        return 0 if began_ms is None else self._clock.monotonic_ms() - began_ms
 
     def on_append(self, callback: Callable[[], None]) -> None:
         """`callback()` after each append that stored something: once for all its messages."""
@@ -378,7 +384,9 @@ class MessageStore:
             await self._unflushed.wait()
             await asyncio.sleep(self._settings.flush_interval_commit_log / 1000)
             self._unflushed.clear()
+            self._flush_began_ms = self._clock.monotonic_ms()
             await self.flush()
+            self._flush_began_ms = None
 
     async def _save_loop(self) -> None:
         while True:

@@ -14,10 +14,12 @@ from broker.role.actions import (
     RegisterCall,
     Reply,
 )
+from broker.role.fitness import Fitness
 from broker.role.membership import Membership
 from broker.role.memorymark import KeptMemoryMark
 from ha.service import HAService
 from ha.syncstateset import Alter, Applied, Fate, NotKept, NotSent, Refused, Unknown
+from mqruntime.clock import Clock
 from remoting.bodies.replicas import ElectMasterBody, SyncStateSet
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import RemotingCommand
@@ -79,12 +81,16 @@ class ControllerCalls:
         log: Log,
         ha: HAService,
         memory: KeptMemoryMark,
+        fitness: Fitness,
+        clock: Clock,
     ) -> None:
         self._membership = membership
         self._settings = settings
         self._log = log
         self._ha = ha
         self._memory = memory
+        self._fitness = fitness
+        self._clock = clock
 
     def heartbeat(self) -> BrokerHeartbeatHeader:
         membership = self._membership
@@ -100,7 +106,8 @@ class ControllerCalls:
             self._settings.broker_election_priority,
             self._settings.min_in_sync_replicas,
             self._memory.may_lack,
-            async_learner=self._settings.async_learner,
+            self._fitness.why_unfit(self._clock.monotonic_ms()),
+            self._settings.async_learner,
         )
 
     def request(self, call: Call, wall_ms: int) -> RemotingCommand:

@@ -25,6 +25,7 @@ from broker.role.actions import (
 )
 from broker.role.controllercalls import ControllerCalls, announced_grant
 from broker.role.controllerclient import ControllerClient
+from broker.role.fitness import Fitness, Trouble
 from broker.role.identityfiles import IdentityFiles
 from broker.role.membership import Membership, Role
 from broker.role.switch import RoleChangeFailed, RoleRefused, RoleSwitch
@@ -68,6 +69,7 @@ class ReplicasManager:
         ha: HAService,
         *,
         identity_files: IdentityFiles,
+        fitness: Fitness,
         timers: Timers,
         calls: ControllerCalls,
         controllers: ControllerClient,
@@ -78,6 +80,7 @@ class ReplicasManager:
         self._roles = roles
         self._ha = ha
         self._identity_files = identity_files
+        self._fitness = fitness
         self._timers = timers
         self._calls = calls
         self._controllers = controllers
@@ -252,9 +255,11 @@ class ReplicasManager:
         except RoleChangeFailed as failure:
             if self._role_failure.failed((grant, str(failure)), self._now_ms()):
                 logger.error("role change failed and will be repeated: %s", failure, extra=said)
+            self._fitness.note(Trouble.ROLE, True, self._now_ms())
             actions = membership.role_failed(self._now_ms())
         else:
             self._role_failure.recovered(self._now_ms())
+            self._fitness.note(Trouble.ROLE, False, self._now_ms())
             former = membership.role
             actions = membership.role_taken(grant, self._now_ms())
             logger.info("role taken", extra=said)

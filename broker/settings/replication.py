@@ -23,6 +23,7 @@ class ReplicationSettings(Settings):
         "haSlaveHostCheck": OURS,
         "slaveSyncInterval": OURS,
         "waitingSendsMax": OURS,
+        "yieldAfterMillis": OURS,
     }
 
     all_ack_in_sync_state_set: bool = Field(
@@ -33,6 +34,12 @@ class ReplicationSettings(Settings):
         alias="minInSyncReplicas",
         ge=1,
         description="with fewer members in the SyncStateSet, sends are refused",
+    )
+    yield_after: int = Field(
+        5_000,
+        alias="yieldAfterMillis",
+        ge=100,
+        description="a broker that could not lead for so long says so to the controllers, and a fit replica takes over",
     )
     slave_timeout: int = Field(
         3_000, alias="slaveTimeout", ge=1, description="how long a send waits for its replicas"

@@ -22,7 +22,7 @@ def calls() -> ControllerCalls:
     membership = Membership(cluster_name="DefaultCluster", broker_name="broker-a", poll_ms=5_000)
     membership.restore(Identity("DefaultCluster", "broker-a", 1))
     unused = cast(Any, None)
-    return ControllerCalls(membership, unused, unused, unused, unused)
+    return ControllerCalls(membership, *[unused] * 6)
 
 
 def answer(code: int, body: bytes | None = None) -> RemotingCommand:

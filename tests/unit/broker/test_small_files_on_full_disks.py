@@ -36,6 +36,12 @@ def make_room(*nodes: Node) -> None:
         node.disk.capacity_bytes = None
 
 
+def by_id(cluster: Cluster, place: int) -> Node:
+    """A slave by the order of their ids; of equals the lowest is elected."""
+    slaves = [node for node in cluster.brokers if node is not cluster.master]
+    return sorted(slaves, key=lambda node: cluster.app(node).membership.broker_id or 0)[place]
+
+
 def a_slave(cluster: Cluster) -> Node:
     return next(node for node in cluster.brokers if node is not cluster.master)
 
@@ -117,7 +123,7 @@ def test_a_slave_waits_for_room_for_a_new_epoch_and_takes_no_byte_of_it_before(
         cluster.start_up()
         cluster.run(cluster.send_all(BODIES))
         world.run_for_ms(2_000)
-        former, slave = cluster.master, a_slave(cluster)
+        former, slave = cluster.master, by_id(cluster, -1)
         epochs, end = cluster.app(slave).ha.history, cluster.app(slave).store.max_offset()
         fill(slave)
         slave.disk.fail_next("overwrite", OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)), times=1_000)
@@ -134,6 +140,46 @@ def test_a_slave_waits_for_room_for_a_new_epoch_and_takes_no_byte_of_it_before(
         make_room(slave)
         cluster.wait_in_sync(3, 20_000)
         assert slave.disk.content(EPOCH_FILE) == cluster.master.disk.content(EPOCH_FILE)
+
+
+def test_an_elected_broker_that_cannot_write_its_epoch_yields_to_one_that_can() -> None:
+    with World(52) as world:
+        cluster = Cluster(world, 3)
+        cluster.start_up()
+        cluster.run(cluster.send_all(BODIES))
+        world.run_for_ms(2_000)
+        former, elected = cluster.master, by_id(cluster, 0)
+        fill(elected)
+        elected.disk.fail_next("overwrite", OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)), times=1_000)
+        former.kill()
+        world.run_until(lambda: bool(cluster.masters), 15_000)
+        assert cluster.master not in (former, elected)
+        assert cluster.app(cluster.master).membership.master_epoch == 3, "the first of equals was elected before"
+        assert_running([elected])
+
+
+def test_a_master_whose_disk_stays_full_yields_to_a_replica_that_has_room() -> None:
+    with World(57) as world:
+        cluster = Cluster(world, 3)
+        cluster.start_up()
+        cluster.run(cluster.send_all(BODIES))
+        world.run_for_ms(2_000)
+        former = cluster.master
+        fill(former)
+        cluster.run(cluster.send_all([b"x" * 4_000] * 40))
+        assert cluster.master is not former, "sends go on at another one"
+        assert_running(cluster.brokers)
+
+
+def test_a_master_whose_disk_hangs_yields() -> None:
+    with World(58) as world:
+        cluster = Cluster(world, 3)
+        cluster.start_up()
+        former = cluster.master
+        former.disk.stall(60_000)
+        cluster.run(cluster.send_all(BODIES))
+        world.run_until(lambda: any(node is not former for node in cluster.masters), 20_000)
+        cluster.run(cluster.send_all(BODIES))
 
 
 def test_a_broker_without_an_id_waits_for_room_for_it(caplog: pytest.LogCaptureFixture) -> None:
