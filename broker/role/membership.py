@@ -1,7 +1,8 @@
 """A broker's place in its set: its id, and which role the controllers granted. The one owner of the role.
 
-Invariant: a role is taken only for a masterEpoch above every one taken or refused before, and that epoch counts as
-taken only when the change has succeeded. A master accepts sends only while no newer masterEpoch is known and it does not
+Invariant: a role is taken only for a masterEpoch above every one taken or refused before, and not below one known of, and
+that epoch counts as taken only when the change has succeeded. What was granted before this process registered is not taken:
+the process before may have had a longer log. A master accepts sends only while no newer masterEpoch is known and it does not
 stop. One controller call and one change of role are under way at a time; neither waits for the other.
 
     UNNAMED --next id--> DRAWN --saved--> APPLYING --granted--> GRANTED --saved--> NAMED --registered--> REGISTERED
@@ -95,6 +96,7 @@ class Membership:
         self._refused_epoch = 0
         self._seen_epoch = 0
         self._elect = False
+        self._is_current = False  # the controllers were asked since this process registered
         self._calling = False  # a save or a call is under way
         self._changing = False  # a change of role is
         self._call_due_ms = 0
@@ -243,6 +245,7 @@ class Membership:
                 self._enter(Stage.REGISTERED)
                 self._poll_due_ms = now_ms + self._poll_ms
                 self._elect = reply.grant is None and not self._is_async_learner
+                self._is_current = reply.grant is not None
                 actions = [BeginHeartbeats(), *self._granted(reply.grant, now_ms)]
             case ElectCall():
                 actions = self._elected(reply, now_ms)
@@ -259,8 +262,12 @@ class Membership:
 
     def announced(self, grant: Grant, now_ms: int) -> list[Action]:
         """A controller pushed the result of an election (1008). Before our id is durable we cannot tell what it
-        means for us; registering will tell."""
-        return [*self._granted(grant, now_ms), *self.tick(now_ms)] if self._identity is not None else []
+        means for us, and before they were asked since we registered, whether it was meant for the process before."""
+        if self._is_current:
+            return [*self._granted(grant, now_ms), *self.tick(now_ms)]
+        if self._stage is Stage.REGISTERED:
+            self._elect, self._poll_due_ms, self._call_due_ms = False, 0, now_ms
+        return self.tick(now_ms) if self._identity is not None else []
 
     def poll_soon(self, now_ms: int) -> list[Action]:
         """Something suggests that the controllers know more than we do."""
@@ -284,6 +291,7 @@ class Membership:
         if reply.code != ResponseCode.SUCCESS:
             self._call_due_ms = now_ms + RETRY_MS
             return []
+        self._is_current = True
         self._seen_epoch = max(self._seen_epoch, reply.master_epoch)
         self._elect = reply.grant is None and not self._is_async_learner
         return self._granted(reply.grant, now_ms)
@@ -293,7 +301,7 @@ class Membership:
             ResponseCode.SUCCESS,
             ResponseCode.CONTROLLER_MASTER_STILL_EXIST,
         ):
-            self._elect = False
+            self._elect, self._is_current = False, True
             return self._granted(reply.grant, now_ms)
         self._call_due_ms = now_ms + ELECT_RETRY_MS
         self._poll_due_ms = 0
@@ -306,6 +314,8 @@ class Membership:
         if grant is None:
             return []
         self._seen_epoch = max(self._seen_epoch, grant.master_epoch)
+        if grant.master_epoch < self._seen_epoch:
+            return []
         if grant.master_epoch > max(self.master_epoch, self._refused_epoch):
             self._elect = False
             if self._wanted is not None and grant.master_epoch <= self._wanted.master_epoch:

@@ -22,6 +22,7 @@ from remoting.client import RemotingClient
 from remoting.codes import RequestCode
 from remoting.command import RemotingCommand
 from remoting.headers.admin import CreateTopicHeader
+from remoting.headers.controller import ElectMasterHeader
 from remoting.router import Router
 from simulation.kernel.node import Node, SimulatedClock
 from simulation.kernel.world import World
@@ -141,6 +142,12 @@ class Cluster:
         reply = await self.ask(reply.ext["controllerLeaderAddress"], code, header)
         assert reply.code == 0, reply.remark
         return reply
+
+    async def designate(self, broker_id: int | None) -> None:
+        """An operator elects `broker_id`."""
+        assert broker_id is not None
+        header = ElectMasterHeader("broker-a", "DefaultCluster", broker_id, True)
+        await self.ask_leader(RequestCode.CONTROLLER_ELECT_MASTER, header)
 
     async def send_all(self, bodies: list[bytes]) -> list[SendResult]:
         """Each body until it is acknowledged; every outcome that stored it."""

@@ -252,6 +252,31 @@ def test_an_announcement_before_the_id_is_durable_is_left_to_the_registration() 
     assert broker.announced(grant(1, master_id=3), 0) == []
 
 
+def test_what_was_granted_to_the_process_before_is_not_taken() -> None:
+    """Its log may have been longer; a late announcement of that epoch would have this one lead with what is left."""
+    broker, actions = registered()
+    assert actions == [ElectCall(1)]
+    assert broker.announced(grant(2), 1) == [], "it asks for an election now"
+    broker.replied(ElectCall(1), Reply(ResponseCode.CONTROLLER_ELECT_MASTER_FAILED), 2, 0)
+    assert broker.announced(grant(2), 3) == [PollCall()]
+    broker.replied(PollCall(), Reply(ResponseCode.SUCCESS, None, 3), 4, 0)
+    assert broker.announced(grant(2), 5) == [] and broker.role is Role.NONE
+    assert broker.announced(grant(4), 6) == [RoleAnnounced(grant(4)), Lead(grant(4))]
+
+
+def test_an_async_learner_asks_for_no_election() -> None:
+    broker = Membership(
+        cluster_name="DefaultCluster", broker_name="broker-a", poll_ms=POLL_MS, is_async_learner=True
+    )
+    broker.restore(IDENTITY)
+    broker.reached_at("10.0.0.1:10911")
+    assert broker.tick(0) == [RegisterCall(1)]
+    assert broker.replied(RegisterCall(1), Reply(ResponseCode.SUCCESS), 0, 0) == [BeginHeartbeats()]
+    assert broker.tick(5_000) == [PollCall()]
+    assert broker.replied(PollCall(), Reply(ResponseCode.SUCCESS, None, 3), 5_001, 0) == []
+    assert broker.tick(5_600) == []
+
+
 def test_a_slave_follows_its_master_to_a_new_address() -> None:
     broker, _ = registered(grant(4, master_id=2))
     broker.role_taken(grant(4, master_id=2), 0)

@@ -154,7 +154,9 @@ def test_an_elected_broker_that_cannot_write_its_epoch_yields_to_one_that_can() 
         former.kill()
         world.run_until(lambda: bool(cluster.masters), 15_000)
         assert cluster.master not in (former, elected)
-        assert cluster.app(cluster.master).membership.master_epoch == 3, "the first of equals was elected before"
+        assert cluster.app(cluster.master).membership.master_epoch == 3, (
+            "the first of equals was elected before"
+        )
         assert_running([elected])
 
 
