@@ -96,7 +96,7 @@ class BrokerApp:
             membership, settings=settings, ha=ha, tables=tables, clock=clock, tasks=tasks
         )
         self._switch = switch = RoleSwitch(
-            membership, store=store, ha=ha, topics=tables.topics, requests=requests, neighbours=neighbours
+            membership, store=store, ha=ha, tables=tables, requests=requests, neighbours=neighbours
         )
         self._identity_files = IdentityFiles(
             runtime.files,

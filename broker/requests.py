@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from random import Random
 
+from broker.admin.agreement import Agreement
 from broker.admin.status import StatusRequests
 from broker.admin.tables import add_table_requests
 from broker.clients.groups import ConsumerGroups
@@ -132,6 +133,7 @@ class Requests:
             counters=self,
             clock=clock,
         )
+        self.agreement = Agreement(tables, membership, ha, settings, clock)
         self.router = router = Router()
         router.add_batch(SEND_CODES, self._sends.handle)
         router.add(RequestCode.PULL_MESSAGE, self.pulls.handle)
@@ -144,6 +146,7 @@ class Requests:
             store=store,
             tables=tables,
             consumers=self.consumers,
+            agreement=self.agreement,
         )
         send_back.add_to(router)
         self.clients.add_to(router)

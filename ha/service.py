@@ -242,6 +242,11 @@ class HAService:
         mastership = self.mastership
         return 0 if mastership is None else len(mastership.sync_state_set.applied_members)
 
+    def applied_members(self) -> frozenset[int]:
+        """The SyncStateSet as the controllers applied it. Empty unless master."""
+        mastership = self.mastership
+        return frozenset() if mastership is None else mastership.sync_state_set.applied_members
+
     def counted_members(self) -> frozenset[int]:
         """Over whom acks are counted now: the applied set, an open proposal and who is about to be proposed. Empty
         unless master."""

@@ -285,8 +285,11 @@ class Cluster:
         state = await self.wait_in_sync(1)
         admin = AdminClient(SystemClock())
 
+        wanted = TopicSettings(topic, read_queues=queues, write_queues=queues)
+
         async def probe() -> None:
-            try:
+            try:  # again while a member of the set takes its time
+                await admin.create_topic(state.master_address or "", wanted)
                 await admin.topic_route(self.layout.namesrv, topic)
                 for replica in state.in_sync:
                     if not await admin.knows_topic(replica.address, topic):
@@ -295,10 +298,6 @@ class Cluster:
                 raise NotYet(str(error)) from error
 
         try:
-            assert state.master_address is not None
-            await admin.create_topic(
-                state.master_address, TopicSettings(topic, read_queues=queues, write_queues=queues)
-            )
             await wait_for(f"topic {topic} on every replica", probe, WHOLE_TIMEOUT_MS)
         finally:
             await admin.close()

@@ -113,6 +113,9 @@ class RequestCode(IntEnum):
     GET_BROKER_HA_STATUS = 907
     RESET_MASTER_FLUSH_OFFSET = 908
 
+    # ours, between the brokers of one set; a Java broker answers 3
+    COPY_TABLES = 290021
+
     # controller
     CONTROLLER_ALTER_SYNC_STATE_SET = 1001
     CONTROLLER_ELECT_MASTER = 1002

@@ -3,11 +3,8 @@ tables that slaves copy with 43, 45 and 402."""
 
 from __future__ import annotations
 
-from broker.tables.consumeroffsets import ConsumerOffsets
-from broker.tables.delayoffsets import DelayOffsets
-from broker.tables.savedtable import SavedTable
-from broker.tables.subscriptiongroups import SubscriptionGroups
-from broker.tables.topics import Topics
+from broker.admin.agreement import Agreement
+from broker.tables.tables import Tables
 from messagestore.store import MessageStore
 from remoting.bodies.groups import MessageRequestModes, SubscriptionGroupConfig, SubscriptionGroupList
 from remoting.bodies.queues import ConsumeStats, MessageQueue, OffsetWrapper
@@ -17,26 +14,24 @@ from remoting.headers.admin import DeleteSubscriptionGroupHeader, GetConsumeStat
 from remoting.peer import Peer
 from remoting.router import Router
 
+NAMED_MAX = 3
+
 
 class GroupRequests:
-    """Their handlers. A change of a group is on disk before it is answered."""
+    """Their handlers. A change of a group is held by the members of the set before it is answered."""
 
     def __init__(
         self,
         broker_name: str,
-        groups: SubscriptionGroups,
-        saved: SavedTable,
-        offsets: ConsumerOffsets,
-        delays: DelayOffsets,
-        topics: Topics,
+        tables: Tables,
+        agreement: Agreement,
         store: MessageStore,
     ) -> None:
         self._broker_name = broker_name
-        self._groups = groups
-        self._saved = saved
-        self._offsets = offsets
-        self._delays = delays
-        self._topics = topics
+        self._tables = tables
+        self._groups = tables.groups
+        self._offsets = tables.offsets
+        self._agreement = agreement
         self._store = store
 
     def add_to(self, router: Router) -> None:
@@ -51,15 +46,19 @@ class GroupRequests:
         router.add(RequestCode.GET_CONSUME_STATS, self._progress)
 
     async def _create(self, peer: Peer, command: RemotingCommand) -> RemotingCommand:
-        self._groups.put(SubscriptionGroupConfig.decode(command.body))
-        await self._saved.save()
-        return command.reply()
+        return await self._put([SubscriptionGroupConfig.decode(command.body)], command)
 
     async def _create_list(self, peer: Peer, command: RemotingCommand) -> RemotingCommand:
-        for group in SubscriptionGroupList.decode(command.body).group_config_list:
-            self._groups.put(group)
-        await self._saved.save()
-        return command.reply()
+        return await self._put(SubscriptionGroupList.decode(command.body).group_config_list, command)
+
+    async def _put(self, groups: list[SubscriptionGroupConfig], command: RemotingCommand) -> RemotingCommand:
+        def put() -> None:
+            for group in groups:
+                if self._groups.find(group.group_name) != group:
+                    self._groups.put(group)
+
+        named = ", ".join(group.group_name for group in groups[:NAMED_MAX])
+        return await self._agreement.change(command, f"group {named}", put)
 
     def _show(self, peer: Peer, command: RemotingCommand) -> RemotingCommand:
         name = GroupHeader.from_ext(command.ext).group
@@ -75,17 +74,19 @@ class GroupRequests:
 
     async def _delete(self, peer: Peer, command: RemotingCommand) -> RemotingCommand:
         header = DeleteSubscriptionGroupHeader.from_ext(command.ext)
-        self._groups.remove(header.group_name)
-        if header.clean_offset:
-            self._offsets.remove_group(header.group_name)
-        await self._saved.save()
-        return command.reply()
+        name, clean = header.group_name, header.clean_offset
+        return await self._agreement.change(
+            command,
+            f"the deletion of group {name}",
+            lambda: self._tables.delete_group(name, clean_offset=clean),
+        )
 
     def _offsets_of_all(self, peer: Peer, command: RemotingCommand) -> RemotingCommand:
-        return command.reply(body=self._offsets.encode())
+        return command.reply(header=self._agreement.version_header(), body=self._offsets.encode())
 
     def _delay_offsets(self, peer: Peer, command: RemotingCommand) -> RemotingCommand:
-        return command.reply(body=self._delays.encode())
+        self._agreement.asked_as_java(peer, command)
+        return command.reply(body=self._tables.delays.encode())
 
     def _request_modes(self, peer: Peer, command: RemotingCommand) -> RemotingCommand:
         return command.reply(body=MessageRequestModes().encode())
@@ -97,7 +98,7 @@ class GroupRequests:
         )
         stats, store = ConsumeStats(), self._store
         for name in wanted:
-            topic = self._topics.find(name)
+            topic = self._tables.topics.find(name)
             for queue_id in range(topic.read_queue_nums if topic else 0):
                 end = max(store.max_queue_offset(name, queue_id), 0)
                 done = self._offsets.find(header.consumer_group, name, queue_id) or 0

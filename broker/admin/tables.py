@@ -1,11 +1,11 @@
 """All requests that are answered from tables and store, or by one consumer: those of clients that look up and of
 administrators.
 
-Invariant: none of them waits for replication; what they change is in the tables, which say themselves when it is on
-disk and how slaves get it."""
+Invariant: none of them waits for the log's replication; a change of topics and groups waits until the replicas hold it."""
 
 from __future__ import annotations
 
+from broker.admin.agreement import Agreement
 from broker.admin.configuration import Configuration
 from broker.admin.groups import GroupRequests
 from broker.admin.lookups import LookupRequests
@@ -31,11 +31,13 @@ def add_table_requests(
     store: MessageStore,
     tables: Tables,
     consumers: ConsumerGroups,
+    agreement: Agreement,
 ) -> None:
     """Their handlers go into `router`."""
     name, topics, groups, offsets = settings.broker_name, tables.topics, tables.groups, tables.offsets
-    TopicRequests(name, topics, tables.saved_topics, store, offsets).add_to(router)
-    GroupRequests(name, groups, tables.saved_groups, offsets, tables.delays, topics, store).add_to(router)
+    agreement.add_to(router)
+    TopicRequests(name, tables, agreement, store).add_to(router)
+    GroupRequests(name, tables, agreement, store).add_to(router)
     OffsetRequests(store, topics, offsets).add_to(router)
     LookupRequests(store, reading).add_to(router)
     ClientCalls(name, consumers, store, reading).add_to(router)

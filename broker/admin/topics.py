@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+from broker.admin.agreement import Agreement
 from broker.clients.refusals import Refused, check_topic_name
-from broker.tables.consumeroffsets import ConsumerOffsets
-from broker.tables.savedtable import SavedTable
-from broker.tables.topics import Topics
+from broker.tables.tables import Tables
 from messagestore.store import MessageStore
 from remoting.bodies.queues import MessageQueue, TopicOffset, TopicStatsTable
 from remoting.bodies.routes import TopicList
@@ -17,24 +16,24 @@ from remoting.peer import Peer
 from remoting.router import Router
 
 QUEUES_MAX = 1 << 16
+NAMED_MAX = 3
 
 
 class TopicRequests:
-    """Their handlers. A change is on disk before it is answered."""
+    """Their handlers. A change is held by the members of the set before it is answered."""
 
     def __init__(
         self,
         broker_name: str,
-        topics: Topics,
-        saved: SavedTable,
+        tables: Tables,
+        agreement: Agreement,
         store: MessageStore,
-        offsets: ConsumerOffsets,
     ) -> None:
         self._broker_name = broker_name
-        self._topics = topics
-        self._saved = saved
+        self._tables = tables
+        self._topics = tables.topics
+        self._agreement = agreement
         self._store = store
-        self._offsets = offsets
 
     def add_to(self, router: Router) -> None:
         router.add(RequestCode.UPDATE_AND_CREATE_TOPIC, self._create)
@@ -68,11 +67,14 @@ class TopicRequests:
             why = self._why_not(topic)
             if why is not None:
                 return command.reply(ResponseCode.INVALID_PARAMETER, why)
-        for topic in topics:
-            if self._topics.find(topic.topic_name) != topic:
-                self._topics.put(topic)
-        await self._saved.save()
-        return command.reply()
+
+        def put() -> None:
+            for topic in topics:
+                if self._topics.find(topic.topic_name) != topic:
+                    self._topics.put(topic)
+
+        named = ", ".join(topic.topic_name for topic in topics[:NAMED_MAX])
+        return await self._agreement.change(command, f"topic {named}", put)
 
     def _why_not(self, topic: TopicConfig) -> str | None:
         try:
@@ -117,10 +119,10 @@ class TopicRequests:
             return command.reply(
                 ResponseCode.INVALID_PARAMETER, f"The topic[{name}] is conflict with system topic."
             )
-        self._topics.remove(name)
-        self._offsets.remove_topic(name)
-        await self._saved.save()
-        return command.reply()
+        end = self._store.max_offset()
+        return await self._agreement.change(
+            command, f"the deletion of topic {name}", lambda: self._tables.delete_topic(name, end)
+        )
 
 
 def changed_attributes(attributes: dict[str, str], change: str | None) -> dict[str, str]:

@@ -11,6 +11,7 @@ import logging
 from broker.neighbours.masterfinder import MasterFinder
 from broker.neighbours.registration import Registration
 from broker.neighbours.slavesync import SlaveSync
+from broker.neighbours.tablecopy import TableCopy
 from broker.role.membership import Membership
 from broker.settings.broker import BrokerSettings
 from broker.tables.tables import Tables
@@ -54,17 +55,27 @@ class Neighbours:
             topics=tables.topics,
             on_master=self.finder.told_by_name_server,
         )
+        self.facts = TableCopy(
+            membership,
+            client=self.client,
+            clock=clock,
+            tables=tables,
+            interval_ms=settings.slave_sync_interval,
+            on_old_master=lambda: self.copies.soon(),
+        )
         self.copies = SlaveSync(
             membership,
             client=self.client,
             clock=clock,
             tables=tables,
             interval_ms=settings.slave_sync_interval,
+            facts=self.facts,
         )
 
     def start(self) -> None:
         """Calls begin as soon as there is a role."""
         self.registration.start(self._tasks)
+        self._tasks.start(self.facts.run(), name="table copy")
         self._tasks.start(self.copies.run(), name="slave sync")
         self._tasks.start(self.finder.run(), name="master finder")
 
@@ -85,4 +96,5 @@ class Neighbours:
     def _master_found(self, ha_address: str, master_epoch: int) -> None:
         logger.info("master's HA address", extra=fields(address=ha_address, epoch=master_epoch))
         self._ha.set_master_ha_address(ha_address, master_epoch)
+        self.facts.soon()
         self.copies.soon()

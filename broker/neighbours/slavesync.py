@@ -1,7 +1,8 @@
-"""A slave's copies of what its master keeps beside the log: topics (21), groups (201), consumer offsets (43) and delay
-offsets (45).
+"""A slave's copies of what its master keeps beside the log: consumer offsets (43) and delay offsets (45), and of a master that
+does not know COPY_TABLES topics (21) and groups (201).
 
-Invariant: only answers of the master of the present role are taken over; each table is on disk before the next round,
+Invariant: only answers of the master of the present role are taken over, and no offsets that are older than the deletions
+that are known here; each table is on disk before the next round,
 or as soon as the disk takes it. A table that cannot be had is asked for again in the next round; the others do not wait
 for it."""
 
@@ -11,6 +12,7 @@ import asyncio
 import logging
 from contextlib import suppress
 
+from broker.neighbours.tablecopy import TableCopy
 from broker.role.membership import Membership
 from broker.tables.tables import Tables
 from mqruntime.clock import Clock
@@ -23,11 +25,14 @@ from remoting.bodies.topics import TopicConfigWrapper
 from remoting.client import RemotingClient
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import RemotingCommand
-from remoting.errors import BodyError, RemotingError
+from remoting.errors import BodyError, HeaderError, RemotingError
+from remoting.headers.group import SlaveHeader, TablesVersionHeader
 
 logger = logging.getLogger("broker.slavesync")
 
 TIMEOUT_MS = 3_000
+FACTS = (RequestCode.GET_ALL_TOPIC_CONFIG, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)
+OFFSETS = (RequestCode.GET_ALL_CONSUMER_OFFSET, RequestCode.GET_ALL_DELAY_OFFSET)
 
 
 class SlaveSync:
@@ -41,6 +46,7 @@ class SlaveSync:
         clock: Clock,
         tables: Tables,
         interval_ms: int,
+        facts: TableCopy,
     ) -> None:
         self._membership = membership
         self._client = client
@@ -48,6 +54,7 @@ class SlaveSync:
         self._tables = tables
         self._saved = tables.copied_from_master
         self._interval_ms = interval_ms
+        self._facts = facts
         self._wake = asyncio.Event()
         self._failures = {code: RepeatedFailure() for code in self._saved}
 
@@ -58,12 +65,7 @@ class SlaveSync:
     async def run(self) -> None:
         while True:
             self._wake.clear()
-            for code in (
-                RequestCode.GET_ALL_TOPIC_CONFIG,
-                RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG,
-                RequestCode.GET_ALL_CONSUMER_OFFSET,
-                RequestCode.GET_ALL_DELAY_OFFSET,
-            ):
+            for code in (*(FACTS if self._facts.master_is_old else ()), *OFFSETS):
                 master = self._membership.master_address
                 if master is not None:
                     await self._copy(master, code)
@@ -71,14 +73,15 @@ class SlaveSync:
 
     async def _copy(self, master: str, code: RequestCode) -> None:
         try:
-            reply = await self._client.call(master, RemotingCommand.request(code), TIMEOUT_MS)
+            request = RemotingCommand.request(code, SlaveHeader(self._membership.broker_id))
+            reply = await self._client.call(master, request, TIMEOUT_MS)
             if reply.code != ResponseCode.SUCCESS or self._membership.master_address != master:
                 return
             if self._adopt(code, reply):
-                self._saved[code].changed()
+                self._saved[code].changed(fact=code in FACTS)
                 with suppress(OSError):  # it stays changed: broker.tables.tables tries on, and tells
                     await self._saved[code].save()
-        except (RemotingError, BodyError) as error:
+        except (RemotingError, HeaderError, BodyError) as error:
             if self._failures[code].failed(master, self._clock.monotonic_ms()):
                 logger.warning(
                     "not copied from master", extra=fields(master=master, what=code.name, why=error)
@@ -93,4 +96,6 @@ class SlaveSync:
             return self._tables.groups.adopt(SubscriptionGroupWrapper.decode(reply.body))
         if code == RequestCode.GET_ALL_DELAY_OFFSET:
             return self._tables.delays.adopt(DelayOffsetWrapper.decode(reply.body))
+        if self._facts.outdated(TablesVersionHeader.from_ext(reply.ext).tables_version):
+            return False  # it may have what was deleted since
         return self._tables.offsets.adopt(ConsumerOffsetWrapper.decode(reply.body))

@@ -183,7 +183,8 @@ class ReplicasManager:
     async def _alter(self, alter: Alter) -> None:
         await self._no_change.wait()
         us = self._membership
-        if not (us.accepts_sends and us.registered and us.master_epoch == alter.master_epoch):
+        held = await self._roles.tables_held_by(alter.members - self._ha.applied_members())
+        if not (held and us.accepts_sends and us.registered and us.master_epoch == alter.master_epoch):
             self._alter_ended(alter, NotSent())
             return
         try:

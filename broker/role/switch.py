@@ -13,7 +13,7 @@ from broker.neighbours.neighbours import Neighbours
 from broker.requests import Requests
 from broker.role.actions import Grant
 from broker.role.membership import Membership, Role
-from broker.tables.topics import Topics
+from broker.tables.tables import Tables
 from ha.errors import EpochFenced, HAError
 from ha.service import HAService
 from messagestore.errors import StoreError
@@ -39,14 +39,14 @@ class RoleSwitch:
         *,
         store: MessageStore,
         ha: HAService,
-        topics: Topics,
+        tables: Tables,
         requests: Requests,
         neighbours: Neighbours,
     ) -> None:
         self._membership = membership
         self._store = store
         self._ha = ha
-        self._topics = topics
+        self._tables = tables
         self._requests = requests
         self._neighbours = neighbours
 
@@ -72,10 +72,11 @@ class RoleSwitch:
         if role is Role.SLAVE:
             self._neighbours.finder.follow(grant.master_address, grant.master_epoch)
         else:
+            self._tables.deletions.log_ends_at(self._store.max_offset())
             for topic, queue_id in self._store.queues():
-                self._topics.cover(topic, queue_id)
+                self._tables.cover(self._store, topic, queue_id)
         self._requests.role_taken(became_master=role is Role.MASTER and former is not Role.MASTER)
-        self._topics.led_under(grant.master_epoch)
+        self._tables.topics.led_under(grant.master_epoch)
         self._neighbours.registration.soon()
 
     def master_moved(self, address: str, master_epoch: int) -> None:
@@ -92,14 +93,18 @@ class RoleSwitch:
         self._store.become_slave()
         self._requests.leave_mastership()
 
+    async def tables_held_by(self, members: frozenset[int]) -> bool:
+        """Whether all of them hold what administrators were answered; who is to enter the set must."""
+        return await self._requests.agreement.held_by(members)
+
     # -- the log
 
     def queues_grew(self, grown: list[QueueGrew]) -> None:
         """Messages became readable: their topics must be known here, if need be from the master."""
         for topic, queue_id, _ in grown:
             if self._membership.role is Role.MASTER:
-                self._topics.cover(topic, queue_id)
-            elif self._topics.find(topic) is None:
+                self._tables.cover(self._store, topic, queue_id)
+            elif self._tables.topics.find(topic) is None:
                 self._neighbours.copies.soon()
 
 

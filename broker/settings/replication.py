@@ -99,7 +99,7 @@ class ReplicationSettings(Settings):
         1_000,
         alias="slaveSyncInterval",
         ge=10,
-        description="how often a slave copies topics, groups and offsets from its master",
+        description="how often a slave copies offsets from its master",
     )
 
     @property

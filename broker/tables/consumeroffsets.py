@@ -17,6 +17,7 @@ class ConsumerOffsets:
     def __init__(self) -> None:
         self._wrapper = ConsumerOffsetWrapper()
         self._resets: dict[tuple[str, str, int], int] = {}
+        self._doubtful = False  # somebody may have deleted what stands here
         self.commits = 0
 
     def commit(self, group: str, topic: str, queue_id: int, offset: int) -> None:
@@ -55,26 +56,35 @@ class ConsumerOffsets:
         pairs = (key.partition(SEPARATOR) for key in self._wrapper.offset_table)
         return [(topic, group) for topic, _, group in pairs]
 
-    def remove_group(self, group: str) -> None:
-        """Forget a group in all topics."""
+    def remove_group(self, group: str) -> int:
+        """Forget a group in all topics; in how many it stood."""
         suffix = SEPARATOR + group
         self._resets = {key: at for key, at in self._resets.items() if key[0] != group}
-        for key in [key for key in self._wrapper.offset_table if key.endswith(suffix)]:
-            del self._wrapper.offset_table[key]
-        self.commits += 1
+        return self._remove([key for key in self._wrapper.offset_table if key.endswith(suffix)])
 
-    def remove_topic(self, topic: str) -> None:
-        """Forget a topic in all groups."""
+    def remove_topic(self, topic: str) -> int:
+        """Forget a topic in all groups; in how many it stood."""
         prefix = topic + SEPARATOR
         self._resets = {key: at for key, at in self._resets.items() if key[1] != topic}
-        for key in [key for key in self._wrapper.offset_table if key.startswith(prefix)]:
+        return self._remove([key for key in self._wrapper.offset_table if key.startswith(prefix)])
+
+    def _remove(self, keys: list[str]) -> int:
+        for key in keys:
             del self._wrapper.offset_table[key]
-        self.commits += 1
+        self.commits += len(keys)
+        return len(keys)
+
+    def doubt(self) -> None:
+        """The next copy replaces everything: not every deletion has come here."""
+        self._doubtful = True
 
     def adopt(self, wrapper: ConsumerOffsetWrapper) -> bool:
         """Each topic and group that the master knows replaces ours as a whole; False when nothing is new."""
         self._resets.clear()  # a master's own affair
         table = self._wrapper.offset_table
+        if self._doubtful:
+            self._doubtful = False
+            table.clear()
         news = {key: queues for key, queues in wrapper.offset_table.items() if table.get(key) != queues}
         table.update(news)
         return bool(news)

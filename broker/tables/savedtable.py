@@ -38,10 +38,13 @@ class SavedTable:
         self._lock = asyncio.Lock()
         self._version = 0
         self._saved_version = 0
+        self._fact_version = 0
 
-    def changed(self) -> None:
-        """The table differs from the file now."""
+    def changed(self, *, fact: bool = True) -> None:
+        """The table differs from the file now; by a fact that somebody may be told of, or by what can wait."""
         self._version += 1
+        if fact:
+            self._fact_version = self._version
 
     @property
     def dirty(self) -> bool:
@@ -64,10 +67,28 @@ class SavedTable:
             raise TableUnreadable(self._name, str(failure))
         return False
 
+    def taken(self) -> tuple[int, bytes] | None:
+        """The content as it is now, for `save_taken`; None when no fact has changed since the last write."""
+        return (self._version, self._encode()) if self._fact_version > self._saved_version else None
+
     async def save(self) -> None:
         """Write the table if it changed since the last write. OSError leaves it changed."""
         async with self._lock:
             if self.dirty:
-                version, data = self._version, self._encode()
-                await self._files.replace(self._name, data)
-                self._saved_version = version
+                await self._write(self._version, self._encode())
+
+    async def save_facts(self) -> None:
+        """The same if a fact changed: a full disk need not refuse what says nothing new."""
+        async with self._lock:
+            if self._fact_version > self._saved_version:
+                await self._write(self._version, self._encode())
+
+    async def save_taken(self, taken: tuple[int, bytes] | None) -> None:
+        """Write the content of an earlier moment, unless a later one was written meanwhile."""
+        async with self._lock:
+            if taken is not None and taken[0] > self._saved_version:
+                await self._write(*taken)
+
+    async def _write(self, version: int, data: bytes) -> None:
+        await self._files.replace(self._name, data)
+        self._saved_version = version

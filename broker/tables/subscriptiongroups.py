@@ -55,8 +55,16 @@ class SubscriptionGroups:
         """Take over the master's table; False when it is the one we have."""
         if wrapper.data_version == self._wrapper.data_version:
             return False
-        self._wrapper = wrapper
+        self.replace(wrapper)
         return True
+
+    def replace(self, wrapper: SubscriptionGroupWrapper) -> bool:
+        """Take over the master's table, whatever its version. Whether a group differs."""
+        former, self._wrapper = self._wrapper, wrapper
+        return (former.subscription_group_table, former.forbidden_table) != (
+            wrapper.subscription_group_table,
+            wrapper.forbidden_table,
+        )
 
     def encode(self) -> bytes:
         return self._wrapper.encode()

@@ -1,27 +1,44 @@
-"""The broker's tables and their files: topics, consumer groups, consumer offsets, delay offsets.
+"""The broker's tables and their files: topics, consumer groups, consumer offsets, delay offsets, deletions.
 
 Invariant: a change of topics or groups is written at once, of offsets within `flushConsumerOffsetInterval`, and all of
-them at a graceful stop. A disk that takes nothing delays the writing; it does not stop the broker."""
+them at a graceful stop. A disk that takes nothing delays the writing; it does not stop the broker. Each change of topics,
+groups or deletions made here is a version of its own. A deletion is on disk only behind what it took away: a copy that
+breaks off between them is made again."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Protocol
 
 from broker.settings.broker import BrokerSettings
 from broker.tables.consumeroffsets import CONSUMER_OFFSETS_FILE, ConsumerOffsets
 from broker.tables.delayoffsets import DELAY_OFFSETS_FILE, DelayOffsets
+from broker.tables.deletions import DELETIONS_FILE, GROUP, OFFSETS, TOPIC, Deletions
+from broker.tables.holders import TablesVersion
 from broker.tables.savedtable import SavedTable
 from broker.tables.subscriptiongroups import SUBSCRIPTION_GROUPS_FILE, SubscriptionGroups
 from broker.tables.topics import TOPICS_FILE, Topics, system_topics
+from messagestore.messages import QueueEntry
 from mqruntime.clock import Clock
 from mqruntime.diskfull import RetriedWrite
 from mqruntime.smallfiles import SmallFiles
 from mqruntime.waking import woken
+from remoting.bodies.tables import TablesCopy
 from remoting.codes import RequestCode
 
 logger = logging.getLogger("broker.tables")
+
+
+class Log(Protocol):
+    """What is asked about messages."""
+
+    def max_queue_offset(self, topic: str, queue_id: int) -> int: ...
+
+    def entries(
+        self, topic: str, queue_id: int, queue_offset: int, count_max: int
+    ) -> Sequence[QueueEntry]: ...
 
 
 class Tables:
@@ -30,6 +47,8 @@ class Tables:
     def __init__(self, settings: BrokerSettings, files: SmallFiles, clock: Clock) -> None:
         self._interval_ms = settings.flush_consumer_offset_interval
         self._topics_callbacks: list[Callable[[], None]] = []
+        self._facts_callbacks: list[Callable[[], None]] = []
+        self._revision = 0
         self._write = RetriedWrite(
             logger,
             "tables cannot be written, trying on",
@@ -44,12 +63,13 @@ class Tables:
             auto_create=settings.auto_create_topic_enable,
             queue_nums=settings.default_topic_queue_nums,
         )
-        self.topics = Topics(clock, system, self._topics_changed)
+        self.topics = Topics(clock, system, self._topics_changed, self._led)
         self.groups = SubscriptionGroups(
             clock, auto_create=settings.auto_create_subscription_group, on_change=self._groups_changed
         )
         self.offsets = ConsumerOffsets()
         self.delays = DelayOffsets()
+        self.deletions = Deletions(clock, self._deletions_changed)
         self.saved_topics = SavedTable(files, TOPICS_FILE, self.topics.encode, self.topics.decode)
         self.saved_groups = SavedTable(
             files, SUBSCRIPTION_GROUPS_FILE, self.groups.encode, self.groups.decode
@@ -58,12 +78,24 @@ class Tables:
             files, CONSUMER_OFFSETS_FILE, self.offsets.encode, self.offsets.decode
         )
         self._saved_delays = SavedTable(files, DELAY_OFFSETS_FILE, self.delays.encode, self.delays.decode)
+        self._saved_deletions = SavedTable(
+            files, DELETIONS_FILE, self.deletions.encode, self.deletions.decode
+        )
         self._commits_saved = 0
         self._advances_saved = 0
 
     def on_topics_changed(self, callback: Callable[[], None]) -> None:
         """`callback` runs after each change of a topic made here."""
         self._topics_callbacks.append(callback)
+
+    def on_facts_changed(self, callback: Callable[[], None]) -> None:
+        """`callback` runs after each change of topics, groups or deletions made here."""
+        self._facts_callbacks.append(callback)
+
+    @property
+    def version(self) -> TablesVersion:
+        """Of topics, groups and deletions, as this broker names it while it leads."""
+        return TablesVersion(self.topics.epoch, self._revision)
 
     @property
     def copied_from_master(self) -> dict[RequestCode, SavedTable]:
@@ -75,9 +107,63 @@ class Tables:
             RequestCode.GET_ALL_DELAY_OFFSET: self._saved_delays,
         }
 
+    # -- what administrators change
+
+    def delete_topic(self, name: str, log_end: int) -> None:
+        """The topic and every offset in it; messages of it that stand beyond `log_end` make it anew."""
+        self.deletions.note(TOPIC, name, self.topics.epoch, log_end)
+        self.topics.remove(name)
+        self._took_away(self.offsets.remove_topic(name))
+
+    def delete_group(self, name: str, *, clean_offset: bool) -> None:
+        """The group, and its offsets if they are to be cleaned. What it commits afterwards is news."""
+        self.deletions.note(GROUP, name, self.topics.epoch)
+        self.groups.remove(name)
+        if clean_offset:
+            self.deletions.note(OFFSETS, name, self.topics.epoch)
+            self._took_away(self.offsets.remove_group(name))
+
+    def cover(self, log: Log, topic: str, queue_id: int) -> None:
+        """Messages stand in this queue, so the topic has it, unless they stood there when it was deleted."""
+        deleted = self.deletions.of_topic(topic)
+        if deleted is not None:
+            last = log.entries(topic, queue_id, log.max_queue_offset(topic, queue_id) - 1, 1)
+            if not last or last[0].physical_offset < deleted.log_end:
+                return
+        self.topics.cover(topic, queue_id)
+
+    # -- what slaves copy
+
+    def copy(self) -> TablesCopy:
+        """Topics, groups and deletions as they are."""
+        return TablesCopy(self.topics.wrapper(), self.groups.wrapper, self.deletions.wrapper())
+
+    def adopt(self, copy: TablesCopy) -> None:
+        """Take over the master's; they are to be saved."""
+        self.saved_topics.changed(fact=self.topics.replace(copy.topics))
+        self.saved_groups.changed(fact=self.groups.replace(copy.groups))
+        news, missed = self.deletions.adopt(copy.deletions)
+        self._saved_deletions.changed(fact=bool(news) or missed)
+        for deletion in news:
+            if deletion.kind == TOPIC:
+                self._took_away(self.offsets.remove_topic(deletion.name))
+            elif deletion.kind == OFFSETS:
+                self._took_away(self.offsets.remove_group(deletion.name))
+        if missed:
+            self.offsets.doubt()
+
+    async def save_facts(self) -> None:
+        """Topics, groups and deletions, with the offsets that these took away, are on disk. OSError."""
+        deletions = self._saved_deletions.taken()
+        for table in (self.saved_topics, self.saved_groups, self.saved_offsets):
+            await table.save_facts()
+        await self._saved_deletions.save_taken(deletions)
+
+    # -- files
+
     async def load(self) -> None:
         """Raises TableUnreadable, OSError."""
-        for table in self.copied_from_master.values():
+        for table in (*self.copied_from_master.values(), self._saved_deletions):
             await table.load()
 
     async def run(self) -> None:
@@ -94,23 +180,44 @@ class Tables:
         await self._save()
 
     async def _save(self) -> None:
+        deletions = self._saved_deletions.taken()
         for table in self.copied_from_master.values():
             await table.save()
+        await self._saved_deletions.save_taken(deletions)
+
+    def _took_away(self, offsets: int) -> None:
+        """A deletion removed so many of them."""
+        if offsets:
+            self.saved_offsets.changed()
 
     def _note_commits(self) -> None:
         if self.offsets.commits != self._commits_saved:
             self._commits_saved = self.offsets.commits
-            self.saved_offsets.changed()
+            self.saved_offsets.changed(fact=False)
         if self.delays.advances != self._advances_saved:
             self._advances_saved = self.delays.advances
-            self._saved_delays.changed()
+            self._saved_delays.changed(fact=False)
 
     def _topics_changed(self) -> None:
-        self.saved_topics.changed()
-        self._wake.set()
-        for callback in self._topics_callbacks:
-            callback()
+        self._changed(self.saved_topics)
+        self._tell(self._topics_callbacks)
+
+    def _led(self) -> None:
+        self._changed(self.saved_topics, fact=False)
+        self._tell(self._topics_callbacks)
 
     def _groups_changed(self) -> None:
-        self.saved_groups.changed()
+        self._changed(self.saved_groups)
+
+    def _deletions_changed(self) -> None:
+        self._changed(self._saved_deletions)
+
+    def _changed(self, saved: SavedTable, *, fact: bool = True) -> None:
+        saved.changed(fact=fact)
+        self._revision += 1
         self._wake.set()
+        self._tell(self._facts_callbacks)
+
+    def _tell(self, callbacks: list[Callable[[], None]]) -> None:
+        for callback in callbacks:
+            callback()

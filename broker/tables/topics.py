@@ -51,11 +51,19 @@ def system_topics(
 
 
 class Topics:
-    """Topic configurations by name. `on_change` runs after each change made here (not for `adopt`)."""
+    """Topic configurations by name. `on_change` runs after each change made here (not for `adopt`), `on_led` in its place
+    where the version alone has changed."""
 
-    def __init__(self, clock: Clock, system: Iterable[TopicConfig], on_change: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        clock: Clock,
+        system: Iterable[TopicConfig],
+        on_change: Callable[[], None],
+        on_led: Callable[[], None] | None = None,
+    ) -> None:
         self._clock = clock
         self._on_change = on_change
+        self._on_led = on_led or on_change
         self._table = {topic.topic_name: topic for topic in system}
         self.system_names = frozenset(self._table)
         self._system = list(self._table.values())
@@ -114,7 +122,13 @@ class Topics:
     def led_under(self, master_epoch: int) -> None:
         """A role was taken under this epoch: the table counts as its statement."""
         self._epoch = master_epoch
-        self._changed()
+        self._next_version()
+        self._on_led()
+
+    @property
+    def epoch(self) -> int:
+        """The masterEpoch of the last role taken; 0 before."""
+        return self._epoch
 
     def wrapper(self) -> TopicConfigWrapper:
         """The table as it is registered and handed to slaves."""
@@ -124,9 +138,16 @@ class Topics:
         """Take over the master's table (on a slave); False when it is the one we have."""
         if wrapper.data_version == self.data_version:
             return False
+        self.replace(wrapper)
+        return True
+
+    def replace(self, wrapper: TopicConfigWrapper) -> bool:
+        """Take over the master's table, whatever its version: two brokers that took roles in the same ms name theirs alike.
+        Whether a topic differs."""
+        former = self._table
         self._table = {topic.topic_name: topic for topic in self._system} | wrapper.topic_config_table
         self.data_version = wrapper.data_version
-        return True
+        return self._table != former
 
     def encode(self) -> bytes:
         """The content of topics.json."""
@@ -138,5 +159,8 @@ class Topics:
         self.adopt(TopicConfigWrapper.decode(data))
 
     def _changed(self) -> None:
-        self.data_version = self.data_version.next_version(self._clock.now_ms(), self._epoch)
+        self._next_version()
         self._on_change()
+
+    def _next_version(self) -> None:
+        self.data_version = self.data_version.next_version(self._clock.now_ms(), self._epoch)

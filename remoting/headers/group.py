@@ -1,4 +1,4 @@
-"""The header between the brokers of one group: 906."""
+"""Headers between the brokers of one group: 906, and those of ours about tables."""
 
 from __future__ import annotations
 
@@ -17,3 +17,28 @@ class ExchangeHAInfoHeader(Header):
     master_ha_address: str | None = None
     master_flush_offset: I64 | None = None
     master_address: str | None = None
+
+
+@dataclass(slots=True)
+class CopyTablesHeader(Header):
+    """COPY_TABLES: broker `broker_id` has stored the tables of version `holds` (`epoch.revision`, as its master named
+    it) and waits `wait_ms` for another.
+    """
+
+    broker_id: I64
+    holds: str | None = None
+    wait_ms: I64 = 0
+
+
+@dataclass(slots=True)
+class SlaveHeader(Header):
+    """Ours on 45, which Java brokers send without: who asks."""
+
+    broker_id: I64 | None = None
+
+
+@dataclass(slots=True)
+class TablesVersionHeader(Header):
+    """Ours, reply to COPY_TABLES and 43: the version of the master's topics, groups and deletions as it replied."""
+
+    tables_version: str | None = None

@@ -1,0 +1,153 @@
+"""What administrators are told about a change of topics and groups, and how slaves get it (COPY_TABLES).
+
+Invariant: a change is answered with success only when it is on this broker's disk and every member of the SyncStateSet,
+applied or proposed, has said that it stored it; who enters the set later stores it before. Otherwise the answer says what is
+known. A slave's request waits until there is something that it lacks."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+
+from broker.role.membership import Membership
+from broker.settings.broker import BrokerSettings
+from broker.tables.holders import Holders, TablesVersion
+from broker.tables.tables import Tables
+from ha.service import HAService
+from mqruntime.clock import Clock
+from mqruntime.diskfull import cure
+from mqruntime.waking import woken
+from remoting.codes import RequestCode, ResponseCode
+from remoting.command import RemotingCommand
+from remoting.headers.group import CopyTablesHeader, SlaveHeader, TablesVersionHeader
+from remoting.peer import Peer
+from remoting.router import Router
+
+ANSWER_MS_MAX = 2_000
+"""Administrators wait 3 s or 5 s, and shall hear what is known."""
+COPY_WAIT_MS_MAX = 10_000
+LOOK_MS = 200
+"""The set may have shrunk meanwhile."""
+
+
+class Agreement:
+    """`settings.slave_timeout` bounds every wait for slaves; it may change while the broker runs."""
+
+    def __init__(
+        self, tables: Tables, role: Membership, ha: HAService, settings: BrokerSettings, clock: Clock
+    ) -> None:
+        self._tables = tables
+        self._role = role
+        self._ha = ha
+        self._settings = settings
+        self._clock = clock
+        self._holders = Holders()
+        self._copied: tuple[TablesVersion, bytes] | None = None  # several slaves ask for the same
+        self._news = asyncio.Event()  # a new one each time that it was set
+        tables.on_facts_changed(self._tell)
+
+    def add_to(self, router: Router) -> None:
+        router.add(RequestCode.COPY_TABLES, self._copy)
+
+    # -- administrators
+
+    async def change(self, command: RemotingCommand, what: str, make: Callable[[], None]) -> RemotingCommand:
+        """The answer to a request that `make` carries out; `what` names it in sentences."""
+        role = self._role
+        if not role.accepts_sends:
+            master = f": ask {role.master_address}" if role.master_address else ""
+            why = f"this broker is not the master of its set{master}"
+            return command.reply(ResponseCode.SERVICE_NOT_AVAILABLE, why)
+        make()
+        wanted, wait_ms = self._tables.version, self._wait_ms()
+        deadline_ms = self._clock.monotonic_ms() + wait_ms
+        try:
+            async with asyncio.timeout(wait_ms / 1000):
+                await self._tables.save_facts()
+        except OSError as error:
+            why = f"{what} is not on this broker's disk: {error}{cure(error)}; then ask again"
+            return command.reply(ResponseCode.SYSTEM_ERROR, why)
+        except TimeoutError:
+            why = f"{what} is not on this broker's disk after {wait_ms} ms; ask again"
+            return command.reply(ResponseCode.SYSTEM_ERROR, why)
+        lacking = await self._lacking_at_the_end(self._ha.counted_members, wanted, deadline_ms)
+        if not role.accepts_sends:
+            why = f"this broker is not the master any more; whether the next one knows of it is open: {what}"
+            return command.reply(ResponseCode.SYSTEM_ERROR, why)
+        if lacking:
+            ids = ", ".join(map(str, lacking))
+            why = f"{what} is stored here, not yet on broker {ids} after {wait_ms} ms; ask again"
+            return command.reply(ResponseCode.FLUSH_SLAVE_TIMEOUT, why)
+        return command.reply()
+
+    async def held_by(self, members: frozenset[int]) -> bool:
+        """Whether these brokers hold all that administrators were answered until now, or do within the time."""
+        deadline_ms = self._clock.monotonic_ms() + self._wait_ms()
+        wanted = self._tables.version
+        return not await self._lacking_at_the_end(lambda: members, wanted, deadline_ms)
+
+    async def _lacking_at_the_end(
+        self, members: Callable[[], Iterable[int]], wanted: TablesVersion, deadline_ms: int
+    ) -> list[int]:
+        """Which of the members, as they are then, lack version `wanted` when none does, the time is over or this broker is
+        no master any more."""
+        while True:
+            others = [member for member in members() if member != self._role.broker_id]
+            epoch = self._tables.version.epoch
+            lacking = self._holders.lacking(others, wanted, self._hosts(), epoch)
+            left_ms = deadline_ms - self._clock.monotonic_ms()
+            if not lacking or left_ms <= 0 or not self._role.accepts_sends:
+                return lacking
+            await woken(self._news, min(left_ms, LOOK_MS))
+
+    def _wait_ms(self) -> int:
+        return min(self._settings.slave_timeout, ANSWER_MS_MAX)
+
+    def _hosts(self) -> dict[int, str]:
+        """Where connected slaves are."""
+        mastership = self._ha.mastership
+        connections = mastership.connections if mastership is not None else []
+        return {link.slave_broker_id: host_of(link.address) for link in connections}
+
+    # -- slaves
+
+    def asked_as_java(self, peer: Peer, command: RemotingCommand) -> None:
+        """A slave asks for delay offsets, which nobody else does: without its id, it is none of ours."""
+        if SlaveHeader.from_ext(command.ext).broker_id is None:
+            self._holders.polled_as_java(host_of(peer.remote_address), self._tables.version)
+
+    def version_header(self) -> TablesVersionHeader:
+        return TablesVersionHeader(str(self._tables.version))
+
+    async def _copy(self, peer: Peer, command: RemotingCommand) -> RemotingCommand:
+        header = CopyTablesHeader.from_ext(command.ext)
+        held, tables = TablesVersion.parse(header.holds), self._tables
+        deadline_ms = self._clock.monotonic_ms() + min(max(header.wait_ms, 0), COPY_WAIT_MS_MAX)
+        if self._role.accepts_sends:
+            self._holders.reported(header.broker_id, held, tables.version)
+            self._tell()
+        while self._role.accepts_sends and held == tables.version:
+            left_ms = deadline_ms - self._clock.monotonic_ms()
+            if left_ms <= 0:
+                return command.reply(header=self.version_header())
+            await woken(self._news, left_ms)
+        if not self._role.accepts_sends:
+            return command.reply(ResponseCode.SERVICE_NOT_AVAILABLE, "this broker is not the master")
+        return command.reply(header=self.version_header(), body=self._encoded())
+
+    def _encoded(self) -> bytes:
+        """The tables as they are now."""
+        version = self._tables.version
+        if self._copied is None or self._copied[0] != version:
+            self._copied = version, self._tables.copy().encode()
+        return self._copied[1]
+
+    def _tell(self) -> None:
+        """Whoever waits looks again."""
+        self._news.set()
+        self._news = asyncio.Event()
+
+
+def host_of(address: str) -> str:
+    """Of host:port."""
+    return address.rpartition(":")[0]

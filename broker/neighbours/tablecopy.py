@@ -1,0 +1,148 @@
+"""A slave's copy of its master's topics, groups and deletions (COPY_TABLES).
+
+Invariant: only answers of the master of the present role are taken over, and the master is told of a version only when it is
+on this disk. The request waits at the master, so a change comes at once. A master that does not know the request is copied
+from as upstream's slaves do, see slavesync."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from broker.role.membership import Membership
+from broker.tables.holders import TablesVersion
+from broker.tables.tables import Tables
+from mqruntime.clock import Clock
+from mqruntime.log import fields
+from mqruntime.repeatedfailure import RepeatedFailure
+from mqruntime.waking import woken
+from remoting.bodies.tables import TablesCopy
+from remoting.client import RemotingClient
+from remoting.codes import RequestCode, ResponseCode
+from remoting.command import RemotingCommand
+from remoting.errors import BodyError, HeaderError, RemotingError
+from remoting.headers.group import CopyTablesHeader, TablesVersionHeader
+
+logger = logging.getLogger("broker.tablecopy")
+
+TIMEOUT_MS = 3_000
+WAIT_MS = 2_000
+AGAIN_MS = 200
+
+
+class TableCopy:
+    """Asks the master that `membership` names; `on_old_master()` when it turns out not to know the request."""
+
+    def __init__(
+        self,
+        membership: Membership,
+        *,
+        client: RemotingClient,
+        clock: Clock,
+        tables: Tables,
+        interval_ms: int,
+        on_old_master: Callable[[], None],
+    ) -> None:
+        self._membership = membership
+        self._client = client
+        self._clock = clock
+        self._tables = tables
+        self._interval_ms = interval_ms
+        self._on_old_master = on_old_master
+        self._wake = asyncio.Event()
+        self._failure = RepeatedFailure()
+        self._source: tuple[str, int] | None = None  # whose the next two are
+        self._adopted: TablesVersion | None = None
+        self._held: TablesVersion | None = None  # adopted and on disk
+        self._old: tuple[str, int] | None = None
+        tables.on_facts_changed(self._differs)
+
+    def soon(self) -> None:
+        """There may be a new master."""
+        if self._master() != self._source:
+            self._wake.set()
+
+    @property
+    def master_is_old(self) -> bool:
+        """Whether the present one must be polled as upstream's."""
+        return self._old is not None and self._old == self._master()
+
+    def outdated(self, version: str | None) -> bool:
+        """Whether an answer that the present master gave at `version` of its tables is older than what it gave of them."""
+        said = TablesVersion.parse(version)
+        if said is None or self._adopted is None or self._source != self._master():
+            return False
+        return said < self._adopted
+
+    async def run(self) -> None:
+        while True:
+            self._wake.clear()
+            master, wait_ms = self._master(), self._interval_ms
+            if master is not None and not self.master_is_old:
+                wait_ms = await self._unless_woken(master)
+            if wait_ms:
+                await woken(self._wake, wait_ms)
+
+    def _master(self) -> tuple[str, int] | None:
+        address = self._membership.master_address
+        return None if address is None else (address, self._membership.master_epoch)
+
+    async def _unless_woken(self, master: tuple[str, int]) -> int:
+        """One request, given up when there is another master to ask; in how many ms the next is due."""
+        asked = asyncio.create_task(self._copy(master), name="copy tables")
+        waking = asyncio.create_task(self._wake.wait(), name="copy tables anew")
+        try:
+            await asyncio.wait({asked, waking}, return_when=asyncio.FIRST_COMPLETED)
+            return asked.result() if asked.done() else 0
+        finally:
+            asked.cancel()
+            waking.cancel()
+            await asyncio.gather(asked, waking, return_exceptions=True)
+
+    async def _copy(self, master: tuple[str, int]) -> int:
+        if self._source != master:
+            self._source, self._adopted, self._held = master, None, None
+        broker_id = self._membership.broker_id
+        assert broker_id is not None, "a slave has an id"
+        header = CopyTablesHeader(broker_id, str(self._held) if self._held else None, WAIT_MS)
+        request = RemotingCommand.request(RequestCode.COPY_TABLES, header)
+        try:
+            reply = await self._client.call(master[0], request, TIMEOUT_MS)
+            came_ms = self._clock.monotonic_ms()
+            version = TablesVersion.parse(TablesVersionHeader.from_ext(reply.ext).tables_version)
+            copy = TablesCopy.decode(reply.body) if reply.body else None
+        except (RemotingError, HeaderError, BodyError) as error:
+            if self._failure.failed(master, self._clock.monotonic_ms()):
+                logger.warning("tables not copied from master", extra=fields(master=master[0], why=error))
+            return AGAIN_MS
+        self._failure.recovered(self._clock.monotonic_ms())
+        if self._master() != master:
+            return 0
+        if reply.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
+            self._old = master
+            self._on_old_master()
+            return self._interval_ms
+        if reply.code != ResponseCode.SUCCESS or version is None:
+            return AGAIN_MS  # it does not lead yet, or not any more
+        read_ms = self._clock.monotonic_ms() - came_ms
+        if copy is None or await self._store(copy, version):
+            return read_ms  # large tables that change all the time leave time for the log
+        return self._interval_ms
+
+    async def _store(self, copy: TablesCopy, version: TablesVersion) -> bool:
+        """Whether they are on disk."""
+        self._tables.adopt(copy)
+        self._adopted, self._held = version, None
+        source, before = self._source, self._tables.version
+        try:
+            await self._tables.save_facts()
+        except OSError:  # they stay changed: broker.tables.tables tries on, and tells
+            return False
+        if (self._source, self._tables.version) == (source, before):
+            self._held = version
+        return True
+
+    def _differs(self) -> None:
+        """A reader's group was made here, or a role taken: the master's word is all, so it is asked for everything."""
+        self._held = None

@@ -1,0 +1,92 @@
+"""What was deleted: topics, groups and the offsets of groups, each as a fact that slaves copy.
+
+Invariant: a deletion is remembered until as many newer ones are there, or until it is old: a topic's only for their
+number, because its messages stand in the log and would bring it back. What a copy may lack is told by how far
+deletions are forgotten."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from mqruntime.clock import Clock
+from remoting.bodies.tables import Deletion, DeletionTable
+
+DELETIONS_FILE = "config/deletions.json"
+TOPIC, GROUP, OFFSETS = "topic", "group", "offsets"
+DELETIONS_MAX = 10_000
+AGE_MS_MAX = 30 * 24 * 3600 * 1000
+
+
+class Deletions:
+    """The newest deletion of each name. `on_change` runs after each change made here (not for `adopt`)."""
+
+    def __init__(self, clock: Clock, on_change: Callable[[], None]) -> None:
+        self._clock = clock
+        self._on_change = on_change
+        self._table: dict[tuple[str, str], Deletion] = {}
+        self._forgotten = (0, 0)
+        self._newest = (0, 0)
+
+    def note(self, kind: str, name: str, epoch: int, log_end: int = 0) -> None:
+        """`name` is deleted now, under masterEpoch `epoch`."""
+        number = self._newest[1] + 1
+        self._put(Deletion(kind, name, epoch, number, self._clock.now_ms(), log_end))
+        self._forget()
+        self._on_change()
+
+    def of_topic(self, name: str) -> Deletion | None:
+        """The last one, also if the topic was made anew since."""
+        return self._table.get((TOPIC, name))
+
+    def log_ends_at(self, log_end: int) -> None:
+        """The log of a new master: what a former one had behind its end is gone for good."""
+        beyond = [deletion for deletion in self._table.values() if deletion.log_end > log_end]
+        for deletion in beyond:
+            self._put(replace(deletion, log_end=log_end))
+        if beyond:
+            self._on_change()
+
+    def adopt(self, table: DeletionTable) -> tuple[list[Deletion], bool]:
+        """Take over what the master remembers: the deletions that are news here, and whether others may have been
+        forgotten there before they came here."""
+        forgotten = (table.forgotten_epoch, table.forgotten_number)
+        missed = forgotten > self._newest
+        news = []
+        for deletion in table.deletions:
+            known = self._table.get((deletion.kind, deletion.name))
+            if known is not None and known.order == deletion.order:
+                self._put(deletion)  # where the log ended may be known better
+            elif deletion.order > max(self._forgotten, known.order if known is not None else (0, 0)):
+                self._put(deletion)
+                news.append(deletion)
+        self._forgotten = max(self._forgotten, forgotten)
+        self._newest = max(self._newest, forgotten)
+        self._forget()
+        return news, missed
+
+    def wrapper(self) -> DeletionTable:
+        """The table as it is handed to slaves."""
+        return DeletionTable(list(self._table.values()), *self._forgotten)
+
+    def encode(self) -> bytes:
+        """The content of deletions.json."""
+        return self.wrapper().encode()
+
+    def decode(self, data: bytes) -> None:
+        """Take in deletions.json. Raises BodyError."""
+        self.adopt(DeletionTable.decode(data))
+
+    def _put(self, deletion: Deletion) -> None:
+        self._table[deletion.kind, deletion.name] = deletion
+        self._newest = max(self._newest, deletion.order)
+
+    def _forget(self) -> None:
+        oldest_ms = self._clock.now_ms() - AGE_MS_MAX
+        old = [key for key, at in self._table.items() if at.kind != TOPIC and at.timestamp < oldest_ms]
+        many = len(self._table) - len(old) - DELETIONS_MAX
+        if many > 0:
+            left = self._table.keys() - set(old)
+            old += sorted(left, key=lambda key: self._table[key].order)[:many]
+        for key in old:
+            self._forgotten = max(self._forgotten, self._table.pop(key).order)

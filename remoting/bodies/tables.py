@@ -1,0 +1,47 @@
+"""What a slave takes from its master about topics and groups in one piece: both tables, and what was deleted from them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from remoting.bodies.body import Body
+from remoting.bodies.groups import SubscriptionGroupWrapper
+from remoting.bodies.topics import TopicConfigWrapper
+from remoting.wirefields import I32, I64
+
+
+@dataclass(frozen=True, slots=True)
+class Deletion(Body):
+    """Somebody deleted `name`: a topic with all offsets in it ("topic"), a group ("group") or all offsets of a group
+    ("offsets"). `epoch` is the masterEpoch and `number` counts on through epochs; `log_end`, of a topic, is where the log
+    ended then; `timestamp` is wall clock ms."""
+
+    kind: str
+    name: str
+    epoch: I32
+    number: I64
+    timestamp: I64 = 0
+    log_end: I64 = 0
+
+    @property
+    def order(self) -> tuple[int, int]:
+        """Later deletions have the greater order."""
+        return (self.epoch, self.number)
+
+
+@dataclass(slots=True)
+class DeletionTable(Body):
+    """The deletions that are remembered; those up to (`forgotten_epoch`, `forgotten_number`) may be missing."""
+
+    deletions: list[Deletion] = field(default_factory=list)
+    forgotten_epoch: I32 = 0
+    forgotten_number: I64 = 0
+
+
+@dataclass(slots=True)
+class TablesCopy(Body):
+    """Reply to COPY_TABLES."""
+
+    topics: TopicConfigWrapper
+    groups: SubscriptionGroupWrapper
+    deletions: DeletionTable

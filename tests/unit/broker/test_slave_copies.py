@@ -1,0 +1,129 @@
+"""A slave's copies, with a master of which every answer is scripted."""
+
+from __future__ import annotations
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any, cast
+
+from broker.neighbours.slavesync import SlaveSync
+from broker.neighbours.tablecopy import TableCopy
+from broker.settings.broker import BrokerSettings
+from broker.tables.tables import Tables
+from remoting.bodies.offsets import ConsumerOffsetWrapper
+from remoting.codes import RequestCode, ResponseCode
+from remoting.command import RemotingCommand
+from remoting.headers.group import CopyTablesHeader, TablesVersionHeader
+from tests.unit.doubles import ManualClock, MemoryFiles
+
+MASTER = "10.0.0.1:10911"
+
+
+class Scene:
+    """A slave of broker id 2; `asked` keeps what it says that it holds."""
+
+    def __init__(self) -> None:
+        self.master = Tables(BrokerSettings(), MemoryFiles(), ManualClock())
+        self.master.topics.led_under(3)
+        self.files = MemoryFiles()
+        self.tables = Tables(BrokerSettings(), self.files, ManualClock())
+        self.role = SimpleNamespace(master_address=MASTER, master_epoch=3, broker_id=2)
+        self.asked: list[str | None] = []
+        self.offsets: list[tuple[str, dict[str, dict[int, int]]]] = []
+        self.facts = TableCopy(
+            cast(Any, self.role),
+            client=cast(Any, self),
+            clock=ManualClock(),
+            tables=self.tables,
+            interval_ms=1_000,
+            on_old_master=lambda: None,
+        )
+        self.copies = SlaveSync(
+            cast(Any, self.role),
+            client=cast(Any, self),
+            clock=ManualClock(),
+            tables=self.tables,
+            interval_ms=1_000,
+            facts=self.facts,
+        )
+
+    async def call(self, address: str, request: RemotingCommand, timeout_ms: int) -> RemotingCommand:
+        if request.code == RequestCode.COPY_TABLES:
+            held = CopyTablesHeader.from_ext(request.ext).holds
+            self.asked.append(held)
+            body = None if held == str(self.master.version) else self.master.copy().encode()
+            return request.reply(header=TablesVersionHeader(str(self.master.version)), body=body)
+        version, table = self.offsets.pop(0)
+        return request.reply(header=TablesVersionHeader(version), body=ConsumerOffsetWrapper(table).encode())
+
+    def copy(self, times: int = 1) -> None:
+        async def copied() -> None:
+            for _ in range(times):
+                await self.facts._copy((MASTER, self.role.master_epoch))
+
+        asyncio.run(copied())
+
+    def copy_offsets(self, version: str, table: dict[str, dict[int, int]]) -> None:
+        self.offsets = [(version, table)]
+        asyncio.run(self.copies._copy(MASTER, RequestCode.GET_ALL_CONSUMER_OFFSET))
+
+
+def test_a_version_is_told_once_it_is_on_disk() -> None:
+    scene = Scene()
+    scene.master.topics.ensure("orders", 4)
+    first = str(scene.master.version)
+    scene.copy(2)
+    assert scene.asked == [None, first]
+    assert b"orders" in scene.files.content["config/topics.json"]
+    scene.master.topics.ensure("invoices", 4)
+    scene.copy(2)
+    assert scene.asked == [None, first, first, str(scene.master.version)]
+
+
+def test_what_was_made_here_meanwhile_gives_way_to_the_masters_word() -> None:
+    scene = Scene()
+    scene.copy()
+    scene.tables.groups.find_or_create("reader")
+    scene.copy(2)
+    assert scene.asked[1] is None
+    assert scene.tables.groups.find("reader") is None
+
+
+def test_another_master_is_told_nothing_of_the_former_ones_versions() -> None:
+    scene = Scene()
+    scene.copy()
+    scene.role.master_epoch = 4
+    scene.copy()
+    assert scene.asked == [None, None]
+
+
+def test_offsets_of_before_a_deletion_do_not_come_in_behind_it() -> None:
+    scene = Scene()
+    table = {"orders@CG": {0: 7}}
+    before = str(scene.master.version)
+    scene.copy()
+    scene.copy_offsets(before, table)
+    assert scene.tables.offsets.find("CG", "orders", 0) == 7
+    scene.master.delete_group("CG", clean_offset=True)
+    scene.copy()
+    scene.copy_offsets(before, table)
+    assert scene.tables.offsets.find("CG", "orders", 0) is None
+    scene.copy_offsets(str(scene.master.version), {"orders@CG": {0: 8}})
+    assert scene.tables.offsets.find("CG", "orders", 0) == 8, "committed after the deletion"
+    scene.copy()
+    assert scene.tables.offsets.find("CG", "orders", 0) == 8
+    assert scene.asked[-1] == str(scene.master.version)
+
+
+def test_a_reply_of_who_is_no_master_changes_nothing() -> None:
+    scene = Scene()
+    refusal = RemotingCommand.request(RequestCode.COPY_TABLES).reply(ResponseCode.SERVICE_NOT_AVAILABLE, "no")
+
+    async def refused(address: str, request: RemotingCommand, timeout_ms: int) -> RemotingCommand:
+        return refusal
+
+    scene.call = refused  # type: ignore[method-assign]
+    before = scene.tables.version
+    scene.copy()
+    assert scene.tables.version == before
+    assert scene.files.content == {}
