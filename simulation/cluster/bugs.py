@@ -10,9 +10,12 @@ from contextlib import ExitStack, contextmanager
 from typing import TypeVar
 from unittest.mock import patch
 
+from broker.admin.agreement import Agreement
 from broker.role.identityfiles import LogFound
 from broker.sends.acknowledgement import Acknowledgement
 from broker.sends.delaydelivery import DelayDelivery
+from broker.tables.deletions import Deletions
+from broker.tables.holders import TablesVersion
 from controller.heartbeats import BrokerKey
 from controller.holdings import Held, Holdings, Report
 from dledger.actions import Vote
@@ -34,6 +37,7 @@ from messagestore.log.recovery import Recovery
 from messagestore.log.tail import LogTail
 from messagestore.queues.dispatchloop import DispatchLoop
 from messagestore.systemtopics import SCHEDULE_TOPIC
+from remoting.bodies.tables import Deletion, DeletionTable
 
 Wrong = TypeVar("Wrong", bound=Callable[..., object])
 
@@ -244,3 +248,23 @@ def kept_for_whole(self: LogFound, *, marked: bool) -> None:
 @bug("emptied-store-elected", Holdings, "_shortfall")
 def nobody_lacks(self: Holdings, key: BrokerKey, own: Held, report: Report) -> None:
     """The other half: controllers believe every member."""
+
+
+@bug("facts-answered-early", Agreement, "_lacking_at_the_end")
+async def nobody_is_waited_for(
+    self: Agreement, members: Callable[[], Iterable[int]], wanted: TablesVersion, deadline_ms: int
+) -> list[int]:
+    """Upstream: a topic is answered as created when the master alone knows it."""
+    return []
+
+
+@bug("enters-without-tables", Agreement, "held_by")
+async def lets_everybody_in(self: Agreement, members: frozenset[int]) -> bool:
+    """Upstream: who has the log enters the set, whatever it knows of topics and groups."""
+    return True
+
+
+@bug("deletions-forgotten", Deletions, "adopt")
+def not_heard_of(self: Deletions, table: DeletionTable) -> tuple[list[Deletion], bool]:
+    """Upstream: a slave copies what is there, so what is deleted comes back with it."""
+    return [], False

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from functools import partial
 
+from simulation.cluster.adminfaults import DeathWithAnAnswer
 from simulation.cluster.crashes import Kill, KillAfterTruncation, PowerCut, Stop
 from simulation.cluster.damage import FlippedBit, WipedSlave
 from simulation.cluster.diskerrors import DiskError, DiskStall
@@ -68,6 +69,7 @@ def every_kind(on: Machines) -> tuple[Fault, ...]:
         EmptiedMember(on),
         MemberWithoutLog(on),
         Stranger(on),
+        DeathWithAnAnswer(on),
     )
 
 

@@ -12,6 +12,7 @@ from broker.app import BrokerApp
 from broker.role.membership import Role
 from broker.settings.broker import BrokerSettings
 from broker.tables.delayoffsets import DelayOffsets
+from broker.tables.tables import Tables
 from controller.server import ControllerApp
 from controller.state import ReplicasState, SyncState
 from dledger.node import DLedgerNode
@@ -43,6 +44,9 @@ class BrokerLook:
     """What ends here or below may be answered."""
     store: MessageStore
     delays: DelayOffsets
+    tables: Tables | None = None
+    """Go on, too."""
+    accepts_sends: bool = False
 
 
 def broker_on(node: Node) -> BrokerLook | None:
@@ -63,6 +67,8 @@ def broker_on(node: Node) -> BrokerLook | None:
         acked_end=app.acknowledgement.acked_end(),
         store=app.store,
         delays=app.tables.delays,
+        tables=app.tables,
+        accepts_sends=membership.accepts_sends,
     )
 
 

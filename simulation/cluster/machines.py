@@ -12,6 +12,7 @@ from collections.abc import Callable
 from broker.role.membership import Role
 from simulation.cluster.check import ClusterCheck
 from simulation.cluster.damagedstores import DamagedStores
+from simulation.cluster.facts import Facts
 from simulation.cluster.looks import BrokerLook, ControllerLook, broker_on, controller_on
 from simulation.cluster.members import (
     BROKER_HOSTS,
@@ -33,6 +34,7 @@ class Machines:
         self.world = world
         self.random = chance
         self.check = check
+        self.facts = Facts()
         self.namesrv = world.node("namesrv", NAMESRV_HOST)
         self.controllers = [world.node(f"controller-{i}", host) for i, host in enumerate(CONTROLLER_HOSTS)]
         self.brokers = [world.node(f"broker-{i}", host) for i, host in enumerate(BROKER_HOSTS)]

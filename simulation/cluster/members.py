@@ -22,7 +22,9 @@ from mqclient.errors import PullFailed, RouteUnknown
 from mqruntime.runtime import Runtime
 from namesrv.server import NamesrvApp
 from namesrv.settings import NamesrvSettings
+from simulation.cluster.administration import Administration
 from simulation.cluster.delays import GROUP, LATER, DelayedWork
+from simulation.cluster.facts import Facts
 
 NAMESRV_HOST = "10.0.0.1"
 NAMESRV = f"{NAMESRV_HOST}:9876"
@@ -131,7 +133,7 @@ class ReaderNotes:
 class ClientApp:
     """A producer, a consumer and a few delayed messages, all at work until `stop_sending`."""
 
-    def __init__(self, runtime: Runtime, interval_ms: int, notes: ReaderNotes) -> None:
+    def __init__(self, runtime: Runtime, interval_ms: int, notes: ReaderNotes, facts: Facts) -> None:
         self.client = Client(
             NAMESRV, clock=runtime.clock, random=random.Random(runtime.random.getrandbits(32))
         )
@@ -145,6 +147,14 @@ class ClientApp:
             timeout_ms=SEND_TIMEOUT_MS,
         )
         self.delayed = DelayedWork(self.client, runtime.random, SEND_TIMEOUT_MS)
+        self.administration = Administration(
+            self.client,
+            facts,
+            random.Random(runtime.random.getrandbits(32)),
+            controllers=CONTROLLERS,
+            broker_set=BROKER_SET,
+            topic=TOPIC,
+        )
         self.notes = notes
         self.reading: asyncio.Task[None] | None = None
         self.bursting = asyncio.Lock()
@@ -155,6 +165,7 @@ class ClientApp:
         await self.create_topic(LATER, 1)
         self.load.start()
         self.delayed.start()
+        self.administration.start()
         self.reading = asyncio.get_running_loop().create_task(self.read(), name="reader")
 
     async def stop(self) -> None:
@@ -173,6 +184,7 @@ class ClientApp:
         async with self.bursting:
             await self.load.stop()
         await self.delayed.stop()
+        await self.administration.stop()
         if self.reading is not None:
             self.reading.cancel()
             await asyncio.wait([self.reading])

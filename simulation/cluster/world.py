@@ -27,11 +27,12 @@ from simulation.cluster.bugs import BUGS, planted
 from simulation.cluster.check import ClusterCheck
 from simulation.cluster.clientjudge import ClientJudge
 from simulation.cluster.delaycheck import all_delivered
+from simulation.cluster.factcheck import FactCheck
 from simulation.cluster.faults import Faults
 from simulation.cluster.loggedbugs import LoggedBugs
 from simulation.cluster.looks import broker_on
 from simulation.cluster.machines import Machines
-from simulation.cluster.members import FAST, ClientApp, Timers
+from simulation.cluster.members import FAST, SLAVE_SYNC_MS, ClientApp, Timers
 from simulation.cluster.totals import Totals
 from simulation.cluster.violation import Violation
 from simulation.cluster.votes import VotesOnDisk
@@ -46,8 +47,9 @@ DELIVERY_LIMIT_MS = 20_000
 RUN_MS_MIN = 120_000
 CHECK_MS = 50
 WHOLE_MS = 200
-COPIED_MS = 6_000
-"""A new topic reaches the slaves' tables within this time; only then may its master die."""
+COPIED_MS = 2 * SLAVE_SYNC_MS
+"""Slaves have their master's offsets within this time."""
+FACTS_MIN = 10
 ACKNOWLEDGED_MIN = 200
 DELAYED_MIN = 5
 ROLE_CHANGES_MIN = 2
@@ -68,6 +70,7 @@ class ClusterWorld:
         self.raft_slowness = self.random.choice((1, 2, 2))
         self.segment_bytes = self.random.choice((16_384, 65_536, 1 << 20))
         self.machines = Machines(self.world, self.random, self.check)
+        self.fact_check = FactCheck(self.machines.facts)
         self.client = ClientJudge(self.world, self.machines.client)
         self.votes = VotesOnDisk({f"n{i}": node for i, node in enumerate(self.machines.controllers)})
         self.faults = Faults(self.machines)
@@ -83,9 +86,10 @@ class ClusterWorld:
             self.start_all()
             world.run_until(lambda: self.machines.master() is not None, 10_000)
             self.machines.client.start(
-                lambda runtime: ClientApp(runtime, self.send_interval_ms, self.client.notes)
+                lambda runtime: ClientApp(
+                    runtime, self.send_interval_ms, self.client.notes, self.machines.facts
+                )
             )
-            self.world.run_for_ms(COPIED_MS)
             self.under_faults()
             self.heal()
             self.judge()
@@ -131,7 +135,9 @@ class ClusterWorld:
                     self.start(node)
 
     def watch(self) -> None:
-        self.check.look(self.sync_states(), self.machines.broker_looks())
+        looks = self.machines.broker_looks()
+        self.check.look(self.sync_states(), looks)
+        self.fact_check.look(looks)
         self.votes.look_at_all()
         self.client.look()
         if self.errors.bugs:
@@ -154,6 +160,7 @@ class ClusterWorld:
             len(self.check.masters) < 1 + ROLE_CHANGES_MIN
             or self.world.now_ms < RUN_MS_MIN
             or self.client.acknowledged() < ACKNOWLEDGED_MIN
+            or self.machines.facts.answers < FACTS_MIN
             or self.client.app.delayed.acknowledged() < DELAYED_MIN
         ):
             self.world.run_for_ms(3000)
@@ -196,6 +203,8 @@ class ClusterWorld:
         self.watch()
         brokers = machines.broker_looks()
         self.check.at_the_end(brokers)
+        self.world.run_for_ms(COPIED_MS)
+        self.fact_check.at_the_end(machines.broker_looks())
         again = self.client.judge(brokers[0], self.check.confirmed, machines.spread_ms)
         self.totals.counts["delivered again"] += again
 
@@ -219,6 +228,7 @@ class ClusterWorld:
                 "seeds": 1,
                 "role changes": role_changes,
                 "acknowledged": acknowledged,
+                "facts": self.machines.facts.answers,
                 "attempts": len(self.client.app.load.attempts),
                 "delayed or handed back": self.client.app.delayed.acknowledged(),
                 "simulated seconds": self.world.now_ms // 1000,

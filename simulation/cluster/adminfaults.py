@@ -1,0 +1,50 @@
+"""Faults that are aimed at what administrators are told.
+
+Invariant: the links that were cut are whole again when the master that they lead to is dead."""
+
+from __future__ import annotations
+
+from simulation.cluster.facts import Fact
+from simulation.cluster.fault import Fault, Moment
+from simulation.cluster.machines import Machines
+from simulation.kernel.node import Node
+
+PATIENCE_MS = 2_500
+"""In which an administrator asks something; sooner than slaves that are cut off leave the set."""
+
+
+class DeathWithAnAnswer(Fault):
+    """The master hears nothing of its slaves any more, and dies as an administrator hears of a success, or soon."""
+
+    name = "death with an answer"
+
+    def __init__(self, machines: Machines) -> None:
+        super().__init__(machines)
+        self.victim: Node | None = None
+        self.until_ms = 0
+        machines.facts.on_answered = self.answered
+
+    def strike(self, now: Moment) -> bool:
+        if self.victim is None:
+            self.victim, self.until_ms = now.master, self.world.now_ms + PATIENCE_MS
+            for slave in self.machines.slaves(self.victim):
+                self.network.cut(self.victim.host, slave.host)
+        return False
+
+    def answered(self, fact: Fact) -> None:
+        if self.victim is not None:
+            self.die(self.victim)
+
+    def next_step(self) -> None:
+        if self.victim is not None and self.world.now_ms >= self.until_ms:
+            self.die(self.victim)
+
+    def die(self, victim: Node) -> None:
+        self.victim = None
+        self.machines.kill(victim)
+        for slave in self.machines.slaves(victim):
+            self.network.heal(victim.host, slave.host)
+        self.count()
+
+    def heal(self) -> None:
+        self.victim = None

@@ -1,0 +1,56 @@
+"""What administrators asked for and were answered.
+
+Invariant: a fact whose last request has no answer, or behind which something is on its way, is open: nothing can be said of
+it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+
+class Fact:
+    """One topic (`value` queues) or group (`value` retries at most); 0: it is deleted, or was never there."""
+
+    def __init__(self, kind: str, name: str) -> None:
+        self.kind = kind
+        self.name = name
+        self.value = 0
+        self.answers = 0
+        self.is_open = False
+        self._wanted = 0
+
+    def asked(self, value: int) -> None:
+        self._wanted, self.is_open = value, True
+
+    def answered(self) -> None:
+        """With success."""
+        self.value, self.is_open = self._wanted, False
+        self.answers += 1
+
+    def refused(self) -> None:
+        """Certainly not done."""
+        self.is_open = False
+
+    def give_up(self) -> None:
+        """Something is on its way that may change it."""
+        self.is_open = True
+
+
+class Facts:
+    """Every fact of a run. `on_answered` is called as a client hears of success."""
+
+    def __init__(self) -> None:
+        self.all: list[Fact] = []
+        self.on_answered: Callable[[Fact], None] = lambda fact: None
+
+    @property
+    def answers(self) -> int:
+        return sum(fact.answers for fact in self.all)
+
+    def of(self, kind: str) -> list[Fact]:
+        return [fact for fact in self.all if fact.kind == kind]
+
+    def add(self, kind: str) -> Fact:
+        fact = Fact(kind, f"{kind}-{len(self.all)}")
+        self.all.append(fact)
+        return fact
