@@ -82,12 +82,13 @@ class ConsumerOffsets:
         """Each topic and group that the master knows replaces ours as a whole; False when nothing is new."""
         self._resets.clear()  # a master's own affair
         table = self._wrapper.offset_table
-        if self._doubtful:
-            self._doubtful = False
-            table.clear()
+        gone = table.keys() - wrapper.offset_table.keys() if self._doubtful else set()
+        self._doubtful = False
+        for key in gone:
+            del table[key]
         news = {key: queues for key, queues in wrapper.offset_table.items() if table.get(key) != queues}
         table.update(news)
-        return bool(news)
+        return bool(news or gone)
 
     def encode(self) -> bytes:
         """The content of consumerOffset.json and the reply to 43."""
