@@ -64,11 +64,11 @@ class Agreement:
         try:
             async with asyncio.timeout(wait_ms / 1000):
                 await self._tables.save_facts()
+        except TimeoutError:  # an OSError, too
+            why = f"{what} is not on this broker's disk after {wait_ms} ms; ask again"
+            return command.reply(ResponseCode.SYSTEM_ERROR, why)
         except OSError as error:
             why = f"{what} is not on this broker's disk: {error}{cure(error)}; then ask again"
-            return command.reply(ResponseCode.SYSTEM_ERROR, why)
-        except TimeoutError:
-            why = f"{what} is not on this broker's disk after {wait_ms} ms; ask again"
             return command.reply(ResponseCode.SYSTEM_ERROR, why)
         lacking = await self._lacking_at_the_end(self._ha.counted_members, wanted, deadline_ms)
         if not role.accepts_sends:

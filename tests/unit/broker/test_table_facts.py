@@ -154,6 +154,19 @@ def test_a_full_disk_is_no_success(facts: Facts) -> None:
     assert b"invoices" in (facts.master.disk.content(TOPICS_FILE) or b"")
 
 
+@pytest.mark.parametrize("whose", ["master", "slave"])
+def test_a_disk_that_hangs_is_no_success(facts: Facts, whose: str) -> None:
+    node = facts.master if whose == "master" else facts.slaves()[0]
+    node.disk.stall(4_000)
+    began_ms = facts.world.now_ms
+    reply = facts.create("invoices")
+    told = ResponseCode.SYSTEM_ERROR if whose == "master" else ResponseCode.FLUSH_SLAVE_TIMEOUT
+    assert (reply.code, "after 2000 ms" in (reply.remark or "")) == (told, True)
+    assert facts.world.now_ms - began_ms < 2_500
+    facts.world.run_for_ms(4_000)
+    assert facts.create("invoices").code == 0
+
+
 def test_a_slave_refuses_what_its_master_would_undo(facts: Facts) -> None:
     slave = facts.slaves()[0]
     reply = facts.create("invoices", at=slave)
