@@ -1,7 +1,8 @@
 """What administrators are told about a change of topics and groups, and how slaves get it (COPY_TABLES).
 
 Invariant: a change is answered with success only when it is on this broker's disk and every member of the SyncStateSet,
-applied or proposed, has said that it stored it; who enters the set later stores it before. Otherwise the answer says what is
+applied or proposed, has said that it stored it; who enters the set later stores it before, and while the set is too small to
+acknowledge a message, so that others may be elected, nothing is. Otherwise the answer says what is
 known. A slave's request waits until there is something that it lacks."""
 
 from __future__ import annotations
@@ -78,6 +79,12 @@ class Agreement:
             ids = ", ".join(map(str, lacking))
             why = f"{what} is stored here, not yet on broker {ids} after {wait_ms} ms; ask again"
             return command.reply(ResponseCode.FLUSH_SLAVE_TIMEOUT, why)
+        while not self._ha.may_confirm():
+            left_ms = deadline_ms - self._clock.monotonic_ms()
+            if left_ms <= 0 or not role.accepts_sends:
+                why = f"{what} is stored here; too few replicas are in sync, and one that is not may be elected; ask again"
+                return command.reply(ResponseCode.FLUSH_SLAVE_TIMEOUT, why)
+            await woken(self._news, min(left_ms, LOOK_MS))
         return command.reply()
 
     async def held_by(self, members: frozenset[int]) -> bool:

@@ -123,8 +123,8 @@ class TableCopy:
             self._old = master
             self._on_old_master()
             return self._interval_ms
-        if reply.code != ResponseCode.SUCCESS or version is None:
-            return AGAIN_MS  # it does not lead yet, or not any more
+        if reply.code != ResponseCode.SUCCESS or version is None or version.epoch != master[1]:
+            return AGAIN_MS  # it does not lead yet, or not any more, or it is a former master at this address
         read_ms = self._clock.monotonic_ms() - came_ms
         if copy is None or await self._store(copy, version):
             return read_ms  # large tables that change all the time leave time for the log

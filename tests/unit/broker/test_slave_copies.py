@@ -97,6 +97,18 @@ def test_another_master_is_told_nothing_of_the_former_ones_versions() -> None:
     assert scene.asked == [None, None]
 
 
+def test_a_former_master_at_the_address_of_the_present_one_is_not_copied() -> None:
+    """Cluster seed 302: it takes itself for the master yet, and its tables lack what its successor was told."""
+    scene = Scene()
+    scene.master.topics.ensure("orders", 4)
+    scene.role.master_epoch = 4
+    scene.copy()
+    assert scene.tables.topics.find("orders") is None and scene.files.content == {}
+    scene.master.topics.led_under(4)
+    scene.copy()
+    assert scene.tables.topics.find("orders") is not None
+
+
 def test_offsets_of_before_a_deletion_do_not_come_in_behind_it() -> None:
     scene = Scene()
     table = {"orders@CG": {0: 7}}
