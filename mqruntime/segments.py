@@ -307,14 +307,14 @@ def allocate_blocks(descriptor: int, path: Path, start: int, end: int) -> None:
 
 def read_range(descriptor: int, path: Path, start: int, end: int) -> bytes:
     """Exactly the bytes [start, end); OSError(EIO) when the file is shorter than it was."""
-    data = bytearray(end - start)
-    filled = 0
-    while filled < len(data):
-        count = os.preadv(descriptor, [memoryview(data)[filled:]], start + filled)
-        if count == 0:
+    parts: list[bytes] = []
+    while start < end:
+        part = os.pread(descriptor, end - start, start)
+        if not part:
             raise OSError(errno.EIO, "file ends early", str(path))
-        filled += count
-    return bytes(data)
+        parts.append(part)
+        start += len(part)
+    return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
 def written_ranges(descriptor: int, start: int, end: int) -> list[tuple[int, int]]:

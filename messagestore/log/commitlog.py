@@ -20,6 +20,7 @@ logger = logging.getLogger(__name__)
 FOLDER = "commitlog"
 ERASE_STEP_BYTES = 4 << 20
 PAGE_BYTES = 4096
+ZEROS = bytes(ERASE_STEP_BYTES)
 
 
 class CommitLog:
@@ -304,13 +305,15 @@ class CommitLog:
         """Zeroes what is not zero between `offset` and the end of its segment; returns how many bytes were not."""
         view, start = self.segment_view(offset)
         file = self._files[(start - self._first) // self.segment_size_bytes]
+        # what is still on its way to the disk, some file systems take for a hole
+        await file.sync(offset - start, self.segment_size_bytes)
         erased = 0
-        for at in range(offset - start, self.segment_size_bytes, ERASE_STEP_BYTES):
-            stop = min(at + ERASE_STEP_BYTES, self.segment_size_bytes)
-            content = await file.read_cold(at, stop)
-            if dirty := len(content) - content.count(0):
-                erase_pages(view, at, content)
-                erased += dirty
+        for begin, end in file.written(offset - start, self.segment_size_bytes):
+            for at in range(begin, end, ERASE_STEP_BYTES):
+                content = await file.read_cold(at, min(at + ERASE_STEP_BYTES, end))
+                if content != ZEROS[: len(content)]:
+                    erase_pages(view, at, content)
+                    erased += len(content) - content.count(0)
         return erased
 
 
@@ -326,8 +329,7 @@ def erase_pages(view: memoryview, start: int, content: bytes) -> None:
 
 def erase(view: memoryview, start: int, end: int) -> None:
     """Zeroes view[start:end] in steps, without a buffer of the whole size."""
-    zeros = bytes(min(end - start, ERASE_STEP_BYTES)) if end > start else b""
     while start < end:
-        step = min(end - start, len(zeros))
-        view[start : start + step] = zeros[:step]
+        step = min(end - start, ERASE_STEP_BYTES)
+        view[start : start + step] = ZEROS[:step]
         start += step

@@ -377,7 +377,8 @@ class SimulatedSegmentFile:
         return bytes(self._inode.data[start:end])
 
     def written(self, start: int, end: int) -> list[tuple[int, int]]:
-        return [(start, end)]
+        assert 0 <= start <= end <= self.size_bytes, f"{self._path}: written({start}, {end})"
+        return self._inode.written(start, end)
 
     def close(self) -> None:
         self._view = memoryview(b"")

@@ -36,6 +36,17 @@ class Inode:
         """The bytes of all pages that [start, end) touches."""
         return start // PAGE_BYTES * PAGE_BYTES, min(-(-end // PAGE_BYTES) * PAGE_BYTES, len(self.data))
 
+    def written(self, start: int, end: int) -> list[tuple[int, int]]:
+        """What of [start, end) lies in pages that are not zero, in order: a file system tells pages, not bytes."""
+        found: list[tuple[int, int]] = []
+        for page in range(start // PAGE_BYTES * PAGE_BYTES, end, PAGE_BYTES):
+            if any(self.data[page : page + PAGE_BYTES]):
+                first, last = max(page, start), min(page + PAGE_BYTES, end)
+                if found and found[-1][1] == first:
+                    first = found.pop()[0]
+                found.append((first, last))
+        return found
+
     def persist(self, start: int, content: bytes) -> None:
         """Whole pages from `start` reach the disk, those excepted that the kernel thinks it has written."""
         disk = self._on_disk()
