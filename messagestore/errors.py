@@ -49,7 +49,7 @@ class LogMissing(StoreError):
 
 
 class QueueOffsetGap(StoreError):
-    """A record whose queue offset is beyond the end of its consume queue: an earlier record is missing."""
+    """A record whose queue offset is beyond the end of its consume queue, which lacks records that the log holds."""
 
     def __init__(
         self, topic: str, queue_id: int, physical_offset: int, queue_offset: int, expected: int

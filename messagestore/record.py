@@ -85,6 +85,19 @@ def _at(name: str) -> tuple[Struct, int]:
 PHYSICAL_OFFSET, PHYSICAL_OFFSET_AT = _at("physical_offset")
 SYS_FLAG, SYS_FLAG_AT = _at("sys_flag")
 
+
+def _queue_head() -> Struct:
+    """Of the fixed part, with both hosts of IPv4, the fields that `queue_head` answers or checks."""
+    wanted = {
+        "total_size", "magic", "queue_id", "queue_offset", "physical_offset", "sys_flag", "store_timestamp", "body_length"
+    }  # fmt: skip
+    sizes = {"i": "4x", "I": "4x", "q": "8x", "host": "8x"}
+    return Struct(">" + "".join(kind if name in wanted else sizes[kind] for name, kind in FIXED_FIELDS))
+
+
+QUEUE_HEAD = _queue_head()
+assert QUEUE_HEAD.size == FIXED_PARTS[0].size
+
 END_OF_SEGMENT = 0
 INVALID = -1
 INCOMPLETE = -2
@@ -277,6 +290,41 @@ def queue_facts(buffer: Buffer, at: int, left: int, physical_offset: int) -> Que
         fields[0], bytes(buffer[topic_at : properties_at - PROPERTIES_LENGTH.size]), fields[3], fields[5], fields[7],
         fields[10], bytes(buffer[properties_at : at + fields[0]]),
     )  # fmt: skip
+
+
+def queue_head(
+    buffer: Buffer, at: int, left: int, physical_offset: int
+) -> int | tuple[int, bytes, int, int, int, int]:
+    """(size, topic, queue id, queue offset, sys_flag, store timestamp) of the record at `buffer[at]`, or what `check` says
+    when there is none: as `queue_facts`, in a third of the time, for walks over much log."""
+    if len(buffer) - at >= RECORD_SIZE_MIN and left >= RECORD_SIZE_MIN:
+        size, magic, queue_id, queue_offset, physical, sys_flag, timestamp, body_bytes = (
+            QUEUE_HEAD.unpack_from(buffer, at)
+        )
+        if magic == MAGIC_V1 and not sys_flag & (BORN_HOST_IPV6 | STORE_HOST_IPV6):
+            topic_at = at + QUEUE_HEAD.size + 1 + body_bytes
+            end = at + size
+            if (
+                size <= left
+                and physical == physical_offset
+                and body_bytes >= 0
+                and topic_at < end <= len(buffer)
+            ):
+                topic_end = topic_at + buffer[topic_at - 1]
+                if (
+                    topic_end + 2 <= end
+                    and end - topic_end - 2 == buffer[topic_end] << 8 | buffer[topic_end + 1]
+                ):
+                    return (
+                        size,
+                        bytes(buffer[topic_at:topic_end]),
+                        queue_id,
+                        queue_offset,
+                        sys_flag,
+                        timestamp,
+                    )
+    facts = queue_facts(buffer, at, left, physical_offset)
+    return facts if isinstance(facts, int) else facts[:6]
 
 
 def decode(buffer: Buffer, at: int = 0, *, verify_body: bool = True) -> Message:

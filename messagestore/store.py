@@ -90,13 +90,13 @@ class MessageStore:
         self._unflushed = asyncio.Event()
         self._flush_began_ms: int | None = None
         self._unsaved = asyncio.Event()
-        self._tail = LogTail(self._log, self._queues, self._dispatcher)
         self._dispatch_loop = DispatchLoop(
             self._log, self._dispatcher,
             confirm_offset=self.confirm_offset,
             record_size_max=settings.max_message_size,
             on_progress=self._unsaved.set,
         )  # fmt: skip
+        self._tail = LogTail(self._log, self._queues, self._dispatcher, self._dispatch_loop.held)
         self._saved = SavedQueues(
             runtime.files, self._log, self._queues, self._index, self._dispatcher, self.confirm_offset
         )
@@ -170,10 +170,13 @@ class MessageStore:
     # Role
 
     async def become_master(self) -> None:
-        """Ends the log at a record boundary, finds the next queue offsets and accepts appends. Takes as long as reading
-        the part of the log that is not dispatched yet; calling it again does no harm."""
+        """Ends the log at a record boundary, finds the next queue offsets and accepts appends. Takes as long as a look at
+        each record that is not dispatched yet, others run meanwhile; calling it again does no harm. As `truncate` raises."""
         await self.truncate(self._log.max_offset)
-        next_offsets, timestamp = await self._tail.next_offsets()
+        try:
+            next_offsets, timestamp = await self._tail.next_offsets()
+        except OSError as error:
+            raise self._failed(error) from error
         if self._running:
             self._appender = Appender(self._log, self._settings.max_message_size, next_offsets, timestamp)
 
@@ -277,8 +280,8 @@ class MessageStore:
         """Log, queues and confirm offset end with the last whole record that is not above `offset`, durably on return; where
         that is. Called with max_offset it erases what an ended connection left above the log's end; to be done before a new
         connection fills it. OSError of a full disk, with nothing cut: to be done again. StoreFailed."""
-        offset = self._tail.boundary_at_or_below(offset)
         try:
+            offset = await self._tail.boundary_at_or_below(offset)
             self._log.prepare_cut(offset)
         except OSError as error:  # told by the log
             if error.errno not in DISK_FULL:
@@ -296,6 +299,7 @@ class MessageStore:
             raise
         try:
             await self._saved.truncate(offset)
+            self._tail.cut(offset)
             await self._log.truncate(offset)
         except OSError as error:
             raise self._failed(error) from error
@@ -326,6 +330,10 @@ class MessageStore:
 
     def dispatched_offset(self) -> int:
         return self._dispatcher.position
+
+    def queue_offset_skips(self) -> int:
+        """Records, since the start, whose queue offset was not the next one of their queue, or that no queue can list."""
+        return self._dispatcher.skips
 
     def get(
         self, topic: str, queue_id: int, queue_offset: int, max_count: int, max_bytes: int,

@@ -180,6 +180,7 @@ class BrokerCollector(Collector):
             (figures.FLUSH_BEHIND, end - store.flushed_offset()),
             (figures.DISPATCH_BEHIND, max(store.confirm_offset() - store.dispatched_offset(), 0)),
             (figures.DISK_USED, store.disk_used()),
+            (figures.QUEUE_SKIPS, store.queue_offset_skips()),
             (figures.RESERVE_TIME, self._oldest_age_ms()),
         ):
             yield self._families.each(figure, [(ON_DISK, value)])

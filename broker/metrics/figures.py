@@ -77,6 +77,12 @@ DISK_USED = Figure(
     OF_DISK,
     ours=True,
 )
+QUEUE_SKIPS = Figure(
+    "rocketmq_storage_queue_offset_skips_total",
+    "records whose queue offset was not the next one of their queue, or that no queue can list",
+    OF_DISK,
+    ours=True,
+)
 RESERVE_TIME = Figure(
     "rocketmq_storage_message_reserve_time_milliseconds",
     "age of the oldest message that is kept; 0 without any",

@@ -20,6 +20,7 @@ from broker.sends.scheduling import delivered
 from broker.sends.writegate import Replication, Standing
 from broker.tables.delayoffsets import DelayOffsets
 from messagestore.messages import Appended, MessageToStore, PutStatus, QueueEntry, QueueGrew
+from messagestore.queues.consumequeue import is_filler
 from messagestore.record import RecordError, decode
 from messagestore.systemtopics import SCHEDULE_TOPIC
 from mqruntime.clock import Clock
@@ -191,6 +192,8 @@ class DelayDelivery:
         return max(head[1] - now_ms, 0)
 
     async def _message_of(self, entry: QueueEntry) -> MessageToStore | None:
+        if is_filler(entry):
+            return None
         content = await self._store.message_at(entry.physical_offset)
         try:
             message = None if content is None else delivered(decode(content, verify_body=False))

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from messagestore import record
 from messagestore.checkpoint import Checkpoint
-from messagestore.errors import LogMissing, StoreCorrupted
+from messagestore.errors import LogMissing, QueueOffsetGap, StoreCorrupted
 from messagestore.index.table import IndexTable
 from messagestore.log.commitlog import FOLDER, CommitLog
 from messagestore.messages import RecoveryReport
 from messagestore.queues.dispatcher import Dispatcher
 from messagestore.queues.table import QueueTable
+from messagestore.walker import SegmentWalk, Stop
 
 READ_STEP_BYTES = 4 << 20
 
@@ -62,7 +63,9 @@ class Recovery:
         self._dispatcher.position = dispatched
         self._dispatcher.log_min = log.min_offset
         walked_from = log.segment_start(await self._index_start(dispatched, trusted=clean))
+        self._dispatcher.refuses_gaps = True
         end = await self._walk(walked_from)
+        self._dispatcher.refuses_gaps = False
         cut_bytes, removed_segments = await log.found_end(end)
         confirm = min(self._confirm, end)
         return RecoveryReport(
@@ -134,8 +137,38 @@ class Recovery:
             self._dispatcher.store_timestamp = facts.store_timestamp
             self._dispatcher.index(position, facts)
         elif confirmed:
-            self._dispatcher.put(position, facts)
+            self._put(position, facts)
         return True
+
+    def _put(self, position: int, facts: record.QueueFacts) -> None:
+        """QueueOffsetGap where a queue lacks what the log holds; gaps of the log itself are bridged."""
+        try:
+            self._dispatcher.put(position, facts)
+        except QueueOffsetGap as gap:
+            if self._log_holds(facts.topic, facts.queue_id, gap.expected, facts.queue_offset, position):
+                raise
+            self._dispatcher.refuses_gaps = False
+            self._dispatcher.put(position, facts)
+            self._dispatcher.refuses_gaps = True
+
+    def _log_holds(self, topic: bytes, queue_id: int, first: int, end: int, limit: int) -> bool:
+        """Whether a record below `limit` has one of the queue offsets [first, end), or cannot be read."""
+        log = self._log
+        position = max(self._queues.phy_end_of(topic, queue_id), log.min_offset)
+        while position < limit:
+            view, start = log.segment_view(position)
+            walk = SegmentWalk(view, start, position, limit, verify_body=False)
+            for offset, _ in walk:
+                head = record.queue_head(view, offset - start, len(view) - (offset - start), offset)
+                assert not isinstance(head, int), f"the record at {offset} was whole a moment ago"
+                _, found, found_id, queue_offset, sys_flag, _ = head
+                same = found == topic and found_id == queue_id and record.counts_in_queue(sys_flag)
+                if same and first <= queue_offset < end:
+                    return True
+            if walk.stop is Stop.INVALID:
+                return True
+            position = start + log.segment_size_bytes if walk.stop is Stop.END_OF_SEGMENT else limit
+        return False
 
     def _check_torn(self, buffer: bytes, at: int, position: int) -> None:
         """What stands at `position` is no record. The confirm offset may lie inside a record; so this is damage only if

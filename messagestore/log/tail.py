@@ -1,64 +1,143 @@
 """The part of a log that the consume queues do not list yet.
 
-Invariant: the queues list everything below the dispatched position, so whatever is asked here is answered by walking
-records from a known boundary at or above it, or from the queues below it."""
+Invariant: the queues list everything below the dispatched position, and what lies between it and the walked one was read
+record by record. So no record is walked twice, however often it is asked for: a role change asks three times. Walks go in
+slices, others run between two of them, and dispatch, which reads the same records at a tenth of the speed, after them."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 
 from messagestore.log.commitlog import CommitLog
+from messagestore.queues.consumequeue import place_of
 from messagestore.queues.dispatcher import Dispatcher
 from messagestore.queues.table import QueueTable
-from messagestore.record import counts_in_queue, queue_facts
-from messagestore.walker import SegmentWalk, Stop
+from messagestore.record import END_OF_SEGMENT, INCOMPLETE, PREFIX, Buffer, counts_in_queue, queue_head
 
-YIELD_RECORDS = 512
+SLICE_RECORDS = 2_048
+COLD_STEP_BYTES = 1 << 20
+
+
+class Walked:
+    """A walk over records from a known boundary: where it is, and what it found about queues. Nothing waits in it.
+
+    `end_of(topic, queue id)` is the next queue offset of a queue that the walk has not met yet."""
+
+    def __init__(self, position: int, end_of: Callable[[bytes, int], int]) -> None:
+        self.position = position
+        self.next_offsets: dict[tuple[bytes, int], int] = {}
+        self.timestamp = 0
+        self._end_of = end_of
+
+    def slice(self, buffer: Buffer, start: int, segment_end: int, limit: int) -> int | None:
+        """Goes on, at most over SLICE_RECORDS records and none that ends above `limit`; None when it can go further, else
+        what stands at `position` (a size: of a record that ends above).
+
+        `buffer` holds log bytes from offset `start` on, of one segment that ends at `segment_end`."""
+        position, next_offsets = self.position, self.next_offsets
+        try:
+            for _ in range(SLICE_RECORDS):
+                head = queue_head(buffer, position - start, segment_end - position, position)
+                if isinstance(head, int):
+                    if head == END_OF_SEGMENT and segment_end <= limit:
+                        position = segment_end
+                        return None
+                    return head
+                size, topic, queue_id, queue_offset, sys_flag, timestamp = head
+                if position + size > limit:
+                    return size
+                if counts_in_queue(sys_flag):
+                    queue = topic, queue_id
+                    end = next_offsets.get(queue)
+                    if end is None:
+                        end = self._end_of(topic, queue_id)
+                    place = place_of(queue_offset, end)
+                    next_offsets[queue] = end if place is None else place + 1
+                if timestamp > self.timestamp:
+                    self.timestamp = timestamp
+                position += size
+            return None
+        finally:
+            self.position = position
 
 
 class LogTail:
-    """Offsets are physical unless called queue offsets."""
+    """Offsets are physical unless called queue offsets. `hold_dispatch()`: dispatch rests within it."""
 
-    def __init__(self, log: CommitLog, queues: QueueTable, dispatcher: Dispatcher) -> None:
+    def __init__(
+        self,
+        log: CommitLog,
+        queues: QueueTable,
+        dispatcher: Dispatcher,
+        hold_dispatch: Callable[[], AbstractContextManager[None]],
+    ) -> None:
         self._log = log
         self._queues = queues
         self._dispatcher = dispatcher
+        self._hold_dispatch = hold_dispatch
+        self._tail = Walked(0, queues.end_of)
 
-    def boundary_at_or_below(self, offset: int) -> int:
-        """The greatest start or end of a record that is not above `offset`, found from the nearest known one."""
+    async def boundary_at_or_below(self, offset: int) -> int:
+        """The greatest start or end of a record that is not above `offset`, found from the nearest known one. OSError."""
         log = self._log
         offset = min(offset, log.max_offset)
-        known = max(log.segment_start(offset), log.min_offset)
-        dispatched = self._dispatcher.position
-        known = max(known, dispatched if dispatched <= offset else self._queues.boundary_at_or_below(offset))
-        while known < offset:
-            view, start = log.segment_view(known)
-            walk = SegmentWalk(view, start, known, offset, verify_body=False)
-            for _ in walk:
-                pass
-            segment_end = start + log.segment_size_bytes
-            if walk.stop is not Stop.END_OF_SEGMENT or segment_end > offset:
-                return walk.position
-            known = segment_end
-        return known
+        if offset < self._tail.position:
+            self._begin()
+        if offset >= self._dispatcher.position:
+            with self._hold_dispatch():
+                await self._walk(offset)
+            if self._tail.position <= offset:
+                return self._tail.position
+        known = max(log.segment_start(offset), log.min_offset, self._queues.boundary_at_or_below(offset))
+        below = Walked(known, self._queues.end_of)
+        while True:
+            if not await self._step(below, offset):
+                return below.position
+            await asyncio.sleep(0)
 
     async def next_offsets(self) -> tuple[dict[tuple[bytes, int], int], int]:
         """The next queue offset of every (topic, queue id), and the newest store time in ms. The log ends at a record
-        boundary. Others run between two steps of the walk."""
-        log = self._log
-        next_offsets = self._queues.next_offsets()
-        timestamp, position = self._dispatcher.store_timestamp, self._dispatcher.position
-        while position < log.max_offset:
+        boundary. OSError."""
+        with self._hold_dispatch():
+            await self._walk(self._log.max_offset)
+        tail = self._tail
+        assert tail.position == self._log.max_offset, (
+            f"no record ends at the log's end, above {tail.position}"
+        )
+        timestamp = max(tail.timestamp, self._dispatcher.store_timestamp)
+        return {**self._queues.next_offsets(), **tail.next_offsets}, timestamp
+
+    def cut(self, offset: int) -> None:
+        """Log, queues and dispatch end at `offset` or below it."""
+        if self._tail.position > offset:
+            self._begin()
+
+    def _begin(self) -> None:
+        self._tail = Walked(self._dispatcher.position, self._queues.end_of)
+
+    async def _walk(self, limit: int) -> None:
+        while True:
+            if self._tail.position < self._dispatcher.position:
+                self._begin()
+            if not await self._step(self._tail, limit):
+                return
+            await asyncio.sleep(0)
+
+    async def _step(self, walked: Walked, limit: int) -> bool:
+        """One slice; False when nothing is left below `limit`."""
+        log, position = self._log, walked.position
+        if position >= limit:
+            return False
+        segment_end = log.segment_start(position) + log.segment_size_bytes
+        if not log.is_cold(position):
             view, start = log.segment_view(position)
-            walk = SegmentWalk(view, start, position, log.max_offset, verify_body=False)
-            for number, (offset, size) in enumerate(walk, 1):
-                facts = queue_facts(view, offset - start, size, offset)
-                assert not isinstance(facts, int), f"the record at {offset} was whole a moment ago"
-                timestamp = max(timestamp, facts.store_timestamp)
-                if counts_in_queue(facts.sys_flag):
-                    next_offsets[facts.topic, facts.queue_id] = facts.queue_offset + 1
-                if number % YIELD_RECORDS == 0:
-                    await asyncio.sleep(0)
-            position = start + log.segment_size_bytes if walk.stop is Stop.END_OF_SEGMENT else walk.position
-            assert walk.stop is not Stop.INVALID, f"the log was walked to {log.max_offset} a moment ago"
-        return next_offsets, timestamp
+            return walked.slice(view, start, segment_end, limit) is None
+        content = await log.read_file(position, min(position + COLD_STEP_BYTES, segment_end))
+        stop = walked.slice(content, position, segment_end, limit)
+        if stop == INCOMPLETE and walked.position == position:  # a record that is longer than a step
+            size = PREFIX.unpack_from(content)[0]
+            content = await log.read_file(position, position + size)
+            stop = walked.slice(content, position, segment_end, limit)
+        return stop is None or (stop == INCOMPLETE and walked.position != position)

@@ -1,7 +1,8 @@
 """One consume queue: where the n-th message of a (topic, queue) stands in the commit log.
 
-Invariant: entries are [min_queue_offset, max_queue_offset) without a gap, their physical offsets strictly increase, and
-every byte after the last entry is zero. All of it can be rebuilt from the commit log."""
+Invariant: entries are [min_queue_offset, max_queue_offset), their physical offsets strictly increase, and every byte after
+the last entry is zero. Where the log skips queue offsets fillers stand, which lead to nothing and say which record they stand
+in front of; a queue never ends with one. All of it can be rebuilt from the commit log."""
 
 from __future__ import annotations
 
@@ -9,7 +10,6 @@ from bisect import bisect_left
 from collections.abc import Iterator
 from struct import Struct
 
-from messagestore.errors import QueueOffsetGap
 from messagestore.log.commitlog import erase_pages
 from messagestore.walker import check_size_set, order_segments, segment_name
 from mqruntime.segments import SegmentDirectory, SegmentFile
@@ -20,9 +20,43 @@ ENTRY = Struct(
     "i"  #  8 size           of the record; 0 = never written
     "q"  # 12 tags_code      hash of the tag; a scheduled message's delivery time
 )
-PRE_BLANK = (0, 0x7FFFFFFF, 0)  # fills a first file in front of the queue's first entry
+FILLER_SIZE = 0x7FFFFFFF
+PRE_BLANK = (0, FILLER_SIZE, 0)  # fills a first file in front of the queue's first entry
+GAP_PLACES_MAX = 300_000  # filled at most; what skips more is listed at the queue's end, as upstream lists it
+PLACE_MAX = 1 << 58  # file names are byte offsets of 63 bits
 RESERVE_STEP_BYTES = 64 << 10
 STEP_PLACES = RESERVE_STEP_BYTES // ENTRY.size
+
+
+def place_of(queue_offset: int, end: int) -> int | None:
+    """Where a queue that ends at `end` (0: it never began) lists the next record; None when it has that offset already."""
+    if queue_offset < end:
+        return None
+    if queue_offset > PLACE_MAX or (end and queue_offset - end > GAP_PLACES_MAX):
+        return end
+    return queue_offset
+
+
+def filler(phy: int) -> tuple[int, int, int]:
+    """Stands where the log skips queue offsets, in front of the entry of the record at `phy`; to readers a PRE_BLANK."""
+    return 0, FILLER_SIZE, phy
+
+
+def is_filler(entry: tuple[int, int, int]) -> bool:
+    return entry[1] == FILLER_SIZE
+
+
+def listed_start(entry: tuple[int, int, int]) -> int:
+    """Where the record of an entry starts, or the one that a filler stands in front of; -1 for PRE_BLANK."""
+    phy, _, tags_code = entry
+    if is_filler(entry):
+        return tags_code or -1
+    return phy
+
+
+def listed_end(entry: tuple[int, int, int]) -> int:
+    """Entries below a cut end at or below it, and others do not: a filler goes with the record behind it."""
+    return listed_start(entry) + (1 if is_filler(entry) else entry[1])
 
 
 def file_size_for(wanted: int) -> int:
@@ -45,7 +79,6 @@ class ConsumeQueue:
         self._first = 0  # queue offset of the first place in the first file
         self._files: list[SegmentFile | None] = []  # opened when first needed
         self._names: list[str] = []
-        self._beginning = False  # a full disk broke `_start_at` off
         self._reserved_end = 0  # queue offset up to which the last file has disk blocks
         # the last file; entries [_hot_first, _hot_end) need nothing but writing
         self._hot_view = memoryview(b"")
@@ -77,8 +110,6 @@ class ConsumeQueue:
         self._first = segments[0].start_offset // ENTRY.size if segments else 0
         end = self._find_end(phy_limit, trusted=trusted)
         await self._cut(end, self._written_end(end) if trusted else end + self._per_file)
-        if not self._names:  # nothing is left: the queue starts where its next message says
-            self._first = self.max_queue_offset = 0
         self._synced = self.max_queue_offset
         self.min_queue_offset = self._first
         self.raise_min(log_min)
@@ -86,21 +117,38 @@ class ConsumeQueue:
     def _find_end(self, phy_limit: int, *, trusted: bool) -> int:
         for index in range(len(self._names) - 1, -1, -1):
             first = self._first + index * self._per_file
-            if not self._below(self._stored_entry(first), phy_limit):
+            if not self._below(self._stored_entry(first), phy_limit, may_begin=index == 0):
                 continue
             places = range(first, first + self._per_file)
             if trusted:
-                return first + bisect_left(
-                    places, True, key=lambda place: not self._below(self._stored_entry(place), phy_limit)
-                )
-            last_end = 0
-            for place, entry in self._stored(first, places.stop):
-                if not self._below(entry, phy_limit) or (entry != PRE_BLANK and entry[0] < last_end):
-                    return place
-                if entry != PRE_BLANK:
-                    last_end = entry[0] + entry[1]
-            return places.stop
+                end = first + bisect_left(
+                    places, True,
+                    key=lambda place: not self._below(self._stored_entry(place), phy_limit, may_begin=True),
+                )  # fmt: skip
+            else:
+                end = self._untorn_end(places, phy_limit)
+            return self._without_fillers(end)
         return self._first
+
+    def _untorn_end(self, places: range, phy_limit: int) -> int:
+        """The first of a file's places that holds no entry below `phy_limit`, or one that cannot follow the others."""
+        last_end, may_begin = 0, places.start == self._first
+        for place, entry in self._stored(places.start, places.stop):
+            if not self._below(entry, phy_limit, may_begin=may_begin) or 0 <= listed_start(entry) < last_end:
+                return place
+            if entry != PRE_BLANK:
+                may_begin = False
+                if not is_filler(entry):
+                    last_end = listed_end(entry)
+        return places.stop
+
+    def _without_fillers(self, end: int) -> int:
+        """The end of a queue whose last record is above the limit, so that only its fillers are left of it."""
+        if end == self._first or not is_filler(last := self._stored_entry(end - 1)) or last == PRE_BLANK:
+            return end
+        return self._first + bisect_left(
+            range(self._first, end), listed_end(last), key=lambda place: listed_end(self._stored_entry(place))
+        )
 
     def _written_end(self, end: int) -> int:
         """The first place from `end` on, in its file, that was never written."""
@@ -126,18 +174,19 @@ class ConsumeQueue:
         return self._open(index).read_now(at, at + (end - first) * ENTRY.size)
 
     @staticmethod
-    def _below(entry: tuple[int, int, int], phy_limit: int) -> bool:
+    def _below(entry: tuple[int, int, int], phy_limit: int, *, may_begin: bool) -> bool:
+        """Whether it is an entry of a record below the limit; in front of a queue's first one (`may_begin`) PRE_BLANK is."""
         phy, size, _ = entry
-        return entry == PRE_BLANK or (phy >= 0 and size > 0 and phy + size <= phy_limit)
+        if entry == PRE_BLANK:
+            return may_begin
+        return phy >= 0 and size > 0 and listed_end(entry) <= phy_limit
 
     def raise_min(self, log_min: int) -> None:
         """The log now starts at `log_min`: the queue starts at its first entry that is not below."""
         places = range(self.min_queue_offset, self.max_queue_offset)
-        self.min_queue_offset += bisect_left(places, True, key=lambda place: self._stands_in(place, log_min))
-
-    def _stands_in(self, place: int, log_min: int) -> bool:
-        entry = self._entry(place)
-        return entry != PRE_BLANK and entry[0] >= log_min
+        self.min_queue_offset += bisect_left(
+            places, True, key=lambda place: listed_start(self._entry(place)) >= log_min
+        )
 
     # Reading
 
@@ -154,8 +203,11 @@ class ConsumeQueue:
     def boundary_at_or_below(self, phy: int) -> int:
         """The greatest end of an indexed record that is not above `phy`, or -1."""
         places = range(self.min_queue_offset, self.max_queue_offset)
-        count = bisect_left(places, True, key=lambda place: sum(self._entry(place)[:2]) > phy)
-        return sum(self._entry(places[count - 1])[:2]) if count else -1
+        count = bisect_left(places, True, key=lambda place: listed_end(self._entry(place)) > phy)
+        if not count:
+            return -1
+        last = self._entry(places[count - 1])
+        return listed_start(last) if is_filler(last) else listed_end(last)
 
     def _entry(self, place: int) -> tuple[int, int, int]:
         index, within = divmod(place - self._first, self._per_file)
@@ -171,9 +223,8 @@ class ConsumeQueue:
     # Writing
 
     def append(self, queue_offset: int, phy: int, size: int, tags_code: int) -> bool:
-        """Adds the entry of the record at `phy`; False when it is there already. An empty queue starts at any offset.
-
-        QueueOffsetGap when entries between are missing; OSError (ENOSPC), with the queue unchanged."""
+        """Adds the entry of the record at `phy`, see `place_of`; False when one is there already. Upstream once gave one
+        offset to two messages: readers keep seeing the first. OSError (ENOSPC), with the queue unchanged."""
         if phy < self.phy_end:
             return False
         if queue_offset == self.max_queue_offset and queue_offset < self._hot_end:
@@ -183,31 +234,48 @@ class ConsumeQueue:
             self.max_queue_offset = queue_offset + 1
             self.phy_end = phy + size
             return True
-        if queue_offset != self.max_queue_offset:
-            if queue_offset < self.max_queue_offset and self.max_queue_offset > self.min_queue_offset:
-                return False  # upstream once gave one offset to two messages: readers keep seeing the first
-            if self.max_queue_offset > self.min_queue_offset or (self._names and not self._beginning):
-                raise QueueOffsetGap(self.topic, self.queue_id, phy, queue_offset, self.max_queue_offset)
-            self._start_at(queue_offset)
-        file, within = self._writable(queue_offset)
+        place = place_of(queue_offset, self.max_queue_offset)
+        if place is None:
+            return False
+        if not self.max_queue_offset:
+            self._begin_at(place)
+        file, within = self._fill(place, filler(phy))
         ENTRY.pack_into(file.view(), within, phy, size, tags_code)
         self._hot_view = file.view()
-        self._hot_first = queue_offset - within // ENTRY.size
+        self._hot_first = place - within // ENTRY.size
         self._hot_end = min(self._reserved_end, self._hot_first + self._per_file)
-        self.max_queue_offset = queue_offset + 1
+        self.max_queue_offset = place + 1
         self.phy_end = phy + size
         return True
 
-    def _start_at(self, queue_offset: int) -> None:
-        """The first message of this queue that the log still has is not number 0. OSError (ENOSPC): to be done again."""
-        self._beginning = True
-        self._first = queue_offset - queue_offset % self._per_file
-        self._reserved_end = self._synced = self._first
-        for place in range(self._first, queue_offset):
+    def _begin_at(self, place: int) -> None:
+        """The first message of this queue that the log still has may be any. OSError (ENOSPC)."""
+        if not self._names:
+            self._first = place - place % self._per_file
+            self._reserved_end = self._synced = self._first
+        self.max_queue_offset = self._first
+        try:
+            self._fill(place, PRE_BLANK)
+        finally:
+            self.max_queue_offset = 0
+        self.min_queue_offset = self.max_queue_offset = place
+
+    def _fill(self, end: int, entry: tuple[int, int, int]) -> tuple[SegmentFile, int]:
+        """Puts `entry` at all places from the queue's end to `end`; see `_writable` for what it returns of that. OSError
+        (ENOSPC) before any is put."""
+        pieces: list[tuple[SegmentFile, int, int]] = []
+        place = self.max_queue_offset
+        while place < end:
+            stop = min(end, place + self._per_file - (place - self._first) % self._per_file)
             file, within = self._writable(place)
-            ENTRY.pack_into(file.view(), within, *PRE_BLANK)
-        self.min_queue_offset = self.max_queue_offset = queue_offset
-        self._beginning = False
+            self._writable(stop - 1)
+            pieces.append((file, within, within + (stop - place) * ENTRY.size))
+            place = stop
+        behind = self._writable(end)
+        packed = ENTRY.pack(*entry)
+        for file, start, stop in pieces:
+            file.view()[start:stop] = packed * ((stop - start) // ENTRY.size)
+        return behind
 
     def _writable(self, place: int) -> tuple[SegmentFile, int]:
         index, within = divmod(place - self._first, self._per_file)
@@ -231,13 +299,15 @@ class ConsumeQueue:
     async def truncate(self, phy: int) -> None:
         """Entries of records that end above `phy` are gone. Not durable by itself: a restart cuts again."""
         places = range(self.min_queue_offset, self.max_queue_offset)
-        kept = bisect_left(places, True, key=lambda place: sum(self._entry(place)[:2]) > phy)
+        kept = bisect_left(places, True, key=lambda place: listed_end(self._entry(place)) > phy)
         if kept < len(places):
             await self._cut(self.min_queue_offset + kept, self.max_queue_offset)
 
     async def _cut(self, end: int, written_end: int) -> None:
         """Keeps the places below `end` and erases those up to `written_end`; files that start at or above `end` are
-        deleted, newest first."""
+        deleted, newest first. A queue without any entry left starts where its next message says."""
+        if self._names and end > self._first and self._stored_entry(end - 1) == PRE_BLANK:
+            end = self._first
         while self._names and self._first + (len(self._names) - 1) * self._per_file >= end:
             file = self._files.pop()
             await self._directory.delete(self._names.pop())
@@ -247,13 +317,15 @@ class ConsumeQueue:
             index = len(self._names) - 1
             start = self._first + index * self._per_file
             self._erase(self._open(index), end - start, min(written_end - start, self._per_file))
+        else:
+            end = self._first = 0
         self._reserved_end = self._hot_end = 0
         self._hot_view = memoryview(b"")
         self.max_queue_offset = end
         self._synced = min(self._synced, end)
         self.phy_end = 0
-        if end > self._first and (last := self._entry(end - 1)) != PRE_BLANK:
-            self.phy_end = last[0] + last[1]
+        if end > self._first:
+            self.phy_end = listed_end(self._entry(end - 1))
         if not self._names or self.max_queue_offset < self.min_queue_offset:
             self.min_queue_offset = self.max_queue_offset
 

@@ -1,9 +1,12 @@
 """Dispatch: consume queue and index entries for what every in-sync replica holds.
 
 Invariant: every record that ends at or below `position` has its entries, no record that ends above the confirm offset
-has one, and a run stops for good at the first record that does: only a moved confirm offset starts the next run."""
+has one, and a run stops for good at the first record that does: only a moved confirm offset starts the next run. Nothing
+that a master wrote ends a run otherwise: where it skips queue offsets the gap is bridged, counted and told."""
 
 from __future__ import annotations
+
+import logging
 
 from messagestore import record
 from messagestore.delaylevels import delay_levels_ms
@@ -14,6 +17,9 @@ from messagestore.properties import java_string_hash, last_value
 from messagestore.queues.table import QueueTable
 from messagestore.record import Buffer, QueueFacts
 from messagestore.systemtopics import SCHEDULE_TOPIC
+from mqruntime.log import fields
+
+logger = logging.getLogger(__name__)
 
 SCHEDULE_TOPIC_BYTES = SCHEDULE_TOPIC.encode()
 TAGS_REMEMBERED_MAX = 10_000
@@ -25,12 +31,17 @@ class Dispatcher:
         self.position = 0  # a record boundary
         self.log_min = 0  # a log that starts at 0 holds the first message of each queue
         self.store_timestamp = 0  # of the last dispatched record, ms
+        self.skips = (
+            0  # records whose queue offset was not the next one of their queue, or whose queue cannot be
+        )
+        self.refuses_gaps = False  # while it is not known whether the log or the queue lacks something
         self._queues = queues
         self._index = index
         self._levels_ms = delay_levels_ms(message_delay_level)
         self._new_queues = 0  # in this run
         self._hashes: dict[bytes, int] = {}
         self._grown: dict[tuple[bytes, int], int] = {}
+        self._told: set[tuple[bytes, int]] = set()  # queues that skip
 
     def run(self, buffer: Buffer, start: int, segment_end: int, limit: int, records_max: int) -> bool:
         """Dispatches records from `position` on: at most `records_max`, none that ends above `limit`.
@@ -38,7 +49,7 @@ class Dispatcher:
         `buffer` holds log bytes from offset `start` on, of one segment that ends at `segment_end`. True when it
         stopped because of `records_max`, of many new queues or of the end of the segment; False when only a higher
         limit or more bytes in the buffer let it go on. StoreCorrupted when what stands below the limit is no record;
-        QueueOffsetGap; OSError of a full disk, after which the same run may be tried again."""
+        OSError of a full disk, after which the same run may be tried again."""
         self._new_queues = 0
         for _ in range(records_max):
             if self._new_queues >= NEW_QUEUES_MAX:
@@ -64,20 +75,48 @@ class Dispatcher:
         return True
 
     def put(self, position: int, facts: QueueFacts) -> None:
-        """The entry of the record that stands at `position`, the next one to be dispatched."""
+        """The entry of the record that stands at `position`, the next one to be dispatched. QueueOffsetGap if gaps are
+        refused, with nothing done."""
         size, topic, queue_id, queue_offset, sys_flag, store_timestamp, properties = facts
         if record.counts_in_queue(sys_flag):
-            tags_code = self.tags_code(topic, properties, store_timestamp)
             queue = self._queues.get(topic, queue_id)
-            if not queue.max_queue_offset:
-                if queue_offset and not self.log_min:
-                    raise QueueOffsetGap(queue.topic, queue_id, self.position, queue_offset, 0)
-                self._new_queues += 1
-            if queue.append(queue_offset, position, size, tags_code):
-                self._grown[topic, queue_id] = queue.max_queue_offset
+            if queue is None:
+                self._tell_skip(topic, queue_id, position, queue_offset, 0)
+            else:
+                end = queue.max_queue_offset
+                if queue_offset > end and position >= queue.phy_end and (end or not self.log_min):
+                    self._skip(topic, queue_id, position, queue_offset, end)
+                if not end:
+                    self._new_queues += 1
+                tags_code = self.tags_code(topic, properties, store_timestamp)
+                if queue.append(queue_offset, position, size, tags_code):
+                    self._grown[topic, queue_id] = queue.max_queue_offset
         self.index(position, facts)
         self.position = position + size
         self.store_timestamp = store_timestamp
+
+    def _skip(self, topic: bytes, queue_id: int, position: int, queue_offset: int, expected: int) -> None:
+        if self.refuses_gaps:
+            raise QueueOffsetGap(topic.decode(), queue_id, position, queue_offset, expected)
+        self._tell_skip(topic, queue_id, position, queue_offset, expected)
+
+    def _tell_skip(
+        self, topic: bytes, queue_id: int, position: int, queue_offset: int, expected: int
+    ) -> None:
+        self.skips += 1
+        if (topic, queue_id) not in self._told:
+            self._told.add((topic, queue_id))
+            logger.warning(
+                "queue offset skips ahead, or its queue can have no folder; the store goes on. If files of this queue were"
+                " lost, stop the broker, delete the folder consumequeue and start it: queues are built anew from the log",
+                extra=fields(
+                    topic=topic.decode("utf-8", "replace"),
+                    queue=queue_id,
+                    at=position,
+                    found=queue_offset,
+                    due=expected,
+                ),
+            )
 
     def index(self, position: int, facts: QueueFacts) -> None:
         """Index the record at `position`, unless it is."""

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from messagestore.log.commitlog import CommitLog
 from messagestore.messages import QueueGrew
@@ -44,6 +45,7 @@ class DispatchLoop:
         self._on_progress = on_progress
         self._callbacks: list[Callable[[list[QueueGrew]], None]] = []
         self._wanted = asyncio.Event()
+        self._holds = 0
 
     @property
     def full(self) -> bool:
@@ -57,12 +59,22 @@ class DispatchLoop:
         """There may be something to do."""
         self._wanted.set()
 
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Within it no step begins by itself; one that reads from the disk may end."""
+        self._holds += 1
+        try:
+            yield
+        finally:
+            self._holds -= 1
+            self.wake()
+
     async def run(self) -> None:
         """As long as the store runs."""
         while True:
             await self._wanted.wait()
             self._wanted.clear()
-            if await self._step():
+            if not self._holds and await self._step():
                 self._wanted.set()
                 await asyncio.sleep(0)  # others run between two steps
 

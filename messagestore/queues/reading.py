@@ -8,7 +8,7 @@ from __future__ import annotations
 from messagestore import record
 from messagestore.log.commitlog import CommitLog
 from messagestore.messages import GetResult, GetStatus, QueueEntry, TagFilter
-from messagestore.queues.consumequeue import ENTRY, PRE_BLANK, ConsumeQueue
+from messagestore.queues.consumequeue import ENTRY, ConsumeQueue, is_filler, listed_start
 from messagestore.queues.table import QueueTable
 
 FILTERED_SCAN_BYTES_MIN = 16_000  # maxFilterMessageSize: how much of a queue one read looks through
@@ -60,7 +60,7 @@ class QueueReader:
         next_offset = queue_offset
         for entry in queue.entries(queue_offset, scan_max):
             phy, size, tags_code = entry
-            if entry == PRE_BLANK or phy < log_min:
+            if is_filler(entry) or phy < log_min:
                 removed = True
             elif tag_filter is None or tag_filter(tags_code):
                 if count and bytes_found + size > max_bytes:
@@ -90,7 +90,8 @@ class QueueReader:
         return phy == self._log.segment_start(phy)
 
     def entries(self, topic: str, queue_id: int, queue_offset: int, count_max: int) -> list[QueueEntry]:
-        """At most `count_max` entries from `queue_offset` on, if that is one of the queue's offsets."""
+        """At most `count_max` entries from `queue_offset` on, if that is one of the queue's offsets; fillers
+        (`is_filler`) lead to no message."""
         queue = self._queues.find(topic, queue_id)
         if queue is None or queue_offset < queue.min_queue_offset:
             return []
@@ -125,10 +126,15 @@ class QueueReader:
         queue = self._queues.find(topic, queue_id)
         if queue is None or not queue.min_queue_offset <= queue_offset < queue.max_queue_offset:
             return -1
-        phy, size, _ = queue.entry(queue_offset)
+        entry = queue.entry(queue_offset)
+        return -1 if is_filler(entry) else await self._store_time(entry)
+
+    async def _store_time(self, entry: tuple[int, int, int]) -> int:
+        """Of the record that an entry leads to, or a filler stands in front of; -1 when the log has it no more."""
+        phy = listed_start(entry)
         if phy < self._log.min_offset:
             return -1
-        return record.store_timestamp(await self._bytes(phy, min(size, record.FIXED_PARTS[3].size)), 0)
+        return record.store_timestamp(await self._bytes(phy, min(entry[1], record.FIXED_PARTS[3].size)), 0)
 
     async def offset_by_time(self, topic: str, queue_id: int, timestamp_ms: int) -> int:
         """The first queue offset stored at or after `timestamp_ms`; the end of the queue when all are older, 0 for an
@@ -139,7 +145,7 @@ class QueueReader:
         low, high = queue.min_queue_offset, queue.max_queue_offset
         while low < high:
             middle = (low + high) // 2
-            if await self.store_time_at(topic, queue_id, middle) < timestamp_ms:
+            if await self._store_time(queue.entry(middle)) < timestamp_ms:
                 low = middle + 1
             else:
                 high = middle

@@ -8,7 +8,8 @@ from __future__ import annotations
 import asyncio
 
 from messagestore.queues.consumequeue import ConsumeQueue, file_size_for
-from mqruntime.segments import SegmentDirectory
+from messagestore.record import TOPIC_BYTES_MAX
+from mqruntime.segments import BadSegmentName, SegmentDirectory, check_component
 
 FOLDER = "consumequeue"
 
@@ -34,11 +35,21 @@ class QueueTable:
     def find(self, topic: str, queue_id: int) -> ConsumeQueue | None:
         return self._queues.get((topic.encode(), queue_id))
 
-    def get(self, topic: bytes, queue_id: int) -> ConsumeQueue:
-        """The queue, made (in memory) when it does not exist."""
+    def end_of(self, topic: bytes, queue_id: int) -> int:
+        """The queue offset that the queue gives out next, as far as it is dispatched."""
+        queue = self._queues.get((topic, queue_id))
+        return queue.max_queue_offset if queue else 0
+
+    def get(self, topic: bytes, queue_id: int) -> ConsumeQueue | None:
+        """The queue, made (in memory) when it does not exist; None when no folder can have its name."""
         queue = self._queues.get((topic, queue_id))
         if queue is None:
-            name = topic.decode()
+            try:
+                name = check_component(topic.decode())
+            except (UnicodeDecodeError, BadSegmentName):
+                return None
+            if queue_id < 0 or len(topic) > TOPIC_BYTES_MAX:
+                return None
             directory = self._directory.subdirectory(name).subdirectory(str(queue_id))
             queue = self._queues[topic, queue_id] = ConsumeQueue(directory, self._file_size, name, queue_id)
         return queue
@@ -54,6 +65,11 @@ class QueueTable:
     def phy_end(self) -> int:
         """End of the last record that any queue knows; 0 when there is none."""
         return max((queue.phy_end for queue in self._queues.values()), default=0)
+
+    def phy_end_of(self, topic: bytes, queue_id: int) -> int:
+        """End of the last record that one queue knows; 0 when there is none."""
+        queue = self._queues.get((topic, queue_id))
+        return queue.phy_end if queue else 0
 
     def boundary_at_or_below(self, phy: int) -> int:
         """The greatest record end not above `phy` that any queue knows; -1 when there is none."""

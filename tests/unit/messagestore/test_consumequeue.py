@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from messagestore.errors import BadSegments, QueueOffsetGap
-from messagestore.queues.consumequeue import PRE_BLANK, ConsumeQueue, file_size_for
+from messagestore.errors import BadSegments
+from messagestore.queues.consumequeue import PRE_BLANK, ConsumeQueue, file_size_for, filler
 from mqruntime.segments import RealSegmentDirectory
 
 FILE_SIZE = 400
@@ -60,12 +60,10 @@ def test_the_same_record_is_indexed_once(tmp_path: Path) -> None:
     assert queue.max_queue_offset == 3
 
 
-def test_an_offset_beyond_the_end_is_refused_because_a_record_is_missing(tmp_path: Path) -> None:
+def test_an_offset_beyond_the_end_is_listed_behind_fillers(tmp_path: Path) -> None:
     queue = filled(tmp_path, 3)
-    with pytest.raises(QueueOffsetGap) as caught:
-        queue.append(4, 400, 100, 0)
-    assert (caught.value.expected, caught.value.queue_offset) == (3, 4)
-    assert queue.max_queue_offset == 3
+    assert queue.append(5, 400, 100, 7)
+    assert list(queue.entries(2, 9)) == [(200, 100, 2), filler(400), filler(400), (400, 100, 7)]
 
 
 def test_an_offset_given_out_twice_keeps_its_first_message(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from messagestore.errors import QueueOffsetGap, StoreFailed
+from messagestore.errors import StoreFailed
 from messagestore.messages import PutStatus
 from messagestore.queues.consumequeue import ConsumeQueue
 from messagestore.store import MessageStore
@@ -252,5 +252,11 @@ def test_a_queue_that_begins_in_the_middle_begins_there_also_after_a_full_disk(o
         assert (queue.min_queue_offset, queue.max_queue_offset) == (0, 0)
         assert queue.append(7, 1000, 100, 5)
         assert list(queue.entries(7, 10)) == [(1000, 100, 5)]
-        with pytest.raises(QueueOffsetGap):
-            queue.append(9, 1200, 100, 5)
+        node.disk.fail_next(operation, FULL, times=2)
+        for _ in range(2):
+            with pytest.raises(OSError, match=os.strerror(errno.ENOSPC)):
+                queue.append(45, 1200, 100, 5)
+            assert queue.max_queue_offset == 8
+            assert not any(queue._open(0).view()[8 * 20 :]), "nothing stands above the end"
+        assert queue.append(45, 1200, 100, 5)
+        assert (queue.min_queue_offset, queue.max_queue_offset) == (7, 46)
