@@ -213,8 +213,9 @@ class CommitLog:
         return self._end > self.loaded_end - self.segment_size_bytes // 2
 
     def wants_next(self) -> bool:
-        """The tail has no disk blocks yet, or is half full and its successor does not exist."""
-        return bool(self._files) and (self._half_full or not self._tail_is_reserved)
+        """The tail has no disk blocks yet, or is half full and its successor does not exist. A cut is waited for: its files
+        are not gone yet."""
+        return bool(self._files) and not self._cutting and (self._half_full or not self._tail_is_reserved)
 
     def prepare_next(self) -> None:
         """Makes the tail's blocks and the successor of a half full one, so that no write waits for them. OSError."""
@@ -281,7 +282,9 @@ class CommitLog:
                 if offset % self.segment_size_bytes or offset == self._first:
                     view, start = self.segment_view(offset)
                     erase_end = min(written_end - start, self.segment_size_bytes)
-                    erase(view, offset - start, erase_end)
+                    for at in range(offset - start, erase_end, ERASE_STEP_BYTES):
+                        erase(view, at, min(at + ERASE_STEP_BYTES, erase_end))
+                        await asyncio.sleep(0)  # a cut may be as long as a segment
                     index = (offset - self._first) // self.segment_size_bytes
                     await self._files[index].sync(offset - start, erase_end)
                 await self._remove_segments_from(offset)

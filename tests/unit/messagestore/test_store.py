@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import time
 from collections.abc import Awaitable, Callable
 from itertools import pairwise
 from pathlib import Path
@@ -16,6 +17,7 @@ from messagestore.messages import GetStatus, PutStatus, QueueGrew
 from messagestore.queues.dispatcher import NEW_QUEUES_MAX
 from messagestore.record import pack_host
 from messagestore.store import MessageStore
+from mqruntime import segments
 from tests.unit.doubles import ManualClock
 from tests.unit.messagestore.storehelp import (
     encode_batch,
@@ -477,4 +479,23 @@ async def test_flushes_asked_for_together_share_their_syncs(tmp_path: Path) -> N
     flushed = await asyncio.gather(*flushes)
     assert len(syncs) == 2
     assert flushed[-1] == store.flushed_offset() == store.max_offset()
+    await store.stop()
+
+
+@in_loop
+async def test_a_cut_right_after_a_send_is_not_met_by_the_next_segment_that_the_send_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = await master(tmp_path)
+    delete = segments._delete
+
+    def slowly(path: Path) -> None:
+        time.sleep(0.05)
+        delete(path)
+
+    monkeypatch.setattr(segments, "_delete", slowly)
+    assert store.append([message(bytes(1000)) for _ in range(5)])[-1].error is None
+    assert await store.truncate(4096) == 4096
+    await store.become_master()
+    assert store.append([message(bytes(1000))])[0].error is None
     await store.stop()

@@ -1,0 +1,198 @@
+"""The undispatched part of a log, which may be a whole catch-up: it is walked once, in slices, and others run between."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from messagestore import record
+from messagestore.log import tail
+from messagestore.log.tail import SLICE_RECORDS, Walked
+from messagestore.messages import MessageToStore
+from messagestore.store import MessageStore
+from tests.unit.messagestore.storehelp import golden_segments, message, open_store, small_settings, worked
+
+RECORDS = 8 * SLICE_RECORDS
+QUEUES = 5
+
+
+@contextmanager
+def turns_of_others() -> Iterator[list[int]]:
+    """One entry for each turn that another task had; what it holds is for the caller."""
+    turns: list[int] = [0]
+
+    async def other() -> None:
+        while True:
+            turns.append(0)
+            await asyncio.sleep(0)
+
+    task = asyncio.create_task(other())
+    yield turns
+    task.cancel()
+
+
+async def caught_up(root: Path, hot_segments: int = 2) -> MessageStore:
+    """A slave that has dispatched nothing of what it holds."""
+    settings = small_settings(mapped_file_size_commit_log=256 << 10, hot_segments=hot_segments)
+    store = open_store(root, settings)
+    await store.start()
+    await store.become_master()
+    messages = [message(b"x" * (number % 7), queue_id=number % QUEUES) for number in range(SLICE_RECORDS)]
+    for _ in range(RECORDS // SLICE_RECORDS):
+        assert store.append(messages)[-1].error is None
+    store.become_slave()
+    return store
+
+
+@pytest.mark.parametrize("hot_segments", [1, 100])
+def test_others_run_while_a_log_is_walked_that_is_not_dispatched(tmp_path: Path, hot_segments: int) -> None:
+    async def scenario() -> None:
+        store = await caught_up(tmp_path, hot_segments)
+        with turns_of_others() as turns:
+            end = store.max_offset()
+            assert await store.truncate(end) == end
+        assert len(turns) > RECORDS // SLICE_RECORDS
+        await store.stop()
+
+    asyncio.run(scenario())
+
+
+def test_a_change_of_role_looks_at_each_record_once_and_at_few_in_one_turn(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario() -> None:
+        store = await caught_up(tmp_path)
+        with turns_of_others() as turns:
+
+            def counted(buffer: record.Buffer, at: int, left: int, offset: int) -> object:
+                turns[-1] += 1
+                return record.queue_head(buffer, at, left, offset)
+
+            monkeypatch.setattr(tail, "queue_head", counted)
+            store.set_confirm_offset(store.max_offset())
+            await store.truncate(store.max_offset())
+            await store.become_master()
+            await store.become_master()
+        segments = store.max_offset() // store.segment_size_bytes + 1
+        assert RECORDS // 2 < sum(turns) <= RECORDS + 2 * segments
+        assert max(turns) <= SLICE_RECORDS
+        (out,) = store.append([message(queue_id=3)])
+        assert out.queue_offset == len(
+            [None for number in range(RECORDS) if number % SLICE_RECORDS % QUEUES == 3]
+        )
+        await store.stop()
+
+    asyncio.run(scenario())
+
+
+def test_what_is_not_dispatched_at_a_promotion_is_dispatched_afterwards(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        store = await caught_up(tmp_path)
+        store.set_confirm_offset(store.max_offset())
+        promotion = asyncio.create_task(store.become_master())
+        await asyncio.sleep(0)
+        while not promotion.done():
+            assert store.dispatched_offset() < store.max_offset() // 4, "promotion comes first"
+            await asyncio.sleep(0)
+        while store.dispatch():
+            pass
+        assert sum(store.max_queue_offset("TopicTest", queue_id) for queue_id in range(QUEUES)) == RECORDS
+        await store.stop()
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_cuts_anywhere_and_dispatch_meanwhile_leave_the_next_offsets_right(tmp_path: Path, seed: int) -> None:
+    chance = random.Random(seed)
+
+    async def scenario() -> None:
+        store = open_store(tmp_path, small_settings(hot_segments=chance.choice((1, 2, 9))))
+        await store.start()
+        await store.become_master()
+        log: list[tuple[int, int, int, int]] = []  # queue, queue offset, start, end
+        for _ in range(60):
+            choice = chance.random()
+            if choice < 0.6:
+                queue_id = chance.randrange(3)
+                sent = MessageToStore("T", queue_id, bytes(chance.choice((5, 300, 2500))))
+                (out,) = store.append([sent])
+                assert out.queue_offset == sum(held[0] == queue_id for held in log)
+                log.append((queue_id, out.queue_offset, out.physical_offset, out.end_offset))
+            elif choice < 0.8:
+                store.set_confirm_offset(chance.randint(0, store.max_offset()))
+                if chance.random() < 0.5:
+                    await asyncio.sleep(0)
+            else:
+                store.become_slave()
+                cut = chance.randint(0, store.max_offset())
+                if chance.random() < 0.3:
+                    await store.truncate(store.max_offset())
+                whole = await store.truncate(cut)
+                log = [held for held in log if held[3] <= cut]
+                assert (log[-1][3] if log else 0) <= whole <= cut
+                await store.become_master()
+        await store.stop()
+
+    asyncio.run(scenario())
+
+
+def test_a_record_that_is_longer_than_one_cold_read_is_walked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tail, "COLD_STEP_BYTES", 200)
+
+    async def scenario() -> None:
+        store = open_store(tmp_path, small_settings(hot_segments=1))
+        await store.start()
+        await store.become_master()
+        for body in (5, 1000, 50, 3000, 3000, 3000, 10, 10):
+            assert store.append([message(bytes(body))])[0].error is None
+        end = store.max_offset()
+        await store.become_master()
+        (out,) = store.append([message()])
+        assert (out.physical_offset, out.queue_offset) == (end, 8)
+        await store.stop()
+
+    asyncio.run(scenario())
+
+
+def test_the_head_for_queues_agrees_with_the_whole_look(tmp_path: Path) -> None:
+    chance = random.Random(5)
+    buffers = [*golden_segments("clean-shutdown").values(), *golden_segments("after-kill-9").values()]
+    ipv6 = worked()
+    ipv6.sys_flag, ipv6.born_host = record.BORN_HOST_IPV6, record.pack_host("::1", 5)
+    long_topic = worked()
+    long_topic.topic = "%RETRY%" + "g" * 200
+    whole = [
+        record.encode(worked()),
+        record.encode(ipv6),
+        record.encode(long_topic),
+        record.encode_blank(900),
+    ]
+    cases = [(bytes(buffer[at : at + 300]), at) for buffer in buffers for at in range(0, 20_000, 997)]
+    for content in whole:
+        cases += [(content[:cut], 4096) for cut in range(0, len(content), 3)] + [(content + bytes(50), 4096)]
+        for _ in range(3000):
+            torn = bytearray(content + chance.randbytes(40))
+            torn[chance.randrange(len(content))] = chance.choice((0, 1, 127, 128, 255, chance.randrange(256)))
+            cases.append((bytes(torn), 4096))
+    for content, offset in cases:
+        for left in (len(content), len(content) + 700, max(len(content) - 30, 0), 900):
+            facts = record.queue_facts(content, 0, left, offset)
+            expected = facts if isinstance(facts, int) else tuple(facts)[:6]
+            assert record.queue_head(content, 0, left, offset) == expected
+
+
+def test_a_walk_ends_at_what_is_no_record() -> None:
+    content = record.encode(worked())
+    walked = Walked(4096, lambda topic, queue_id: 0)
+    assert walked.slice(content + bytes(1000), 4096, 8192, 4096 + 900) == record.INVALID
+    assert walked.position == 4096 + len(content)
+    assert walked.next_offsets == {(b"TopicTest", 1): 4}
+    assert Walked(4096, lambda topic, queue_id: 0).slice(content, 4096, 8192, 4096 + 50) == len(content)
