@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
-import time
+import threading
 from collections.abc import Awaitable, Callable
 from itertools import pairwise
 from pathlib import Path
@@ -483,19 +483,25 @@ async def test_flushes_asked_for_together_share_their_syncs(tmp_path: Path) -> N
 
 
 @in_loop
-async def test_a_cut_right_after_a_send_is_not_met_by_the_next_segment_that_the_send_asked_for(
+async def test_no_segment_is_made_while_a_cut_takes_its_file_away(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = await master(tmp_path)
     delete = segments._delete
+    go_on = threading.Event()
 
-    def slowly(path: Path) -> None:
-        time.sleep(0.05)
+    def waits(path: Path) -> None:
+        go_on.wait()
         delete(path)
 
-    monkeypatch.setattr(segments, "_delete", slowly)
-    assert store.append([message(bytes(1000)) for _ in range(5)])[-1].error is None
-    assert await store.truncate(4096) == 4096
-    await store.become_master()
-    assert store.append([message(bytes(1000))])[0].error is None
+    monkeypatch.setattr(segments, "_delete", waits)
+    assert store.append([message(bytes(1000)) for _ in range(4)])[-1].error is None
+    cut = asyncio.create_task(store._log.truncate(4096))
+    await asyncio.sleep(0)
+    assert store.max_offset() == 4096
+    wanted = store._log.wants_next()
+    go_on.set()
+    await cut
+    assert not wanted
+    assert store._log.wants_next()
     await store.stop()
