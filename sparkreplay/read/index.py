@@ -119,14 +119,7 @@ def positions_of(
     for queue in queues_of(files, topics, queue_ids):
         first, last = queue.count_below(start), queue.count_below(end)
         if last > first:
-            base = queue.first_queue_offset
-            parts.append(
-                (
-                    *queue.checked(first, last),
-                    np.arange(base + first, base + last),
-                    (queue.topic, queue.queue_id),
-                )
-            )
+            parts.append((*queue.checked(first, last), (queue.topic, queue.queue_id)))
     nothing = np.empty(0, np.int64)
     offsets, sizes, queue_offsets = (
         np.concatenate([nothing, *(part[column] for part in parts)]) for column in range(3)

@@ -1,7 +1,8 @@
 """Consume queues as an index: which records belong to a queue, in log order.
 
 Invariant: physical offsets of a queue strictly increase, so an entry is found by halving; entries that fill a first file in
-front of the queue's first one count as in front of everything, unwritten ones as behind it."""
+front of the queue's first one count as in front of everything, unwritten ones as behind it. Where the log skips queue offsets
+fillers stand, which name the record behind them and count as standing there."""
 
 from __future__ import annotations
 
@@ -49,7 +50,8 @@ class Queue:
         return self.parts[0].first
 
     def read(self, first: int, last: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Physical offsets and sizes of the entries at places [first, last), as they are written."""
+        """Physical offsets and sizes of the entries at places [first, last); a filler's offset is that of the record behind
+        it."""
         pieces = []
         for part in self.parts:
             begin = max(0, first + self.first_queue_offset - part.first)
@@ -66,17 +68,22 @@ class Queue:
                     raise IndexUnusable(self.files.shown(part.name), "became shorter while it was read")
                 pieces.append(np.frombuffer(buffer, ENTRY))
         entries = np.concatenate(pieces) if pieces else np.empty(0, ENTRY)
-        return entries["physical_offset"].astype(np.int64), entries["size"].astype(np.int64)
+        offsets, sizes = entries["physical_offset"].astype(np.int64), entries["size"].astype(np.int64)
+        fills = (offsets == 0) & (sizes == PRE_BLANK_SIZE)
+        return np.where(fills, entries["tags_code"].astype(np.int64), offsets), sizes
 
-    def checked(self, first: int, last: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """`read`; raises IndexUnusable for entries that no broker writes."""
+    def checked(
+        self, first: int, last: int
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+        """`read` without fillers, and the queue offsets; raises IndexUnusable for entries that no broker writes."""
         offsets, sizes = self.read(first, last)
+        kept = np.flatnonzero((sizes != PRE_BLANK_SIZE) | (offsets <= 0))
+        offsets, sizes, places = offsets[kept], sizes[kept], kept + self.first_queue_offset + first
         good = (sizes >= RECORD_SIZE_MIN) & (sizes <= RECORD_SIZE_MAX) & (offsets >= 0)
         good[1:] &= offsets[1:] >= offsets[:-1] + sizes[:-1]
         if not good.all():
-            place = self.first_queue_offset + first + int(np.argmin(good))
-            raise IndexUnusable(self.path, f"entry {place} is damaged")
-        return offsets, sizes
+            raise IndexUnusable(self.path, f"entry {places[np.argmin(good)]} is damaged")
+        return offsets, sizes, places
 
     @property
     def path(self) -> str:
@@ -109,15 +116,15 @@ class Queue:
         return below
 
     def end_below(self, offset: int) -> int:
-        """Where the last record that its entry places below `offset` ends, not above it; -1 when there is none."""
+        """Where the last record that its entry places below `offset` ends, not above it, or begins, where fillers stand in
+        front of it; -1 when there is none."""
         count = self.count_below(offset)
         offsets, sizes = self.read(max(0, count - 2), count)
-        real = [
-            begin + size
+        ends = [
+            begin if size == PRE_BLANK_SIZE else begin + size
             for begin, size in zip(offsets.tolist(), sizes.tolist(), strict=True)
-            if size != PRE_BLANK_SIZE and begin + size <= offset
         ]
-        return max(real, default=-1)
+        return max((end for end in ends if 0 < end <= offset), default=-1)
 
 
 def queues_of(

@@ -16,7 +16,8 @@ from sparkreplay.store.files import Entry, Files
 FOLDER = "consumequeue"
 ENTRY = np.dtype([("physical_offset", ">i8"), ("size", ">i4"), ("tags_code", ">i8")])
 PRE_BLANK_SIZE = 0x7FFFFFFF
-"""Of entries that fill the first file in front of a queue's first message (upstream: ConsumeQueue.fillPreBlank)."""
+"""Of entries that fill the first file in front of a queue's first message (upstream: ConsumeQueue.fillPreBlank), or stand where
+the log skips queue offsets; the third field of those is the physical offset of the record behind them."""
 NAME_DIGITS = 20
 
 

@@ -13,7 +13,9 @@ from sparkreplay.store.files import Files
 
 FOLDER = "consumequeue"
 ENTRY = struct.Struct(">qiq")  # physical offset, record size (0: never written), hash of the tag
-PRE_BLANK_SIZE = 0x7FFFFFFF  # of the entries that fill a first file in front of the queue's first one
+PRE_BLANK_SIZE = (
+    0x7FFFFFFF  # of fillers: in front of a queue's first entry, and where the log skips queue offsets
+)
 
 
 def messages_lost(files: Files, start: int, end: int) -> str:
@@ -91,9 +93,9 @@ def queue_file(files: Files, name: str, size_bytes: int) -> QueueFile:
                 return 1 << 63
         finally:
             file.close()
-        offset, size, _ = ENTRY.unpack(data)
+        offset, size, tags_code = ENTRY.unpack(data)
         if size == PRE_BLANK_SIZE and offset == 0:
-            return -1
+            return int(tags_code) or -1  # of the record behind it, where the log skips queue offsets
         return offset if size else 1 << 63
 
     return QueueFile(int(name[-20:]) // ENTRY.size, size_bytes // ENTRY.size, physical_offset)

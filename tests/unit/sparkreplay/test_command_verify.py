@@ -297,3 +297,23 @@ def test_replicas_are_compared_where_none_was_deleted_meanwhile(
     done = verify(one.root, other.root, options=("--compare-only",))
     assert told(done) == []
     assert done.json["compared"][0]["segments_deleted_meanwhile"] == 1
+
+
+def test_a_gap_that_a_store_has_bridged_is_told_once_and_its_entries_are_right(tmp_path: Path) -> None:
+    store = StoreFolder(tmp_path, segment_bytes=4096)
+    for _ in range(5):
+        store.add()
+    store.next_queue_offset["orders", 0] += 2
+    behind = store.add()
+    store.write()
+    filler = struct.pack(">qiq", 0, 0x7FFFFFFF, behind)
+    entries = [
+        struct.pack(">qiq", at, end - at, 0)
+        for (_, _, at), end in zip(store.records, store.ends, strict=True)
+    ]
+    queue = tmp_path / "consumequeue" / "orders" / "0"
+    queue.mkdir(parents=True)
+    (queue / f"{0:020d}").write_bytes(
+        b"".join([*entries[:5], filler, filler, *entries[5:]]).ljust(400, b"\0")
+    )
+    assert told(verify(tmp_path)) == [("queue offsets", behind)]

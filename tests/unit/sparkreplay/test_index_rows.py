@@ -127,6 +127,38 @@ def test_fillers_in_front_of_a_queue_are_no_entries(tmp_path: Path) -> None:
     assert indexed == walked and [row["queue_offset"] for row in indexed] == list(range(7, 27))
 
 
+def gapped_entries(store: StoreFolder) -> bytes:
+    """Of the only queue: where the log skips queue offsets, fillers that name the record behind them."""
+    entries, due = b"", 0
+    for at, end in zip((at for _, _, at in store.records), store.ends, strict=True):
+        (queue_offset,) = struct.unpack_from(">q", store.log, at + 20)
+        entries += struct.pack(">qiq", 0, 0x7FFFFFFF, at if due else 0) * (queue_offset - due)
+        entries += struct.pack(">qiq", at, end - at, 0)
+        due = queue_offset + 1
+    return entries
+
+
+@settings(max_examples=40)
+@given(
+    st.lists(st.sampled_from((0, 0, 0, 1, 3, 700, 1500)), min_size=1, max_size=40),
+    st.floats(0, 1),
+    st.floats(0, 1),
+)
+def test_fillers_in_the_middle_of_a_queue_are_no_entries(skips: list[int], bound: float, lag: float) -> None:
+    with folder(4096) as store:
+        for skip in skips:
+            store.next_queue_offset["orders", 0] = store.next_queue_offset.get(("orders", 0), 0) + skip
+            store.add()
+        path = store.write(confirm=int(bound * len(store.log)) if bound < 0.8 else len(store.log))
+        entries = gapped_entries(store)
+        held = entries[: int(lag * len(entries)) // 20 * 20] if lag < 0.8 else entries
+        queue = store.root / "consumequeue" / "orders" / "0"
+        queue.mkdir(parents=True)
+        (queue / f"{0:020d}").write_bytes(held.ljust(len(entries) + 200, b"\0"))
+        walked, indexed = both_ways(path, topic="orders", splitBytes="4096")
+        assert indexed == walked
+
+
 def test_after_a_crash_only_entries_that_the_checkpoint_vouches_for_count(tmp_path: Path) -> None:
     store = StoreFolder(tmp_path, 1 << 22)
     for number in range(3000):
