@@ -26,6 +26,8 @@ CHECKPOINT = Struct(
 CHECK = Struct(">Q")
 """Follows the values, where upstream has zeros: 2^32 + their CRC-32; 0 in a file of upstream, which cannot be checked."""
 TIMESTAMP_MARGIN_MS = 3000
+INDEX_PARTIAL = -1
+"""As index_msg_timestamp: index files lack records below the confirm offset. Upstream deletes files that are younger."""
 
 
 class CheckpointDamaged(StoreError):

@@ -114,7 +114,7 @@ class MessageStore:
             vouched_for = checkpoint.confirm_phy_offset
             recovery = Recovery(
                 self._log, self._queues, self._dispatcher, checkpoint, self._index,
-                verify_body=self._settings.check_crc_on_recover,
+                verify_body=self._settings.check_crc_on_recover, index_lost=self._saved.index_lost,
             )  # fmt: skip
             report = await recovery.run(clean=clean)
             self._confirm = report.confirm_offset

@@ -6,8 +6,10 @@ what nobody was promised. The log between the confirm offset and its end is kept
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
+
 from messagestore import record
-from messagestore.checkpoint import Checkpoint
+from messagestore.checkpoint import INDEX_PARTIAL, Checkpoint
 from messagestore.errors import LogMissing, QueueOffsetGap, StoreCorrupted
 from messagestore.index.table import IndexTable
 from messagestore.log.commitlog import FOLDER, CommitLog
@@ -20,7 +22,8 @@ READ_STEP_BYTES = 4 << 20
 
 
 class Recovery:
-    """One run over one store. The parts are those of the store that starts."""
+    """One run over one store. The parts are those of the store that starts. After `index_lost()` the checkpoint on disk says
+    that the index is partial."""
 
     def __init__(
         self,
@@ -31,6 +34,7 @@ class Recovery:
         index: IndexTable | None,
         *,
         verify_body: bool,
+        index_lost: Callable[[], Awaitable[None]],
     ) -> None:
         self._log = log
         self._queues = queues
@@ -38,6 +42,7 @@ class Recovery:
         self._checkpoint = checkpoint
         self._index = index
         self._verify_body = verify_body
+        self._index_lost = index_lost
         self._confirm = 0
         self._records = 0
         self._clean = False
@@ -76,11 +81,15 @@ class Recovery:
 
     async def _index_start(self, dispatched: int, *, trusted: bool) -> int:
         """Opens the index as of `dispatched`; from where on it has to be filled. Without any file that is all of the
-        log: the store had no index so far, or one of another geometry."""
+        log: the store had no index so far, or one of another geometry. The checkpoint says
+        so until all is filled: a start that does not come so far is followed by one that goes through all of the log again."""
         if self._index is None:
             return dispatched
         await self._index.load(dispatched, trusted=trusted)
-        return dispatched if self._index.exists else self._log.min_offset
+        if not self._index.exists and self._log.has_segments:
+            await self._index_lost()
+        partial = self._checkpoint.index_msg_timestamp == INDEX_PARTIAL
+        return self._log.min_offset if partial else dispatched
 
     async def _vouched_start(self) -> int:
         """The start of a segment in front of which every queue entry is on disk: that of the confirm offset, or an

@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from messagestore.checkpoint import (
     FILE,
+    INDEX_PARTIAL,
     NOTHING_VOUCHED,
     Checkpoint,
     CheckpointDamaged,
@@ -59,6 +60,13 @@ class SavedQueues:
             )
         return self._checkpoint
 
+    async def index_lost(self) -> None:
+        """The checkpoint says that the index is partial, durably on return, until `sync` brought all of it to disk. OSError."""
+        if self._checkpoint.index_msg_timestamp != INDEX_PARTIAL:
+            self._checkpoint.index_msg_timestamp = INDEX_PARTIAL
+            self._stored = self._checkpoint.encode()
+            await self._files.replace(FILE, self._stored)
+
     async def sync(self) -> None:
         """Queues and index to disk, and what the next checkpoint will say of them. OSError: the disk failed."""
         position, timestamp = self._dispatcher.position, self._dispatcher.store_timestamp
@@ -66,6 +74,8 @@ class SavedQueues:
         if self._index is not None:
             await self._index.sync()
             self._checkpoint.index_msg_timestamp = timestamp
+        else:
+            self._checkpoint.index_msg_timestamp = INDEX_PARTIAL
         self._synced_end = min(position, self._dispatcher.position)  # a truncation may have come between
         if position <= self._log.flushed_offset:
             self._checkpoint.physic_msg_timestamp = self._checkpoint.logics_msg_timestamp = timestamp

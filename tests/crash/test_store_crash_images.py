@@ -10,6 +10,7 @@ import pytest
 
 from messagestore import record
 from messagestore.messages import MessageToStore
+from messagestore.queues.consumequeue import filler, is_filler
 from messagestore.settings import StoreSettings
 from messagestore.store import MessageStore
 from mqruntime.runtime import Runtime
@@ -86,8 +87,10 @@ class Script:
             await asyncio.sleep(self.random.choice((0.001, 0.03, 1.1, 4.0)))
         elif choice < 0.85:
             self.store.set_confirm_offset(self.random.randint(self.store.confirm_offset(), self.written.end))
-        elif choice < 0.9:
+        elif choice < 0.88:
             await self.receive_part_of_a_record()
+        elif choice < 0.92:
+            await self.receive_what_skips_queue_offsets()
         else:
             await self.truncate()
 
@@ -105,6 +108,23 @@ class Script:
         view[:filled] = part[:filled]
         self.store.advance(end + self.random.randint(0, filled))
         await self.flush()
+        await self.store.become_master()
+
+    async def receive_what_skips_queue_offsets(self) -> None:
+        """From a master of another version, in a queue that has begun."""
+        self.store.become_slave()
+        end = self.store.max_offset()
+        log = [record.decode(content) for content in self.written.records.values()]
+        sent = self.random.choice(log)
+        queue = [held for held in log if (held.topic, held.queue_id) == (sent.topic, sent.queue_id)]
+        sent.queue_offset = max(held.queue_offset for held in queue) + self.random.choice((1, 2, 4, 40))
+        sent.physical_offset, sent.store_timestamp = end, max(held.store_timestamp for held in log)
+        content = record.encode(sent)
+        if len(content) + record.PREFIX.size <= SEGMENT_SIZE - end % SEGMENT_SIZE:
+            self.store.write_view(end, len(content))[:] = content
+            self.store.advance(end + len(content))
+            self.written.records[end] = content
+            self.written.end = end + len(content)
         await self.store.become_master()
 
     def append(self) -> None:
@@ -172,10 +192,24 @@ def check_recovered(store: MessageStore, written: Written) -> None:
     for topic, queue_id in store.queues():
         queue = store._queues.find(topic, queue_id)
         assert queue is not None and queue.min_queue_offset == 0
-        if entries := [(phy, size) for phy, size, _ in queue.entries(0, queue.max_queue_offset)]:
-            indexed[topic, queue_id] = entries
+        entries = list(queue.entries(0, queue.max_queue_offset))
+        if real := [(phy, size) for phy, size, _ in entries if not is_filler((phy, size, 0))]:
+            indexed[topic, queue_id] = real
+            check_places(found, entries)
+        assert bool(real) == bool(entries) and (not entries or not is_filler(entries[-1]))
     assert indexed == expected
     check_index(store, {offset: found[offset] for queue in expected.values() for offset, _ in queue})
+
+
+def check_places(found: dict[int, bytes], entries: list[tuple[int, int, int]]) -> None:
+    """Each record stands at its own queue offset, and fillers name the record behind them."""
+    behind = 0
+    for place, entry in reversed(list(enumerate(entries))):
+        if is_filler(entry):
+            assert entry == filler(behind)
+        else:
+            behind = entry[0]
+            assert record.decode(found[behind]).queue_offset == place
 
 
 def check_index(store: MessageStore, confirmed: dict[int, bytes]) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -285,3 +287,41 @@ def test_an_index_file_of_java_answers_from_its_chains(tmp_path: Path) -> None:
         by_hash.setdefault(value, []).insert(0, phy)
     for value, positions in by_hash.items():
         assert list(file.find(value, 0, 1 << 62)) == positions
+
+
+def test_an_index_that_a_start_did_not_finish_is_finished_by_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario() -> None:
+        store = open_store(tmp_path)
+        await store.start()
+        await store.become_master()
+        store.append([message(properties=b"KEYS\x01k%d\x02" % number) for number in range(100)])
+        store.set_confirm_offset(store.max_offset())
+        while store.dispatch():
+            pass
+        await store.stop()
+        settings = small_settings(
+            max_index_num=400, max_hash_slot_num=7
+        )  # other files, so all is indexed anew
+        put, calls = IndexTable.put, 0
+
+        def breaks_off(self: IndexTable, phy: int, facts: QueueFacts) -> None:
+            nonlocal calls
+            calls += 1
+            if calls == 20:
+                raise OSError(errno.EIO, os.strerror(errno.EIO))
+            put(self, phy, facts)
+
+        with monkeypatch.context() as disk:
+            disk.setattr(IndexTable, "put", breaks_off)
+            with pytest.raises(OSError, match="Input/output"):
+                await open_store(tmp_path, settings).start()
+        again = open_store(tmp_path, settings)
+        await again.start()
+        assert [len(await again.find_by_key("TopicTest", f"k{n}", 9, 0, 1 << 62)) for n in range(100)] == [
+            1
+        ] * 100
+        await again.stop()
+
+    asyncio.run(scenario())
