@@ -16,7 +16,7 @@ from messagestore.queues.dispatcher import Dispatcher
 from messagestore.queues.table import QueueTable
 from messagestore.record import END_OF_SEGMENT, INCOMPLETE, PREFIX, Buffer, counts_in_queue, queue_head
 
-SLICE_RECORDS = 1_024
+SLICE_RECORDS = 512
 COLD_STEP_BYTES = 1 << 20
 
 
