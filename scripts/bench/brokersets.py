@@ -1,0 +1,197 @@
+"""Broker sets as the leading controller sees them: requests over one connection, heartbeats over one of each broker's own.
+
+Invariant: a broker's heartbeats say that it lives for long, so that it dies by the end of its connection alone. Addresses
+differ, and one listener takes what is sent to all of them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+import threading
+from collections.abc import Awaitable, Callable, Iterable
+from contextlib import suppress
+
+from mqruntime.clock import SystemClock
+from remoting.bodies.replicas import BrokerReplicasInfo, SyncStateSet
+from remoting.client import RemotingClient
+from remoting.codes import RequestCode, ResponseCode
+from remoting.command import ONEWAY_BIT, RemotingCommand
+from remoting.errors import RemotingError
+from remoting.frame import encode
+from remoting.headers.controller import (
+    AlterSyncStateSetHeader,
+    ApplyBrokerIdHeader,
+    BrokerHeartbeatHeader,
+    ElectMasterHeader,
+    GetReplicaInfoHeader,
+    GetReplicaInfoResponseHeader,
+    RegisterBrokerToControllerHeader,
+)
+from remoting.headers.header import Header
+
+CLUSTER = "bench"
+REPLICAS = (1, 2, 3)
+LIFETIME_MS = 600_000
+LOG_BYTES = 1 << 30
+AT_ONCE = 64
+TRIES = 50
+TRY_AGAIN_S = 0.05
+CALL_MS = 30_000
+
+Broker = tuple[str, int]
+"""(name of its set, id)"""
+
+
+class Refused(Exception):
+    """A controller answered with another code than success."""
+
+
+class BrokerSets:
+    """`count` sets of three, known to the controllers once `register` has returned."""
+
+    def __init__(self, leader: str, count: int) -> None:
+        self.leader = leader
+        self.names = [f"set-{number:04}" for number in range(count)]
+        self.client = RemotingClient(clock=SystemClock())
+        self.lost: dict[str, int] = {}
+        """The master of each set that was lost last."""
+        self._sockets: dict[Broker, socket.socket] = {}
+        self._listener = Listener()
+
+    async def close(self) -> None:
+        self.disconnect(list(self._sockets))
+        await self.client.close()
+        self._listener.close()
+
+    def address(self, broker: Broker, *, moved: bool = False) -> str:
+        number = int(broker[0].rpartition("-")[2])
+        return f"127.{broker[1] + (100 if moved else 0)}.{number // 250}.{number % 250 + 1}:{self._listener.port}"
+
+    async def call(self, code: RequestCode, header: Header, body: bytes | None = None) -> RemotingCommand:
+        """The leader's reply. Raises Refused, RemotingError."""
+        reply = await self.client.call(self.leader, RemotingCommand.request(code, header, body), CALL_MS)
+        if reply.code != ResponseCode.SUCCESS:
+            raise Refused(f"{code.name}: {reply.code} {reply.remark}")
+        return reply
+
+    async def patiently(self, *call: object) -> RemotingCommand:
+        """As `call`; a busy controller is asked again."""
+        for _ in range(TRIES):
+            try:
+                return await self.call(*call)  # type: ignore[arg-type]
+            except (Refused, RemotingError) as error:
+                last = error
+                await asyncio.sleep(TRY_AGAIN_S)
+        raise last
+
+    async def register(self) -> None:
+        """Every broker gets its id and is heard, every set gets broker 1 as master and then all three as members."""
+        await each(self.names, self._register)
+
+    async def _register(self, name: str) -> None:
+        for broker_id in REPLICAS:
+            address = self.address((name, broker_id))
+            await self.patiently(
+                RequestCode.CONTROLLER_APPLY_BROKER_ID,
+                ApplyBrokerIdHeader(name, broker_id, f"{address};1", CLUSTER),
+            )
+            await self.patiently(
+                RequestCode.CONTROLLER_REGISTER_BROKER,
+                RegisterBrokerToControllerHeader(name, broker_id, address, CLUSTER),
+            )
+            self.connect([(name, broker_id)])
+        await self.patiently(RequestCode.CONTROLLER_ELECT_MASTER, ElectMasterHeader(name, CLUSTER, 1))
+        await self.fill(name)
+
+    async def fill(self, name: str) -> None:
+        """Once the set has a master, it gets all three as members again."""
+        for _ in range(TRIES):
+            reply = await self.patiently(
+                RequestCode.CONTROLLER_GET_REPLICA_INFO, GetReplicaInfoHeader(name)
+            )
+            info, members = GetReplicaInfoResponseHeader.from_ext(reply.ext), SyncStateSet.decode(reply.body)
+            if info.master_broker_id is not None:
+                if members.sync_state_set == frozenset(REPLICAS):
+                    return
+                header = AlterSyncStateSetHeader(name, info.master_broker_id, info.master_epoch or 0)
+                body = SyncStateSet(frozenset(REPLICAS), members.sync_state_set_epoch).encode()
+                with suppress(Refused, RemotingError):
+                    await self.call(RequestCode.CONTROLLER_ALTER_SYNC_STATE_SET, header, body)
+                    continue
+            await asyncio.sleep(TRY_AGAIN_S)
+        raise SystemExit(f"{name} does not become whole")
+
+    async def masters(self) -> dict[str, int | None]:
+        """By set."""
+        request = RemotingCommand.request(
+            RequestCode.CONTROLLER_GET_SYNC_STATE_DATA, body=json.dumps(self.names).encode()
+        )
+        reply = await self.client.call(self.leader, request, CALL_MS)
+        table = BrokerReplicasInfo.decode(reply.body).replicas_info_table
+        return {name: info.master_broker_id for name, info in table.items()}
+
+    async def master_of(self, name: str) -> int | None:
+        reply = await self.call(RequestCode.CONTROLLER_GET_REPLICA_INFO, GetReplicaInfoHeader(name))
+        said = reply.ext.get("masterBrokerId")
+        return int(said) if said else None
+
+    # Connections
+
+    @property
+    def brokers(self) -> list[Broker]:
+        return [(name, broker_id) for name in self.names for broker_id in REPLICAS]
+
+    def connect(self, brokers: Iterable[Broker]) -> list[socket.socket]:
+        """A new connection of each and a heartbeat over it; those that they had before, still open."""
+        before = []
+        host, _, port = self.leader.rpartition(":")
+        for broker in brokers:
+            name, broker_id = broker
+            header = BrokerHeartbeatHeader(
+                CLUSTER, self.address(broker), name, broker_id, 1, LOG_BYTES, LOG_BYTES, LIFETIME_MS
+            )
+            request = RemotingCommand.request(RequestCode.BROKER_HEARTBEAT, header)
+            request.flag |= ONEWAY_BIT
+            connection = socket.create_connection((host, int(port)), timeout=30)
+            connection.sendall(b"".join(encode(request)))
+            if broker in self._sockets:
+                before.append(self._sockets[broker])
+            self._sockets[broker] = connection
+        return before
+
+    def disconnect(self, brokers: Iterable[Broker]) -> None:
+        for broker in brokers:
+            self._sockets.pop(broker).close()
+
+
+async def each(names: Iterable[str], work: Callable[[str], Awaitable[None]]) -> None:
+    """Does `work` for all names, some at a time."""
+    waiting = iter(list(names))
+
+    async def worker() -> None:
+        for name in waiting:
+            await work(name)
+
+    await asyncio.gather(*(worker() for _ in range(AT_ONCE)))
+
+
+class Listener:
+    """Takes and forgets what controllers send to brokers, at every loopback address, in a thread of its own."""
+
+    def __init__(self) -> None:
+        self._socket = socket.create_server(("0.0.0.0", 0), backlog=4096)
+        self.port: int = self._socket.getsockname()[1]
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._run, name="brokers' ports")
+        self._thread.start()
+
+    def _run(self) -> None:
+        self._loop.run_until_complete(self._loop.create_server(asyncio.Protocol, sock=self._socket))
+        self._loop.run_forever()
+        self._loop.close()
+
+    def close(self) -> None:
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._socket.close()

@@ -1,0 +1,126 @@
+"""Three controllers as `conf/cluster-3n` starts them, on ports and in a folder of their own, gone afterwards.
+
+Invariant: of the shipped settings only addresses and folders differ; every process it started is ended."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import statistics
+import tempfile
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from localcluster import ports
+from localcluster.processes import SOURCE_ROOT, ProcessIdentity, spawn
+from mqruntime.clock import SystemClock
+from remoting.client import RemotingClient
+from remoting.codes import RequestCode
+from remoting.command import RemotingCommand
+from remoting.errors import RemotingError
+from remoting.headers.controller import GetMetadataResponseHeader
+
+IDS = ("n0", "n1", "n2")
+END_S = 20.0
+LEADER_S_MAX = 60.0
+LOOK_AGAIN_S = 0.01
+PROBE_SYNCS = 200
+PROBE_BYTES = 4096
+
+
+class ControllerGroup:
+    """`addresses` by id. With `sync_ms` each sync of theirs takes that much longer."""
+
+    def __init__(self) -> None:
+        self._folder = tempfile.TemporaryDirectory(prefix="autoswitch-mq-bench-")
+        self.root = Path(self._folder.name)
+        self._lease = ports.lease_any(self.root, len(IDS))
+        self.addresses = {
+            name: f"127.0.0.1:{port}" for name, port in zip(IDS, self._lease.ports, strict=True)
+        }
+        self._processes: dict[str, ProcessIdentity] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+        self._lease.release()
+        self._folder.cleanup()
+
+    def start(self, name: str, sync_ms: float = 0) -> None:
+        peers = ";".join(f"{peer}-{address}" for peer, address in self.addresses.items())
+        arguments = [
+            "-c", str(SOURCE_ROOT / "conf" / "cluster-3n" / f"controller-{name}.conf"),
+            f"controllerDLegerPeers={peers}",
+            f"controllerStorePath={self.root / name}",
+        ]  # fmt: skip
+        module = "controller"
+        if sync_ms:
+            module, arguments = "scripts.bench.slowsync", [f"{sync_ms:g}", "controller", *arguments]
+        self._processes[name] = spawn(module, arguments, self.root / f"{name}.log")
+
+    def start_all(self, sync_ms: float = 0) -> None:
+        for name in IDS:
+            self.start(name, sync_ms)
+
+    def signal(self, name: str, number: signal.Signals) -> None:
+        self._processes[name].send(number)
+
+    def stop(self) -> None:
+        """Ends them, by force what takes too long."""
+        for process in self._processes.values():
+            process.send(signal.SIGTERM)
+        for process in self._processes.values():
+            if not process.wait_gone(END_S):
+                process.send(signal.SIGKILL)
+                process.wait_gone(END_S)
+        self._processes.clear()
+
+    def wait_gone(self, name: str) -> None:
+        if not self._processes[name].wait_gone(END_S):
+            raise SystemExit(f"controller {name} does not end; see {self.root / name}.log")
+
+    def pid(self, name: str) -> int:
+        return self._processes[name].pid
+
+    async def agreed_leader(self) -> str:
+        """The id of the controller that all three name as their leader, itself included."""
+        client = RemotingClient(clock=SystemClock())
+        deadline = time.monotonic() + LEADER_S_MAX
+        try:
+            while time.monotonic() < deadline:
+                named = {await self._leader_of(client, address) for address in self.addresses.values()}
+                leader = named.pop()
+                if not named and leader is not None:
+                    return leader
+                await asyncio.sleep(LOOK_AGAIN_S)
+        finally:
+            await client.close()
+        raise SystemExit(f"the controllers agree on no leader within {LEADER_S_MAX:g} s")
+
+    async def _leader_of(self, client: RemotingClient, address: str) -> str | None:
+        request = RemotingCommand.request(RequestCode.CONTROLLER_GET_METADATA_INFO)
+        try:
+            reply = await client.call(address, request)
+        except RemotingError:
+            return None
+        return GetMetadataResponseHeader.from_ext(reply.ext).controller_leader_id or None
+
+    def sync_probe_ms(self) -> tuple[float, float]:
+        """Median and 99th percentile of a write of 4 KiB and its fdatasync on the disk of the controllers."""
+        took = []
+        path = self.root / "probe"
+        with path.open("wb", buffering=0) as file:
+            for _ in range(PROBE_SYNCS):
+                file.write(bytes(PROBE_BYTES))
+                began = time.perf_counter()
+                os.fdatasync(file.fileno())
+                took.append((time.perf_counter() - began) * 1000)
+        path.unlink()
+        return statistics.median(took), sorted(took)[len(took) * 99 // 100]

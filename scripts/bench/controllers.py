@@ -1,0 +1,317 @@
+"""What three controllers do: proposals, reads, a thousand broker sets, masters lost together, a leader killed or handed over.
+
+    python -m scripts.bench.controllers [--runs 3] [--quick] [--slow-sync-ms 5]
+
+The configuration is `conf/cluster-3n`, in an empty directory each run; everything on this machine, one process plays all brokers
+and keeps a connection of each to the leading controller. A proposal is a registration (1003) with a new address, each of those
+in flight for another set; a read is 1004. Masters are lost when their connections end, and all are elected when the leader says so
+of every set; brokers reconnect when each opens a second connection, speaks over it and closes the first. "Longest wait" is
+the longest answer to a request (1005) that the leader answers from memory, asked again and again meanwhile: how long its loop was held. With
+`--slow-sync-ms` the loss of all masters is measured again with every sync of the controllers that much longer. After a kill
+or a SIGTERM of the leader the clock runs until a proposal is next accepted.
+
+Prints rows for docs/performance.md. Java's figures beside ours were measured on another day, on another machine."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import random
+import signal
+import socket
+import statistics
+import struct
+import threading
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+
+from mqruntime.clock import SystemClock
+from remoting.client import RemotingClient
+from remoting.codes import RequestCode, ResponseCode
+from remoting.command import RemotingCommand
+from remoting.errors import RemotingError
+from remoting.frame import encode
+from remoting.headers.controller import (
+    GetMetadataResponseHeader,
+    GetReplicaInfoHeader,
+    RegisterBrokerToControllerHeader,
+)
+from scripts.bench.brokersets import CLUSTER, BrokerSets, each
+from scripts.bench.controllergroup import ControllerGroup
+from scripts.bench.measured import cpu_seconds, machine, own_mib, resident_mib
+from scripts.bench.options import options
+
+JAVA = {
+    "proposals/s, 1 in flight": "167",
+    "proposals/s, 128 in flight": "196",
+    "leader killed, to the next accepted write, ms": "8,400–9,200",
+}
+LOOP_STEPS = 5_000_000
+FAILOVERS_A_RUN = 3
+STEADY_S = 1.0
+TRY_MS = 500
+LOOK_AGAIN_S = 0.005
+ELECTED_S_MAX = 120.0
+MOVED_BROKER = 2
+
+
+class Figures:
+    """What all runs measured, in the order in which it was first measured."""
+
+    def __init__(self) -> None:
+        self.values: dict[str, list[float]] = {}
+
+    def note(self, name: str, value: float) -> None:
+        self.values.setdefault(name, []).append(value)
+
+    def print(self) -> None:
+        print("\n| what | median (min–max) | Java |\n|---|---|---|")
+        for name, values in self.values.items():
+            middle, low, high = (written(value) for value in (statistics.median(values), min(values), max(values)))
+            print(f"| {name} | {middle} ({low}–{high}) | {JAVA.get(name, '–')} |")
+
+
+def written(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 else f"{value:.1f}" if value >= 10 else f"{value:.2f}"
+
+
+class LongestWait:
+    """Asks a controller what it knows without asking others, again and again in a thread; `ms` is the longest answer."""
+
+    def __init__(self, address: str) -> None:
+        host, _, port = address.rpartition(":")
+        self.ms = 0.0
+        self._connection = socket.create_connection((host, int(port)))
+        self._ending = False
+        self._thread = threading.Thread(target=self._ask, name="longest wait")
+
+    def _ask(self) -> None:
+        question = b"".join(encode(RemotingCommand.request(RequestCode.CONTROLLER_GET_METADATA_INFO)))
+        while not self._ending:
+            began = time.perf_counter()
+            self._connection.sendall(question)
+            (length,) = struct.unpack(">I", self._connection.recv(4, socket.MSG_WAITALL))
+            self._connection.recv(length, socket.MSG_WAITALL)
+            self.ms = max(self.ms, (time.perf_counter() - began) * 1000)
+            time.sleep(LOOK_AGAIN_S)
+
+    def __enter__(self) -> LongestWait:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._ending = True
+        self._thread.join()
+        self._connection.close()
+
+
+async def rate(
+    figures: Figures, what: str, in_flight: int, seconds: float, call: Callable[[int], Awaitable[object]]
+) -> None:
+    """`call(number)` again and again by `in_flight` callers."""
+    took: list[float] = []
+    end = time.perf_counter() + seconds
+
+    async def caller(number: int) -> None:
+        while (began := time.perf_counter()) < end:
+            await call(number)
+            took.append((time.perf_counter() - began) * 1000)
+
+    began = time.perf_counter()
+    await asyncio.gather(*(caller(number) for number in range(in_flight)))
+    per_second = len(took) / (time.perf_counter() - began)
+    took.sort()
+    figures.note(f"{what}/s, {in_flight} in flight", per_second)
+    figures.note(f"{what}, {in_flight} in flight, p50 ms", statistics.median(took))
+    figures.note(f"{what}, {in_flight} in flight, p99 ms", took[len(took) * 99 // 100])
+
+
+def moves(sets: BrokerSets) -> Callable[[int], Awaitable[object]]:
+    """A proposal of set `number`: its second broker says another address than before."""
+    turns: dict[int, Iterator[bool]] = {}
+
+    async def move(number: int) -> object:
+        broker = sets.names[number], MOVED_BROKER
+        moved = next(turns.setdefault(number, itertools.cycle((True, False))))
+        header = RegisterBrokerToControllerHeader(*broker, sets.address(broker, moved=moved), CLUSTER)
+        return await sets.patiently(RequestCode.CONTROLLER_REGISTER_BROKER, header)
+
+    return move
+
+
+async def all_elected(sets: BrokerSets) -> None:
+    """Waits until every set has a master again, none of them the one that was lost (broker 1, or who followed it)."""
+    end = time.perf_counter() + ELECTED_S_MAX
+    lost = {name: sets.lost[name] for name in sets.names}
+    while await sets.master_of(sets.names[-1]) in (None, lost[sets.names[-1]]):
+        await asyncio.sleep(LOOK_AGAIN_S)
+    while time.perf_counter() < end:
+        masters = await sets.masters()
+        if all(masters[name] not in (None, lost[name]) for name in sets.names):
+            return
+        await asyncio.sleep(LOOK_AGAIN_S * 4)
+    raise SystemExit(f"not every set has a new master within {ELECTED_S_MAX:g} s")
+
+
+async def lose_masters(figures: Figures, sets: BrokerSets, what: str) -> None:
+    """All at once; afterwards every set is whole again."""
+    masters = await sets.masters()
+    sets.lost = {name: master or 0 for name, master in masters.items()}
+    with LongestWait(sets.leader) as wait:
+        began = time.perf_counter()
+        sets.disconnect(sets.lost.items())
+        await all_elected(sets)
+        figures.note(f"{what}, all elected, ms", (time.perf_counter() - began) * 1000)
+    figures.note(f"{what}, longest wait, ms", wait.ms)
+    sets.connect(sets.lost.items())
+    await each(sets.names, sets.fill)
+
+
+async def of_sets(figures: Figures, group: ControllerGroup, count: int, seconds: float) -> None:
+    """What is measured with `count` sets registered."""
+    leader = await group.agreed_leader()
+    fresh = own_mib(group.pid(leader))
+    sets = BrokerSets(group.addresses[leader], count)
+    try:
+        with LongestWait(sets.leader) as wait:
+            began = time.perf_counter()
+            await sets.register()
+            figures.note(f"{count} sets registered, s", time.perf_counter() - began)
+        figures.note(f"{count} sets registered, longest wait, ms", wait.ms)
+        for in_flight in (1, 128):
+            await rate(figures, "proposals", in_flight, seconds, moves(sets))
+        for in_flight in (1, 64):
+            await rate(figures, "reads", in_flight, seconds, reads(sets))
+        await rate(figures, "no-op requests (1005)", 1, seconds, lambda number: asked(sets))
+        await reconnect(figures, sets, group.pid(leader))
+        await lose_masters(figures, sets, f"{count} masters lost")
+        figures.note(f"leader with {count} sets, MiB", resident_mib(group.pid(leader)))
+        figures.note("of which no file backs, MiB", own_mib(group.pid(leader)))
+        figures.note("no file backs, before any set, MiB", fresh)
+    finally:
+        await sets.close()
+
+
+async def reconnect(figures: Figures, sets: BrokerSets, leader_pid: int) -> None:
+    """Every broker opens a second connection and speaks over it, and then the first ones end."""
+    what = f"{len(sets.brokers)} brokers reconnect"
+    cpu = cpu_seconds(leader_pid)
+    with LongestWait(sets.leader) as wait:
+        before = sets.connect(sets.brokers)
+        await asyncio.sleep(STEADY_S)
+        for connection in before:
+            connection.close()
+        await asyncio.sleep(STEADY_S)
+        await sets.master_of(sets.names[-1])
+    figures.note(f"{what}, CPU of the leader, ms", (cpu_seconds(leader_pid) - cpu) * 1000)
+    figures.note(f"{what}, longest wait, ms", wait.ms)
+
+
+def reads(sets: BrokerSets) -> Callable[[int], Awaitable[object]]:
+    async def read(number: int) -> object:
+        header = GetReplicaInfoHeader(sets.names[number])
+        return await sets.patiently(RequestCode.CONTROLLER_GET_REPLICA_INFO, header)
+
+    return read
+
+
+async def asked(sets: BrokerSets) -> object:
+    request = RemotingCommand.request(RequestCode.CONTROLLER_GET_METADATA_INFO)
+    return await sets.client.call(sets.leader, request)
+
+
+async def of_slow_disks(figures: Figures, group: ControllerGroup, count: int, sync_ms: float) -> None:
+    """The masters of sets that are registered already, lost on controllers whose syncs are slow."""
+    leader = await group.agreed_leader()
+    sets = BrokerSets(group.addresses[leader], count)
+    try:
+        sets.connect(sets.brokers)
+        await each(sets.names, sets.fill)
+        await lose_masters(figures, sets, f"{count} masters lost, syncs {sync_ms:g} ms longer")
+    finally:
+        await sets.close()
+
+
+async def accepted(client: RemotingClient, group: ControllerGroup, address: str) -> None:
+    """Returns once some controller has accepted a proposal: broker 2 of the first set is at `address`."""
+    header = RegisterBrokerToControllerHeader("set-0000", MOVED_BROKER, address, CLUSTER)
+    for controller in itertools.cycle(group.addresses.values()):
+        request = RemotingCommand.request(RequestCode.CONTROLLER_REGISTER_BROKER, header)
+        try:
+            reply = await client.call(controller, request, TRY_MS)
+        except RemotingError:
+            continue
+        if reply.code == ResponseCode.SUCCESS:
+            return
+        await asyncio.sleep(LOOK_AGAIN_S)
+
+
+async def lead_by_another(
+    figures: Figures, group: ControllerGroup, number: signal.Signals, what: str, chance: random.Random
+) -> None:
+    leader = await group.agreed_leader()
+    client = RemotingClient(clock=SystemClock())
+    try:
+        await asyncio.sleep(STEADY_S + chance.random())
+        await accepted(client, group, f"127.0.0.1:{chance.randint(1024, 65535)}")
+        began = time.perf_counter()
+        group.signal(leader, number)
+        await accepted(client, group, f"127.0.0.2:{chance.randint(1024, 65535)}")
+        figures.note(f"leader {what}, to the next accepted write, ms", (time.perf_counter() - began) * 1000)
+    finally:
+        await client.close()
+    group.wait_gone(leader)
+    group.start(leader)
+
+
+@contextmanager
+def probed(figures: Figures, group: ControllerGroup) -> Iterator[None]:
+    """The machine before and after: a figure beside others tells how much the machine itself varied."""
+    for moment in ("before", "after"):
+        middle, late = group.sync_probe_ms()
+        figures.note("probe: 4 KiB and fdatasync, p50 ms", middle)
+        figures.note("probe: 4 KiB and fdatasync, p99 ms", late)
+        began = time.perf_counter()
+        for _ in range(LOOP_STEPS):
+            pass
+        figures.note("probe: bare loop, million steps/s", LOOP_STEPS / (time.perf_counter() - began) / 1e6)
+        if moment == "before":
+            yield
+
+
+def run_once(figures: Figures, count: int, seconds: float, sync_ms: float, chance: random.Random) -> None:
+    with ControllerGroup() as group, probed(figures, group):
+        group.start_all()
+        asyncio.run(of_sets(figures, group, count, seconds))
+        for _ in range(FAILOVERS_A_RUN):
+            asyncio.run(lead_by_another(figures, group, signal.SIGKILL, "killed", chance))
+            asyncio.run(lead_by_another(figures, group, signal.SIGTERM, "told to end (SIGTERM)", chance))
+        if sync_ms:
+            group.stop()
+            group.start_all(sync_ms)
+            asyncio.run(of_slow_disks(figures, group, count, sync_ms))
+
+
+def main() -> None:
+    parser = options(__doc__)
+    parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--sets", type=int, default=1000)
+    parser.add_argument("--seconds", type=float, default=5, help="how long each rate is measured")
+    parser.add_argument("--slow-sync-ms", type=float, default=5, help="0: not measured")
+    parser.add_argument("--quick", action="store_true", help="300 sets, rates of one second")
+    parser.add_argument("--seed", type=int, default=1)
+    arguments = parser.parse_args()
+    count, seconds = (300, 1.0) if arguments.quick else (arguments.sets, arguments.seconds)
+    if count < 128:
+        raise SystemExit("--sets: at least 128, one for each proposal in flight")
+    print(f"{count} sets of three, {arguments.runs} runs; {machine()}")
+    figures, chance = Figures(), random.Random(arguments.seed)
+    for _ in range(arguments.runs):
+        run_once(figures, count, seconds, arguments.slow_sync_ms, chance)
+    figures.print()
+    print(f"\n{machine()}")
+
+
+if __name__ == "__main__":
+    main()
