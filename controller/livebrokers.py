@@ -1,7 +1,8 @@
 """The brokers that this controller hears: their heartbeats, their connections, what their logs hold.
 
-Invariant: a broker that is not registered counts for nothing. Silence is judged from the beginning of each leadership, so
-the silence before it is held against nobody. Ended connections are not forgotten."""
+Invariant: a broker that is not registered counts for nothing. Silence is judged from the beginning of each leadership, and
+by a clock that stands still while this controller does: what nobody could hear is held against nobody. Ended connections are
+not forgotten."""
 
 from __future__ import annotations
 
@@ -22,7 +23,8 @@ logger = logging.getLogger(__name__)
 
 
 class LiveBrokers:
-    """`state` is read, never changed; `on_change` hears that a broker came or that the connection of one ended."""
+    """`state` is read, never changed; `clock` is one that counts the time that this controller was awake for;
+    `on_change` hears that a broker came or that the connection of one ended."""
 
     def __init__(
         self, state: ReplicasState, holdings: Holdings, clock: Clock, on_change: Callable[[], None]

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 
+from controller.awakeclock import AwakeClock
 from controller.configuration import Configuration
 from controller.counts import Counts
 from controller.electionrecorder import ElectionRecorder
@@ -47,6 +48,7 @@ class ControllerApp:
         self.settings = settings
         self.probes: HttpPages | None = None
         self._clock = clock = runtime.clock
+        self._awake_clock = AwakeClock(clock)
         self._failed: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
         self._tasks = Tasks(self._fail)
         self._client = RemotingClient(clock=clock, connect_timeout_ms=CONNECT_TIMEOUT_MS)
@@ -65,7 +67,9 @@ class ControllerApp:
         )
         self._holdings_file = HoldingsFile(runtime.files, self.state.check_code, clock)
         wake_guard = asyncio.Event()
-        self.brokers = LiveBrokers(self.state, self._holdings_file.holdings, clock, wake_guard.set)
+        self.brokers = LiveBrokers(
+            self.state, self._holdings_file.holdings, self._awake_clock, wake_guard.set
+        )
         self._recorder = ElectionRecorder(self.state, self.brokers.liveness, runtime.files, clock)
         self._counts = Counts()
         self._runner = CommandRunner(
@@ -101,7 +105,7 @@ class ControllerApp:
             router,
             host=settings.listens_on,
             port=settings.listen_port,
-            clock=clock,
+            clock=self._awake_clock,  # nor does a connection idle while nobody could have read from it
             limits=Limits(idle_ms_max=settings.server_channel_max_idle_time_seconds * 1000),
             on_connect=processor.connected,
             on_disconnect=processor.disconnected,
@@ -117,6 +121,7 @@ class ControllerApp:
         await self.node.start()
         if self.settings.serves_metrics:
             self.probes = await self._serve_probes()
+        self._tasks.start(self._awake_clock.run(), name="stay awake")
         self._tasks.start(self._guard.watch(), name="watch masters")
         self._tasks.start(self._recorder.run(), name="save elections")
         self._tasks.start(self._holdings_file.run(), name="save holdings")

@@ -1,0 +1,79 @@
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+
+from controller.awakeclock import LATE_MS_MAX, TICK_MS, AwakeClock
+
+
+class ManualClock:
+    def __init__(self) -> None:
+        self.ms = 5_000
+
+    def now_ms(self) -> int:
+        return 1_000_000 + self.ms
+
+    def monotonic_ms(self) -> int:
+        return self.ms
+
+
+def while_running(scenario: Callable[[AwakeClock, ManualClock], None]) -> None:
+    async def body() -> None:
+        beneath = ManualClock()
+        clock = AwakeClock(beneath)
+        running = asyncio.create_task(clock.run())
+        await asyncio.sleep(0)
+        scenario(clock, beneath)
+        running.cancel()
+
+    asyncio.run(body())
+
+
+def test_time_that_it_is_awake_for_counts() -> None:
+    def scenario(clock: AwakeClock, beneath: ManualClock) -> None:
+        for _ in range(40):
+            beneath.ms += TICK_MS + LATE_MS_MAX
+            assert clock.monotonic_ms() == beneath.ms
+        assert clock.now_ms() == beneath.now_ms()
+
+    while_running(scenario)
+
+
+def test_of_a_freeze_no_more_than_a_tick_counts_whoever_reads_first() -> None:
+    def scenario(clock: AwakeClock, beneath: ManualClock) -> None:
+        before = clock.monotonic_ms()
+        beneath.ms += 3_600_000
+        assert clock.monotonic_ms() == clock.monotonic_ms() == before + TICK_MS
+        beneath.ms += 100
+        assert clock.monotonic_ms() == before + TICK_MS + 100
+
+    while_running(scenario)
+
+
+def test_a_process_that_is_always_late_still_counts_its_ticks() -> None:
+    def scenario(clock: AwakeClock, beneath: ManualClock) -> None:
+        before = clock.monotonic_ms()
+        for _ in range(40):
+            beneath.ms += 800
+            clock.monotonic_ms()
+        assert clock.monotonic_ms() == before + 40 * TICK_MS
+
+    while_running(scenario)
+
+
+def test_a_freeze_is_told_of(caplog: pytest.LogCaptureFixture) -> None:
+    def scenario(clock: AwakeClock, beneath: ManualClock) -> None:
+        beneath.ms += 12_000
+        clock.monotonic_ms()
+
+    while_running(scenario)
+    assert "stood still" in caplog.text
+
+
+def test_before_it_runs_it_is_the_clock_beneath() -> None:
+    beneath = ManualClock()
+    clock = AwakeClock(beneath)
+    beneath.ms += 60_000
+    assert clock.monotonic_ms() == beneath.ms
