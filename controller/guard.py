@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import operator
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -30,6 +31,8 @@ logger = logging.getLogger(__name__)
 
 LOOK_EVERY_MS = 100
 FORGET_EVERY_MS = 60_000
+ELECTIONS_AT_ONCE = 256
+"""Few enough that what one turn of the loop does for them is over in a moment."""
 
 
 class MasterGuard:
@@ -85,7 +88,7 @@ class MasterGuard:
             before = replace(state.sync_states.get(broker_name, before))
             return decide(state, live)
 
-        decision = await self._runner.run(decide_now)
+        decision = await self._runner.run(broker_name, decide_now)
         if decision is not None:
             self._log_election(broker_name, decision, before, asked_by)
         return decision
@@ -109,17 +112,27 @@ class MasterGuard:
                 await self._replace_lost_masters()
 
     async def _replace_lost_masters(self) -> None:
-        for broker_name in list(self._state.sync_states):
-            replacement = partial(self._replacement, broker_name)
-            due = replacement(self._state, self._brokers.liveness())
-            if due is None or not due.events:
-                continue
-            try:
-                await self.elect(broker_name, replacement)
-            except (NotLeader, Busy, TooManyProposals, OutcomeUnknown) as error:
-                logger.warning(
-                    "election not held", extra=fields(broker=broker_name, reason=due.reason, why=error)
-                )
+        """Many at a time, so that their proposals share the syncs of the disk and the ways to the other controllers."""
+        live = self._brokers.liveness()
+        due = iter([name for name in self._state.sync_states if self._is_due(name, live)])
+
+        async def hold() -> None:
+            for broker_name in due:
+                await self._replace_lost_master(broker_name)
+
+        async with asyncio.TaskGroup() as elections:
+            for _ in range(min(ELECTIONS_AT_ONCE, operator.length_hint(due))):
+                elections.create_task(hold(), name="hold elections")
+
+    def _is_due(self, broker_name: str, live: Liveness) -> bool:
+        due = self._replacement(broker_name, self._state, live)
+        return due is not None and bool(due.events)
+
+    async def _replace_lost_master(self, broker_name: str) -> None:
+        try:
+            await self.elect(broker_name, partial(self._replacement, broker_name))
+        except (NotLeader, Busy, TooManyProposals, OutcomeUnknown) as error:
+            logger.warning("election not held", extra=fields(broker=broker_name, why=error))
 
     def _replacement(self, broker_name: str, state: ReplicasState, live: Liveness) -> Decision | None:
         unclean = self._settings.enable_elect_unclean_master

@@ -58,6 +58,8 @@ class Heartbeats:
 
     def __init__(self) -> None:
         self._entries: dict[BrokerKey, _Entry] = {}
+        self._of_connection: dict[int, dict[BrokerKey, None]] = {}
+        """The brokers whose entry a connection has, in the order in which they came over it."""
 
     def heard(self, key: BrokerKey, connection: int, heartbeat: Heartbeat, now_ms: int) -> bool:
         """Take in a heartbeat; True when it brings a broker (back) to life.
@@ -69,16 +71,20 @@ class Heartbeats:
         entry = self._entries.get(key)
         if entry is None:
             self._entries[key] = _Entry(connection, True, now_ms, heartbeat)
+            self._of_connection.setdefault(connection, {})[key] = None
             return self._entries[key].alive_at(now_ms)
         was_alive = entry.alive_at(now_ms)
         if connection >= entry.connection or not entry.open:
+            if connection != entry.connection:
+                self._leave_connection(key, entry)
+                self._of_connection.setdefault(connection, {})[key] = None
             entry.connection, entry.open, entry.heartbeat = connection, True, heartbeat
         entry.last_seen_ms = now_ms
         return entry.alive_at(now_ms) and not was_alive
 
     def connection_closed(self, connection: int, now_ms: int) -> list[BrokerKey]:
         """End the brokers whose connection this was."""
-        ended = [key for key, entry in self._entries.items() if entry.open and entry.connection == connection]
+        ended = [key for key in self._of_connection.get(connection, ()) if self._entries[key].open]
         for key in ended:
             self._entries[key].open = False
             self._entries[key].closed_ms = now_ms
@@ -98,11 +104,16 @@ class Heartbeats:
 
     def forget_silent(self, now_ms: int) -> None:
         """Drop the dead that have not been heard of for long."""
-        self._entries = {
-            key: entry
-            for key, entry in self._entries.items()
-            if entry.alive_at(now_ms) or entry.last_seen_ms + FORGET_AFTER_MS >= now_ms
-        }
+        for key, entry in list(self._entries.items()):
+            if not entry.alive_at(now_ms) and entry.last_seen_ms + FORGET_AFTER_MS < now_ms:
+                self._leave_connection(key, entry)
+                del self._entries[key]
+
+    def _leave_connection(self, key: BrokerKey, entry: _Entry) -> None:
+        others = self._of_connection[entry.connection]
+        del others[key]
+        if not others:
+            del self._of_connection[entry.connection]
 
     def at(self, now_ms: int, judging_since_ms: int, lacking: frozenset[BrokerKey] = frozenset()) -> Liveness:
         """The table as one instant sees it; silence counts from `judging_since_ms` on. `lacking`: see

@@ -58,6 +58,7 @@ class Holdings:
         self._check_code = check_code
         self._on_change = on_change
         self._of: dict[BrokerKey, _Holding] = {}
+        self._of_set: dict[tuple[str, str], dict[BrokerKey, _Holding]] = {}
         self.lacking: frozenset[BrokerKey] = frozenset()
         """The brokers whose logs are known to lack what their sets confirmed."""
 
@@ -68,7 +69,7 @@ class Holdings:
         assert check_code is not None, f"{key} is not registered"
         holding = self._of.get(key)
         if holding is None or holding.check_code != check_code:
-            holding = self._of[key] = _Holding(check_code, Held(-1, 0))
+            holding = self._note(key, _Holding(check_code, Held(-1, 0)))
         if connection < holding.connection:
             return None
         begins, holding.connection = connection > holding.connection, connection
@@ -95,12 +96,16 @@ class Holdings:
             return own
         newest = max(
             holding.held
-            for other, holding in self._of.items()
-            if other[:2] == key[:2] and holding.check_code == self._check_code(other)
+            for other, holding in self._of_set[key[:2]].items()
+            if holding.check_code == self._check_code(other)
         )
         if report.epoch <= newest.epoch and newest.confirm_offset > 0 and report.max_offset == 0:
             return Held(newest.epoch, 1)
         return None
+
+    def _note(self, key: BrokerKey, holding: _Holding) -> _Holding:
+        self._of[key] = self._of_set.setdefault(key[:2], {})[key] = holding
+        return holding
 
     # The file
 
@@ -119,7 +124,7 @@ class Holdings:
             rows = loads(data)
             for cluster, broker, broker_id, check_code, epoch, confirm_offset in rows:
                 held = Held(int(epoch), int(confirm_offset))
-                self._of[str(cluster), str(broker), int(broker_id)] = _Holding(str(check_code), held)
+                self._note((str(cluster), str(broker), int(broker_id)), _Holding(str(check_code), held))
         except (FastJsonError, ValueError, TypeError) as error:
             raise HoldingsDamaged(str(error)) from error
 

@@ -35,7 +35,7 @@ class LiveBrokers:
         self._on_change = on_change
         self._heartbeats = Heartbeats()
         self._judging_since_ms = 0
-        self._someone_came = asyncio.Event()
+        self._awaited: dict[BrokerKey, list[asyncio.Event]] = {}
 
     def liveness(self) -> Liveness:
         """Who lives now."""
@@ -70,8 +70,8 @@ class LiveBrokers:
         heartbeat = Heartbeat(header.broker_addr, header.heartbeat_timeout_mills, report)
         if self._heartbeats.heard(key, connection, heartbeat, self._clock.monotonic_ms()):
             logger.info("broker alive", extra=fields(cluster=key[0], broker=key[1], id=key[2]))
-            self._someone_came.set()
-            self._someone_came = asyncio.Event()
+            for came in self._awaited.get(key, ()):
+                came.set()
             self._on_change()
 
     def restarted(self, broker_name: str, broker_id: int, connection: int) -> bool:
@@ -94,12 +94,20 @@ class LiveBrokers:
 
     async def wait_alive(self, broker_name: str, broker_id: int, timeout_ms: int) -> None:
         """Returns once a registered broker has been heard, or the time is over."""
+        key = self._key(broker_name, broker_id)
+        if key is None or self.liveness().is_alive(key):
+            return
+        came = asyncio.Event()
+        self._awaited.setdefault(key, []).append(came)
         try:
             async with asyncio.timeout(timeout_ms / 1000):
-                while (key := self._key(broker_name, broker_id)) and not self.liveness().is_alive(key):
-                    await self._someone_came.wait()
+                await came.wait()
         except TimeoutError:
             return
+        finally:
+            self._awaited[key].remove(came)
+            if not self._awaited[key]:
+                del self._awaited[key]
 
     def _key(self, broker_name: str, broker_id: int) -> BrokerKey | None:
         """Under the stored cluster name; None for a broker that is not registered."""

@@ -68,9 +68,9 @@ class RequestProcessor:
         router.add(RequestCode.CONTROLLER_ELECT_MASTER, self._elect_master)
         router.add(RequestCode.CONTROLLER_REGISTER_BROKER, self._register_broker)
         for code, read in requests.WRITES.items():
-            router.add(code, self._decided(read, self.runner.run))
+            router.add(code, self._written(read))
         for code, read in requests.READS.items():
-            router.add(code, self._decided(read, self.runner.read))
+            router.add(code, self._read(read))
 
     def connected(self, peer: Peer) -> None:
         peer.attributes[CONNECTION] = next(self._connections)
@@ -79,13 +79,16 @@ class RequestProcessor:
         if CONNECTION in peer.attributes:
             self.brokers.connection_closed(connection_of(peer))
 
-    def _decided(
-        self,
-        read: Callable[[RemotingCommand], Decide],
-        carry_out: Callable[[Decide], Awaitable[Decision]],
-    ) -> Handler:
+    def _written(self, read: Callable[[RemotingCommand], Decide]) -> Handler:
         async def handle(peer: Peer, request: RemotingCommand) -> RemotingCommand:
-            return await self._reply(request, carry_out(read(request)))
+            decide = read(request)
+            return await self._reply(request, self.runner.run(requests.broker_name_of(request), decide))
+
+        return handle
+
+    def _read(self, read: Callable[[RemotingCommand], Decide]) -> Handler:
+        async def handle(peer: Peer, request: RemotingCommand) -> RemotingCommand:
+            return await self._reply(request, self.runner.read(read(request)))
 
         return handle
 
@@ -93,7 +96,7 @@ class RequestProcessor:
         header = RegisterBrokerToControllerHeader.from_ext(request.ext)
         is_new = self.brokers.restarted(header.broker_name, header.broker_id, connection_of(peer))
         decide = requests.register_broker(request, is_late=not is_new)
-        return await self._reply(request, self.runner.run(decide))
+        return await self._reply(request, self.runner.run(header.broker_name, decide))
 
     async def _elect_master(self, peer: Peer, request: RemotingCommand) -> RemotingCommand:
         """A starting broker's election request may overtake its first heartbeat: wait for that a moment."""

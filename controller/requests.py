@@ -31,6 +31,11 @@ Decide = Callable[[ReplicasState, Liveness], Decision]
 """A command that was read, waiting for the state and the moment that it is decided on."""
 
 
+def broker_name_of(request: RemotingCommand) -> str:
+    """The broker set that a command which was read is about."""
+    return request.ext["brokerName"]
+
+
 def alter_sync_state_set(request: RemotingCommand) -> Decide:
     header = AlterSyncStateSetHeader.from_ext(request.ext)
     body = SyncStateSet.decode(request.body)

@@ -1,8 +1,9 @@
-"""Carries out commands, one at a time, on the controller that leads.
+"""Carries out commands on the controller that leads, one at a time for each broker set.
 
-Invariant: what is decided is decided on a state to which nothing can be added before its own events: every
-earlier event of this leader has been applied, and no other can lead while the proposal succeeds. A decision
-without events is told only after a quorum confirmed that this controller still led when it was made."""
+Invariant: a command is about one set, and reads and changes nothing of others. What is decided is decided on a state to which
+nothing of that set can be added before its own events: every earlier event of it by this leader has been applied, and no other
+can lead while the proposal succeeds. A decision without events is told only after a quorum confirmed that this controller still
+led when it was made."""
 
 from __future__ import annotations
 
@@ -14,6 +15,7 @@ from controller.decision import Decision
 from controller.events import encode
 from controller.heartbeats import Liveness
 from controller.state import ReplicasState
+from controller.turns import TurnNotCome, Turns
 from dledger.errors import NotLeader, OutcomeUnknown
 from dledger.node import DLedgerNode
 
@@ -48,45 +50,39 @@ class CommandRunner:
         self._liveness = liveness
         self._on_proposing = on_proposing
         self._on_proposed = on_proposed
-        self._turn = asyncio.Lock()
-        self._waiting = 0
-        self._unsettled: tuple[int, int] | None = None
+        self._turns = Turns()
+        self._unsettled: dict[str, tuple[int, int]] = {}
+        """The sets whose last proposal is of unknown fate: its term, and an index that it lies at or below."""
         self._progress = asyncio.Event()
 
     def progressed(self) -> None:
         """An event is being applied, or the role has changed."""
         self._progress.set()
 
-    async def run(self, decide: Callable[[ReplicasState, Liveness], D]) -> D:
-        """What `decide` says of the state and who lives then, once it holds. A `decide` that returns None wants nothing.
+    async def run(self, broker_name: str, decide: Callable[[ReplicasState, Liveness], D]) -> D:
+        """What `decide`, which is about the set `broker_name` alone, says of the state and who lives then, once it holds. A
+        `decide` that returns None wants nothing.
 
         Raises NotLeader, Busy, TooManyProposals: nothing was done; OutcomeUnknown: perhaps it was, or will
         be."""
         if not self._node.is_active:
             raise NotLeader(self._node.leader_id, self._node.leader_address)
-        if self._waiting >= WAITING_MAX:
+        if self._turns.waiting >= WAITING_MAX:
             raise Busy(f"{WAITING_MAX} commands wait")
         end = asyncio.get_running_loop().time() + TIMEOUT_MS / 1000
-        self._waiting += 1
         try:
-            async with asyncio.timeout_at(end):
-                await self._turn.acquire()
-        except TimeoutError:
+            async with self._turns.of(broker_name, end):
+                return await self._run(broker_name, decide, end)
+        except TurnNotCome:
             raise Busy(f"its turn did not come within {TIMEOUT_MS} ms") from None
-        finally:
-            self._waiting -= 1
-        try:
-            return await self._run(decide, end)
-        finally:
-            self._turn.release()
 
     async def read(self, decide: Callable[[ReplicasState, Liveness], Decision]) -> Decision:
         """What `decide` says of a state that holds all that was told before. Raises NotLeader."""
         await self._node.read_barrier(TIMEOUT_MS)
         return decide(self._state, self._liveness())
 
-    async def _run(self, decide: Callable[[ReplicasState, Liveness], D], end: float) -> D:
-        await self._settle(end)
+    async def _run(self, broker_name: str, decide: Callable[[ReplicasState, Liveness], D], end: float) -> D:
+        await self._settle(broker_name, end)
         decision = decide(self._state, self._liveness())
         if decision is not None and not decision.events:
             await self._node.read_barrier(_ms_until(end))
@@ -95,26 +91,27 @@ class CommandRunner:
             if _ms_until(end) < PROPOSE_MS_MIN:
                 raise Busy(f"its turn came after {TIMEOUT_MS - PROPOSE_MS_MIN} ms")
             self._on_proposing(decision)
-            await self._propose([encode(event) for event in decision.events], _ms_until(end))
+            await self._propose(broker_name, [encode(event) for event in decision.events], _ms_until(end))
         return decision
 
-    async def _propose(self, bodies: list[bytes], timeout_ms: int) -> None:
+    async def _propose(self, broker_name: str, bodies: list[bytes], timeout_ms: int) -> None:
         term, status, began = self._node.term, "failed", asyncio.get_running_loop().time()
         try:
             await self._node.propose(bodies, timeout_ms)
             status = "success"
-        except OutcomeUnknown:
+        except (OutcomeUnknown, asyncio.CancelledError):
             status = "timeout"
-            self._unsettled = (term, self._node.last_index)
+            self._forget_settled()
+            self._unsettled[broker_name] = (term, self._node.last_index)
             raise
         finally:
             self._on_proposed(status, asyncio.get_running_loop().time() - began)
 
-    async def _settle(self, end: float) -> None:
+    async def _settle(self, broker_name: str, end: float) -> None:
         """Wait until an earlier proposal of unknown fate is applied, or out of the world with its term."""
-        if self._unsettled is None:
+        if broker_name not in self._unsettled:
             return
-        term, end_index = self._unsettled
+        term, end_index = self._unsettled[broker_name]
         try:
             async with asyncio.timeout_at(end):
                 while self._undecided(term, end_index):
@@ -124,7 +121,13 @@ class CommandRunner:
             raise Busy("an earlier command is still undecided") from None
         if not self._node.is_active:
             raise NotLeader(self._node.leader_id, self._node.leader_address)
-        self._unsettled = None
+        self._unsettled.pop(broker_name, None)
+
+    def _forget_settled(self) -> None:
+        """Sets that nobody commands any more leave nothing behind."""
+        self._unsettled = {
+            name: proposal for name, proposal in self._unsettled.items() if self._undecided(*proposal)
+        }
 
     def _undecided(self, term: int, end_index: int) -> bool:
         node = self._node

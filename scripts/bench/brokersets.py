@@ -1,4 +1,4 @@
-"""Broker sets as the leading controller sees them: requests over one connection, heartbeats over one of each broker's own.
+"""Broker sets as controllers see them: requests over one connection, heartbeats to each over one of each broker's own.
 
 Invariant: a broker's heartbeats say that it lives for long, so that it dies by the end of its connection alone. Addresses
 differ, and one listener takes what is sent to all of them."""
@@ -50,17 +50,19 @@ class Refused(Exception):
 class BrokerSets:
     """`count` sets of three, known to the controllers once `register` has returned."""
 
-    def __init__(self, leader: str, count: int) -> None:
+    def __init__(self, controllers: Iterable[str], leader: str, count: int) -> None:
+        self.controllers = list(controllers)
         self.leader = leader
         self.names = [f"set-{number:04}" for number in range(count)]
         self.client = RemotingClient(clock=SystemClock())
         self.lost: dict[str, int] = {}
         """The master of each set that was lost last."""
-        self._sockets: dict[Broker, socket.socket] = {}
+        self._sockets: dict[tuple[str, Broker], socket.socket] = {}
         self._listener = Listener()
 
     async def close(self) -> None:
-        self.disconnect(list(self._sockets))
+        for connection in self._sockets.values():
+            connection.close()
         await self.client.close()
         self._listener.close()
 
@@ -107,9 +109,7 @@ class BrokerSets:
     async def fill(self, name: str) -> None:
         """Once the set has a master, it gets all three as members again."""
         for _ in range(TRIES):
-            reply = await self.patiently(
-                RequestCode.CONTROLLER_GET_REPLICA_INFO, GetReplicaInfoHeader(name)
-            )
+            reply = await self.patiently(RequestCode.CONTROLLER_GET_REPLICA_INFO, GetReplicaInfoHeader(name))
             info, members = GetReplicaInfoResponseHeader.from_ext(reply.ext), SyncStateSet.decode(reply.body)
             if info.master_broker_id is not None:
                 if members.sync_state_set == frozenset(REPLICAS):
@@ -142,27 +142,35 @@ class BrokerSets:
     def brokers(self) -> list[Broker]:
         return [(name, broker_id) for name in self.names for broker_id in REPLICAS]
 
-    def connect(self, brokers: Iterable[Broker]) -> list[socket.socket]:
-        """A new connection of each and a heartbeat over it; those that they had before, still open."""
+    def connect(self, brokers: Iterable[Broker], controllers: Iterable[str] = ()) -> list[socket.socket]:
+        """A new connection of each to each controller (all, for none named) and a heartbeat over it; those that they had
+        before, still open."""
         before = []
-        host, _, port = self.leader.rpartition(":")
-        for broker in brokers:
-            name, broker_id = broker
-            header = BrokerHeartbeatHeader(
-                CLUSTER, self.address(broker), name, broker_id, 1, LOG_BYTES, LOG_BYTES, LIFETIME_MS
-            )
-            request = RemotingCommand.request(RequestCode.BROKER_HEARTBEAT, header)
-            request.flag |= ONEWAY_BIT
-            connection = socket.create_connection((host, int(port)), timeout=30)
-            connection.sendall(b"".join(encode(request)))
-            if broker in self._sockets:
-                before.append(self._sockets[broker])
-            self._sockets[broker] = connection
+        for controller in list(controllers) or self.controllers:
+            host, _, port = controller.rpartition(":")
+            for broker in brokers:
+                connection = socket.create_connection((host, int(port)), timeout=30)
+                connection.sendall(self._heartbeat(broker))
+                older = self._sockets.pop((controller, broker), None)
+                if older is not None:
+                    before.append(older)
+                self._sockets[controller, broker] = connection
         return before
 
     def disconnect(self, brokers: Iterable[Broker]) -> None:
+        """The end of each, as all controllers see it."""
         for broker in brokers:
-            self._sockets.pop(broker).close()
+            for controller in self.controllers:
+                self._sockets.pop((controller, broker)).close()
+
+    def _heartbeat(self, broker: Broker) -> bytes:
+        name, broker_id = broker
+        header = BrokerHeartbeatHeader(
+            CLUSTER, self.address(broker), name, broker_id, 1, LOG_BYTES, LOG_BYTES, LIFETIME_MS
+        )
+        request = RemotingCommand.request(RequestCode.BROKER_HEARTBEAT, header)
+        request.flag |= ONEWAY_BIT
+        return b"".join(encode(request))
 
 
 async def each(names: Iterable[str], work: Callable[[str], Awaitable[None]]) -> None:
@@ -180,7 +188,10 @@ class Listener:
     """Takes and forgets what controllers send to brokers, at every loopback address, in a thread of its own."""
 
     def __init__(self) -> None:
-        self._socket = socket.create_server(("0.0.0.0", 0), backlog=4096)
+        self._socket = socket.socket()
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, b"lo")  # nobody else's machine
+        self._socket.bind(("0.0.0.0", 0))  # noqa: S104 - of the loopback device
+        self._socket.listen(4096)
         self.port: int = self._socket.getsockname()[1]
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._run, name="brokers' ports")

@@ -20,9 +20,7 @@ HEARTBEAT_TIMEOUT_MS = 10_000
 def one_controller(seed: int) -> Iterator[ControllerWorld]:
     """As `conf/quick-start` has it; the set is whole."""
     with World(seed) as world:
-        cluster = ControllerWorld(
-            world, controllerDLegerPeers=f"n0-{CONTROLLER_HOSTS[0]}:{CONTROLLER_PORT}"
-        )
+        cluster = ControllerWorld(world, controllerDLegerPeers=f"n0-{CONTROLLER_HOSTS[0]}:{CONTROLLER_PORT}")
         cluster.start_controller(cluster.controllers[0])
         for node in cluster.brokers:
             cluster.start_broker(node)

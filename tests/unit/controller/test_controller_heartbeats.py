@@ -121,3 +121,16 @@ def test_a_restarted_broker_was_noticed_when_it_registered() -> None:
     table.heard(KEY, 1, beat(), 100)
     table.restarted(KEY, 2, 300)
     assert table.at(301, 0).loss(KEY) == BrokerLoss("connection lost", 201, 1)
+
+
+def test_the_end_of_a_connection_ends_all_who_are_heard_over_it_and_nobody_else() -> None:
+    table = Heartbeats()
+    for broker_id, connection in ((1, 7), (2, 7), (3, 8)):
+        table.heard(("c", "a", broker_id), connection, beat(), 0)
+    table.heard(("c", "a", 2), 9, beat(), 0)
+    assert table.connection_closed(7, 0) == [("c", "a", 1)]
+    assert table.connection_closed(7, 0) == []
+    table.heard(("c", "a", 1), 8, beat(), 0)
+    assert table.connection_closed(8, 0) == [("c", "a", 3), ("c", "a", 1)]
+    table.forget_silent(10**9)
+    assert table.connection_closed(9, 0) == [] and not table._of_connection

@@ -15,8 +15,10 @@ from controller.events import ElectMaster
 from controller.heartbeats import Heartbeats, Liveness
 from controller.runner import Busy, CommandRunner
 from controller.state import ReplicasState
+from controller.turns import TurnNotCome, Turns
 from dledger.errors import NotLeader, OutcomeUnknown
 from dledger.node import DLedgerNode
+from tests.waits import WAIT_S
 
 ELECT = Decision(events=(ElectMaster("a", 1),))
 STILL = Decision(code=2011)
@@ -75,14 +77,14 @@ def test_every_proposal_is_told_of_once(fate: Any, told: str) -> None:
 
 async def _outcome(commands: CommandRunner) -> None:
     with contextlib.suppress(NotLeader, OutcomeUnknown):
-        await commands.run(lambda state, live: ELECT)
+        await commands.run("a", lambda state, live: ELECT)
 
 
 def test_a_reply_with_events_waits_for_them_and_one_without_for_a_quorum() -> None:
     member = Member()
     commands = runner_of(member)
-    assert asyncio.run(commands.run(lambda state, live: ELECT)) is ELECT
-    assert asyncio.run(commands.run(lambda state, live: STILL)) is STILL
+    assert asyncio.run(commands.run("a", lambda state, live: ELECT)) is ELECT
+    assert asyncio.run(commands.run("a", lambda state, live: STILL)) is STILL
     assert asyncio.run(commands.read(lambda state, live: STILL)) is STILL
     assert member.trace == ["propose", "barrier", "barrier"]
 
@@ -90,7 +92,7 @@ def test_a_reply_with_events_waits_for_them_and_one_without_for_a_quorum() -> No
 def test_a_command_without_events_is_decided_again_after_the_quorum_spoke() -> None:
     member = Member()
     decisions = iter([STILL, ELECT])
-    assert asyncio.run(runner_of(member).run(lambda state, live: next(decisions))) is ELECT
+    assert asyncio.run(runner_of(member).run("a", lambda state, live: next(decisions))) is ELECT
     assert member.trace == ["barrier", "propose"]
 
 
@@ -98,7 +100,7 @@ def test_a_controller_that_does_not_lead_decides_nothing() -> None:
     member = Member()
     member.is_active = False
     with pytest.raises(NotLeader):
-        asyncio.run(runner_of(member).run(lambda state, live: pytest.fail("decided")))
+        asyncio.run(runner_of(member).run("a", lambda state, live: pytest.fail("decided")))
 
 
 def test_commands_are_decided_one_after_the_other() -> None:
@@ -116,7 +118,7 @@ def test_commands_are_decided_one_after_the_other() -> None:
 
     async def all_at_once() -> None:
         commands = runner_of(member)
-        await asyncio.gather(*(commands.run(decide) for _ in range(3)))
+        await asyncio.gather(*(commands.run("a", decide) for _ in range(3)))
 
     asyncio.run(all_at_once())
     assert seen == [0, 1, 2]
@@ -128,11 +130,11 @@ def test_nothing_is_decided_while_an_earlier_event_may_still_be_applied() -> Non
         commands = runner_of(member)
         member.fate = undecided
         with pytest.raises(OutcomeUnknown):
-            await commands.run(lambda state, live: ELECT)
+            await commands.run("a", lambda state, live: ELECT)
         member.fate = None
         decided_at: list[int] = []
         waiting = asyncio.create_task(
-            commands.run(lambda state, live: decided_at.append(member.applied_index) or STILL)
+            commands.run("a", lambda state, live: decided_at.append(member.applied_index) or STILL)
         )
         await asyncio.sleep(0)
         await asyncio.sleep(0)
@@ -151,9 +153,9 @@ def test_a_new_term_settles_what_was_undecided() -> None:
         commands = runner_of(member)
         member.fate = undecided
         with pytest.raises(OutcomeUnknown):
-            await commands.run(lambda state, live: ELECT)
+            await commands.run("a", lambda state, live: ELECT)
         member.fate, member.term = None, 2
-        assert await commands.run(lambda state, live: STILL) is STILL
+        assert await commands.run("a", lambda state, live: STILL) is STILL
 
     asyncio.run(scenario())
 
@@ -171,11 +173,97 @@ def test_a_command_whose_turn_does_not_come_is_not_tried(monkeypatch: pytest.Mon
             await hang.wait()
 
         member.fate = hangs
-        first = asyncio.create_task(commands.run(lambda state, live: ELECT))
+        first = asyncio.create_task(commands.run("a", lambda state, live: ELECT))
         await asyncio.sleep(0)
         with pytest.raises(Busy):
-            await commands.run(lambda state, live: pytest.fail("decided"))
+            await commands.run("a", lambda state, live: pytest.fail("decided"))
         hang.set()
         await first
+
+    asyncio.run(scenario())
+
+
+def test_commands_on_different_sets_do_not_wait_for_each_other() -> None:
+    async def scenario() -> None:
+        member = Member()
+        commands = runner_of(member)
+        decided = asyncio.Event()
+
+        async def hangs() -> None:
+            await decided.wait()
+
+        member.fate = hangs
+        waiting = [
+            asyncio.create_task(commands.run(name, lambda state, live: ELECT))
+            for name in ("a", "b", "a", "c")
+        ]
+        await asyncio.sleep(0)
+        assert member.trace == ["propose"] * 3, "one of each set"
+        decided.set()
+        await asyncio.gather(*waiting)
+        assert member.trace == ["propose"] * 4
+
+    asyncio.run(scenario())
+
+
+def test_what_became_of_one_set_holds_up_no_other() -> None:
+    async def scenario() -> None:
+        member = Member()
+        commands = runner_of(member)
+        member.fate = undecided
+        with pytest.raises(OutcomeUnknown):
+            await commands.run("a", lambda state, live: ELECT)
+        member.fate = None
+        same = asyncio.create_task(commands.run("a", lambda state, live: STILL))
+        assert await commands.run("b", lambda state, live: STILL) is STILL
+        assert not same.done()
+        member.applied_index = member.last_index
+        commands.progressed()
+        assert await same is STILL
+
+    asyncio.run(scenario())
+
+
+def test_a_proposal_that_nobody_waits_for_any_more_is_of_unknown_fate() -> None:
+    async def scenario() -> None:
+        member = Member()
+        commands = runner_of(member)
+
+        async def hangs() -> None:
+            await asyncio.Event().wait()
+
+        member.fate = hangs
+        cancelled = asyncio.create_task(commands.run("a", lambda state, live: ELECT))
+        await asyncio.sleep(0)
+        cancelled.cancel()
+        await asyncio.wait([cancelled])
+        next_one = asyncio.create_task(commands.run("a", lambda state, live: STILL))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert member.trace == ["propose"], "nothing is decided before that is settled"
+        member.applied_index = member.last_index
+        commands.progressed()
+        assert await next_one is STILL
+
+    asyncio.run(scenario())
+
+
+def test_nothing_is_kept_of_sets_that_nobody_waits_for() -> None:
+    async def scenario() -> None:
+        turns = Turns()
+        end = asyncio.get_running_loop().time() + WAIT_S
+        order: list[int] = []
+
+        async def take(number: int) -> None:
+            async with turns.of("a", end):
+                order.append(number)
+                await asyncio.sleep(0)
+
+        await asyncio.gather(*(take(number) for number in range(5)))
+        assert order == [0, 1, 2, 3, 4]
+        with pytest.raises(TurnNotCome):
+            async with turns.of("a", end), turns.of("a", asyncio.get_running_loop().time()):
+                pytest.fail("two holders")
+        assert turns.waiting == 0 and not turns._turns
 
     asyncio.run(scenario())
