@@ -33,6 +33,8 @@ class ElectionHistory:
         self._proposed: dict[str, _Proposed] = {}
         self._awaited: dict[str, int] = {}
         """Epoch of the election whose master was not seen acting yet."""
+        self._stale: dict[str, None] = {}
+        """Sets that `take_stale` has not named since their elections changed."""
 
     def restore(self, saved: Elections) -> None:
         """What an earlier process of this controller witnessed; the log, applied again, asks for it."""
@@ -45,8 +47,10 @@ class ElectionHistory:
             {name: list(self._elections[name]) for name in broker_names if name in self._elections}
         )
 
-    def tell_all(self) -> Elections:
-        return self.tell(list(self._elections))
+    def take_stale(self) -> list[str]:
+        """The sets that have other elections than when this was last asked, or none any more."""
+        stale, self._stale = list(self._stale), {}
+        return stale
 
     def proposing(self, event: ElectMaster, reason: str | None, now_ms: int) -> None:
         """This controller leads and proposes `event` now."""
@@ -73,6 +77,7 @@ class ElectionHistory:
             election = self._witnessed(event, election, loss, witnessed_ms)
         former.append(election)
         del former[:-ELECTIONS_MAX]
+        self._stale[event.broker_name] = None
         self._awaited.pop(event.broker_name, None)
         if witnessed_ms is not None:
             if event.master_id is not None:
@@ -84,6 +89,7 @@ class ElectionHistory:
         last = self._awaited_election(broker_name, epoch)
         if last is not None and last.notified_ms is None:
             self._elections[broker_name][-1] = replace(last, notified_ms=now_ms)
+            self._stale[broker_name] = None
             self._on_change()
 
     def acts(self, broker_name: str, broker_id: int | None, epoch: int, now_ms: int) -> None:
@@ -92,12 +98,14 @@ class ElectionHistory:
         if last is not None and last.new_master_id == broker_id:
             self._elections[broker_name][-1] = replace(last, writable_ms=now_ms)
             del self._awaited[broker_name]
+            self._stale[broker_name] = None
             self._on_change()
 
     def forget(self, broker_name: str, *, witnessed: bool) -> None:
         """The set is gone; another of its name begins anew. Its saved elections may be those of a later one
         while the log is applied again."""
         gone = self._elections.pop(broker_name, None)
+        self._stale[broker_name] = None
         self._awaited.pop(broker_name, None)
         if witnessed:
             self._saved.pop(broker_name, None)

@@ -1,6 +1,7 @@
 """Watches elections happen on this controller, and keeps what it saw in a small file.
 
-Invariant: it only looks on. A file that cannot be read or written costs the story of elections, never one."""
+Invariant: it only looks on, and encodes a set again only when its elections changed, few in a turn of the loop. A file that
+cannot be read or written costs the story of elections, never one."""
 
 from __future__ import annotations
 
@@ -25,6 +26,9 @@ logger = logging.getLogger(__name__)
 FILE = "elections.json"
 SAVE_AFTER_MS = 2_000
 """An election's last moments come soon after it; they are saved together."""
+SETS_A_TURN = 10
+BEFORE, AFTER = Elections().encode().split(b"}", 1)[0], b"}}"
+"""What stands around the sets in the file."""
 
 
 class ElectionRecorder:
@@ -41,6 +45,8 @@ class ElectionRecorder:
         self._masters: dict[str, BrokerKey | None] = {}
         """Master of each broker set that an election was held in, as it stands before the next event."""
         self._history = ElectionHistory(self._changed.set)
+        self._encoded: dict[str, bytes] = {}
+        """Of each set that has elections, as it stands in the file."""
 
     def tell(self, broker_names: list[str]) -> Elections:
         """The last elections of the sets that are named and known."""
@@ -116,6 +122,18 @@ class ElectionRecorder:
             return
         self._changed.clear()
         try:
-            await self._files.replace(FILE, self._history.tell_all().encode())
+            await self._encode_stale()
+            await self._files.replace(FILE, BEFORE + b",".join(self._encoded.values()) + AFTER)
         except OSError as error:
             logger.warning("elections are not saved, the next one tries again", extra=fields(why=error))
+
+    async def _encode_stale(self) -> None:
+        stale = self._history.take_stale()
+        for start in range(0, len(stale), SETS_A_TURN):
+            for name in stale[start : start + SETS_A_TURN]:
+                elections = self._history.tell([name])
+                if elections.elections_table:
+                    self._encoded[name] = elections.encode()[len(BEFORE) : -len(AFTER)]
+                else:
+                    self._encoded.pop(name, None)
+            await asyncio.sleep(0)

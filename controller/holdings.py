@@ -9,7 +9,7 @@ simply be newer. A newer epoch in its log clears a broker, for its set was made 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -51,7 +51,7 @@ class HoldingsDamaged(ValueError):
 
 
 class Holdings:
-    """A connection is known by its number; later connections have higher ones. `on_change` hears that `encode` would say
+    """A connection is known by its number; later connections have higher ones. `on_change` hears that `rows` would say
     something new."""
 
     def __init__(self, check_code: CheckCode, on_change: Callable[[], None]) -> None:
@@ -109,17 +109,19 @@ class Holdings:
 
     # The file
 
-    def encode(self) -> bytes:
-        """The brokers that held something, for `restore`."""
-        rows = [
-            [*key, holding.check_code, *holding.held]
-            for key, holding in sorted(self._of.items())
-            if holding.held.confirm_offset and holding.check_code == self._check_code(key)
-        ]
-        return json.dumps(rows).encode()
+    def keys(self) -> list[BrokerKey]:
+        """Of the brokers that were ever heard, sorted."""
+        return sorted(self._of)
+
+    def rows(self, keys: Iterable[BrokerKey]) -> Iterator[bytes]:
+        """Those of `keys` that held something, for `restore`."""
+        for key in keys:
+            holding = self._of[key]
+            if holding.held.confirm_offset and holding.check_code == self._check_code(key):
+                yield json.dumps([*key, holding.check_code, *holding.held]).encode()
 
     def restore(self, data: bytes) -> None:
-        """What an earlier process of this controller was told. HoldingsDamaged."""
+        """What an earlier process of this controller was told: a JSON array of `rows`. HoldingsDamaged."""
         try:
             rows = loads(data)
             for cluster, broker, broker_id, check_code, epoch, confirm_offset in rows:

@@ -65,12 +65,13 @@ class ControllerApp:
             on_role_change=machine.role_changed,
             on_fatal=self._fail,
         )
-        self._holdings_file = HoldingsFile(runtime.files, self.state.check_code, clock)
+        side_files = runtime.side_files or runtime.files  # a vote must not wait for them
+        self._holdings_file = HoldingsFile(side_files, self.state.check_code, clock)
         wake_guard = asyncio.Event()
         self.brokers = LiveBrokers(
             self.state, self._holdings_file.holdings, self._awake_clock, wake_guard.set
         )
-        self._recorder = ElectionRecorder(self.state, self.brokers.liveness, runtime.files, clock)
+        self._recorder = ElectionRecorder(self.state, self.brokers.liveness, side_files, clock)
         self._counts = Counts()
         self._runner = CommandRunner(
             self.node, self.state, self.brokers.liveness, self._recorder.proposing, self._counts.proposed

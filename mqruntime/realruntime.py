@@ -25,6 +25,7 @@ def real_runtime(root: Path) -> Runtime:
         segments=RealSegmentDirectory(root),
         lock=RealStoreLock(root),
         boot_id=_boot_id(),
+        side_files=RealSmallFiles(root),
     )
 
 

@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 @dataclass
 class Runtime:
     """`files` and `segments` share one root, the process' store directory, and `lock` guards that root. `boot_id` names the
-    present run of the machine, whose memory outlives a process and nothing else; empty where that is not told."""
+    present run of the machine, whose memory outlives a process and nothing else; empty where that is not told. `side_files` are
+    the same files by a way of their own, for those that nobody waits for: they never delay what goes through `files`. None:
+    there is no other way."""
 
     clock: Clock
     random: random.Random
@@ -28,6 +30,7 @@ class Runtime:
     segments: SegmentDirectory
     lock: StoreLock
     boot_id: str
+    side_files: SmallFiles | None = None
 
 
 class App(Protocol):

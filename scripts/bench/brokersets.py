@@ -24,6 +24,7 @@ from remoting.headers.controller import (
     ApplyBrokerIdHeader,
     BrokerHeartbeatHeader,
     ElectMasterHeader,
+    GetMetadataResponseHeader,
     GetReplicaInfoHeader,
     GetReplicaInfoResponseHeader,
     RegisterBrokerToControllerHeader,
@@ -35,7 +36,7 @@ REPLICAS = (1, 2, 3)
 LIFETIME_MS = 600_000
 LOG_BYTES = 1 << 30
 AT_ONCE = 64
-TRIES = 50
+TRIES = 2000
 TRY_AGAIN_S = 0.05
 CALL_MS = 30_000
 
@@ -70,22 +71,36 @@ class BrokerSets:
         number = int(broker[0].rpartition("-")[2])
         return f"127.{broker[1] + (100 if moved else 0)}.{number // 250}.{number % 250 + 1}:{self._listener.port}"
 
-    async def call(self, code: RequestCode, header: Header, body: bytes | None = None) -> RemotingCommand:
+    async def call(
+        self, code: RequestCode, header: Header | None, body: bytes | None = None
+    ) -> RemotingCommand:
         """The leader's reply. Raises Refused, RemotingError."""
         reply = await self.client.call(self.leader, RemotingCommand.request(code, header, body), CALL_MS)
         if reply.code != ResponseCode.SUCCESS:
             raise Refused(f"{code.name}: {reply.code} {reply.remark}")
         return reply
 
-    async def patiently(self, *call: object) -> RemotingCommand:
-        """As `call`; a busy controller is asked again."""
+    async def patiently(
+        self, code: RequestCode, header: Header | None, body: bytes | None = None
+    ) -> RemotingCommand:
+        """As `call`; a busy controller is asked again, and another one when it leads no more."""
         for _ in range(TRIES):
             try:
-                return await self.call(*call)  # type: ignore[arg-type]
+                return await self.call(code, header, body)
             except (Refused, RemotingError) as error:
                 last = error
                 await asyncio.sleep(TRY_AGAIN_S)
+                await self._look_for_leader()
         raise last
+
+    async def _look_for_leader(self) -> None:
+        for controller in self.controllers:
+            request = RemotingCommand.request(RequestCode.CONTROLLER_GET_METADATA_INFO)
+            with suppress(RemotingError):
+                reply = await self.client.call(controller, request, CALL_MS)
+                said = GetMetadataResponseHeader.from_ext(reply.ext)
+                if said.is_leader and said.controller_leader_address:
+                    self.leader = said.controller_leader_address
 
     async def register(self) -> None:
         """Every broker gets its id and is heard, every set gets broker 1 as master and then all three as members."""
@@ -124,15 +139,13 @@ class BrokerSets:
 
     async def masters(self) -> dict[str, int | None]:
         """By set."""
-        request = RemotingCommand.request(
-            RequestCode.CONTROLLER_GET_SYNC_STATE_DATA, body=json.dumps(self.names).encode()
-        )
-        reply = await self.client.call(self.leader, request, CALL_MS)
+        body = json.dumps(self.names).encode()
+        reply = await self.patiently(RequestCode.CONTROLLER_GET_SYNC_STATE_DATA, None, body)
         table = BrokerReplicasInfo.decode(reply.body).replicas_info_table
         return {name: info.master_broker_id for name, info in table.items()}
 
     async def master_of(self, name: str) -> int | None:
-        reply = await self.call(RequestCode.CONTROLLER_GET_REPLICA_INFO, GetReplicaInfoHeader(name))
+        reply = await self.patiently(RequestCode.CONTROLLER_GET_REPLICA_INFO, GetReplicaInfoHeader(name))
         said = reply.ext.get("masterBrokerId")
         return int(said) if said else None
 

@@ -320,9 +320,11 @@ def main() -> None:
         raise SystemExit("--sets: at least 128, one for each proposal in flight")
     print(f"{count} sets of three, {arguments.runs} runs; {machine()}")
     figures, chance = Figures(), random.Random(arguments.seed)
-    for _ in range(arguments.runs):
-        run_once(figures, count, seconds, arguments.slow_sync_ms, chance)
-    figures.print()
+    try:
+        for _ in range(arguments.runs):
+            run_once(figures, count, seconds, arguments.slow_sync_ms, chance)
+    finally:
+        figures.print()  # also of the runs before one that failed
     print(f"\n{machine()}")
 
 

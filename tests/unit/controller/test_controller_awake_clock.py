@@ -6,17 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from controller.awakeclock import LATE_MS_MAX, TICK_MS, AwakeClock
-
-
-class ManualClock:
-    def __init__(self) -> None:
-        self.ms = 5_000
-
-    def now_ms(self) -> int:
-        return 1_000_000 + self.ms
-
-    def monotonic_ms(self) -> int:
-        return self.ms
+from tests.unit.doubles import ManualClock
 
 
 def while_running(scenario: Callable[[AwakeClock, ManualClock], None]) -> None:

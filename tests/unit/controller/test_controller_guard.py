@@ -16,6 +16,7 @@ from controller.settings import ControllerSettings
 from controller.state import ReplicasState
 from dledger.actions import Role
 from dledger.node import DLedgerNode
+from tests.unit.doubles import ManualClock
 
 SETS = 300
 NOW = 1_000_000
@@ -27,14 +28,6 @@ SETTINGS = ControllerSettings.model_validate(
         "notifyBrokerRoleChanged": "false",
     }
 )
-
-
-class Clock:
-    def now_ms(self) -> int:
-        return NOW
-
-    def monotonic_ms(self) -> int:
-        return NOW
 
 
 class Member:
@@ -115,7 +108,7 @@ def test_elections_of_many_sets_are_proposed_together() -> None:
             runner,
             cast(Notifier, None),
             SETTINGS,
-            Clock(),
+            ManualClock(),
             wake,
             lambda name, epoch: None,
         )
