@@ -1,12 +1,14 @@
 """Tells brokers who their master is: request 1008, one-way.
 
-Invariant: to one address only the newest announcement is being sent. Delivery is tried for a moment and not
-assured: brokers also ask."""
+Invariant: to one address only the newest announcement is being sent, and few are begun in a turn of the loop: a new leader
+tells all brokers of all sets. Delivery is tried for a moment and not assured: brokers also ask."""
 
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from functools import partial
 
 from mqruntime.clock import Clock
@@ -20,6 +22,14 @@ from remoting.headers.controller import NotifyBrokerRoleChangedHeader
 
 RETRY_FOR_MS = 1000
 RETRY_EVERY_MS = 100
+BEGUN_A_TURN = 50
+
+
+@dataclass(frozen=True, slots=True)
+class _Announcement:
+    header: NotifyBrokerRoleChangedHeader
+    body: bytes
+    on_sent: Callable[[str], None]
 
 
 class Notifier:
@@ -30,6 +40,9 @@ class Notifier:
         self._clock = clock
         self._tasks = tasks
         self._sending: dict[str, asyncio.Task[None]] = {}
+        self._next: dict[str, _Announcement] = {}
+        """What is to be sent, by address."""
+        self._beginning: asyncio.Task[None] | None = None
 
     def announce(
         self,
@@ -41,28 +54,33 @@ class Notifier:
         """Tell the brokers at `addresses` the master in `header` and the SyncStateSet that goes with it; `on_sent`
         gets each address that it was sent to."""
         body = SyncStateSet(members, header.sync_state_set_epoch or 0).encode()
+        announcement = _Announcement(header, body, on_sent)
         for address in addresses:
             older = self._sending.pop(address, None)
             if older is not None:
                 older.cancel()
-            name = f"notify {address} epoch={header.master_epoch}"
-            task = self._tasks.start(self._send(address, header, body, on_sent), name=name)
-            self._sending[address] = task
-            task.add_done_callback(partial(self._ended, address))
+            self._next[address] = announcement
+        if self._next and (self._beginning is None or self._beginning.done()):
+            self._beginning = self._tasks.start(self._begin_all(), name="begin to notify")
 
-    async def _send(
-        self,
-        address: str,
-        header: NotifyBrokerRoleChangedHeader,
-        body: bytes,
-        on_sent: Callable[[str], None],
-    ) -> None:
+    async def _begin_all(self) -> None:
+        while self._next:
+            for address in list(itertools.islice(self._next, BEGUN_A_TURN)):
+                announcement = self._next.pop(address)
+                name = f"notify {address} epoch={announcement.header.master_epoch}"
+                task = self._tasks.start(self._send(address, announcement), name=name)
+                self._sending[address] = task
+                task.add_done_callback(partial(self._ended, address))
+            await asyncio.sleep(0)
+
+    async def _send(self, address: str, announcement: _Announcement) -> None:
         give_up_ms = self._clock.monotonic_ms() + RETRY_FOR_MS
+        code = RequestCode.NOTIFY_BROKER_ROLE_CHANGED
         while True:
-            command = RemotingCommand.request(RequestCode.NOTIFY_BROKER_ROLE_CHANGED, header, body)
             try:
+                command = RemotingCommand.request(code, announcement.header, announcement.body)
                 await self._client.one_way(address, command)
-                return on_sent(address)
+                return announcement.on_sent(address)
             except RemotingError:
                 if self._clock.monotonic_ms() >= give_up_ms:
                     return
