@@ -10,10 +10,11 @@ import runpy
 import sys
 import time
 from collections.abc import Callable
+from typing import Any
 
 
-def slowed(sync: Callable[[int], None], seconds: float) -> Callable[[int], None]:
-    def slow(descriptor: int) -> None:
+def slowed(sync: Callable[[Any], None], seconds: float) -> Callable[[Any], None]:
+    def slow(descriptor: Any) -> None:
         time.sleep(seconds)
         sync(descriptor)
 
@@ -23,8 +24,8 @@ def slowed(sync: Callable[[int], None], seconds: float) -> Callable[[int], None]
 def main() -> None:
     milliseconds, module = sys.argv[1:3]
     seconds = float(milliseconds) / 1000
-    os.fsync = slowed(os.fsync, seconds)  # type: ignore[assignment]
-    os.fdatasync = slowed(os.fdatasync, seconds)
+    for name in ("fsync", "fdatasync"):
+        setattr(os, name, slowed(getattr(os, name), seconds))
     del sys.argv[1:3]
     runpy.run_module(module, run_name="__main__", alter_sys=True)
 
