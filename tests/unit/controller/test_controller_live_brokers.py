@@ -1,0 +1,50 @@
+from __future__ import annotations
+
+import asyncio
+
+from controller.events import ApplyBrokerId
+from controller.holdings import Holdings
+from controller.livebrokers import LiveBrokers
+from controller.state import ReplicasState
+from remoting.headers.controller import BrokerHeartbeatHeader
+from tests.unit.doubles import ManualClock
+from tests.waits import WAIT_MS
+
+
+def of_two() -> LiveBrokers:
+    state = ReplicasState()
+    for broker_id in (1, 2):
+        state.apply(ApplyBrokerId("c", "a", broker_id, f"h{broker_id}:1", f"h{broker_id}:1;7"))
+    return LiveBrokers(state, Holdings(state.check_code, lambda: None), ManualClock(), lambda: None)
+
+
+def hear(brokers: LiveBrokers, broker_id: int) -> None:
+    brokers.heard(BrokerHeartbeatHeader("c", f"h{broker_id}:1", "a", broker_id), broker_id)
+
+
+def test_who_waits_for_a_broker_is_woken_by_that_one_alone() -> None:
+    async def scenario() -> None:
+        brokers = of_two()
+        waiting = [asyncio.create_task(brokers.wait_alive("a", 1, WAIT_MS)) for _ in range(3)]
+        await asyncio.sleep(0)
+        hear(brokers, 2)
+        for _ in range(3):
+            await asyncio.sleep(0)
+        assert not any(task.done() for task in waiting)
+        hear(brokers, 1)
+        await asyncio.gather(*waiting)
+        await brokers.wait_alive("a", 1, WAIT_MS)
+        assert not brokers._awaited
+
+    asyncio.run(scenario())
+
+
+def test_nobody_waits_for_a_stranger_or_for_ever() -> None:
+    async def scenario() -> None:
+        brokers = of_two()
+        await brokers.wait_alive("a", 9, WAIT_MS)
+        await brokers.wait_alive("b", 1, WAIT_MS)
+        await brokers.wait_alive("a", 1, 0)
+        assert not brokers._awaited
+
+    asyncio.run(scenario())
