@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import operator
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -114,15 +113,14 @@ class MasterGuard:
     async def _replace_lost_masters(self) -> None:
         """Many at a time, so that their proposals share the syncs of the disk and the ways to the other controllers."""
         live = self._brokers.liveness()
-        due = iter([name for name in self._state.sync_states if self._is_due(name, live)])
+        due = [name for name in self._state.sync_states if self._is_due(name, live)]
+        waiting = iter(due)
 
         async def hold() -> None:
-            for broker_name in due:
+            for broker_name in waiting:
                 await self._replace_lost_master(broker_name)
 
-        async with asyncio.TaskGroup() as elections:
-            for _ in range(min(ELECTIONS_AT_ONCE, operator.length_hint(due))):
-                elections.create_task(hold(), name="hold elections")
+        await asyncio.gather(*(hold() for _ in due[:ELECTIONS_AT_ONCE]))
 
     def _is_due(self, broker_name: str, live: Liveness) -> bool:
         due = self._replacement(broker_name, self._state, live)
