@@ -106,7 +106,7 @@ class ControllerApp:
             router,
             host=settings.listens_on,
             port=settings.listen_port,
-            clock=self._awake_clock,  # nor does a connection idle while nobody could have read from it
+            clock=clock,
             limits=Limits(idle_ms_max=settings.server_channel_max_idle_time_seconds * 1000),
             on_connect=processor.connected,
             on_disconnect=processor.disconnected,

@@ -1,6 +1,7 @@
 """The open connections of one server or client, and the one timer that sweeps them.
 
-Invariant: a connection is in `peers` from connection_made to connection_lost, and in no other time.
+Invariant: a connection is in `peers` from connection_made to connection_lost, and in no other time. None is cut for what this
+process slept through.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ from remoting.peer import Peer
 from remoting.router import Router
 
 SWEEP_MS = 5_000
+ASLEEP_MS = 5_000
+"""A sweep that is so late comes after a sleep of the whole process. It judges nobody: what peers sent was not read yet."""
 STOP_MS = 1_000  # how long closing waits for peers to read what was sent to them
 
 
@@ -39,6 +42,7 @@ class Connections:
         self._on_connect = on_connect
         self._on_disconnect = on_disconnect
         self._sweep_timer: asyncio.TimerHandle | None = None
+        self._sweep_due_ms = 0
         self._stopped: asyncio.Future[None] | None = None
 
     def protocol(self) -> Peer:
@@ -86,14 +90,16 @@ class Connections:
 
     def _arm_sweep(self) -> None:
         period_ms = min(SWEEP_MS, self._limits.idle_ms_max, self._limits.stall_ms_max)
+        self._sweep_due_ms = self._clock.monotonic_ms() + period_ms
         self._sweep_timer = asyncio.get_running_loop().call_later(period_ms / 1000, self._sweep)
 
     def _sweep(self) -> None:
         self._sweep_timer = None
         now_ms = self._clock.monotonic_ms()
-        for peer in list(self.peers):
-            why = peer.stalled(now_ms)
-            if why is not None:
-                peer.cut(why)
+        if now_ms - self._sweep_due_ms < ASLEEP_MS:
+            for peer in list(self.peers):
+                why = peer.stalled(now_ms)
+                if why is not None:
+                    peer.cut(why)
         if self.peers:
             self._arm_sweep()

@@ -168,3 +168,20 @@ def test_a_stopped_server_leaves_nothing_behind(world: World) -> None:
     server: Node = world.nodes["server"]
     world.run(server.stop())
     assert server.left_behind == []
+
+
+def test_processes_that_slept_cut_no_connection_for_it(world: World) -> None:
+    gone: list[str] = []
+    client = RemotingClient(clock=world.nodes["client"].runtime().clock, on_disconnect=gone.append)
+
+    async def ask() -> None:
+        await client.call(ADDRESS, RemotingCommand.request(ECHO))
+
+    on_client(world, ask())
+    for node in world.nodes.values():
+        node.pause(600_000)
+    world.run_for_ms(600_100)
+    on_client(world, ask())
+    assert gone == [] and client.connected(ADDRESS)
+    world.run_for_ms(200_000)
+    assert gone == [ADDRESS], "idle while awake"
