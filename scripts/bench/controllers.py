@@ -10,7 +10,7 @@ the first. "Longest wait" is the longest answer to a request (1005) that the lea
 meanwhile: how long its loop was held. After a kill or a SIGTERM of the leader the clock runs until a proposal is next accepted.
 With `--slow-sync-ms` the loss of all masters is measured again with every sync of the controllers that much longer.
 
-Prints rows for docs/performance.md. Java's figures beside ours were measured on another day, on another machine."""
+Prints rows for docs/performance.md. Java's figures beside ours were measured on another day."""
 
 from __future__ import annotations
 
