@@ -203,6 +203,7 @@ class BrokerApp:
         identity = await self._identity_files.load(found)
         if not found.segments and not isinstance(identity, Identity):
             await self.ha.forget_epochs()
+        await self.ha.owned_by(identity.broker_id if isinstance(identity, Identity) else None)
         return identity
 
     def _start_tasks(self) -> None:

@@ -7,7 +7,9 @@ moment. An empty history is no file at all: an empty one would make other reader
 from __future__ import annotations
 
 import logging
+from collections.abc import Awaitable, Callable
 
+from epochfile.bindingfile import BindingFile
 from epochfile.format import EpochFileDamaged, decode, encode
 from epochfile.history import EpochHistory
 from mqruntime.diskfull import DISK_FULL
@@ -38,10 +40,15 @@ class EpochFile:
     def __init__(self, files: SmallFiles, name: str = DEFAULT_NAME) -> None:
         self._files = files
         self._name = name
+        self.binding = BindingFile(files, name)
 
-    async def load(self) -> EpochHistory:
-        """Empty when no copy exists; a damaged or older copy is written anew, if the disk lets it. EpochFileUnreadable,
-        OSError."""
+    @property
+    def name(self) -> str:
+        return self._name
+
+    async def load(self, check: Callable[[EpochHistory], Awaitable[None]] | None = None) -> EpochHistory:
+        """Empty when no copy exists. What `check` raises for what was read goes to the caller, with both copies as they are;
+        then a damaged or older copy is written anew, if the disk lets it. EpochFileUnreadable, OSError."""
         why = "is absent"
         main = await self._files.read(self._name)
         backup = await self._files.read(self._name + BACKUP_SUFFIX)
@@ -51,17 +58,23 @@ class EpochFile:
             except EpochFileDamaged as error:
                 why = str(error)
             else:
+                if check is not None:
+                    await check(history)
                 if backup != main:
                     await self._mend(self._name + BACKUP_SUFFIX, main)
                 return history
         if backup is None:
             if main is None:
+                if check is not None:
+                    await check(EpochHistory())
                 return EpochHistory()
             raise EpochFileUnreadable(self._name, why)
         try:
             history = decode(backup)
         except EpochFileDamaged as error:
             raise EpochFileUnreadable(self._name, why) from error
+        if check is not None:
+            await check(history)
         logger.warning("epoch file read from its second copy", extra=fields(file=self._name, why=why))
         await self._mend(self._name, backup)
         return history

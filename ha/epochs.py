@@ -1,7 +1,7 @@
 """The epoch history of this broker's log: the file's content, in memory.
 
 Invariant: `history` is what the file holds, but for a write that failed until `settle`; it changes when the file has, and
-one change is under way at a time."""
+one change is under way at a time. A file is believed only where it is bound to this log."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import asyncio
 
 from epochfile.file import EpochFile
 from epochfile.history import EpochHistory
+from ha.epochbinding import KeptBinding
 from ha.errors import EpochHistoryMissing
 from ha.log import ReplicatedLog
 
@@ -18,11 +19,12 @@ class KeptEpochs:
         self._file = file
         self._lock = asyncio.Lock()
         self._in_doubt = False  # a write failed: the file may hold more than `history`
+        self.binding = KeptBinding(file)
         self.history = EpochHistory()
 
-    async def load(self) -> None:
-        """EpochFileUnreadable, OSError."""
-        self.history = await self._file.load()
+    async def load(self, log: ReplicatedLog) -> None:
+        """EpochFileUnreadable, EpochFileForeign, OSError."""
+        self.history = await self._file.load(lambda history: self.binding.check(log, history))
 
     async def store(self, history: EpochHistory) -> None:
         """Durable on return; no write when nothing changes. OSError."""
@@ -39,9 +41,15 @@ class KeptEpochs:
         async with self._lock:
             await self._store(self.history)
 
+    async def seal(self, log: ReplicatedLog) -> None:
+        """See KeptBinding.seal; nothing changes meanwhile."""
+        async with self._lock:
+            await self.binding.seal(log)
+
     async def _store(self, history: EpochHistory) -> None:
         if history != self.history or self._in_doubt:
             self._in_doubt = True
+            await self.binding.store(history)
             await self._file.store(history)
             self.history, self._in_doubt = history, False
 

@@ -33,6 +33,22 @@ class ReplicasUnread(HAError):
     """The controllers did not say which replicas the set has; the text says why."""
 
 
+class EpochFileForeign(HAError):
+    """An epoch file that was not written for the log beside it: what it says of the log would hide where this log and the
+    other replicas' part."""
+
+    def __init__(self, name: str, binding: str, epoch: int, offset: int, why: str) -> None:
+        super().__init__(
+            f"{name}: epoch {epoch} at {offset}: {why}. Restore this store's own epoch file ({name}.bak may still be it); "
+            "or empty the store, brokerIdentity included, and the broker fetches the log from its master as a new replica. "
+            f"If a Java broker or an older version ran on this store since, remove {binding}: the file is then taken as it is"
+        )
+        self.name = name
+        self.epoch = epoch
+        self.offset = offset
+        self.why = why
+
+
 class HACannotListen(HAError):
     """The HA port cannot be opened; the text says what to change."""
 

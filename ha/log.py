@@ -32,6 +32,10 @@ class ReplicatedLog(Protocol):
         """Reading the mapping at `offset` may wait for the disk."""
         ...
 
+    async def is_boundary(self, offset: int) -> bool:
+        """Whether a record, or the end of a segment's records, begins at `offset`, which is within the log. OSError."""
+        ...
+
     def write_view(self, offset: int, size_max: int) -> memoryview:
         """Where the bytes at `offset` of a slave's log go, at least one and within one segment. `offset` is
         `max_offset()`; in an empty log it may be the start of any segment. OSError when the disk is full."""

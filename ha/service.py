@@ -15,6 +15,7 @@ from typing import Any, cast
 from epochfile.file import EpochFile
 from epochfile.history import NO_EPOCH, EpochHistory
 from ha.counters import HACounters
+from ha.epochbinding import NOTHING_DUE
 from ha.epochs import KeptEpochs
 from ha.errors import EpochFenced, HAAddressInUse, HACannotListen
 from ha.log import ReplicatedLog
@@ -78,8 +79,9 @@ class HAService:
         self.counters = HACounters()
 
     async def start(self) -> None:
-        """Read the epoch file and listen. EpochFileUnreadable, EpochHistoryMissing, HAAddressInUse, HACannotListen."""
-        await self._epochs.load()
+        """Read the epoch file and listen. EpochFileUnreadable, EpochFileForeign, EpochHistoryMissing, HAAddressInUse,
+        HACannotListen."""
+        await self._epochs.load(self._log)
         self._epochs.within(self._log)  # or it could be elected, and never lead
         self._epoch = self._epochs.history.last_epoch()
         self._log.on_append(self._log_grew)
@@ -139,6 +141,11 @@ class HAService:
         await self._epochs.store(EpochHistory())
         self._epoch = NO_EPOCH
 
+    async def owned_by(self, broker_id: int | None) -> None:
+        """Who this store says that it belongs to, before any role; None while an id is applied for. EpochFileForeign,
+        OSError."""
+        await self._epochs.binding.owned_by(broker_id)
+
     # -- roles
 
     async def become_master(
@@ -149,6 +156,7 @@ class HAService:
         assert self._controllers is not None and self._gate is not None, "speaks_through comes first"
         async with self._change_of_role:
             self._fence(epoch)
+            self._epochs.binding.owner = broker_id
             if isinstance(self._end, Mastership):
                 if epoch > self._epoch:
                     await self._end.new_epoch(epoch, sync_state_set, sync_state_set_epoch)
@@ -189,6 +197,7 @@ class HAService:
         stays; of any other nothing is acked any more on return. EpochFenced, EpochHistoryMissing, OSError."""
         async with self._change_of_role:
             self._fence(epoch)
+            self._epochs.binding.owner = broker_id
             if not (isinstance(self._end, SlaveClient) and master_id == self._master_id):
                 self._epochs.within(self._log)
                 await self._end_links("this broker becomes slave")
@@ -293,6 +302,9 @@ class HAService:
             self.mastership.log_grew()
 
     def _confirmed(self) -> None:
+        if self._log.confirm_offset() >= self._epochs.binding.due:
+            self._epochs.binding.due = NOTHING_DUE
+            self._tasks.start(self._epochs.seal(self._log), name="ha-seal-epochs")
         for callback in self._confirm_callbacks:
             callback()
 

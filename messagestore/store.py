@@ -262,6 +262,10 @@ class MessageStore:
     def is_cold(self, offset: int) -> bool:
         return self._log.is_cold(offset)
 
+    async def is_boundary(self, offset: int) -> bool:
+        """Whether a record, or the end of a segment's records, begins at `offset`, which is within the log. OSError."""
+        return await self._log.is_boundary(offset)
+
     def write_view(self, offset: int, size_max: int) -> memoryview:
         """Where received log bytes go; see CommitLog.write_view. StoreFailed after a failure, OSError (ENOSPC)."""
         assert self._appender is None, "a master's log is not written by a slave's link"

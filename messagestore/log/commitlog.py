@@ -10,7 +10,16 @@ import logging
 from itertools import pairwise
 
 from messagestore.errors import OffsetOutOfRange
-from messagestore.record import PREFIX, encode_blank
+from messagestore.record import (
+    END_OF_SEGMENT,
+    FIXED_PARTS,
+    INCOMPLETE,
+    PHYSICAL_OFFSET,
+    PHYSICAL_OFFSET_AT,
+    PREFIX,
+    check,
+    encode_blank,
+)
 from messagestore.walker import check_names, check_size_set, order_segments, segment_name
 from mqruntime.diskfull import RetriedWrite
 from mqruntime.segments import SegmentDirectory, SegmentFile
@@ -147,6 +156,15 @@ class CommitLog:
         index = (offset - self._first) // self.segment_size_bytes
         start = self._first + index * self.segment_size_bytes
         return await self._files[index].read_cold(offset - start, end - start)
+
+    async def is_boundary(self, offset: int) -> bool:
+        """Whether the head of a record, or a BLANK, stands at `offset`. OSError."""
+        segment_end = self.segment_start(offset) + self.segment_size_bytes
+        head = await self.read_cold(offset, FIXED_PARTS[0].size)
+        found = check(head, 0, segment_end - offset, offset)
+        if found == INCOMPLETE and len(head) == FIXED_PARTS[0].size:
+            return bool(PHYSICAL_OFFSET.unpack_from(head, PHYSICAL_OFFSET_AT)[0] == offset)
+        return found == END_OF_SEGMENT
 
     def _readable_end(self, offset: int, size_max: int) -> int:
         if not self._first <= offset <= self._end:

@@ -38,13 +38,16 @@ LOOPS = {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}
 
 
 class Files(MemoryFiles):
-    """`gate` holds writes back, `error` fails them."""
+    """`gate` holds writes back, `error` fails them; `kept` has taken the first `keeps` of them, as a disk has when its
+    process is killed."""
 
     def __init__(self) -> None:
         super().__init__()
         self.gate: asyncio.Event | None = None
         self.waiting = 0
         self.error: OSError | None = None
+        self.kept: dict[str, bytes] = {}
+        self.keeps = 0
 
     async def replace(self, name: str, data: bytes) -> None:
         if self.gate is not None:
@@ -53,6 +56,9 @@ class Files(MemoryFiles):
         if self.error is not None:
             raise self.error
         await super().replace(name, data)
+        if self.keeps:
+            self.keeps -= 1
+            self.kept[name] = data
 
     async def overwrite(self, name: str, data: bytes) -> None:
         if self.error is not None:

@@ -96,6 +96,9 @@ class MemoryLog:
             position += size
         return position
 
+    async def is_boundary(self, offset: int) -> bool:
+        return self.boundary_at_or_below(offset) == offset
+
     def confirm_offset(self) -> int:
         return self._confirm
 

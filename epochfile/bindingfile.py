@@ -1,0 +1,54 @@
+"""The durable file of a binding, beside the epoch file that upstream reads.
+
+Invariant: a damaged one counts as absent, and one that a full disk has no room for stays absent: a log that is whole, with a
+right epoch file, is served."""
+
+from __future__ import annotations
+
+import logging
+
+from epochfile.binding import Binding, BindingDamaged, decode_binding
+from mqruntime.diskfull import DISK_FULL
+from mqruntime.log import fields
+from mqruntime.smallfiles import SmallFiles
+
+logger = logging.getLogger("epochfile")
+
+SUFFIX = ".binding"
+
+
+class BindingFile:
+    def __init__(self, files: SmallFiles, epoch_file: str) -> None:
+        self._files = files
+        self.name = epoch_file + SUFFIX
+
+    async def load(self) -> Binding | None:
+        """None where there is none that can be read. OSError."""
+        data = await self._files.read(self.name)
+        if data is None:
+            return None
+        try:
+            return decode_binding(data)
+        except BindingDamaged as error:
+            logger.warning(
+                "the binding of the epoch file is damaged, the epoch file is taken for this log's as far as the log allows",
+                extra=fields(file=self.name, why=error),
+            )
+            return None
+
+    async def store(self, binding: Binding) -> None:
+        """Durable on return. On a full disk the old one is overwritten; where there is none, none is made. OSError leaves the
+        old one, the new one or, on a full disk, a damaged one."""
+        if not binding.seals:
+            await self._files.remove(self.name)
+            return
+        data = binding.encode()
+        try:
+            await self._files.replace(self.name, data)
+        except OSError as error:
+            if error.errno not in DISK_FULL:
+                raise
+            if await self._files.read(self.name) is None:
+                logger.warning("no room for the binding of the epoch file", extra=fields(file=self.name))
+                return
+            await self._files.overwrite(self.name, data)
