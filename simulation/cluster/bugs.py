@@ -20,10 +20,13 @@ from controller.heartbeats import BrokerKey
 from controller.holdings import Held, Holdings, Report
 from dledger.actions import Vote
 from dledger.termfile import TermFile
+from epochfile.binding import Binding, Seal
 from epochfile.history import NO_EPOCH, EpochHistory
 from ha import confirm
+from ha.epochbinding import KeptBinding
 from ha.epochs import KeptEpochs
 from ha.frames import Handshake
+from ha.log import ReplicatedLog
 from ha.master.admittance import Admittance, Newcomer
 from ha.master.connection import MasterConnection
 from ha.master.mastership import Mastership
@@ -117,6 +120,12 @@ async def truncated_in_memory(self: CommitLog, offset: int) -> None:
 async def epochs_in_memory(self: KeptEpochs, history: EpochHistory) -> None:
     """Data is acked under an epoch that no file knows."""
     self.history = history
+
+
+@bug("foreign-epoch-file-trusted", KeptBinding, "check")
+async def any_epoch_file(self: KeptBinding, log: ReplicatedLog, history: EpochHistory) -> None:
+    """Upstream: an epoch file that can be read is this log's."""
+    self._binding = Binding(Seal(entry) for entry in history)
 
 
 stored_vote = TermFile.store

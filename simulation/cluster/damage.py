@@ -3,10 +3,11 @@
 Invariant: a store is lost only once the SyncStateSet goes on without it: a broker that dies is elected as long as its last
 heartbeat counts, and would then be the last replica. A broker whose log is damaged where it was confirmed must refuse to
 start, and then gets an empty disk, as an operator would give it; one with a damaged checkpoint, or one bad copy of its epoch
-file, must start and be right, in the set or not."""
+file, or a bad binding, must start and be right, in the set or not."""
 
 from __future__ import annotations
 
+from epochfile.bindingfile import SUFFIX
 from epochfile.file import BACKUP_SUFFIX, DEFAULT_NAME
 from messagestore.checkpoint import CHECKPOINT, FILE
 from messagestore.record import decode
@@ -15,7 +16,7 @@ from simulation.cluster.damagedstores import LOG, vouched_end
 from simulation.cluster.fault import Fault, Moment
 from simulation.kernel.node import Node
 
-HARMLESS = (FILE, DEFAULT_NAME, DEFAULT_NAME + BACKUP_SUFFIX)
+HARMLESS = (FILE, DEFAULT_NAME, DEFAULT_NAME + BACKUP_SUFFIX, DEFAULT_NAME + SUFFIX)
 
 
 class StoreDamage(Fault):

@@ -1,11 +1,13 @@
 """Stores that were damaged while their brokers were down, until a broker has shown what it makes of them.
 
-Invariant: a log that is damaged where it was confirmed, or gone, must be refused; anything else must be served."""
+Invariant: a log that is damaged where it was confirmed, or gone, or has another log's epochs, must be refused; anything else
+must be served."""
 
 from __future__ import annotations
 
 from collections import Counter
 
+from ha.errors import EpochFileForeign
 from messagestore.checkpoint import FILE, CheckpointDamaged, decode_checkpoint
 from messagestore.errors import LogMissing, StoreCorrupted
 from messagestore.log.commitlog import FOLDER
@@ -14,6 +16,7 @@ from simulation.cluster.violation import Violation
 from simulation.kernel.node import Node
 
 LOG = f"{FOLDER}/"
+FOREIGN_EPOCHS = "another broker's epoch file"
 
 
 class DamagedStores:
@@ -23,7 +26,7 @@ class DamagedStores:
         self.brokers = brokers
         self.done = done
         self.where: dict[str, str] = {}
-        """Node name -> the file with a flipped bit, or the folder that is gone."""
+        """Node name -> the file with a flipped bit, or the folder that is gone, or FOREIGN_EPOCHS."""
 
     def look(self) -> None:
         """Raises Violation for a broker that serves what it must refuse."""
@@ -31,20 +34,21 @@ class DamagedStores:
             if node.name in self.where and broker_on(node) is not None:
                 if self.must_be_refused(node):
                     raise Violation(
-                        "L5", f"{node.name} serves a log that is damaged or gone: {self.where[node.name]}"
+                        "L5", f"{node.name} serves a log that is damaged or gone, or has other epochs: {self.where[node.name]}"
                     )
                 del self.where[node.name]
 
     def must_be_refused(self, node: Node) -> bool:
-        return self.where.get(node.name, "").startswith(LOG)
+        return self.where.get(node.name, "").startswith((LOG, FOREIGN_EPOCHS))
 
     def cured(self, node: Node) -> bool:
         """Whether this broker refused its store for the damage that was done, and has got an empty disk for it."""
-        if not self.must_be_refused(node) or not isinstance(node.failure, StoreCorrupted | LogMissing):
+        refusals = StoreCorrupted | LogMissing | EpochFileForeign
+        if not self.must_be_refused(node) or not isinstance(node.failure, refusals):
             return False
-        del self.where[node.name]
+        foreign = self.where.pop(node.name) == FOREIGN_EPOCHS
         node.disk.wipe()
-        self.done["refused a damaged log"] += 1
+        self.done["refused a foreign epoch file" if foreign else "refused a damaged log"] += 1
         return True
 
 

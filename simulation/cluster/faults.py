@@ -11,6 +11,7 @@ from simulation.cluster.crashes import Kill, KillAfterTruncation, PowerCut, Stop
 from simulation.cluster.damage import FlippedBit, WipedSlave
 from simulation.cluster.diskerrors import DiskError, DiskStall
 from simulation.cluster.fault import Fault, Moment, NotNow
+from simulation.cluster.foreignepochs import ForeignEpochFile
 from simulation.cluster.fulldisks import FullDisk
 from simulation.cluster.hindrances import BurstOfLoad, ClockJump, Pause
 from simulation.cluster.losses import EmptiedMember, MemberWithoutLog
@@ -86,7 +87,7 @@ class Faults:
         self.kinds = [by_name[name] for name in sorted(names)]
         self.kill_master = by_name[KILL_MASTER]
         self.planned: list[Fault] = []
-        self.all = [*every, FullDisk(machines)]
+        self.all = [*every, FullDisk(machines), ForeignEpochFile(machines)]
 
     def plan(self) -> None:
         """Each kind once, in any order, after the one that every run has."""

@@ -97,6 +97,10 @@ class SimulatedDisk:
             self.entries.pop(path, None)
             self._durable.pop(path, None)
 
+    def put(self, path: str, data: bytes) -> None:
+        """An operator writes a small file, durably."""
+        self.entries[path] = self._durable[path] = Inode.durable(data)
+
     def flip_bit(self, path: str, offset: int, bit: int = 0) -> None:
         """Media decay of one bit."""
         self.entries[path].flip_bit(offset, bit)
