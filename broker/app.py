@@ -10,6 +10,7 @@ import asyncio
 import logging
 
 from broker.neighbours.neighbours import Neighbours
+from broker.neighbours.recordrepair import RecordRepair
 from broker.ports import Ports
 from broker.requests import Requests
 from broker.role.contract import contract_sentence, runs_contract_a
@@ -212,6 +213,10 @@ class BrokerApp:
         tasks.start(self.tables.run(), name="tables")
         tasks.start(self.requests.delivery.run(), name="delay delivery")
         tasks.start(self._sweep(), name="sweep")
+        repair = RecordRepair(
+            self.membership, store=self.store, ha=self.ha, client=self._neighbours.client, clock=self._clock
+        )
+        tasks.start(repair.run(), name="record repair")
         if self.settings.flush_disk_type is FlushDiskType.SYNC_FLUSH:
             flush = SyncFlush(self.store, self.requests.confirmed)
             tasks.start(flush.run(), name="sync flush")

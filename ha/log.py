@@ -25,11 +25,19 @@ class ReplicatedLog(Protocol):
         ...
 
     async def read_cold(self, offset: int, size_max: int) -> bytes:
-        """The same for a range that `is_cold`, read outside the mapping. OSError."""
+        """The same, read outside the mapping. OSError."""
         ...
 
     def is_cold(self, offset: int) -> bool:
         """Reading the mapping at `offset` may wait for the disk."""
+        ...
+
+    def is_checked(self, offset: int, size: int) -> bool:
+        """Whether these bytes are known to be as they were written."""
+        ...
+
+    async def check(self, offset: int, size: int) -> str | None:
+        """Reads and checks what of them is not; what is damaged there, None for nothing. OSError."""
         ...
 
     async def is_boundary(self, offset: int) -> bool:

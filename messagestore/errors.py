@@ -34,6 +34,18 @@ class StoreCorrupted(StoreError):
         self.why = why
 
 
+class RecordDamaged(StoreError):
+    """A record that was sound once and is not any more, below the end of a running store's log."""
+
+    def __init__(self, segment: str, offset: int, why: str) -> None:
+        super().__init__(
+            f"commitlog/{segment}: the record at {offset} is damaged: {why}; read it from another replica (mqadmin electMaster)"
+        )
+        self.segment = segment
+        self.offset = offset
+        self.why = why
+
+
 class LogMissing(StoreError):
     """A store whose confirmed messages have no file any more. To begin anew under the same id would tell the set that they
     never were."""

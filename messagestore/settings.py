@@ -23,6 +23,8 @@ class StoreSettings(Settings):
         "hotCommitLogFiles": OURS,
         "maxHashSlotNum": "5000000",
         "maxIndexNum": "20000000",
+        "scrubBytesPerSecond": OURS,
+        "scrubInterval": OURS,
     }
 
     mapped_file_size_commit_log: int = Field(
@@ -83,6 +85,18 @@ class StoreSettings(Settings):
         ge=0,
         le=100_000_000,
         description="hash slots of an index file; 0: a quarter of `maxIndexNum`",
+    )
+    scrub_bytes_per_second: int = Field(
+        default=8 << 20,
+        alias="scrubBytesPerSecond",
+        ge=0,
+        description="how fast older segments are read and checked in the background; 0: not at all",
+    )
+    scrub_interval: int = Field(
+        default=86_400_000,
+        alias="scrubInterval",
+        ge=1_000,
+        description="time from the end of one such check of the whole log to the next",
     )
     hot_segments: int = Field(
         default=2,

@@ -9,7 +9,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 
-from messagestore.errors import StoreFailed
+from messagestore.errors import RecordDamaged, StoreFailed
 from messagestore.index.lookup import KeyLookup
 from messagestore.index.table import FOLDER as INDEX_FOLDER
 from messagestore.index.table import IndexTable
@@ -35,6 +35,8 @@ from messagestore.queues.saved import SavedQueues
 from messagestore.queues.table import FOLDER as QUEUES_FOLDER
 from messagestore.queues.table import QueueTable
 from messagestore.record import pack_host
+from messagestore.scrub.scrubber import Scrubber
+from messagestore.scrub.soundness import Soundness
 from messagestore.settings import StoreSettings
 from mqruntime.diskfull import DISK_FULL, RetriedWrite
 from mqruntime.runtime import Runtime
@@ -81,7 +83,12 @@ class MessageStore:
         self._dispatcher = Dispatcher(self._queues, settings.message_delay_level, self._index)
         self._appender: Appender | None = None  # while it is the master
         self._next_segment = NextSegment(self._log)
-        self._reader = QueueReader(self._log, self._queues)
+        self.soundness = Soundness(self._log, self._queues.boundary_at_or_below)
+        self.scrubber = Scrubber(
+            self._log, self.soundness, self.confirm_offset, runtime.clock,
+            bytes_per_second=settings.scrub_bytes_per_second, interval_ms=settings.scrub_interval,
+        )  # fmt: skip
+        self._reader = QueueReader(self._log, self._queues, self.soundness)
         self._confirm = 0
         self._running = False
         self.is_on_disk = False  # all of the log is, after `stop`
@@ -118,6 +125,8 @@ class MessageStore:
             )  # fmt: skip
             report = await recovery.run(clean=clean)
             self._confirm = report.confirm_offset
+            checked_from = report.walked_from if self._settings.check_crc_on_recover else report.max_offset
+            self.soundness.begin(min(checked_from, report.max_offset))
             await self._saved.sync()
             if self._confirm < vouched_for:
                 await self._saved.save_checkpoint()  # or what is not there would be missed at the next start
@@ -130,6 +139,7 @@ class MessageStore:
         self._tasks.start(self._flush_loop(), name="store-flush")
         self._tasks.start(self._dispatch_loop.run(), name="store-dispatch")
         self._tasks.start(self._save_loop(), name="store-checkpoint")
+        self._tasks.start(self.scrubber.run(), name="store-scrub")
         self._dispatch_loop.wake()
         return report
 
@@ -262,6 +272,31 @@ class MessageStore:
     def is_cold(self, offset: int) -> bool:
         return self._log.is_cold(offset)
 
+    def is_checked(self, offset: int, size: int) -> bool:
+        """Whether these bytes were written by this process, or read and found sound by it."""
+        return self.soundness.is_checked(offset, size)
+
+    async def check(self, offset: int, size: int) -> str | None:
+        """Reads and checks what of them is unchecked; what is damaged there, None for nothing. OSError."""
+        try:
+            await self.soundness.check(offset, size)
+        except RecordDamaged as damage:
+            return str(damage)
+        return None
+
+    async def repair(self, offset: int, content: bytes) -> bool:
+        """Puts another replica's record in the place of the damaged one at `offset`; False when it is not sound or does not
+        fit there, above the confirm offset nothing does. StoreFailed."""
+        if offset + len(content) > self._confirm or not await self.soundness.fits(offset, content):
+            return False
+        try:
+            written = await self._log.rewrite(offset, content, lambda: offset in self.soundness.damages)
+        except OSError as error:
+            raise self._failed(error) from error
+        if written:
+            self.soundness.repaired(offset, len(content))
+        return written
+
     async def is_boundary(self, offset: int) -> bool:
         """Whether a record, or the end of a segment's records, begins at `offset`, which is within the log. OSError."""
         return await self._log.is_boundary(offset)
@@ -301,6 +336,7 @@ class MessageStore:
             self._checkpoint_write.failed(error)
             self._unsaved.set()
             raise
+        self.soundness.cut(offset)
         try:
             await self._saved.truncate(offset)
             self._tail.cut(offset)

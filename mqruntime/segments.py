@@ -53,6 +53,10 @@ class SegmentFile(Protocol):
         """Bytes [start, end) read outside the mapping; OSError when the disk fails."""
         ...
 
+    async def examine(self, start: int, end: int, use: Callable[[bytes], T]) -> T:
+        """What `use` makes of the same bytes, in the thread that read them. OSError."""
+        ...
+
     def read_now(self, start: int, end: int) -> bytes:
         """The same while the caller waits, for few bytes and for starts, when nobody else does."""
         ...
@@ -159,6 +163,10 @@ class RealSegmentFile:
     async def read_cold(self, start: int, end: int) -> bytes:
         assert 0 <= start <= end <= self.size_bytes, f"{self._path}: read_cold({start}, {end})"
         return await self._in_thread(lambda: read_range(self._descriptor, self._path, start, end))
+
+    async def examine(self, start: int, end: int, use: Callable[[bytes], T]) -> T:
+        assert 0 <= start <= end <= self.size_bytes, f"{self._path}: examine({start}, {end})"
+        return await self._in_thread(lambda: use(read_range(self._descriptor, self._path, start, end)))
 
     def read_now(self, start: int, end: int) -> bytes:
         assert 0 <= start <= end <= self.size_bytes, f"{self._path}: read_now({start}, {end})"

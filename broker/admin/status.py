@@ -12,6 +12,7 @@ from broker.role.contractmark import KeptContractMark
 from broker.role.membership import Membership
 from broker.settings.broker import BrokerSettings
 from ha.service import HAService
+from messagestore.errors import RecordDamaged
 from messagestore.record import store_timestamp
 from messagestore.store import MessageStore
 from mqruntime.clock import Clock
@@ -26,6 +27,7 @@ from remoting.peer import Peer
 from remoting.router import Router
 
 LAST_EPOCH_END = 2**63 - 1
+DAMAGES_TOLD_MAX = 100
 VERSION_NAME = "V5_3_3"
 
 ALWAYS_ZERO = (
@@ -112,6 +114,7 @@ class StatusRequests:
         up_seconds = (now_ms - self._started_ms) // 1000
         days, hours, minutes = up_seconds // 86_400, up_seconds // 3_600 % 24, up_seconds // 60 % 60
         disk_used = f"{store.disk_used():.2f}"
+        damages = list(store.soundness.damages.values())[:DAMAGES_TOLD_MAX]
         table = dict.fromkeys(ALWAYS_ZERO, "0") | {
             "bootTimestamp": str(self._booted_ms),
             "brokerActive": "true" if self._role.role_id is not None else "false",
@@ -122,6 +125,7 @@ class StatusRequests:
             "commitLogMinOffset": str(store.min_offset()),
             "confirmOffset": str(store.confirm_offset()),
             "consumeQueueDiskRatio": disk_used,
+            "damagedRecords": " ".join(f"{each.segment}:{each.offset}" for each in damages),
             "dispatchBehindBytes": str(max(store.confirm_offset() - store.dispatched_offset(), 0)),
             "earliestMessageTimeStamp": str(await self._earliest_ms()),
             "getTransferredTps": self._get_rates.per_second(counters.messages_got, now_ms),
@@ -131,6 +135,9 @@ class StatusRequests:
             "putTps": self._put_rates.per_second(counters.messages_put, now_ms),
             "ranContractA": "true" if self._contract_mark.ran_contract_a else "false",
             "roleSinceTimestamp": str(self._role_since_ms),
+            "scrubPasses": str(store.scrubber.schedule.passes),
+            "scrubPosition": str(store.scrubber.schedule.position),
+            "uncheckedBytes": str(store.soundness.unchecked.size_bytes),
             "runtime": f"[ {days} days, {hours} hours, {minutes} minutes, {up_seconds % 60} seconds ]",
             "waitingSends": str(counters.sends_waiting),
         }
@@ -140,7 +147,10 @@ class StatusRequests:
 
     async def _earliest_ms(self) -> int:
         """When the first message that is kept was stored; the start of this process when there is none."""
-        record = await self._store.message_at(self._store.min_offset())
+        try:
+            record = await self._store.message_at(self._store.min_offset())
+        except RecordDamaged:
+            record = None
         return self._booted_ms if record is None else store_timestamp(record, 0)
 
     def _ha_info(self, peer: Peer, command: RemotingCommand) -> RemotingCommand:

@@ -181,6 +181,10 @@ class BrokerCollector(Collector):
             (figures.DISPATCH_BEHIND, max(store.confirm_offset() - store.dispatched_offset(), 0)),
             (figures.DISK_USED, store.disk_used()),
             (figures.QUEUE_SKIPS, store.queue_offset_skips()),
+            (figures.SCRUBBED, store.soundness.checked_bytes),
+            (figures.UNCHECKED, store.soundness.unchecked.size_bytes),
+            (figures.DAMAGED, len(store.soundness.damages)),
+            (figures.REPAIRED, store.soundness.repairs),
             (figures.RESERVE_TIME, self._oldest_age_ms()),
         ):
             yield self._families.each(figure, [(ON_DISK, value)])

@@ -83,6 +83,27 @@ QUEUE_SKIPS = Figure(
     OF_DISK,
     ours=True,
 )
+SCRUBBED = Figure(
+    "rocketmq_storage_scrubbed_bytes_total",
+    "log that was read and whose CRCs agreed, since the start",
+    OF_DISK,
+    ours=True,
+)
+UNCHECKED = Figure(
+    "rocketmq_storage_unchecked_bytes",
+    "log that was neither written nor checked since the start, or since a new scrub began",
+    OF_DISK,
+    ours=True,
+)
+DAMAGED = Figure(
+    "rocketmq_storage_damaged_records",
+    "records that rotted on disk and are neither served nor sent; alarm above 0",
+    OF_DISK,
+    ours=True,
+)
+REPAIRED = Figure(
+    "rocketmq_storage_repaired_records_total", "damaged records that were fetched from the master", OF_DISK, ours=True
+)
 RESERVE_TIME = Figure(
     "rocketmq_storage_message_reserve_time_milliseconds",
     "age of the oldest message that is kept; 0 without any",

@@ -16,6 +16,7 @@ from broker.pulls.admission import PullAdmission
 from broker.pulls.held import HeldPull, HeldPulls
 from broker.pulls.request import PullRequest
 from broker.tables.consumeroffsets import ConsumerOffsets
+from messagestore.errors import RecordDamaged
 from messagestore.messages import GetResult, GetStatus, QueueGrew, TagFilter
 from mqruntime.clock import Clock
 from mqruntime.tasks import Tasks
@@ -199,7 +200,13 @@ class PullProcessor:
     async def _load_and_write(
         self, peer: Peer, request: PullRequest, reply: RemotingCommand, result: GetResult
     ) -> None:
-        await self._store.load(result)
+        try:
+            await self._store.load(result)
+        except RecordDamaged as damage:
+            refusal = request.command.reply(ResponseCode.SYSTEM_ERROR, str(damage))
+            self._observe(request, refusal)
+            peer.send([refusal])
+            return
         self._write(peer, request, reply, result)
 
     def _write(self, peer: Peer, request: PullRequest, reply: RemotingCommand, result: GetResult) -> None:

@@ -19,12 +19,14 @@ from typing import Protocol
 from broker.sends.scheduling import delivered
 from broker.sends.writegate import Replication, Standing
 from broker.tables.delayoffsets import DelayOffsets
+from messagestore.errors import RecordDamaged
 from messagestore.messages import Appended, MessageToStore, PutStatus, QueueEntry, QueueGrew
 from messagestore.queues.consumequeue import is_filler
 from messagestore.record import RecordError, decode
 from messagestore.systemtopics import SCHEDULE_TOPIC
 from mqruntime.clock import Clock
 from mqruntime.log import fields
+from mqruntime.repeatedfailure import RepeatedFailure
 from mqruntime.waking import woken
 
 logger = logging.getLogger("broker.delaydelivery")
@@ -114,6 +116,7 @@ class DelayDelivery:
         self._in_flight: deque[Delivery] = deque()
         self._term = 0
         self._wake = asyncio.Event()
+        self._damage = RepeatedFailure()
 
     def role_taken(self) -> None:
         """Begin anew where the table says: deliveries of an earlier mastership may have been cut off."""
@@ -178,10 +181,16 @@ class DelayDelivery:
             return wait_ms
         if not self._replication.enough_in_sync():
             return RETRY_MS
-        found = [await self._message_of(entry) for entry in due]
+        found: list[MessageToStore | None] = []
+        try:
+            for entry in due:
+                found.append(await self._message_of(entry))
+        except RecordDamaged as damage:
+            if self._damage.failed(damage.offset, self._clock.monotonic_ms()):
+                logger.error("delayed messages wait", extra=fields(level=level, why=damage))
         if self._term != term or not self._role.accepts_sends:
             return None
-        return self._put(level, cursor, found)
+        return self._put(level, cursor, found) if found else RETRY_MS
 
     def _wait_ms(self, level: int, queue_offset: int, due_ms: int) -> int:
         now_ms, head = self._clock.monotonic_ms(), self._heads.get(level)

@@ -1,6 +1,6 @@
 """One accepted connection of a master: moves bytes between the socket, the log and a MasterLink.
 
-Invariant: frames are written in the order the link makes them. Log bytes go out as views of the mapping, which the
+Invariant: frames are written in the order the link makes them, and no byte that is not known to be sound. Log bytes go out as views of the mapping, which the
 transport holds until they are sent or `wait_closed` returns."""
 
 from __future__ import annotations
@@ -172,14 +172,21 @@ class MasterConnection(asyncio.Protocol):
         self.pump()
 
     def _send(self, batch: Batch) -> None:
-        if batch.size and self._log.is_cold(batch.offset):
+        if batch.size and not self._may_go_as_it_is(batch):
             self.link.hold(Hold.COLD_READ)
             name = f"ha-cold-read slave={self.slave_broker_id}"
             self._cold_read = self._tasks.start(self._send_cold(batch), name=name)
             return
         self._write_frame(batch, self._log.read(batch.offset, batch.size) if batch.size else b"")
 
+    def _may_go_as_it_is(self, batch: Batch) -> bool:
+        return self._log.is_checked(batch.offset, batch.size) and not self._log.is_cold(batch.offset)
+
     async def _send_cold(self, batch: Batch) -> None:
+        if (damage := await self._log.check(batch.offset, batch.size)) is not None:
+            self._cold_read = None
+            self.close(damage)
+            return
         body = await self._log.read_cold(batch.offset, batch.size)
         self._cold_read = None
         if not self._ended:

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 from itertools import pairwise
+from typing import TypeVar
 
 from messagestore.errors import OffsetOutOfRange
 from messagestore.record import (
@@ -25,6 +27,8 @@ from mqruntime.diskfull import RetriedWrite
 from mqruntime.segments import SegmentDirectory, SegmentFile
 
 logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 FOLDER = "commitlog"
 ERASE_STEP_BYTES = 4 << 20
@@ -129,8 +133,12 @@ class CommitLog:
 
     def is_cold(self, offset: int) -> bool:
         """Whether bytes at `offset` are to be read with `read_cold`: older than the newest few segments."""
-        hot_from = self.segment_start(self._end) - (self._hot_segments - 1) * self.segment_size_bytes
-        return offset < hot_from
+        return offset < self.cold_end
+
+    @property
+    def cold_end(self) -> int:
+        """Where the newest few segments begin."""
+        return self.segment_start(self._end) - (self._hot_segments - 1) * self.segment_size_bytes
 
     def segment_view(self, offset: int) -> tuple[memoryview, int]:
         """(whole mapped segment that holds `offset`, its start offset)."""
@@ -156,6 +164,26 @@ class CommitLog:
         index = (offset - self._first) // self.segment_size_bytes
         start = self._first + index * self.segment_size_bytes
         return await self._files[index].read_cold(offset - start, end - start)
+
+    async def examine(self, offset: int, end: int, use: Callable[[bytes], T]) -> T:
+        """What `use` makes of the bytes [offset, end) of one segment file, beside the event loop. OSError."""
+        index = (offset - self._first) // self.segment_size_bytes
+        start = self._first + index * self.segment_size_bytes
+        return await self._files[index].examine(offset - start, end - start, use)
+
+    async def rewrite(self, offset: int, content: bytes, wanted: Callable[[], bool]) -> bool:
+        """Puts the record that was once at `offset` there again, durably on return; False when that is not `wanted` any more
+        once it could be done. OSError."""
+        async with self._disk:
+            if not wanted():
+                return False
+            assert self._first <= offset < offset + len(content) <= self._end
+            view, start = self.segment_view(offset)
+            at = offset - start
+            view[at : at + len(content)] = content
+            index = (start - self._first) // self.segment_size_bytes
+            await self._files[index].sync(at, at + len(content))
+        return True
 
     async def is_boundary(self, offset: int) -> bool:
         """Whether the head of a record, or a BLANK, stands at `offset`. OSError."""

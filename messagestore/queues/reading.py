@@ -1,7 +1,7 @@
 """Reading queues: from a queue offset to ranges of the log.
 
 Invariant: only what a consume queue lists is returned, so nothing above the confirm offset; hot bytes are views of the
-mapping, cold ones are read around it."""
+mapping, cold ones are read around it. No body is returned that this process neither wrote nor checked."""
 
 from __future__ import annotations
 
@@ -10,14 +10,16 @@ from messagestore.log.commitlog import CommitLog
 from messagestore.messages import GetResult, GetStatus, QueueEntry, TagFilter
 from messagestore.queues.consumequeue import ENTRY, ConsumeQueue, is_filler, listed_start
 from messagestore.queues.table import QueueTable
+from messagestore.scrub.soundness import Soundness
 
 FILTERED_SCAN_BYTES_MIN = 16_000  # maxFilterMessageSize: how much of a queue one read looks through
 
 
 class QueueReader:
-    def __init__(self, log: CommitLog, queues: QueueTable) -> None:
+    def __init__(self, log: CommitLog, queues: QueueTable, soundness: Soundness) -> None:
         self._log = log
         self._queues = queues
+        self._soundness = soundness
 
     def get(
         self,
@@ -80,7 +82,7 @@ class QueueReader:
             status = GetStatus.MESSAGE_WAS_REMOVING if removed else GetStatus.NO_MATCHED_MESSAGE
         result = GetResult(
             status, next_offset, queue.min_queue_offset, queue.max_queue_offset, count, found,
-            cold=any(self._log.is_cold(phy) for phy, _ in found),
+            cold=any(self._log.is_cold(phy) or not self._soundness.is_checked(phy, size) for phy, size in found),
         )  # fmt: skip
         if not result.cold:
             result.buffers = [self._log.read(phy, size) for phy, size in found]
@@ -98,16 +100,20 @@ class QueueReader:
         return [QueueEntry(*entry) for entry in queue.entries(queue_offset, count_max)]
 
     async def load(self, result: GetResult) -> None:
-        """Fills the buffers of a cold result; OSError when the disk fails."""
+        """Fills the buffers of a cold result, checked. RecordDamaged; OSError when the disk fails."""
         if result.cold:
+            for phy, size in result.ranges:
+                await self._soundness.check(phy, size)
             result.buffers = [memoryview(await self._log.read_cold(phy, size)) for phy, size in result.ranges]
             result.cold = False
 
     async def record_at(self, physical_offset: int, limit: int) -> memoryview | None:
-        """The whole record that starts exactly there and ends at or below `limit`; None when there is none."""
+        """The whole record that starts exactly there and ends at or below `limit`; None when there is none.
+        RecordDamaged."""
         log = self._log
         if not log.min_offset <= physical_offset <= limit - record.RECORD_SIZE_MIN:
             return None
+        await self._soundness.check(physical_offset, record.RECORD_SIZE_MIN)
         head = await self._bytes(physical_offset, record.PREFIX.size)
         size = record.declared_end(head, 0, physical_offset) - physical_offset
         if size <= 0 or physical_offset + size > limit:

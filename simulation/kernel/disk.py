@@ -375,6 +375,9 @@ class SimulatedSegmentFile:
         at_us = self._disk.now_and(self._disk.read_us)
         return await self._disk.finish(at_us, self._process, step, "read", self._path, end - start)
 
+    async def examine(self, start: int, end: int, use: Callable[[bytes], T]) -> T:
+        return use(await self.read_cold(start, end))
+
     def read_now(self, start: int, end: int) -> bytes:
         assert 0 <= start <= end <= self.size_bytes, f"{self._path}: read_now({start}, {end})"
         self._disk.check("read", self._path)

@@ -24,6 +24,7 @@ class MemoryLog:
         self.truncated: list[tuple[int, int]] = []
         self.cold_below = 0
         self.full = False
+        self.damaged_at: int | None = None
 
     def content(self) -> bytes:
         return bytes(self._data[: self._end - self._begins])
@@ -55,7 +56,7 @@ class MemoryLog:
         return memoryview(bytes(self._data[offset - self._begins : end - self._begins]))
 
     async def read_cold(self, offset: int, size_max: int) -> bytes:
-        assert self.is_cold(offset)
+        assert self.is_cold(offset) or not self.is_checked(offset, size_max)
         return bytes(self.read(offset, size_max))
 
     def is_cold(self, offset: int) -> bool:
@@ -95,6 +96,13 @@ class MemoryLog:
                 break
             position += size
         return position
+
+    def is_checked(self, offset: int, size: int) -> bool:
+        return self.damaged_at is None
+
+    async def check(self, offset: int, size: int) -> str | None:
+        at = self.damaged_at
+        return f"damaged at {at}" if at is not None and offset <= at < offset + size else None
 
     async def is_boundary(self, offset: int) -> bool:
         return self.boundary_at_or_below(offset) == offset

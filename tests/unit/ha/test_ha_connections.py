@@ -146,3 +146,16 @@ async def test_more_connections_than_allowed_are_refused(a: Node) -> None:
 async def test_a_used_port_is_a_typed_error(a: Node) -> None:
     with pytest.raises(HAAddressInUse, match="haListenPort"):
         await a.new_service(a.port).start()
+
+
+@played_by(1, 2)
+async def test_a_damaged_record_ends_the_link_and_never_reaches_a_slave(a: Node, b: Node) -> None:
+    await a.lead(1)
+    fill(a, "epoch-1", 40)
+    a.log.damaged_at = damaged_at = 9000
+    await b.follow(a, 1)
+    await until(lambda: b.log.max_offset() > 4096)
+    await turns(200)
+    assert b.log.max_offset() <= damaged_at
+    a.log.damaged_at = None
+    await until(lambda: b.log.content() == a.log.content())

@@ -1,0 +1,104 @@
+"""A slave fetches records that rotted on its disk from its master: one message by its place in the log (33), which Java masters
+answer too.
+
+Invariant: a record is replaced only below the own confirm offset, where both logs say the same epoch of it (1007), by bytes
+that pass their CRC and fit its place; whatever else comes leaves the damage as it is, to be tried again."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from broker.role.membership import Membership
+from epochfile.entry import EpochEntry
+from ha.service import HAService
+from messagestore.scrub.soundness import Damage
+from messagestore.store import MessageStore
+from mqruntime.clock import Clock
+from mqruntime.log import fields
+from mqruntime.repeatedfailure import RepeatedFailure
+from remoting.bodies.epochs import EpochCache
+from remoting.client import RemotingClient
+from remoting.codes import RequestCode, ResponseCode
+from remoting.command import RemotingCommand
+from remoting.errors import BodyError, RemotingError
+from remoting.headers.messages import ViewMessageHeader
+
+logger = logging.getLogger("broker.recordrepair")
+
+INTERVAL_MS = 2_000
+TIMEOUT_MS = 3_000
+
+
+class NotRepaired(Exception):
+    """This time; the text says why."""
+
+
+class RecordRepair:
+    """Asks the master that `membership` names."""
+
+    def __init__(
+        self,
+        membership: Membership,
+        *,
+        store: MessageStore,
+        ha: HAService,
+        client: RemotingClient,
+        clock: Clock,
+    ) -> None:
+        self._membership = membership
+        self._store = store
+        self._ha = ha
+        self._client = client
+        self._clock = clock
+        self._failure = RepeatedFailure()
+
+    async def run(self) -> None:
+        while True:
+            await asyncio.sleep(INTERVAL_MS / 1000)
+            await self.repair_all()
+
+    async def repair_all(self) -> None:
+        """Every damaged record that the master has now."""
+        for damage in list(self._store.soundness.damages.values()):
+            master = self._membership.master_address
+            if master is None or not self._membership.is_slave:
+                return
+            try:
+                await self._repair(damage, master)
+            except (NotRepaired, RemotingError, BodyError) as error:
+                if self._failure.failed(damage.offset, self._clock.monotonic_ms()):
+                    said = fields(offset=damage.offset, segment=damage.segment, master=master, why=error)
+                    logger.warning("damaged record not repaired, trying on", extra=said)
+            else:
+                self._failure.recovered(self._clock.monotonic_ms())
+
+    async def _repair(self, damage: Damage, master: str) -> None:
+        entry = self._ha.history.entry_at(damage.offset)
+        if entry is None or damage.offset >= self._store.confirm_offset():
+            raise NotRepaired("it is not known to be confirmed")
+        reply = await self._client.call(
+            master, RemotingCommand.request(RequestCode.GET_BROKER_EPOCH_CACHE), TIMEOUT_MS
+        )
+        if reply.code != ResponseCode.SUCCESS or not _tells(EpochCache.decode(reply.body), entry, damage.offset):
+            raise NotRepaired(f"the master does not say that epoch {entry.epoch} of {entry.start_offset} reaches there")
+        request = RemotingCommand.request(RequestCode.VIEW_MESSAGE_BY_ID, ViewMessageHeader(damage.offset))
+        reply = await self._client.call(master, request, TIMEOUT_MS)
+        if reply.code != ResponseCode.SUCCESS or reply.body is None:
+            raise NotRepaired(f"the master answers code {reply.code}: {reply.remark or ''}")
+        if self._membership.master_address != master or self._ha.history.entry_at(damage.offset) != entry:
+            raise NotRepaired("roles have changed meanwhile")
+        if not await self._store.repair(damage.offset, bytes(reply.body)):
+            raise NotRepaired("what the master has there does not fit")
+        logger.warning(
+            "damaged record repaired from the master",
+            extra=fields(segment=damage.segment, offset=damage.offset, master=master),
+        )
+
+
+def _tells(cache: EpochCache, entry: EpochEntry, offset: int) -> bool:
+    """Whether the master's log has the epoch of `entry` from the same offset on up to beyond `offset`."""
+    return any(
+        (span.epoch, span.start_offset) == entry and offset < min(span.end_offset, cache.max_offset)
+        for span in cache.epoch_list
+    )

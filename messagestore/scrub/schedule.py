@@ -1,0 +1,82 @@
+"""When the next slice of the log is scrubbed: at a bounded rate, in passes over all that is cold.
+
+    IDLE --interval over--> IN A PASS --its end reached--> IDLE
+
+Invariant: over any second a pass takes at most its rate and one slice. A record costs RECORD_COST_BYTES besides its bytes:
+small ones take time, not bandwidth. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from mqruntime.core import NEVER_MS
+
+RECORD_COST_BYTES = 512
+RETRY_MS = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class BeginPass:
+    """Say what is cold (`begun`). `again`: all of it is to be read once more."""
+
+    again: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ScrubSlice:
+    """Check some of what is unchecked in [start, end), then report `scrubbed` or `failed`."""
+
+    start: int
+    end: int
+
+
+Action = BeginPass | ScrubSlice
+
+
+class ScrubSchedule:
+    """Offsets are physical, times monotonic ms; a rate of 0 bytes a second is no scrub."""
+
+    def __init__(self, *, bytes_per_second: int, interval_ms: int, now_ms: int) -> None:
+        self._bytes_per_second = bytes_per_second
+        self._interval_ms = interval_ms
+        self._due_ms = now_ms if bytes_per_second else NEVER_MS
+        self._in_pass = False
+        self._end = 0
+        self.position = 0
+        """Up to where the present pass, or the last one, has come."""
+        self.passes = 0
+        """That have ended."""
+
+    @property
+    def next_tick_ms(self) -> int:
+        return self._due_ms
+
+    def tick(self, now_ms: int) -> list[Action]:
+        """One action at a time; the next one is due when it was reported."""
+        if now_ms < self._due_ms:
+            return []
+        self._due_ms = NEVER_MS
+        if not self._in_pass:
+            return [BeginPass(again=self.passes > 0)]
+        return [ScrubSlice(self.position, self._end)]
+
+    def begun(self, start: int, end: int, now_ms: int) -> None:
+        """The pass is over [start, end)."""
+        self._in_pass = True
+        self._end = end
+        self.scrubbed(start, 0, 0, now_ms)
+
+    def scrubbed(self, position: int, size: int, records: int, now_ms: int) -> None:
+        """The pass has come to `position`, over so many bytes and records that it has read."""
+        self.position = position
+        if position >= self._end:
+            self._in_pass = False
+            self.passes += 1
+            self._due_ms = now_ms + self._interval_ms
+        else:
+            cost = size + RECORD_COST_BYTES * records
+            self._due_ms = now_ms + -(-1000 * cost // self._bytes_per_second)
+
+    def failed(self, now_ms: int) -> None:
+        """The disk did not read the slice."""
+        self._due_ms = now_ms + RETRY_MS

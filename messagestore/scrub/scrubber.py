@@ -1,0 +1,81 @@
+"""The background scrub of one log: finds what rots on disk before somebody asks for it.
+
+Invariant: only records below the flushed and confirmed end are judged, one slice at a time."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from messagestore.log.commitlog import CommitLog
+from messagestore.scrub.schedule import BeginPass, ScrubSchedule, ScrubSlice
+from messagestore.scrub.soundness import Soundness
+from mqruntime.clock import Clock
+from mqruntime.core import NEVER_MS
+from mqruntime.log import fields
+from mqruntime.repeatedfailure import RepeatedFailure
+
+logger = logging.getLogger(__name__)
+
+
+class Scrubber:
+    def __init__(
+        self,
+        log: CommitLog,
+        soundness: Soundness,
+        confirm_offset: Callable[[], int],
+        clock: Clock,
+        *,
+        bytes_per_second: int,
+        interval_ms: int,
+    ) -> None:
+        self._log = log
+        self._soundness = soundness
+        self._confirm_offset = confirm_offset
+        self._clock = clock
+        self._unreadable = RepeatedFailure()
+        self.schedule = ScrubSchedule(
+            bytes_per_second=bytes_per_second, interval_ms=interval_ms, now_ms=clock.monotonic_ms()
+        )
+
+    async def run(self) -> None:
+        """Until it is cancelled; returns at once where there is to be no scrub."""
+        while (due_ms := self.schedule.next_tick_ms) != NEVER_MS:
+            await asyncio.sleep(max(due_ms - self._clock.monotonic_ms(), 0) / 1000)
+            for action in self.schedule.tick(self._clock.monotonic_ms()):
+                match action:
+                    case BeginPass(again):
+                        self._begin(again=again)
+                    case ScrubSlice(start, end):
+                        await self._scrub(start, end)
+
+    def _begin(self, *, again: bool) -> None:
+        """The first pass reads what this process has not written; later ones all that is cold."""
+        log, soundness = self._log, self._soundness
+        if again:
+            cold_end = min(log.cold_end, log.segment_start(min(self._confirm_offset(), log.flushed_offset)))
+            soundness.begin_again(max(cold_end, log.min_offset))
+        end = max((each.end for each in soundness.unchecked.ranges), default=0)
+        self.schedule.begun(log.min_offset, end, self._clock.monotonic_ms())
+
+    async def _scrub(self, start: int, end: int) -> None:
+        soundness, schedule = self._soundness, self.schedule
+        found = soundness.unchecked.first(start, end)
+        if found is None:
+            schedule.scrubbed(end, 0, 0, self._clock.monotonic_ms())
+            return
+        at, unchecked = found  # both pass and range are at a boundary
+        try:
+            walked = await soundness.walk(at, unchecked.end)
+        except OSError as error:
+            if self._unreadable.failed(error.errno, self._clock.monotonic_ms()):
+                logger.error("the log cannot be read, trying on", extra=fields(offset=at, why=error))
+            schedule.failed(self._clock.monotonic_ms())
+            return
+        position = walked.end
+        if walked.why:
+            soundness.note(walked)
+            segment_end = self._log.segment_start(position) + self._log.segment_size_bytes
+            position = position + walked.size if walked.size else min(segment_end, unchecked.end)
+        schedule.scrubbed(position, walked.end - at, walked.records, self._clock.monotonic_ms())

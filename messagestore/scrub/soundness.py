@@ -1,0 +1,136 @@
+"""Which bytes of the log may leave this broker as they are, and which records are damaged.
+
+Invariant: what was neither appended nor received by this process counts as unchecked until its records have been read and
+their CRCs agree; a damaged record stays so, and in what is unchecked, until it is replaced or cut off. Reads and checks run
+beside the event loop."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from messagestore.errors import RecordDamaged
+from messagestore.log.commitlog import CommitLog
+from messagestore.record import check
+from messagestore.scrub.unchecked import Unchecked
+from messagestore.scrub.walk import SLICE_BYTES, Walked, walk_slice
+from messagestore.walker import segment_name
+from mqruntime.log import fields
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Damage:
+    """One record; `size` is 0 where its head is damaged too."""
+
+    segment: str
+    offset: int
+    size: int
+    why: str
+
+    @property
+    def end(self) -> int:
+        return self.offset + max(self.size, 1)
+
+    def error(self) -> RecordDamaged:
+        return RecordDamaged(self.segment, self.offset, self.why)
+
+
+class Soundness:
+    """`boundary_at_or_below`: the greatest record boundary that the consume queues know, not above an offset."""
+
+    def __init__(self, log: CommitLog, boundary_at_or_below: Callable[[int], int]) -> None:
+        self._log = log
+        self._boundary_at_or_below = boundary_at_or_below
+        self.unchecked = Unchecked()
+        self.damages: dict[int, Damage] = {}
+        """By offset."""
+        self.checked_bytes = 0
+        """Since the start, some perhaps several times."""
+        self.repairs = 0
+
+    def begin(self, walked_from: int) -> None:
+        """The start has checked the records from `walked_from` on."""
+        self.unchecked.add(self._log.min_offset, walked_from)
+
+    def begin_again(self, end: int) -> None:
+        """All below `end` is to be checked once more."""
+        self.unchecked.add(self._log.min_offset, end)
+
+    def cut(self, offset: int) -> None:
+        """To be called before the log is cut to `offset`."""
+        self.unchecked.cut(offset)
+        for damaged in [damaged for damaged in self.damages if damaged >= offset]:
+            del self.damages[damaged]
+
+    def is_checked(self, offset: int, size: int) -> bool:
+        return self.unchecked.first(offset, offset + size) is None
+
+    async def check(self, offset: int, size: int) -> None:
+        """Reads and checks what of `size` bytes from `offset` on is unchecked. RecordDamaged, OSError."""
+        end = offset + size
+        distrusted = -1
+        while (found := self.unchecked.first(offset, end)) is not None:
+            for damage in self.damages.values():
+                if damage.offset < end and damage.end > offset:
+                    raise damage.error()
+            at, (start, limit) = found
+            known = max(start, self._log.segment_start(at))
+            told = known if distrusted == at else max(known, self._boundary_at_or_below(at))
+            walked = await self.walk(told, limit)
+            if walked.why and told == walked.end > known:
+                distrusted = at  # the queues may be what is wrong
+            elif walked.why and self.note(walked) and walked.end < end:
+                raise self.damages[walked.end].error()
+
+    async def walk(self, position: int, limit: int) -> Walked:
+        """Checks one slice of an unchecked range that ends at `limit`, from a record boundary on. OSError."""
+        segment_end = self._log.segment_start(position) + self._log.segment_size_bytes
+        end = min(position + SLICE_BYTES, segment_end, limit)
+        walked = await self._walked(position, end, segment_end, limit)
+        if walked.wanted:
+            end = min(position + walked.wanted, segment_end, limit)
+            walked = await self._walked(position, end, segment_end, limit)
+        if self.unchecked.first(position, position + 1) is None:
+            return Walked(position, 0)  # it was cut off, or somebody else has checked it
+        self.unchecked.checked(position, walked.end)
+        self.checked_bytes += walked.end - position
+        return walked
+
+    async def _walked(self, position: int, end: int, segment_end: int, limit: int) -> Walked:
+        return await self._log.examine(
+            position, end, lambda content: walk_slice(content, position, segment_end, limit)
+        )
+
+    async def fits(self, offset: int, content: bytes) -> bool:
+        """Whether `content` is a sound record of just the size that is damaged at `offset`. OSError."""
+        damage, end = self.damages.get(offset), offset + len(content)
+        left = self._log.segment_start(offset) + self._log.segment_size_bytes - offset
+        if damage is None or end > self._log.max_offset or check(content, 0, left, offset) != len(content):
+            return False
+        if damage.size:
+            return damage.size == len(content)
+        return left == len(content) or end == self._log.max_offset or await self._log.is_boundary(end)
+
+    def repaired(self, offset: int, size: int) -> None:
+        """The record at `offset` was replaced by a sound one."""
+        self.damages.pop(offset, None)
+        self.unchecked.checked(offset, offset + size)
+        self.repairs += 1
+
+    def note(self, walked: Walked) -> bool:
+        """The record where this walk ended is damaged, which is told once. False when it has been cut off since."""
+        offset = walked.end
+        if offset in self.damages or self.is_checked(offset, 1):
+            return offset in self.damages
+        segment = segment_name(self._log.segment_start(offset))
+        self.damages[offset] = damage = Damage(segment, offset, walked.size, walked.why)
+        logger.error(
+            "a record of the log is damaged on disk: it is neither served nor sent to other replicas until it is repaired "
+            "from the master. A master cannot repair itself: elect another one (mqadmin electMaster); where nothing repairs "
+            "it, check the disk, empty this store, brokerIdentity included, and start the broker again as a new replica",
+            extra=fields(segment=segment, offset=damage.offset, size=damage.size, why=damage.why),
+        )
+        return True

@@ -1,0 +1,58 @@
+"""The ranges of a log whose records nobody has checked lately.
+
+Invariant: ranges are disjoint, not empty, in order, and each begins where a record does. Pure."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Range(NamedTuple):
+    """Offsets [start, end) of the log."""
+
+    start: int
+    end: int
+
+
+class Unchecked:
+    """Offsets are physical."""
+
+    def __init__(self) -> None:
+        self._ranges: list[Range] = []
+
+    @property
+    def ranges(self) -> tuple[Range, ...]:
+        return tuple(self._ranges)
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(end - start for start, end in self._ranges)
+
+    def add(self, start: int, end: int) -> None:
+        """[start, end) is to be checked, once more where it was; both are record boundaries."""
+        kept = [*self.outside(start, end), Range(start, end)]
+        self._ranges = sorted(each for each in kept if each.end > each.start)
+
+    def checked(self, start: int, end: int) -> None:
+        """The records of [start, end) are sound."""
+        self._ranges = self.outside(start, end)
+
+    def outside(self, start: int, end: int) -> list[Range]:
+        """What is unchecked below `start` and from `end` on."""
+        parts = [
+            part
+            for low, high in self._ranges
+            for part in (Range(low, min(high, start)), Range(max(low, end), high))
+        ]
+        return [part for part in parts if part.end > part.start]
+
+    def cut(self, offset: int) -> None:
+        """The log ends at `offset`; what is written there from now on needs no check."""
+        self._ranges = [Range(low, min(high, offset)) for low, high in self._ranges if low < offset]
+
+    def first(self, start: int, end: int) -> tuple[int, Range] | None:
+        """The first unchecked offset in [start, end), and its range; None when all of it was checked."""
+        for each in self._ranges:
+            if each.start < end and each.end > start:
+                return max(each.start, start), each
+        return None

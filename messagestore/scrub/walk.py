@@ -1,0 +1,48 @@
+"""Checking a slice of the log: size, magic, position and body CRC of each record, as upstream writes them.
+
+Invariant: a slice is walked from a record boundary to another one, and no further than its limit; a walk is short enough to
+leave the interpreter to others every few milliseconds. Pure."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from messagestore.record import END_OF_SEGMENT, INCOMPLETE, PREFIX, Buffer, check
+
+SLICE_BYTES = 256 << 10
+RECORDS_MAX = 1024
+
+
+class Walked(NamedTuple):
+    """`end` is the boundary that the walk came to, over `records`; `why` says what is wrong there, empty for nothing; then
+    `size` is that of the record if its head is whole. `wanted` is the size of a record that the slice holds only in part, and
+    nothing before it."""
+
+    end: int
+    records: int
+    why: str = ""
+    size: int = 0
+    wanted: int = 0
+
+
+def walk_slice(buffer: Buffer, start: int, segment_end: int, limit: int) -> Walked:
+    """The records of `buffer`, which holds the log from `start` on, in one segment and up to `limit` at most."""
+    position = start
+    for records in range(RECORDS_MAX):
+        if position >= limit:
+            return Walked(position, records)
+        at = position - start
+        size = check(buffer, at, segment_end - position, position)
+        if size == END_OF_SEGMENT:
+            return Walked(segment_end, records)
+        if size == INCOMPLETE:
+            whole = PREFIX.unpack_from(buffer, at)[0] if len(buffer) - at >= PREFIX.size else 0
+            if position + max(whole, PREFIX.size) > limit:
+                return Walked(position, records, f"a record of {whole} bytes goes beyond {limit}")
+            return Walked(position, records, wanted=max(whole, PREFIX.size) if at == 0 else 0)
+        if size < 0:
+            size = max(check(buffer, at, segment_end - position, position, verify_body=False), 0)
+            why = "the body has another CRC" if size else "no head of a record stands here"
+            return Walked(position, records, why, size)
+        position += size
+    return Walked(position, RECORDS_MAX)

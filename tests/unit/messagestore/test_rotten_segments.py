@@ -1,0 +1,177 @@
+"""Bits that flip in segments of earlier processes: neither served nor sent, found by the scrub, replaced by sound records."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from functools import wraps
+from pathlib import Path
+
+import pytest
+
+from messagestore.errors import RecordDamaged
+from messagestore.store import MessageStore
+from tests.unit.messagestore.storehelp import message, open_store, small_settings
+
+BODY = 300
+COUNT = 60
+SEGMENT = 4096
+IN_BODY, IN_SIZE, IN_MAGIC, IN_POSITION = 100, 3, 5, 30
+
+
+def in_loop(scenario: Callable[..., Awaitable[None]]) -> Callable[..., None]:
+    @wraps(scenario)
+    def test(*args: object, **values: object) -> None:
+        asyncio.run(scenario(*args, **values))  # type: ignore[arg-type]
+
+    return test
+
+
+async def opened(root: Path, **values: int) -> MessageStore:
+    quiet = {"message_index_enable": False, "scrub_bytes_per_second": 0}
+    store = open_store(root, small_settings(**{**quiet, **values}))
+    await store.start()
+    return store
+
+
+async def stored(root: Path) -> list[int]:
+    """A store of several segments that has stopped; where its records stand."""
+    store = await opened(root)
+    await store.become_master()
+    outcomes = store.append([message(bytes([n]) * BODY) for n in range(COUNT)])
+    store.set_confirm_offset(store.max_offset())
+    while store.dispatch():
+        pass
+    await store.stop()
+    return [outcome.physical_offset for outcome in outcomes]
+
+
+def content_at(root: Path, offset: int, size: int) -> bytes:
+    at = offset % SEGMENT
+    return (root / "commitlog" / f"{offset - at:020d}").read_bytes()[at : at + size]
+
+
+def flip(root: Path, offset: int, *, at: int) -> None:
+    """A bit of the record at `offset`."""
+    path = root / "commitlog" / f"{offset - offset % SEGMENT:020d}"
+    content = bytearray(path.read_bytes())
+    content[offset % SEGMENT + at] ^= 4
+    path.write_bytes(content)
+
+
+async def pull(store: MessageStore, queue_offset: int) -> list[memoryview]:
+    result = store.get("TopicTest", 0, queue_offset, 1, 1 << 20)
+    await store.load(result)
+    return result.buffers
+
+
+async def damage_found(store: MessageStore) -> list[int]:
+    while not store.scrubber.schedule.passes:  # noqa: ASYNC110 - the disk is real, so is the waiting
+        await asyncio.sleep(0)
+    return sorted(store.soundness.damages)
+
+
+@pytest.mark.parametrize("hot", [2, 100])
+@pytest.mark.parametrize("at", [IN_BODY, IN_SIZE, IN_MAGIC, IN_POSITION])
+@in_loop
+async def test_what_rotted_is_not_served_and_its_neighbours_are(tmp_path: Path, hot: int, at: int) -> None:
+    places = await stored(tmp_path)
+    flip(tmp_path, places[3], at=at)
+    store = await opened(tmp_path, hot_segments=hot)
+    assert len(await pull(store, 2)) == 1
+    with pytest.raises(RecordDamaged, match=f"the record at {places[3]} is damaged"):
+        await pull(store, 3)
+    with pytest.raises(RecordDamaged, match=f"the record at {places[3]} is damaged"):
+        await store.message_at(places[3])
+    assert len(await pull(store, 4)) == 1
+    await store.stop()
+
+
+@in_loop
+async def test_a_queue_that_lists_a_wrong_place_makes_no_record_damaged(tmp_path: Path) -> None:
+    places = await stored(tmp_path)
+    store = await opened(tmp_path)
+    assert await store.message_at(places[3] + 7) is None
+    await store.soundness.check(places[4] + 7, 20)
+    assert not store.soundness.damages
+    await store.stop()
+
+
+@in_loop
+async def test_what_rotted_is_not_sent_and_what_stands_before_it_is(tmp_path: Path) -> None:
+    places = await stored(tmp_path)
+    flip(tmp_path, places[20], at=IN_BODY)
+    store = await opened(tmp_path)
+    assert not store.is_checked(0, 100)
+    assert await store.check(0, places[20]) is None
+    assert store.is_checked(0, places[20])
+    assert f"the record at {places[20]} is damaged" in (await store.check(places[19], 2000) or "")
+    assert await store.check(places[21], 300) is None
+    await store.stop()
+
+
+@pytest.mark.parametrize("at", [IN_BODY, IN_SIZE])
+@in_loop
+async def test_the_scrub_finds_it_and_goes_on(tmp_path: Path, at: int) -> None:
+    places = await stored(tmp_path)
+    flip(tmp_path, places[3], at=at)
+    flip(tmp_path, places[30], at=IN_BODY)
+    store = await opened(tmp_path, scrub_bytes_per_second=1 << 40)
+    assert await damage_found(store) == [places[3], places[30]]
+    assert store.soundness.damages[places[3]].segment == "00000000000000000000"
+    assert store.is_checked(places[31], 300)
+    await store.stop()
+
+
+@in_loop
+async def test_what_this_process_wrote_needs_no_check(tmp_path: Path) -> None:
+    store = await opened(tmp_path)
+    await store.become_master()
+    store.append([message(bytes(BODY)) for _ in range(COUNT)])
+    assert store.is_checked(0, store.max_offset())
+    await store.stop()
+
+
+@in_loop
+async def test_a_later_scrub_finds_what_rotted_under_a_running_store(tmp_path: Path) -> None:
+    places = await stored(tmp_path)
+    store = await opened(tmp_path, scrub_bytes_per_second=1 << 40, scrub_interval=1000)
+    assert await damage_found(store) == []
+    view, start = store._log.segment_view(places[3])
+    view[places[3] - start + IN_BODY] ^= 1
+    while not store.soundness.damages:  # noqa: ASYNC110 - as above
+        await asyncio.sleep(0)
+    assert sorted(store.soundness.damages) == [places[3]]
+    await store.stop()
+
+
+@in_loop
+async def test_a_cut_takes_the_damage_with_it(tmp_path: Path) -> None:
+    places = await stored(tmp_path)
+    flip(tmp_path, places[30], at=IN_BODY)
+    store = await opened(tmp_path, scrub_bytes_per_second=1 << 40)
+    assert await damage_found(store) == [places[30]]
+    await store.truncate(places[29])
+    assert not store.soundness.damages
+    assert store.is_checked(0, store.max_offset())
+    await store.stop()
+
+
+@pytest.mark.parametrize("at", [IN_BODY, IN_SIZE, IN_POSITION])
+@in_loop
+async def test_only_the_record_that_was_there_repairs_it(tmp_path: Path, at: int) -> None:
+    places = await stored(tmp_path)
+    sound = content_at(tmp_path, places[3], places[4] - places[3])
+    other = content_at(tmp_path, places[5], places[6] - places[5])
+    flip(tmp_path, places[3], at=at)
+    bad = content_at(tmp_path, places[3], places[4] - places[3])
+    store = await opened(tmp_path, scrub_bytes_per_second=1 << 40)
+    assert await damage_found(store) == [places[3]]
+    for wrong in (other, bad, b"", sound[:-1], sound + bytes(1)):
+        assert not await store.repair(places[3], wrong)
+    assert not await store.repair(places[5], other)
+    assert await store.repair(places[3], sound)
+    assert not store.soundness.damages
+    assert bytes((await pull(store, 3))[0]) == sound
+    await store.stop()
+    assert content_at(tmp_path, places[3], len(sound)) == sound
