@@ -61,9 +61,7 @@ class KeptBinding:
             if span is None or digest is None or span.end > log.max_offset():
                 digest = None
             elif span.start >= log.min_offset() and await _digest(log, span) != digest:
-                why = (
-                    "the log does not read there what it read when the epoch began: another log's file, or damage"
-                )
+                why = "the log does not read there what it read when the epoch began: another log's file, or damage"
                 raise self._foreign(*seal.entry, why)
             digests.append(digest)
         return Seal(seal.entry, *digests)
@@ -85,7 +83,9 @@ class KeptBinding:
         binding = self._binding.of(history, self.owner)
         await self._file.store(binding)
         self._binding = binding
-        self.due = min((seal_end for seal in binding.seals for seal_end in _open_ends(seal)), default=NOTHING_DUE)
+        self.due = min(
+            (seal_end for seal in binding.seals for seal_end in _open_ends(seal)), default=NOTHING_DUE
+        )
 
     async def seal(self, log: ReplicatedLog) -> None:
         """Note what the log reads where epochs begin, as far as it is confirmed. A failing disk is told; what was not written

@@ -102,7 +102,10 @@ DAMAGED = Figure(
     ours=True,
 )
 REPAIRED = Figure(
-    "rocketmq_storage_repaired_records_total", "damaged records that were fetched from the master", OF_DISK, ours=True
+    "rocketmq_storage_repaired_records_total",
+    "damaged records that were fetched from the master",
+    OF_DISK,
+    ours=True,
 )
 RESERVE_TIME = Figure(
     "rocketmq_storage_message_reserve_time_milliseconds",

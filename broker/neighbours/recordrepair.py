@@ -80,8 +80,12 @@ class RecordRepair:
         reply = await self._client.call(
             master, RemotingCommand.request(RequestCode.GET_BROKER_EPOCH_CACHE), TIMEOUT_MS
         )
-        if reply.code != ResponseCode.SUCCESS or not _tells(EpochCache.decode(reply.body), entry, damage.offset):
-            raise NotRepaired(f"the master does not say that epoch {entry.epoch} of {entry.start_offset} reaches there")
+        if reply.code != ResponseCode.SUCCESS or not _tells(
+            EpochCache.decode(reply.body), entry, damage.offset
+        ):
+            raise NotRepaired(
+                f"the master does not say that epoch {entry.epoch} of {entry.start_offset} reaches there"
+            )
         request = RemotingCommand.request(RequestCode.VIEW_MESSAGE_BY_ID, ViewMessageHeader(damage.offset))
         reply = await self._client.call(master, request, TIMEOUT_MS)
         if reply.code != ResponseCode.SUCCESS or reply.body is None:

@@ -38,7 +38,10 @@ from ha.syncstateset import Alter, Confirmed, Fate, Refused, SyncStateSet, Unkno
 from messagestore.log.commitlog import CommitLog
 from messagestore.log.recovery import Recovery
 from messagestore.log.tail import LogTail
+from messagestore.messages import GetResult
 from messagestore.queues.dispatchloop import DispatchLoop
+from messagestore.queues.reading import QueueReader
+from messagestore.store import MessageStore
 from messagestore.systemtopics import SCHEDULE_TOPIC
 from remoting.bodies.tables import Deletion, DeletionTable
 
@@ -229,6 +232,18 @@ async def bodies_unchecked(self: Recovery, position: int) -> int:
     """A start believes every record that has the shape of one."""
     self._verify_body = False
     return await walked(self, position)
+
+
+@bug("bad-bytes-served", QueueReader, "load")
+async def loaded_as_it_is(self: QueueReader, result: GetResult) -> None:
+    """Upstream: what stands on disk is handed out."""
+    result.buffers = [memoryview(await self._log.read_cold(phy, size)) for phy, size in result.ranges]
+    result.cold = False
+
+
+@bug("bad-bytes-copied", MessageStore, "check")
+async def sent_as_it_is(self: MessageStore, offset: int, size: int) -> None:
+    """Upstream: what stands on disk is sent to every new replica."""
 
 
 @bug("delivered-without-delay", DelayDelivery, "_wait_ms")

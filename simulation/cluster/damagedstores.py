@@ -6,6 +6,7 @@ must be served."""
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import dataclass, replace
 
 from ha.errors import EpochFileForeign
 from messagestore.checkpoint import FILE, CheckpointDamaged, decode_checkpoint
@@ -19,6 +20,30 @@ LOG = f"{FOLDER}/"
 FOREIGN_EPOCHS = "another broker's epoch file"
 
 
+@dataclass(frozen=True)
+class Rot:
+    """A bit that has flipped: `at` is the byte's place in the file, `offset` in the log; its record is at [record_at, record_end)
+    of the file."""
+
+    path: str
+    record_at: int
+    record_end: int
+    at: int
+    bit: int
+    offset: int
+    bad: int = -1
+
+    def flip(self, node: Node) -> Rot:
+        """What it is then."""
+        node.disk.flip_bit(self.path, self.at, self.bit)
+        content = node.disk.content(self.path) or b""
+        return replace(self, bad=content[self.at])
+
+    def is_over(self, node: Node) -> bool:
+        content = node.disk.content(self.path)
+        return content is None or content[self.at] != self.bad
+
+
 class DamagedStores:
     """`done` is that of all faults."""
 
@@ -28,13 +53,22 @@ class DamagedStores:
         self.where: dict[str, str] = {}
         """Node name -> the file with a flipped bit, or the folder that is gone, or FOREIGN_EPOCHS."""
 
+        self.rotten: dict[str, Rot] = {}
+        """Node name -> the bit that has flipped in an old segment, where a start may or may not read it."""
+
+    def rotten_at(self, name: str) -> int | None:
+        """The offset in the log."""
+        rot = self.rotten.get(name)
+        return None if rot is None else rot.offset
+
     def look(self) -> None:
         """Raises Violation for a broker that serves what it must refuse."""
         for node in self.brokers:
             if node.name in self.where and broker_on(node) is not None:
                 if self.must_be_refused(node):
                     raise Violation(
-                        "L5", f"{node.name} serves a log that is damaged or gone, or has other epochs: {self.where[node.name]}"
+                        "L5",
+                        f"{node.name} serves a log that is damaged or gone, or has other epochs: {self.where[node.name]}",
                     )
                 del self.where[node.name]
 
@@ -43,6 +77,11 @@ class DamagedStores:
 
     def cured(self, node: Node) -> bool:
         """Whether this broker refused its store for the damage that was done, and has got an empty disk for it."""
+        rot = self.rotten.get(node.name)
+        if rot is not None and isinstance(node.failure, StoreCorrupted | EpochFileForeign):
+            rot.flip(node)  # restored from a copy
+            self.done["refused a rotten log"] += 1
+            return True
         refusals = StoreCorrupted | LogMissing | EpochFileForeign
         if not self.must_be_refused(node) or not isinstance(node.failure, refusals):
             return False

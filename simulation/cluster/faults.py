@@ -23,6 +23,7 @@ from simulation.cluster.replicationfaults import (
     HalfOpenSlave,
     MasterWithoutControllers,
 )
+from simulation.cluster.rot import RottenSegment
 from simulation.cluster.strangers import Stranger
 from simulation.kernel.node import Node
 
@@ -87,7 +88,7 @@ class Faults:
         self.kinds = [by_name[name] for name in sorted(names)]
         self.kill_master = by_name[KILL_MASTER]
         self.planned: list[Fault] = []
-        self.all = [*every, FullDisk(machines), ForeignEpochFile(machines)]
+        self.all = [*every, FullDisk(machines), ForeignEpochFile(machines), RottenSegment(machines)]
 
     def plan(self) -> None:
         """Each kind once, in any order, after the one that every run has."""

@@ -44,6 +44,7 @@ class Machines:
         self.everyone = [*self.servers, self.namesrv, self.client]
         self.done: Counter[str] = Counter()
         self.damaged = DamagedStores(self.brokers, self.done)
+        check.rotten_at = self.damaged.rotten_at
         self.restart_at_ms: dict[str, int] = {}
         """By node name."""
         self.losing: dict[str, tuple[int, Callable[[], None]]] = {}
@@ -101,7 +102,7 @@ class Machines:
         """The id of the broker on `node` if its store or memory may be lost now: one at a time, and not the last."""
         look = broker_on(node)
         others_run = all(other.running for other in self.slaves(node))
-        lost_already = self.losing or self.lost_ids & self.check.members
+        lost_already = self.losing or self.damaged.rotten or self.lost_ids & self.check.members
         if look is None or look.broker_id is None or lost_already or not others_run:
             return None
         # its kernel takes pages for written that are not: power loss leaves a store to be wiped

@@ -43,6 +43,7 @@ QUEUES = 3
 SEND_TIMEOUT_MS = 1500
 SLAVE_SYNC_MS = 5000
 BURST_IN_FLIGHT = 16
+UNREADABLE = "unreadable answer"  # in the words of the client
 
 
 @dataclass(frozen=True)
@@ -156,6 +157,8 @@ class ClientApp:
             topic=TOPIC,
         )
         self.notes = notes
+        self.next_offset: dict[str, int] = {}
+        """Where the reader goes on, by queue."""
         self.reading: asyncio.Task[None] | None = None
         self.bursting = asyncio.Lock()
         self.never_fails: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
@@ -206,7 +209,7 @@ class ClientApp:
     async def read(self) -> None:
         """Polls every queue in turn, as a consumer that follows the log does."""
         consumer = self.client.consumer(GROUP)
-        next_offset: dict[str, int] = {}
+        next_offset = self.next_offset
         while True:
             await asyncio.sleep(1.5)
             try:
@@ -220,8 +223,15 @@ class ClientApp:
                         next_offset[str(queue)] = message.queue_offset + 1
                         if message.topic == TOPIC:
                             self.delayed.newest = message
-            except (PullFailed, RouteUnknown):
+            except PullFailed as failure:
+                if UNREADABLE in str(failure):
+                    self.notes.contradictions.append(str(failure))
+            except RouteUnknown:
                 continue
+
+    def read_again(self) -> None:
+        """The reader begins anew with every queue."""
+        self.next_offset.clear()
 
     async def read_everything(self) -> list[Found]:
         """Each queue of the plain topic from its first to its last readable message. Raises PullFailed."""

@@ -178,7 +178,12 @@ class ClusterWorld:
 
     def whole(self) -> bool:
         machines, brokers = self.machines, self.machines.broker_looks()
-        if len(brokers) < len(machines.brokers) or machines.leader() is None or machines.master() is None:
+        if (
+            machines.damaged.rotten
+            or len(brokers) < len(machines.brokers)
+            or machines.leader() is None
+            or machines.master() is None
+        ):
             return False
         return all(broker.master_epoch and broker.broker_id in self.check.members for broker in brokers)
 

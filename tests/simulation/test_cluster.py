@@ -28,6 +28,8 @@ from simulation.kernel.seeds import first_failure
 
 FOUND_BY = {
     "ack-before-replication": 1,
+    "bad-bytes-copied": 15,
+    "bad-bytes-served": 10,
     "confirm-skips-unknown": 1,
     "connections-counted": 6,
     "damage-unchecked": 1,
@@ -39,6 +41,7 @@ FOUND_BY = {
     "epoch-not-persisted": 1,
     "facts-answered-early": 1,
     "foreign-ids-believed": 2,
+    "foreign-epoch-file-trusted": 1,
     "leaves-on-disconnect": 1,
     "lost-answer-is-refusal": 3,
     "min-in-sync-ignored": 3,

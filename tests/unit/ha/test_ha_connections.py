@@ -11,7 +11,18 @@ import pytest
 from epochfile.history import EpochHistory
 from ha.errors import HAAddressInUse
 from ha.frames import Handshake, HandshakeReply, TransferHeader, encode_ack
-from tests.unit.ha.hascene import HOST, SETTINGS, Node, fill, greeted, hung_up, in_step, played_by, until
+from tests.unit.ha.hascene import (
+    HOST,
+    SETTINGS,
+    Node,
+    fill,
+    greeted,
+    hung_up,
+    in_step,
+    played_by,
+    turns,
+    until,
+)
 from tests.unit.ha.memorylog import record
 
 

@@ -72,6 +72,11 @@ def test_a_walk_ends_where_the_slice_the_limit_or_the_soundness_does() -> None:
     assert "goes beyond" in walk_slice(record[:3], start, segment_end, start + 3).why
     rotten = bytearray(record)
     rotten[90] ^= 1
-    assert walk_slice(rotten, start, segment_end, segment_end)[:4] == (start, 0, "the body has another CRC", size)
+    assert walk_slice(rotten, start, segment_end, segment_end)[:4] == (
+        start,
+        0,
+        "the body has another CRC",
+        size,
+    )
     assert walk_slice(bytes(200), start, segment_end, segment_end)[:2] == (start, 0)
     assert walk_slice(b"", segment_end - 4, segment_end, segment_end).end == segment_end
