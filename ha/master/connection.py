@@ -1,7 +1,7 @@
 """One accepted connection of a master: moves bytes between the socket, the log and a MasterLink.
 
-Invariant: frames are written in the order the link makes them, and no byte that is not known to be sound. Log bytes go out as views of the mapping, which the
-transport holds until they are sent or `wait_closed` returns."""
+Invariant: frames are written in the order the link makes them, and no byte that is not known to be sound. Log
+bytes go out as views of the mapping, which the transport holds until they are sent or `wait_closed` returns."""
 
 from __future__ import annotations
 

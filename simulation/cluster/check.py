@@ -125,11 +125,11 @@ class ClusterCheck:
             at += len(view)
         watched.checked_end = end
 
-    def before_it_rotted(self, name: str, at: int, known: bytes, view: memoryview) -> bytes:
+    def before_it_rotted(self, name: str, at: int, known: bytearray, view: memoryview) -> bytearray:
         held, rotten_at = bytearray(view[: len(known)]), self.rotten_at(name)
         if rotten_at is not None and at <= rotten_at < at + len(known):
             held[rotten_at - at] = known[rotten_at - at]
-        return bytes(held)
+        return held
 
     def look_at_members(self, brokers: list[BrokerLook]) -> None:
         """What any master confirms is there on each running member of the controllers' newest set."""

@@ -22,8 +22,8 @@ FOREIGN_EPOCHS = "another broker's epoch file"
 
 @dataclass(frozen=True)
 class Rot:
-    """A bit that has flipped: `at` is the byte's place in the file, `offset` in the log; its record is at [record_at, record_end)
-    of the file."""
+    """A bit that has flipped: `at` is the byte's place in the file, `offset` in the log; its record is at
+    [record_at, record_end) of the file."""
 
     path: str
     record_at: int
