@@ -219,9 +219,10 @@ class ClientApp:
                     for message in result.messages:
                         place = Place(str(queue), message.queue_offset)
                         key = message.properties.get("KEYS", "")
+                        first_read = place not in self.notes.seen
                         self.notes.note(Found(key, body_hash(message.plain_body()), place))
                         next_offset[str(queue)] = message.queue_offset + 1
-                        if message.topic == TOPIC:
+                        if message.topic == TOPIC and first_read:  # nobody hands one back twice
                             self.delayed.newest = message
             except PullFailed as failure:
                 if UNREADABLE in str(failure):
