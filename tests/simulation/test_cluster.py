@@ -49,7 +49,7 @@ FOUND_BY = {
     "queue-offsets-forgotten": 1,
     "stays-with-former-master": 6,
     "swap-instead-of-union": 1,
-    "truncation-not-durable": 15,
+    "truncation-not-durable": 26,
     "vote-not-persisted": 1,
     "waiting-forgotten": 1,
 }

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from broker.sends.delaydelivery import IN_FLIGHT_MAX, RETRY_MS, SIGHTINGS_PER_DELAY, DelayDelivery
 from broker.sends.scheduling import scheduled
 from broker.tables.delayoffsets import DelayOffsets
+from messagestore.errors import RecordDamaged
 from messagestore.messages import Appended, MessageToStore, PutStatus, QueueEntry
 from messagestore.record import Message, encode, pack_host
 from tests.unit.doubles import ManualClock
@@ -28,6 +29,7 @@ class ScriptedLog:
         self.end = 0
         self.confirmed = 1 << 40
         self.first = 0
+        self.damaged: set[int] = set()
 
     def schedule(self, body: bytes, level: int) -> None:
         waiting = scheduled(MessageToStore("orders", 3, body, b"KEYS\x01k\x02"), level, len(LEVELS_MS))
@@ -57,6 +59,8 @@ class ScriptedLog:
         return self.confirmed
 
     async def message_at(self, physical_offset: int) -> memoryview | None:
+        if physical_offset in self.damaged:
+            raise RecordDamaged("00000000000000000000", physical_offset, "the body has another CRC")
         record = self.records.get(physical_offset)
         return None if record is None else memoryview(record)
 
@@ -236,3 +240,16 @@ def test_no_more_is_in_flight_than_the_limit() -> None:
     bench.delivery.acknowledged()
     bench.after(0)
     assert len(bench.delivered) == IN_FLIGHT_MAX + 100
+
+
+def test_a_damaged_message_waits_for_its_repair_behind_those_before_it() -> None:
+    bench = Bench()
+    for body in (b"sound", b"damaged", b"behind"):
+        bench.log.schedule(body, 1)
+    bench.log.damaged.add(1_000)
+    assert bench.after(LEVELS_MS[0]) == RETRY_MS
+    assert bench.delivered == [b"sound"]
+    assert bench.after(RETRY_MS) == RETRY_MS
+    bench.log.damaged.clear()
+    bench.after(RETRY_MS)
+    assert bench.delivered == [b"sound", b"damaged", b"behind"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -16,6 +17,7 @@ from broker.pulls.request import PullRequest
 from broker.tables.consumeroffsets import ConsumerOffsets
 from broker.tables.subscriptiongroups import SubscriptionGroups
 from broker.tables.topics import Topics
+from messagestore.errors import RecordDamaged
 from messagestore.messages import GetResult, GetStatus, QueueGrew, TagFilter
 from messagestore.properties import tag_hash
 from mqruntime.tasks import Tasks
@@ -339,3 +341,25 @@ def test_a_subscription_wants_the_hashes_of_its_tags() -> None:
 def test_what_is_no_tag_expression_is_refused() -> None:
     with pytest.raises(HeaderError):
         tag_filter("a > 5", "SQL92")
+
+
+class RottenQueues(ScriptedQueues):
+    """What is found has to be read from disk, and is damaged there."""
+
+    def get(
+        self, topic: str, queue_id: int, offset: int, count: int, size: int, wanted: TagFilter | None = None
+    ) -> GetResult:
+        return GetResult(GetStatus.FOUND, offset + 1, 0, 1, 1, [(800, 100)], cold=True)
+
+    async def load(self, result: GetResult) -> None:
+        raise RecordDamaged("00000000000000000000", 800, "the body has another CRC")
+
+
+def test_a_damaged_record_is_answered_with_an_error_that_names_it() -> None:
+    bench = Bench(queues=RottenQueues())
+    answer = bench.processor.handle(cast(Any, bench.peer), pull())
+    assert answer is not None and not isinstance(answer, RemotingCommand)
+    asyncio.run(answer)
+    (reply,) = bench.peer.replies
+    assert reply.code == ResponseCode.SYSTEM_ERROR and reply.body is None
+    assert "commitlog/00000000000000000000: the record at 800 is damaged" in (reply.remark or "")

@@ -175,3 +175,16 @@ async def test_only_the_record_that_was_there_repairs_it(tmp_path: Path, at: int
     assert bytes((await pull(store, 3))[0]) == sound
     await store.stop()
     assert content_at(tmp_path, places[3], len(sound)) == sound
+
+
+@in_loop
+async def test_records_and_ends_of_segments_are_boundaries_and_nothing_else_is(tmp_path: Path) -> None:
+    places = await stored(tmp_path)
+    store = await opened(tmp_path)
+    sizes = [after - place for place, after in zip(places, places[1:], strict=False)]
+    for place in places:
+        assert await store.is_boundary(place)
+        assert not await store.is_boundary(place + 1)
+    blank = next(place + sizes[0] for place, size in zip(places, sizes, strict=False) if size != sizes[0])
+    assert await store.is_boundary(blank)
+    await store.stop()
