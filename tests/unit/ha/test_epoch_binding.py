@@ -103,6 +103,7 @@ async def test_a_store_without_a_binding_is_taken_over_and_bound(a: Node, b: Nod
     fill(a, "epoch-1", 3)
     await a.lead(2)
     fill(a, "epoch-2", 3)
+    await until(lambda: a.ha.confirm_offset() == a.log.max_offset())
     await a.ha.stop()
     del a.files.content[BINDING]
     await a.start_again()
