@@ -11,11 +11,16 @@ from typing import TypeVar
 from unittest.mock import patch
 
 from broker.admin.agreement import Agreement
+from broker.role.actions import Action as RoleAction
+from broker.role.actions import Grant
 from broker.role.identityfiles import LogFound
+from broker.role.membership import Membership, Stage
+from broker.role.memorymark import KeptMemoryMark
 from broker.sends.acknowledgement import Acknowledgement
 from broker.sends.delaydelivery import DelayDelivery
 from broker.tables.deletions import Deletions
 from broker.tables.holders import TablesVersion
+from controller import commands, elections
 from controller.heartbeats import BrokerKey
 from controller.holdings import Held, Holdings, Report
 from dledger.actions import Vote
@@ -194,8 +199,9 @@ reply_read = SlaveLink._reply_filled
 
 @bug("old-master-accepted", SlaveLink, "_reply_filled")
 def any_master_is_followed(self: SlaveLink, now_ms: int) -> list[Action]:
-    """Upstream's doTruncate: some consistent point is enough, however old the master's newest epoch is."""
-    self._epoch_min = NO_EPOCH
+    """Upstream's doTruncate: some consistent point is enough, however old the master's newest epoch is, and whatever was
+    confirmed."""
+    self._epoch_min, self._cut_min = NO_EPOCH, 0
     return reply_read(self, now_ms)
 
 
@@ -292,3 +298,48 @@ async def lets_everybody_in(self: Agreement, members: frozenset[int]) -> bool:
 def not_heard_of(self: Deletions, table: DeletionTable) -> tuple[list[Deletion], bool]:
     """Upstream: a slave copies what is there, so what is deleted comes back with it."""
     return [], False
+
+
+@bug("lost-memory-forgotten", KeptMemoryMark, "open")
+async def whatever_became_of_the_machine(self: KeptMemoryMark) -> None:
+    """A broker that comes back with what its disk held takes its log for whole."""
+
+
+@bug("nobody-eligible", elections, "after_election")
+def only_the_elected(
+    members: frozenset[int], eligible: frozenset[int], elected: int, members_min: int
+) -> frozenset[int]:
+    """Upstream: an election leaves the elected alone, and its memory is all that is left."""
+    return frozenset()
+
+
+@bug("nobody-eligible", commands, "after_alter")
+def only_the_members(
+    members: frozenset[int], eligible: frozenset[int], altered: frozenset[int], members_min: int
+) -> frozenset[int]:
+    """Upstream, other half: who leaves a set that cannot acknowledge any more is forgotten."""
+    return frozenset()
+
+
+@bug("eligible-for-ever", commands, "after_alter")
+def once_eligible(
+    members: frozenset[int], eligible: frozenset[int], altered: frozenset[int], members_min: int
+) -> frozenset[int]:
+    """Who left the set may be elected however much was acknowledged without him."""
+    return (members | eligible) - altered
+
+
+@bug("acknowledges-untold", SyncStateSet, "may_confirm")
+def enough_are_enough(self: SyncStateSet) -> bool:
+    """A new master acknowledges before the controllers have ceased to hold the former members for as good."""
+    return confirm.enough(len(self._applied), self._members_min)
+
+
+announced = Membership.announced
+
+
+@bug("late-grant-taken", Membership, "announced")
+def any_grant_is_taken(self: Membership, grant: Grant, now_ms: int) -> list[RoleAction]:
+    """A restarted broker takes the role that the process before it was given."""
+    self._is_current = self._stage is Stage.REGISTERED
+    return announced(self, grant, now_ms)

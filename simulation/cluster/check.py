@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from broker.role.membership import Role
 from controller.state import SyncState
 from simulation.cluster.grants import Grants
+from simulation.cluster.holders import Holders
 from simulation.cluster.logmatch import logs_match
 from simulation.cluster.looks import BrokerLook
-from simulation.cluster.members import BROKER_HOSTS, MIN_IN_SYNC
 from simulation.cluster.violation import Violation
 
 
@@ -42,8 +42,15 @@ class ClusterCheck:
     watched: dict[tuple[str, int], Watched] = field(default_factory=dict)
     newest: tuple[int, int] = (0, 0)
     members: frozenset[int] = frozenset()
+    electable: frozenset[int] = frozenset()
+    """The members, and who may be elected besides, for he holds all that was answered."""
+    members_min: int = 2
+    """So many hold what is answered, when it is."""
+    holders: Holders = field(default_factory=Holders)
+    forgetful: set[str] = field(default_factory=set)
+    """Names of brokers that lost memory since they last held all that was confirmed."""
     copied_end: int = 0
-    """Up to here two brokers had what was answered, when it was."""
+    """Up to here enough brokers had what was answered, when it was."""
     rotten_at: Callable[[str], int | None] = lambda name: None
     """Where a bit has flipped in the log of this broker, which knows it or not."""
 
@@ -60,6 +67,7 @@ class ClusterCheck:
         for broker in brokers:
             self.look_at_broker(broker)
         self.look_at_members(brokers)
+        self.remember(brokers)
         self.grants.look(brokers)
         logs_match(brokers, len(self.confirmed))
 
@@ -77,6 +85,7 @@ class ClusterCheck:
             same_master = state.master_epoch == self.newest[0]
             self.newest = (state.master_epoch, state.set_epoch)
             added, self.members = state.members - self.members, state.members
+            self.electable = state.members | state.eligible
             if same_master and added and state.master_id is not None:
                 self.on_expanded(added, state.master_id)
 
@@ -136,7 +145,7 @@ class ClusterCheck:
         masters = [broker for broker in brokers if broker.role is Role.MASTER]
         for master in masters:
             self.holds_what_was_confirmed(master)
-            self.enough_copies(master, brokers)
+            self.enough_copies(master)
             if not master.counted:
                 continue  # it is leaving the role
             if master.master_epoch == self.newest[0] and not self.members <= master.counted:
@@ -146,7 +155,11 @@ class ClusterCheck:
                 )
         confirm = max((master.store.confirm_offset() for master in masters), default=0)
         for broker in brokers:
-            if broker.role is Role.NONE or broker.broker_id not in self.members:
+            if (
+                broker.role is Role.NONE
+                or broker.broker_id not in self.members
+                or broker.name in self.forgetful
+            ):
                 continue
             if broker.store.max_offset() < confirm:
                 raise Violation(
@@ -165,16 +178,24 @@ class ClusterCheck:
                 f"{len(self.confirmed)} was confirmed",
             )
 
-    def enough_copies(self, master: BrokerLook, brokers: list[BrokerLook]) -> None:
-        """Contract C: what may be answered stands on two brokers at that moment. Those that do not run may hold it."""
+    def enough_copies(self, master: BrokerLook) -> None:
+        """Contract C: what may be answered stands on enough brokers at that moment."""
         answered = master.acked_end
         if answered <= self.copied_end:
             return  # a copy may be lost later, once the set went on without it
-        holding = sum(broker.store.max_offset() >= answered for broker in brokers)
-        holders = holding + len(BROKER_HOSTS) - len(brokers)
-        if holders < MIN_IN_SYNC:
-            raise Violation("C", f"sends below {answered} may be answered, {holders} brokers hold them")
+        holders = self.holders.of(answered, master)
+        if len(holders) < self.members_min:
+            raise Violation(
+                "C", f"sends below {answered} may be answered, brokers {sorted(holders)} hold them"
+            )
         self.copied_end = answered
+
+    def remember(self, brokers: list[BrokerLook]) -> None:
+        """Who lost memory and holds all that was confirmed again is as good as any other."""
+        for broker in brokers:
+            level = broker.store.max_offset() >= len(self.confirmed)
+            if level and broker.role is not Role.NONE and broker.history.last_epoch() >= self.newest[0]:
+                self.forgetful.discard(broker.name)
 
     def at_the_end(self, brokers: list[BrokerLook]) -> None:
         """After healing: equal logs and equal epochs."""

@@ -7,11 +7,13 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from mqruntime.runtime import App
-from simulation.cluster.fault import Fault, Moment
+from simulation.cluster.fault import Fault, Moment, NotNow
 from simulation.cluster.machines import Machines
 from simulation.kernel.node import Node
 
 STOPPED_MS = 4000
+HUNG_MS = 8_000
+LATER_MS = (1, 200, 2_000, 4_000)
 
 
 class Kill(Fault):
@@ -90,6 +92,67 @@ class PowerCut(Fault):
     def forget(self, node: Node) -> None:
         node.kill(power_cut=True)
         self.count()
+
+
+class SuddenPowerCut(Fault):
+    """A broker loses what it has not synced, in the set or not, whoever is down: contract C bears one."""
+
+    name = "sudden power cut"
+    chance = 0.8
+
+    def strike(self, now: Moment) -> bool:
+        node = now.broker
+        if now.acting_master is not None and self.random.random() < 0.6:
+            node = now.acting_master
+        if self.node is not None or not self.machines.can_forget(node):
+            raise NotNow
+        if self.random.random() < 0.7:  # what it was told and has not synced is the more
+            node.disk.stall(HUNG_MS)
+        if self.random.random() < 0.6:
+            for other in self.machines.slaves(node):
+                self.machines.kill(other)
+        self.at_ms = self.world.now_ms + self.random.choice(LATER_MS)
+        self.node = node
+        return False
+
+    at_ms = 0
+    node: Node | None = None
+
+    def next_step(self) -> None:
+        node = self.node
+        if node is not None and self.world.now_ms >= self.at_ms:
+            self.node = None
+            if self.machines.can_forget(node):
+                self.machines.check.forgetful.add(node.name)
+                self.machines.kill(node, power_cut=True)
+                node.disk.stall(0)
+                self.count()
+
+    def heal(self) -> None:
+        self.node = None
+
+
+class TwoDeaths(Fault):
+    """The master, and a moment later a slave: perhaps the one that was elected meanwhile."""
+
+    name = "two deaths within a moment"
+    at_ms = 0
+    victim: Node | None = None
+
+    def strike(self, now: Moment) -> bool:
+        self.victim = self.random.choice(self.machines.slaves(now.master))
+        self.at_ms = self.world.now_ms + self.random.randint(10, 100)
+        self.machines.kill(now.master)
+        return False
+
+    def next_step(self) -> None:
+        if self.victim is not None and self.world.now_ms >= self.at_ms:
+            self.machines.kill(self.victim)
+            self.victim = None
+            self.count()
+
+    def heal(self) -> None:
+        self.victim = None
 
 
 async def leave(node: Node, app: App) -> None:

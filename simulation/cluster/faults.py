@@ -7,7 +7,7 @@ from __future__ import annotations
 from functools import partial
 
 from simulation.cluster.adminfaults import DeathWithAnAnswer
-from simulation.cluster.crashes import Kill, KillAfterTruncation, PowerCut, Stop
+from simulation.cluster.crashes import Kill, KillAfterTruncation, PowerCut, Stop, SuddenPowerCut, TwoDeaths
 from simulation.cluster.damage import FlippedBit, WipedSlave
 from simulation.cluster.diskerrors import DiskError, DiskStall
 from simulation.cluster.fault import Fault, Moment, NotNow
@@ -72,6 +72,8 @@ def every_kind(on: Machines) -> tuple[Fault, ...]:
         MemberWithoutLog(on),
         Stranger(on),
         DeathWithAnAnswer(on),
+        SuddenPowerCut(on),
+        TwoDeaths(on),
     )
 
 

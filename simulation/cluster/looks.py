@@ -5,7 +5,7 @@ it ends here."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from broker.app import BrokerApp
@@ -50,9 +50,9 @@ class BrokerLook:
 
 
 def broker_on(node: Node) -> BrokerLook | None:
-    """None where none runs or it has not come through its start."""
+    """None where none runs, it has not come through its start or has ended all but its process."""
     app = node.app
-    if not isinstance(app, BrokerApp) or not app.membership.address:
+    if not isinstance(app, BrokerApp) or not app.membership.address or app.store.is_on_disk:
         return None
     membership = app.membership
     return BrokerLook(
@@ -70,6 +70,12 @@ def broker_on(node: Node) -> BrokerLook | None:
         tables=app.tables,
         accepts_sends=membership.accepts_sends,
     )
+
+
+def log_ends(nodes: Iterable[Node]) -> dict[int, int]:
+    """Broker id -> end of its log, of those that run and have an id."""
+    apps = [node.app for node in nodes if isinstance(node.app, BrokerApp) and not node.app.store.is_on_disk]
+    return {app.membership.broker_id: app.store.max_offset() for app in apps if app.membership.broker_id}
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """The machines of one run: which are down, when they come back, and what they lose until then.
 
 Invariant: never more is lost than the contract lets the cluster lose: one store or memory at a time, not the last one, and only
-when the SyncStateSet goes on without it."""
+when the SyncStateSet goes on without it, so that it cannot be elected."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ class Machines:
         self.restart_at_ms: dict[str, int] = {}
         """By node name."""
         self.losing: dict[str, tuple[int, Callable[[], None]]] = {}
-        """Node name -> broker id that must have left the set before the node comes back, and what the node then loses. If
-        it does not leave, the node has but hung: elected alone, it would have been the last replica."""
+        """Node name -> broker id that must not be electable any more before the node comes back, and what the node then
+        loses. If it does not leave, the node has but hung: elected alone, it would have been the last replica."""
         self.lost_ids: set[int] = set()
         """Brokers that lost their stores while they were members."""
         self.doubtful_disks: set[str] = set()
@@ -102,15 +102,26 @@ class Machines:
         """The id of the broker on `node` if its store or memory may be lost now: one at a time, and not the last."""
         look = broker_on(node)
         others_run = all(other.running for other in self.slaves(node))
-        lost_already = self.losing or self.damaged.rotten or self.lost_ids & self.check.members
-        if look is None or look.broker_id is None or lost_already or not others_run:
+        lost_already = self.losing or self.damaged.rotten or self.lost_ids & self.check.electable
+        if look is None or look.broker_id is None or lost_already or not others_run or self.check.forgetful:
             return None
         # its kernel takes pages for written that are not: power loss leaves a store to be wiped
         if node.name in self.doubtful_disks or node.disk.failures["sync"]:
             return None
-        if len(self.check.members) < 2 and look.broker_id in self.check.members:
+        if len(self.check.electable) < 2 and look.broker_id in self.check.electable:
             return None
         return look.broker_id
+
+    def can_forget(self, node: Node) -> bool:
+        """Whether it may lose its memory at once, whoever else is down: nobody else has lost anything since he last held all,
+        and enough hold what is answered. Its disk holds what it synced."""
+        unsound = self.losing or self.damaged.rotten or self.damaged.where or self.check.forgetful
+        doubtful = any(broker.disk.failures["sync"] for broker in self.brokers) or self.doubtful_disks
+        return (
+            node.running
+            and self.check.members_min > 1
+            and not (unsound or doubtful or self.lost_ids & self.check.electable)
+        )
 
     def due_for_restart(self, node: Node) -> bool:
         """Whether it comes back now."""
@@ -119,9 +130,9 @@ class Machines:
         if node.name not in self.losing:
             return True
         broker_id, loss = self.losing[node.name]
-        if broker_id in self.check.members and len(self.check.members) > 1:
+        if broker_id in self.check.electable and len(self.check.electable) > 1:
             return False
         del self.losing[node.name]
-        if broker_id not in self.check.members:
+        if broker_id not in self.check.electable:
             loss()
         return True

@@ -23,6 +23,7 @@ from mqruntime.runtime import Runtime
 from namesrv.server import NamesrvApp
 from namesrv.settings import NamesrvSettings
 from simulation.cluster.administration import Administration
+from simulation.cluster.contract import Contract
 from simulation.cluster.delays import GROUP, LATER, DelayedWork
 from simulation.cluster.facts import Facts
 
@@ -35,7 +36,6 @@ PEERS = ";".join(f"n{number}-{host}:{CONTROLLER_PORT}" for number, host in enume
 BROKER_HOSTS = ("10.0.2.1", "10.0.2.2", "10.0.2.3")
 BROKER_PORT = 10911
 BROKER_SET = "broker-a"
-MIN_IN_SYNC = 2
 CLIENT_HOST = "10.0.3.1"
 STRANGER_HOST = "10.0.4.1"
 TOPIC = "facts"
@@ -88,7 +88,9 @@ def controller_app(number: int, runtime: Runtime, raft_slowness: int) -> Control
     return app
 
 
-def broker_app(number: int, runtime: Runtime, timers: Timers, segment_bytes: int) -> BrokerApp:
+def broker_app(
+    number: int, runtime: Runtime, timers: Timers, segment_bytes: int, contract: Contract
+) -> BrokerApp:
     host = BROKER_HOSTS[number]
     settings = BrokerSettings.model_validate(
         {
@@ -102,7 +104,8 @@ def broker_app(number: int, runtime: Runtime, timers: Timers, segment_bytes: int
             "mappedFileSizeConsumeQueue": 2000,
             "maxMessageSize": 4096,
             "allAckInSyncStateSet": True,
-            "minInSyncReplicas": MIN_IN_SYNC,
+            "minInSyncReplicas": contract.members_min,
+            "flushDiskType": contract.flush,
             "defaultTopicQueueNums": QUEUES,
             "slaveTimeout": 1000,
             "slaveSyncInterval": SLAVE_SYNC_MS,

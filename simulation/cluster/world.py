@@ -21,11 +21,13 @@ from controller.statemachine import ReplicasStateMachine
 from dledger.node import DLedgerNode
 from dledger.raft import Raft
 from ha.errors import HAError
+from ha.master.mastership import Mastership
 from messagestore.errors import StoreError
 from simulation.cluster import members
 from simulation.cluster.bugs import BUGS, planted
 from simulation.cluster.check import ClusterCheck
 from simulation.cluster.clientjudge import ClientJudge
+from simulation.cluster.contract import CONTRACTS
 from simulation.cluster.delaycheck import all_delivered
 from simulation.cluster.factcheck import FactCheck
 from simulation.cluster.faults import Faults
@@ -69,6 +71,8 @@ class ClusterWorld:
         self.timers = self.random.choice((FAST, FAST, Timers()))
         self.raft_slowness = self.random.choice((1, 2, 2))
         self.segment_bytes = self.random.choice((16_384, 65_536, 1 << 20))
+        self.contract = random.Random(f"{seed}/contract").choice(CONTRACTS)
+        self.check.members_min = self.contract.members_min
         self.machines = Machines(self.world, self.random, self.check)
         self.fact_check = FactCheck(self.machines.facts)
         self.client = ClientJudge(self.world, self.machines.client)
@@ -81,7 +85,8 @@ class ClusterWorld:
         """Raises Violation, or what the world raises for a bug."""
         watching = patch.object(DLedgerNode, "core_class", watched(Raft, self.votes))
         granting = patch.object(ReplicasStateMachine, "apply", self.check.grants.noting())
-        with watching, granting, self.errors.attached(), self.world as world:
+        holding = patch.object(Mastership, "acked", self.check.holders.noting(self.machines.brokers))
+        with watching, granting, holding, self.errors.attached(), self.world as world:
             world.after_each_step(self.each_step)
             self.start_all()
             world.run_until(lambda: self.machines.master() is not None, 10_000)
@@ -114,7 +119,13 @@ class ClusterWorld:
         else:
             number = self.machines.brokers.index(node)
             node.start(
-                partial(members.broker_app, number, timers=self.timers, segment_bytes=self.segment_bytes)
+                partial(
+                    members.broker_app,
+                    number,
+                    timers=self.timers,
+                    segment_bytes=self.segment_bytes,
+                    contract=self.contract,
+                )
             )
 
     def sync_states(self) -> list[SyncState]:
@@ -231,6 +242,7 @@ class ClusterWorld:
         self.totals.counts.update(
             {
                 "seeds": 1,
+                f"seeds of contract {self.contract.name}": 1,
                 "role changes": role_changes,
                 "acknowledged": acknowledged,
                 "facts": self.machines.facts.answers,
