@@ -1,4 +1,4 @@
-"""Drills: the master is killed, frozen or replaced while a client sends, again and again.
+"""Drills: the master is killed, ended, frozen or replaced while a client sends, again and again.
 
 Invariant: a drill begins on a whole cluster under load and ends on a whole cluster; what the client was told
 during all of them is judged at the end against what can be read.
@@ -7,6 +7,7 @@ during all of them is judged at the end against what can be read.
 from __future__ import annotations
 
 import random
+import signal
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -32,6 +33,7 @@ class Kind(StrEnum):
     """What happens to the master."""
 
     KILL = "kill"
+    TERM = "term"
     PAUSE = "pause"
     ELECT = "elect"
 
@@ -153,6 +155,8 @@ async def drill_once(
     )
     if kind is Kind.KILL:
         cluster.start([old])
+    elif kind is Kind.TERM:
+        cluster.restart([old])  # which waits for its end
     elif kind is Kind.PAUSE:
         cluster.resume(old)
     if not acknowledged:
@@ -185,6 +189,8 @@ async def drill_once(
 async def _strike(cluster: Cluster, kind: Kind, chance: random.Random, state: SyncState, master: str) -> None:
     if kind is Kind.KILL:
         cluster.kill([master])
+    elif kind is Kind.TERM:
+        cluster.kill([master], signal.SIGTERM)
     elif kind is Kind.PAUSE:
         cluster.pause(master)
     else:

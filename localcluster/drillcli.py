@@ -49,10 +49,11 @@ def drill(
     keep: bool,
     json_file: Path | None,
 ) -> None:
-    """Kills, pauses or replaces the master under load and says what the client lost.
+    """Kills, ends, pauses or replaces the master under load and says what the client lost.
 
     \b
     kill   SIGKILL to the master; it is started again before the next drill
+    term   SIGTERM to the master; likewise
     pause  SIGSTOP to the master until another one acknowledges
     elect  electMaster to another member of the SyncStateSet
     """

@@ -178,6 +178,7 @@ def test_killing_the_master_loses_nothing_and_it_rejoins(cluster: Cluster) -> No
 
 def test_mastership_is_handed_over_on_command_under_load(cluster: Cluster) -> None:
     drilled(cluster, Kind.ELECT, "Elected", count=2)
+    drilled(cluster, Kind.TERM, "Ended")
     state = whole(cluster)
     other = next(replica for replica in state.in_sync if replica.broker_id != state.master_id)
     elected = mqadmin(
