@@ -228,6 +228,7 @@ class BrokerApp:
             now_ms = self._clock.monotonic_ms()
             self.requests.sweep(now_ms)
             self._fitness.note(Trouble.DISK, not self.store.takes_messages(), now_ms)
+            self._fitness.note(Trouble.ROT, bool(self.store.soundness.damages), now_ms)
             self._fitness.note(Trouble.SYNC, self.store.sync_lasts_ms() > SWEEP_MS, now_ms)
 
     async def _serve_probes(self) -> HttpPages:

@@ -14,6 +14,7 @@ class Trouble(Enum):
     ROLE = "it could not take the role"
     DISK = "its disk takes no messages"
     SYNC = "its disk hangs"
+    ROT = "records of its log are damaged"
 
 
 class Fitness:

@@ -42,7 +42,7 @@ TOPIC = "facts"
 QUEUES = 3
 SEND_TIMEOUT_MS = 1500
 SLAVE_SYNC_MS = 5000
-BURST_IN_FLIGHT = 16
+BURST_IN_FLIGHT = 200
 UNREADABLE = "unreadable answer"  # in the words of the client
 
 

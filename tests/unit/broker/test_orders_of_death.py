@@ -7,6 +7,7 @@ import pytest
 
 from broker.app import BrokerApp
 from controller.server import ControllerApp
+from messagestore.scrub.soundness import Damage
 from simulation.kernel.node import Node
 from simulation.kernel.world import NotReached, World
 from tests.unit.broker.brokerset import Cluster
@@ -193,3 +194,13 @@ def test_an_operators_word_lets_a_replica_give_up_what_was_confirmed() -> None:
         cluster.wait_in_sync(2, 30_000)
         assert app.store.max_offset() == cluster.app(short).store.max_offset() < both
         assert set(FIRST) <= {bytes(message.body) for message in cluster.run(cluster.read_all())}
+
+
+def test_a_master_with_a_damaged_record_yields() -> None:
+    with World(88) as world:
+        cluster = filled(world)
+        rotten = cluster.master
+        cluster.app(rotten).store.soundness.damages[0] = Damage("00000000000000000000", 0, 200, "crc")
+        world.run_until(lambda: any(node is not rotten for node in cluster.masters), 15_000)
+        world.run_for_ms(10_000)
+        assert cluster.master is not rotten, "nor does it come back while it is not repaired"
