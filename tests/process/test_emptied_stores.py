@@ -84,6 +84,23 @@ async def outside_of_the_set(cluster: Cluster, name: str) -> SyncState:
         await admin.close()
 
 
+async def waiting_in_the_set(cluster: Cluster, name: str) -> None:
+    """Once this broker is alive there, a member, and the controllers know that nobody leads."""
+    admin = AdminClient(SystemClock())
+
+    async def probe() -> None:
+        state = await cluster.sync_state(admin)
+        address = cluster.layout.address(name)
+        alive = any(replica.alive and replica.address == address for replica in state.in_sync)
+        if not alive or state.master_address is not None:
+            raise NotYet(str(state))
+
+    try:
+        await wait_for(f"{name} in a set without a master", probe, WAIT_MS)
+    finally:
+        await admin.close()
+
+
 def ended(cluster: Cluster, name: str) -> None:
     async def probe() -> None:
         if cluster.states()[name] is not None:
@@ -109,6 +126,29 @@ def test_a_member_that_comes_back_first_with_its_identity_alone_leads_nobody(clu
     cluster.start()
     assert whole(cluster).master_address != cluster.layout.address(emptied)
     nothing_is_lost(cluster, "First", attempts)
+
+
+def test_a_member_whose_machine_went_down_leads_nobody_while_the_others_may_come(cluster: Cluster) -> None:
+    attempts = sent(cluster, "Forgetful", 200)
+    forgetful = slave_of(cluster, whole(cluster))
+    leader = asyncio.run(cluster.wait_leader(timeout_ms=WAIT_MS))
+    led_by = next(name for name in cluster.layout.controller_names if cluster.layout.address(name) == leader)
+    cluster.kill([led_by, *cluster.layout.broker_names])
+    mark = cluster.directory / forgetful / "memoryMark"
+    assert mark.read_text().startswith("boot=")
+    mark.write_text("boot=another\n")
+    cluster.start([led_by, forgetful])
+    asyncio.run(waiting_in_the_set(cluster, forgetful))
+    assert "the machine went down while this store was open" in cluster.log_file(forgetful).read_text()
+    cluster.start()
+    assert whole(cluster).master_address != cluster.layout.address(forgetful)
+
+    async def level_with_its_master() -> None:
+        if "lost" in mark.read_text():
+            raise NotYet(mark.read_text())
+
+    asyncio.run(wait_for("a log that lacks nothing", level_with_its_master, WAIT_MS))
+    nothing_is_lost(cluster, "Forgetful", attempts)
 
 
 def test_a_member_without_its_log_folder_says_what_to_do_and_joins_when_that_is_done(
