@@ -37,6 +37,9 @@ FAULT_LINES_MAX = 20
 )
 @click.option("--controllers", default=3, show_default=True, help="Of a new cluster.")
 @click.option("--brokers", default=3, show_default=True, help="Of a new cluster.")
+@click.option(
+    "--interval-ms", default=5, show_default=True, type=click.IntRange(0), help="Between two sends."
+)
 @click.option("--keep", is_flag=True, help="Leave a new cluster's directory behind.")
 @click.option("--json", "json_file", type=click.Path(path_type=Path), help="Write the whole report there.")
 def drill(
@@ -46,6 +49,7 @@ def drill(
     directory: Path | None,
     controllers: int,
     brokers: int,
+    interval_ms: int,
     keep: bool,
     json_file: Path | None,
 ) -> None:
@@ -61,9 +65,9 @@ def drill(
         if json_file is not None:
             json_file.touch()  # not to learn after minutes that nothing can be written there
         if directory is not None:
-            report = _on(Cluster.open(directory), kind, count, seed)
+            report = _on(Cluster.open(directory), kind, count, seed, interval_ms)
         else:
-            report = _on_new_cluster(controllers, brokers, keep, kind, count, seed)
+            report = _on_new_cluster(controllers, brokers, keep, kind, count, seed, interval_ms)
     except KeyboardInterrupt:
         raise SystemExit(130) from None
     except (
@@ -86,15 +90,23 @@ def drill(
         raise SystemExit(1)
 
 
-def _on(cluster: Cluster, kind: str, count: int, seed: int) -> DrillReport:
+def _on(cluster: Cluster, kind: str, count: int, seed: int, interval_ms: int) -> DrillReport:
     topic = f"Drill_{seed}_{SystemClock().now_ms()}"
     return asyncio.run(
-        run_drills(cluster, Kind(kind), count, seed=seed, topic=topic, say=lambda line: click.echo(line))
+        run_drills(
+            cluster,
+            Kind(kind),
+            count,
+            seed=seed,
+            topic=topic,
+            say=lambda line: click.echo(line),
+            interval_ms=interval_ms,
+        )
     )
 
 
 def _on_new_cluster(
-    controllers: int, brokers: int, keep: bool, kind: str, count: int, seed: int
+    controllers: int, brokers: int, keep: bool, kind: str, count: int, seed: int, interval_ms: int
 ) -> DrillReport:
     directory = Path(tempfile.mkdtemp(prefix="autoswitch-mq-drill-"))
     click.echo(f"new cluster in {directory}")
@@ -102,7 +114,7 @@ def _on_new_cluster(
     cluster = Cluster.create(directory, controllers=controllers, brokers=brokers)
     try:
         cluster.start()
-        report = _on(cluster, kind, count, seed)
+        report = _on(cluster, kind, count, seed, interval_ms)
         return report
     finally:
         passed = report is not None and report.passed
