@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from itertools import product
 from typing import Protocol
 
 from dledger.messagejson import (
@@ -38,8 +39,8 @@ from remoting.router import Router
 logger = logging.getLogger(__name__)
 
 HEADER_CODE = 200
-CALLS_PER_PEER_MAX = 32
-"""Requests to one peer that wait for an answer; more are dropped, and the core sends again what matters."""
+CALLS_MAX = {MessageCode.VOTE: 8, MessageCode.HEART_BEAT: 32, MessageCode.PUSH: 4}
+"""Requests of a kind to one peer that wait for an answer; more are refused, so that no kind takes another's place."""
 
 
 class Receive(Protocol):
@@ -49,7 +50,8 @@ class Receive(Protocol):
 
 
 class Conversation:
-    """`peers` maps ids to addresses; calls end after `timeout_ms`."""
+    """`peers` maps ids to addresses; calls end after `timeout_ms`. `unsent` hears of each request that was refused here, or to
+    which no answer will come."""
 
     def __init__(
         self,
@@ -61,6 +63,7 @@ class Conversation:
         tasks: Tasks,
         timeout_ms: int,
         receive: Receive,
+        unsent: Callable[[str, Request], None],
     ) -> None:
         self.group = group
         self.self_id = self_id
@@ -69,7 +72,8 @@ class Conversation:
         self.tasks = tasks
         self.timeout_ms = timeout_ms
         self.receive = receive
-        self.calls = dict.fromkeys(peers, 0)
+        self.unsent = unsent
+        self.calls = dict.fromkeys(product(peers, MessageCode), 0)
         self.last_ticket = 0
         self.answers: dict[int, asyncio.Future[Response | None]] = {}
 
@@ -78,13 +82,26 @@ class Conversation:
             router.add(code, self.on_request)
 
     def ask(self, to: str, request: Request) -> None:
-        """Sends a request; its answer, if one comes, goes to `receive`."""
-        if self.calls[to] < CALLS_PER_PEER_MAX:
-            self.calls[to] += 1
-            code = CODE_OF[type(request)]
+        """Sends a request; its answer goes to `receive`, or the request to `unsent`."""
+        code = CODE_OF[type(request)]
+        if self.calls[to, code] < CALLS_MAX[code]:
+            self.calls[to, code] += 1
             self.tasks.start(self.call(to, code, request), name=f"dledger-{code.name} {self.self_id}->{to}")
+        else:
+            self.unsent(to, request)
 
     async def call(self, to: str, code: MessageCode, request: Request) -> None:
+        try:
+            response = await self.answer_of(to, code, request)
+        finally:
+            self.calls[to, code] -= 1
+        if response is None:
+            self.unsent(to, request)
+        else:
+            self.receive(to, response, 0)
+
+    async def answer_of(self, to: str, code: MessageCode, request: Request) -> Response | None:
+        """None when none will come that the core may see; the log says why."""
         envelope = Envelope(self.group, self.self_id, to)
         command = RemotingCommand.request(code, body=encode_request(envelope, request))
         try:
@@ -93,17 +110,15 @@ class Conversation:
             response = decode_response(code, fields)
         except RemotingError as error:
             logger.debug("peer=%s request=%s unanswered: %s", to, code.name, error)
-            return
+            return None
         except MessageError as error:
             logger.warning("peer=%s request=%s bad answer: %s", to, code.name, error)
-            return
-        finally:
-            self.calls[to] -= 1
+            return None
         if response is None or answered != envelope:
             why = fields["code"]
             logger.warning("peer=%s request=%s refused with %s in group %s", to, code.name, why, self.group)
-        else:
-            self.receive(to, response, 0)
+            return None
+        return response
 
     async def on_request(self, peer: Peer, command: RemotingCommand) -> RemotingCommand | None:
         """Whatever comes, the answer has a JSON body: a Java caller would wait for ever without one."""

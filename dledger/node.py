@@ -18,7 +18,7 @@ from dledger.arrivals import Arrivals
 from dledger.conversation import Conversation
 from dledger.entry import NO_INDEX
 from dledger.errors import NotLeader, OutcomeUnknown, TooManyProposals
-from dledger.messages import Message
+from dledger.messages import Message, Request
 from dledger.proposals import Proposals
 from dledger.raft import Raft
 from dledger.raftlog import RaftLog
@@ -91,6 +91,7 @@ class DLedgerNode:
             tasks=self._tasks,
             timeout_ms=settings.election_timeout_min_ms,
             receive=self._receive,
+            unsent=self._unsent,
         )
         self._queue: deque[Action | SaveCheckpoint] = deque()
         self._busy = False
@@ -364,6 +365,11 @@ class DLedgerNode:
 
         self._take(receive)
         return True
+
+    def _unsent(self, peer: str, request: Request) -> None:
+        core = self.core
+        if core is not None:
+            self._take(lambda now_ms: core.unsent(peer, request, now_ms))
 
     # The end
 

@@ -41,33 +41,10 @@ from dledger.messages import (
     VoteResponse,
     VoteResult,
 )
+from dledger.progress import Progress
 from dledger.raftlog import RaftLog
+from dledger.readindex import PendingReads
 from dledger.settings import DLedgerSettings
-
-
-@dataclass(slots=True)
-class Progress:
-    """What a leader knows of one follower."""
-
-    next_index: int
-    match_index: int = NO_INDEX
-    """The follower's log is durable and equal to the leader's up to here."""
-    commit_index_sent: int = NO_INDEX
-    probing: bool = False
-    """The logs are known to differ at next_index - 1: look for the last common entry before sending
-    bodies."""
-    in_flight: bool = False
-    sent_ms: int = 0
-    heard_ms: int = 0
-    read_round: int = 0
-
-
-@dataclass(slots=True)
-class PendingRead:
-    read_id: int
-    index: int = NO_INDEX
-    read_round: int = 0
-    """0: not asked yet, because no entry of this term is committed."""
 
 
 @dataclass(slots=True)
@@ -121,8 +98,7 @@ class Raft:
         self.progress: dict[str, Progress] = {}
         self.heartbeat_due_ms = 0
         self.term_start_index = NO_INDEX
-        self.read_round = 0
-        self.reads: list[PendingRead] = []
+        self.reads = PendingReads()
         self.turn = Turn()
         self.told_vote = vote
         self.told_role = BecomeRole(self.role, self.term, None)
@@ -172,7 +148,7 @@ class Raft:
         """Asks for a read-index [6.4]; one ReadReady answers, at once or later."""
         self.now_ms = now_ms
         if self.role is Role.LEADER:
-            self.reads.append(PendingRead(read_id))
+            self.reads.add(read_id)
             self.ask_for_reads()
         else:
             self.turn.reads.append(ReadReady(read_id, None))
@@ -208,6 +184,20 @@ class Raft:
                 self.on_heartbeat_response(sender, message)
             case PushResponse() if known and self.role is Role.LEADER and message.term == self.term:
                 self.on_push_response(sender, message)
+        return self.actions()
+
+    def unsent(self, peer: str, request: Request, now_ms: int) -> list[Action]:
+        """A request that was to be sent was not, or no answer to it will come: it is under way no more. It is not repeated at
+        once, for what refused it may refuse the next one as fast."""
+        self.now_ms = now_ms
+        if self.role is Role.LEADER and request.term == self.term:
+            progress = self.progress[peer]
+            match request:
+                case PushRequest() if progress.in_flight is request:
+                    progress.not_pushed()
+                    progress.held = True
+                case HeartBeatRequest() if progress.round_sent == request.read_round:
+                    progress.round_sent = progress.read_round
         return self.actions()
 
     # Elections
@@ -294,8 +284,7 @@ class Raft:
         if term > self.term:
             self.adopt(term)
         if self.role is Role.LEADER:
-            self.turn.reads.extend(ReadReady(read.read_id, None) for read in self.reads)
-            self.reads.clear()
+            self.turn.reads.extend(self.reads.give_up())
             self.progress.clear()
         if self.role is not Role.FOLLOWER:
             self.election_due_ms = self.draw_election_due()
@@ -329,11 +318,15 @@ class Raft:
 
     def beat(self) -> None:
         for peer, progress in self.progress.items():
-            self.send(peer, HeartBeatRequest(self.term, self.read_round))
+            self.send_heartbeat(peer)
+            progress.held = False
             if progress.in_flight and self.now_ms - progress.sent_ms >= self.settings.push_timeout_ms:
-                progress.in_flight = False
-                progress.commit_index_sent = NO_INDEX
+                progress.not_pushed()
             self.push(peer)
+
+    def send_heartbeat(self, peer: str) -> None:
+        self.progress[peer].round_sent = self.reads.round
+        self.send(peer, HeartBeatRequest(self.term, self.reads.round))
 
     def push(self, peer: str) -> None:
         """Sends what the follower lacks, one PUSH at a time; while probing, the pair to compare only."""
@@ -341,7 +334,7 @@ class Raft:
         nothing_new = (
             progress.next_index > self.log.last_index and progress.commit_index_sent >= self.committed_index
         )
-        if progress.in_flight or (nothing_new and not progress.probing):
+        if progress.in_flight or progress.held or (nothing_new and not progress.probing):
             return
         log, limits = self.log, self.settings
         entries: tuple[Entry, ...] = ()
@@ -349,31 +342,32 @@ class Raft:
             entries = log.slice(progress.next_index, limits.push_entries_max, limits.push_bytes_max)
         kind = PushType.APPEND if entries else PushType.COMPARE if progress.probing else PushType.COMMIT
         prev_index = progress.next_index - 1
-        self.send(
-            peer,
-            PushRequest(self.term, kind, prev_index, log.term_at(prev_index), self.committed_index, entries),
+        push = PushRequest(
+            self.term, kind, prev_index, log.term_at(prev_index), self.committed_index, entries
         )
-        progress.in_flight = True
-        progress.sent_ms = self.now_ms
-        progress.commit_index_sent = self.committed_index
+        progress.pushing(push, self.now_ms)
+        self.send(peer, push)
 
     def on_push_response(self, peer: str, response: PushResponse) -> None:
         """Success moves the follower's match index; a mismatch moves the place to compare back [3.5]."""
         progress = self.progress[peer]
-        progress.heard_ms = self.now_ms
+        progress.heard(self.now_ms)
         match_index = response.index + response.count - 1
         if response.code is ResultCode.SUCCESS and match_index <= self.log.last_index:
-            progress.in_flight = False
+            progress.in_flight = None
             progress.probing = False
             progress.match_index = max(progress.match_index, match_index)
             progress.next_index = progress.match_index + 1
             self.advance_commit()
             self.push(peer)
         elif response.code is ResultCode.INCONSISTENT_STATE and response.index == progress.next_index > 0:
-            progress.in_flight = False
+            progress.in_flight = None
             progress.probing = True
             progress.next_index = max(progress.match_index + 1, self.back_up(response))
             self.push(peer)
+        else:
+            progress.not_pushed()
+            progress.held = True
 
     def back_up(self, response: PushResponse) -> int:
         """Where the logs may meet: after the follower's end, after our last entry of its conflicting term,
@@ -402,30 +396,31 @@ class Raft:
     # Read-index
 
     def ask_for_reads(self) -> None:
-        """Notes the committed index of each new read and opens a round of heartbeats; a quorum's echo
+        """Notes the committed index for each new read and opens a round of heartbeats; a quorum's echo
         proves that no later leader had committed anything when the read came [6.4]."""
-        waiting = [read for read in self.reads if not read.read_round]
-        if waiting and self.may_serve:
-            self.read_round += 1
-            for read in waiting:
-                read.index, read.read_round = self.committed_index, self.read_round
-            self.beat()
+        if self.may_serve and self.reads.open_round(self.committed_index):
+            for peer in self.peers:
+                self.ask_round(peer)
             self.finish_reads()
+
+    def ask_round(self, peer: str) -> None:
+        """One round is under way to a follower at a time: its answer brings the next one, for all that came meanwhile."""
+        progress = self.progress[peer]
+        if progress.round_sent <= progress.read_round < self.reads.round:
+            self.send_heartbeat(peer)
 
     def on_heartbeat_response(self, peer: str, response: HeartBeatResponse) -> None:
         progress = self.progress[peer]
-        progress.heard_ms = self.now_ms
-        if response.code is ResultCode.SUCCESS and response.read_round <= self.read_round:
+        progress.heard(self.now_ms)
+        if response.code is ResultCode.SUCCESS and response.read_round <= self.reads.round:
             progress.read_round = max(progress.read_round, response.read_round)
             self.finish_reads()
+            self.ask_round(peer)
+            self.push(peer)
 
     def finish_reads(self) -> None:
-        rounds = sorted([self.read_round, *(progress.read_round for progress in self.progress.values())])
-        proven = rounds[-self.quorum]
-        self.turn.reads.extend(
-            ReadReady(read.read_id, read.index) for read in self.reads if 0 < read.read_round <= proven
-        )
-        self.reads = [read for read in self.reads if not 0 < read.read_round <= proven]
+        rounds = sorted([self.reads.round, *(progress.read_round for progress in self.progress.values())])
+        self.turn.reads.extend(self.reads.proven(rounds[-self.quorum]))
 
     # Following
 

@@ -259,3 +259,21 @@ def test_a_state_machine_that_raises_ends_its_member() -> None:
         world.run_until(lambda: not node.running, 500)
         assert "entry 1 cannot be applied" in str(node.failure)
         assert outcome == [] or isinstance(outcome[0], OutcomeUnknown)
+
+
+@pytest.mark.parametrize("reads", [33, 200])
+def test_a_proposal_does_not_wait_for_the_reads_beside_it(reads: int) -> None:
+    with World(13) as world:
+        group = started(world)
+        node, member = leader_of(group)
+        served: list[int] = []
+
+        async def read(number: int) -> None:
+            await member.read_barrier()
+            served.append(number)
+
+        for number in range(reads):
+            node.spawn(read(number))
+        outcome = proposing(node, member, b"x")
+        world.run_until(lambda: bool(outcome) and len(served) == reads, 50)
+        assert outcome == [[1]] and served == sorted(served)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dledger.actions import Commit, PersistThenSend, ReadReady, Reply, Role, Vote
+from dledger.actions import Commit, PersistThenSend, ReadReady, Reply, Role, Send, Vote
 from dledger.entry import Entry
 from dledger.messages import (
     HeartBeatRequest,
@@ -14,7 +14,7 @@ from dledger.messages import (
     PushType,
     ResultCode,
 )
-from tests.unit.dledger.raftharness import core, elected, entries, group, held, replies, sent
+from tests.unit.dledger.raftharness import SETTINGS, core, elected, entries, group, held, replies, sent
 
 
 def append(term: int, prev: tuple[int, int], *new: Entry, commit: int = -1) -> PushRequest:
@@ -203,3 +203,65 @@ def test_a_restarted_group_keeps_what_it_committed() -> None:
     world.elect("c")
     assert [entry.body for entry in held(world.cores["c"])] == [b"", b"x", b"y", b""]
     assert world.cores["c"].term == 2 and world.cores["c"].committed_index == 3
+
+
+def test_a_push_that_was_not_sent_is_under_way_no_more_and_goes_out_with_the_next_beat() -> None:
+    world = group()
+    world.elect("a")
+    leader = world.cores["a"]
+    pushes = [request for _, request in sent(leader.propose([b"x"], world.now_ms))]
+    for peer, push in zip(leader.peers, pushes, strict=True):
+        assert isinstance(push, PushRequest)
+        assert leader.unsent(peer, push, world.now_ms) == [], (
+            "what refused it may refuse the next one as fast"
+        )
+        assert leader.progress[peer].in_flight is None
+    again = [request for _, request in sent(leader.tick(world.now_ms + SETTINGS.heartbeat_interval_ms))]
+    assert [request for request in again if isinstance(request, PushRequest)] == pushes
+
+
+def test_a_push_that_failed_goes_out_again_as_soon_as_its_follower_is_heard() -> None:
+    world = group()
+    world.elect("a")
+    leader = world.cores["a"]
+    push = dict(sent(leader.propose([b"x"], world.now_ms)))["b"]
+    assert isinstance(push, PushRequest)
+    leader.unsent("b", push, world.now_ms)
+    assert sent(leader.receive("b", HeartBeatResponse(1, ResultCode.SUCCESS), world.now_ms)) == [("b", push)]
+
+
+def test_the_failure_of_a_push_that_was_repeated_meanwhile_changes_nothing() -> None:
+    world = group()
+    world.elect("a")
+    leader = world.cores["a"]
+    first = dict(sent(leader.propose([b"x"], world.now_ms)))["b"]
+    leader.tick(world.now_ms + SETTINGS.push_timeout_ms)
+    repeated = leader.progress["b"].in_flight
+    assert isinstance(first, PushRequest) and repeated is not None and repeated is not first
+    leader.unsent("b", first, world.now_ms)
+    assert leader.progress["b"].in_flight is repeated
+
+
+def test_one_round_proves_all_reads_that_came_while_another_was_under_way() -> None:
+    world = group()
+    world.elect("a")
+    leader = world.cores["a"]
+    asked = [request for read_id in range(100) for request in sent(leader.read(read_id, world.now_ms))]
+    assert asked == [("b", HeartBeatRequest(1, 1)), ("c", HeartBeatRequest(1, 1))]
+    first = leader.receive("b", HeartBeatResponse(1, ResultCode.SUCCESS, 1), world.now_ms)
+    assert first == [Send("b", HeartBeatRequest(1, 100)), ReadReady(0, 0)]
+    rest = leader.receive("b", HeartBeatResponse(1, ResultCode.SUCCESS, 100), world.now_ms)
+    assert rest == [ReadReady(read_id, 0) for read_id in range(1, 100)]
+
+
+def test_a_round_that_was_not_sent_is_asked_for_with_the_next_beat() -> None:
+    world = group()
+    world.elect("a")
+    leader = world.cores["a"]
+    for peer, request in sent(leader.read(1, world.now_ms)):
+        assert isinstance(request, HeartBeatRequest)
+        leader.unsent(peer, request, world.now_ms)
+    assert sent(leader.read(2, world.now_ms)) == [
+        ("b", HeartBeatRequest(1, 2)),
+        ("c", HeartBeatRequest(1, 2)),
+    ]
