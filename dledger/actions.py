@@ -73,4 +73,9 @@ class ReadReady:
     index: int | None
 
 
-Action = Send | Reply | PersistThenSend | BecomeRole | Commit | ReadReady
+@dataclass(frozen=True, slots=True)
+class TransferFailed:
+    """The leader that was to hand over leads on."""
+
+
+Action = Send | Reply | PersistThenSend | BecomeRole | Commit | ReadReady | TransferFailed

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from itertools import product
 from typing import Protocol
 
@@ -28,6 +28,7 @@ from dledger.messages import (
     Request,
     Response,
     ResultCode,
+    TransferRequest,
 )
 from mqruntime.tasks import Tasks
 from remoting.client import RemotingClient
@@ -39,7 +40,13 @@ from remoting.router import Router
 logger = logging.getLogger(__name__)
 
 HEADER_CODE = 200
-CALLS_MAX = {MessageCode.VOTE: 8, MessageCode.HEART_BEAT: 32, MessageCode.PUSH: 4}
+SPEAKERS = "members that spoke"
+CALLS_MAX = {
+    MessageCode.VOTE: 8,
+    MessageCode.HEART_BEAT: 32,
+    MessageCode.PUSH: 4,
+    MessageCode.LEADERSHIP_TRANSFER: 2,
+}
 """Requests of a kind to one peer that wait for an answer; more are refused, so that no kind takes another's place."""
 
 
@@ -51,7 +58,8 @@ class Receive(Protocol):
 
 class Conversation:
     """`peers` maps ids to addresses; calls end after `timeout_ms`. `unsent` hears of each request that was refused here, or to
-    which no answer will come."""
+    which no answer will come, `connection_lost` of the end of the connection on which a peer spoke last, `hand_over` of an
+    operator's wish."""
 
     def __init__(
         self,
@@ -64,6 +72,8 @@ class Conversation:
         timeout_ms: int,
         receive: Receive,
         unsent: Callable[[str, Request], None],
+        connection_lost: Callable[[str], None],
+        hand_over: Callable[[str | None], Awaitable[ResultCode]],
     ) -> None:
         self.group = group
         self.self_id = self_id
@@ -73,6 +83,10 @@ class Conversation:
         self.timeout_ms = timeout_ms
         self.receive = receive
         self.unsent = unsent
+        self.connection_lost = connection_lost
+        self.hand_over = hand_over
+        self.spoke_on: dict[str, Peer] = {}
+        """The connection that brought each peer's newest request."""
         self.calls = dict.fromkeys(product(peers, MessageCode), 0)
         self.last_ticket = 0
         self.answers: dict[int, asyncio.Future[Response | None]] = {}
@@ -133,10 +147,28 @@ class Conversation:
         except MessageError as error:
             logger.warning("peer=%s request=%d refused: %s", peer.remote_address, command.code, error)
             return refuse(command, envelope, ResultCode.UNEXPECTED_ARGUMENT)
+        if isinstance(request, TransferRequest) and request.transfer_id == self.self_id:
+            code = await self.hand_over(request.transferee_id or None)
+            return refuse(command, envelope, code)
+        self.spoke(peer, envelope.sender)
         response = await self.response_to(envelope.sender, request)
         if response is None:
             return None
         return command.reply(HEADER_CODE, body=encode_response(envelope, response))
+
+    def spoke(self, peer: Peer, sender: str) -> None:
+        if sender in self.peers and self.spoke_on.get(sender) is not peer:
+            self.spoke_on[sender] = peer
+            known = peer.attributes.setdefault(SPEAKERS, set())
+            assert isinstance(known, set)
+            if sender not in known:
+                known.add(sender)
+                peer.on_close(lambda gone: self.closed(sender, gone))
+
+    def closed(self, sender: str, peer: Peer) -> None:
+        if self.spoke_on.get(sender) is peer:
+            del self.spoke_on[sender]
+            self.connection_lost(sender)
 
     async def response_to(self, sender: str, request: Request) -> Response | None:
         self.last_ticket += 1

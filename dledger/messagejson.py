@@ -3,8 +3,8 @@
 Invariant: what `decode_*` returns has been checked (types, ranges, entries that follow each other), so the
 core may rely on it.
 
-Names that DLedger 0.3.1 has not: `preVote`, `ballotTerm`, `readRound`, `xTerm`, `xIndex`; and of 0.4 `preLogIndex` and
-`preLogTerm`. The entries of a PUSH are in `batchEntry`. Pure.
+Names that DLedger 0.3.1 has not: `preVote`, `leadershipTransfer`, `ballotTerm`, `readRound`, `xTerm`, `xIndex`; and of 0.4
+`preLogIndex` and `preLogTerm`. The entries of a PUSH are in `batchEntry`. Pure.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from dledger.entry import ENTRY_HEADER_BYTES, MAGIC, NO_INDEX, NO_TERM, Entry
 from dledger.messages import (
     KINDS,
     TERM_MAX,
+    LaterFlag,
     Message,
     PushRequest,
     PushType,
@@ -142,6 +143,8 @@ def reader(annotation: Any) -> Read:
     """What takes a value of this annotation from the members, by name. Raises MessageError."""
     if allowed := integer_range(annotation):
         return partial(number, allowed.low)
+    if annotation == LaterFlag:
+        return later_flag
     if annotation == tuple[Entry, ...]:
         return entries
     if issubclass(annotation, Enum):
@@ -168,6 +171,10 @@ def flag(fields: Fields, name: str) -> bool:
     if not isinstance(value, bool):
         raise MessageError(name, value, "true or false is wanted")
     return value
+
+
+def later_flag(fields: Fields, name: str) -> bool:
+    return flag(fields, name) if name in fields else False
 
 
 def choice(kind: Callable[[Any], E], fields: Fields, name: str) -> E:

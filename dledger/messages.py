@@ -11,6 +11,8 @@ Departures from DLedger 0.3.1, possible because our groups never mix with Java's
 - every PUSH says which entry comes before its own, of which it may have several; COMPARE is a PUSH of no entries that
   looks for the last common one, COMMIT one that moves the commit index only; TRUNCATE is not spoken: a follower
   cuts only where an APPEND proves a conflict;
+- VOTE carries `transfer` after the leader has given way, so that those who hear it still do not refuse;
+- LEADERSHIP_TRANSFER from an operator may name no term and no transferee: whatever the term, and whom the leader chooses;
 - a PUSH answer's `term` is the follower's own; `x_term`, `x_index` help the leader back up by terms.
 
 Pure.
@@ -31,12 +33,15 @@ Known = Annotated[int, IntegerRange(0, TERM_MAX)]
 """A term, an index or a count."""
 KnownOrNone = Annotated[int, IntegerRange(-1, TERM_MAX)]
 """Or NO_TERM, NO_INDEX."""
+LaterFlag = Annotated[bool, "false where it is absent"]
+"""A flag that members of an earlier release do not know."""
 
 
 class MessageCode(IntEnum):
     VOTE = 51001
     HEART_BEAT = 51002
     PUSH = 51004
+    LEADERSHIP_TRANSFER = 51005
 
 
 class ResultCode(IntEnum):
@@ -46,10 +51,14 @@ class ResultCode(IntEnum):
     UNKNOWN_GROUP = 400
     UNKNOWN_MEMBER = 401
     EXPIRED_TERM = 403
+    NOT_LEADER = 404
     INCONSISTENT_STATE = 406
+    INCONSISTENT_TERM = 407
     INCONSISTENT_INDEX = 408
     INCONSISTENT_LEADER = 409
     UNEXPECTED_ARGUMENT = 411
+    TAKE_LEADERSHIP_FAILED = 418
+    LEADER_TRANSFERRING = 506
 
 
 class VoteResult(Enum):
@@ -76,6 +85,7 @@ class VoteRequest:
     ledger_end_index: KnownOrNone
     ledger_end_term: KnownOrNone
     pre_vote: bool = False
+    transfer: LaterFlag = wire("leadershipTransfer", default=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,13 +133,32 @@ class PushResponse:
     x_index: KnownOrNone = NO_INDEX
 
 
-Request = VoteRequest | HeartBeatRequest | PushRequest
-Response = VoteResponse | HeartBeatResponse | PushResponse
+@dataclass(frozen=True, slots=True)
+class TransferRequest:
+    """To the transferee: stand for election now. To the leader, from an operator: give way."""
+
+    term: KnownOrNone
+    transfer_id: str
+    """The leader's id."""
+    transferee_id: str
+    take_index: KnownOrNone = wire("takeLeadershipLedgerIndex")
+    """Where the leader's log ends."""
+
+
+@dataclass(frozen=True, slots=True)
+class TransferResponse:
+    term: Known
+    code: ResultCode
+
+
+Request = VoteRequest | HeartBeatRequest | PushRequest | TransferRequest
+Response = VoteResponse | HeartBeatResponse | PushResponse | TransferResponse
 Message = Request | Response
 
 KINDS: dict[int, tuple[type[Request], type[Response]]] = {
     MessageCode.VOTE: (VoteRequest, VoteResponse),
     MessageCode.HEART_BEAT: (HeartBeatRequest, HeartBeatResponse),
     MessageCode.PUSH: (PushRequest, PushResponse),
+    MessageCode.LEADERSHIP_TRANSFER: (TransferRequest, TransferResponse),
 }
 CODE_OF = {request: MessageCode(code) for code, (request, _) in KINDS.items()}

@@ -1,8 +1,7 @@
 """One member of a group: the shell around the Raft core.
 
-Invariant: it performs the core's actions one after the other in their order, and none while an earlier one
-waits for the disk. So a message never overtakes what it depends on, and a member whose disk hangs falls
-silent and is replaced. After the first failed write it sends, answers and applies nothing any more."""
+Invariant: it performs the core's actions in their order, but for what waits for the disk (dledger.disklane says what must),
+so a message never overtakes what it depends on. After the first failed write it sends, answers and applies nothing any more."""
 
 from __future__ import annotations
 
@@ -10,15 +9,25 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
-from dledger.actions import Action, BecomeRole, Commit, PersistThenSend, ReadReady, Reply, Role, Send
+from dledger.actions import (
+    Action,
+    BecomeRole,
+    Commit,
+    PersistThenSend,
+    ReadReady,
+    Reply,
+    Role,
+    Send,
+    TransferFailed,
+)
 from dledger.arrivals import Arrivals
 from dledger.conversation import Conversation
+from dledger.disklane import DiskLane, SaveCheckpoint, Step
 from dledger.entry import NO_INDEX
 from dledger.errors import NotLeader, OutcomeUnknown, TooManyProposals
-from dledger.messages import Message, Request
+from dledger.messages import Message, Request, ResultCode
 from dledger.proposals import Proposals
 from dledger.raft import Raft
 from dledger.raftlog import RaftLog
@@ -33,6 +42,11 @@ from remoting.router import Router
 
 logger = logging.getLogger(__name__)
 
+HAND_OVER_MS_MAX = 1500
+"""A member that ends waits no longer for its successor."""
+CALL_TIMEOUTS = 2
+"""A call is given up after so many of the longest election timeouts: answers that a slow disk delayed count."""
+
 
 class StateMachine(Protocol):
     def apply(self, index: int, body: bytes) -> object:
@@ -42,11 +56,6 @@ class StateMachine(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class SaveCheckpoint:
-    """An action of the shell's own: note in the checkpoint file how far the log is decided."""
-
-
 class DLedgerNode:
     """`peers` maps each member's id, this one's too, to its "host:port".
 
@@ -54,6 +63,7 @@ class DLedgerNode:
     first failed write."""
 
     core_class: type[Raft] = Raft
+    lane_class: type[DiskLane] = DiskLane
 
     def __init__(
         self,
@@ -89,12 +99,16 @@ class DLedgerNode:
             peers=self.peers,
             client=client,
             tasks=self._tasks,
-            timeout_ms=settings.election_timeout_min_ms,
+            timeout_ms=CALL_TIMEOUTS * settings.election_timeout_max_ms,
             receive=self._receive,
             unsent=self._unsent,
+            connection_lost=self._connection_lost,
+            hand_over=self.hand_over,
         )
-        self._queue: deque[Action | SaveCheckpoint] = deque()
-        self._busy = False
+        self._arrived: deque[Step] = deque()
+        self._performing = False
+        self._lane = self.lane_class()
+        self._disk_is_busy = False
         self._closed = False
         self._timer: asyncio.TimerHandle | None = None
         self._timer_due_ms = 0
@@ -105,6 +119,7 @@ class DLedgerNode:
         self._announced: tuple[Role, int] = (Role.FOLLOWER, 0)
         self._proposals = Proposals()
         self._reads = Reads()
+        self._transfer_waiters: list[asyncio.Future[bool]] = []
 
     # What others may ask
 
@@ -174,10 +189,11 @@ class DLedgerNode:
         if not self._closed:
             self._close()
         await self._tasks.stop()
-        await self.store.close(self.applied_index)
+        await self.store.close(self._decided_and_durable)
 
     async def propose(self, bodies: Sequence[bytes], timeout_ms: int = 3000) -> list[object]:
-        """Appends `bodies` in one go and returns what `apply` returned for each, once all are decided.
+        """Appends `bodies` in one go and returns what `apply` returned for each, once all are decided. While the leadership is
+        handed over they wait for how that ends.
 
         Raises NotLeader, TooManyProposals, ValueError (empty or oversized body): nothing was appended;
         OutcomeUnknown."""
@@ -189,6 +205,11 @@ class DLedgerNode:
                 )
         if not bodies:
             return []
+        if core.transfer.under_way:
+            term = core.term
+            await self._transfer_ended(self._transfer_waiter(), timeout_ms)
+            if self._serving_core().term != term or core.transfer.under_way:
+                raise NotLeader(self.leader_id, self.leader_address)
         waiting = self.last_index - self.applied_index
         if waiting + len(bodies) > self.settings.pending_proposals_max:
             raise TooManyProposals(f"{waiting} entries wait to be decided")
@@ -199,6 +220,41 @@ class DLedgerNode:
                 return await done
         except TimeoutError:
             raise OutcomeUnknown(f"not decided within {timeout_ms} ms") from None
+
+    async def hand_over(self, target: str | None = None) -> ResultCode:
+        """Gives the leadership to `target`, or to the member that holds most, and returns when it is known who leads: SUCCESS;
+        TAKE_LEADERSHIP_FAILED, and this member leads on or nobody does; NOT_LEADER, UNKNOWN_MEMBER, LEADER_TRANSFERRING:
+        nothing was done. Takes `HAND_OVER_MS_MAX` at most."""
+        core = self.core
+        if core is None or self._closed or core.role is not Role.LEADER:
+            return ResultCode.NOT_LEADER
+        if target is not None and target not in core.peers:
+            return ResultCode.UNKNOWN_MEMBER
+        if core.transfer.under_way:
+            return ResultCode.LEADER_TRANSFERRING
+        ended = self._transfer_waiter()
+        self._take(lambda now_ms: core.give_way(target, now_ms))
+        done = await self._transfer_ended(ended, HAND_OVER_MS_MAX)
+        return ResultCode.SUCCESS if done else ResultCode.TAKE_LEADERSHIP_FAILED
+
+    def _transfer_waiter(self) -> asyncio.Future[bool]:
+        ended: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        self._transfer_waiters.append(ended)
+        return ended
+
+    async def _transfer_ended(self, ended: asyncio.Future[bool], timeout_ms: int) -> bool:
+        """Whether another member leads; False at the latest after `timeout_ms`."""
+        try:
+            async with asyncio.timeout(timeout_ms / 1000):
+                return await ended
+        except TimeoutError:
+            return False
+
+    def _end_transfer(self, *, another_leads: bool) -> None:
+        waiting, self._transfer_waiters = self._transfer_waiters, []
+        for ended in waiting:
+            if not ended.done():
+                ended.set_result(another_leads)
 
     async def read_barrier(self, timeout_ms: int = 3000) -> None:
         """Returns once the state machine holds everything that was decided before the call. Raises
@@ -242,42 +298,46 @@ class DLedgerNode:
 
     # Actions, in order
 
-    def _take(self, turn: Callable[[int], Sequence[Action | SaveCheckpoint]]) -> None:
-        """Queues the actions of one turn, which gets the time, and performs what can be now. What it raises
+    def _take(self, turn: Callable[[int], Sequence[Step]]) -> None:
+        """Takes the actions of one turn, which gets the time, and performs what can be now. What it raises
         is a bug, and the end of this member, wherever the call came from."""
         if self._closed:
             return
         try:
-            self._queue.extend(turn(self.clock.monotonic_ms()))
+            self._arrived.extend(turn(self.clock.monotonic_ms()))
             self._arm_timer()
-            if not self._busy:
-                self._busy = True
-                self._perform_queued()
+            if not self._performing:
+                self._perform_arrived()
         except Exception as error:
             self._fail(error)
             raise
 
-    def _perform_queued(self) -> None:
-        """Performs up to the next action that waits for the disk; that one and all queued behind it share
-        one sync."""
-        while self._queue:
-            if isinstance(self._queue[0], PersistThenSend | SaveCheckpoint):
-                batch = list(self._queue)
-                self._queue.clear()
-                self._tasks.start(self._persist(batch), name=f"dledger-disk {self.self_id}")
-                return
-            self._perform(self._queue.popleft())
-        self._busy = False
+    def _perform_arrived(self) -> None:
+        """Performs what need not wait; what must shares the next sync."""
+        self._performing = True
+        while self._arrived:
+            step = self._arrived.popleft()
+            if not self._lane.takes(step):
+                self._perform(step)
+        self._performing = False
+        if not self._disk_is_busy and not self._closed and (batch := self._lane.next_batch()):
+            self._disk_is_busy = True
+            self._tasks.start(self._persist(batch), name=f"dledger-disk {self.self_id}")
 
-    async def _persist(self, batch: list[Action | SaveCheckpoint]) -> None:
-        await self.store.persist([action for action in batch if isinstance(action, PersistThenSend)])
-        if any(isinstance(action, SaveCheckpoint) for action in batch):
+    async def _persist(self, batch: list[Step]) -> None:
+        await self.store.persist([step for step in batch if isinstance(step, PersistThenSend)])
+        self._performing = True
+        for step in batch:
+            self._lane.synced(step)
+            self._perform(step)
+        self._arrived.extendleft(reversed(self._lane.reconsidered()))
+        self._perform_arrived()
+        if any(isinstance(step, SaveCheckpoint) for step in batch):
             await self._save_checkpoint()
-        for action in batch:
-            self._perform(action)
-        self._perform_queued()
+        self._disk_is_busy = False
+        self._perform_arrived()
 
-    def _perform(self, action: Action | SaveCheckpoint) -> None:
+    def _perform(self, action: Step) -> None:
         assert self.core is not None
         if self._closed:
             return
@@ -285,7 +345,7 @@ class DLedgerNode:
             case PersistThenSend():
                 for message in action.messages:
                     self._perform(message)
-                self._queue.extend(self.core.persisted(self.clock.monotonic_ms()))
+                self._arrived.extend(self.core.persisted(self.clock.monotonic_ms()))
                 self._arm_timer()
             case Send():
                 self._conversation.ask(action.to, action.request)
@@ -298,6 +358,8 @@ class DLedgerNode:
                 self._change_role(action)
             case ReadReady():
                 self._finish_read(action)
+            case TransferFailed():
+                self._end_transfer(another_leads=False)
             case SaveCheckpoint():
                 pass
 
@@ -322,6 +384,8 @@ class DLedgerNode:
         if change.role is not Role.LEADER:
             self._proposals.give_up(f"leadership was lost in term {change.term}")
             self._announce(change.role, change.term)
+        if change.leader_id is not None:
+            self._end_transfer(another_leads=change.leader_id != self.self_id)
 
     def _announce(self, role: Role, term: int) -> None:
         if self._announced != (role, term):
@@ -347,8 +411,15 @@ class DLedgerNode:
 
     async def _save_checkpoint(self) -> None:
         """Nothing waits for what it says: a full disk delays it, and the next one says more."""
-        if not await self._checkpoint_write.attempt(self.store.save_checkpoint(self.applied_index)):
+        index = self._decided_and_durable
+        written = await self._checkpoint_write.attempt(self.store.save_checkpoint(index))
+        if not written or index < self.applied_index:
             self._note_checkpoint()
+
+    @property
+    def _decided_and_durable(self) -> int:
+        """What others decided is applied here also before the own disk has it."""
+        return min(self.applied_index, self.core.durable_index) if self.core else NO_INDEX
 
     # Messages
 
@@ -371,6 +442,11 @@ class DLedgerNode:
         if core is not None:
             self._take(lambda now_ms: core.unsent(peer, request, now_ms))
 
+    def _connection_lost(self, peer: str) -> None:
+        core = self.core
+        if core is not None:
+            self._take(lambda now_ms: core.connection_lost(peer, now_ms))
+
     # The end
 
     def _fail(self, error: BaseException) -> None:
@@ -381,10 +457,11 @@ class DLedgerNode:
 
     def _close(self) -> None:
         self._closed = True
-        self._queue.clear()
+        self._arrived.clear()
         for timer in (self._timer, self._checkpoint_timer):
             if timer is not None:
                 timer.cancel()
         self._proposals.give_up("this member stopped")
         self._conversation.close()
         self._reads.give_up()
+        self._end_transfer(another_leads=False)

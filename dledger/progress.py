@@ -8,7 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from dledger.entry import NO_INDEX
-from dledger.messages import PushRequest
+from dledger.messages import PushRequest, PushResponse
+from dledger.raftlog import RaftLog
 
 
 @dataclass(slots=True)
@@ -45,3 +46,15 @@ class Progress:
         """Whether the PUSH under way arrived is not known; what it carried is to be sent again."""
         self.in_flight = None
         self.commit_index_sent = NO_INDEX
+
+
+def back_up(log: RaftLog, response: PushResponse) -> int:
+    """Where the leader's log and that of a follower which found a mismatch may meet: after the follower's end, after our last
+    entry of its conflicting term, or before that term."""
+    compared = response.index - 1
+    if response.end_index < compared:
+        return response.end_index + 1
+    last = log.last_index_up_to_term(response.x_term, before=compared)
+    if last >= response.x_index and log.term_at(last) == response.x_term:
+        return last + 1
+    return min(max(response.x_index, 0), compared)

@@ -4,8 +4,8 @@ After Ongaro, "Consensus: Bridging Theory and Practice" (2014); the section that
 square brackets.
 
 The caller keeps three promises, and the safety of the group rests on them:
-1. it performs the actions in the order given, across calls, and starts none while an earlier
-   PersistThenSend is not yet durable;
+1. it performs the actions in the order given, across calls, but for what waits: nothing passes a PersistThenSend with a
+   vote before that is durable, and no PersistThenSend and no answer to a PUSH passes any other before that is;
 2. it calls `persisted` once for each PersistThenSend, in order, when the disk has it;
 3. after a failed write it performs nothing any more.
 
@@ -21,11 +21,19 @@ Pure.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
 
-from dledger.actions import Action, BecomeRole, Commit, PersistThenSend, ReadReady, Reply, Role, Send, Vote
+from dledger.actions import (
+    Action,
+    BecomeRole,
+    Commit,
+    ReadReady,
+    Reply,
+    Role,
+    Send,
+    Vote,
+)
+from dledger.ballots import Ballots
 from dledger.entry import NO_INDEX, NO_TERM, Entry
 from dledger.messages import (
     HeartBeatRequest,
@@ -37,24 +45,22 @@ from dledger.messages import (
     Request,
     Response,
     ResultCode,
+    TransferRequest,
+    TransferResponse,
     VoteRequest,
     VoteResponse,
     VoteResult,
 )
-from dledger.progress import Progress
+from dledger.progress import Progress, back_up
 from dledger.raftlog import RaftLog
 from dledger.readindex import PendingReads
 from dledger.settings import DLedgerSettings
+from dledger.transfer import Transfer, fittest
+from dledger.turn import Turn
+from dledger.unsynced import Unsynced
 
-
-@dataclass(slots=True)
-class Turn:
-    """What one input made necessary; `Raft.actions` puts it in order."""
-
-    messages: list[Send | Reply] = field(default_factory=list)
-    cut_from: int | None = None
-    entries: list[Entry] = field(default_factory=list)
-    reads: list[ReadReady] = field(default_factory=list)
+OTHERS_NOTICE_MS = 20
+"""A leader's end is seen by all its followers, but not in the same moment."""
 
 
 class Raft:
@@ -88,21 +94,25 @@ class Raft:
         self.role = Role.FOLLOWER
         self.leader_id: str | None = None
         self.committed_index = committed_index
-        self.durable_index = log.last_index
-        self.pending_ends: deque[int] = deque()
-        """End of the log at each PersistThenSend that is not confirmed yet."""
+        self.disk = Unsynced(log.last_index, now_ms)
         self.leader_heard_ms: int | None = None
+        self.leader_doubted = False
+        """Its connection ended, and it was asked whether it leads still."""
         self.election_due_ms = now_ms if not self.peers else self.draw_election_due()
-        self.votes: set[str] = set()
-        self.pre_voting = False
+        self.ballots = Ballots()
         self.progress: dict[str, Progress] = {}
         self.heartbeat_due_ms = 0
         self.term_start_index = NO_INDEX
+        self.transfer = Transfer()
         self.reads = PendingReads()
         self.turn = Turn()
         self.told_vote = vote
         self.told_role = BecomeRole(self.role, self.term, None)
         self.told_commit = committed_index
+
+    @property
+    def durable_index(self) -> int:
+        return self.disk.durable_index
 
     @property
     def quorum(self) -> int:
@@ -111,7 +121,10 @@ class Raft:
     @property
     def next_tick_ms(self) -> int:
         """When `tick` is wanted next."""
-        return self.heartbeat_due_ms if self.role is Role.LEADER else self.election_due_ms
+        if self.role is not Role.LEADER:
+            return self.election_due_ms
+        due_ms = self.heartbeat_due_ms
+        return min(due_ms, self.transfer.due_ms) if self.transfer.under_way else due_ms
 
     @property
     def may_serve(self) -> bool:
@@ -126,20 +139,28 @@ class Raft:
         leader fell silent."""
         self.now_ms = now_ms
         if self.role is Role.LEADER:
+            if self.transfer.under_way and now_ms >= self.transfer.due_ms:
+                self.give_up_transfer()
             if now_ms >= self.heartbeat_due_ms:
                 self.heartbeat_due_ms = now_ms + self.settings.heartbeat_interval_ms
-                if self.hears_quorum():
-                    self.beat()
-                else:
+                if not self.hears_quorum():
                     self.become_follower(self.term, None)
+                else:
+                    self.beat()
+                    if self.disk.silent_ms(now_ms) >= self.settings.election_timeout_max_ms:
+                        self.hand_over(None)
         elif now_ms >= self.election_due_ms:
-            self.start_pre_vote()
+            if self.disk.has_vote:
+                self.election_due_ms = self.draw_election_due()
+            else:
+                self.start_pre_vote()
         return self.actions()
 
     def propose(self, bodies: Sequence[bytes], now_ms: int) -> list[Action]:
         """Appends one entry for each body at the end of the leader's log; they are decided when a Commit covers
         them. Only while `may_serve`."""
         assert self.may_serve, "a proposal needs a leader whose term has begun"
+        assert not self.transfer.under_way, "a leader that hands over takes no proposals"
         self.now_ms = now_ms
         self.append_as_leader(bodies)
         return self.actions()
@@ -157,9 +178,11 @@ class Raft:
     def persisted(self, now_ms: int) -> list[Action]:
         """The oldest unconfirmed PersistThenSend is durable."""
         self.now_ms = now_ms
-        self.durable_index = max(self.durable_index, self.pending_ends.popleft())
+        confirmed = self.disk.confirmed(now_ms)
         if self.role is Role.LEADER:
             self.advance_commit()
+        elif confirmed.vote:
+            self.election_due_ms = max(self.election_due_ms, self.draw_election_due())
         return self.actions()
 
     def receive(self, sender: str, message: Message, now_ms: int, ticket: int = 0) -> list[Action]:
@@ -176,6 +199,9 @@ class Raft:
                 self.reply(ticket, HeartBeatResponse(self.term, code, message.read_round))
             case PushRequest():
                 self.reply(ticket, self.on_push(sender, message, known))
+            case TransferRequest():
+                code = self.on_transfer_request(sender, message) if known else ResultCode.UNKNOWN_MEMBER
+                self.reply(ticket, TransferResponse(self.term, code))
             case _ if known and message.term > self.term:
                 self.become_follower(message.term, None)
             case VoteResponse() if known:
@@ -184,6 +210,8 @@ class Raft:
                 self.on_heartbeat_response(sender, message)
             case PushResponse() if known and self.role is Role.LEADER and message.term == self.term:
                 self.on_push_response(sender, message)
+            case TransferResponse() if known and sender == self.transfer.target and message.term == self.term:
+                self.give_up_transfer()
         return self.actions()
 
     def unsent(self, peer: str, request: Request, now_ms: int) -> list[Action]:
@@ -198,6 +226,29 @@ class Raft:
                     progress.held = True
                 case HeartBeatRequest() if progress.round_sent == request.read_round:
                     progress.round_sent = progress.read_round
+                case TransferRequest() if peer == self.transfer.target:
+                    self.give_up_transfer()
+        elif isinstance(request, VoteRequest) and peer == self.leader_id:
+            self.leader_is_gone()
+        return self.actions()
+
+    def connection_lost(self, peer: str, now_ms: int) -> list[Action]:
+        """The connection on which `peer` spoke last has ended. A leader is asked on a new one whether it leads; its own word
+        decides, for a connection may end and its leader live."""
+        self.now_ms = now_ms
+        if self.role is Role.FOLLOWER and peer == self.leader_id:
+            self.leader_doubted = True
+            self.send(
+                peer, VoteRequest(self.term + 1, self.log.last_index, self.log.last_term, pre_vote=True)
+            )
+        return self.actions()
+
+    def give_way(self, target: str | None, now_ms: int) -> list[Action]:
+        """The leader hands over to `target`, or to whom it chooses [3.10]. Ends with a BecomeRole, or with TransferFailed
+        within the shortest election timeout."""
+        self.now_ms = now_ms
+        assert self.role is Role.LEADER, "only a leader has leadership to give"
+        self.hand_over(target)
         return self.actions()
 
     # Elections
@@ -222,34 +273,34 @@ class Raft:
         self.election_due_ms = self.draw_election_due()
         self.ask_for_votes(pre_vote=True)
 
-    def start_election(self) -> None:
+    def start_election(self, *, transfer: bool = False) -> None:
         """Opens a term and votes for itself [3.4]."""
+        self.role = Role.CANDIDATE
+        self.leader_id = None
         self.adopt(self.term + 1)
         self.voted_for = self.self_id
         self.election_due_ms = self.draw_election_due()
-        self.ask_for_votes(pre_vote=False)
+        self.ask_for_votes(pre_vote=False, transfer=transfer)
 
-    def ask_for_votes(self, *, pre_vote: bool) -> None:
-        self.pre_voting = pre_vote
-        self.votes = {self.self_id}
+    def ask_for_votes(self, *, pre_vote: bool, transfer: bool = False) -> None:
+        self.ballots.open(self.self_id, pre_vote=pre_vote)
         ballot = self.term + 1 if pre_vote else self.term
         for peer in self.peers:
-            self.send(peer, VoteRequest(ballot, self.log.last_index, self.log.last_term, pre_vote))
+            self.send(peer, VoteRequest(ballot, self.log.last_index, self.log.last_term, pre_vote, transfer))
         self.count_votes()
 
     def count_votes(self) -> None:
-        if len(self.votes) >= self.quorum:
-            if self.pre_voting:
-                self.start_election()
-            else:
-                self.become_leader()
+        if len(self.ballots.votes) >= self.quorum:
+            self.become_leader()
+        elif self.ballots.pre_voting and len(self.ballots.pre_votes) >= self.quorum:
+            self.start_election()
 
     def on_vote_request(self, candidate: str, request: VoteRequest) -> VoteResult:
         """One vote a term, first come first served [3.4], for a log at least as complete as the voter's
         [3.6.1]."""
         if request.term < self.term or (request.pre_vote and request.term == self.term):
             return VoteResult.REJECT_EXPIRED_VOTE_TERM
-        if self.leader_is_alive() and self.leader_id != candidate:
+        if self.leader_is_alive() and self.leader_id != candidate and not request.transfer:
             return VoteResult.REJECT_ALREADY_HAS_LEADER
         if request.term > self.term and not request.pre_vote:
             self.become_follower(request.term, None)
@@ -265,19 +316,33 @@ class Raft:
         return VoteResult.ACCEPT
 
     def on_vote_response(self, voter: str, response: VoteResponse) -> None:
-        ballot = self.term + 1 if self.pre_voting else self.term
-        asked = self.role is Role.CANDIDATE and (response.ballot_term, response.pre_vote) == (
-            ballot,
-            self.pre_voting,
-        )
-        if asked and response.result is VoteResult.ACCEPT:
-            self.votes.add(voter)
+        """From the leader it is the answer to a doubt: only a leader says that there is one."""
+        if voter == self.leader_id:
+            if response.result is VoteResult.REJECT_ALREADY_HAS_LEADER:
+                self.leader_doubted = False
+            else:
+                self.leader_is_gone()
+        elif self.role is Role.CANDIDATE:
+            self.ballots.count(voter, response, self.term)
             self.count_votes()
+
+    def leader_is_gone(self) -> None:
+        """What led cannot be reached, or leads no more, and its connection ended: no need to wait until it has been silent for
+        long. Members stand for election one after the other, lest they split the votes."""
+        if not self.leader_doubted:
+            return
+        rank = sum(peer < self.self_id and peer != self.leader_id for peer in self.peers)
+        self.become_follower(self.term, None)
+        self.leader_doubted = False
+        self.leader_heard_ms = None
+        turn_ms = self.now_ms + OTHERS_NOTICE_MS + rank * self.settings.heartbeat_interval_ms
+        self.election_due_ms = min(self.election_due_ms, turn_ms)
 
     def adopt(self, term: int) -> None:
         assert term > self.term, "terms only rise"
         self.term = term
         self.voted_for = None
+        self.ballots.close()
 
     def become_follower(self, term: int, leader_id: str | None) -> None:
         """Follows `leader_id` in `term`, or waits for a leader to show itself."""
@@ -285,6 +350,7 @@ class Raft:
             self.adopt(term)
         if self.role is Role.LEADER:
             self.turn.reads.extend(self.reads.give_up())
+            self.transfer.end()
             self.progress.clear()
         if self.role is not Role.FOLLOWER:
             self.election_due_ms = self.draw_election_due()
@@ -296,6 +362,7 @@ class Raft:
         line [3.6.2, 6.4]."""
         self.role = Role.LEADER
         self.leader_id = self.self_id
+        self.ballots.close()
         self.progress = {peer: Progress(self.log.last_index + 1, heard_ms=self.now_ms) for peer in self.peers}
         self.term_start_index = self.log.last_index + 1
         self.heartbeat_due_ms = self.now_ms + self.settings.heartbeat_interval_ms
@@ -360,25 +427,15 @@ class Raft:
             progress.next_index = progress.match_index + 1
             self.advance_commit()
             self.push(peer)
+            self.ask_transferee()
         elif response.code is ResultCode.INCONSISTENT_STATE and response.index == progress.next_index > 0:
             progress.in_flight = None
             progress.probing = True
-            progress.next_index = max(progress.match_index + 1, self.back_up(response))
+            progress.next_index = max(progress.match_index + 1, back_up(self.log, response))
             self.push(peer)
         else:
             progress.not_pushed()
             progress.held = True
-
-    def back_up(self, response: PushResponse) -> int:
-        """Where the logs may meet: after the follower's end, after our last entry of its conflicting term,
-        or before that term."""
-        compared = response.index - 1
-        if response.end_index < compared:
-            return response.end_index + 1
-        last = self.log.last_index_up_to_term(response.x_term, before=compared)
-        if last >= response.x_index and self.log.term_at(last) == response.x_term:
-            return last + 1
-        return min(max(response.x_index, 0), compared)
 
     def advance_commit(self) -> None:
         """Commits what a quorum holds, but counts replicas only for an entry of the current term [3.6.2]."""
@@ -392,6 +449,40 @@ class Raft:
 
     def may_count(self, index: int) -> bool:
         return self.log.term_at(index) == self.term
+
+    # Handing over
+
+    def hand_over(self, target: str | None) -> None:
+        """To `target`, or to the fittest, unless it is under way already. A leader whose disk hangs does so by itself: others
+        decide without that disk, but it is no place to lead from."""
+        if self.transfer.under_way:
+            return
+        target = target or fittest(self.progress, self.now_ms - self.settings.election_timeout_min_ms)
+        if target is None:
+            self.give_up_transfer()
+        else:
+            self.transfer.begin(target, self.now_ms + self.settings.election_timeout_min_ms)
+            self.ask_transferee()
+
+    def ask_transferee(self) -> None:
+        request = self.transfer.request(self.self_id, self.term, self.log.last_index, self.progress)
+        if request is not None:
+            self.send(request.transferee_id, request)
+
+    def give_up_transfer(self) -> None:
+        self.transfer.end()
+        self.turn.transfer_failed = True
+
+    def on_transfer_request(self, leader: str, request: TransferRequest) -> ResultCode:
+        """The leader of this very term gives way: no pre-vote, and the votes need not wait until it is silent [3.10]."""
+        if leader != self.leader_id or request.transferee_id != self.self_id:
+            return ResultCode.INCONSISTENT_LEADER
+        if request.term != self.term:
+            return ResultCode.INCONSISTENT_TERM
+        if self.log.last_index < request.take_index:
+            return ResultCode.TAKE_LEADERSHIP_FAILED
+        self.start_election(transfer=True)
+        return ResultCode.SUCCESS
 
     # Read-index
 
@@ -432,6 +523,7 @@ class Raft:
         if term == self.term and self.leader_id not in (None, sender):
             return ResultCode.INCONSISTENT_LEADER
         self.become_follower(term, sender)
+        self.leader_doubted = False
         self.leader_heard_ms = self.now_ms
         self.election_due_ms = self.draw_election_due()
         return ResultCode.SUCCESS
@@ -468,8 +560,7 @@ class Raft:
 
     def cut(self, index: int) -> None:
         self.log.cut(index)
-        self.durable_index = min(self.durable_index, index - 1)
-        self.pending_ends = deque(min(end, index - 1) for end in self.pending_ends)
+        self.disk.cut(index)
         self.turn.cut_from = index
 
     def append(self, entries: Sequence[Entry]) -> None:
@@ -485,27 +576,19 @@ class Raft:
         self.turn.messages.append(Reply(ticket, response))
 
     def actions(self) -> list[Action]:
-        """Ends a turn: what is to be durable first stands before, or inside, what makes it visible."""
+        """Ends a turn."""
         turn, self.turn = self.turn, Turn()
-        actions: list[Action] = []
         vote = Vote(self.term, self.voted_for)
         new_vote = vote if vote != self.told_vote else None
-        if new_vote is None and turn.cut_from is None and not turn.entries:
-            actions.extend(turn.messages)
-        else:
-            messages = tuple(turn.messages)
-            if self.role is Role.LEADER and new_vote is None:
-                actions.extend(messages)
-                messages = ()
-            actions.append(PersistThenSend(new_vote, turn.cut_from, tuple(turn.entries), messages))
-            self.pending_ends.append(self.log.last_index)
-            self.told_vote = vote
+        self.told_vote = vote
+        if turn.persists(new_vote):
+            self.disk.waits(self.log.last_index, vote=new_vote is not None, now_ms=self.now_ms)
+        told: list[Action] = []
         role = BecomeRole(self.role, self.term, self.leader_id)
         if role != self.told_role:
-            actions.append(role)
+            told.append(role)
             self.told_role = role
         if self.committed_index != self.told_commit:
-            actions.append(Commit(self.committed_index))
+            told.append(Commit(self.committed_index))
             self.told_commit = self.committed_index
-        actions.extend(turn.reads)
-        return actions
+        return turn.actions(new_vote, told, leads=self.role is Role.LEADER)

@@ -12,13 +12,14 @@ INDEX_UNIT_BYTES = 32
 
 @dataclass(frozen=True, slots=True)
 class DLedgerSettings:
-    """Defaults elect within about a second where upstream takes 6 s (heartbeat 2000 ms, fixed timeout of
-    three beats)."""
+    """Defaults elect within about two seconds where upstream takes 6 s (heartbeat 2000 ms, fixed timeout of
+    three beats); a leader whose process died is replaced sooner. A vote takes four writes of a small file one after
+    the other, so the shortest timeout has room for disks that take 300 ms for each."""
 
-    heartbeat_interval_ms: int = 150
-    election_timeout_min_ms: int = 600
-    election_timeout_max_ms: int = 1200
-    push_timeout_ms: int = 400
+    heartbeat_interval_ms: int = 250
+    election_timeout_min_ms: int = 1000
+    election_timeout_max_ms: int = 2000
+    push_timeout_ms: int = 1000
     """An unanswered PUSH is sent again after this long."""
     push_entries_max: int = 512
     push_bytes_max: int = 1 << 20

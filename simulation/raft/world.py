@@ -62,7 +62,7 @@ class RaftWorld:
         self.random = random.Random(f"{seed}/raft")
         self.totals = totals or Totals()
         settings = DLedgerSettings(
-            election_timeout_max_ms=self.random.choice((1200, 620)),
+            election_timeout_max_ms=self.random.choice((2000, 1040)),
             push_entries_max=self.random.choice((1, 2, 64)),
             data_file_bytes=self.random.choice((4096, 65536)),
             entry_bytes_max=1024,

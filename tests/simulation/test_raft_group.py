@@ -17,6 +17,8 @@ from dledger.messagejson import (
 from dledger.messages import (
     PushRequest,
     PushType,
+    ResultCode,
+    TransferRequest,
     VoteRequest,
 )
 from dledger.node import DLedgerNode
@@ -165,17 +167,124 @@ def test_a_leader_whose_disk_fails_falls_silent_and_is_replaced() -> None:
         world.run_until(lambda: bool(group.active()), 3_000)
         group.start(node)
         world.run_until(group.agreed, 5_000)
-        assert outcome == [] or isinstance(outcome[0], OutcomeUnknown)
+        decided = [[entry.index] for entry in group.check.decided if entry.body == b"x"]
+        assert outcome in ([], decided) or isinstance(outcome[0], OutcomeUnknown)
 
 
-def test_a_leader_whose_disk_hangs_stops_beating_and_is_replaced() -> None:
+def test_a_leader_whose_disk_hangs_decides_by_the_others_and_hands_over() -> None:
     with World(8) as world:
         group = started(world)
         node, member = leader_of(group)
         node.disk.stall(20_000)
-        proposing(node, member, b"x")
+        outcome = proposing(node, member, b"x")
+        world.run_until(lambda: bool(outcome), 100)
+        assert outcome == [[1]]
         world.run_until(lambda: any(each is not node for each in group.active()), 4_000)
         assert not member.is_active
+
+
+@pytest.mark.parametrize("sync_ms", [250, 350])
+def test_a_group_on_slow_disks_is_led_all_the_time(sync_ms: int) -> None:
+    with World(14) as world:
+        group = RaftGroup(world, 3)
+        for node in group.nodes:
+            node.disk.slow_down(sync_ms, sync_ms)
+        group.start_all()
+        world.run_until(lambda: bool(group.active()), 8_000)
+        node, member = leader_of(group)
+        term = member.term
+        for number in range(20):
+            outcome = proposing(node, member, b"%d" % number)
+            world.run_until(lambda outcome=outcome: bool(outcome), 3_000)  # type: ignore[misc]
+            assert isinstance(outcome[0], list)
+        assert (group.active(), member.term) == ([node], term)
+
+
+def test_a_killed_leader_is_replaced_long_before_an_election_timeout() -> None:
+    with World(15) as world:
+        group = started(world)
+        node, _ = leader_of(group)
+        node.kill()
+        world.run_until(lambda: bool(group.active()), 400)
+
+
+def test_a_leader_lives_on_when_all_its_connections_break() -> None:
+    with World(16) as world:
+        group = started(world)
+        node, member = leader_of(group)
+        before = (member.role, member.term)
+        for _ in range(5):
+            for other in others(group, node):
+                world.network.reset(node.host, other.host)
+            world.run_for_ms(700)
+        assert (member.role, member.term) == before
+        assert {each.leader_id for each in group.members()} == {node.name}
+
+
+def test_a_leader_hands_over_within_some_round_trips_and_proposals_wait() -> None:
+    with World(17) as world:
+        group = started(world)
+        node, member = leader_of(group)
+        target = others(group, node)[1]
+        proposing(node, member, *(b"%d" % number for number in range(20)))
+        codes: list[ResultCode] = []
+
+        async def hand_over() -> None:
+            codes.append(await member.hand_over(target.name))
+
+        node.spawn(hand_over())
+        world.run_until(lambda: member.core is not None and member.core.transfer.under_way, 10)
+        held = proposing(node, member, b"held")
+        world.run_until(lambda: group.active() == [target], 60)
+        world.run_until(lambda: bool(codes) and bool(held), 60)
+        assert codes == [ResultCode.SUCCESS]
+        assert isinstance(held[0], NotLeader) and held[0].leader_id == target.name
+        assert b"held" not in {entry.body for entry in group.check.decided}
+
+
+def test_a_leader_that_cannot_hand_over_leads_on_and_decides_what_waited() -> None:
+    with World(18) as world:
+        group = started(world)
+        node, member = leader_of(group)
+        behind, other = others(group, node)
+        behind.disk.stall(5_000)
+        proposing(node, member, b"missed")
+        world.run_for_ms(20)
+        codes: list[ResultCode] = []
+
+        async def hand_over() -> None:
+            codes.append(await member.hand_over(behind.name))
+            codes.append(await member.hand_over("nobody"))
+
+        node.spawn(hand_over())
+        world.run_for_ms(10)
+        held = proposing(node, member, b"held")
+        world.run_until(lambda: len(codes) == 2 and bool(held), 1_300)
+        assert codes == [ResultCode.TAKE_LEADERSHIP_FAILED, ResultCode.UNKNOWN_MEMBER]
+        assert held == [[2]] and group.active() == [node]
+
+
+def test_an_operator_asks_the_leader_to_give_way() -> None:
+    with World(19) as world:
+        group = started(world)
+        node, member = leader_of(group)
+        target = others(group, node)[0]
+        client = RemotingClient(clock=SimulatedClock(node))
+
+        def asked(whom: str, transferee: str) -> int:
+            wish = TransferRequest(-1, whom, transferee, -1)
+            body = encode_request(Envelope("g", "", whom), wish)
+            command = RemotingCommand.request(51005, body=body)
+            reply = world.run(client.call(group.peers[whom], command))
+            code: int = json.loads(bytes(reply.body or b""))["code"]
+            return code
+
+        assert asked(target.name, node.name) == ResultCode.NOT_LEADER
+        assert asked(node.name, target.name) == ResultCode.SUCCESS
+        world.run_until(lambda: group.active() == [target], 50)
+        assert not member.is_active
+        assert asked(target.name, "") == ResultCode.SUCCESS
+        world.run(client.close())
 
 
 def test_all_members_lose_power_and_nothing_that_was_answered_is_lost() -> None:

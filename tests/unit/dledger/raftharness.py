@@ -12,7 +12,9 @@ from dledger.raft import Raft
 from dledger.raftlog import RaftLog
 from dledger.settings import DLedgerSettings
 
-SETTINGS = DLedgerSettings()
+SETTINGS = DLedgerSettings(
+    heartbeat_interval_ms=150, election_timeout_min_ms=600, election_timeout_max_ms=1200, push_timeout_ms=400
+)
 NAMES = ("a", "b", "c")
 
 

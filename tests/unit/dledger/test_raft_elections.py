@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import pytest
 
-from dledger.actions import BecomeRole, Commit, PersistThenSend, Reply, Role, Send, Vote
+from dledger.actions import BecomeRole, Commit, PersistThenSend, Reply, Role, Send, TransferFailed, Vote
 from dledger.entry import Entry
 from dledger.messages import (
     HeartBeatRequest,
     HeartBeatResponse,
     PushRequest,
+    PushResponse,
     PushType,
     ResultCode,
+    TransferRequest,
+    TransferResponse,
     VoteRequest,
     VoteResponse,
     VoteResult,
 )
+from dledger.raft import Raft
 from tests.unit.dledger.raftharness import SETTINGS, core, entries, group, replies, sent
 
 
@@ -155,7 +159,7 @@ def test_late_votes_of_an_earlier_ballot_do_not_count() -> None:
     raft.tick(600)
     raft.receive("b", VoteResponse(0, 1, VoteResult.ACCEPT, True), 601)
     raft.receive("c", VoteResponse(0, 1, VoteResult.ACCEPT, True), 602)
-    assert (raft.term, raft.pre_voting, raft.role) == (1, False, Role.CANDIDATE)
+    assert (raft.term, raft.ballots.pre_voting, raft.role) == (1, False, Role.CANDIDATE)
     raft.receive("d", VoteResponse(0, 1, VoteResult.ACCEPT, True), 603)
     raft.receive("e", VoteResponse(1, 1, VoteResult.ACCEPT), 604)
     raft.receive("e", VoteResponse(1, 1, VoteResult.ACCEPT), 605)
@@ -181,3 +185,132 @@ def test_strangers_are_answered_and_change_nothing() -> None:
     assert raft.receive("z", HeartBeatResponse(99, ResultCode.SUCCESS), 10) == []
     assert (raft.term, raft.log.last_index, raft.leader_id) == (1, 1, None)
     assert sent(raft.tick(11)) == []
+
+
+def test_a_vote_that_comes_after_the_candidate_asked_for_pre_votes_again_counts() -> None:
+    raft = core("a")
+    raft.tick(600)
+    raft.receive("b", VoteResponse(0, 1, VoteResult.ACCEPT, True), 601)
+    raft.persisted(950)
+    raft.tick(1549)
+    assert not raft.ballots.pre_voting, "the time for votes begins when the own one is durable"
+    raft.tick(1550)
+    assert (raft.ballots.pre_voting, raft.term) == (True, 1)
+    raft.receive("c", VoteResponse(1, 1, VoteResult.ACCEPT), 1600)
+    assert (raft.role, raft.term) == (Role.LEADER, 1)
+
+
+def test_a_candidate_whose_vote_is_not_durable_asks_for_nothing_else() -> None:
+    raft = core("a")
+    raft.tick(600)
+    raft.receive("b", VoteResponse(0, 1, VoteResult.ACCEPT, True), 601)
+    assert sent(raft.tick(1201)) == []
+    assert (raft.role, raft.term, raft.next_tick_ms) == (Role.CANDIDATE, 1, 1801)
+
+
+def follower_of_a(name: str = "b") -> Raft:
+    raft = core(name)
+    raft.receive("a", HeartBeatRequest(1), 100)
+    raft.persisted(101)
+    return raft
+
+
+DOUBT = VoteRequest(2, -1, -1, pre_vote=True)
+
+
+def test_a_leader_whose_connection_ended_is_asked_whether_it_leads() -> None:
+    raft = follower_of_a()
+    assert raft.connection_lost("a", 200) == [Send("a", DOUBT)]
+    assert raft.connection_lost("c", 200) == [], "who does not lead is not asked"
+    leads = VoteResponse(1, 2, VoteResult.REJECT_ALREADY_HAS_LEADER, True)
+    due_ms = raft.next_tick_ms
+    assert raft.receive("a", leads, 201) == raft.unsent("a", DOUBT, 202) == []
+    assert (raft.leader_id, raft.next_tick_ms) == ("a", due_ms)
+
+
+def test_a_leader_that_cannot_be_reached_is_not_waited_for() -> None:
+    first, second = follower_of_a("b"), follower_of_a("c")
+    for raft in (first, second):
+        raft.connection_lost("a", 200)
+        assert raft.unsent("a", DOUBT, 201) == [BecomeRole(Role.FOLLOWER, 1, None)]
+    apart_ms = second.next_tick_ms - first.next_tick_ms
+    assert first.next_tick_ms < 250 and apart_ms == SETTINGS.heartbeat_interval_ms
+    (answer,) = replies(second.receive("b", DOUBT, 221))
+    assert answer == VoteResponse(1, 2, VoteResult.ACCEPT, True)
+
+
+def test_a_leader_that_says_it_leads_no_more_is_not_waited_for() -> None:
+    raft = follower_of_a()
+    raft.connection_lost("a", 200)
+    raft.receive("a", VoteResponse(1, 2, VoteResult.ACCEPT, True), 201)
+    assert raft.leader_id is None and raft.next_tick_ms < 250
+
+
+def test_a_doubt_ends_when_the_leader_is_heard_again() -> None:
+    raft = follower_of_a()
+    raft.connection_lost("a", 200)
+    raft.receive("a", HeartBeatRequest(1), 210)
+    raft.unsent("a", DOUBT, 300)
+    assert raft.leader_id == "a"
+    (answer,) = replies(raft.receive("c", DOUBT, 301))
+    assert answer == VoteResponse(1, 2, VoteResult.REJECT_ALREADY_HAS_LEADER, True)
+
+
+def test_a_leader_brings_its_successor_up_to_date_before_it_gives_way() -> None:
+    world = group()
+    world.elect("a")
+    world.propose("a", b"x")
+    leader = world.cores["a"]
+    world.inbox.clear()
+    assert sent(leader.give_way("c", world.now_ms)) == []
+    *_, take = sent(leader.receive("c", PushResponse(1, ResultCode.SUCCESS, 0, 2, 1), world.now_ms))
+    assert take == ("c", TransferRequest(1, "a", "c", 1))
+    with pytest.raises(AssertionError, match="hands over"):
+        leader.propose([b"y"], world.now_ms)
+
+
+def test_who_takes_over_is_elected_though_the_leader_is_heard() -> None:
+    world = group()
+    world.elect("a")
+    world.beat("a")
+    world.take("a", world.cores["a"].give_way(None, world.now_ms))
+    world.deliver()
+    assert [raft.leader_id for raft in world.cores.values()] == ["b", "b", "b"]
+    assert {raft.term for raft in world.cores.values()} == {2}
+
+
+@pytest.mark.parametrize(
+    ("sender", "request_", "code"),
+    [
+        ("a", TransferRequest(0, "a", "b", -1), ResultCode.INCONSISTENT_TERM),
+        ("a", TransferRequest(2, "a", "b", -1), ResultCode.INCONSISTENT_TERM),
+        ("c", TransferRequest(1, "c", "b", -1), ResultCode.INCONSISTENT_LEADER),
+        ("a", TransferRequest(1, "a", "c", -1), ResultCode.INCONSISTENT_LEADER),
+        ("a", TransferRequest(1, "a", "b", 0), ResultCode.TAKE_LEADERSHIP_FAILED),
+        ("z", TransferRequest(1, "a", "b", -1), ResultCode.UNKNOWN_MEMBER),
+    ],
+)
+def test_only_the_leader_of_this_term_can_hand_over(
+    sender: str, request_: TransferRequest, code: ResultCode
+) -> None:
+    raft = follower_of_a()
+    assert raft.receive(sender, request_, 200, ticket=4) == [Reply(4, TransferResponse(1, code))]
+    assert (raft.role, raft.term) == (Role.FOLLOWER, 1)
+
+
+def test_a_transfer_is_given_up_in_time_or_when_it_is_refused_or_not_sent() -> None:
+    world = group()
+    world.elect("a")
+    world.deliver()
+    leader = world.cores["a"]
+    for refuse in (
+        lambda: leader.tick(world.now_ms + SETTINGS.election_timeout_min_ms),
+        lambda: leader.receive("b", TransferResponse(1, ResultCode.INCONSISTENT_TERM), world.now_ms),
+        lambda: leader.unsent("b", TransferRequest(1, "a", "b", 0), world.now_ms),
+    ):
+        take = leader.give_way("b", world.now_ms)
+        assert take == [Send("b", TransferRequest(1, "a", "b", 0))]
+        assert TransferFailed() in refuse() and not leader.transfer.under_way
+    alone = core("a", ["a"])
+    alone.tick(0)
+    assert alone.give_way(None, 1) == [TransferFailed()]

@@ -1,0 +1,39 @@
+"""The votes that a candidate has been told of.
+
+Invariant: a vote counts for the term that it was given in and for no other, a pre-vote never counts as a vote; asking for
+pre-votes again takes nothing from votes that are still on their way. Pure."""
+
+from __future__ import annotations
+
+from dledger.messages import VoteResponse, VoteResult
+
+
+class Ballots:
+    """`votes` is empty unless this member stood for election in its term, and has not won it yet."""
+
+    def __init__(self) -> None:
+        self.votes: set[str] = set()
+        self.pre_votes: set[str] = set()
+        self.pre_voting = False
+
+    def open(self, candidate: str, *, pre_vote: bool) -> None:
+        """The candidate votes for itself."""
+        self.pre_voting = pre_vote
+        if pre_vote:
+            self.pre_votes = {candidate}
+        else:
+            self.votes = {candidate}
+
+    def close(self) -> None:
+        """The term is won, or over."""
+        self.votes = set()
+
+    def count(self, voter: str, response: VoteResponse, term: int) -> None:
+        """`term` is the candidate's."""
+        if response.result is not VoteResult.ACCEPT:
+            return
+        if response.pre_vote:
+            if self.pre_voting and response.ballot_term == term + 1:
+                self.pre_votes.add(voter)
+        elif self.votes and response.ballot_term == term:
+            self.votes.add(voter)

@@ -1,0 +1,44 @@
+"""A leadership on its way from a leader to one follower [3.10].
+
+Invariant: while it is `under_way` the leader takes no proposals; it ends with the leadership, or given up at `due_ms`. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from dledger.messages import TransferRequest
+from dledger.progress import Progress
+
+
+class Transfer:
+    """That of one leader."""
+
+    def __init__(self) -> None:
+        self.target: str | None = None
+        self.asked = False
+        self.due_ms = 0
+
+    @property
+    def under_way(self) -> bool:
+        return self.target is not None
+
+    def begin(self, target: str, due_ms: int) -> None:
+        self.target, self.asked, self.due_ms = target, False, due_ms
+
+    def end(self) -> None:
+        self.target = None
+
+    def request(
+        self, leader: str, term: int, end: int, progress: Mapping[str, Progress]
+    ) -> TransferRequest | None:
+        """What the target is to be told, once it holds all up to `end`, the end of the leader's log; once only."""
+        if self.target is None or self.asked or progress[self.target].match_index < end:
+            return None
+        self.asked = True
+        return TransferRequest(term, leader, self.target, end)
+
+
+def fittest(progress: Mapping[str, Progress], heard_since_ms: int) -> str | None:
+    """Who holds most of those that were heard lately."""
+    heard = [peer for peer, known in progress.items() if known.heard_ms >= heard_since_ms]
+    return max(heard, key=lambda peer: progress[peer].match_index, default=None)

@@ -1,0 +1,38 @@
+"""What one input made necessary, put in order.
+
+Invariant: what is to be durable first stands before, or inside, what makes it visible. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from dledger.actions import Action, PersistThenSend, ReadReady, Reply, Send, TransferFailed, Vote
+from dledger.entry import Entry
+
+
+@dataclass(slots=True)
+class Turn:
+    """Filled while an input is dealt with, then ended by `actions`."""
+
+    messages: list[Send | Reply] = field(default_factory=list)
+    cut_from: int | None = None
+    entries: list[Entry] = field(default_factory=list)
+    reads: list[ReadReady] = field(default_factory=list)
+    transfer_failed: bool = False
+
+    def persists(self, vote: Vote | None) -> bool:
+        """Whether something is to be made durable."""
+        return vote is not None or self.cut_from is not None or bool(self.entries)
+
+    def actions(self, vote: Vote | None, told: Sequence[Action], *, leads: bool) -> list[Action]:
+        """`vote` is a new one; `told` says what else changed. A leader's messages do not wait for its own entries [10.2.1]."""
+        messages: list[Action] = [*self.messages]
+        if self.persists(vote):
+            first = leads and vote is None
+            step = PersistThenSend(
+                vote, self.cut_from, tuple(self.entries), () if first else tuple(self.messages)
+            )
+            messages = [*messages, step] if first else [step]
+        failed = [TransferFailed()] if self.transfer_failed else []
+        return [*messages, *told, *self.reads, *failed]
