@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from dataclasses import replace
 
 from controller.awakeclock import AwakeClock
 from controller.configuration import Configuration
@@ -24,6 +25,7 @@ from controller.settings import ControllerSettings
 from controller.statemachine import ReplicasStateMachine
 from dledger.actions import Role
 from dledger.entry import ENTRY_HEADER_BYTES
+from dledger.messages import ResultCode
 from dledger.node import DLedgerNode
 from dledger.settings import INDEX_UNIT_BYTES, DLedgerSettings
 from mqruntime.httppages import HttpPages
@@ -61,7 +63,7 @@ class ControllerApp:
             runtime=runtime,
             state_machine=machine,
             client=self._client,
-            settings=dledger_settings(settings.mapped_file_size_bytes),
+            settings=dledger_settings(settings),
             on_role_change=machine.role_changed,
             on_fatal=self._fail,
         )
@@ -130,6 +132,12 @@ class ControllerApp:
         logger.info("controller started", extra=fields(id=self.settings.self_id, port=self._server.port))
 
     async def stop(self) -> None:
+        """One that leads hands over first: its successor leads when the brokers lose it."""
+        match await self.node.hand_over():
+            case ResultCode.SUCCESS:
+                logger.info("leadership handed over", extra=fields(leader=self.node.leader_id))
+            case ResultCode.TAKE_LEADERSHIP_FAILED:
+                logger.info("no other controller took the leadership over")
         if self.probes is not None:
             await self.probes.stop()
         await self.node.stop()
@@ -181,11 +189,12 @@ class ControllerApp:
         )
 
 
-def dledger_settings(data_file_bytes: int) -> DLedgerSettings:
+def dledger_settings(settings: ControllerSettings) -> DLedgerSettings:
     """Small data files get index files that are no larger than their entries can fill."""
-    units = data_file_bytes // ENTRY_HEADER_BYTES
-    return DLedgerSettings(
-        data_file_bytes=data_file_bytes,
+    units = settings.mapped_file_size_bytes // ENTRY_HEADER_BYTES
+    return replace(
+        settings.timing,
+        data_file_bytes=settings.mapped_file_size_bytes,
         index_file_bytes=min(DLedgerSettings().index_file_bytes, units * INDEX_UNIT_BYTES),
         entry_bytes_max=ENTRY_BYTES_MAX,
     )

@@ -9,9 +9,12 @@ from typing import ClassVar, Self
 
 from pydantic import Field, model_validator
 
+from dledger.settings import DLedgerSettings
 from mqruntime.metricsettings import MetricsSettings
 from mqruntime.nettykeys import NETTY_SERVER_KEYS
+from mqruntime.settings import OURS
 
+TIMING = DLedgerSettings()
 ALWAYS_BLACK_LISTED = frozenset({"rocketmqHome"})
 
 
@@ -40,6 +43,9 @@ class ControllerSettings(MetricsSettings):
         "controllerDLegerPeers": "null",
         "controllerDLegerSelfId": "null",
         "controllerStorePath": "`~/DLedgerController`",
+        "electionTimeoutMaxMs": OURS,
+        "electionTimeoutMinMs": OURS,
+        "heartBeatTimeIntervalMs": OURS,
     }
 
     bind_address: str = Field(
@@ -72,6 +78,24 @@ class ControllerSettings(MetricsSettings):
     )
     mapped_file_size_bytes: int = Field(
         1 << 30, alias="mappedFileSize", ge=1 << 20, description="size of a file of the log"
+    )
+    heartbeat_interval_ms: int = Field(
+        TIMING.heartbeat_interval_ms,
+        alias="heartBeatTimeIntervalMs",
+        ge=10,
+        description="how often the leading controller is heard by the others; at most half of `electionTimeoutMinMs`",
+    )
+    election_timeout_min_ms: int = Field(
+        TIMING.election_timeout_min_ms,
+        alias="electionTimeoutMinMs",
+        ge=20,
+        description="a leading controller that is not heard is replaced after a random time between this one, at least "
+        "three writes of the slowest controller's disk, ...",
+    )
+    election_timeout_max_ms: int = Field(
+        TIMING.election_timeout_max_ms,
+        alias="electionTimeoutMaxMs",
+        description="... and this one; one whose process ended is replaced at once. The same on all controllers",
     )
     scan_not_active_broker_interval_ms: int = Field(
         5000,
@@ -122,6 +146,22 @@ class ControllerSettings(MetricsSettings):
         if self.self_id not in self.peers:
             raise ValueError(f"controllerDLegerSelfId {self.self_id} is not among {self.peer_list}")
         return self
+
+    @model_validator(mode="after")
+    def _timeouts_fit(self) -> Self:
+        """Raises ValueError."""
+        assert self.timing
+        return self
+
+    @property
+    def timing(self) -> DLedgerSettings:
+        """How long members of the group wait for each other. Raises ValueError for times that do not fit together."""
+        return DLedgerSettings(
+            heartbeat_interval_ms=self.heartbeat_interval_ms,
+            election_timeout_min_ms=self.election_timeout_min_ms,
+            election_timeout_max_ms=self.election_timeout_max_ms,
+            push_timeout_ms=self.election_timeout_min_ms,
+        )
 
     @property
     def peers(self) -> dict[str, str]:

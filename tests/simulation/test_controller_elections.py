@@ -142,6 +142,7 @@ def all_down_but_one_that_was_emptied(cluster: ControllerWorld, *, controllers_t
     """The leading controller, or all, and then all brokers die, so that the set stays whole; one broker comes back."""
     emptied = next(node for node in cluster.brokers if node is not master_of(cluster))
     cluster.world.run_for_ms(10_000)  # controllers have saved what they were told
+    cluster.world.run_until(cluster.whole, limit_ms=30_000)
     dying = cluster.controllers if controllers_too else [leader_of(cluster)]
     for node in [*dying, *cluster.brokers]:
         node.kill()

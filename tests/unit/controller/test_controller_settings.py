@@ -45,6 +45,9 @@ def test_what_a_java_controller_stored_is_read_without_a_warning(tmp_path: Path)
         "controllerDLegerPeers=n1-127.0.0.1:1;n2-127.0.0.1:1",
         "controllerType=jRaft",
         "mappedFileSize=10",
+        "electionTimeoutMinMs=2000",
+        "electionTimeoutMinMs=400",
+        "heartBeatTimeIntervalMs=600",
     ],
 )
 def test_settings_that_cannot_work_are_refused(tmp_path: Path, override: str) -> None:
@@ -52,6 +55,15 @@ def test_settings_that_cannot_work_are_refused(tmp_path: Path, override: str) ->
     file.write_text(SAMPLE)
     with pytest.raises(SettingsError):
         ControllerSettings.load(file, [override])
+
+
+def test_the_groups_timing_is_set_as_a_whole(tmp_path: Path) -> None:
+    file = tmp_path / "controller.conf"
+    times = "heartBeatTimeIntervalMs=2000\nelectionTimeoutMinMs=6000\nelectionTimeoutMaxMs=9000\n"
+    file.write_text(SAMPLE + times)
+    timing = ControllerSettings.load(file, strict=True).timing
+    assert (timing.heartbeat_interval_ms, timing.push_timeout_ms) == (2000, 6000)
+    assert (timing.election_timeout_min_ms, timing.election_timeout_max_ms) == (6000, 9000)
 
 
 def test_a_black_list_always_holds_the_home(tmp_path: Path) -> None:

@@ -62,6 +62,7 @@ USES = [
     "getControllerConfig -a ADDRESS",
     "updateControllerConfig -a ADDRESS -k key -v value",
     "electMaster -a ADDRESS -b 1 -bn broker-a -c C",
+    "leadershipTransfer -a ADDRESS -t n1",
     "cleanBrokerMetadata -a ADDRESS -b 1 -bn broker-a -c C",
 ]
 """A right line of each command, for each way that it takes."""

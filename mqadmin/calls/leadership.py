@@ -1,0 +1,66 @@
+"""The leadership of a controller group, given to another of its members.
+
+Invariant: what is returned was said by the former leader after it gave way.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import orjson
+
+from mqadmin.admin import AdminClient, json_body
+from mqadmin.errors import AdminError, RequestRefused, ServerUnreachable
+from remoting.codes import RequestCode
+from remoting.command import RemotingCommand
+from remoting.errors import RemotingError
+
+REQUEST = RequestCode.DLEDGER_LEADERSHIP_TRANSFER
+DONE = 200
+ANY = -1
+REFUSALS = {
+    400: "this controller belongs to another group",
+    401: "the group has no such member, or it leads; see getControllerMetaData",
+    404: "it leads no more; ask again",
+    418: "the other controller did not take over in time, and leads only if getControllerMetaData says so; is it running, "
+    "and does its disk answer?",
+    506: "it is handing over already",
+}
+"""Codes of DLedger's, in the body of an answer."""
+
+
+class Moved(NamedTuple):
+    group: str
+    former_id: str
+    leader_id: str
+    leader_address: str
+
+
+async def transfer(client: AdminClient, controllers: str, transferee_id: str) -> Moved:
+    """Asks the leader that one of `controllers` names to give way to `transferee_id`, or, if that is empty, to whom it chooses.
+    Raises `AdminError`: nothing was changed, but after 418."""
+    leader = await client.leader(controllers)
+    before = await client.controller_metadata(leader)
+    if before.group is None or before.leader_id is None:
+        raise AdminError(f"{leader} leads no more; ask again")
+    wish = {
+        "code": DONE,
+        "group": before.group,
+        "leaderId": "",
+        "localId": "",
+        "remoteId": before.leader_id,
+        "takeLeadershipLedgerIndex": ANY,
+        "term": ANY,
+        "transferId": before.leader_id,
+        "transfereeId": transferee_id,
+    }
+    command = RemotingCommand.request(REQUEST, body=orjson.dumps(wish))
+    try:
+        reply = await client.remoting.call(leader, command, client.answer_ms_max)
+    except RemotingError as error:
+        raise ServerUnreachable(leader, REQUEST.name, error.why) from error
+    code = json_body(leader, reply).get("code", reply.code)
+    if code != DONE:
+        raise RequestRefused(leader, REQUEST.name, code, reply.remark, REFUSALS.get(code, ""))
+    after = await client.controller_metadata(leader)
+    return Moved(before.group, before.leader_id, after.leader_id or "", after.leader_address or "")
