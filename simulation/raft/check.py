@@ -10,13 +10,21 @@ from zlib import crc32
 
 from dledger.actions import Role
 from dledger.entry import NO_INDEX, Entry
-from dledger.messages import Message, VoteRequest, VoteResponse, VoteResult
+from dledger.messages import (
+    HeartBeatResponse,
+    Message,
+    MessageCode,
+    TransferRequest,
+    VoteRequest,
+    VoteResponse,
+    VoteResult,
+)
 from dledger.node import DLedgerNode
 from dledger.raft import Raft
 
 
 class Violation(AssertionError):
-    """An invariant of the group is broken; `rule` names it (R1 to R10)."""
+    """An invariant of the group is broken; `rule` names it (R1 to R11, V2)."""
 
     def __init__(self, rule: str, what: str) -> None:
         super().__init__(f"{rule}: {what}")
@@ -34,7 +42,7 @@ class RaftCheck:
         self.leaders: dict[int, str] = {}
         self.votes: dict[tuple[str, int], str] = {}
         self.on_vote: Callable[[str], None] = lambda voter: None
-        """Called with the voter's id when its vote arrives."""
+        """Called with the voter's id when its vote arrives, or its first answer in a new term."""
         self.terms: dict[str, int] = {}
         self.decided: list[Entry] = []
         self.applied: list[tuple[int, int]] = []
@@ -60,11 +68,23 @@ class RaftCheck:
             case VoteResponse(result=VoteResult.ACCEPT, pre_vote=False):
                 self.voted(sender, message.ballot_term, receiver)
                 self.on_vote(sender)
+            case HeartBeatResponse() if message.term > self.terms.get(sender, 0):
+                self.on_vote(sender)
 
     def voted(self, voter: str, term: int, candidate: str) -> None:
         known = self.votes.setdefault((voter, term), candidate)
         if known != candidate:
             raise self.found("R2", f"{voter} voted for {known} and for {candidate} in term {term}")
+
+    def handed_over(
+        self, core: Raft, before: tuple[int, str | None], sender: str, asked: TransferRequest
+    ) -> None:
+        """A member was told to stand for election: only the leader of its own term can make it (R11)."""
+        if core.term != before[0] and (asked.term, sender) != before:
+            raise self.found(
+                "R11",
+                f"{core.self_id} stood for election at the word of {sender}, leader of term {asked.term}",
+            )
 
     def new_core(self, core: Raft) -> int:
         """A member started. What it recovered must reach as far as its disk once promised (R2, terms only
@@ -85,12 +105,26 @@ class RaftCheck:
             )
         if core.role is Role.LEADER:
             self.look_at_leader(core)
+            self.look_at_calls(core, node)
         seen = self.committed.get(number, NO_INDEX)
         if core.committed_index != seen:
             self.look_at_commit(core, seen)
             self.committed[number] = core.committed_index
         if node.applied_index > core.committed_index:
             raise self.found("R5", f"{core.self_id} applied {node.applied_index} before it was committed")
+
+    def look_at_calls(self, core: Raft, node: DLedgerNode) -> None:
+        """What the leader waits for is carried by a call, whose end it will be told (V2)."""
+        for peer, progress in core.progress.items():
+            waits = {
+                MessageCode.PUSH: progress.in_flight is not None,
+                MessageCode.HEART_BEAT: progress.round_sent > progress.read_round,
+            }
+            for code, waiting in waits.items():
+                if waiting and not node.calls_under_way(peer, code):
+                    raise self.found(
+                        "V2", f"{core.self_id} waits for a {code.name} that nobody carries to {peer}"
+                    )
 
     def look_at_leader(self, core: Raft) -> None:
         known = self.leaders.get(core.term)

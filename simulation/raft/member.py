@@ -10,7 +10,7 @@ import dataclasses
 from collections.abc import Callable, Mapping
 
 from dledger.actions import Action, Role
-from dledger.messages import Message, VoteRequest
+from dledger.messages import Message, TransferRequest, VoteRequest
 from dledger.node import DLedgerNode
 from dledger.raft import Raft
 from dledger.settings import DLedgerSettings
@@ -18,6 +18,8 @@ from mqruntime.runtime import Runtime
 from mqruntime.segments import SegmentDirectory, SegmentFile
 from mqruntime.smallfiles import SmallFiles
 from remoting.client import RemotingClient
+from remoting.command import RemotingCommand
+from remoting.errors import NotSent
 from remoting.router import Router
 from remoting.server import RemotingServer
 from simulation.raft.check import RaftCheck
@@ -40,6 +42,20 @@ class HashedState:
         return index
 
 
+class DroppingClient(RemotingClient):
+    """Refuses `drop_share` of all calls: as a full queue would, or a peer's closed port."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        super().__init__(clock=runtime.clock)
+        self.random = runtime.random
+        self.drop_share = 0.0
+
+    async def call(self, address: str, command: RemotingCommand, timeout_ms: int = 3000) -> RemotingCommand:
+        if self.drop_share and self.random.random() < self.drop_share:
+            raise NotSent(address, f"request {command.code} was dropped")
+        return await super().call(address, command, timeout_ms)
+
+
 class MemberApp:
     """`peers` maps member ids to addresses."""
 
@@ -54,7 +70,7 @@ class MemberApp:
     ) -> None:
         self.check = check
         self.failed: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
-        self.client = RemotingClient(clock=runtime.clock)
+        self.client = DroppingClient(runtime)
         router = Router()
         host, _, port = peers[self_id].rpartition(":")
         self.server = RemotingServer(router, host=host, port=int(port), clock=runtime.clock)
@@ -104,7 +120,10 @@ def watched(base: type[Raft], check: RaftCheck) -> type[Raft]:
             check.told(self.self_id, sender, message)
             if sender in self.peers:
                 check.saw_durable_term(sender, check_term(message))
+            before = (self.term, self.leader_id)
             actions: list[Action] = super().receive(sender, message, now_ms, ticket)
+            if isinstance(message, TransferRequest):
+                check.handed_over(self, before, sender, message)
             return actions
 
     return WatchedRaft

@@ -13,6 +13,7 @@ import errno
 import random
 import sys
 from collections import Counter
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 
 from dledger.errors import LogDamaged, NotLeader, OutcomeUnknown, TooManyProposals
@@ -22,7 +23,8 @@ from simulation.kernel import seeds
 from simulation.kernel.node import Node
 from simulation.kernel.world import World
 from simulation.raft.group import RaftGroup
-from simulation.raft.member import BUGS, NO_BUG, Bug
+from simulation.raft.livenessbugs import LIVENESS_BUGS, planted
+from simulation.raft.member import BUGS, NO_BUG, Bug, MemberApp
 
 FAULTS = (
     "kill",
@@ -39,6 +41,12 @@ FAULTS = (
     "pause",
     "stall",
     "disk-error",
+    "slow-disk",
+    "slow-disks",
+    "reset-leader",
+    "drop",
+    "transfer",
+    "late-transfer",
 )
 RUN_MS = 15_000
 HEAL_LIMIT_MS = 15_000
@@ -94,7 +102,7 @@ class RaftWorld:
                 if world.now_ms >= next_fault_ms:
                     kind = self.random.choice(self.kinds)
                     self.fault(kind)
-                    calm_ms = 1200 if kind == "contest" else 20
+                    calm_ms = 2200 if kind == "contest" else 20
                     next_fault_ms = world.now_ms + self.random.randint(calm_ms, calm_ms + 2 * self.pause_ms)
             self.check.logs_match(self.group.running_cores())
             self.heal()
@@ -188,10 +196,64 @@ class RaftWorld:
                 node.pause(self.random.choice((50, 700, 2500)))
             case "stall":
                 node.disk.stall(self.random.choice((100, 900, 3000)))
+            case "slow-disk" | "slow-disks":
+                for each in (
+                    self.nodes
+                    if kind == "slow-disks"
+                    else [self.random.choice((self.leader(), node)) or node]
+                ):
+                    each.disk.slow_down(*self.random.choice(((250, 350), (20, 60))))
+            case "reset-leader":
+                leader = self.leader() or node
+                for each in self.nodes:
+                    world.network.reset(leader.host, each.host)
+            case "drop":
+                for app in self.apps():
+                    app.client.drop_share = self.random.choice((0.05, 0.5, 1.0))
+            case "transfer":
+                self.transfer(other)
+            case "late-transfer":
+                self.late_transfer()
             case "disk-error":
                 node.disk.fail_next("sync", OSError(errno.EIO, "Input/output error"))
-        if kind != "contest" and self.random.random() < 0.3:
+        if kind not in ("contest", "late-transfer") and self.random.random() < 0.3:
             world.network.heal()
+            self.mend()
+
+    def apps(self) -> list[MemberApp]:
+        return [app for node in self.nodes if isinstance(app := node.app, MemberApp)]
+
+    def mend(self) -> None:
+        """Disks are fast again and no call is dropped."""
+        for node in self.nodes:
+            node.disk.slow_down(0.2, 2)
+        for app in self.apps():
+            app.client.drop_share = 0
+
+    def transfer(self, target: Node) -> None:
+        """The leader gives way to `target`, or to whom it likes."""
+        node = self.leader()
+        member = self.group.member(node) if node is not None else None
+        if node is not None and member is not None:
+            node.spawn(member.hand_over(self.random.choice((None, target.name))))
+
+    def late_transfer(self) -> None:
+        """The word to take over is on its way when its leader is cut off; it arrives when others have led for long."""
+        node = self.leader()
+        member = self.group.member(node) if node is not None else None
+        if node is None or member is None or member.core is None:
+            return
+        target = self.random.choice([each for each in self.nodes if each is not node])
+        self.world.network.delay(node.host, target.host, 20, 20)
+        node.spawn(member.hand_over(target.name))
+        self.world.run_for_ms(10)
+        for each in self.nodes:
+            if each is not node:
+                self.world.network.cut(node.host, each.host)
+        self.healed_at_ms[node.name] = self.world.now_ms
+        self.world.run_for_ms(self.random.choice((1500, 3500)))
+        self.world.network.heal()
+        self.world.network.delay(node.host, target.host, 0.1, 0.5)
 
     def vote_told(self, voter: str) -> None:
         """The moment at which a vote is known outside, and forgetting it would show."""
@@ -231,6 +293,7 @@ class RaftWorld:
         """No faults any more: a leader within a few election timeouts, and all members at one point (V1)."""
         self.voters_to_kill = 0
         self.world.network.heal()
+        self.mend()
         for node in self.nodes:
             for other in self.nodes:
                 if node is not other:
@@ -245,13 +308,19 @@ class RaftWorld:
         self.check.logs_match(self.group.running_cores())
 
 
+def run_with(bug: str | None, seed: int, totals: Totals | None = None) -> None:
+    """One seed, with a bug planted."""
+    with planted(bug) if bug in LIVENESS_BUGS else nullcontext():
+        RaftWorld(seed, BUGS.get(bug or "", NO_BUG), totals).run()
+
+
 def main() -> int:
     totals = Totals()
     return seeds.main(
         __doc__,
-        BUGS,
+        [*BUGS, *LIVENESS_BUGS],
         50,
-        lambda seed, bug: RaftWorld(seed, BUGS[bug] if bug else NO_BUG, totals).run(),
+        lambda seed, bug: run_with(bug, seed, totals),
         lambda: [totals.line()],
     )
 

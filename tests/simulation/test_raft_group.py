@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import errno
 import json
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -27,7 +29,8 @@ from remoting.command import RemotingCommand
 from simulation.kernel.node import Node, SimulatedClock
 from simulation.kernel.world import World
 from simulation.raft.check import entries_of
-from simulation.raft.group import RaftGroup
+from simulation.raft.group import SETTINGS, RaftGroup
+from simulation.raft.livenessbugs import planted
 from simulation.raft.member import MemberApp
 
 
@@ -386,3 +389,54 @@ def test_a_proposal_does_not_wait_for_the_reads_beside_it(reads: int) -> None:
         outcome = proposing(node, member, b"x")
         world.run_until(lambda: bool(outcome) and len(served) == reads, 50)
         assert outcome == [[1]] and served == sorted(served)
+
+
+def a_push_is_repeated_while_disks_hang() -> None:
+    with World(20) as world:
+        group = started(world)
+        node, member = leader_of(group)
+        for other in others(group, node):
+            other.disk.stall(2_000)
+        outcome = proposing(node, member, b"x")
+        world.run_for_ms(20)
+        for other in others(group, node):
+            world.network.reset(node.host, other.host)
+        world.run_for_ms(1_000)
+        assert outcome == [], "no other disk holds it"
+        world.run_until(lambda: bool(outcome), 2_000)
+        assert outcome == [[1]]
+
+
+def leaders_on_slow_disks_lose_power() -> None:
+    with World(21) as world:
+        settings = replace(SETTINGS, checkpoint_interval_ms=200)
+        group = RaftGroup(world, 3, settings=settings)
+        group.start_all()
+        for round_ in range(12):
+            world.run_until(group.agreed, 10_000)
+            node, member = leader_of(group)
+            node.disk.slow_down(150, 150)
+            for number in range(60 + 7 * round_):
+                if not member.is_active:
+                    break
+                proposing(node, member, b"%d of %d" % (number, round_))
+                world.run_for_ms(20)
+            node.kill(power_cut=True)
+            node.disk.slow_down(0.2, 2)
+            group.start(node)
+            world.run_for_ms(100)
+            assert node.running, node.failure
+
+
+@pytest.mark.parametrize(
+    ("bug", "scenario"),
+    [
+        ("push-answered-before-entries", a_push_is_repeated_while_disks_hang),
+        ("checkpoint-ahead-of-disk", leaders_on_slow_disks_lose_power),
+    ],
+)
+def test_what_is_told_or_noted_is_on_the_own_disk(bug: str, scenario: Callable[[], None]) -> None:
+    """Scenarios, because seeds of the Raft world meet these seldom."""
+    scenario()
+    with planted(bug), pytest.raises(AssertionError):
+        scenario()

@@ -7,8 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from simulation.kernel.seeds import first_failure
-from simulation.raft.member import BUGS
-from simulation.raft.world import RaftWorld, Totals
+from simulation.raft.world import RaftWorld, Totals, run_with
 
 SEEDS = range(1, 9)
 
@@ -33,13 +32,17 @@ def test_a_seed_repeats_itself() -> None:
 @pytest.mark.parametrize(
     ("bug", "first"),
     [
-        ("vote-not-persisted", 6),
-        ("commit-by-counting", 1),
-        ("ack-before-fsync", 2),
-        ("vote-without-comparing-logs", 1),
+        ("vote-not-persisted", 36),
+        ("commit-by-counting", 2),
+        ("ack-before-fsync", 1),
+        ("vote-without-comparing-logs", 5),
+        ("heartbeat-answered-before-vote", 7),
+        ("late-pre-vote-counts", 1),
+        ("transfer-of-any-term", 11),
+        ("dropped-push-in-flight", 1),
     ],
 )
 def test_a_planted_bug_is_found(bug: str, first: int) -> None:
-    failure = first_failure(lambda seed: RaftWorld(seed, BUGS[bug]).run(), first, 3)
+    failure = first_failure(lambda seed: run_with(bug, seed), first, 3)
     assert failure is not None, f"{bug} was not found"
     assert type(failure.error).__name__ in ("Violation", "SimulationError"), failure.error
