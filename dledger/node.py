@@ -27,7 +27,7 @@ from dledger.conversation import Conversation
 from dledger.disklane import DiskLane, SaveCheckpoint, Step
 from dledger.entry import NO_INDEX
 from dledger.errors import NotLeader, OutcomeUnknown, TooManyProposals
-from dledger.messages import Message, MessageCode, Request, ResultCode
+from dledger.messages import Message, Request, ResultCode
 from dledger.proposals import Proposals
 from dledger.raft import Raft
 from dledger.raftlog import RaftLog
@@ -160,10 +160,6 @@ class DLedgerNode:
         """Whether the entry reached this process before it was decided: then it is applied about when that happens,
         not later."""
         return self.core is not None and index > self._arrivals.decided_end
-
-    def calls_under_way(self, peer: str, code: MessageCode) -> int:
-        """Requests of a kind that wait for the answer of `peer`."""
-        return self._conversation.calls[peer, code]
 
     def register(self, router: Router) -> None:
         """The members' requests arrive at the server that `router` belongs to."""

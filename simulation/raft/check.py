@@ -121,7 +121,7 @@ class RaftCheck:
                 MessageCode.HEART_BEAT: progress.round_sent > progress.read_round,
             }
             for code, waiting in waits.items():
-                if waiting and not node.calls_under_way(peer, code):
+                if waiting and not node._conversation.calls[peer, code]:
                     raise self.found(
                         "V2", f"{core.self_id} waits for a {code.name} that nobody carries to {peer}"
                     )

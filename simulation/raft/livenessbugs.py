@@ -101,8 +101,9 @@ def believed_sent(self: Raft, peer: str, request: Request, now_ms: int) -> list[
     return []
 
 
-@bug("checkpoint-ahead-of-disk", DLedgerNode, "_decided_and_durable")
-@property
 def what_is_applied(self: DLedgerNode) -> int:
     """The checkpoint calls decided what the own disk has not got yet."""
     return self.applied_index
+
+
+bug("checkpoint-ahead-of-disk", DLedgerNode, "_decided_and_durable")(property(what_is_applied))

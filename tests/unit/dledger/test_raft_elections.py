@@ -2,9 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
-from dledger.actions import BecomeRole, Commit, PersistThenSend, Reply, Role, Send, TransferFailed, Vote
+from dledger.actions import (
+    Action,
+    BecomeRole,
+    Commit,
+    PersistThenSend,
+    Reply,
+    Role,
+    Send,
+    TransferFailed,
+    Vote,
+)
 from dledger.entry import Entry
 from dledger.messages import (
     HeartBeatRequest,
@@ -303,14 +315,15 @@ def test_a_transfer_is_given_up_in_time_or_when_it_is_refused_or_not_sent() -> N
     world.elect("a")
     world.deliver()
     leader = world.cores["a"]
-    for refuse in (
+    take = TransferRequest(1, "a", "b", 0)
+    ends: list[Callable[[], list[Action]]] = [
         lambda: leader.tick(world.now_ms + SETTINGS.election_timeout_min_ms),
         lambda: leader.receive("b", TransferResponse(1, ResultCode.INCONSISTENT_TERM), world.now_ms),
-        lambda: leader.unsent("b", TransferRequest(1, "a", "b", 0), world.now_ms),
-    ):
-        take = leader.give_way("b", world.now_ms)
-        assert take == [Send("b", TransferRequest(1, "a", "b", 0))]
-        assert TransferFailed() in refuse() and not leader.transfer.under_way
+        lambda: leader.unsent("b", take, world.now_ms),
+    ]
+    for end in ends:
+        assert leader.give_way("b", world.now_ms) == [Send("b", take)]
+        assert TransferFailed() in end() and not leader.transfer.under_way
     alone = core("a", ["a"])
     alone.tick(0)
     assert alone.give_way(None, 1) == [TransferFailed()]
