@@ -22,8 +22,8 @@ import orjson
 from dledger.entry import ENTRY_HEADER_BYTES, MAGIC, NO_INDEX, NO_TERM, Entry
 from dledger.messages import (
     KINDS,
+    LATER_FIELDS,
     TERM_MAX,
-    LaterFlag,
     Message,
     PushRequest,
     PushType,
@@ -32,7 +32,7 @@ from dledger.messages import (
     ResultCode,
     VoteRequest,
 )
-from remoting.wirefields import integer_range, wire, wire_fields
+from remoting.wirefields import WireField, integer_range, wire, wire_fields
 
 E = TypeVar("E", bound=Enum)
 T = TypeVar("T")
@@ -143,8 +143,6 @@ def reader(annotation: Any) -> Read:
     """What takes a value of this annotation from the members, by name. Raises MessageError."""
     if allowed := integer_range(annotation):
         return partial(number, allowed.low)
-    if annotation == LaterFlag:
-        return later_flag
     if annotation == tuple[Entry, ...]:
         return entries
     if issubclass(annotation, Enum):
@@ -171,10 +169,6 @@ def flag(fields: Fields, name: str) -> bool:
     if not isinstance(value, bool):
         raise MessageError(name, value, "true or false is wanted")
     return value
-
-
-def later_flag(fields: Fields, name: str) -> bool:
-    return flag(fields, name) if name in fields else False
 
 
 def choice(kind: Callable[[Any], E], fields: Fields, name: str) -> E:
@@ -215,12 +209,18 @@ def entry_from_json(row: object) -> Entry:
     return Entry(number(0, row, "index"), number(0, row, "term"), body)
 
 
-READERS: dict[type, list[tuple[str, Read]]] = {
-    kind: [(row.wire_name, reader(row.kind)) for row in wire_fields(kind)]
+READERS: dict[type, list[tuple[WireField, Read]]] = {
+    kind: [(row, reader(row.kind)) for row in wire_fields(kind)]
     for kind in (Envelope, *chain.from_iterable(KINDS.values()))
 }
 
 
 def read(kind: type[T], fields: Fields) -> T:
     """The message, or envelope, whose wire fields are among `fields`. Raises MessageError."""
-    return kind(*[read_value(fields, name) for name, read_value in READERS[kind]])
+    return kind(*[read_row(fields, row, read_value) for row, read_value in READERS[kind]])
+
+
+def read_row(fields: Fields, row: WireField, read_value: Read) -> Any:
+    if row.wire_name in LATER_FIELDS and not row.required and row.wire_name not in fields:
+        return row.default()
+    return read_value(fields, row.wire_name)

@@ -33,8 +33,9 @@ Known = Annotated[int, IntegerRange(0, TERM_MAX)]
 """A term, an index or a count."""
 KnownOrNone = Annotated[int, IntegerRange(-1, TERM_MAX)]
 """Or NO_TERM, NO_INDEX."""
-LaterFlag = Annotated[bool, "false where it is absent"]
-"""A flag that members of an earlier release do not know."""
+
+LATER_FIELDS = frozenset({"leadershipTransfer"})
+"""Wire names of what members of the first versions do not send: absent means the default."""
 
 
 class MessageCode(IntEnum):
@@ -85,7 +86,7 @@ class VoteRequest:
     ledger_end_index: KnownOrNone
     ledger_end_term: KnownOrNone
     pre_vote: bool = False
-    transfer: LaterFlag = wire("leadershipTransfer", default=False)
+    transfer: bool = wire("leadershipTransfer", default=False)
 
 
 @dataclass(frozen=True, slots=True)
