@@ -143,6 +143,14 @@ def test_the_master_is_changed_and_the_watch_tells(admin: Admin) -> None:
     assert max(map(len, lines)) <= 80
 
 
+def test_another_controller_leads_when_it_is_asked_to(admin: Admin) -> None:
+    moved = admin.told("leadershipTransfer", "-a", admin.controllers)
+    assert moved["leaderId"] not in ("", moved["formerId"])
+    assert f"#ControllerLeaderId\t{moved['formerId']}\n" in admin.shown(
+        "leadershipTransfer", "-a", admin.controllers, "-t", moved["formerId"]
+    )
+
+
 def test_topics_and_groups_go_away(admin: Admin) -> None:
     assert "success" in admin.shown("deleteSubGroup", "-c", CLUSTER_NAME, "-g", GROUP, "-r", "true")
     assert "success" in admin.shown("deleteTopic", "-c", CLUSTER_NAME, "-t", TOPIC)
