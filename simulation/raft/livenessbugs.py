@@ -1,7 +1,7 @@
 """Bugs of timing, planted into the members of a group for the length of a run, to prove that the checks find them.
 
 Invariant: each breaks what its line says and nothing else, and nothing is left of it when its context ends.
-Those of the disk lane and the checkpoint are found by scenarios of tests/simulation/test_raft_group.py, all others by seeds."""
+Three are found by scenarios of tests/simulation/test_raft_group.py, all others by seeds."""
 
 from __future__ import annotations
 
@@ -99,6 +99,16 @@ def whoever_asks(self: Raft, leader: str, request: TransferRequest) -> ResultCod
 def believed_sent(self: Raft, peer: str, request: Request, now_ms: int) -> list[Action]:
     """What was not sent is waited for."""
     return []
+
+
+@bug("ended-connection-is-a-dead-leader", Raft, "connection_lost")
+def taken_for_dead(self: Raft, peer: str, now_ms: int) -> list[Action]:
+    """The leader is not asked whether it leads."""
+    self.now_ms = now_ms
+    if peer == self.leader_id:
+        self.leader_doubted = True
+        self.leader_is_gone()
+    return self.actions()
 
 
 def what_is_applied(self: DLedgerNode) -> int:

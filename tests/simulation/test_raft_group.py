@@ -211,19 +211,6 @@ def test_a_killed_leader_is_replaced_long_before_an_election_timeout() -> None:
         world.run_until(lambda: bool(group.active()), 400)
 
 
-def test_a_leader_lives_on_when_all_its_connections_break() -> None:
-    with World(16) as world:
-        group = started(world)
-        node, member = leader_of(group)
-        before = (member.role, member.term)
-        for _ in range(5):
-            for other in others(group, node):
-                world.network.reset(node.host, other.host)
-            world.run_for_ms(700)
-        assert (member.role, member.term) == before
-        assert {each.leader_id for each in group.members()} == {node.name}
-
-
 def test_a_leader_hands_over_within_some_round_trips_and_proposals_wait() -> None:
     with World(17) as world:
         group = started(world)
@@ -428,15 +415,30 @@ def leaders_on_slow_disks_lose_power() -> None:
             assert node.running, node.failure
 
 
+def a_leader_lives_on_when_all_its_connections_break() -> None:
+    with World(16) as world:
+        group = started(world)
+        node, member = leader_of(group)
+        before = (member.role, member.term)
+        for _ in range(5):
+            for other in others(group, node):
+                world.network.reset(node.host, other.host)
+            world.run_for_ms(700)
+        assert (member.role, member.term) == before
+        assert {each.leader_id for each in group.members()} == {node.name}
+
+
 @pytest.mark.parametrize(
     ("bug", "scenario"),
     [
         ("push-answered-before-entries", a_push_is_repeated_while_disks_hang),
         ("checkpoint-ahead-of-disk", leaders_on_slow_disks_lose_power),
+        ("ended-connection-is-a-dead-leader", a_leader_lives_on_when_all_its_connections_break),
     ],
 )
-def test_what_is_told_or_noted_is_on_the_own_disk(bug: str, scenario: Callable[[], None]) -> None:
-    """Scenarios, because seeds of the Raft world meet these seldom."""
+def test_a_bug_that_seeds_seldom_meet_is_found_by_its_scenario(
+    bug: str, scenario: Callable[[], None]
+) -> None:
     scenario()
     with planted(bug), pytest.raises(AssertionError):
         scenario()
