@@ -31,6 +31,12 @@ PROPOSAL_LATENCY = Figure(
     ("dledger_operation",),
     histogram=True,
 )
+MESSAGES_REFUSED = Figure(
+    "member_messages_refused_total",
+    "messages of members that do not count, by sender (`stranger`: not in the list) and reason: `address`, `peers`, `term`",
+    ("member", "reason"),
+    ours=True,
+)
 ELECTIONS = Figure(
     "election_total",
     "elections held by this leader: `new_master_elected`, `keep_current_master` or `no_master_elected`",

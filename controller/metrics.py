@@ -53,4 +53,5 @@ class ControllerCollector(Collector):
         proposals = sorted(counts.proposals.items())
         yield families.each(figures.PROPOSALS, ((("append", status), count) for status, count in proposals))
         yield families.histograms(figures.PROPOSAL_LATENCY, [(("append",), counts.proposal_latency)])
+        yield families.each(figures.MESSAGES_REFUSED, sorted(node.guard.refused.items()))
         yield families.each(figures.ELECTIONS, sorted(counts.elections.items()))

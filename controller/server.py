@@ -197,4 +197,5 @@ def dledger_settings(settings: ControllerSettings) -> DLedgerSettings:
         data_file_bytes=settings.mapped_file_size_bytes,
         index_file_bytes=min(DLedgerSettings().index_file_bytes, units * INDEX_UNIT_BYTES),
         entry_bytes_max=ENTRY_BYTES_MAX,
+        checks_addresses=settings.member_addresses_checked,
     )

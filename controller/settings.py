@@ -71,6 +71,12 @@ class ControllerSettings(MetricsSettings):
     self_id: str = Field(
         ..., alias="controllerDLegerSelfId", min_length=1, description="which of them this one is; required"
     )
+    member_addresses_checked: bool = Field(
+        True,
+        alias="memberAddressesChecked",
+        description="a controller is believed from the host of its entry in the peers only; false where addresses are "
+        "translated on the way",
+    )
     store_path: str = Field(
         "",
         alias="controllerStorePath",

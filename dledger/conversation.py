@@ -8,9 +8,11 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
 from itertools import product
 from typing import Protocol
 
+from dledger.memberguard import MemberGuard, Refusal
 from dledger.messagejson import (
     Envelope,
     MessageError,
@@ -23,8 +25,10 @@ from dledger.messagejson import (
 )
 from dledger.messages import (
     CODE_OF,
+    HeartBeatRequest,
     Message,
     MessageCode,
+    PushRequest,
     Request,
     Response,
     ResultCode,
@@ -59,7 +63,7 @@ class Receive(Protocol):
 class Conversation:
     """`peers` maps ids to addresses; calls end after `timeout_ms`. `unsent` hears of each request that was refused here, or to
     which no answer will come, `connection_lost` of the end of the connection on which a peer spoke last, `hand_over` of an
-    operator's wish."""
+    operator's wish, `stand_back` that another group counts this member as its own and has a leader."""
 
     def __init__(
         self,
@@ -74,6 +78,8 @@ class Conversation:
         unsent: Callable[[str, Request], None],
         connection_lost: Callable[[str], None],
         hand_over: Callable[[str | None], Awaitable[ResultCode]],
+        guard: MemberGuard,
+        stand_back: Callable[[], None],
     ) -> None:
         self.group = group
         self.self_id = self_id
@@ -87,6 +93,8 @@ class Conversation:
         self.hand_over = hand_over
         self.spoke_on: dict[str, Peer] = {}
         """The connection that brought each peer's newest request."""
+        self.guard = guard
+        self.stand_back = stand_back
         self.calls = dict.fromkeys(product(peers, MessageCode), 0)
         self.last_ticket = 0
         self.answers: dict[int, asyncio.Future[Response | None]] = {}
@@ -116,7 +124,7 @@ class Conversation:
 
     async def answer_of(self, to: str, code: MessageCode, request: Request) -> Response | None:
         """None when none will come that the core may see; the log says why."""
-        envelope = Envelope(self.group, self.self_id, to)
+        envelope = Envelope(self.group, self.self_id, to, self.guard.peer_list)
         command = RemotingCommand.request(code, body=encode_request(envelope, request))
         try:
             reply = await self.client.call(self.peers[to], command, self.timeout_ms)
@@ -128,11 +136,13 @@ class Conversation:
         except MessageError as error:
             logger.warning("peer=%s request=%s bad answer: %s", to, code.name, error)
             return None
+        if response is None and self.guard.judge_refusal(to, answered.peers) is not None:
+            return None
         if response is None or answered != envelope:
             why = fields["code"]
             logger.warning("peer=%s request=%s refused with %s in group %s", to, code.name, why, self.group)
             return None
-        return response
+        return None if self.guard.judge_response(to, response, answered.peers) is not None else response
 
     async def on_request(self, peer: Peer, command: RemotingCommand) -> RemotingCommand | None:
         """Whatever comes, the answer has a JSON body: a Java caller would wait for ever without one."""
@@ -150,11 +160,24 @@ class Conversation:
         if isinstance(request, TransferRequest) and request.transfer_id == self.self_id:
             code = await self.hand_over(request.transferee_id or None)
             return refuse(command, envelope, code)
+        refusal = await self.guard.judge_request(
+            envelope.sender, request, envelope.peers, peer.remote_address
+        )
+        if refusal is Refusal.PEERS and isinstance(request, HeartBeatRequest | PushRequest):
+            await self.judge_other_leader(envelope, peer)
+        own = replace(envelope, peers=self.guard.peer_list)
+        if refusal is not None:
+            return refuse(command, own, refusal.code)
         self.spoke(peer, envelope.sender)
         response = await self.response_to(envelope.sender, request)
         if response is None:
             return None
-        return command.reply(HEADER_CODE, body=encode_response(envelope, response))
+        return command.reply(HEADER_CODE, body=encode_response(own, response))
+
+    async def judge_other_leader(self, envelope: Envelope, peer: Peer) -> None:
+        """One leads that counts this member as its own, in another list: two leaders of one group must not be."""
+        if await self.guard.is_at_listed_host(envelope.sender, envelope.peers, peer.remote_address):
+            self.stand_back()
 
     def spoke(self, peer: Peer, sender: str) -> None:
         if sender in self.peers and self.spoke_on.get(sender) is not peer:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from binascii import a2b_base64, b2a_base64
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from functools import partial
 from itertools import chain
@@ -48,6 +48,8 @@ class Envelope:
     group: str
     sender: str = wire("localId")
     receiver: str = wire("remoteId")
+    peers: str = field(default="", compare=False)
+    """The list of the member that wrote the body; old members write none."""
 
 
 class MessageError(ValueError):
@@ -83,9 +85,14 @@ def members(value: Envelope | Message) -> Fields:
     return {row.wire_name: getattr(value, row.attribute) for row in wire_fields(type(value))}
 
 
+def base_fields(envelope: Envelope) -> Fields:
+    """Without an empty list of peers: where nobody reads it."""
+    return {name: value for name, value in members(envelope).items() if value or name not in LATER_FIELDS}
+
+
 def dump(envelope: Envelope, fields: Fields) -> bytes:
     return orjson.dumps(
-        {"code": ResultCode.SUCCESS} | members(envelope) | fields, option=orjson.OPT_SORT_KEYS
+        {"code": ResultCode.SUCCESS} | base_fields(envelope) | fields, option=orjson.OPT_SORT_KEYS
     )
 
 

@@ -34,7 +34,7 @@ Known = Annotated[int, IntegerRange(0, TERM_MAX)]
 KnownOrNone = Annotated[int, IntegerRange(-1, TERM_MAX)]
 """Or NO_TERM, NO_INDEX."""
 
-LATER_FIELDS = frozenset({"leadershipTransfer"})
+LATER_FIELDS = frozenset({"leadershipTransfer", "peers"})
 """Wire names of what members of the first versions do not send: absent means the default."""
 
 

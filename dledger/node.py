@@ -27,6 +27,7 @@ from dledger.conversation import Conversation
 from dledger.disklane import DiskLane, SaveCheckpoint, Step
 from dledger.entry import NO_INDEX
 from dledger.errors import NotLeader, OutcomeUnknown, TooManyProposals
+from dledger.memberguard import MemberGuard
 from dledger.messages import Message, Request, ResultCode
 from dledger.proposals import Proposals
 from dledger.raft import Raft
@@ -93,6 +94,13 @@ class DLedgerNode:
         self.applied_index = NO_INDEX
         self._arrivals = Arrivals(NO_INDEX)
         self._tasks = Tasks(self._fail)
+        self.guard = MemberGuard(
+            self_id=self_id,
+            peers=self.peers,
+            checks_addresses=settings.checks_addresses,
+            clock=self.clock,
+            term=lambda: self.term,
+        )
         self._conversation = Conversation(
             group=group,
             self_id=self_id,
@@ -104,6 +112,8 @@ class DLedgerNode:
             unsent=self._unsent,
             connection_lost=self._connection_lost,
             hand_over=self.hand_over,
+            guard=self.guard,
+            stand_back=self._stand_back,
         )
         self._arrived: deque[Step] = deque()
         self._performing = False
@@ -446,6 +456,11 @@ class DLedgerNode:
         core = self.core
         if core is not None:
             self._take(lambda now_ms: core.connection_lost(peer, now_ms))
+
+    def _stand_back(self) -> None:
+        core = self.core
+        if core is not None:
+            self._take(core.stand_back)
 
     # The end
 

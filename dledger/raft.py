@@ -98,6 +98,7 @@ class Raft:
         self.leader_heard_ms: int | None = None
         self.leader_doubted = False
         """Its connection ended, and it was asked whether it leads still."""
+        self.stands_back_until_ms = now_ms
         self.election_due_ms = now_ms if not self.peers else self.draw_election_due()
         self.ballots = Ballots()
         self.progress: dict[str, Progress] = {}
@@ -251,6 +252,14 @@ class Raft:
         self.hand_over(target)
         return self.actions()
 
+    def stand_back(self, now_ms: int) -> list[Action]:
+        """A leader with another list of members counts this one: while it does, this one neither leads nor tries."""
+        self.now_ms = now_ms
+        self.stands_back_until_ms = now_ms + 2 * self.settings.election_timeout_max_ms
+        if self.role is not Role.FOLLOWER:
+            self.become_follower(self.term, None)
+        return self.actions()
+
     # Elections
 
     def draw_election_due(self) -> int:
@@ -268,9 +277,11 @@ class Raft:
     def start_pre_vote(self) -> None:
         """Asks whether an election could be won, without opening a term [9.6]: an isolated member inflates
         no terms."""
+        self.election_due_ms = self.draw_election_due()
+        if self.now_ms < self.stands_back_until_ms:
+            return
         self.role = Role.CANDIDATE
         self.leader_id = None
-        self.election_due_ms = self.draw_election_due()
         self.ask_for_votes(pre_vote=True)
 
     def start_election(self, *, transfer: bool = False) -> None:
@@ -479,7 +490,7 @@ class Raft:
             return ResultCode.INCONSISTENT_LEADER
         if request.term != self.term:
             return ResultCode.INCONSISTENT_TERM
-        if self.log.last_index < request.take_index:
+        if self.log.last_index < request.take_index or self.now_ms < self.stands_back_until_ms:
             return ResultCode.TAKE_LEADERSHIP_FAILED
         self.start_election(transfer=True)
         return ResultCode.SUCCESS

@@ -30,6 +30,8 @@ class DLedgerSettings:
     data_file_bytes: int = 1 << 30
     index_file_bytes: int = 5 * 1024 * 1024 * INDEX_UNIT_BYTES
     checkpoint_interval_ms: int = 3000
+    checks_addresses: bool = True
+    """A member's requests count only from the host that the peer list gives it."""
 
     def __post_init__(self) -> None:
         if (

@@ -5,7 +5,8 @@ Invariant: what `store` was given is durable when it returns, so a vote that was
 from __future__ import annotations
 
 from dledger.actions import Vote
-from dledger.keyvalues import parse_key_values, whole_number
+from dledger.keyvalues import BadKeyValues, parse_key_values, whole_number
+from dledger.termbound import TERM_COUNTED_MAX
 from mqruntime.smallfiles import SmallFiles
 
 
@@ -22,10 +23,14 @@ class TermFile:
         if data is None:
             return None
         values = parse_key_values(self.name, data)
-        return Vote(whole_number(self.name, values, "currTerm", least=0), values.get("voteLeader") or None)
+        term = whole_number(self.name, values, "currTerm", least=0)
+        if term > TERM_COUNTED_MAX:
+            raise BadKeyValues(self.name, f"currTerm={term} is a term that no election reaches")
+        return Vote(term, values.get("voteLeader") or None)
 
     async def store(self, vote: Vote) -> None:
         """Raises OSError; then the vote must not be told."""
+        assert vote.term <= TERM_COUNTED_MAX, "a term that no election reaches is not to be kept"
         await self.files.replace(
             self.name, f"voteLeader={vote.voted_for or ''}\ncurrTerm={vote.term}\n".encode()
         )

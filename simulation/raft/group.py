@@ -4,6 +4,8 @@ Invariant: every member's messages and entries pass the same checker as in `simu
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from dledger.node import DLedgerNode
 from dledger.raft import Raft
 from dledger.settings import DLedgerSettings
@@ -30,11 +32,13 @@ class RaftGroup:
         self.nodes = [world.node(name, address.partition(":")[0]) for name, address in self.peers.items()]
         world.after_each_step(self.look)
 
-    def start(self, node: Node) -> None:
+    def start(self, node: Node, *, peers: Mapping[str, str] | None = None) -> None:
+        """With the group's list of members, or with another."""
+
         def make_app(runtime: Runtime) -> MemberApp:
             core_class = watched(self.core_class, self.check)
             runtime = self.make_runtime(runtime)
-            return MemberApp(runtime, node.name, self.peers, self.settings, core_class, self.check)
+            return MemberApp(runtime, node.name, peers or self.peers, self.settings, core_class, self.check)
 
         node.start(make_app)
 

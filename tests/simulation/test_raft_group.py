@@ -326,7 +326,7 @@ FORGED = PushRequest((1 << 62) - 1, PushType.COMMIT, -1, -1, -1)
         (51004, encode_request(Envelope("g", "n7", "n0"), FORGED), 401),
         (51004, encode_request(Envelope("g", "n0", "n0"), FORGED), 401),
         (51001, encode_request(Envelope("g", "n1", "n0"), VoteRequest((1 << 63) - 1, -1, -1)), 411),
-        (51004, encode_request(Envelope("g", "n1", "n0"), PushRequest(0, PushType.COMMIT, -1, -1, -1)), 403),
+        (51004, encode_request(Envelope("g", "n1", "n0"), PushRequest(0, PushType.COMMIT, -1, -1, -1)), 401),
     ],
 )
 def test_a_hostile_request_is_answered_with_a_body_and_moves_nothing(

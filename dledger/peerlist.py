@@ -1,0 +1,28 @@
+"""The members of a group as one of them lists them, for the others to compare.
+
+Invariant: two members that list different ids are not of one group: each would count its own majority. Addresses may differ,
+as a host has several names. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+
+def peer_list(peers: Mapping[str, str]) -> str:
+    """ "n0-host:port;n1-host:port", sorted by id: the form of the setting."""
+    return ";".join(f"{member}-{address}" for member, address in sorted(peers.items()))
+
+
+def listed(text: str) -> dict[str, str]:
+    """The ids and addresses in a list that `peer_list` made; what is none is left out."""
+    pairs = (entry.partition("-") for entry in text.split(";"))
+    return {member: address for member, dash, address in pairs if member and dash and address}
+
+
+def difference(own: Mapping[str, str], theirs: Mapping[str, str]) -> str:
+    """What two lists disagree about, for people; empty when their ids are the same."""
+    only_here, only_there = sorted(own.keys() - theirs.keys()), sorted(theirs.keys() - own.keys())
+    parts = [f"only here {', '.join(only_here)}"] if only_here else []
+    if only_there:
+        parts.append(f"only there {', '.join(only_there)}")
+    return "; ".join(parts)

@@ -1,0 +1,139 @@
+"""What members of a group believe: forged terms, foreign addresses, lists of members that differ."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+
+import pytest
+
+from dledger.messagejson import Envelope, encode_request
+from dledger.messages import CODE_OF, TERM_MAX, HeartBeatRequest, PushRequest, PushType, Request, VoteRequest
+from dledger.node import DLedgerNode
+from remoting.client import RemotingClient
+from remoting.command import RemotingCommand
+from simulation.kernel.node import Node, SimulatedClock
+from simulation.kernel.world import World
+from simulation.raft.group import RaftGroup
+
+FORGED: list[Request] = [
+    VoteRequest(TERM_MAX, -1, -1),
+    HeartBeatRequest(TERM_MAX),
+    PushRequest(TERM_MAX, PushType.COMMIT, -1, -1, -1),
+]
+
+
+def started(world: World, size: int = 3) -> RaftGroup:
+    group = RaftGroup(world, size)
+    group.start_all()
+    world.run_until(group.agreed, 5_000)
+    return group
+
+
+def member_of(group: RaftGroup, node: Node) -> DLedgerNode:
+    member = group.member(node)
+    assert member is not None
+    return member
+
+
+def say(group: RaftGroup, speaker: Node, receiver: Node, sender: str, request: Request) -> None:
+    """A process on `speaker`'s host says it in the name of `sender`."""
+
+    async def call() -> None:
+        client = RemotingClient(clock=SimulatedClock(speaker))
+        body = encode_request(Envelope("g", sender, receiver.name), request)
+        await client.call(
+            group.peers[receiver.name], RemotingCommand.request(CODE_OF[type(request)], body=body)
+        )
+        await client.close()
+
+    speaker.spawn(call())
+    group.world.run_for_ms(50)
+
+
+@pytest.mark.parametrize("request_", FORGED)
+@pytest.mark.parametrize("term", [TERM_MAX, 1 << 40])
+def test_one_members_forged_term_moves_no_term(request_: Request, term: int) -> None:
+    with World(1) as world:
+        group = started(world)
+        leader = group.active()[0]
+        speaker, receiver = (node for node in group.nodes if node is not leader)
+        world.run_for_ms(2_000)
+        for _ in range(3):
+            say(group, speaker, receiver, speaker.name, replace(request_, term=term))
+        world.run_for_ms(3_000)
+        assert max(member.term for member in group.members()) < 20
+        assert group.agreed()
+        assert member_of(group, receiver).guard.refused[speaker.name, "term"] == 3
+
+
+def test_a_member_is_believed_from_its_own_host_only(caplog: pytest.LogCaptureFixture) -> None:
+    with World(2) as world, caplog.at_level(logging.ERROR, "dledger"):
+        group = started(world)
+        stranger = world.node("stranger", "10.0.9.9")
+        before = [member.term for member in group.members()]
+        for _ in range(2):
+            say(group, stranger, group.nodes[0], "n1", VoteRequest(before[0] + 5, 900, before[0]))
+            say(group, stranger, group.nodes[0], "n2", HeartBeatRequest(before[0] + 5))
+        assert [member.term for member in group.members()] == before
+        refused = member_of(group, group.nodes[0]).guard.refused
+        assert +refused == {("n1", "address"): 2, ("n2", "address"): 2}
+        assert len([record for record in caplog.records if "10.0.9.9" in record.getMessage()]) == 2
+
+
+def test_a_member_that_missed_very_many_terms_comes_back() -> None:
+    with World(3) as world:
+        group = started(world)
+        gone = group.nodes[2]
+        gone.kill()
+        for node in group.nodes[:2]:
+            node.kill()
+        for node in group.nodes[:2]:
+            files = node.runtime().files
+            node.spawn(
+                files.replace(f"dledger-{node.name}/currterm", b"voteLeader=\ncurrTerm=%d\n" % (1 << 30))
+            )
+        world.run_for_ms(100)
+        for node in group.nodes[:2]:
+            node.kill()
+            group.start(node)
+        world.run_until(lambda: bool(group.active()), 5_000)
+        group.start(gone)
+        world.run_until(group.agreed, 5_000)
+        assert member_of(group, gone).term > 1 << 30
+
+
+def test_members_whose_lists_differ_make_no_two_leaders(caplog: pytest.LogCaptureFixture) -> None:
+    with World(4) as world, caplog.at_level(logging.ERROR, "dledger"):
+        group = RaftGroup(world, 3)
+        alone, *others = group.nodes
+        group.start(alone, peers={"n0": group.peers["n0"]})
+        for node in others:
+            group.start(node)
+        world.run_for_ms(6_000)
+        assert len(group.active()) <= 1
+        assert_named_once_on_both_sides(caplog)
+
+
+def test_a_member_that_begins_to_list_itself_alone_stands_back(caplog: pytest.LogCaptureFixture) -> None:
+    with World(5) as world, caplog.at_level(logging.ERROR, "dledger"):
+        group = started(world)
+        alone, *others = group.nodes
+        alone.kill()
+        world.run_until(lambda: any(node in others for node in group.active()), 5_000)
+        group.start(alone, peers={"n0": group.peers["n0"]})
+        world.run_for_ms(1_000)
+        for _ in range(50):
+            world.run_for_ms(100)
+            assert alone not in group.active()
+        assert [node for node in others if node in group.active()]
+        assert_named_once_on_both_sides(caplog)
+
+
+def assert_named_once_on_both_sides(caplog: pytest.LogCaptureFixture) -> None:
+    lines = [
+        record.getMessage() for record in caplog.records if "list of members differs" in record.getMessage()
+    ]
+    assert any("refused by n0: " in line and "only there n1, n2" in line for line in lines)
+    assert any("peer=n0 refused by n" in line and "only here n1, n2" in line for line in lines)
+    assert len(lines) <= 4

@@ -1,0 +1,63 @@
+"""From where a member is believed."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from typing import Any
+
+import pytest
+
+from dledger.memberaddresses import RESOLVE_EVERY_MS, MemberAddresses
+from tests.unit.doubles import ManualClock
+
+
+@pytest.mark.parametrize(
+    ("listed", "remote", "believed"),
+    [
+        ("10.0.0.1:9877", "10.0.0.1:40000", True),
+        ("10.0.0.1:9877", "10.0.0.2:40000", False),
+        ("10.0.0.1:9877", "::ffff:10.0.0.1:40000", True),
+        ("127.0.0.2:9877", "127.0.0.1:40000", True),
+        ("[::1]:9877", "127.0.0.1:40000", True),
+        ("10.0.0.1:9877", "127.0.0.1:40000", False),
+        ("10.0.0.1:9877", "", False),
+    ],
+)
+def test_an_address_stands_for_itself_and_loopback_for_loopback(
+    listed: str, remote: str, believed: bool
+) -> None:
+    addresses = MemberAddresses({"n1": listed}, ManualClock())
+    assert asyncio.run(addresses.is_from("n1", remote)) is believed
+    assert not asyncio.run(addresses.is_from("n2", remote))
+
+
+def test_a_name_is_resolved_and_asked_again_only_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = ManualClock()
+    addresses = MemberAddresses({"n1": "controller-1:9877"}, clock)
+    answers: list[str | OSError] = [OSError("no such name"), "10.0.0.1", "10.0.0.7"]
+
+    async def scenario() -> list[bool]:
+        async def getaddrinfo(host: str, port: None, **options: Any) -> list[Any]:
+            assert host == "controller-1"
+            answer = answers.pop(0)
+            if isinstance(answer, OSError):
+                raise answer
+            return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (answer, 0))]
+
+        monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", getaddrinfo)
+        found = []
+        for remote, later_ms in (
+            ("10.0.0.1", 0),
+            ("10.0.0.1", 10),
+            ("10.0.0.1", RESOLVE_EVERY_MS),
+            ("10.0.0.7", 10),
+            ("10.0.0.7", RESOLVE_EVERY_MS),
+            ("10.0.0.1", 10),
+        ):
+            clock.ms += later_ms
+            found.append(await addresses.is_from("n1", f"{remote}:40000"))
+        return found
+
+    assert asyncio.run(scenario()) == [False, False, True, False, True, False]
+    assert answers == []
