@@ -23,6 +23,8 @@ class Vote:
 
     term: int = 0
     voted_for: str | None = None
+    newcomer: bool = False
+    """It may not vote yet; see dledger.standing."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -50,6 +50,7 @@ CALLS_MAX = {
     MessageCode.HEART_BEAT: 32,
     MessageCode.PUSH: 4,
     MessageCode.LEADERSHIP_TRANSFER: 2,
+    MessageCode.STANDING: 2,
 }
 """Requests of a kind to one peer that wait for an answer; more are refused, so that no kind takes another's place."""
 

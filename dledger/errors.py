@@ -36,6 +36,20 @@ class LogDamaged(Exception):
         self.why = why
 
 
+class MembersChanged(Exception):
+    """The list of members has other ids than the one with which this member voted: two lists have two majorities, and so two
+    leaders."""
+
+    def __init__(self, where: str, recorded: str, listed: str) -> None:
+        super().__init__(
+            f"{where}: this controller voted as a member of {recorded}, and controllerDLegerPeers lists {listed}; correct the "
+            "list. To change the group for good, stop all of its controllers, give all the same list and remove the line "
+            "members= from this file of each"
+        )
+        self.recorded = recorded
+        self.listed = listed
+
+
 class LogOfAnother(Exception):
     """The store folder has the log of another member and none of this one, which would begin anew beside it: without the votes
     that it has given, and as one of two emptied members where disks were exchanged."""

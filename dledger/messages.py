@@ -4,6 +4,7 @@ Invariant: messages are values, and their fields the members of the JSON (see re
 belongs one kind of answer, whose `term` is the answering member's.
 
 Departures from DLedger 0.3.1, possible because our groups never mix with Java's:
+- STANDING, which DLedger has not, is how a member without a past learns whether it may vote (dledger.standing);
 - VOTE carries `pre_vote`; its answer says which ballot it belongs to (`pre_vote`, `ballot_term`) and `term` is
   always the voter's own;
 - HEART_BEAT carries `read_round`, echoed by the answer: a quorum that echoes a round proves leadership for
@@ -34,7 +35,7 @@ Known = Annotated[int, IntegerRange(0, TERM_MAX)]
 KnownOrNone = Annotated[int, IntegerRange(-1, TERM_MAX)]
 """Or NO_TERM, NO_INDEX."""
 
-LATER_FIELDS = frozenset({"leadershipTransfer", "peers"})
+LATER_FIELDS = frozenset({"leadershipTransfer", "newcomer", "peers", "session"})
 """Wire names of what members of the first versions do not send: absent means the default."""
 
 
@@ -43,6 +44,7 @@ class MessageCode(IntEnum):
     HEART_BEAT = 51002
     PUSH = 51004
     LEADERSHIP_TRANSFER = 51005
+    STANDING = 51020
 
 
 class ResultCode(IntEnum):
@@ -70,6 +72,8 @@ class VoteResult(Enum):
     REJECT_EXPIRED_VOTE_TERM = "REJECT_EXPIRED_VOTE_TERM"
     REJECT_ALREADY_VOTED = "REJECT_ALREADY_VOTED"
     REJECT_ALREADY_HAS_LEADER = "REJECT_ALREADY_HAS_LEADER"
+    REJECT_NEWCOMER = "REJECT_NEWCOMER"
+    """Ours: the voter may not vote yet."""
     UNKNOWN = "UNKNOWN"
 
 
@@ -108,6 +112,8 @@ class HeartBeatResponse:
     term: Known
     code: ResultCode
     read_round: Known = 0
+    newcomer: bool = False
+    """Whether its sender does not count yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +124,8 @@ class PushRequest:
     prev_term: KnownOrNone = wire("preLogTerm")
     commit_index: KnownOrNone = wire()
     entries: tuple[Entry, ...] = wire("batchEntry", default=())
+    session: Known = 0
+    """Echoed by the answer: one with another session is of an earlier life of that member."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +140,8 @@ class PushResponse:
     """On a mismatch: the follower's term at the request's prev_index, and where that term begins in its
     log."""
     x_index: KnownOrNone = NO_INDEX
+    session: Known = 0
+    newcomer: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,8 +162,27 @@ class TransferResponse:
     code: ResultCode
 
 
-Request = VoteRequest | HeartBeatRequest | PushRequest | TransferRequest
-Response = VoteResponse | HeartBeatResponse | PushResponse | TransferResponse
+@dataclass(frozen=True, slots=True)
+class StandingRequest:
+    """A newcomer asks; its term moves nobody."""
+
+    term: Known
+    session: Known
+
+
+@dataclass(frozen=True, slots=True)
+class StandingResponse:
+    term: Known
+    session: Known
+    """The request's."""
+    has_past: bool
+    """Whether the answering member has been in any term, or holds any entry."""
+    admits: KnownOrNone
+    """What the answering member had committed, if it leads and knows all that was; else -1. Who holds that may vote."""
+
+
+Request = VoteRequest | HeartBeatRequest | PushRequest | TransferRequest | StandingRequest
+Response = VoteResponse | HeartBeatResponse | PushResponse | TransferResponse | StandingResponse
 Message = Request | Response
 
 KINDS: dict[int, tuple[type[Request], type[Response]]] = {
@@ -161,5 +190,14 @@ KINDS: dict[int, tuple[type[Request], type[Response]]] = {
     MessageCode.HEART_BEAT: (HeartBeatRequest, HeartBeatResponse),
     MessageCode.PUSH: (PushRequest, PushResponse),
     MessageCode.LEADERSHIP_TRANSFER: (TransferRequest, TransferResponse),
+    MessageCode.STANDING: (StandingRequest, StandingResponse),
 }
 CODE_OF = {request: MessageCode(code) for code, (request, _) in KINDS.items()}
+
+
+def answer_to_push(
+    request: PushRequest, term: int, code: ResultCode, end_index: int, hint: tuple[int, int], newcomer: bool
+) -> PushResponse:
+    """`hint` is `x_term` and `x_index`."""
+    first, count = request.prev_index + 1, len(request.entries)
+    return PushResponse(term, code, first, count, end_index, *hint, request.session, newcomer)

@@ -34,6 +34,7 @@ from dledger.raft import Raft
 from dledger.raftlog import RaftLog
 from dledger.reads import Reads
 from dledger.settings import DLedgerSettings
+from dledger.standingnotice import StandingNotice
 from dledger.store import FOLDER_PREFIX, Store
 from mqruntime.diskfull import RetriedWrite
 from mqruntime.runtime import Runtime
@@ -86,7 +87,7 @@ class DLedgerNode:
         self.settings = settings
         self.clock = runtime.clock
         self.random = runtime.random
-        self.store = Store(runtime.files, runtime.segments, f"{FOLDER_PREFIX}{self_id}", settings)
+        self.store = Store(runtime.files, runtime.segments, f"{FOLDER_PREFIX}{self_id}", settings, peers)
         self.state_machine = state_machine
         self.on_role_change = on_role_change
         self.on_fatal = on_fatal
@@ -127,6 +128,7 @@ class DLedgerNode:
             logger, f"{self.store.checkpoint_file.name} cannot be written, trying on", server="controller"
         )
         self._announced: tuple[Role, int] = (Role.FOLLOWER, 0)
+        self._standing_notice = StandingNotice(self_id)
         self._proposals = Proposals()
         self._reads = Reads()
         self._transfer_waiters: list[asyncio.Future[bool]] = []
@@ -178,7 +180,7 @@ class DLedgerNode:
     async def start(self) -> None:
         """Recovers the log, applies what is known to be decided, and takes part from then on.
 
-        Raises LogDamaged, LogOfAnother, BadKeyValues, OSError."""
+        Raises LogDamaged, LogOfAnother, MembersChanged, BadKeyValues, OSError."""
         recovered = await self.store.open()
         self.core = self.core_class(
             self_id=self.self_id,
@@ -305,6 +307,7 @@ class DLedgerNode:
         assert self.core is not None
         self._timer = None
         self._take(self.core.tick)
+        self._standing_notice.look(self.core.standing, self.clock.monotonic_ms())
 
     # Actions, in order
 

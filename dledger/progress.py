@@ -7,9 +7,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dledger.entry import NO_INDEX
-from dledger.messages import PushRequest, PushResponse
+from dledger.entry import NO_INDEX, Entry
+from dledger.messages import (
+    HeartBeatRequest,
+    HeartBeatResponse,
+    PushRequest,
+    PushResponse,
+    PushType,
+    Request,
+    ResultCode,
+)
 from dledger.raftlog import RaftLog
+from dledger.settings import DLedgerSettings
+from dledger.standing import NO_SESSION
 
 
 @dataclass(slots=True)
@@ -17,8 +27,10 @@ class Progress:
     """`next_index` begins at the leader's end."""
 
     next_index: int
-    match_index: int = NO_INDEX
+    held_index: int = NO_INDEX
     """The follower's log is durable and equal to the leader's up to here."""
+    match_index: int = NO_INDEX
+    """The part of it that counts: all of it, but for a newcomer's."""
     commit_index_sent: int = NO_INDEX
     probing: bool = False
     """The logs are known to differ at next_index - 1: look for the last common entry before sending
@@ -31,11 +43,49 @@ class Progress:
     round_sent: int = 0
     read_round: int = 0
     """The last round that it echoed; one that was sent later is under way."""
+    newcomer: bool = False
+    session: int = NO_SESSION
+    """Of the newcomer that asked for its standing last."""
+    former_sessions: frozenset[int] = frozenset()
+    """Of earlier lives of that newcomer: what comes late from them changes nothing."""
+
+    def next_life(self, session: int, next_index: int) -> Progress | None:
+        """That of a newcomer that asks in `session`; None when it is known."""
+        if session in self.former_sessions | {self.session}:
+            return None
+        former = self.former_sessions | {self.session}
+        return Progress(next_index, newcomer=True, session=session, former_sessions=former)
 
     def heard(self, now_ms: int) -> None:
         """The follower answered something."""
         self.heard_ms = now_ms
         self.held = False
+
+    def votes_since(self, since_ms: int) -> bool:
+        """Whether it was heard since then, and its word counts."""
+        return not self.newcomer and self.heard_ms >= since_ms
+
+    def beat(self, now_ms: int, push_timeout_ms: int) -> None:
+        """A heartbeat goes out: what was refused may be tried again, and what is unanswered for too long."""
+        self.held = False
+        if self.in_flight and now_ms - self.sent_ms >= push_timeout_ms:
+            self.not_pushed()
+
+    def next_push(
+        self, term: int, log: RaftLog, committed_index: int, limits: DLedgerSettings
+    ) -> PushRequest | None:
+        """What the follower lacks, one PUSH at a time; while probing, the pair to compare only."""
+        nothing_new = self.next_index > log.last_index and self.commit_index_sent >= committed_index
+        if self.in_flight or self.held or (nothing_new and not self.probing):
+            return None
+        entries: tuple[Entry, ...] = ()
+        if not self.probing:
+            entries = log.slice(self.next_index, limits.push_entries_max, limits.push_bytes_max)
+        kind = PushType.APPEND if entries else PushType.COMPARE if self.probing else PushType.COMMIT
+        prev_index = self.next_index - 1
+        return PushRequest(
+            term, kind, prev_index, log.term_at(prev_index), committed_index, entries, self.session
+        )
 
     def pushing(self, push: PushRequest, now_ms: int) -> None:
         self.in_flight = push
@@ -46,6 +96,55 @@ class Progress:
         """Whether the PUSH under way arrived is not known; what it carried is to be sent again."""
         self.in_flight = None
         self.commit_index_sent = NO_INDEX
+
+    def answered(self, response: PushResponse, log: RaftLog, now_ms: int) -> bool:
+        """Success moves what the follower holds; a mismatch moves the place to compare back [3.5]. False: nothing is to be
+        sent again at once."""
+        if response.session != self.session:
+            return False
+        self.heard(now_ms)
+        end = response.index + response.count - 1
+        if response.code is ResultCode.SUCCESS and end <= log.last_index:
+            self.in_flight = None
+            self.probing = False
+            self.held_index = max(self.held_index, end)
+            self.next_index = self.held_index + 1
+            if not response.newcomer:
+                self.match_index = self.held_index
+        elif response.code is ResultCode.INCONSISTENT_STATE and response.index == self.next_index > 0:
+            self.in_flight = None
+            self.probing = True
+            self.next_index = max(self.held_index + 1, back_up(log, response))
+        else:
+            self.not_pushed()
+            self.held = True
+            return False
+        return True
+
+    def echoed(self, response: HeartBeatResponse, newest_round: int, now_ms: int) -> bool:
+        """Whether this answer to a heartbeat proves anything for reads: a newcomer's does not."""
+        self.heard(now_ms)
+        if self.newcomer and not response.newcomer:
+            self.commit_index_sent = NO_INDEX  # what it answers from now on counts
+        self.newcomer = response.newcomer
+        if response.newcomer or response.code is not ResultCode.SUCCESS or response.read_round > newest_round:
+            self.not_echoed(response.read_round)
+            return False
+        self.read_round = max(self.read_round, response.read_round)
+        return True
+
+    def not_echoed(self, read_round: int) -> None:
+        if self.round_sent == read_round:
+            self.round_sent = self.read_round
+
+    def unsent(self, request: Request) -> None:
+        """No answer to it will come."""
+        match request:
+            case PushRequest() if self.in_flight is request:
+                self.not_pushed()
+                self.held = True
+            case HeartBeatRequest():
+                self.not_echoed(request.read_round)
 
 
 def back_up(log: RaftLog, response: PushResponse) -> int:

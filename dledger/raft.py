@@ -14,6 +14,7 @@ Invariants:
   depends on them leaves;
 - committed_index <= log.last_index, and no entry at or below committed_index is ever cut;
 - a leader never cuts its own log; it counts itself only for what `persisted` confirmed;
+- what a newcomer says counts in no majority (dledger.standing);
 - each request handed to `receive` is answered by exactly one Reply with its ticket.
 
 Pure.
@@ -23,38 +24,34 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from dledger.actions import (
-    Action,
-    BecomeRole,
-    Commit,
-    ReadReady,
-    Reply,
-    Role,
-    Send,
-    Vote,
-)
+from dledger.actions import Action, BecomeRole, ReadReady, Reply, Role, Send, Vote
 from dledger.ballots import Ballots
 from dledger.entry import NO_INDEX, NO_TERM, Entry
+from dledger.leadersign import LeaderSign
 from dledger.messages import (
     HeartBeatRequest,
     HeartBeatResponse,
     Message,
     PushRequest,
     PushResponse,
-    PushType,
     Request,
     Response,
     ResultCode,
+    StandingRequest,
+    StandingResponse,
     TransferRequest,
     TransferResponse,
     VoteRequest,
     VoteResponse,
     VoteResult,
+    answer_to_push,
 )
-from dledger.progress import Progress, back_up
+from dledger.progress import Progress
 from dledger.raftlog import RaftLog
 from dledger.readindex import PendingReads
 from dledger.settings import DLedgerSettings
+from dledger.standing import NO_SESSION, SESSION_MAX, Standing
+from dledger.told import Told
 from dledger.transfer import Transfer, fittest
 from dledger.turn import Turn
 from dledger.unsynced import Unsynced
@@ -80,8 +77,7 @@ class Raft:
         log: RaftLog,
         committed_index: int,
     ) -> None:
-        """`vote`, `log` and `committed_index` are what the disk holds; the log must contain every committed
-        entry."""
+        """`vote`, `log` and `committed_index` are what the disk holds; the log must contain every committed entry."""
         self.self_id = self_id
         self.peers = tuple(sorted(set(members) - {self_id}))
         self.settings = settings
@@ -91,13 +87,14 @@ class Raft:
         assert committed_index <= log.last_index, "committed entries are missing"
         self.term = max(vote.term, log.last_term, 0)
         self.voted_for = vote.voted_for if self.term == vote.term else None
+        session = draw(1, SESSION_MAX) if vote.newcomer else NO_SESSION
+        self.standing = Standing(self.peers, newcomer=vote.newcomer, session=session)
+        self.standing_due_ms = now_ms
         self.role = Role.FOLLOWER
         self.leader_id: str | None = None
         self.committed_index = committed_index
         self.disk = Unsynced(log.last_index, now_ms)
-        self.leader_heard_ms: int | None = None
-        self.leader_doubted = False
-        """Its connection ended, and it was asked whether it leads still."""
+        self.leader_sign = LeaderSign()
         self.stands_back_until_ms = now_ms
         self.election_due_ms = now_ms if not self.peers else self.draw_election_due()
         self.ballots = Ballots()
@@ -107,9 +104,7 @@ class Raft:
         self.transfer = Transfer()
         self.reads = PendingReads()
         self.turn = Turn()
-        self.told_vote = vote
-        self.told_role = BecomeRole(self.role, self.term, None)
-        self.told_commit = committed_index
+        self.told = Told(vote, BecomeRole(self.role, self.term, None), committed_index)
 
     @property
     def durable_index(self) -> int:
@@ -122,6 +117,8 @@ class Raft:
     @property
     def next_tick_ms(self) -> int:
         """When `tick` is wanted next."""
+        if self.standing.newcomer:
+            return self.standing_due_ms
         if self.role is not Role.LEADER:
             return self.election_due_ms
         due_ms = self.heartbeat_due_ms
@@ -139,7 +136,9 @@ class Raft:
         """Time passed. A leader beats, resends and checks its quorum; others start an election when their
         leader fell silent."""
         self.now_ms = now_ms
-        if self.role is Role.LEADER:
+        if self.standing.newcomer:
+            self.ask_for_standing()
+        elif self.role is Role.LEADER:
             if self.transfer.under_way and now_ms >= self.transfer.due_ms:
                 self.give_up_transfer()
             if now_ms >= self.heartbeat_due_ms:
@@ -187,8 +186,7 @@ class Raft:
         return self.actions()
 
     def receive(self, sender: str, message: Message, now_ms: int, ticket: int = 0) -> list[Action]:
-        """A message from `sender`. A request's answer will carry `ticket`. Strangers are answered, and
-        change nothing."""
+        """A message from `sender`. A request's answer will carry `ticket`. Strangers are answered, and change nothing."""
         self.now_ms = now_ms
         known = sender in self.peers
         match message:
@@ -197,12 +195,17 @@ class Raft:
                 self.reply(ticket, VoteResponse(self.term, message.term, result, message.pre_vote))
             case HeartBeatRequest():
                 code = self.follow(sender, message.term) if known else ResultCode.UNKNOWN_MEMBER
-                self.reply(ticket, HeartBeatResponse(self.term, code, message.read_round))
+                newcomer = self.standing.newcomer
+                self.reply(ticket, HeartBeatResponse(self.term, code, message.read_round, newcomer))
             case PushRequest():
                 self.reply(ticket, self.on_push(sender, message, known))
             case TransferRequest():
                 code = self.on_transfer_request(sender, message) if known else ResultCode.UNKNOWN_MEMBER
                 self.reply(ticket, TransferResponse(self.term, code))
+            case StandingRequest():
+                self.reply(ticket, self.on_standing_request(sender, message, known))
+            case StandingResponse() if known:
+                self.on_standing_response(sender, message)
             case _ if known and message.term > self.term:
                 self.become_follower(message.term, None)
             case VoteResponse() if known:
@@ -220,15 +223,9 @@ class Raft:
         once, for what refused it may refuse the next one as fast."""
         self.now_ms = now_ms
         if self.role is Role.LEADER and request.term == self.term:
-            progress = self.progress[peer]
-            match request:
-                case PushRequest() if progress.in_flight is request:
-                    progress.not_pushed()
-                    progress.held = True
-                case HeartBeatRequest() if progress.round_sent == request.read_round:
-                    progress.round_sent = progress.read_round
-                case TransferRequest() if peer == self.transfer.target:
-                    self.give_up_transfer()
+            self.progress[peer].unsent(request)
+            if isinstance(request, TransferRequest) and peer == self.transfer.target:
+                self.give_up_transfer()
         elif isinstance(request, VoteRequest) and peer == self.leader_id:
             self.leader_is_gone()
         return self.actions()
@@ -238,7 +235,7 @@ class Raft:
         decides, for a connection may end and its leader live."""
         self.now_ms = now_ms
         if self.role is Role.FOLLOWER and peer == self.leader_id:
-            self.leader_doubted = True
+            self.leader_sign.doubted = True
             self.send(
                 peer, VoteRequest(self.term + 1, self.log.last_index, self.log.last_term, pre_vote=True)
             )
@@ -260,7 +257,54 @@ class Raft:
             self.become_follower(self.term, None)
         return self.actions()
 
+    # Standing: dledger.standing has the rules
+
+    @property
+    def has_past(self) -> bool:
+        return self.term > 0 or self.log.last_index > NO_INDEX
+
+    def ask_for_standing(self) -> None:
+        if self.now_ms >= self.standing_due_ms:
+            self.standing_due_ms = self.now_ms + self.settings.heartbeat_interval_ms
+            for peer in self.peers:
+                self.send(peer, StandingRequest(self.term, self.standing.session))
+
+    def on_standing_request(self, peer: str, request: StandingRequest, known: bool) -> StandingResponse:
+        """For a leader a new life of `peer` begins with nothing that counts. No stranger begins a group anew."""
+        admits = NO_INDEX
+        if known and self.role is Role.LEADER:
+            life = self.progress[peer].next_life(request.session, self.log.last_index + 1)
+            if life is not None:
+                self.progress[peer] = life
+                self.push(peer)
+            if self.may_serve:
+                admits = self.committed_index
+        return StandingResponse(self.term, request.session, self.has_past or not known, admits)
+
+    def on_standing_response(self, peer: str, response: StandingResponse) -> None:
+        if response.term > self.term:
+            self.become_follower(response.term, None)
+        if response.session == self.standing.session:
+            self.standing.told(peer, has_past=response.has_past, term=response.term, admits=response.admits)
+
+    def settle_standing(self) -> None:
+        """Where a newcomer has learned enough, it may vote: of the term in which it was caught up, its vote is given."""
+        if not self.has_past and self.standing.group_is_new:
+            self.standing.newcomer = False
+            if self.peers:
+                self.election_due_ms = self.draw_election_due()
+            else:
+                self.start_pre_vote()
+        elif self.standing.is_caught_up(self.term, min(self.committed_index, self.durable_index)):
+            self.standing.newcomer = False
+            self.voted_for = self.leader_id
+
     # Elections
+
+    @property
+    def may_stand(self) -> bool:
+        """Whether it may open an election, by itself or at a leader's word."""
+        return not self.standing.newcomer and self.now_ms >= self.stands_back_until_ms
 
     def draw_election_due(self) -> int:
         """Randomised, so that candidates seldom meet [3.4]."""
@@ -269,16 +313,13 @@ class Raft:
 
     def leader_is_alive(self) -> bool:
         """Disruptive servers are not listened to while a leader is heard [4.2.3]."""
-        if self.role is Role.LEADER:
-            return True
-        heard = self.leader_heard_ms
-        return heard is not None and self.now_ms - heard < self.settings.election_timeout_min_ms
+        within_ms = self.settings.election_timeout_min_ms
+        return self.role is Role.LEADER or self.leader_sign.is_fresh(self.now_ms, within_ms)
 
     def start_pre_vote(self) -> None:
-        """Asks whether an election could be won, without opening a term [9.6]: an isolated member inflates
-        no terms."""
+        """Asks whether an election could be won, without opening a term [9.6]: an isolated member inflates no terms."""
         self.election_due_ms = self.draw_election_due()
-        if self.now_ms < self.stands_back_until_ms:
+        if not self.may_stand:
             return
         self.role = Role.CANDIDATE
         self.leader_id = None
@@ -286,6 +327,7 @@ class Raft:
 
     def start_election(self, *, transfer: bool = False) -> None:
         """Opens a term and votes for itself [3.4]."""
+        assert not self.standing.newcomer, "a newcomer does not vote, not for itself either"
         self.role = Role.CANDIDATE
         self.leader_id = None
         self.adopt(self.term + 1)
@@ -307,14 +349,15 @@ class Raft:
             self.start_election()
 
     def on_vote_request(self, candidate: str, request: VoteRequest) -> VoteResult:
-        """One vote a term, first come first served [3.4], for a log at least as complete as the voter's
-        [3.6.1]."""
+        """One vote a term, first come first served [3.4], for a log at least as complete as the voter's [3.6.1]."""
         if request.term < self.term or (request.pre_vote and request.term == self.term):
             return VoteResult.REJECT_EXPIRED_VOTE_TERM
         if self.leader_is_alive() and self.leader_id != candidate and not request.transfer:
             return VoteResult.REJECT_ALREADY_HAS_LEADER
         if request.term > self.term and not request.pre_vote:
             self.become_follower(request.term, None)
+        if self.standing.newcomer:
+            return VoteResult.REJECT_NEWCOMER
         if request.ledger_end_term < self.log.last_term:
             return VoteResult.REJECT_EXPIRED_LEDGER_TERM
         if request.ledger_end_term == self.log.last_term and request.ledger_end_index < self.log.last_index:
@@ -330,7 +373,7 @@ class Raft:
         """From the leader it is the answer to a doubt: only a leader says that there is one."""
         if voter == self.leader_id:
             if response.result is VoteResult.REJECT_ALREADY_HAS_LEADER:
-                self.leader_doubted = False
+                self.leader_sign.doubted = False
             else:
                 self.leader_is_gone()
         elif self.role is Role.CANDIDATE:
@@ -340,12 +383,11 @@ class Raft:
     def leader_is_gone(self) -> None:
         """What led cannot be reached, or leads no more, and its connection ended: no need to wait until it has been silent for
         long. Members stand for election one after the other, lest they split the votes."""
-        if not self.leader_doubted:
+        if not self.leader_sign.doubted:
             return
         rank = sum(peer < self.self_id and peer != self.leader_id for peer in self.peers)
         self.become_follower(self.term, None)
-        self.leader_doubted = False
-        self.leader_heard_ms = None
+        self.leader_sign.gone()
         turn_ms = self.now_ms + OTHERS_NOTICE_MS + rank * self.settings.heartbeat_interval_ms
         self.election_due_ms = min(self.election_due_ms, turn_ms)
 
@@ -392,14 +434,12 @@ class Raft:
     def hears_quorum(self) -> bool:
         """A leader that a quorum has not answered for the longest election timeout steps down [6.2]."""
         since = self.now_ms - self.settings.election_timeout_max_ms
-        return 1 + sum(progress.heard_ms >= since for progress in self.progress.values()) >= self.quorum
+        return 1 + sum(known.votes_since(since) for known in self.progress.values()) >= self.quorum
 
     def beat(self) -> None:
         for peer, progress in self.progress.items():
             self.send_heartbeat(peer)
-            progress.held = False
-            if progress.in_flight and self.now_ms - progress.sent_ms >= self.settings.push_timeout_ms:
-                progress.not_pushed()
+            progress.beat(self.now_ms, self.settings.push_timeout_ms)
             self.push(peer)
 
     def send_heartbeat(self, peer: str) -> None:
@@ -407,46 +447,17 @@ class Raft:
         self.send(peer, HeartBeatRequest(self.term, self.reads.round))
 
     def push(self, peer: str) -> None:
-        """Sends what the follower lacks, one PUSH at a time; while probing, the pair to compare only."""
         progress = self.progress[peer]
-        nothing_new = (
-            progress.next_index > self.log.last_index and progress.commit_index_sent >= self.committed_index
-        )
-        if progress.in_flight or progress.held or (nothing_new and not progress.probing):
-            return
-        log, limits = self.log, self.settings
-        entries: tuple[Entry, ...] = ()
-        if not progress.probing:
-            entries = log.slice(progress.next_index, limits.push_entries_max, limits.push_bytes_max)
-        kind = PushType.APPEND if entries else PushType.COMPARE if progress.probing else PushType.COMMIT
-        prev_index = progress.next_index - 1
-        push = PushRequest(
-            self.term, kind, prev_index, log.term_at(prev_index), self.committed_index, entries
-        )
-        progress.pushing(push, self.now_ms)
-        self.send(peer, push)
+        push = progress.next_push(self.term, self.log, self.committed_index, self.settings)
+        if push is not None:
+            progress.pushing(push, self.now_ms)
+            self.send(peer, push)
 
     def on_push_response(self, peer: str, response: PushResponse) -> None:
-        """Success moves the follower's match index; a mismatch moves the place to compare back [3.5]."""
-        progress = self.progress[peer]
-        progress.heard(self.now_ms)
-        match_index = response.index + response.count - 1
-        if response.code is ResultCode.SUCCESS and match_index <= self.log.last_index:
-            progress.in_flight = None
-            progress.probing = False
-            progress.match_index = max(progress.match_index, match_index)
-            progress.next_index = progress.match_index + 1
+        if self.progress[peer].answered(response, self.log, self.now_ms):
             self.advance_commit()
             self.push(peer)
             self.ask_transferee()
-        elif response.code is ResultCode.INCONSISTENT_STATE and response.index == progress.next_index > 0:
-            progress.in_flight = None
-            progress.probing = True
-            progress.next_index = max(progress.match_index + 1, back_up(self.log, response))
-            self.push(peer)
-        else:
-            progress.not_pushed()
-            progress.held = True
 
     def advance_commit(self) -> None:
         """Commits what a quorum holds, but counts replicas only for an entry of the current term [3.6.2]."""
@@ -469,7 +480,7 @@ class Raft:
         if self.transfer.under_way:
             return
         target = target or fittest(self.progress, self.now_ms - self.settings.election_timeout_min_ms)
-        if target is None:
+        if target is None or self.progress[target].newcomer:
             self.give_up_transfer()
         else:
             self.transfer.begin(target, self.now_ms + self.settings.election_timeout_min_ms)
@@ -490,7 +501,7 @@ class Raft:
             return ResultCode.INCONSISTENT_LEADER
         if request.term != self.term:
             return ResultCode.INCONSISTENT_TERM
-        if self.log.last_index < request.take_index or self.now_ms < self.stands_back_until_ms:
+        if self.log.last_index < request.take_index or not self.may_stand:
             return ResultCode.TAKE_LEADERSHIP_FAILED
         self.start_election(transfer=True)
         return ResultCode.SUCCESS
@@ -512,10 +523,7 @@ class Raft:
             self.send_heartbeat(peer)
 
     def on_heartbeat_response(self, peer: str, response: HeartBeatResponse) -> None:
-        progress = self.progress[peer]
-        progress.heard(self.now_ms)
-        if response.code is ResultCode.SUCCESS and response.read_round <= self.reads.round:
-            progress.read_round = max(progress.read_round, response.read_round)
+        if self.progress[peer].echoed(response, self.reads.round, self.now_ms):
             self.finish_reads()
             self.ask_round(peer)
             self.push(peer)
@@ -527,23 +535,20 @@ class Raft:
     # Following
 
     def follow(self, sender: str, term: int) -> ResultCode:
-        """Accepts `sender` as the leader of `term`, unless the term is over or has another leader (then the
-        sender lies)."""
+        """Accepts `sender` as the leader of `term`, unless the term is over or has another leader (then the sender lies)."""
         if term < self.term:
             return ResultCode.EXPIRED_TERM
         if term == self.term and self.leader_id not in (None, sender):
             return ResultCode.INCONSISTENT_LEADER
         self.become_follower(term, sender)
-        self.leader_doubted = False
-        self.leader_heard_ms = self.now_ms
+        self.leader_sign.heard(self.now_ms)
         self.election_due_ms = self.draw_election_due()
         return ResultCode.SUCCESS
 
     def on_push(self, leader: str, request: PushRequest, known: bool) -> PushResponse:
-        """Accepts entries that follow a common one; cuts only at a proven conflict, never a committed entry
-        [3.5]."""
+        """Accepts entries that follow a common one; cuts only at a proven conflict, never a committed entry [3.5]."""
         code = self.follow(leader, request.term) if known else ResultCode.UNKNOWN_MEMBER
-        x_term, x_index = NO_TERM, NO_INDEX
+        hint = (NO_TERM, NO_INDEX)
         if code is ResultCode.SUCCESS:
             prev = request.prev_index
             if self.log.matches(prev, request.prev_term):
@@ -551,11 +556,8 @@ class Raft:
             elif prev <= self.committed_index:
                 code = ResultCode.INCONSISTENT_INDEX
             else:
-                code = ResultCode.INCONSISTENT_STATE
-                if prev <= self.log.last_index:
-                    x_term, x_index = self.log.term_at(prev), self.log.first_index_of_term_at(prev)
-        index, count = request.prev_index + 1, len(request.entries)
-        return PushResponse(self.term, code, index, count, self.log.last_index, x_term, x_index)
+                code, hint = ResultCode.INCONSISTENT_STATE, self.log.term_and_its_first_index(prev)
+        return answer_to_push(request, self.term, code, self.log.last_index, hint, self.standing.newcomer)
 
     def accept_entries(self, request: PushRequest) -> ResultCode:
         conflict = self.log.find_conflict(request.entries)
@@ -588,18 +590,11 @@ class Raft:
 
     def actions(self) -> list[Action]:
         """Ends a turn."""
+        if self.standing.newcomer:
+            self.settle_standing()
         turn, self.turn = self.turn, Turn()
-        vote = Vote(self.term, self.voted_for)
-        new_vote = vote if vote != self.told_vote else None
-        self.told_vote = vote
-        if turn.persists(new_vote):
-            self.disk.waits(self.log.last_index, vote=new_vote is not None, now_ms=self.now_ms)
-        told: list[Action] = []
-        role = BecomeRole(self.role, self.term, self.leader_id)
-        if role != self.told_role:
-            told.append(role)
-            self.told_role = role
-        if self.committed_index != self.told_commit:
-            told.append(Commit(self.committed_index))
-            self.told_commit = self.committed_index
-        return turn.actions(new_vote, told, leads=self.role is Role.LEADER)
+        vote = self.told.new_vote(Vote(self.term, self.voted_for, self.standing.newcomer))
+        if turn.persists(vote):
+            self.disk.waits(self.log.last_index, vote=vote is not None, now_ms=self.now_ms)
+        told = self.told.news(BecomeRole(self.role, self.term, self.leader_id), self.committed_index)
+        return turn.actions(vote, told, leads=self.role is Role.LEADER)

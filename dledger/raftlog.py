@@ -83,6 +83,12 @@ class RaftLog:
     def first_index_of_term_at(self, index: int) -> int:
         return self.prev_index + bisect_left(self._entries, self.entry(index).term, lo=1, key=TERM)
 
+    def term_and_its_first_index(self, index: int) -> tuple[int, int]:
+        """What a leader backs up by, that compared `index`; NO_TERM and NO_INDEX beyond the end."""
+        if index > self.last_index:
+            return NO_TERM, NO_INDEX
+        return self.term_at(index), self.first_index_of_term_at(index)
+
     def last_index_up_to_term(self, term: int, before: int) -> int:
         """The last index below `before` whose term is not above `term`; `prev_index` when there is none."""
         end = before - self.prev_index

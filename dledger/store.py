@@ -7,7 +7,7 @@ half of the old tail."""
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -39,13 +39,18 @@ class Store:
     """The folder `name` below the roots of `files` and `segments`, which are one."""
 
     def __init__(
-        self, files: SmallFiles, segments: SegmentDirectory, name: str, settings: DLedgerSettings
+        self,
+        files: SmallFiles,
+        segments: SegmentDirectory,
+        name: str,
+        settings: DLedgerSettings,
+        members: Iterable[str],
     ) -> None:
         self.name = name
         self.settings = settings
         self.root = segments
         self.directory = segments.subdirectory(name)
-        self.term_file = TermFile(files, f"{name}/currterm")
+        self.term_file = TermFile(files, f"{name}/currterm", ",".join(sorted(members)))
         self.checkpoint_file = CheckpointFile(files, f"{name}/checkpoint")
         self.committed_index = NO_INDEX
         self.cut_from: int | None = None
@@ -55,7 +60,7 @@ class Store:
         self.log: EntryLog | None = None
 
     async def open(self) -> Recovered:
-        """Raises LogDamaged, LogOfAnother, BadKeyValues, OSError; nothing was changed then."""
+        """Raises LogDamaged, LogOfAnother, MembersChanged, BadKeyValues, OSError; nothing was changed then."""
         present = self.root.subdirectories()
         others = [name for name in present if name.startswith(FOLDER_PREFIX)]
         if others and self.name not in present:
@@ -85,7 +90,7 @@ class Store:
         await log.sync()
         if checkpoint.cut_from is not None:
             await self.save_checkpoint(self.committed_index)
-        return Recovered(vote or Vote(), entries, self.committed_index)
+        return Recovered(vote or Vote(newcomer=True), entries, self.committed_index)
 
     async def persist(self, steps: Sequence[PersistThenSend]) -> None:
         """Makes the steps durable, in an order that a crash cannot turn into a state that never was. A small file waits for

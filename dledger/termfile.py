@@ -1,24 +1,33 @@
 """The term and the vote on disk: `currterm`, in DLedger's own format.
 
-Invariant: what `store` was given is durable when it returns, so a vote that was told cannot be forgotten."""
+Invariant: what `store` was given is durable when it returns, so a vote that was told cannot be forgotten; and it says among
+which members it was given."""
 
 from __future__ import annotations
 
 from dledger.actions import Vote
+from dledger.errors import MembersChanged
 from dledger.keyvalues import BadKeyValues, parse_key_values, whole_number
 from dledger.termbound import TERM_COUNTED_MAX
 from mqruntime.smallfiles import SmallFiles
+
+NEWCOMER = "newcomer"
+"""A key of ours, written until this member may vote; Java ignores it."""
+MEMBERS = "members"
+"""A key of ours; files of Java, and of our first versions, have none."""
 
 
 class TermFile:
     """`name` is relative to the root of `files`, for example 'dledger-n0/currterm'."""
 
-    def __init__(self, files: SmallFiles, name: str) -> None:
+    def __init__(self, files: SmallFiles, name: str, members: str) -> None:
+        """`members` are the ids of the group, with commas."""
         self.files = files
         self.name = name
+        self.members = members
 
     async def load(self) -> Vote | None:
-        """None when there is no such file. Raises BadKeyValues when there is one that cannot be read."""
+        """None when there is no such file. Raises BadKeyValues when there is one that cannot be read, MembersChanged."""
         data = await self.files.read(self.name)
         if data is None:
             return None
@@ -26,11 +35,15 @@ class TermFile:
         term = whole_number(self.name, values, "currTerm", least=0)
         if term > TERM_COUNTED_MAX:
             raise BadKeyValues(self.name, f"currTerm={term} is a term that no election reaches")
-        return Vote(term, values.get("voteLeader") or None)
+        recorded = values.get(MEMBERS, self.members)
+        if recorded != self.members:
+            raise MembersChanged(self.name, recorded, self.members)
+        return Vote(term, values.get("voteLeader") or None, values.get(NEWCOMER) == "true")
 
     async def store(self, vote: Vote) -> None:
         """Raises OSError; then the vote must not be told."""
         assert vote.term <= TERM_COUNTED_MAX, "a term that no election reaches is not to be kept"
-        await self.files.replace(
-            self.name, f"voteLeader={vote.voted_for or ''}\ncurrTerm={vote.term}\n".encode()
-        )
+        lines = [f"voteLeader={vote.voted_for or ''}", f"currTerm={vote.term}", f"{MEMBERS}={self.members}"]
+        if vote.newcomer:
+            lines.append(f"{NEWCOMER}=true")
+        await self.files.replace(self.name, ("\n".join(lines) + "\n").encode())

@@ -39,6 +39,6 @@ class Transfer:
 
 
 def fittest(progress: Mapping[str, Progress], heard_since_ms: int) -> str | None:
-    """Who holds most of those that were heard lately."""
-    heard = [peer for peer, known in progress.items() if known.heard_ms >= heard_since_ms]
+    """Who holds most of those that were heard lately and may be elected."""
+    heard = [peer for peer, known in progress.items() if known.votes_since(heard_since_ms)]
     return max(heard, key=lambda peer: progress[peer].match_index, default=None)

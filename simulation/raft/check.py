@@ -86,6 +86,10 @@ class RaftCheck:
                 f"{core.self_id} stood for election at the word of {sender}, leader of term {asked.term}",
             )
 
+    def emptied(self, member: str) -> None:
+        """Its disk is lost: it may begin in term 0, and must still never be heard to vote twice in a term."""
+        self.terms.pop(member, None)
+
     def new_core(self, core: Raft) -> int:
         """A member started. What it recovered must reach as far as its disk once promised (R2, terms only
         rise)."""

@@ -42,6 +42,12 @@ class RaftGroup:
 
         node.start(make_app)
 
+    def empty(self, node: Node) -> None:
+        """Power cut, and another disk."""
+        node.kill(power_cut=True)
+        node.disk.wipe()
+        self.check.emptied(node.name)
+
     def start_all(self) -> None:
         for node in self.nodes:
             self.start(node)

@@ -106,7 +106,7 @@ def taken_for_dead(self: Raft, peer: str, now_ms: int) -> list[Action]:
     """The leader is not asked whether it leads."""
     self.now_ms = now_ms
     if peer == self.leader_id:
-        self.leader_doubted = True
+        self.leader_sign.doubted = True
         self.leader_is_gone()
     return self.actions()
 

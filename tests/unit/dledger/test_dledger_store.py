@@ -13,7 +13,7 @@ import pytest
 
 from dledger.actions import PersistThenSend, Vote
 from dledger.entry import Entry, decode_entry, encode_index_unit
-from dledger.errors import LogDamaged, LogOfAnother
+from dledger.errors import LogDamaged, LogOfAnother, MembersChanged
 from dledger.keyvalues import BadKeyValues
 from dledger.settings import DLedgerSettings
 from dledger.store import Recovered, Store
@@ -26,7 +26,7 @@ DATA = "n/data/00000000000000000000"
 
 
 def store(root: Path) -> Store:
-    return Store(RealSmallFiles(root), RealSegmentDirectory(root), "n", SETTINGS)
+    return Store(RealSmallFiles(root), RealSegmentDirectory(root), "n", SETTINGS, ["n", "m"])
 
 
 def step(*entries: Entry, vote: Vote | None = None, cut: int | None = None) -> PersistThenSend:
@@ -246,3 +246,28 @@ def test_a_folder_with_another_members_log_is_refused(tmp_path: Path) -> None:
     (tmp_path / "dledger-n1").rename(tmp_path / "n")
     (tmp_path / "dledger-n2").mkdir()
     assert lives(tmp_path).entries == entries(0, 1)
+
+
+def test_who_may_not_vote_yet_and_among_whom_are_kept_with_the_term(tmp_path: Path) -> None:
+    assert lives(tmp_path, step(vote=Vote(3, None, newcomer=True))).vote == Vote(newcomer=True)
+    assert (tmp_path / "n/currterm").read_bytes() == b"voteLeader=\ncurrTerm=3\nmembers=m,n\nnewcomer=true\n"
+    assert lives(tmp_path, step(vote=Vote(3, "m"))).vote == Vote(3, None, newcomer=True)
+    assert (tmp_path / "n/currterm").read_bytes() == b"voteLeader=m\ncurrTerm=3\nmembers=m,n\n"
+    assert lives(tmp_path).vote == Vote(3, "m")
+
+
+def test_a_member_of_another_list_does_not_start(tmp_path: Path) -> None:
+    (tmp_path / "n").mkdir()
+    (tmp_path / "n/currterm").write_bytes(b"voteLeader=\ncurrTerm=3\nmembers=l,m,n\n")
+    with pytest.raises(
+        MembersChanged,
+        match="n/currterm: this controller voted as a member of l,m,n, and .* lists m,n; correct",
+    ):
+        lives(tmp_path)
+
+
+def test_a_term_that_no_election_reaches_is_not_believed(tmp_path: Path) -> None:
+    (tmp_path / "n").mkdir()
+    (tmp_path / "n/currterm").write_bytes(b"voteLeader=\ncurrTerm=%d\n" % ((1 << 62) - 1))
+    with pytest.raises(BadKeyValues, match="no election reaches"):
+        lives(tmp_path)
