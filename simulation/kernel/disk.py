@@ -110,6 +110,11 @@ class SimulatedDisk:
         inode = self.entries.get(path)
         return None if inode is None else bytes(inode.data)
 
+    def durably_holds(self, folder: str, content: bytes) -> bool:
+        """Whether every power cut would leave these bytes in a file below `folder`; for checkers."""
+        inodes = [inode for path, inode in self._durable.items() if path.startswith(folder)]
+        return any(inode.durably_holds(content) for inode in reversed(inodes))
+
     # -- crashes
 
     def process_died(self, process: Process, *, power_cut: bool) -> None:

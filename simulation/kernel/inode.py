@@ -76,6 +76,9 @@ class Inode:
             if disk[start + at : start + at + len(page)] != page:
                 self._dropped[(start + at) // PAGE_BYTES] = page
 
+    def durably_holds(self, content: bytes) -> bool:
+        return self._disk is not None and content in self._disk
+
     def survive_kill(self) -> None:
         """The next process gets the same pages, out of reach of the dead one's views."""
         self.data = bytearray(self.data)

@@ -1,7 +1,11 @@
 """What must hold for a Raft group at every moment, checked from outside with knowledge that no member has.
 
-Invariant: a checker only reads. It keeps what was decided, told and answered over all incarnations of all
-members, so it notices what a restart made a member forget."""
+Invariant: a checker only reads, and computes what it expects from what was said, told, answered and synced, over all
+incarnations of all members; so it notices what a restart, or another disk, made a member forget.
+
+Besides R1 to R10: R11, a member believes only what a member has said; R12, what is decided is durable on a majority of disks;
+R13, no member cuts what is decided; R14, only its leader's word makes a member stand for election; V2, what a leader waits
+for is under way."""
 
 from __future__ import annotations
 
@@ -14,6 +18,7 @@ from dledger.messages import (
     HeartBeatResponse,
     Message,
     MessageCode,
+    StandingRequest,
     TransferRequest,
     VoteRequest,
     VoteResponse,
@@ -24,7 +29,7 @@ from dledger.raft import Raft
 
 
 class Violation(AssertionError):
-    """An invariant of the group is broken; `rule` names it (R1 to R11, V2)."""
+    """An invariant of the group is broken; `rule` names it (R1 to R14, V2)."""
 
     def __init__(self, rule: str, what: str) -> None:
         super().__init__(f"{rule}: {what}")
@@ -43,6 +48,8 @@ class RaftCheck:
         self.votes: dict[tuple[str, int], str] = {}
         self.on_vote: Callable[[str], None] = lambda voter: None
         """Called with the voter's id when its vote arrives, or its first answer in a new term."""
+        self.on_message: Callable[[str, str, Message], None] = lambda receiver, sender, message: None
+        """Called with each request that is sent and each answer that arrives."""
         self.terms: dict[str, int] = {}
         self.decided: list[Entry] = []
         self.applied: list[tuple[int, int]] = []
@@ -52,6 +59,14 @@ class RaftCheck:
         self.committed: dict[int, int] = {}
         """Committed index seen last, by core number: one number per incarnation."""
         self.cores: list[Raft] = []
+        self.said: set[tuple[str, Message]] = set()
+        self.holders: Callable[[bytes, set[str]], int] | None = None
+        """On how many disks of the group an entry with this body is durable, these members taken for holders; None: not
+        looked at."""
+        self.said_since_loss: dict[str, set[Message]] = {}
+        self.lives: dict[str, set[int]] = {}
+        """Of each member that lost its disk, the sessions in which it asked since, and who has heard of one."""
+        self.heard_of_loss: dict[str, set[str]] = {}
         self.violation: Violation | None = None
         """The first one. Raised inside a member it would only end that member, so the world asks for it."""
 
@@ -59,6 +74,30 @@ class RaftCheck:
         violation = Violation(rule, what)
         self.violation = self.violation or violation
         return violation
+
+    def says(self, sender: str, message: Message) -> None:
+        self.said.add((sender, message))
+        if sender in self.said_since_loss:
+            self.said_since_loss[sender].add(message)
+        if isinstance(message, StandingRequest) and sender in self.lives:
+            self.lives[sender].add(message.session)
+
+    def is_of_present_life(self, sender: str, message: Message) -> bool:
+        """Whether `sender` said it with the disk that it has now."""
+        return sender not in self.said_since_loss or message in self.said_since_loss[sender]
+
+    def believes(self, receiver: str, sender: str, message: Message) -> None:
+        """A message reached the core of a member (R11)."""
+        if (sender, message) not in self.said:
+            raise self.found("R11", f"{receiver} believes {message} of {sender}, which never said it")
+        if isinstance(message, StandingRequest) and message.session in self.lives.get(sender, ()):
+            self.heard_of_loss[sender].add(receiver)
+
+    def cuts(self, member: str, entries: Iterable[Entry]) -> None:
+        """A member takes these out of its log (R13)."""
+        for entry in entries:
+            if entry.index < len(self.decided) and self.decided[entry.index] == entry:
+                raise self.found("R13", f"{member} cuts entry {entry.index}, which is decided")
 
     def told(self, receiver: str, sender: str, message: Message) -> None:
         """A message arrived: the vote that it tells must never have been told otherwise (R2)."""
@@ -79,16 +118,18 @@ class RaftCheck:
     def handed_over(
         self, core: Raft, before: tuple[int, str | None], sender: str, asked: TransferRequest
     ) -> None:
-        """A member was told to stand for election: only the leader of its own term can make it (R11)."""
+        """A member was told to stand for election: only the leader of its own term can make it (R14)."""
         if core.term != before[0] and (asked.term, sender) != before:
             raise self.found(
-                "R11",
+                "R14",
                 f"{core.self_id} stood for election at the word of {sender}, leader of term {asked.term}",
             )
 
     def emptied(self, member: str) -> None:
         """Its disk is lost: it may begin in term 0, and must still never be heard to vote twice in a term."""
         self.terms.pop(member, None)
+        self.said_since_loss[member] = set()
+        self.lives[member], self.heard_of_loss[member] = set(), set()
 
     def new_core(self, core: Raft) -> int:
         """A member started. What it recovered must reach as far as its disk once promised (R2, terms only
@@ -154,8 +195,17 @@ class RaftCheck:
         for entry in map(core.log.entry, range(seen + 1, index + 1)):
             if entry.index == len(self.decided):
                 self.decided.append(entry)
+                self.look_at_disks(core, entry)
             elif self.decided[entry.index] != entry:
                 raise self.found("R5", f"{core.self_id} commits another entry {entry.index} than was decided")
+
+    def look_at_disks(self, core: Raft, entry: Entry) -> None:
+        if self.holders is not None and entry.body:
+            under_way = {member for member, heard in self.heard_of_loss.items() if core.self_id not in heard}
+            holders, majority = self.holders(entry.body, under_way), (len(core.peers) + 1) // 2 + 1
+            if holders < majority:
+                what = f"{core.self_id} takes entry {entry.index} for decided, which {holders} disks hold"
+                raise self.found("R12", what)
 
     def saw_durable_term(self, member: str, term: int) -> None:
         """A member said something in `term`: it must never live in an older one again."""

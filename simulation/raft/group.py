@@ -13,7 +13,7 @@ from mqruntime.runtime import Runtime
 from simulation.kernel.node import Node
 from simulation.kernel.world import World
 from simulation.raft.check import RaftCheck
-from simulation.raft.member import NO_BUG, PORT, Bug, MemberApp, watched
+from simulation.raft.member import PORT, MemberApp, watched
 
 SETTINGS = DLedgerSettings(data_file_bytes=65536, index_file_bytes=32 * 64, entry_bytes_max=1024)
 
@@ -21,13 +21,10 @@ SETTINGS = DLedgerSettings(data_file_bytes=65536, index_file_bytes=32 * 64, entr
 class RaftGroup:
     """Members n0, n1, ... on hosts 10.0.0.1, 10.0.0.2, ... of `world`."""
 
-    def __init__(
-        self, world: World, size: int, *, settings: DLedgerSettings = SETTINGS, bug: Bug = NO_BUG
-    ) -> None:
+    def __init__(self, world: World, size: int, *, settings: DLedgerSettings = SETTINGS) -> None:
         self.world = world
         self.settings = settings
         self.check = RaftCheck()
-        self.core_class, self.make_runtime = bug
         self.peers = {f"n{number}": f"10.0.0.{number + 1}:{PORT}" for number in range(size)}
         self.nodes = [world.node(name, address.partition(":")[0]) for name, address in self.peers.items()]
         world.after_each_step(self.look)
@@ -36,8 +33,7 @@ class RaftGroup:
         """With the group's list of members, or with another."""
 
         def make_app(runtime: Runtime) -> MemberApp:
-            core_class = watched(self.core_class, self.check)
-            runtime = self.make_runtime(runtime)
+            core_class = watched(DLedgerNode.core_class, self.check)
             return MemberApp(runtime, node.name, peers or self.peers, self.settings, core_class, self.check)
 
         node.start(make_app)

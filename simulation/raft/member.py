@@ -1,22 +1,18 @@
 """One member of a simulated Raft group as a server of its own: DLedgerNode on its port, nothing else.
 
-Invariant: product code runs here unchanged; a planted bug is what a subclass of the core or a dishonest
-Runtime does."""
+Invariant: product code runs here unchanged, but for what `simulation.raft.bugs` plants."""
 
 from __future__ import annotations
 
 import asyncio
-import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from dledger.actions import Action, Role
-from dledger.messages import Message, TransferRequest, VoteRequest
+from dledger.messages import Message, Request, Response, TransferRequest, VoteRequest
 from dledger.node import DLedgerNode
 from dledger.raft import Raft
 from dledger.settings import DLedgerSettings
 from mqruntime.runtime import Runtime
-from mqruntime.segments import SegmentDirectory, SegmentFile
-from mqruntime.smallfiles import SmallFiles
 from remoting.client import RemotingClient
 from remoting.command import RemotingCommand
 from remoting.errors import NotSent
@@ -119,12 +115,29 @@ def watched(base: type[Raft], check: RaftCheck) -> type[Raft]:
         def receive(self, sender: str, message: Message, now_ms: int, ticket: int = 0) -> list[Action]:
             check.told(self.self_id, sender, message)
             if sender in self.peers:
-                check.saw_durable_term(sender, check_term(message))
+                check.believes(self.self_id, sender, message)
+                if isinstance(message, Response):
+                    check.on_message(self.self_id, sender, message)
+                if check.is_of_present_life(sender, message):
+                    check.saw_durable_term(sender, check_term(message))
             before = (self.term, self.leader_id)
             actions: list[Action] = super().receive(sender, message, now_ms, ticket)
             if isinstance(message, TransferRequest):
                 check.handed_over(self, before, sender, message)
             return actions
+
+        def send(self, to: str, request: Request) -> None:
+            check.says(self.self_id, request)
+            check.on_message(to, self.self_id, request)
+            super().send(to, request)
+
+        def reply(self, ticket: int, response: Response) -> None:
+            check.says(self.self_id, response)
+            super().reply(ticket, response)
+
+        def cut(self, index: int) -> None:
+            check.cuts(self.self_id, [self.log.entry(at) for at in range(index, self.log.last_index + 1)])
+            super().cut(index)
 
     return WatchedRaft
 
@@ -133,89 +146,3 @@ def check_term(message: Message) -> int:
     """The term that the sender of `message` certainly lives in; a pre-vote names the next one."""
     ahead = isinstance(message, VoteRequest) and message.pre_vote
     return message.term - 1 if ahead else message.term
-
-
-# Planted bugs
-
-
-class CountingRaft(Raft):
-    """Commits an entry of an old term by counting replicas."""
-
-    def may_count(self, index: int) -> bool:
-        return True
-
-
-class CarelessVoter(Raft):
-    """Votes without comparing logs."""
-
-    def receive(self, sender: str, message: Message, now_ms: int, ticket: int = 0) -> list[Action]:
-        if isinstance(message, VoteRequest):
-            message = dataclasses.replace(message, ledger_end_index=1 << 40, ledger_end_term=1 << 40)
-        return super().receive(sender, message, now_ms, ticket)
-
-
-class VoteForgetter:
-    """SmallFiles that write the term but not the vote."""
-
-    def __init__(self, files: SmallFiles) -> None:
-        self.files = files
-        self.read = files.read
-        self.overwrite = files.overwrite
-        self.remove = files.remove
-        self.names = files.names
-
-    async def replace(self, name: str, data: bytes) -> None:
-        if name.endswith("currterm"):
-            data = b"voteLeader=\n" + data.partition(b"\n")[2]
-        await self.files.replace(name, data)
-
-
-class LyingDirectory:
-    """A SegmentDirectory whose files say that they are synced before they are."""
-
-    def __init__(self, directory: SegmentDirectory) -> None:
-        self.directory = directory
-        self.names = directory.names
-        self.delete = directory.delete
-        self.subdirectories = directory.subdirectories
-        self.sync_directory = directory.sync_directory
-        self.disk_used = directory.disk_used
-
-    def open(self, name: str) -> SegmentFile:
-        return lying(self.directory.open(name))
-
-    def create(self, name: str, size_bytes: int, *, reserve: bool = True) -> SegmentFile:
-        return lying(self.directory.create(name, size_bytes, reserve=reserve))
-
-    def subdirectory(self, name: str) -> SegmentDirectory:
-        return LyingDirectory(self.directory.subdirectory(name))
-
-
-def lying(file: SegmentFile) -> SegmentFile:
-    async def sync(start: int, end: int) -> None:
-        await asyncio.sleep(0)
-
-    file.sync = sync  # type: ignore[method-assign]
-    return file
-
-
-def honest(runtime: Runtime) -> Runtime:
-    return runtime
-
-
-def forget_votes(runtime: Runtime) -> Runtime:
-    return dataclasses.replace(runtime, files=VoteForgetter(runtime.files))
-
-
-def lie_about_syncs(runtime: Runtime) -> Runtime:
-    return dataclasses.replace(runtime, segments=LyingDirectory(runtime.segments))
-
-
-Bug = tuple[type[Raft], Callable[[Runtime], Runtime]]
-NO_BUG: Bug = (Raft, honest)
-BUGS: dict[str, Bug] = {
-    "vote-not-persisted": (Raft, forget_votes),
-    "commit-by-counting": (CountingRaft, honest),
-    "ack-before-fsync": (Raft, lie_about_syncs),
-    "vote-without-comparing-logs": (CarelessVoter, honest),
-}

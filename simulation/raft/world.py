@@ -13,7 +13,6 @@ import errno
 import random
 import sys
 from collections import Counter
-from contextlib import nullcontext
 from dataclasses import dataclass, field
 
 from dledger.errors import LogDamaged, NotLeader, OutcomeUnknown, TooManyProposals
@@ -22,9 +21,11 @@ from dledger.settings import DLedgerSettings
 from simulation.kernel import seeds
 from simulation.kernel.node import Node
 from simulation.kernel.world import World
+from simulation.raft.bugs import BUGS, planted
 from simulation.raft.group import RaftGroup
-from simulation.raft.livenessbugs import LIVENESS_BUGS, planted
-from simulation.raft.member import BUGS, NO_BUG, Bug, MemberApp
+from simulation.raft.late import Post, forge
+from simulation.raft.member import MemberApp
+from simulation.raft.stories import STORIES
 
 FAULTS = (
     "kill",
@@ -47,6 +48,10 @@ FAULTS = (
     "drop",
     "transfer",
     "late-transfer",
+    "empty",
+    "forge",
+    "late",
+    *STORIES,
 )
 RUN_MS = 15_000
 HEAL_LIMIT_MS = 15_000
@@ -65,7 +70,7 @@ class Totals:
 class RaftWorld:
     """One seed: its size, its settings, the kinds of fault it uses and how often, all drawn from it."""
 
-    def __init__(self, seed: int, bug: Bug = NO_BUG, totals: Totals | None = None) -> None:
+    def __init__(self, seed: int, totals: Totals | None = None) -> None:
         self.world = World(seed)
         self.random = random.Random(f"{seed}/raft")
         self.totals = totals or Totals()
@@ -77,11 +82,15 @@ class RaftWorld:
             index_file_bytes=32 * 64,
             checkpoint_interval_ms=self.random.choice((200, 3000)),
         )
-        self.group = RaftGroup(self.world, self.random.choice((3, 3, 5)), settings=settings, bug=bug)
+        self.group = RaftGroup(self.world, self.random.choice((3, 3, 5)), settings=settings)
         self.check = self.group.check
         self.check.on_vote = self.vote_told
+        self.check.holders = self.holders
+        self.post = Post(self.group, self.random)
+        self.stranger = self.world.node("stranger", "10.0.9.9")
+        self.wiped: set[str] = set()
         self.nodes = self.group.nodes
-        self.kinds = [kind for kind in FAULTS if self.random.random() < 0.5] or ["kill"]
+        self.kinds = self.random.sample(FAULTS, self.random.randint(1, 7))
         self.pause_ms = self.random.choice((100, 400, 1500))
         self.body_number = 0
         self.healed_at_ms: dict[str, int] = {}
@@ -96,9 +105,7 @@ class RaftWorld:
             end_ms = world.now_ms + run_ms
             next_fault_ms = world.now_ms + 1500
             while world.now_ms < end_ms:
-                world.run_for_ms(self.random.randint(5, 60))
-                self.restart_some()
-                self.propose()
+                self.play(0)
                 if world.now_ms >= next_fault_ms:
                     kind = self.random.choice(self.kinds)
                     self.fault(kind)
@@ -114,6 +121,22 @@ class RaftWorld:
             answered=len(self.check.answered),
         )
 
+    def play(self, ms: int) -> None:
+        """Load without further faults, for one step at least."""
+        end_ms = self.world.now_ms + ms
+        while True:
+            self.world.run_for_ms(self.random.randint(5, 60) if not ms else self.random.randint(2, 20))
+            self.restart_some()
+            self.propose()
+            if self.world.now_ms >= end_ms:
+                return
+
+    def holders(self, body: bytes, taken_for: set[str]) -> int:
+        return sum(node.name in taken_for or self.holds(node, body) for node in self.nodes)
+
+    def holds(self, node: Node, body: bytes) -> bool:
+        return node.disk.durably_holds(f"dledger-{node.name}/data/", body)
+
     def start(self, node: Node) -> None:
         if isinstance(node.failure, LogDamaged):
             raise self.check.found("R8", f"{node.name} lost what was durable: {node.failure}")
@@ -125,9 +148,18 @@ class RaftWorld:
         active = self.group.active()
         return self.random.choice(active) if active else None
 
+    def read_from_deposed(self) -> None:
+        """Those who still believe to lead beside a newer leader are asked most."""
+        members = [member for node in self.group.active() if (member := self.group.member(node)) is not None]
+        newest = max((member.term for member in members), default=0)
+        for member in members:
+            if member.term < newest:
+                self.world.nodes[member.self_id].spawn(self.read(member))
+
     # Load
 
     def propose(self) -> None:
+        self.read_from_deposed()
         node = self.leader()
         if node is None:
             return
@@ -169,6 +201,9 @@ class RaftWorld:
 
     def fault(self, kind: str) -> None:
         self.totals.counts[kind] += 1
+        if kind in STORIES:
+            STORIES[kind](self)
+            return
         world, node, other = self.world, *self.random.sample(self.nodes, 2)
         match kind:
             case "kill" | "power":
@@ -185,9 +220,13 @@ class RaftWorld:
             case "cut" | "cut-one-way":
                 world.network.cut(node.host, other.host, both=kind == "cut")
             case "isolate":
-                for each in self.nodes:
-                    if each is not node:
-                        world.network.cut(node.host, each.host)
+                self.isolate(node)
+            case "empty" if self.may_empty([node]):
+                self.empty(node)
+            case "forge":
+                forge(self.group, self.random, self.stranger)
+            case "late":
+                self.deliver_late(self.random.choice((5, 50)))
             case "delay":
                 world.network.delay(node.host, other.host, 1, self.random.choice((20, 300)))
             case "reset":
@@ -280,17 +319,46 @@ class RaftWorld:
                 network.delay(voter.host, candidate.host, *((0.1, 0.5) if voter is near else (1, 100)))
         self.voters_to_kill = 1
 
-    def crash(self, node: Node, *, power_cut: bool) -> None:
+    def crash(self, node: Node, *, power_cut: bool, away_ms: int | None = None) -> None:
         node.kill(power_cut=power_cut)
-        self.healed_at_ms[node.name] = self.world.now_ms + self.random.choice((1, 50, 500, 3000))
+        away_ms = self.random.choice((1, 50, 500, 3000)) if away_ms is None else away_ms
+        self.healed_at_ms[node.name] = self.world.now_ms + away_ms
+
+    def isolate(self, node: Node, *, both: bool = True) -> None:
+        for each in self.nodes:
+            if each is not node:
+                self.world.network.cut(each.host, node.host, both=both)
+
+    def deliver_late(self, count: int) -> None:
+        self.post.deliver_late(count)
+
+    def ambush(self, count: int) -> None:
+        self.post.ambushes = count
+
+    def may_empty(self, nodes: list[Node]) -> bool:
+        """Whether these and the members that are not caught up yet are a minority."""
+        without = {node.name for node in nodes} | {
+            node.name for node in self.nodes if node.name in self.wiped and not self.votes(node)
+        }
+        return 2 * len(without) < len(self.nodes)
+
+    def votes(self, node: Node) -> bool:
+        member = self.group.member(node)
+        return member is not None and member.core is not None and not member.core.standing.newcomer
+
+    def empty(self, node: Node) -> None:
+        """Another disk, and a start with it at once."""
+        self.group.empty(node)
+        self.wiped.add(node.name)
+        self.healed_at_ms[node.name] = self.world.now_ms
 
     def restart_some(self) -> None:
         for node in self.nodes:
             if not node.running and self.world.now_ms >= self.healed_at_ms.get(node.name, 0):
                 self.start(node)
 
-    def heal(self) -> None:
-        """No faults any more: a leader within a few election timeouts, and all members at one point (V1)."""
+    def calm(self) -> None:
+        """No faults any more."""
         self.voters_to_kill = 0
         self.world.network.heal()
         self.mend()
@@ -300,27 +368,30 @@ class RaftWorld:
                     self.world.network.delay(node.host, other.host, 0.1, 0.5)
         self.healed_at_ms.clear()
 
+    def heal(self) -> None:
+        """A leader within a few election timeouts, all members at one point, and all vote (V1)."""
+        self.calm()
+
         def agreed() -> bool:
             self.restart_some()
-            return self.group.agreed()
+            return self.group.agreed() and all(map(self.votes, self.nodes))
 
         self.world.run_until(agreed, HEAL_LIMIT_MS)
         self.check.logs_match(self.group.running_cores())
 
 
-def run_with(bug: str | None, seed: int, totals: Totals | None = None) -> None:
-    """One seed, with a bug planted."""
-    with planted(bug) if bug in LIVENESS_BUGS else nullcontext():
-        RaftWorld(seed, BUGS.get(bug or "", NO_BUG), totals).run()
+def run_seed(seed: int, bug: str | None, totals: Totals) -> None:
+    with planted(bug):
+        RaftWorld(seed, totals).run()
 
 
 def main() -> int:
     totals = Totals()
     return seeds.main(
         __doc__,
-        [*BUGS, *LIVENESS_BUGS],
+        BUGS,
         50,
-        lambda seed, bug: run_with(bug, seed, totals),
+        lambda seed, bug: run_seed(seed, bug, totals),
         lambda: [totals.line()],
     )
 

@@ -28,9 +28,9 @@ from remoting.client import RemotingClient
 from remoting.command import RemotingCommand
 from simulation.kernel.node import Node, SimulatedClock
 from simulation.kernel.world import World
+from simulation.raft.bugs import planted
 from simulation.raft.check import entries_of
 from simulation.raft.group import SETTINGS, RaftGroup
-from simulation.raft.livenessbugs import planted
 from simulation.raft.member import MemberApp
 
 

@@ -1,0 +1,391 @@
+"""Bugs planted into the members of a group for the length of a run, to prove that the checks find them.
+
+Invariant: each is one that breaks a promise of Raft, of its disk or of its guards; it changes only what its line says, and
+nothing is left of it when its context ends."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from typing import TypeVar
+from unittest.mock import patch
+
+from dledger.actions import Action, PersistThenSend, ReadReady, Reply, Role, Vote
+from dledger.ballots import Ballots
+from dledger.disklane import DiskLane, Step
+from dledger.entry import Entry
+from dledger.log import EntryLog
+from dledger.memberaddresses import MemberAddresses
+from dledger.messages import (
+    HeartBeatResponse,
+    PushRequest,
+    PushResponse,
+    Request,
+    ResultCode,
+    StandingRequest,
+    StandingResponse,
+    TransferRequest,
+    VoteRequest,
+    VoteResponse,
+    VoteResult,
+)
+from dledger.node import DLedgerNode
+from dledger.raft import Raft
+from dledger.raftlog import RaftLog
+from dledger.readindex import PendingReads
+from dledger.standing import Standing
+from dledger.store import Store
+from dledger.termbound import TermBound
+from dledger.termfile import TermFile
+
+Wrong = TypeVar("Wrong", bound=Callable[..., object])
+
+BUGS: dict[str, list[tuple[object, str, Callable[..., object]]]] = {}
+"""Name of a bug -> what is replaced, where, and by what."""
+
+
+def bug(name: str, owner: object, attribute: str) -> Callable[[Wrong], Wrong]:
+    """The function stands in for `owner`'s while the bug is planted; a bug may have several."""
+
+    def noted(wrong: Wrong) -> Wrong:
+        BUGS.setdefault(name, []).append((owner, attribute, wrong))
+        return wrong
+
+    return noted
+
+
+@contextmanager
+def planted(name: str | None) -> Iterator[None]:
+    """Without a name nothing is planted."""
+    with ExitStack() as patches:
+        for owner, attribute, wrong in BUGS[name] if name else ():
+            is_property = isinstance(getattr(owner, attribute), property)
+            patches.enter_context(patch.object(owner, attribute, property(wrong) if is_property else wrong))
+        yield
+
+
+# Votes
+
+stored_vote = TermFile.store
+asked_for_vote = Raft.on_vote_request
+got_vote = Raft.on_vote_response
+
+
+@bug("vote-not-persisted", TermFile, "store")
+async def term_without_vote(self: TermFile, vote: Vote) -> None:
+    """The term survives a crash, whom it was given to does not."""
+    await stored_vote(self, replace(vote, voted_for=None))
+
+
+@bug("vote-without-comparing-logs", Raft, "on_vote_request")
+def any_log_will_do(self: Raft, candidate: str, request: VoteRequest) -> VoteResult:
+    return asked_for_vote(
+        self, candidate, replace(request, ledger_end_index=1 << 40, ledger_end_term=1 << 40)
+    )
+
+
+@bug("vote-compares-terms-alone", Raft, "on_vote_request")
+def any_length_will_do(self: Raft, candidate: str, request: VoteRequest) -> VoteResult:
+    """Of two logs with the same last term the shorter one may lead."""
+    return asked_for_vote(self, candidate, replace(request, ledger_end_index=1 << 40))
+
+
+@bug("votes-twice", Raft, "on_vote_request")
+def to_each_who_asks(self: Raft, candidate: str, request: VoteRequest) -> VoteResult:
+    if request.term == self.term and self.role is Role.FOLLOWER:
+        self.voted_for = None
+    return asked_for_vote(self, candidate, request)
+
+
+@bug("pre-vote-counts", Raft, "on_vote_response")
+def of_whatever_ballot(self: Raft, voter: str, response: VoteResponse) -> None:
+    """A yes counts for the ballot under way, whichever it was given to."""
+    pre_voting = self.ballots.pre_voting
+    ballot = self.term + 1 if pre_voting else self.term
+    got_vote(self, voter, replace(response, ballot_term=ballot, pre_vote=pre_voting))
+
+
+@bug("quorum-of-half", Raft, "quorum")
+def half_of_all(self: Raft) -> int:
+    return max(1, (len(self.peers) + 1) // 2)
+
+
+# What must be durable first
+
+turned = Raft.actions
+
+
+def told_first(self: Raft, *, votes: bool) -> list[Action]:
+    actions: list[Action] = []
+    for action in turned(self):
+        early = isinstance(action, PersistThenSend) and (action.vote is not None) == votes
+        if early and isinstance(action, PersistThenSend):
+            actions.extend(action.messages)
+            action = replace(action, messages=())
+        actions.append(action)
+    return actions
+
+
+@bug("vote-told-before-durable", Raft, "actions")
+def votes_first(self: Raft) -> list[Action]:
+    return told_first(self, votes=True)
+
+
+@bug("ack-told-before-durable", Raft, "actions")
+def acks_first(self: Raft) -> list[Action]:
+    return told_first(self, votes=False)
+
+
+@bug("ack-before-fsync", EntryLog, "sync")
+async def not_synced(self: EntryLog) -> None:
+    """The log says that it is synced, and nothing was done for that."""
+    self.batch_count = 0
+
+
+counted_replicas = Raft.advance_commit
+
+
+@bug("early-durable-count", Raft, "advance_commit")
+def own_disk_counts_at_once(self: Raft) -> None:
+    """A leader counts itself for what its disk has not confirmed."""
+    kept, self.disk.durable_index = self.durable_index, self.log.last_index
+    try:
+        counted_replicas(self)
+    finally:
+        self.disk.durable_index = min(kept, self.log.last_index)
+
+
+@bug("cut-not-durable", Store, "cut")
+async def cut_in_memory(self: Store, log: EntryLog, index: int) -> None:
+    """The old tail may be there again after a power cut, behind what was acknowledged since."""
+    log.end = log.positions[index] if index < len(log.positions) else log.end
+    del log.positions[index:]
+
+
+# Replication
+
+pushed = Raft.on_push
+accepted = Raft.accept_entries
+
+
+@bug("old-term-push-accepted", Raft, "on_push")
+def of_any_term(self: Raft, leader: str, request: PushRequest, known: bool) -> PushResponse:
+    if known and request.term < self.term:
+        self.follow = lambda sender, term: ResultCode.SUCCESS  # type: ignore[method-assign]
+        try:
+            return pushed(self, leader, request, known)
+        finally:
+            del self.follow
+    return pushed(self, leader, request, known)
+
+
+@bug("term-before-ignored", Raft, "on_push")
+def whatever_stands_before(self: Raft, leader: str, request: PushRequest, known: bool) -> PushResponse:
+    """The entry before those of a push needs the same index only."""
+    prev = request.prev_index
+    if self.log.prev_index <= prev <= self.log.last_index:
+        request = replace(request, prev_term=self.log.term_at(prev))
+    return pushed(self, leader, request, known)
+
+
+@bug("conflict-ignored", RaftLog, "find_conflict")
+def first_new(self: RaftLog, entries: Sequence[Entry]) -> int | None:
+    """What has an index that is there already is taken for the same."""
+    return next((entry.index for entry in entries if entry.index > self.last_index), None)
+
+
+@bug("cuts-without-conflict", Raft, "accept_entries")
+def cut_to_the_push(self: Raft, request: PushRequest) -> ResultCode:
+    """What a push does not have is cut, though it may have come late."""
+    start = request.prev_index + 1 + len(request.entries)
+    if self.committed_index < start <= self.log.last_index and self.role is not Role.LEADER:
+        self.cut(start)
+    return accepted(self, request)
+
+
+@bug("commit-beyond-proven", Raft, "accept_entries")
+def commit_the_own_tail(self: Raft, request: PushRequest) -> ResultCode:
+    """A follower takes the leader's commit index for entries that were not compared."""
+    code = accepted(self, request)
+    if code is ResultCode.SUCCESS:
+        self.committed_index = max(self.committed_index, min(request.commit_index, self.log.last_index))
+    return code
+
+
+@bug("commit-by-counting", Raft, "may_count")
+def any_entry_counts(self: Raft, index: int) -> bool:
+    """Commits an entry of an old term by counting replicas."""
+    return True
+
+
+# Reads
+
+wanted = PendingReads.add
+opened = PendingReads.open_round
+
+
+@bug("stale-read-round", PendingReads, "open_round")
+def in_the_round_before(self: PendingReads, committed_index: int) -> bool:
+    """A read is proven by a round that began before it came."""
+    if not self._new or not self.round:
+        return opened(self, committed_index)
+    self._asked.extend((self.round, ReadReady(read_id, committed_index)) for read_id in self._new)
+    self._new.clear()
+    return True
+
+
+@bug("read-without-round", Raft, "read")
+def believes_to_lead(self: Raft, read_id: int, now_ms: int) -> list[Action]:
+    self.now_ms = now_ms
+    self.turn.reads.append(ReadReady(read_id, self.committed_index if self.may_serve else None))
+    return self.actions()
+
+
+@bug("serves-before-its-no-op", DLedgerNode, "is_active")
+def as_soon_as_elected(self: DLedgerNode) -> bool:
+    return self.core is not None and not self._closed and self.core.role is Role.LEADER
+
+
+@bug("serves-before-its-no-op", Raft, "may_serve")
+def at_once(self: Raft) -> bool:
+    """A leader serves before it knows what its predecessors committed."""
+    return self.role is Role.LEADER
+
+
+# Members without a past
+
+answered_push = Raft.on_push_response
+answered_beat = Raft.on_heartbeat_response
+
+
+@bug("newcomer-votes", Raft, "settle_standing")
+def at_its_start(self: Raft) -> None:
+    self.election_due_ms = self.draw_election_due() if self.peers else self.now_ms
+    self.standing.newcomer = False
+
+
+@bug("newcomer-counts", Raft, "on_push_response")
+def a_newcomers_ack(self: Raft, peer: str, response: PushResponse) -> None:
+    answered_push(self, peer, replace(response, newcomer=False))
+
+
+@bug("newcomer-counts", Raft, "on_heartbeat_response")
+def a_newcomers_echo(self: Raft, peer: str, response: HeartBeatResponse) -> None:
+    answered_beat(self, peer, replace(response, newcomer=False))
+
+
+@bug("admitted-at-once", Standing, "told")
+def whatever_it_holds(self: Standing, peer: str, *, has_past: bool, term: int, admits: int) -> None:
+    """A newcomer votes as soon as all have answered and one of them leads."""
+    told(self, peer, has_past=has_past, term=term, admits=min(admits, 0))
+
+
+told = Standing.told
+
+
+@bug("admitted-unheard", Standing, "is_caught_up")
+def by_any_leader(self: Standing, term: int, held_index: int) -> bool:
+    """A newcomer votes when a leader has caught it up, which may not be the newest."""
+    return self.admission is not None and self.admission[0] == term and self.admission[1] <= held_index
+
+
+@bug("former-life-counts", Raft, "on_standing_request")
+def as_if_it_had_not_died(self: Raft, peer: str, request: StandingRequest, known: bool) -> StandingResponse:
+    """What a member acknowledged before it was emptied goes on to count, while it is caught up from where it is."""
+    progress = self.progress.get(peer)
+    response = asked_for_standing(self, peer, request, known)
+    if progress is not None:
+        self.progress[peer].match_index = progress.match_index
+    return response
+
+
+asked_for_standing = Raft.on_standing_request
+
+
+@bug("silent-peers-count-as-new", Standing, "group_is_new")
+def nobody_has_said_no(self: Standing) -> bool:
+    return not self.group_has_past
+
+
+# Guards
+
+
+@bug("any-term-believed", TermBound, "allows")
+def however_far(self: TermBound, sender: str, term: int, own_term: int) -> bool:
+    return True
+
+
+@bug("any-address-believed", MemberAddresses, "is_from")
+async def from_anywhere(self: MemberAddresses, member: str, remote_address: str) -> bool:
+    return True
+
+
+# Slow disks, ended connections, hand-overs
+
+must_wait = DiskLane.must_wait
+counted = Ballots.count
+
+
+def answers(step: object, kind: type) -> bool:
+    return isinstance(step, Reply) and isinstance(step.response, kind)
+
+
+@bug("heartbeat-answered-before-vote", Raft, "actions")
+def heartbeats_first(self: Raft) -> list[Action]:
+    """The answer to a leader of a new term leaves before that term is durable."""
+    actions: list[Action] = []
+    for action in turned(self):
+        if isinstance(action, PersistThenSend):
+            actions += [message for message in action.messages if answers(message, HeartBeatResponse)]
+        actions.append(action)
+    return actions
+
+
+@bug("heartbeat-answered-before-vote", DiskLane, "must_wait")
+def but_for_heartbeats(self: DiskLane, step: Step) -> bool:
+    return not answers(step, HeartBeatResponse) and must_wait(self, step)
+
+
+@bug("push-answered-before-entries", DiskLane, "must_wait")
+def but_for_pushes(self: DiskLane, step: Step) -> bool:
+    """A repeated push is answered while the first one's entries are on their way to the disk."""
+    return self._votes > 0 if answers(step, PushResponse) else must_wait(self, step)
+
+
+@bug("late-pre-vote-counts", Ballots, "count")
+def pre_votes_too(self: Ballots, voter: str, response: VoteResponse, term: int) -> None:
+    """A pre-vote that comes when the election has begun counts as a vote."""
+    counted(self, voter, response, term)
+    if self.votes and response.result is VoteResult.ACCEPT and response.ballot_term == term:
+        self.votes.add(voter)
+
+
+@bug("transfer-of-any-term", Raft, "on_transfer_request")
+def whoever_asks(self: Raft, leader: str, request: TransferRequest) -> ResultCode:
+    """A leader long deposed makes a member stand for election."""
+    if self.may_stand:
+        self.start_election(transfer=True)
+    return ResultCode.SUCCESS
+
+
+@bug("dropped-push-in-flight", Raft, "unsent")
+def believed_sent(self: Raft, peer: str, request: Request, now_ms: int) -> list[Action]:
+    """What was not sent is waited for."""
+    return []
+
+
+@bug("ended-connection-is-a-dead-leader", Raft, "connection_lost")
+def taken_for_dead(self: Raft, peer: str, now_ms: int) -> list[Action]:
+    """The leader is not asked whether it leads."""
+    self.now_ms = now_ms
+    if peer == self.leader_id:
+        self.leader_sign.doubted = True
+        self.leader_is_gone()
+    return self.actions()
+
+
+@bug("checkpoint-ahead-of-disk", DLedgerNode, "_decided_and_durable")
+def what_is_applied(self: DLedgerNode) -> int:
+    """The checkpoint calls decided what the own disk has not got yet."""
+    return self.applied_index

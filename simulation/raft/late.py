@@ -1,0 +1,107 @@
+"""Messages between members that come late, twice, or from nobody.
+
+Invariant: what is delivered late was said by a member; what is forged was not, and must change nothing."""
+
+from __future__ import annotations
+
+import random
+from collections import deque
+
+from dledger.messagejson import Envelope, encode_request
+from dledger.messages import (
+    CODE_OF,
+    HeartBeatRequest,
+    Message,
+    PushRequest,
+    PushResponse,
+    PushType,
+    Request,
+    ResultCode,
+    VoteRequest,
+)
+from dledger.termbound import TERM_JUMP_MAX
+from remoting.client import RemotingClient
+from remoting.command import RemotingCommand
+from remoting.errors import RemotingError
+from simulation.kernel.node import Node, SimulatedClock
+from simulation.raft.group import RaftGroup
+
+KEPT_MAX = 3_000
+
+
+class Post:
+    """What was said between members, whether it came or not: (receiver, sender, message), the newest last."""
+
+    def __init__(self, group: RaftGroup, choose: random.Random) -> None:
+        self.group = group
+        self.choose = choose
+        self.sent: deque[tuple[str, str, Message]] = deque(maxlen=KEPT_MAX)
+        self.ambushes = 0
+        """So often a follower whose acknowledgement arrives gets at once what a former leader had sent to it."""
+        group.check.on_message = self.note
+
+    def note(self, receiver: str, sender: str, message: Message) -> None:
+        self.sent.append((receiver, sender, message))
+        if self.ambushes and isinstance(message, PushResponse) and message.code is ResultCode.SUCCESS:
+            self.ambush(sender, message)
+
+    def ambush(self, follower: str, acknowledged: PushResponse) -> None:
+        for receiver, leader, push in reversed(self.sent):
+            if receiver != follower or not isinstance(push, PushRequest) or push.term >= acknowledged.term:
+                continue
+            if push.entries and push.prev_index < acknowledged.index + acknowledged.count:
+                self.ambushes -= 1
+                self.deliver(receiver, leader, push)
+                return
+
+    def deliver_late(self, count: int) -> None:
+        """Hands some of it over again, or for the first time."""
+        for _ in range(min(count, len(self.sent))):
+            self.deliver(*self.choose.choice(self.sent))
+
+    def deliver(self, receiver: str, sender: str, message: Message) -> None:
+        """To the member, if it runs."""
+        node = self.group.world.nodes[receiver]
+        member = self.group.member(node)
+        if member is not None and node.running:
+            node.spawn(hand_over(member._receive, sender, message))
+
+
+async def hand_over(receive: object, sender: str, message: Message) -> None:
+    """No answer is wanted."""
+    assert callable(receive)
+    receive(sender, message, 0)
+
+
+def forge(group: RaftGroup, choose: random.Random, stranger: Node) -> None:
+    """A broken member speaks in a term out of all bounds, or a foreign host in a member's name."""
+    receiver, member = choose.sample(group.nodes, 2)
+    cores = group.running_cores()
+    term = max((core.term for core in cores), default=0)
+    broken = choose.random() < 0.5 and member.running
+    if broken:
+        term += TERM_JUMP_MAX + choose.choice((1, 1 << 30, 1 << 58))
+    else:
+        term += choose.choice((1, 3))
+    request = choose.choice(
+        (
+            VoteRequest(term, 1 << 20, term - 1),
+            HeartBeatRequest(term),
+            PushRequest(term, PushType.COMMIT, -1, -1, 1 << 20),
+        )
+    )
+    speaker = member if broken else stranger
+    speaker.spawn(say(group, speaker, receiver, member.name, request))
+
+
+async def say(group: RaftGroup, speaker: Node, receiver: Node, sender: str, request: Request) -> None:
+    client = RemotingClient(clock=SimulatedClock(speaker))
+    body = encode_request(Envelope("g", sender, receiver.name), request)
+    try:
+        await client.call(
+            group.peers[receiver.name], RemotingCommand.request(CODE_OF[type(request)], body=body), 500
+        )
+    except RemotingError:
+        pass
+    finally:
+        await client.close()
