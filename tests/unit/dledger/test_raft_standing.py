@@ -1,0 +1,124 @@
+"""Newcomers among members that hand over, vote late and wait for no disk but for a vote."""
+
+from __future__ import annotations
+
+from dledger.actions import PersistThenSend, Reply, Role, Send, TransferFailed, Vote
+from dledger.disklane import DiskLane
+from dledger.messages import (
+    HeartBeatRequest,
+    HeartBeatResponse,
+    PushRequest,
+    PushResponse,
+    PushType,
+    ResultCode,
+    StandingRequest,
+    StandingResponse,
+    TransferRequest,
+)
+from dledger.raft import Raft
+from tests.unit.dledger.raftharness import NAMES, SETTINGS, core, elected, entries, replies, sent
+
+NEW = Vote(newcomer=True)
+SUCCESS = ResultCode.SUCCESS
+
+
+def acknowledged(index: int, session: int, *, newcomer: bool) -> PushResponse:
+    return PushResponse(1, SUCCESS, index, 1, index, session=session, newcomer=newcomer)
+
+
+def led_with_newcomer() -> Raft:
+    """Its own disk has confirmed nothing of its term, and `c` has said that it is a newcomer."""
+    leader = elected(core())
+    leader.receive("c", StandingRequest(0, 7), 600)
+    leader.receive("c", HeartBeatResponse(1, SUCCESS, 0, newcomer=True), 600)
+    return leader
+
+
+def test_a_newcomers_disk_makes_no_majority_where_the_leaders_own_is_slow() -> None:
+    leader = led_with_newcomer()
+    leader.receive("b", acknowledged(0, 0, newcomer=False), 610)
+    leader.receive("c", acknowledged(0, 7, newcomer=True), 610)
+    assert leader.committed_index == -1 and leader.durable_index == -1
+    leader.receive("c", acknowledged(0, 7, newcomer=False), 620)
+    assert leader.committed_index == 0 and leader.durable_index == -1
+
+
+def test_what_an_earlier_life_acknowledged_late_counts_for_no_later_one() -> None:
+    leader = led_with_newcomer()
+    leader.receive("b", acknowledged(0, 0, newcomer=False), 610)
+    leader.receive("c", acknowledged(0, 0, newcomer=False), 610)
+    assert leader.committed_index == -1
+
+
+def test_a_newcomers_echo_proves_no_read_and_the_round_is_not_under_way_any_more() -> None:
+    leader = led_with_newcomer()
+    leader.receive("b", acknowledged(0, 0, newcomer=False), 610)
+    leader.persisted(610)  # its vote
+    leader.persisted(610)  # its no-op
+    assert leader.may_serve
+    asked = [to for to, request in sent(leader.read(1, 620)) if isinstance(request, HeartBeatRequest)]
+    assert asked == ["b", "c"]
+    assert not leader.receive("c", HeartBeatResponse(1, SUCCESS, 1, newcomer=True), 621)
+    progress = leader.progress["c"]
+    assert progress.round_sent == progress.read_round == 0
+
+
+def test_leadership_goes_to_no_newcomer() -> None:
+    leader = led_with_newcomer()
+    leader.receive("b", HeartBeatResponse(1, SUCCESS, 0), 610)
+    assert leader.give_way("c", 620) == [TransferFailed()]
+    leader.give_way(None, 620)
+    assert leader.transfer.target == "b"
+
+
+def test_a_newcomer_does_not_stand_for_election_at_its_leaders_word() -> None:
+    newcomer = core("b", vote=NEW)
+    newcomer.receive("a", HeartBeatRequest(1), 10)
+    answer = replies(newcomer.receive("a", TransferRequest(1, "a", "b", -1), 20, 1))
+    assert [getattr(each, "code", None) for each in answer] == [ResultCode.TAKE_LEADERSHIP_FAILED]
+    assert (newcomer.role, newcomer.term) == (Role.FOLLOWER, 1)
+
+
+def test_who_stands_back_does_not_stand_for_election_at_its_leaders_word() -> None:
+    raft = core("b")
+    raft.receive("a", HeartBeatRequest(1), 10)
+    raft.stand_back(15)
+    raft.receive("a", TransferRequest(1, "a", "b", -1), 20, 1)
+    assert (raft.role, raft.term) == (Role.FOLLOWER, 1)
+
+
+def test_a_newcomers_standing_is_durable_before_anybody_hears_of_it() -> None:
+    newcomer, lane = core("b", vote=NEW), DiskLane()
+    newcomer.receive("a", HeartBeatRequest(1), 10)
+    newcomer.persisted(10)
+    session = newcomer.standing.session
+    newcomer.receive("c", StandingResponse(1, session, True, -1), 20)
+    newcomer.receive("a", StandingResponse(1, session, True, 0), 20)
+    push = PushRequest(1, PushType.APPEND, -1, -1, 0, tuple(entries(1)), session)
+    steps = newcomer.receive("a", push, 30, 1)
+    assert [answer.newcomer for answer in replies(steps) if isinstance(answer, PushResponse)] == [True]
+    early = newcomer.receive("a", HeartBeatRequest(1), 31, 2)
+    assert early == [Reply(2, HeartBeatResponse(1, SUCCESS, 0, newcomer=True))]
+    assert lane.takes(steps[0]) and not lane.takes(early[0]), "a heartbeat waits for no entries"
+    settled = newcomer.persisted(40)
+    assert settled == [PersistThenSend(Vote(1, "a"), None, (), ())]
+    late = newcomer.receive("a", HeartBeatRequest(1), 41, 3)
+    assert late == [Reply(3, HeartBeatResponse(1, SUCCESS, 0))]
+    assert lane.takes(settled[0]) and lane.takes(late[0]), "what tells of a vote waits for it"
+
+
+def test_an_empty_group_of_one_leads_at_once() -> None:
+    alone = core("a", ["a"], vote=NEW)
+    (step, *_) = alone.tick(alone.next_tick_ms)
+    assert isinstance(step, PersistThenSend) and step.vote == Vote(1, "a")
+    assert alone.role is Role.LEADER
+
+
+def test_a_newcomer_asks_about_its_standing_and_opens_no_election() -> None:
+    newcomer = core("b", vote=NEW)
+    for now_ms in range(0, 6_000, SETTINGS.heartbeat_interval_ms):
+        asked = newcomer.tick(now_ms)
+        expected = [
+            Send(peer, StandingRequest(0, newcomer.standing.session)) for peer in NAMES if peer != "b"
+        ]
+        assert asked == expected
