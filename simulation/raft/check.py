@@ -59,6 +59,8 @@ class RaftCheck:
         self.committed: dict[int, int] = {}
         """Committed index seen last, by core number: one number per incarnation."""
         self.cores: list[Raft] = []
+        self.moved: set[Raft] = set()
+        """Those that have had a turn since they were looked at."""
         self.said: set[tuple[str, Message]] = set()
         self.holders: Callable[[bytes, set[str]], int] | None = None
         """On how many disks of the group an entry with this body is durable, these members taken for holders; None: not
@@ -135,11 +137,17 @@ class RaftCheck:
         """A member started. What it recovered must reach as far as its disk once promised (R2, terms only
         rise)."""
         self.cores.append(core)
+        self.moved.add(core)
         return len(self.cores) - 1
 
     def look(self, number: int, node: DLedgerNode) -> None:
         """After each step, at each running member: cheap unless something moved."""
         core = self.cores[number]
+        if node.applied_index > core.committed_index:
+            raise self.found("R5", f"{core.self_id} applied {node.applied_index} before it was committed")
+        if core not in self.moved:
+            return
+        self.moved.discard(core)
         if core.term < self.terms.get(core.self_id, 0):
             raise self.found(
                 "R2", f"{core.self_id} went back to term {core.term} from {self.terms[core.self_id]}"
@@ -155,8 +163,6 @@ class RaftCheck:
         if core.committed_index != seen:
             self.look_at_commit(core, seen)
             self.committed[number] = core.committed_index
-        if node.applied_index > core.committed_index:
-            raise self.found("R5", f"{core.self_id} applied {node.applied_index} before it was committed")
 
     def look_at_calls(self, core: Raft, node: DLedgerNode) -> None:
         """What the leader waits for is carried by a call, whose end it will be told (V2)."""

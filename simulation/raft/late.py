@@ -27,6 +27,8 @@ from simulation.kernel.node import Node, SimulatedClock
 from simulation.raft.group import RaftGroup
 
 KEPT_MAX = 3_000
+ELECTIONS_MEANWHILE = 20
+"""A forged term may be on its way so long."""
 
 
 class Post:
@@ -74,13 +76,14 @@ async def hand_over(receive: object, sender: str, message: Message) -> None:
 
 
 def forge(group: RaftGroup, choose: random.Random, stranger: Node) -> None:
-    """A broken member speaks in a term out of all bounds, or a foreign host in a member's name."""
-    receiver, member = choose.sample(group.nodes, 2)
-    cores = group.running_cores()
-    term = max((core.term for core in cores), default=0)
-    broken = choose.random() < 0.5 and member.running
+    """The first member, broken, speaks in a term out of all bounds (two such would be a majority's word), or a foreign host in
+    a member's name."""
+    broken = choose.random() < 0.5 and group.nodes[0].running
+    member = group.nodes[0] if broken else choose.choice(group.nodes)
+    receiver = choose.choice([node for node in group.nodes if node is not member])
+    term = max((core.term for core in group.running_cores()), default=0)
     if broken:
-        term += TERM_JUMP_MAX + choose.choice((1, 1 << 30, 1 << 58))
+        term += TERM_JUMP_MAX + choose.choice((ELECTIONS_MEANWHILE, 1 << 30, 1 << 58))
     else:
         term += choose.choice((1, 3))
     request = choose.choice(

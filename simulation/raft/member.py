@@ -135,6 +135,11 @@ def watched(base: type[Raft], check: RaftCheck) -> type[Raft]:
             check.says(self.self_id, response)
             super().reply(ticket, response)
 
+        def actions(self) -> list[Action]:
+            check.moved.add(self)
+            actions: list[Action] = super().actions()
+            return actions
+
         def cut(self, index: int) -> None:
             check.cuts(self.self_id, [self.log.entry(at) for at in range(index, self.log.last_index + 1)])
             super().cut(index)
