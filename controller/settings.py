@@ -46,6 +46,7 @@ class ControllerSettings(MetricsSettings):
         "electionTimeoutMaxMs": OURS,
         "electionTimeoutMinMs": OURS,
         "heartBeatTimeIntervalMs": OURS,
+        "memberAddressesChecked": OURS,
     }
 
     bind_address: str = Field(

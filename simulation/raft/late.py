@@ -27,6 +27,7 @@ from simulation.kernel.node import Node, SimulatedClock
 from simulation.raft.group import RaftGroup
 
 KEPT_MAX = 3_000
+NEW = 12
 ELECTIONS_MEANWHILE = 20
 """A forged term may be on its way so long."""
 
@@ -57,9 +58,12 @@ class Post:
                 return
 
     def deliver_late(self, count: int) -> None:
-        """Hands some of it over again, or for the first time."""
+        """Hands some of it over again, or for the first time: half of what was said long ago, half of what is new still."""
         for _ in range(min(count, len(self.sent))):
-            self.deliver(*self.choose.choice(self.sent))
+            age = self.choose.randint(
+                1, min(NEW, len(self.sent)) if self.choose.random() < 0.5 else len(self.sent)
+            )
+            self.deliver(*self.sent[-age])
 
     def deliver(self, receiver: str, sender: str, message: Message) -> None:
         """To the member, if it runs."""
