@@ -178,6 +178,8 @@ class RaftCheck:
                     )
 
     def look_at_leader(self, core: Raft) -> None:
+        if core.peers and core.disk.has_vote:
+            raise self.found("R2", f"{core.self_id} leads, and its vote for itself may still be forgotten")
         known = self.leaders.get(core.term)
         if known is None:
             self.leaders[core.term] = core.self_id

@@ -428,10 +428,30 @@ def a_leader_lives_on_when_all_its_connections_break() -> None:
         assert {each.leader_id for each in group.members()} == {node.name}
 
 
+def a_follower_dies_of_its_first_answer_in_a_new_term() -> None:
+    with World(22) as world:
+        group = started(world)
+        node, member = leader_of(group)
+        away, former = others(group, node)[0], member.term
+        for other in (node, others(group, node)[1]):
+            world.network.cut(away.host, other.host)
+        node.kill()
+        group.start(node)
+        world.run_until(lambda: any(each.is_active and each.term > former for each in group.members()), 8_000)
+        away.disk.stall(2_000)
+        group.check.on_vote = lambda voter: away.kill() if voter == away.name else None
+        world.network.heal()
+        world.run_until(lambda: not away.running, 8_000)
+        group.check.on_vote = lambda voter: None
+        group.start(away)
+        world.run_until(group.agreed, 8_000)
+
+
 @pytest.mark.parametrize(
     ("bug", "scenario"),
     [
         ("push-answered-before-entries", a_push_is_repeated_while_disks_hang),
+        ("heartbeat-answered-before-vote", a_follower_dies_of_its_first_answer_in_a_new_term),
         ("checkpoint-ahead-of-disk", leaders_on_slow_disks_lose_power),
         ("ended-connection-is-a-dead-leader", a_leader_lives_on_when_all_its_connections_break),
     ],

@@ -15,34 +15,44 @@ SEEDS = range(1, 9)
 FOUND_BY = {
     "ack-before-fsync": 1,
     "ack-told-before-durable": 1,
-    "admitted-at-once": 14,
-    "admitted-unheard": 22,
-    "any-address-believed": 13,
-    "any-term-believed": 4,
+    "admitted-at-once": 3,
+    "admitted-unheard": 13,
+    "any-address-believed": 8,
+    "any-term-believed": 5,
     "commit-beyond-proven": 1,
     "commit-by-counting": 1,
     "conflict-ignored": 1,
-    "cut-not-durable": 1,
-    "cuts-without-conflict": 14,
+    "cut-not-durable": 8,
+    "cuts-without-conflict": 24,
+    "dropped-push-in-flight": 1,
     "early-durable-count": 1,
-    "former-life-counts": 16,
-    "newcomer-counts": 5,
-    "newcomer-votes": 5,
-    "old-term-push-accepted": 1,
-    "pre-vote-counts": 5,
+    "former-life-counts": 12,
+    "late-pre-vote-counts": 1,
+    "newcomer-counts": 13,
+    "newcomer-votes": 3,
+    "old-term-push-accepted": 2,
+    "pre-vote-counts": 1,
     "quorum-of-half": 1,
-    "read-without-round": 1,
-    "serves-before-its-no-op": 9,
-    "silent-peers-count-as-new": 5,
-    "stale-read-round": 1,
+    "read-without-round": 2,
+    "serves-before-its-no-op": 1,
+    "silent-peers-count-as-new": 3,
+    "stale-read-round": 6,
     "term-before-ignored": 1,
-    "vote-compares-terms-alone": 6,
-    "vote-not-persisted": 8,
-    "vote-told-before-durable": 8,
+    "transfer-of-any-term": 14,
+    "vote-compares-terms-alone": 1,
+    "vote-not-persisted": 29,
+    "vote-told-before-durable": 1,
     "vote-without-comparing-logs": 1,
-    "votes-twice": 5,
+    "votes-twice": 4,
 }
 """Planted bug -> the first seed that finds it."""
+FOUND_BY_SCENARIO = {
+    "checkpoint-ahead-of-disk",
+    "ended-connection-is-a-dead-leader",
+    "heartbeat-answered-before-vote",
+    "push-answered-before-entries",
+}
+"""In tests/simulation/test_raft_group.py: seeds meet them seldom."""
 SEEDS_TRIED = 6
 """From that seed on: a change of timing anywhere may move the find a little."""
 
@@ -64,8 +74,8 @@ def test_a_seed_repeats_itself() -> None:
     assert digest() == digest()
 
 
-def test_every_planted_bug_has_a_seed_that_finds_it() -> None:
-    assert FOUND_BY.keys() == BUGS.keys()
+def test_every_planted_bug_has_a_seed_or_a_scenario_that_finds_it() -> None:
+    assert FOUND_BY.keys() | FOUND_BY_SCENARIO == BUGS.keys()
 
 
 @pytest.mark.parametrize("bug", sorted(FOUND_BY))
