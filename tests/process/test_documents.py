@@ -91,6 +91,8 @@ COMMANDS: dict[str, Run | Elsewhere] = {
     "python -m scripts.bench.sparkread --runs 5": Run("--runs", "--help"),
     "python -m scripts.bench.growth": Run("--runs", "--help"),
     "python -m scripts.bench.resend": Run("--runs", "--help"),
+    "python -m scripts.bench.promotion --runs 3": Run("--runs", "--help"),
+    "python -m scripts.bench.controllers": Run("--quick", "--help"),
     "mqadmin watch": Run("--once", "--help"),
     "mqreplay scan": Run("mqreplay scan", "--help"),
     "mqreplay export": Run("mqreplay export", "--help"),
@@ -116,6 +118,9 @@ COMMANDS: dict[str, Run | Elsewhere] = {
     "mqadmin leadershipTransfer -a CONTROLLERS": Run("#FormerLeaderId"),
     "mqadmin electMaster -a CONTROLLERS -b BROKER_ID -bn broker-a -c DefaultCluster": Run(
         "#BrokerMasterAddr"
+    ),
+    "mqadmin updateBrokerConfig -b BROKER -k allowTruncationTo -v OFFSET": Run(
+        "success", instead=(("OFFSET", "0"),)
     ),
     'eval "$(_MQADMIN_COMPLETE=bash_source mqadmin)"': Run("_mqadmin_completion", "; complete -p mqadmin"),
     'eval "$(_MQADMIN_COMPLETE=zsh_source mqadmin)"': Run("#compdef mqadmin", instead=(("eval", "echo"),)),
@@ -217,6 +222,7 @@ def as_run(command: str, how: Run, cluster: Cluster) -> str:
         "CONTROLLER": layout.address("controller-0"),
         "NAMESRV": layout.namesrv,
         "BROKER_ID": str(a_slave(cluster)) if "BROKER_ID" in command else "",
+        "BROKER": layout.address("broker-0"),
     }
     for old, new in how.instead:
         line = line.replace(old, new)
