@@ -1,13 +1,16 @@
 """A broker as the controllers see one: registers, sends heartbeats, polls, asks for elections, changes the set.
 
-Invariant: it takes a role only for a higher epoch; as master it proposes one set at a time, which all who are
-reachable are in. It has no log: its heartbeats claim one that grows while it is master or in the set."""
+Invariant: it takes a role only for a higher epoch. As master it waits for its set and for every set that it asked for and
+that may yet come about (`union`): an alter whose answer was lost may take effect until the set's epoch has moved on. It has
+no log: its heartbeats claim one that grows while it is master or in the set."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from dataclasses import dataclass
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
 
 from mqruntime.runtime import Runtime
 from mqruntime.tasks import Tasks
@@ -15,7 +18,7 @@ from remoting.bodies.replicas import SyncStateSet
 from remoting.client import RemotingClient
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import RemotingCommand
-from remoting.errors import RemotingError
+from remoting.errors import NotSent, RemotingError
 from remoting.headers.controller import (
     AlterSyncStateSetHeader,
     ApplyBrokerIdHeader,
@@ -33,6 +36,8 @@ from remoting.headers.header import Header
 from remoting.peer import Peer
 from remoting.router import Router
 from remoting.server import RemotingServer
+from simulation.controllers.asks import UNDECIDED
+from simulation.controllers.check import ControllerCheck
 
 CLUSTER_NAME = "DefaultCluster"
 BROKER_NAME = "broker-a"
@@ -42,27 +47,56 @@ STEP_EVERY_MS = 500
 CALL_TIMEOUT_MS = 3000
 
 
+MAY_COME_LATE = frozenset(
+    {
+        RequestCode.CONTROLLER_ALTER_SYNC_STATE_SET,
+        RequestCode.CONTROLLER_ELECT_MASTER,
+        RequestCode.CONTROLLER_APPLY_BROKER_ID,
+    }
+)
+LATE_MAX = 40
+"""Of asks that are kept for being delivered once more."""
+
+
 class Unanswered(Exception):
-    """No controller that leads could be asked, or the call's fate is unknown."""
+    """No controller that leads could be asked, or the call's fate is unknown. `not_done`: it is known, nothing was done."""
+
+    def __init__(self, why: str | None, *, not_done: bool) -> None:
+        super().__init__(why)
+        self.not_done = not_done
+
+
+@dataclass(frozen=True)
+class Part:
+    """What a broker is to play. `fellows` tells the ids of those that live, learners not among them."""
+
+    broker_name: str = BROKER_NAME
+    learner: bool = False
+    step_ms: int = STEP_EVERY_MS
+    beat_ms: int = HEARTBEAT_EVERY_MS
+    fellows: Callable[[], frozenset[int]] = frozenset
 
 
 @dataclass
-class Told:
-    """The newest epochs that any broker was told; a read begun later must not go behind them (R10)."""
+class Surroundings:
+    """What all brokers of a world share: the check that hears of all asks, and asks that may be delivered once more,
+    because their answers were lost or their sender has it."""
 
-    master_epoch: int = 0
-    set_epoch: int = 0
-
-    def note(self, master_epoch: int, set_epoch: int) -> None:
-        self.master_epoch = max(self.master_epoch, master_epoch)
-        self.set_epoch = max(self.set_epoch, set_epoch)
+    check: ControllerCheck
+    late: deque[RemotingCommand] = field(default_factory=lambda: deque(maxlen=LATE_MAX))
+    restless: bool = False
+    """Whether masters now and then want somebody out who is well."""
 
 
 class ScriptedBroker:
     """An app for a simulated node; its public fields are what it believes."""
 
-    def __init__(self, host: str, controllers: list[str], told: Told, runtime: Runtime) -> None:
-        self.told = told
+    def __init__(
+        self, host: str, controllers: list[str], part: Part, around: Surroundings, runtime: Runtime
+    ) -> None:
+        self.part = part
+        self.around = around
+        self.check = around.check
         self.address = f"{host}:{BROKER_PORT}"
         self.controllers = controllers
         self.runtime = runtime
@@ -71,12 +105,14 @@ class ScriptedBroker:
         self.epoch = 0
         self.set_epoch = 0
         self.members: frozenset[int] = frozenset()
+        self.asked_for: list[tuple[frozenset[int], int]] = []
+        """Sets that may yet come about, each with the epoch of the set that it is to follow."""
         self.notified = 0
         self.alters = 0
         self.emptied = False
         """Its log was lost while it kept its id, as a Java broker would."""
         self.leader: str | None = None
-        self._registered = False
+        self.registered = False
         self._alone = False
         self._failed: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
         self._tasks = Tasks(self._fail)
@@ -84,6 +120,14 @@ class ScriptedBroker:
         router = Router()
         router.add(RequestCode.NOTIFY_BROKER_ROLE_CHANGED, self._role_changed)
         self._server = RemotingServer(router, host=host, port=BROKER_PORT, clock=runtime.clock)
+
+    @property
+    def is_master(self) -> bool:
+        return self.broker_id is not None and self.master_id == self.broker_id
+
+    def union(self) -> frozenset[int]:
+        """Whom it waits for as master."""
+        return self.members.union(*(members for members, _ in self.asked_for))
 
     async def start(self) -> None:
         await self._server.start()
@@ -108,112 +152,154 @@ class ScriptedBroker:
             try:
                 if self.broker_id is None:
                     await self._obtain_id()
-                elif not self._registered:
+                elif not self.registered:
                     await self._register()
                 else:
                     await self._poll()
-                    if self.master_id == self.broker_id:
+                    if self.is_master:
                         await self._alter()
             except Unanswered:
                 self.leader = None
-            await asyncio.sleep(STEP_EVERY_MS / 1000)
+            await asyncio.sleep(self.part.step_ms / 1000)
 
     async def _obtain_id(self) -> None:
         """Steps 1 and 2; the id applied for is on disk before it is applied for."""
         saved = await self.runtime.files.read("identity")
         if saved is None:
-            header = GetNextBrokerIdHeader(BROKER_NAME, CLUSTER_NAME)
+            header = GetNextBrokerIdHeader(self.part.broker_name, CLUSTER_NAME)
             reply = await self._call(RequestCode.CONTROLLER_GET_NEXT_BROKER_ID, header)
             next_id = GetNextBrokerIdResponseHeader.from_ext(reply.ext).next_broker_id
             saved = f"{next_id} {self.address};{self.runtime.clock.now_ms()}".encode()
             await self.runtime.files.replace("identity", saved)
         broker_id, check_code = saved.decode().split(" ", 1)
-        apply = ApplyBrokerIdHeader(BROKER_NAME, int(broker_id), check_code, CLUSTER_NAME)
+        apply = ApplyBrokerIdHeader(self.part.broker_name, int(broker_id), check_code, CLUSTER_NAME)
         reply = await self._call(RequestCode.CONTROLLER_APPLY_BROKER_ID, apply)
         if reply.code == ResponseCode.SUCCESS:
             self.broker_id = int(broker_id)
+            if self.part.learner:
+                name = self.part.broker_name
+                learners = self.check.learners.get(name, frozenset())
+                self.check.learners[name] = learners | {self.broker_id}
         elif reply.code == ResponseCode.CONTROLLER_BROKER_ID_INVALID:
             await self.runtime.files.remove("identity")
 
     async def _register(self) -> None:
         assert self.broker_id is not None
-        header = RegisterBrokerToControllerHeader(BROKER_NAME, self.broker_id, self.address, CLUSTER_NAME)
+        header = RegisterBrokerToControllerHeader(
+            self.part.broker_name, self.broker_id, self.address, CLUSTER_NAME
+        )
         reply = await self._call(RequestCode.CONTROLLER_REGISTER_BROKER, header)
-        self._registered = reply.code == ResponseCode.SUCCESS
+        self.registered = reply.code == ResponseCode.SUCCESS
+        if reply.code == ResponseCode.CONTROLLER_BROKER_NEED_TO_BE_REGISTERED:  # it was forgotten
+            self.broker_id = None
+            await self.runtime.files.remove("identity")
 
     async def _poll(self) -> None:
         assert self.broker_id is not None
-        told = self.told.master_epoch, self.told.set_epoch
-        reply = await self._call(RequestCode.CONTROLLER_GET_REPLICA_INFO, GetReplicaInfoHeader(BROKER_NAME))
-        assert reply.code == ResponseCode.SUCCESS, f"R10: a registered set is unknown: {reply}"
+        name = self.part.broker_name
+        reply = await self._call(RequestCode.CONTROLLER_GET_REPLICA_INFO, GetReplicaInfoHeader(name))
+        if reply.code != ResponseCode.SUCCESS:
+            self.registered = False
+            return
         info = GetReplicaInfoResponseHeader.from_ext(reply.ext)
         body = SyncStateSet.decode(reply.body)
-        assert (info.master_epoch or 0) >= told[0], f"R10: epoch {info.master_epoch} was read after {told}"
-        assert body.sync_state_set_epoch >= told[1], f"R10: {body} was read after {told}"
         self._adopt(info.master_epoch or 0, info.master_broker_id, body)
-        if info.master_broker_id is None:
-            header = ElectMasterHeader(BROKER_NAME, CLUSTER_NAME, self.broker_id)
+        if info.master_broker_id is None and not self.part.learner:
+            header = ElectMasterHeader(name, CLUSTER_NAME, self.broker_id)
             await self._call(RequestCode.CONTROLLER_ELECT_MASTER, header)
 
     async def _alter(self) -> None:
-        """Everybody in, or now and then somebody out; nobody but this broker after one was said to be dead."""
-        wanted = frozenset() if self._alone else frozenset({1, 2, 3})
-        if self.runtime.random.random() < 0.2:
-            wanted -= {self.runtime.random.randint(1, 3)}
+        """Everybody in, or now and then somebody out; nobody but this broker after one was said to be dead. What it asked for
+        without an answer it mostly asks for again."""
+        fellows = self.part.fellows()
+        draw = self.runtime.random
+        wanted = frozenset() if self._alone else fellows
+        if fellows and self.around.restless and draw.random() < 0.25:
+            wanted -= {draw.choice(sorted(fellows))}
         wanted |= {self.broker_id or 0}
+        if self.asked_for and draw.random() < 0.7:
+            wanted = self.asked_for[-1][0]
         self._alone = False
         if wanted == self.members:
             return
-        header = AlterSyncStateSetHeader(BROKER_NAME, self.broker_id or 0, self.epoch)
+        sending = wanted, self.set_epoch
+        self.asked_for.append(sending)
+        header = AlterSyncStateSetHeader(self.part.broker_name, self.broker_id or 0, self.epoch)
         body = SyncStateSet(wanted, self.set_epoch).encode()
-        reply = await self._call(RequestCode.CONTROLLER_ALTER_SYNC_STATE_SET, header, body)
+        try:
+            reply = await self._call(RequestCode.CONTROLLER_ALTER_SYNC_STATE_SET, header, body)
+        except Unanswered as unanswered:
+            if unanswered.not_done:
+                self._refused(sending)
+            raise
         self._alone = reply.code == ResponseCode.CONTROLLER_BROKER_NOT_ALIVE
         if reply.code == ResponseCode.SUCCESS:
             self.alters += 1
             self._adopt(self.epoch, self.master_id, SyncStateSet.decode(reply.body))
+        else:
+            self._refused(sending)
+
+    def _refused(self, sending: tuple[frozenset[int], int]) -> None:
+        """One sending; others of the same set may be under way yet."""
+        if sending in self.asked_for:
+            self.asked_for.remove(sending)
 
     def _adopt(self, epoch: int, master_id: int | None, members: SyncStateSet) -> None:
-        self.told.note(epoch, members.sync_state_set_epoch)
         if epoch > self.epoch:
             self.epoch, self.master_id, self.set_epoch = epoch, master_id, 0
+            self.members = frozenset()
+            self.asked_for.clear()
         if epoch == self.epoch and members.sync_state_set_epoch >= self.set_epoch:
             self.members, self.set_epoch = members.sync_state_set, members.sync_state_set_epoch
+            self.asked_for = [sending for sending in self.asked_for if sending[1] >= self.set_epoch]
 
     def _role_changed(self, peer: Peer, request: RemotingCommand) -> RemotingCommand:
         header = NotifyBrokerRoleChangedHeader.from_ext(request.ext)
         self.notified += 1
+        self.check.announced(self.part.broker_name, header.master_broker_id, header.master_epoch or 0)
         self._adopt(header.master_epoch or 0, header.master_broker_id, SyncStateSet.decode(request.body))
         return request.reply()
 
     async def _beat(self, controller: str) -> None:
         while True:
-            if self._registered:
+            if self.registered:
                 length = self.epoch * 1000 if self.broker_id in self.members and not self.emptied else 0
                 epoch = -1 if self.emptied else self.epoch
                 header = BrokerHeartbeatHeader(
-                    CLUSTER_NAME, self.address, BROKER_NAME, self.broker_id, epoch, length, length
+                    CLUSTER_NAME, self.address, self.part.broker_name, self.broker_id, epoch, length, length
                 )
                 command = RemotingCommand.request(RequestCode.BROKER_HEARTBEAT, header)
                 with contextlib.suppress(RemotingError):
                     await self._client.one_way(controller, command)
-            await asyncio.sleep(HEARTBEAT_EVERY_MS / 1000)
+            await asyncio.sleep(self.part.beat_ms / 1000)
 
     async def _call(self, code: RequestCode, header: Header, body: bytes | None = None) -> RemotingCommand:
         """The leading controller's answer. Raises Unanswered."""
+        leader = self.leader or await self._find_leader()
+        request = RemotingCommand.request(code, header, body)
+        ask = self.check.sent(f"{self.address} {self.part.broker_name} {self.broker_id}", request)
         try:
-            leader = self.leader or await self._find_leader()
-            request = RemotingCommand.request(code, header, body)
             reply = await self._client.call(leader, request, CALL_TIMEOUT_MS)
+        except NotSent as error:
+            self.check.not_sent(ask)
+            raise Unanswered(str(error), not_done=True) from None
         except RemotingError as error:
-            raise Unanswered(str(error)) from None
-        if reply.code in (
-            ResponseCode.CONTROLLER_NOT_LEADER,
-            ResponseCode.SYSTEM_ERROR,
-            ResponseCode.SYSTEM_BUSY,
-        ):
-            raise Unanswered(reply.remark)
+            self._may_come_late(request)
+            raise Unanswered(str(error), not_done=False) from None
+        self.check.answered(ask, reply)
+        if reply.code in UNDECIDED or (reply.code == ResponseCode.SUCCESS and self._draws_a_copy()):
+            self._may_come_late(request)
+        if reply.code in (ResponseCode.CONTROLLER_NOT_LEADER, ResponseCode.SYSTEM_BUSY, *UNDECIDED):
+            raise Unanswered(reply.remark, not_done=reply.code not in UNDECIDED)
         self.leader = leader
         return reply
+
+    def _draws_a_copy(self) -> bool:
+        return self.runtime.random.random() < 0.1
+
+    def _may_come_late(self, request: RemotingCommand) -> None:
+        if request.code in MAY_COME_LATE:
+            self.around.late.append(request)
 
     async def _find_leader(self) -> str:
         for controller in self.controllers:
@@ -225,4 +311,4 @@ class ScriptedBroker:
             found = GetMetadataResponseHeader.from_ext(reply.ext).controller_leader_address
             if found:
                 return found
-        raise Unanswered("no controller knows the leader")
+        raise Unanswered("no controller knows the leader", not_done=True)

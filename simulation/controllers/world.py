@@ -1,26 +1,32 @@
-"""Three controllers and the brokers of one set, played by scripts, in one simulated world.
+"""Controllers, the brokers of one or many sets and an operator, all but the controllers played by scripts, in one world.
 
-Invariant: after each step every applied entry has been judged by `ControllerChecker`, against the entries before
-it; a violation names what broke."""
+Invariant: a run follows from its seed alone, and all that is asked, answered, proposed and applied in it is judged by
+`simulation.controllers.check`. Faults stop in the end; then every set must become whole.
+
+    python -m simulation.controllers.world --seeds 300 --first 1
+    python -m simulation.controllers.world --seeds 300 --bug stale-set-epoch    (succeeds when a seed finds it)
+"""
 
 from __future__ import annotations
 
-import asyncio
-import copy
 import random
-from dataclasses import dataclass, field
+import sys
+import time
+from collections import Counter
+from contextlib import nullcontext
+from dataclasses import dataclass, field, replace
+from functools import partial
 
-from controller.events import (
-    AlterSyncStateSet,
-    ApplyBrokerId,
-    CleanBrokerData,
-    ElectMaster,
-    decode,
-)
 from controller.server import ControllerApp
 from controller.settings import ControllerSettings
-from controller.state import ReplicasState
-from simulation.controllers.scriptedbroker import BROKER_NAME, ScriptedBroker, Told
+from simulation.controllers.bugs import BUGS, planted
+from simulation.controllers.check import ControllerCheck
+from simulation.controllers.faults import Faults
+from simulation.controllers.operator import Manners, Operator
+from simulation.controllers.scriptedbroker import BROKER_NAME, Part, ScriptedBroker, Surroundings
+from simulation.controllers.taps import Taps
+from simulation.controllers.violation import Violation
+from simulation.kernel import seeds
 from simulation.kernel.node import Node
 from simulation.kernel.world import World
 
@@ -28,135 +34,194 @@ GROUP = "group1"
 CONTROLLER_PORT = 9878
 CONTROLLER_HOSTS = ("10.0.1.1", "10.0.1.2", "10.0.1.3")
 PEERS = {f"n{number}": f"{host}:{CONTROLLER_PORT}" for number, host in enumerate(CONTROLLER_HOSTS)}
+RUN_MS = 60_000
+FORM_LIMIT_MS = 60_000
+HEAL_LIMIT_MS = 90_000
+FORGET_MS = 500
+LOOK_EVERY_MS = 50
 
 
-class Violation(AssertionError):
-    """An invariant of reliability does not hold; the first word is its name there."""
+@dataclass(frozen=True)
+class Shape:
+    """What a world is made of. `sync_ms`: how long the controllers' disks take for a sync, at least and at most, or None
+    for a fast one; `raft_slowness` multiplies their timers."""
+
+    controllers: int = 3
+    sets: int = 1
+    brokers: int = 3
+    learner: bool = False
+    unclean: bool = False
+    sync_ms: tuple[float, float] | None = None
+    raft_slowness: int = 1
+    step_ms: int = 500
+    beat_ms: int = 1000
+    operator: Manners | None = None
+
+    @staticmethod
+    def drawn(draw: random.Random) -> Shape:
+        """Every other one has one set, one in twenty has fifty."""
+        sets = draw.choice((*(1,) * 10, *(2,) * 5, 3, 4, 4, 8, 50))
+        many = sets > 8
+        unclean = draw.random() < 0.15
+        sync_ms = draw.choice((None, None, None, (5, 15), (30, 80), (100, 350)))
+        if many and sync_ms is not None:
+            sync_ms = (5, 15)
+        return Shape(
+            controllers=draw.choice((3, 3, 3, 3, 5)),
+            sets=sets,
+            learner=not unclean and not many and draw.random() < 0.3,
+            unclean=unclean,
+            sync_ms=sync_ms,
+            raft_slowness=draw.choice((1, 2, 4)) if sync_ms is None or sync_ms[1] < 100 else 4,
+            step_ms=6_000 if many else draw.choice((300, 500, 900)) * (1 + sets // 2),
+            beat_ms=3_000 if sets > 2 else draw.choice((1_000, 1_000, 3_000)),
+            operator=Manners(draw.choice((150, 300, 500)), elects=draw.random() < 0.6),
+        )
 
 
 @dataclass
-class ControllerChecker:
-    """Replays the applied entries beside the controllers: R5, M1, M4, S1, S2, S6, B1."""
+class Totals:
+    """What runs did; adds up over seeds."""
 
-    unclean: bool = False
-    bodies: list[bytes] = field(default_factory=list)
-    state: ReplicasState = field(default_factory=ReplicasState)
-    judged: dict[str, tuple[int, int]] = field(default_factory=dict)
-    granted: dict[tuple[str, int], str] = field(default_factory=dict)
-    masters: dict[tuple[str, int], int | None] = field(default_factory=dict)
-    elections: int = 0
+    counts: Counter[str] = field(default_factory=Counter)
+    faults: Counter[str] = field(default_factory=Counter)
+    simulated_ms: int = 0
 
-    def judge(self, node: Node) -> None:
-        """Judge what `node` has applied since the last time."""
-        app = node.app
-        if not isinstance(app, ControllerApp) or app.node.core is None:
-            return
-        incarnation, done = self.judged.get(node.name, (0, 0))
-        done = done if incarnation == node.incarnation else 0
-        end = app.node.applied_index + 1
-        for index in range(done, end):
-            body = app.node.core.log.entry(index).body
-            if index < len(self.bodies):
-                expect("R5", self.bodies[index] == body, f"{node.name} applied another entry {index}")
-            else:
-                expect("R5", index == len(self.bodies), f"{node.name} skipped to entry {index}")
-                self.bodies.append(body)
-                self.take(body)
-        if end == len(self.bodies) and done != end:
-            expect("R5", app.state == self.state, f"{node.name} is in another state after {end} entries")
-        self.judged[node.name] = (node.incarnation, end)
-
-    def take(self, body: bytes) -> None:
-        event = decode(body)
-        if event is None:
-            return
-        before = copy.deepcopy(self.state)
-        self.state.apply(event)
-        known, was = self.state.known(event.broker_name), before.known(event.broker_name)
-        match event:
-            case ElectMaster():
-                expect("M1", was is not None and known is not None, "elected in an unknown set")
-                assert was is not None and known is not None
-                self.elections += 1
-                (_, old), (replicas, new) = was, known
-                expect("M1", new.master_epoch == old.master_epoch + 1, "the epoch did not grow")
-                key = (event.broker_name, new.master_epoch)
-                expect("M1", key not in self.masters, f"two masters in {key}")
-                self.masters[key] = event.master_id
-                if event.master_id is not None:
-                    in_set = event.master_id in old.members or old.master_epoch == 0 or self.unclean
-                    expect("M4", in_set, f"{event.master_id} was not in {old.members}")
-                    expect("S2", event.master_id in replicas.by_id, f"{event.master_id} is not registered")
-                else:
-                    expect("M4", old.master_id is not None, "an epoch was spent on a set without a master")
-                    expect("M4", new.members == old.members, "a failed election changed the set")
-            case AlterSyncStateSet():
-                assert was is not None and known is not None
-                (_, old), (replicas, new) = was, known
-                expect("S1", new.set_epoch == old.set_epoch + 1, "the set's epoch did not grow by one")
-                expect("S2", old.master_id in event.members, f"{old.master_id} is not in {event.members}")
-                expect("S2", event.members <= replicas.by_id.keys(), f"strangers in {event.members}")
-            case ApplyBrokerId():
-                owner = self.granted.setdefault((event.broker_name, event.broker_id), event.check_code)
-                expect("B1", owner == event.check_code, f"id {event.broker_id} was granted twice")
-            case CleanBrokerData():
-                for broker_name, broker_id in list(self.granted):
-                    gone = event.broker_ids is None or broker_id in event.broker_ids
-                    if broker_name == event.broker_name and gone:
-                        del self.granted[broker_name, broker_id]
-        if known is not None and known[1].master_epoch > 0:
-            expect("S2", bool(known[1].members), "the set is empty")
-
-
-def expect(name: str, holds: bool, what: str) -> None:
-    if not holds:
-        raise Violation(f"{name}: {what}")
+    def lines(self) -> list[str]:
+        return [
+            " · ".join(f"{name} {count}" for name, count in sorted(self.counts.items())),
+            "faults: " + " · ".join(f"{name} {count}" for name, count in sorted(self.faults.items())),
+        ]
 
 
 class ControllerWorld:
-    """Controllers n0..n2, brokers b0.. ; every broker is an unregistered newcomer at first."""
+    """Controllers n0.., brokers b0.. of the first set and b1-0.. of the others; every broker is a newcomer at first."""
 
-    def __init__(self, world: World, brokers: int = 3, **settings: object) -> None:
+    def __init__(self, world: World, shape: Shape | None = None, **settings: object) -> None:
         self.world = world
+        self.shape = shape or Shape()
         self.random = random.Random(f"{world.seed}/faults")
-        self.checker = ControllerChecker(unclean=bool(settings.get("enableElectUncleanMaster")))
-        self.settings = settings
-        self.told = Told()
+        self.checker = ControllerCheck(unclean=self.shape.unclean, union_of=self.union_of)
+        self.settings = {"enableElectUncleanMaster": self.shape.unclean, **settings}
+        self.around = Surroundings(self.checker)
+        self.peers = {
+            f"n{number}": f"10.0.1.{number + 1}:{CONTROLLER_PORT}" for number in range(self.shape.controllers)
+        }
         self.controllers = [
-            world.node(name, host) for name, host in zip(PEERS, CONTROLLER_HOSTS, strict=True)
+            world.node(name, address.partition(":")[0]) for name, address in self.peers.items()
         ]
-        self.brokers = [world.node(f"b{number}", f"10.0.2.{number + 1}") for number in range(brokers)]
-        world.after_each_step(self.check)
+        self.sets: dict[str, list[Node]] = {}
+        self.parts: dict[str, Part] = {}
+        for number in range(self.shape.sets):
+            self._place(number)
+        self.brokers = [node for nodes in self.sets.values() for node in nodes]
+        self.operator = world.node("operator", "10.0.3.1")
+        self.faults = Faults(self)
+        world.after_each_step(self.checker.raise_found)
 
-    def check(self) -> None:
-        for node in self.controllers:
-            self.checker.judge(node)
+    def _place(self, number: int) -> None:
+        """The brokers of one set; a learner is the first of them."""
+        name = BROKER_NAME if number == 0 else f"{BROKER_NAME}{number}"
+        prefix = "b" if number == 0 else f"b{number}-"
+        nodes = self.sets[name] = []
+        for index in range(self.shape.brokers + self.shape.learner):
+            node = self.world.node(f"{prefix}{index}", f"10.{number + 1}.2.{index + 1}")
+            nodes.append(node)
+            self.parts[node.name] = Part(
+                name,
+                learner=self.shape.learner and index == 0,
+                step_ms=self.shape.step_ms,
+                beat_ms=self.shape.beat_ms,
+                fellows=partial(self.fellows, name),
+            )
+
+    # Members
 
     def start_all(self) -> None:
+        """With a learner: it first, and the others only once it stands."""
         for node in self.controllers:
+            if self.shape.sync_ms is not None:
+                node.disk.slow_down(*self.shape.sync_ms)
             self.start_controller(node)
-        for node in self.brokers:
+        learners = [node for node in self.brokers if self.parts[node.name].learner]
+        for node in learners:
             self.start_broker(node)
+        if learners:
+            self.world.run_until(
+                lambda: all(self.broker(node).registered for node in learners if node.app), FORM_LIMIT_MS
+            )
+        for node in self.brokers:
+            if node not in learners:
+                self.start_broker(node)
+        if self.shape.operator is not None:
+            self.operator.start(
+                partial(
+                    Operator,
+                    list(self.peers.values()),
+                    self.around,
+                    self.shape.operator,
+                    self.leader_address,
+                    self.forgotten,
+                )
+            )
 
     def start_controller(self, node: Node) -> None:
         settings = ControllerSettings.model_validate(
             {
                 "controllerDLegerGroup": GROUP,
-                "controllerDLegerPeers": ";".join(f"{name}-{address}" for name, address in PEERS.items()),
+                "controllerDLegerPeers": ";".join(
+                    f"{name}-{address}" for name, address in self.peers.items()
+                ),
                 "controllerDLegerSelfId": node.name,
                 "mappedFileSize": 1 << 20,
                 **self.settings,
             }
         )
-        node.start(lambda runtime: ControllerApp(settings, runtime))
+
+        def tapped(runtime: object) -> ControllerApp:
+            app = ControllerApp(settings, runtime)  # type: ignore[arg-type]
+            raft, slowness = app.node.settings, self.shape.raft_slowness
+            app.node.settings = replace(
+                raft,
+                heartbeat_interval_ms=raft.heartbeat_interval_ms * slowness,
+                election_timeout_min_ms=raft.election_timeout_min_ms * slowness,
+                election_timeout_max_ms=raft.election_timeout_max_ms * slowness,
+            )
+            Taps(node, app, self.checker)
+            return app
+
+        node.start(tapped)
 
     def start_broker(self, node: Node) -> None:
-        node.start(lambda runtime: ScriptedBroker(node.host, list(PEERS.values()), self.told, runtime))
+        controllers, part = list(self.peers.values()), self.parts[node.name]
+        node.start(partial(ScriptedBroker, node.host, controllers, part, self.around))
+
+    def start_again(self, node: Node) -> None:
+        (self.start_controller if node in self.controllers else self.start_broker)(node)
+
+    def forgotten(self, broker_name: str, broker_id: int) -> None:
+        """Who was cleaned, if it lives, learns of it by starting again."""
+        for node in self.sets[broker_name]:
+            if isinstance(node.app, ScriptedBroker) and node.app.broker_id == broker_id:
+                node.kill()
+                self.world.loop.call_later(
+                    FORGET_MS / 1000, self._back, node, context=self.world.network.context
+                )
+
+    def _back(self, node: Node) -> None:
+        if not node.running:
+            self.start_again(node)
+
+    # Who is what
 
     def leader(self) -> Node | None:
         """The controller that serves, with the highest term if there are two of that opinion."""
         active = [node for node in self.controllers if self.app(node) and self.app(node).node.is_active]
         return max(active, key=lambda node: self.app(node).node.term, default=None)
+
+    def leader_address(self) -> str | None:
+        leader = self.leader()
+        return None if leader is None else self.peers[leader.name]
 
     def app(self, node: Node) -> ControllerApp:
         app = node.app
@@ -167,64 +232,100 @@ class ControllerWorld:
         assert isinstance(node.app, ScriptedBroker)
         return node.app
 
-    def master(self) -> Node | None:
+    def living(self, broker_name: str) -> list[tuple[Node, ScriptedBroker]]:
+        return [
+            (node, node.app)
+            for node in self.sets[broker_name]
+            if node.running and isinstance(node.app, ScriptedBroker)
+        ]
+
+    def fellows(self, broker_name: str) -> frozenset[int]:
+        """Who could be in the set."""
+        return frozenset(
+            broker.broker_id
+            for _, broker in self.living(broker_name)
+            if broker.broker_id is not None and not broker.part.learner
+        )
+
+    def union_of(self, broker_name: str, master_id: int, epoch: int) -> frozenset[int] | None:
+        """Whom that master waits for, if it acts."""
+        for _, broker in self.living(broker_name):
+            if broker.broker_id == master_id and broker.is_master and broker.epoch == epoch:
+                return broker.union()
+        return None
+
+    def master(self, broker_name: str = BROKER_NAME) -> Node | None:
         """The running broker that the newest state names master and that knows it."""
-        known = self.checker.state.known(BROKER_NAME)
-        for node in self.brokers:
-            if known and node.running and isinstance(node.app, ScriptedBroker):
-                broker = node.app
-                if (
-                    broker.broker_id == known[1].master_id is not None
-                    and broker.epoch == known[1].master_epoch
-                ):
-                    return node
+        state = self.checker.state(broker_name)
+        for node, broker in self.living(broker_name):
+            if broker.broker_id == state.master_id is not None and broker.epoch == state.master_epoch:
+                return node
         return None
 
     def whole(self) -> bool:
-        """A master leads, everyone follows it, and the set holds all brokers."""
-        known = self.checker.state.known(BROKER_NAME)
-        if known is None or self.master() is None or self.leader() is None:
+        """In each set a master leads, everyone follows it, and the set holds all brokers but learners."""
+        if self.leader() is None:
             return False
-        followers = all(
-            isinstance(node.app, ScriptedBroker) and node.app.epoch == known[1].master_epoch
-            for node in self.brokers
-        )
-        return followers and len(known[1].members) == len(self.brokers)
+        for broker_name, nodes in self.sets.items():
+            state, living = self.checker.state(broker_name), self.living(broker_name)
+            if len(living) < len(nodes) or self.master(broker_name) is None:
+                return False
+            if any(broker.epoch != state.master_epoch for _, broker in living):
+                return False
+            if state.members != self.fellows(broker_name) or len(state.members) != self.shape.brokers:
+                return False
+        return True
+
+    def read_at(self, controller: Node, broker_name: str) -> None:
+        """The operator, if there is one, asks this controller."""
+        operator = self.operator.app
+        if isinstance(operator, Operator):
+            self.operator.spawn(operator.read(self.peers[controller.name], broker_name))
+
+    def become_whole(self, limit_ms: int) -> None:
+        """Raises Violation V2 when it does not."""
+        end_ms = self.world.now_ms + limit_ms
+        while not self.whole():
+            if self.world.now_ms > end_ms:
+                stands = {name: self.checker.state(name) for name in self.sets}
+                raise Violation("V2", f"not whole after {limit_ms} ms: {stands}")
+            self.world.run_for_ms(LOOK_EVERY_MS)
 
     async def misbehave(self, for_ms: int) -> None:
-        """Random faults, at most one controller and one broker down at a time, healed at the end."""
-        end_ms = self.world.now_ms + for_ms
-        while self.world.now_ms < end_ms:
-            await asyncio.sleep(self.random.uniform(0.2, 4))
-            node = self.random.choice(self.controllers + self.brokers)
-            match self.random.randrange(4):
-                case 0 if node.running:
-                    await self.bounce(node, power_cut=self.random.random() < 0.3)
-                case 1 if node.running:
-                    node.pause(self.random.randint(100, 15_000))
-                case 2:
-                    await self.partition(node)
-                case 3:
-                    master, leader = self.master(), self.leader()
-                    for victim in (master, leader):
-                        if victim is not None and victim.running and self.random.random() < 0.7:
-                            await self.bounce(victim, power_cut=False)
-        self.world.network.heal()
+        """Random faults, healed at the end."""
+        self.around.restless = True
+        await self.faults.strike_for(for_ms)
+        self.around.restless = False
 
-    async def bounce(self, node: Node, *, power_cut: bool) -> None:
-        node.kill(power_cut=power_cut)
-        await asyncio.sleep(self.random.uniform(0.01, 8))
-        if not node.running:
-            self.start_again(node)
 
-    def start_again(self, node: Node) -> None:
-        (self.start_controller if node in self.controllers else self.start_broker)(node)
+def run_seed(seed: int, bug: str | None = None, totals: Totals | None = None, run_ms: int = RUN_MS) -> None:
+    """Raises Violation, or what the world raises for a bug."""
+    totals = totals or Totals()
+    with planted(bug) if bug else nullcontext(), World(seed) as world:
+        shape = Shape.drawn(random.Random(f"{seed}/controllers"))
+        cluster = ControllerWorld(world, shape)
+        cluster.start_all()
+        cluster.become_whole(FORM_LIMIT_MS)
+        world.run(cluster.misbehave(run_ms), limit_ms=3 * run_ms)
+        cluster.operator.kill()
+        cluster.become_whole(HEAL_LIMIT_MS)
+        totals.counts.update(cluster.checker.counts)
+        totals.counts["seeds"] += 1
+        totals.faults.update(cluster.faults.done)
+        totals.simulated_ms += world.now_ms
 
-    async def partition(self, node: Node) -> None:
-        others = [other for other in self.controllers + self.brokers if other is not node]
-        some = self.random.sample(others, self.random.randint(1, len(others)))
-        both = self.random.random() < 0.7
-        for other in some:
-            self.world.network.cut(node.host, other.host, both=both)
-        await asyncio.sleep(self.random.uniform(0.1, 14))
-        self.world.network.heal()
+
+def main() -> int:
+    totals = Totals()
+    started = time.process_time()
+
+    def told() -> list[str]:
+        seconds = time.process_time() - started
+        speed = totals.simulated_ms / 1000 / max(seconds, 0.001)
+        return [*totals.lines(), f"{totals.simulated_ms / 1000:.0f} s simulated, {speed:.0f} x real time"]
+
+    return seeds.main(__doc__, BUGS, 50, lambda seed, bug: run_seed(seed, bug, totals), told)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from controller.state import SyncState
 from remoting.client import RemotingClient
 from remoting.codes import RequestCode
 from remoting.command import RemotingCommand
 from remoting.headers.controller import ElectMasterHeader
 from simulation.controllers.scriptedbroker import BROKER_NAME, CLUSTER_NAME
+from simulation.controllers.setmodel import SetState
 from simulation.controllers.world import PEERS, ControllerWorld
 from simulation.kernel.node import Node, SimulatedClock
 from simulation.kernel.world import World
@@ -32,8 +32,8 @@ def survive_faults(cluster: ControllerWorld) -> None:
     cluster.world.run_until(cluster.whole, limit_ms=60_000)
 
 
-def recorded(cluster: ControllerWorld) -> SyncState:
-    return cluster.checker.state.sync_states[BROKER_NAME]
+def recorded(cluster: ControllerWorld) -> SetState:
+    return cluster.checker.state(BROKER_NAME)
 
 
 def master_of(cluster: ControllerWorld) -> Node:
@@ -53,8 +53,11 @@ def asked(cluster: ControllerWorld, node: Node, request: RemotingCommand) -> Rem
 
     async def call() -> RemotingCommand:
         client = RemotingClient(clock=SimulatedClock(node))
+        ask = cluster.checker.sent("a test", request)
         try:
-            return await client.call(PEERS[node.name], request)
+            reply = await client.call(PEERS[node.name], request)
+            cluster.checker.answered(ask, reply)
+            return reply
         finally:
             await client.close()
 

@@ -117,7 +117,7 @@ def test_a_master_whose_machine_restarts_unnoticed_leads_only_with_a_new_epoch(
     cluster.start_broker(master)
     cluster.world.run_until(lambda: recorded(cluster).master_epoch > 1, limit_ms=3_000)
     cluster.world.run_until(cluster.whole, limit_ms=30_000)
-    assert (BROKER_NAME, 1) in cluster.checker.masters
+    assert 1 in cluster.checker.masters(BROKER_NAME)
 
 
 def test_when_nobody_can_be_elected_one_epoch_is_spent_and_any_member_may_come_back(
@@ -135,7 +135,7 @@ def test_when_nobody_can_be_elected_one_epoch_is_spent_and_any_member_may_come_b
     for node in cluster.brokers:
         cluster.start_broker(node)
     cluster.world.run_until(cluster.whole, limit_ms=30_000)
-    assert cluster.checker.masters[BROKER_NAME, before + 1] in members
+    assert cluster.checker.masters(BROKER_NAME)[before + 1] in members
 
 
 def all_down_but_one_that_was_emptied(cluster: ControllerWorld, *, controllers_too: bool) -> Node:
@@ -208,7 +208,7 @@ def test_a_leader_cut_off_from_the_other_controllers_answers_nothing(cluster: Co
     cluster.world.run_until(lambda: recorded(cluster).master_epoch == 2, limit_ms=5_000)
 
 
-@pytest.mark.parametrize("seed", range(1, 16))
+@pytest.mark.parametrize("seed", range(1, 7))
 def test_one_master_an_epoch_and_one_history_whatever_is_killed_paused_or_cut(seed: int) -> None:
     with whole_cluster(seed) as cluster:
         survive_faults(cluster)

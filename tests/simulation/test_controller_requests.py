@@ -130,12 +130,12 @@ def test_a_setting_that_does_not_fit_changes_nothing(cluster: ControllerWorld) -
 
 
 def test_hostile_requests_are_refused_and_move_nothing(cluster: ControllerWorld) -> None:
-    master_id = cluster.checker.state.sync_states[BROKER_NAME].master_id
+    master_id = cluster.checker.state(BROKER_NAME).master_id
     assert master_id is not None
     other = master_id % 3 + 1
     alter = RequestCode.CONTROLLER_ALTER_SYNC_STATE_SET
     apply = RequestCode.CONTROLLER_APPLY_BROKER_ID
-    state = cluster.checker.state.sync_states[BROKER_NAME]
+    state = cluster.checker.state(BROKER_NAME)
     hostile = [
         (request(alter, {"brokerName": BROKER_NAME, "masterBrokerId": "1_0", "masterEpoch": "1"}), 1),
         (request(alter, {"brokerName": BROKER_NAME, "masterBrokerId": str(2**63), "masterEpoch": "1"}), 1),
@@ -167,7 +167,7 @@ def test_hostile_requests_are_refused_and_move_nothing(cluster: ControllerWorld)
     ]
     for command_, code in hostile:
         assert ask(cluster, command_).code == code, command_
-    assert cluster.checker.state.sync_states[BROKER_NAME].master_epoch == state.master_epoch == 1
+    assert cluster.checker.state(BROKER_NAME).master_epoch == state.master_epoch == 1
 
 
 def test_a_heartbeat_for_somebody_unknown_leaves_no_trace(cluster: ControllerWorld) -> None:

@@ -1,0 +1,109 @@
+"""What was asked of the controllers: by whom, what, with which epochs, and what became of it.
+
+Invariant: an ask is open from its sending to a definite answer. One that was answered "unknown", or not at all, stays open
+for ever: it may have taken effect, or may yet. What is known of an ask stands in the bytes that were sent."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from remoting.codes import RequestCode, ResponseCode
+from remoting.command import RemotingCommand
+
+Code = RequestCode
+WRITES = frozenset(
+    {
+        Code.CONTROLLER_ALTER_SYNC_STATE_SET,
+        Code.CONTROLLER_ELECT_MASTER,
+        Code.CONTROLLER_REGISTER_BROKER,
+        Code.CONTROLLER_APPLY_BROKER_ID,
+        Code.CLEAN_BROKER_DATA,
+    }
+)
+UNDECIDED = frozenset({ResponseCode.SYSTEM_ERROR})
+"""Answers that leave open what became of the ask."""
+
+
+@dataclass(eq=False, slots=True)
+class Ask:
+    """`sent_at`: how many entries any controller had applied when it was sent. `explains`: the events that it may have
+    brought about."""
+
+    who: str
+    code: int
+    ext: dict[str, str]
+    body: Any
+    sent_at: int
+    open: bool = True
+    explains: list[Effect] = field(default_factory=list)
+
+    @property
+    def broker_name(self) -> str:
+        return self.ext.get("brokerName", "")
+
+    def number(self, name: str, default: int = -1) -> int:
+        return int(self.ext.get(name, default))
+
+    def says(self, name: str) -> bool:
+        return self.ext.get(name) == "true"
+
+    @property
+    def members(self) -> frozenset[int]:
+        return frozenset(self.body["syncStateSet"]) if isinstance(self.body, dict) else frozenset()
+
+    @property
+    def set_epoch(self) -> int:
+        return int(self.body.get("syncStateSetEpoch", 0)) if isinstance(self.body, dict) else -1
+
+    @property
+    def ids_to_clean(self) -> frozenset[int]:
+        words = self.ext.get("brokerControllerIdsToClean", "").split(";")
+        return frozenset(int(word) for word in words if word.strip())
+
+    def __repr__(self) -> str:
+        return f"<{self.who} asked {self.code} {self.ext} {self.body or ''} open={self.open}>"
+
+
+@dataclass(eq=False, slots=True)
+class Effect:
+    """An event that only an ask can explain: `may_be_of` at least one of these. `owner` was told that it was its."""
+
+    what: str
+    at: int
+    set_epoch: int
+    may_be_of: list[Ask]
+    owner: Ask | None = None
+
+
+def parsed(body: bytes | memoryview | None) -> Any:
+    """None for what is no JSON that anybody should read."""
+    try:
+        return json.loads(bytes(body)) if body else None
+    except (ValueError, RecursionError):
+        return None
+
+
+class Asks:
+    """Those that may yet take effect, by set and code."""
+
+    def __init__(self) -> None:
+        self._open: dict[tuple[str, int], list[Ask]] = defaultdict(list)
+
+    def sent(self, who: str, request: RemotingCommand, sent_at: int) -> Ask:
+        ask = Ask(who, int(request.code), dict(request.ext), parsed(request.body), sent_at)
+        if ask.code in WRITES:
+            self._open[ask.broker_name, ask.code].append(ask)
+        return ask
+
+    def open(self, broker_name: str, code: int) -> Iterator[Ask]:
+        return iter(self._open.get((broker_name, int(code)), ()))
+
+    def close(self, ask: Ask) -> None:
+        """It was answered for good."""
+        if ask.open and ask.code in WRITES:
+            self._open[ask.broker_name, ask.code].remove(ask)
+        ask.open = False

@@ -1,0 +1,370 @@
+"""Bugs planted into the controllers for the length of a run, to prove that the check finds them.
+
+Invariant: each breaks what its line says and nothing else, whatever arguments the code around it comes to pass; nothing is
+left of it when its context ends. Which seed finds each stands in tests/simulation/test_controller_seeds.py."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from typing import Any, TypeVar
+from unittest.mock import patch
+
+from controller import commands, elections
+from controller.decision import Decision
+from controller.events import AlterSyncStateSet, ApplyBrokerId, CleanBrokerData, ElectMaster, Event, encode
+from controller.heartbeats import Heartbeats, Liveness
+from controller.livebrokers import LiveBrokers
+from controller.runner import Busy, CommandRunner
+from controller.state import ReplicasState, SyncState
+from dledger.actions import Role
+from dledger.errors import NotLeader, OutcomeUnknown
+from dledger.node import DLedgerNode
+from dledger.raft import Raft
+from remoting.codes import ResponseCode
+from simulation.controllers.scriptedbroker import ScriptedBroker
+
+Wrong = TypeVar("Wrong", bound=Callable[..., object])
+
+BUGS: dict[str, list[tuple[object, str, Any]]] = {}
+"""Name of a bug -> what is replaced, where, and by what."""
+
+
+def bug(name: str, owner: object, attribute: str) -> Callable[[Wrong], Wrong]:
+    """The function stands in for `owner`'s while the bug is planted; a bug may have several."""
+
+    def noted(wrong: Wrong) -> Wrong:
+        BUGS.setdefault(name, []).append((owner, attribute, wrong))
+        return wrong
+
+    return noted
+
+
+@contextmanager
+def planted(name: str) -> Iterator[None]:
+    with ExitStack() as patches:
+        for owner, attribute, wrong in BUGS[name]:
+            patches.enter_context(patch.object(owner, attribute, wrong))
+        yield
+
+
+# An alter that must be refused
+
+altered = commands.alter_sync_state_set
+
+
+def set_of(state: ReplicasState, asked: dict[str, Any]) -> SyncState:
+    return state.sync_states.get(asked["broker_name"], SyncState())
+
+
+@bug("stale-master-epoch", commands, "alter_sync_state_set")
+def any_master_epoch_will_do(state: ReplicasState, live: Liveness, **asked: Any) -> Decision:
+    """S1: an alter of an earlier epoch of the same master is carried out."""
+    return altered(state, live, **asked | {"master_epoch": set_of(state, asked).master_epoch})
+
+
+@bug("stale-set-epoch", commands, "alter_sync_state_set")
+def any_set_epoch_will_do(state: ReplicasState, live: Liveness, **asked: Any) -> Decision:
+    """S1: an alter that was made for a set that is no more is carried out."""
+    return altered(state, live, **asked | {"set_epoch": set_of(state, asked).set_epoch})
+
+
+@bug("altered-by-anyone", commands, "alter_sync_state_set")
+def anyone_is_master(state: ReplicasState, live: Liveness, **asked: Any) -> Decision:
+    """S1: whoever names the right epochs may alter."""
+    master_id = set_of(state, asked).master_id
+    return altered(state, live, **asked if master_id is None else asked | {"master_id": master_id})
+
+
+def as_it_was_asked(decision: Decision, asked: dict[str, Any]) -> Decision:
+    """The decision on something harmless, carried out on what was asked for."""
+    events: list[Event] = [
+        replace(event, members=asked["members"]) if isinstance(event, AlterSyncStateSet) else event
+        for event in decision.events
+    ]
+    return replace(decision, events=tuple(events))
+
+
+@bug("strangers-in-the-set", commands, "alter_sync_state_set")
+def whoever_is_named_enters(state: ReplicasState, live: Liveness, **asked: Any) -> Decision:
+    """S2: who is not registered becomes a member."""
+    replicas = state.replicas.get(asked["broker_name"])
+    known = frozenset(asked["members"].intersection(replicas.by_id if replicas else ()))
+    return as_it_was_asked(altered(state, live, **asked | {"members": known}), asked)
+
+
+@bug("empty-set", commands, "alter_sync_state_set")
+def nobody_is_a_set(state: ReplicasState, live: Liveness, **asked: Any) -> Decision:
+    """S2: the set becomes empty."""
+    members = asked["members"] or frozenset({asked["master_id"]})
+    return as_it_was_asked(altered(state, live, **asked | {"members": members}), asked)
+
+
+@bug("master-left-out", commands, "alter_sync_state_set")
+def the_master_may_leave(state: ReplicasState, live: Liveness, **asked: Any) -> Decision:
+    """S2: a set without its master."""
+    members = asked["members"] | {asked["master_id"]} if asked["members"] else frozenset()
+    return as_it_was_asked(altered(state, live, **asked | {"members": members}), asked)
+
+
+@bug("dead-member-enters", commands, "alter_sync_state_set")
+def everyone_lives(state: ReplicasState, live: Liveness, **asked: Any) -> Decision:
+    """S2: who is not heard becomes a member."""
+    with patch.object(Liveness, "is_alive", lambda self, key: True):
+        return altered(state, live, **asked)
+
+
+# Reads, proposals and their answers
+
+settled = CommandRunner._settle
+proposed = CommandRunner._propose
+
+
+@bug("read-without-barrier", CommandRunner, "read")
+async def read_at_once(self: CommandRunner, decide: Callable[..., Decision]) -> Decision:
+    """R10: who takes itself for the leader answers without asking whether it is."""
+    if not self._node.is_active:
+        raise NotLeader(self._node.leader_id, self._node.leader_address)
+    return decide(self._state, self._liveness())
+
+
+@bug("reads-by-followers", CommandRunner, "read")
+async def read_anywhere(self: CommandRunner, decide: Callable[..., Decision]) -> Decision:
+    """R10: every controller answers from what it has."""
+    return decide(self._state, self._liveness())
+
+
+@bug("no-settling", CommandRunner, "_settle")
+async def nothing_is_unsettled(self: CommandRunner, end: float) -> None:
+    """S1: the next command is decided while an earlier one may yet take effect."""
+    self._unsettled = None
+
+
+@bug("commands-side-by-side", CommandRunner, "run")
+async def run_at_once(self: CommandRunner, decide: Callable[..., Any]) -> Any:
+    """S1: two commands are decided on the same state."""
+    if not self._node.is_active:
+        raise NotLeader(self._node.leader_id, self._node.leader_address)
+    decision = decide(self._state, self._liveness())
+    if decision is not None and decision.events:
+        await self._propose([encode(event) for event in decision.events], 2_000)
+    return decision
+
+
+@bug("unknown-is-refused", CommandRunner, "_propose")
+async def not_decided_is_not_done(self: CommandRunner, bodies: list[bytes], timeout_ms: int) -> None:
+    """R8: a command that is not decided in time is answered as not tried."""
+    try:
+        await proposed(self, bodies, timeout_ms)
+    except OutcomeUnknown as error:
+        raise Busy(str(error)) from error
+
+
+@bug("told-before-decided", DLedgerNode, "propose")
+async def appended_is_decided(self: DLedgerNode, bodies: list[bytes], timeout_ms: int = 3000) -> list[object]:
+    """R8: what stands in the leader's log alone is answered as done."""
+    core = self._serving_core()
+    self._take(lambda now_ms: core.propose(bodies, now_ms))
+    return []
+
+
+def leads_at_once(self: Raft) -> bool:
+    """R10, M1: a new leader does not wait until it has applied what earlier ones decided."""
+    return self.role is Role.LEADER
+
+
+BUGS["serves-before-its-time"] = [(Raft, "may_serve", property(leads_at_once))]
+
+# Elections
+
+chosen = elections._choose
+asked_to_elect = elections.elect_master
+was_dead = Liveness.is_dead
+applied = ReplicasState.apply
+
+
+def with_epoch(self: ReplicasState, event: Event, wrong: Callable[[int], int]) -> None:
+    """Apply it, and leave another epoch behind."""
+    sync_state = self.sync_states.get(event.broker_name)
+    before = sync_state.master_epoch if sync_state else 0
+    applied(self, event)
+    if sync_state is not None:
+        sync_state.master_epoch = wrong(before)
+
+
+@bug("epoch-not-bumped", ReplicasState, "apply")
+def elected_in_the_same_epoch(self: ReplicasState, event: Event) -> None:
+    """M1: another master has the epoch of the one before."""
+    if isinstance(event, ElectMaster) and event.master_id is not None:
+        with_epoch(self, event, lambda before: max(1, before))
+    else:
+        applied(self, event)
+
+
+@bug("epoch-reused", ReplicasState, "apply")
+def struck_off_for_nothing(self: ReplicasState, event: Event) -> None:
+    """M1: a master that was struck off may be elected again in its epoch."""
+    if isinstance(event, ElectMaster) and event.master_id is None:
+        with_epoch(self, event, lambda before: before)
+    else:
+        applied(self, event)
+
+
+@bug("set-epoch-not-bumped", ReplicasState, "apply")
+def same_set_epoch(self: ReplicasState, event: Event) -> None:
+    """S1: an election leaves the set's epoch."""
+    applied(self, event)
+    if isinstance(event, ElectMaster) and event.master_id is not None:
+        self.sync_states[event.broker_name].set_epoch -= 1
+
+
+@bug("elected-outside-the-set", elections, "_choose")
+def anyone_is_electable(*arguments: Any) -> int | None:
+    """M4: unclean elections are always on."""
+    return chosen(*arguments[:-1], True)
+
+
+@bug("dead-elected", elections, "elect")
+def the_dead_lead(candidates: Any, reports: Any, *, old_master: Any, designated: int | None = None) -> Any:
+    """M4: the lowest id is elected, heard or not."""
+    if designated is not None:
+        return designated if designated in candidates else None
+    return old_master if old_master in reports else min(candidates, default=None)
+
+
+@bug("learner-elected", elections, "elect_master")
+def first_come_first_elected(state: ReplicasState, live: Liveness, **asked: Any) -> Decision:
+    """M4: the first election takes the oldest broker, whoever asks: a learner too."""
+    known = state.known(asked["broker_name"])
+    if known is not None and known[1].master_epoch == 0:
+        asked["broker_id"] = min(known[0].by_id)
+    return asked_to_elect(state, live, **asked)
+
+
+@bug("elects-again", elections, "_stays")
+def whoever_asks_gets_one(*arguments: Any) -> bool:
+    """H1: a broker that asks for a master gets a new one, though there is one that is heard."""
+    return False
+
+
+BUGS["elects-again"].append(
+    (
+        elections,
+        "_choose",
+        lambda name, replicas, sync_state, live, designated, unclean: chosen(
+            name, replicas, replace(sync_state, master_id=None), live, designated, unclean
+        ),
+    )
+)
+
+
+@bug("impatient-leader", Liveness, "is_dead")
+def not_heard_is_dead(self: Liveness, key: Any) -> bool:
+    """H1: a new leader holds it against a master that it has not heard it yet."""
+    return not self.is_alive(key)
+
+
+@bug("half-the-patience", Liveness, "is_dead")
+def dead_after_half_the_time(self: Liveness, key: Any) -> bool:
+    """H1: silence counts after half of the time that the broker announced."""
+    entry = self.entries.get(key)
+    if entry is None or not entry.open:
+        return was_dead(self, key)
+    return max(entry.last_seen_ms, self.judging_since_ms) + entry.heartbeat.timeout_ms // 4 < self.now_ms
+
+
+ended = Heartbeats.connection_closed
+
+
+@bug("any-end-is-the-end", Heartbeats, "connection_closed")
+def older_connections_count(self: Heartbeats, connection: int, now_ms: int) -> Any:
+    """H1: the end of a connection that a broker has replaced ends the broker."""
+    for key, entry in self._entries.items():
+        if entry.open and connection in FORMER.get((id(self), key), ()):
+            entry.connection = connection
+    return ended(self, connection, now_ms)
+
+
+FORMER: dict[Any, set[int]] = {}
+heard = Heartbeats.heard
+
+
+@bug("any-end-is-the-end", Heartbeats, "heard")
+def heard_over(self: Heartbeats, key: Any, connection: int, *rest: Any) -> bool:
+    FORMER.setdefault((id(self), key), set()).add(connection)
+    return heard(self, key, connection, *rest)
+
+
+told = LiveBrokers.heard
+
+
+@bug("another-clusters-heartbeat", LiveBrokers, "heard")
+def whose_ever_cluster(self: LiveBrokers, header: Any, connection: int) -> None:
+    """M4, S2: a heartbeat counts for the broker of that name, though it names another cluster."""
+    replicas = self._state.replicas.get(header.broker_name)
+    if replicas is not None:
+        header.cluster_name = replicas.cluster_name
+    told(self, header, connection)
+
+
+# Registration and cleaning
+
+granted = commands.apply_broker_id
+registered = commands.register_broker
+cleaned = commands.clean_broker_data
+
+
+@bug("id-granted-twice", commands, "apply_broker_id")
+def taken_ids_are_free(state: ReplicasState, **asked: Any) -> Decision:
+    """B1: who applies for an id that another holds is told that it is its own."""
+    decision = granted(state, **asked)
+    taken = decision.code == ResponseCode.CONTROLLER_BROKER_ID_INVALID and state.known(asked["broker_name"])
+    return replace(decision, code=ResponseCode.SUCCESS, remark=None) if taken else decision
+
+
+@bug("id-taken-over", commands, "apply_broker_id")
+def the_last_one_owns_it(state: ReplicasState, **asked: Any) -> Decision:
+    """B1: the grant of a taken id is written."""
+    decision = granted(state, **asked)
+    if decision.code != ResponseCode.CONTROLLER_BROKER_ID_INVALID or state.known(asked["broker_name"]) is None:
+        return decision
+    code = asked["check_code"]
+    event = ApplyBrokerId(
+        asked["cluster_name"], asked["broker_name"], asked["broker_id"], code.partition(";")[0], code
+    )
+    return replace(decision, code=ResponseCode.SUCCESS, remark=None, events=(event,))
+
+
+@bug("restarted-master-leads-on", commands, "register_broker")
+def no_new_epoch(state: ReplicasState, live: Liveness, **asked: Any) -> Decision:
+    """M2: a master that was restarted stays master of its epoch."""
+    decision = registered(state, live, **asked)
+    kept = tuple(event for event in decision.events if not isinstance(event, ElectMaster))
+    return replace(decision, events=kept)
+
+
+@bug("living-cleaned", commands, "clean_broker_data")
+def whoever_is_named_goes(state: ReplicasState, live: Liveness, **asked: Any) -> Decision:
+    """B2: who lives is forgotten without its being said."""
+    return cleaned(state, live, **asked | {"living_too": True})
+
+
+@bug("master-cleaned", commands, "clean_broker_data")
+def masters_go_too(state: ReplicasState, live: Liveness, **asked: Any) -> Decision:
+    """S2: a master that is not heard is forgotten like any other."""
+    decision = cleaned(state, live, **asked)
+    words = (asked["ids_to_clean"] or "").strip()
+    known = state.known(asked["broker_name"])
+    if known is None or not words.isdigit() or known[1].master_id != int(words):
+        return decision
+    return Decision(events=(CleanBrokerData(asked["broker_name"], frozenset({int(words)})),))
+
+
+# What a master believes
+
+
+@bug("refusal-settles-all", ScriptedBroker, "_refused")
+def judged_once_for_all(self: ScriptedBroker, sending: Any) -> None:
+    """S3: a master takes the refusal of an alter for the end of those that it sent before and had no answer to."""
+    self.asked_for.clear()

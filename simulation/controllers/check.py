@@ -1,0 +1,367 @@
+"""Judges what controllers decide and answer, by what was asked of them and what had reached them.
+
+It sees each ask and each answer where scripted brokers and operators send and get them, each heartbeat and ended connection
+where it comes to a controller, each proposal as it is made, and the bytes of each entry as it is applied. What should be it
+computes by `setmodel` and `rules`, never by the code under test.
+
+The applied entries, in their order, are the one history that all must agree with; so a set is linearizable if every event
+is explained by an ask that was open then and that fits the set as it was, and every answer by the set as it was at some
+moment between ask and answer. Asks without a definite answer stay open; a refused one must never take effect.
+
+R5 one history, and what each controller keeps is what it makes · R8 what is answered as done is done · R10 a read tells
+of a moment after it began · M1 one master an epoch, epochs that grow · M4 who is elected may be · H1 no master is deposed
+that is heard, unless an operator asks or it says itself that it was restarted · S1 an alter takes effect by an ask of the
+master, with both epochs, once · S2 the set holds its master and registered brokers · S3 what takes effect is among what the
+master waits for · B1 an id has one owner · B2 nobody who lives is forgotten unasked.
+
+Invariant: the first violation is kept; `raise_found` raises it."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from remoting.codes import RequestCode, ResponseCode
+from remoting.command import RemotingCommand
+from simulation.controllers import entries
+from simulation.controllers.asks import UNDECIDED, Ask, Asks, Code, Effect
+from simulation.controllers.entries import Entry
+from simulation.controllers.rules import Hearing, may_be_elected, may_be_the_set
+from simulation.controllers.setmodel import SetModel, SetState
+from simulation.controllers.violation import Violation, expect
+
+Union = Callable[[str, int, int], frozenset[int] | None]
+"""(set, master, epoch) -> whom that master waits for, if it acts."""
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """An entry that some controller applied, and what it made of its set."""
+
+    index: int
+    body: bytes
+    broker_name: str
+    state: SetState
+
+
+@dataclass
+class ControllerCheck:
+    """`unclean`: whether unclean election is on. `union_of` tells whom an acting master waits for."""
+
+    unclean: bool = False
+    union_of: Union = lambda _name, _master, _epoch: None
+    sets: dict[str, SetModel] = field(default_factory=dict)
+    learners: dict[str, frozenset[int]] = field(default_factory=dict)
+    order: list[Applied] = field(default_factory=list)
+    counts: Counter[str] = field(default_factory=Counter)
+    violation: BaseException | None = None
+
+    def __post_init__(self) -> None:
+        self.asks = Asks()
+        self._proposed: dict[tuple[int, int], Hearing] = {}
+        self._applied: Counter[str] = Counter()
+        self._answers: dict[int, Callable[[Ask, RemotingCommand], None]] = {
+            Code.CONTROLLER_ALTER_SYNC_STATE_SET: self._altered,
+            Code.CONTROLLER_ELECT_MASTER: self._elected,
+            Code.CONTROLLER_REGISTER_BROKER: self._registered,
+            Code.CONTROLLER_APPLY_BROKER_ID: self._granted,
+            Code.CLEAN_BROKER_DATA: self._cleaned,
+            Code.CONTROLLER_GET_REPLICA_INFO: self._info_read,
+            Code.CONTROLLER_GET_SYNC_STATE_DATA: self._data_read,
+            Code.CONTROLLER_GET_NEXT_BROKER_ID: self._free_id_read,
+        }
+
+    def state(self, broker_name: str) -> SetState:
+        """The newest that any controller applied."""
+        return self._model(broker_name).now
+
+    def masters(self, broker_name: str) -> dict[int, int | None]:
+        """Epoch -> who was elected."""
+        return {epoch: elected for epoch, (_, elected) in self._model(broker_name).elections.items()}
+
+    @property
+    def elections(self) -> int:
+        return self.counts["elections"]
+
+    def raise_found(self) -> None:
+        """Raises what was found first, if anything was."""
+        if self.violation is not None:
+            raise self.violation
+
+    def guarded(self, judge: Callable[[], None]) -> None:
+        """A violation must not be taken for a failure of the process that it was seen in."""
+        try:
+            judge()
+        except Exception as error:  # noqa: BLE001 - kept, and raised by raise_found
+            self.violation = self.violation or error
+
+    def _model(self, broker_name: str) -> SetModel:
+        return self.sets.setdefault(broker_name, SetModel())
+
+    # What controllers do
+
+    def proposing(self, index: int, term: int, hearing: Hearing) -> None:
+        """The leader of `term` is about to append an entry there."""
+        self._proposed[index, term] = hearing
+
+    def applied(self, process: str, index: int, term: int, body: bytes, kept: SetState | None) -> None:
+        """`process` applied an entry and now keeps its set as `kept`; None: it does not know the set."""
+        place = self._applied[process]
+        if place == len(self.order):
+            entry = entries.read(body)
+            expect("R5", entry is not None, f"an entry is no event: {body!r}")
+            assert entry is not None
+            self._take(entry, index, body, self._proposed.get((index, term)))
+        one = self.order[place]
+        expect("R5", (one.index, one.body) == (index, body), f"{process} applied {body!r} at {index}")
+        wanted = one.state if one.state.known else None
+        expect("R5", kept == wanted, f"{process} keeps {kept} after {body!r}, it makes {wanted}")
+        self._applied[process] += 1
+
+    def _take(self, entry: Entry, index: int, body: bytes, hearing: Hearing | None) -> None:
+        model = self._model(entry.broker_name)
+        expect("R8", hearing is not None, f"nobody proposed {body!r} at {index}")
+        assert hearing is not None
+        was, now = model.now, model.after(entry)
+        match entry.kind:
+            case entries.ALTER:
+                self._judge_alter(entry, was, now, hearing)
+            case entries.ELECT:
+                self._judge_election(entry, was, hearing)
+            case entries.APPLY_ID:
+                self._judge_grant(entry, was)
+            case entries.CLEAN:
+                self._judge_clean(entry, was, hearing)
+            case entries.ADDRESS:
+                self._explained(
+                    entry, "B1", f"{entry} moved", Code.CONTROLLER_REGISTER_BROKER, lambda ask: (
+                        ask.number("brokerId") == entry.broker_id
+                        and ask.ext["brokerAddress"] == entry.address
+                    )
+                )  # fmt: skip
+        if now is not was:
+            model.become(now, len(self.order))
+        self.order.append(Applied(index, body, entry.broker_name, now))
+        self.counts["events"] += 1
+
+    def _explained(
+        self, entry: Entry, rule: str, what: str, code: RequestCode, fits: Callable[[Ask], bool],
+        set_epoch: int = 0,
+    ) -> None:  # fmt: skip
+        """An open ask that fits has brought it about."""
+        explaining = [ask for ask in self.asks.open(entry.broker_name, code) if fits(ask)]
+        others = [ask for ask in self.asks.open(entry.broker_name, code)]
+        expect(rule, bool(explaining), f"{what}, which nobody asked for who may; open: {others}")
+        effect = Effect(what, len(self.order), set_epoch, explaining)
+        for ask in explaining:
+            ask.explains.append(effect)
+
+    def _judge_alter(self, entry: Entry, was: SetState, now: SetState, hearing: Hearing) -> None:
+        members = entry.ids or frozenset()
+        what = f"{sorted(was.members)} became {sorted(members)} in {was.master_epoch}/{was.set_epoch}"
+        why_not = may_be_the_set(was, members, self.learners.get(entry.broker_name, frozenset()))
+        expect("S2", why_not is None, f"{what}: {why_not}")
+        expect("S2", members <= hearing.alive, f"{what}: {hearing.by} heard {sorted(hearing.alive)}")
+        self._explained(
+            entry, "S1", what, Code.CONTROLLER_ALTER_SYNC_STATE_SET, lambda ask: (
+                ask.number("masterBrokerId") == was.master_id
+                and ask.number("masterEpoch") == was.master_epoch
+                and (ask.members, ask.set_epoch) == (members, was.set_epoch)
+            ), now.set_epoch
+        )  # fmt: skip
+        assert was.master_id is not None
+        union = self.union_of(entry.broker_name, was.master_id, was.master_epoch)
+        if union is not None:
+            expect("S3", members <= union, f"{what}, but the master waits for {sorted(union)} only")
+        self.counts["alters"] += 1
+
+    def _judge_election(self, entry: Entry, was: SetState, hearing: Hearing) -> None:
+        new, old = entry.broker_id, was.master_id
+        what = f"{entry.broker_name}: {new} follows {old} of epoch {was.master_epoch}"
+        expect("M1", was.known, f"{what} in a set that is unknown")
+        if new is not None:
+            learners = self.learners.get(entry.broker_name, frozenset())
+            why_not = may_be_elected(was, new, learners, unclean=self.unclean)
+            expect("M4", why_not is None, f"{what}: {why_not}")
+            expect("M4", new in hearing.alive, f"{what}, whom {hearing.by} does not hear")
+            expect("M1", new != old, f"{what}: an epoch is spent on the same master")
+        else:
+            expect("M1", old is not None, f"{what}: an epoch is spent on nobody")
+        if old is not None and old not in hearing.gone:
+            self._judge_deposing(entry, what, old, new)
+        self.counts["elections"] += 1
+
+    def _judge_deposing(self, entry: Entry, what: str, old: int, new: int | None) -> None:
+        """Of a master that the controller hears, or would if it read what has reached it."""
+        if new is None:
+            self._explained(
+                entry, "H1", f"{what}, who is heard", Code.CONTROLLER_REGISTER_BROKER,
+                lambda ask: ask.number("brokerId") == old,
+            )  # fmt: skip
+        else:
+            self._explained(
+                entry, "H1", f"{what}, who is heard", Code.CONTROLLER_ELECT_MASTER,
+                lambda ask: ask.says("designateElect") and ask.number("brokerId") == new,
+            )  # fmt: skip
+
+    def _judge_grant(self, entry: Entry, was: SetState) -> None:
+        assert entry.broker_id is not None
+        what = f"{entry.broker_name} {entry.broker_id} is {entry.check_code}'s"
+        owner = was.codes.get(entry.broker_id, entry.check_code)
+        expect("B1", owner == entry.check_code, f"{what}, and was {owner}'s")
+        expect("B1", entry.check_code not in was.codes.values(), f"{what}, who has an id")
+        self._explained(
+            entry, "B1", what, Code.CONTROLLER_APPLY_BROKER_ID, lambda ask: (
+                ask.number("appliedBrokerId") == entry.broker_id
+                and ask.ext["registerCheckCode"] == entry.check_code
+            )
+        )  # fmt: skip
+
+    def _judge_clean(self, entry: Entry, was: SetState, hearing: Hearing) -> None:
+        what = f"{sorted(entry.ids) if entry.ids else 'all'} of {entry.broker_name} are forgotten"
+        gone = entry.ids if entry.ids is not None else frozenset(was.codes)
+        if entry.ids is not None and not entry.ids >= was.codes.keys():
+            expect("S2", was.master_id not in gone, f"{what}, among them the master")
+            expect("S2", bool(was.members - gone), f"{what}, and all of the set")
+        heard = gone & hearing.alive
+        self._explained(
+            entry, "B2", f"{what}, of whom {sorted(heard)} live", Code.CLEAN_BROKER_DATA, lambda ask: (
+                (not heard or ask.says("isCleanLivingBroker"))
+                and (not ask.ids_to_clean or gone <= ask.ids_to_clean)
+            )
+        )  # fmt: skip
+
+    # What brokers and operators ask and are answered
+
+    def sent(self, who: str, request: RemotingCommand) -> Ask:
+        """`who` is about to send it."""
+        self.counts["asks"] += 1
+        return self.asks.sent(who, request, len(self.order))
+
+    def not_sent(self, ask: Ask) -> None:
+        """It never left."""
+        self.guarded(lambda: self._refused(ask))
+
+    def answered(self, ask: Ask, reply: RemotingCommand) -> None:
+        """Where the asker got it."""
+        self.guarded(lambda: self._answered(ask, reply))
+
+    def _answered(self, ask: Ask, reply: RemotingCommand) -> None:
+        if reply.code in UNDECIDED:
+            self.counts["undecided"] += 1
+        elif reply.code == ResponseCode.SUCCESS:
+            judge = self._answers.get(ask.code)
+            if judge is not None:
+                judge(ask, reply)
+            self.asks.close(ask)
+        else:
+            if reply.code == ResponseCode.CONTROLLER_MASTER_STILL_EXIST:
+                self._as_told(ask, reply, members=None)
+            if reply.code == ResponseCode.CONTROLLER_BROKER_METADATA_NOT_EXIST:
+                unknown = any(not state.known for state in self._moments(ask))
+                expect("R10", unknown, f"{ask} was told that there is no such set")
+            self._refused(ask)
+
+    def _refused(self, ask: Ask) -> None:
+        self.asks.close(ask)
+        for effect in ask.explains:
+            effect.may_be_of.remove(ask)
+            expect("R8", bool(effect.may_be_of), f"{effect.what}, by nobody but {ask}, who was refused")
+
+    def _moments(self, ask: Ask, broker_name: str | None = None) -> list[SetState]:
+        return list(self._model(broker_name or ask.broker_name).between(ask.sent_at, len(self.order)))
+
+    def _altered(self, ask: Ask, reply: RemotingCommand) -> None:
+        told = int(reply.ext["newSyncStateSetEpoch"])
+        mine = [effect for effect in ask.explains if effect.owner is None and effect.set_epoch == told]
+        expect("R8", bool(mine), f"{ask} was told of epoch {told}, but brought about {ask.explains}")
+        mine[0].owner = ask
+        mine[0].may_be_of = [ask]
+        self._told_set(ask, reply, ask.members, told)
+
+    def _told_set(self, ask: Ask, reply: RemotingCommand, members: frozenset[int], set_epoch: int) -> None:
+        body = _json(reply)
+        told = frozenset(body["syncStateSet"]), body["syncStateSetEpoch"]
+        expect("R8", told == (members, set_epoch), f"{ask} was told {told}")
+
+    def _elected(self, ask: Ask, reply: RemotingCommand) -> None:
+        master, epoch = int(reply.ext["masterBrokerId"]), int(reply.ext["masterEpoch"])
+        place, elected = self._model(ask.broker_name).elections.get(epoch, (-1, None))
+        held = elected == master and place >= ask.sent_at
+        expect("R8", held, f"{ask} was told that {master} was elected in {epoch}, not {elected} at {place}")
+        wanted = ask.number("brokerId")
+        expect("M4", not ask.says("designateElect") or master == wanted, f"{ask} got {master}")
+
+    def _as_told(self, ask: Ask, reply: RemotingCommand, members: frozenset[int] | None) -> None:
+        """Master and epochs in the header stood so at one moment, and `members` with them."""
+        told = reply.ext.get("masterBrokerId"), reply.ext.get("masterEpoch")
+        set_epoch = reply.ext.get("syncStateSetEpoch")
+        moments = self._moments(ask)
+        for state in moments:
+            master = None if state.master_id is None else str(state.master_id)
+            if (
+                told == (master, str(state.master_epoch))
+                and (set_epoch is None or int(set_epoch) == state.set_epoch)
+                and (members is None or members == state.members)
+            ):
+                return
+        raise Violation("R10", f"{ask} was told {told}, {set_epoch}, {members}; it was {moments}")
+
+    def _registered(self, ask: Ask, reply: RemotingCommand) -> None:
+        broker_id, moments = ask.number("brokerId"), self._moments(ask)
+        known = any(broker_id in state.codes for state in moments)
+        expect("B1", known, f"{ask} was registered, and the id belongs to nobody")
+        led_on = all(state.master_id == broker_id for state in moments)
+        expect("M2", not led_on, f"{ask} is a restarted master, and leads on in its old epoch")
+        if "masterBrokerId" in reply.ext:
+            self._as_told(ask, reply, frozenset(_json(reply)["syncStateSet"]))
+
+    def _granted(self, ask: Ask, reply: RemotingCommand) -> None:
+        broker_id, code = ask.number("appliedBrokerId"), ask.ext["registerCheckCode"]
+        granted = any(state.codes.get(broker_id) == code for state in self._moments(ask))
+        expect("B1", granted, f"{ask} was granted an id that is not its own: {self._moments(ask)}")
+
+    def _cleaned(self, ask: Ask, reply: RemotingCommand) -> None:
+        ids = ask.ids_to_clean
+        gone = any(not ids & state.codes.keys() for state in self._moments(ask))
+        expect("R8", gone, f"{ask} was done, and they are registered still")
+
+    def _info_read(self, ask: Ask, reply: RemotingCommand) -> None:
+        body = _json(reply)
+        members, set_epoch = frozenset(body["syncStateSet"]), body["syncStateSetEpoch"]
+        reply.ext = dict(reply.ext, syncStateSetEpoch=str(set_epoch))
+        self._as_told(ask, reply, members)
+        self.counts["reads"] += 1
+
+    def _data_read(self, ask: Ask, reply: RemotingCommand) -> None:
+        for broker_name, told in _json(reply)["replicasInfoTable"].items():
+            members = frozenset(row["brokerId"] for row in told["inSyncReplicas"])
+            said = told.get("masterBrokerId"), told["masterEpoch"], told["syncStateSetEpoch"], members
+            moments = self._moments(ask, broker_name)
+            stood = any(
+                said == (state.master_id, state.master_epoch, state.set_epoch, state.members)
+                for state in moments
+            )
+            expect("R10", stood, f"{ask} was told {said} of {broker_name}; it was {moments}")
+        self.counts["reads"] += 1
+
+    def _free_id_read(self, ask: Ask, reply: RemotingCommand) -> None:
+        told = int(reply.ext["nextBrokerId"])
+        free = any(told not in state.codes for state in self._moments(ask))
+        expect("B1", free, f"{ask} was told that {told} is free")
+
+    def announced(self, broker_name: str, master: int | None, epoch: int) -> None:
+        """A broker was told by a controller who its master is."""
+
+        def judge() -> None:
+            _, elected = self._model(broker_name).elections.get(epoch, (-1, None))
+            expect("M1", elected == master, f"{broker_name} was told {master} in {epoch}, it is {elected}")
+
+        self.guarded(judge)
+
+
+def _json(reply: RemotingCommand) -> Any:
+    return json.loads(bytes(reply.body or b"null"))

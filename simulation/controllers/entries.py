@@ -1,0 +1,48 @@
+"""The events that controllers write into their log, read from the bytes by rules of this module's own.
+
+Invariant: it shares nothing with the code under test but the format: two bytes of kind, big-endian, and a JSON object."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+
+ALTER, APPLY_ID, ELECT, CLEAN, ADDRESS = 1, 2, 3, 5, 6
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """`broker_id` is whom it is about: granted, elected (None: nobody), moved. `ids`: the new set, or who is forgotten (None:
+    all)."""
+
+    kind: int
+    broker_name: str
+    broker_id: int | None = None
+    ids: frozenset[int] | None = None
+    check_code: str = ""
+    address: str = ""
+
+
+def read(body: bytes) -> Entry | None:
+    """None for bytes that are no event."""
+    kind, said = int.from_bytes(body[:2], "big"), json.loads(body[2:])
+    name = said["brokerName"]
+    match kind:
+        case 1:
+            return Entry(kind, name, ids=frozenset(said["newSyncStateSet"]))
+        case 2:
+            return Entry(
+                kind,
+                name,
+                said["newBrokerId"],
+                check_code=said["registerCheckCode"],
+                address=said["brokerAddress"],
+            )
+        case 3:
+            return Entry(kind, name, said["newMasterBrokerId"] if said["newMasterElected"] else None)
+        case 5:
+            ids = said.get("brokerIdSetToClean")
+            return Entry(kind, name, ids=frozenset(ids) if ids else None)
+        case 6:
+            return Entry(kind, name, said["brokerId"], address=said["brokerAddress"])
+    return None

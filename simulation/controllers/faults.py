@@ -1,0 +1,214 @@
+"""What happens to controllers and brokers: deaths, pauses, cuts, slow disks, requests that come late.
+
+Invariant: it is healed at the end; whoever was killed comes back by itself."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
+
+from simulation.kernel.node import Node
+
+if TYPE_CHECKING:
+    from simulation.controllers.world import ControllerWorld
+
+CLOCK_JUMP_MS = 3_600_000
+
+
+class Faults:
+    """One run's: which kinds it has and how often they strike is drawn from the seed."""
+
+    def __init__(self, cluster: ControllerWorld) -> None:
+        self.cluster = cluster
+        self.world = cluster.world
+        self.network = cluster.world.network
+        self.random = cluster.random
+        self.done: Counter[str] = Counter()
+        self.pace_s = self.random.choice((1.5, 4, 4, 8))
+        every: dict[str, Callable[[], Awaitable[None]]] = {
+            "bounce": self.bounce_one,
+            "pause": self.pause,
+            "cut": self.cut,
+            "master and leader": self.master_and_leader,
+            "two brokers at once": self.two_brokers,
+            "leader without fellows": self.leader_without_fellows,
+            "frozen leader": self.frozen_leader,
+            "held request": self.held_request,
+            "disk stall": self.disk_stall,
+            "slow followers": self.slow_followers,
+            "clock jump": self.clock_jump,
+            "reset": self.reset,
+            "half-open": self.half_open,
+            "a broker of each set": self.one_of_each_set,
+            "leaders one after the other": self.leaders_in_turn,
+        }
+        some = [name for name in every if self.random.random() < 0.6]
+        self.kinds = {name: every[name] for name in some or ["bounce"]}
+
+    async def strike_for(self, for_ms: int) -> None:
+        """One after the other, then all is healed; who is down may take a while to come back."""
+        end_ms = self.world.now_ms + for_ms
+        while self.world.now_ms < end_ms:
+            await asyncio.sleep(self.random.uniform(0.2, self.pace_s))
+            name = self.random.choice(list(self.kinds))
+            self.done[name] += 1
+            await self.kinds[name]()
+        self.network.heal()
+        self.network.usual_delays()
+
+    # Whom
+
+    def anyone(self) -> Node:
+        """As often a controller as a broker."""
+        return self.random.choice(
+            self.cluster.controllers if self.random.random() < 0.5 else self.cluster.brokers
+        )
+
+    def some_set(self) -> str:
+        return self.random.choice(list(self.cluster.sets))
+
+    # What
+
+    async def bounce_one(self) -> None:
+        await self.bounce(self.anyone(), power_cut=self.random.random() < 0.3)
+
+    async def bounce(self, *nodes: Node, power_cut: bool = False) -> None:
+        """They die a moment after each other."""
+        killed = [node for node in nodes if node.running]
+        for node in killed:
+            node.kill(power_cut=power_cut)
+            await asyncio.sleep(self.random.choice((0, 0, self.random.uniform(0.001, 0.1))))
+        await asyncio.sleep(self.random.choice((self.random.uniform(0.01, 1), self.random.uniform(1, 12))))
+        for node in killed:
+            if not node.running:
+                self.cluster.start_again(node)
+
+    async def pause(self) -> None:
+        node = self.anyone()
+        if node.running:
+            node.pause(self.random.randint(100, 15_000))
+
+    async def cut(self) -> None:
+        node = self.anyone()
+        others = [other for other in self.cluster.controllers + self.cluster.brokers if other is not node]
+        both = self.random.random() < 0.7
+        for other in self.random.sample(others, self.random.randint(1, len(others))):
+            self.network.cut(node.host, other.host, both=both)
+        await asyncio.sleep(self.random.uniform(0.1, 14))
+        self.network.heal()
+
+    async def master_and_leader(self) -> None:
+        victims = [node for node in (self.cluster.master(self.some_set()), self.cluster.leader()) if node]
+        await self.bounce(*victims)
+
+    async def two_brokers(self) -> None:
+        """A master and another of its set, within 100 ms."""
+        name = self.some_set()
+        master = self.cluster.master(name)
+        others = [node for node in self.cluster.sets[name] if node is not master]
+        victims = [node for node in (master, self.random.choice(others)) if node]
+        await self.bounce(*victims, power_cut=self.random.random() < 0.2)
+
+    async def one_of_each_set(self) -> None:
+        """As when a machine dies on which each set has a broker."""
+        number = self.random.randrange(self.cluster.shape.brokers)
+        await self.bounce(*(nodes[number] for nodes in self.cluster.sets.values()))
+
+    def _cut_off(self, leader: Node) -> None:
+        for other in self.cluster.controllers:
+            if other is not leader:
+                self.network.cut(leader.host, other.host)
+
+    async def leader_without_fellows(self) -> None:
+        """Brokers and operators reach it still, and ask it while another leads already and a master has changed."""
+        leader = self.cluster.leader()
+        if leader is None:
+            return
+        self._cut_off(leader)
+        await self._until(lambda: self.cluster.leader() not in (None, leader))
+        name = self.some_set()
+        master = self.cluster.master(name)
+        if master is not None:
+            master.kill()
+        for _ in range(10):
+            await asyncio.sleep(0.03)
+            self.cluster.read_at(leader, name)
+        await asyncio.sleep(self.random.uniform(0.1, 4))
+        if master is not None and not master.running:
+            self.cluster.start_again(master)
+        self.network.heal()
+
+    async def frozen_leader(self) -> None:
+        """Just long enough for another to lead, while a master dies."""
+        leader, master = self.cluster.leader(), self.cluster.master(self.some_set())
+        if leader is not None:
+            leader.pause(self.random.randint(1_000, 6_000))
+            if master is not None and self.random.random() < 0.5:
+                await self.bounce(master)
+
+    async def leaders_in_turn(self) -> None:
+        for _ in range(self.random.randint(2, 3)):
+            leader = self.cluster.leader()
+            if leader is not None:
+                await self.bounce(leader)
+            await asyncio.sleep(self.random.uniform(0.1, 3))
+
+    async def held_request(self) -> None:
+        """What a master asks the leader is held on its way; another leads, then the first one again, and then it comes."""
+        first, master = self.cluster.leader(), self.cluster.master(self.some_set())
+        if first is None or master is None:
+            return
+        self.network.cut(master.host, first.host, both=False)
+        await asyncio.sleep(self.random.uniform(0.5, 4))
+        self._cut_off(first)
+        await self._until(lambda: self.cluster.leader() not in (None, first))
+        for other in self.cluster.controllers:
+            self.network.heal(first.host, other.host)
+        for _ in range(6):
+            second = self.cluster.leader()
+            if second is first:
+                break
+            if second is not None:
+                self._cut_off(second)
+                await self._until(lambda now=second: self.cluster.leader() not in (None, now))  # type: ignore[misc]
+                for other in self.cluster.controllers:
+                    self.network.heal(second.host, other.host)
+        self.network.heal()
+
+    async def _until(self, holds: Callable[[], bool]) -> None:
+        for _ in range(1_000):
+            await asyncio.sleep(0.01)
+            if holds():
+                return
+
+    async def disk_stall(self) -> None:
+        for node in self.random.sample(self.cluster.controllers, self.random.randint(1, 2)):
+            node.disk.stall(self.random.choice((100, 400, 1_000, 4_000)))
+
+    async def slow_followers(self) -> None:
+        """So slow that what is proposed is long undecided, and where timers are long not so slow that the leader gives up.
+        Meanwhile a master dies."""
+        leader, master = self.cluster.leader(), self.cluster.master(self.some_set())
+        ms = self.random.randint(2_500, 4_500)
+        for node in self.cluster.controllers:
+            if node is not leader:
+                node.disk.stall(ms)
+        if master is not None and self.random.random() < 0.7:
+            await self.bounce(master)
+        await asyncio.sleep(ms / 1000)
+
+    async def clock_jump(self) -> None:
+        """Of the wall clock, which must decide nothing."""
+        self.random.choice(self.cluster.controllers).skew_ms += self.random.randint(
+            -CLOCK_JUMP_MS, CLOCK_JUMP_MS
+        )
+
+    async def reset(self) -> None:
+        self.network.reset(self.anyone().host, self.random.choice(self.cluster.controllers).host)
+
+    async def half_open(self) -> None:
+        """A broker forgets its connection, opens another, and the controller learns of the first one's end later."""
+        broker = self.random.choice(self.cluster.brokers)
+        self.network.half_open(broker.host, self.random.choice(self.cluster.controllers).host)

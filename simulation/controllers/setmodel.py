@@ -1,0 +1,102 @@
+"""One broker set as the applied entries make it, by the rules of reliability and not by the product's code.
+
+Invariant: `history` holds the set after each entry that changed it, with that entry's place in the order of all; nothing of
+it is ever rewritten."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+
+from simulation.controllers import entries
+from simulation.controllers.entries import Entry
+
+
+@dataclass(frozen=True, slots=True)
+class SetState:
+    """What a read may tell. `codes` and `addresses`: of each registered broker, by id."""
+
+    codes: dict[int, str] = field(default_factory=dict)
+    addresses: dict[int, str] = field(default_factory=dict)
+    master_id: int | None = None
+    master_epoch: int = 0
+    members: frozenset[int] = frozenset()
+    set_epoch: int = 0
+
+    @property
+    def known(self) -> bool:
+        return bool(self.codes)
+
+
+NOTHING = SetState()
+
+
+@dataclass
+class SetModel:
+    """`elections`: epoch -> (place of the entry, who was elected)."""
+
+    now: SetState = NOTHING
+    places: list[int] = field(default_factory=list)
+    history: list[SetState] = field(default_factory=list)
+    elections: dict[int, tuple[int, int | None]] = field(default_factory=dict)
+
+    def after(self, entry: Entry) -> SetState:
+        """The set once `entry` is applied to it."""
+        now = self.now
+        if not now.known and entry.kind != entries.APPLY_ID:
+            return now
+        match entry.kind:
+            case entries.ALTER:
+                assert entry.ids is not None
+                return replace(now, members=entry.ids, set_epoch=now.set_epoch + 1)
+            case entries.APPLY_ID:
+                assert entry.broker_id is not None
+                if entry.broker_id in now.codes:
+                    return now
+                codes = now.codes | {entry.broker_id: entry.check_code}
+                return replace(
+                    now, codes=codes, addresses=now.addresses | {entry.broker_id: entry.address}
+                )
+            case entries.ELECT if entry.broker_id is None:
+                return replace(now, master_id=None, master_epoch=now.master_epoch + 1)
+            case entries.ELECT:
+                return replace(
+                    now,
+                    master_id=entry.broker_id,
+                    master_epoch=now.master_epoch + 1,
+                    members=frozenset({entry.broker_id}),
+                    set_epoch=now.set_epoch + 1,
+                )
+            case entries.CLEAN:
+                if entry.ids is None or entry.ids >= now.codes.keys():
+                    return NOTHING
+                return replace(
+                    now,
+                    codes={id_: code for id_, code in now.codes.items() if id_ not in entry.ids},
+                    addresses={id_: at for id_, at in now.addresses.items() if id_ not in entry.ids},
+                    members=now.members - entry.ids,
+                )
+            case entries.ADDRESS:
+                assert entry.broker_id is not None
+                return replace(now, addresses=now.addresses | {entry.broker_id: entry.address})
+        return now
+
+    def become(self, state: SetState, place: int) -> None:
+        if not state.known:
+            self.elections.clear()
+        if state.master_epoch != self.now.master_epoch:
+            self.elections[state.master_epoch] = place, state.master_id
+        self.now = state
+        self.places.append(place)
+        self.history.append(state)
+
+    def between(self, first: int, end: int) -> Iterator[SetState]:
+        """What it was at any moment from when `first` entries were applied to when `end` were, the newest first."""
+        at = bisect_left(self.places, end)
+        while at > 0:
+            yield self.history[at - 1]
+            if self.places[at - 1] < first:
+                return
+            at -= 1
+        yield NOTHING
