@@ -79,7 +79,7 @@ class Effect:
     owner: Ask | None = None
 
 
-def parsed(body: bytes | memoryview | None) -> Any:
+def parsed(body: bytes | bytearray | memoryview | None) -> Any:
     """None for what is no JSON that anybody should read."""
     try:
         return json.loads(bytes(body)) if body else None

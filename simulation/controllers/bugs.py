@@ -14,14 +14,12 @@ from unittest.mock import patch
 from controller import commands, elections
 from controller.decision import Decision
 from controller.events import AlterSyncStateSet, ApplyBrokerId, CleanBrokerData, ElectMaster, Event, encode
-from controller.heartbeats import Heartbeats, Liveness
+from controller.heartbeats import Liveness
 from controller.livebrokers import LiveBrokers
 from controller.runner import Busy, CommandRunner
 from controller.state import ReplicasState, SyncState
-from dledger.actions import Role
 from dledger.errors import NotLeader, OutcomeUnknown
 from dledger.node import DLedgerNode
-from dledger.raft import Raft
 from remoting.codes import ResponseCode
 from simulation.controllers.scriptedbroker import ScriptedBroker
 
@@ -169,13 +167,6 @@ async def appended_is_decided(self: DLedgerNode, bodies: list[bytes], timeout_ms
     return []
 
 
-def leads_at_once(self: Raft) -> bool:
-    """R10, M1: a new leader does not wait until it has applied what earlier ones decided."""
-    return self.role is Role.LEADER
-
-
-BUGS["serves-before-its-time"] = [(Raft, "may_serve", property(leads_at_once))]
-
 # Elections
 
 chosen = elections._choose
@@ -220,9 +211,11 @@ def same_set_epoch(self: ReplicasState, event: Event) -> None:
 
 
 @bug("elected-outside-the-set", elections, "_choose")
-def anyone_is_electable(*arguments: Any) -> int | None:
+def anyone_is_electable(
+    name: str, replicas: Any, sync_state: Any, live: Any, designated: Any, unclean: bool
+) -> int | None:
     """M4: unclean elections are always on."""
-    return chosen(*arguments[:-1], True)
+    return chosen(name, replicas, sync_state, live, designated, True)
 
 
 @bug("dead-elected", elections, "elect")
@@ -274,28 +267,6 @@ def dead_after_half_the_time(self: Liveness, key: Any) -> bool:
     return max(entry.last_seen_ms, self.judging_since_ms) + entry.heartbeat.timeout_ms // 4 < self.now_ms
 
 
-ended = Heartbeats.connection_closed
-
-
-@bug("any-end-is-the-end", Heartbeats, "connection_closed")
-def older_connections_count(self: Heartbeats, connection: int, now_ms: int) -> Any:
-    """H1: the end of a connection that a broker has replaced ends the broker."""
-    for key, entry in self._entries.items():
-        if entry.open and connection in FORMER.get((id(self), key), ()):
-            entry.connection = connection
-    return ended(self, connection, now_ms)
-
-
-FORMER: dict[Any, set[int]] = {}
-heard = Heartbeats.heard
-
-
-@bug("any-end-is-the-end", Heartbeats, "heard")
-def heard_over(self: Heartbeats, key: Any, connection: int, *rest: Any) -> bool:
-    FORMER.setdefault((id(self), key), set()).add(connection)
-    return heard(self, key, connection, *rest)
-
-
 told = LiveBrokers.heard
 
 
@@ -327,7 +298,10 @@ def taken_ids_are_free(state: ReplicasState, **asked: Any) -> Decision:
 def the_last_one_owns_it(state: ReplicasState, **asked: Any) -> Decision:
     """B1: the grant of a taken id is written."""
     decision = granted(state, **asked)
-    if decision.code != ResponseCode.CONTROLLER_BROKER_ID_INVALID or state.known(asked["broker_name"]) is None:
+    if (
+        decision.code != ResponseCode.CONTROLLER_BROKER_ID_INVALID
+        or state.known(asked["broker_name"]) is None
+    ):
         return decision
     code = asked["check_code"]
     event = ApplyBrokerId(

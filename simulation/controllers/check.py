@@ -49,15 +49,17 @@ class Applied:
 
 @dataclass
 class ControllerCheck:
-    """`unclean`: whether unclean election is on. `union_of` tells whom an acting master waits for."""
+    """`unclean`: whether unclean election is on. `union_of` tells whom an acting master waits for. `on_sent` hears of each ask
+    before it leaves. `learners`: where they listen."""
 
     unclean: bool = False
     union_of: Union = lambda _name, _master, _epoch: None
     sets: dict[str, SetModel] = field(default_factory=dict)
-    learners: dict[str, frozenset[int]] = field(default_factory=dict)
+    learners: frozenset[str] = frozenset()
     order: list[Applied] = field(default_factory=list)
     counts: Counter[str] = field(default_factory=Counter)
     violation: BaseException | None = None
+    on_sent: Callable[[Ask], None] = lambda _ask: None
 
     def __post_init__(self) -> None:
         self.asks = Asks()
@@ -97,6 +99,9 @@ class ControllerCheck:
             judge()
         except Exception as error:  # noqa: BLE001 - kept, and raised by raise_found
             self.violation = self.violation or error
+
+    def learners_of(self, state: SetState) -> frozenset[int]:
+        return frozenset(id_ for id_, address in state.addresses.items() if address in self.learners)
 
     def _model(self, broker_name: str) -> SetModel:
         return self.sets.setdefault(broker_name, SetModel())
@@ -162,7 +167,7 @@ class ControllerCheck:
     def _judge_alter(self, entry: Entry, was: SetState, now: SetState, hearing: Hearing) -> None:
         members = entry.ids or frozenset()
         what = f"{sorted(was.members)} became {sorted(members)} in {was.master_epoch}/{was.set_epoch}"
-        why_not = may_be_the_set(was, members, self.learners.get(entry.broker_name, frozenset()))
+        why_not = may_be_the_set(was, members, self.learners_of(was))
         expect("S2", why_not is None, f"{what}: {why_not}")
         expect("S2", members <= hearing.alive, f"{what}: {hearing.by} heard {sorted(hearing.alive)}")
         self._explained(
@@ -183,7 +188,7 @@ class ControllerCheck:
         what = f"{entry.broker_name}: {new} follows {old} of epoch {was.master_epoch}"
         expect("M1", was.known, f"{what} in a set that is unknown")
         if new is not None:
-            learners = self.learners.get(entry.broker_name, frozenset())
+            learners = self.learners_of(was)
             why_not = may_be_elected(was, new, learners, unclean=self.unclean)
             expect("M4", why_not is None, f"{what}: {why_not}")
             expect("M4", new in hearing.alive, f"{what}, whom {hearing.by} does not hear")
@@ -239,7 +244,9 @@ class ControllerCheck:
     def sent(self, who: str, request: RemotingCommand) -> Ask:
         """`who` is about to send it."""
         self.counts["asks"] += 1
-        return self.asks.sent(who, request, len(self.order))
+        ask = self.asks.sent(who, request, len(self.order))
+        self.on_sent(ask)
+        return ask
 
     def not_sent(self, ask: Ask) -> None:
         """It never left."""
@@ -268,7 +275,8 @@ class ControllerCheck:
     def _refused(self, ask: Ask) -> None:
         self.asks.close(ask)
         for effect in ask.explains:
-            effect.may_be_of.remove(ask)
+            if ask in effect.may_be_of:
+                effect.may_be_of.remove(ask)
             expect("R8", bool(effect.may_be_of), f"{effect.what}, by nobody but {ask}, who was refused")
 
     def _moments(self, ask: Ask, broker_name: str | None = None) -> list[SetState]:

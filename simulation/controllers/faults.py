@@ -9,6 +9,8 @@ from collections import Counter
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
+from remoting.codes import RequestCode
+from simulation.controllers.asks import Ask
 from simulation.kernel.node import Node
 
 if TYPE_CHECKING:
@@ -156,29 +158,56 @@ class Faults:
             await asyncio.sleep(self.random.uniform(0.1, 3))
 
     async def held_request(self) -> None:
-        """What a master asks the leader is held on its way; another leads, then the first one again, and then it comes."""
-        first, master = self.cluster.leader(), self.cluster.master(self.some_set())
+        """A master's wish to take somebody in is held on its way to the leader. Another leads, does not hear the one who is to
+        enter, and refuses the same wish. Then the first one leads again, and what was held comes."""
+        first, name = self.cluster.leader(), self.some_set()
+        master = self.cluster.master(name)
         if first is None or master is None:
             return
-        self.network.cut(master.host, first.host, both=False)
-        await asyncio.sleep(self.random.uniform(0.5, 4))
-        self._cut_off(first)
-        await self._until(lambda: self.cluster.leader() not in (None, first))
-        for other in self.cluster.controllers:
-            self.network.heal(first.host, other.host)
-        for _ in range(6):
-            second = self.cluster.leader()
-            if second is first:
-                break
-            if second is not None:
-                self._cut_off(second)
-                await self._until(lambda now=second: self.cluster.leader() not in (None, now))  # type: ignore[misc]
-                for other in self.cluster.controllers:
-                    self.network.heal(second.host, other.host)
+        asks: list[Ask] = []
+        check = self.cluster.checker
+        others = [node for node in self.cluster.controllers if node is not first]
+
+        def hold(ask: Ask) -> None:
+            mine = ask.broker_name == name and ask.who.startswith(master.host)
+            if not mine or ask.code != RequestCode.CONTROLLER_ALTER_SYNC_STATE_SET:
+                return
+            entering = ask.members - check.state(name).members
+            if not asks and entering:
+                self.network.cut(master.host, first.host, both=False)
+                for node, broker in self.cluster.living(name):
+                    if broker.broker_id in entering:
+                        for other in others:
+                            self.network.reset(node.host, other.host)
+                            self.network.cut(node.host, other.host)
+            if asks or entering:
+                asks.append(ask)
+
+        check.on_sent = hold
+        await self._until(lambda: bool(asks), 300)
+        if asks:
+            self._cut_off(first)
+            await self._until(lambda: self.cluster.leader() not in (None, first), 500)
+            await self._until(lambda: any(not ask.open for ask in asks[1:]), 500)
+            await self._lead_again(first)
+        check.on_sent = lambda _ask: None
         self.network.heal()
 
-    async def _until(self, holds: Callable[[], bool]) -> None:
-        for _ in range(1_000):
+    async def _lead_again(self, first: Node) -> None:
+        for other in self.cluster.controllers:
+            self.network.heal(first.host, other.host)
+        for _ in range(4):
+            second = self.cluster.leader()
+            if second is first:
+                return
+            if second is not None:
+                self._cut_off(second)
+                await self._until(lambda now=second: self.cluster.leader() not in (None, now), 300)  # type: ignore[misc]
+                for other in self.cluster.controllers:
+                    self.network.heal(second.host, other.host)
+
+    async def _until(self, holds: Callable[[], bool], centiseconds: int = 1_000) -> None:
+        for _ in range(centiseconds):
             await asyncio.sleep(0.01)
             if holds():
                 return

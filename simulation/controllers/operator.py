@@ -151,7 +151,7 @@ class Operator:
     async def _deliver_late(self) -> None:
         leader = self._leader()
         if self.around.late and leader is not None:
-            late = self.random.choice(list(self.around.late))
+            late = self.random.choice(list(self.around.late)[-self.random.choice((3, 40)) :])
             copy = RemotingCommand.request(RequestCode(late.code), None, late.body)
             copy.ext = dict(late.ext)
             await self._send(leader, copy)
@@ -171,7 +171,7 @@ class Operator:
     async def _elect(self, name: str, state: SetState) -> None:
         leader = self._leader()
         if leader is not None:
-            electable = state.codes.keys() - self.check.learners.get(name, frozenset())
+            electable = state.codes.keys() - self.check.learners_of(state)
             broker_id = self.random.choice([*sorted(electable), STRANGER])
             header = ElectMasterHeader(name, CLUSTER_NAME, broker_id, True)
             await self._ask(leader, RequestCode.CONTROLLER_ELECT_MASTER, header)

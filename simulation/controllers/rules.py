@@ -19,9 +19,7 @@ class Hearing:
     gone: frozenset[int] = field(default_factory=frozenset)
 
 
-def may_be_elected(
-    state: SetState, candidate: int, learners: frozenset[int], *, unclean: bool
-) -> str | None:
+def may_be_elected(state: SetState, candidate: int, learners: frozenset[int], *, unclean: bool) -> str | None:
     """Why not, or None. Never a stranger or a learner; at first whoever is registered, later a member of the set only, if
     unclean election is not on."""
     if candidate not in state.codes:

@@ -54,6 +54,7 @@ MAY_COME_LATE = frozenset(
         RequestCode.CONTROLLER_APPLY_BROKER_ID,
     }
 )
+ALONE_MS_MAX = 6_000
 LATE_MAX = 40
 """Of asks that are kept for being delivered once more."""
 
@@ -113,7 +114,7 @@ class ScriptedBroker:
         """Its log was lost while it kept its id, as a Java broker would."""
         self.leader: str | None = None
         self.registered = False
-        self._alone = False
+        self._alone_until_ms = 0
         self._failed: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
         self._tasks = Tasks(self._fail)
         self._client = RemotingClient(clock=runtime.clock, connect_timeout_ms=1000)
@@ -176,10 +177,6 @@ class ScriptedBroker:
         reply = await self._call(RequestCode.CONTROLLER_APPLY_BROKER_ID, apply)
         if reply.code == ResponseCode.SUCCESS:
             self.broker_id = int(broker_id)
-            if self.part.learner:
-                name = self.part.broker_name
-                learners = self.check.learners.get(name, frozenset())
-                self.check.learners[name] = learners | {self.broker_id}
         elif reply.code == ResponseCode.CONTROLLER_BROKER_ID_INVALID:
             await self.runtime.files.remove("identity")
 
@@ -209,17 +206,16 @@ class ScriptedBroker:
             await self._call(RequestCode.CONTROLLER_ELECT_MASTER, header)
 
     async def _alter(self) -> None:
-        """Everybody in, or now and then somebody out; nobody but this broker after one was said to be dead. What it asked for
-        without an answer it mostly asks for again."""
+        """Everybody in, or now and then somebody out; for a while nobody but this broker after one was said to be dead. What
+        it asked for without an answer it mostly asks for again."""
         fellows = self.part.fellows()
         draw = self.runtime.random
-        wanted = frozenset() if self._alone else fellows
+        wanted = frozenset() if self.runtime.clock.monotonic_ms() < self._alone_until_ms else fellows
         if fellows and self.around.restless and draw.random() < 0.25:
             wanted -= {draw.choice(sorted(fellows))}
         wanted |= {self.broker_id or 0}
         if self.asked_for and draw.random() < 0.7:
             wanted = self.asked_for[-1][0]
-        self._alone = False
         if wanted == self.members:
             return
         sending = wanted, self.set_epoch
@@ -232,7 +228,8 @@ class ScriptedBroker:
             if unanswered.not_done:
                 self._refused(sending)
             raise
-        self._alone = reply.code == ResponseCode.CONTROLLER_BROKER_NOT_ALIVE
+        if reply.code == ResponseCode.CONTROLLER_BROKER_NOT_ALIVE:
+            self._alone_until_ms = self.runtime.clock.monotonic_ms() + draw.randint(500, ALONE_MS_MAX)
         if reply.code == ResponseCode.SUCCESS:
             self.alters += 1
             self._adopt(self.epoch, self.master_id, SyncStateSet.decode(reply.body))

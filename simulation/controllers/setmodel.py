@@ -55,12 +55,11 @@ class SetModel:
                 if entry.broker_id in now.codes:
                     return now
                 codes = now.codes | {entry.broker_id: entry.check_code}
-                return replace(
-                    now, codes=codes, addresses=now.addresses | {entry.broker_id: entry.address}
-                )
+                return replace(now, codes=codes, addresses=now.addresses | {entry.broker_id: entry.address})
             case entries.ELECT if entry.broker_id is None:
                 return replace(now, master_id=None, master_epoch=now.master_epoch + 1)
             case entries.ELECT:
+                assert entry.broker_id is not None
                 return replace(
                     now,
                     master_id=entry.broker_id,

@@ -23,7 +23,7 @@ from simulation.controllers.bugs import BUGS, planted
 from simulation.controllers.check import ControllerCheck
 from simulation.controllers.faults import Faults
 from simulation.controllers.operator import Manners, Operator
-from simulation.controllers.scriptedbroker import BROKER_NAME, Part, ScriptedBroker, Surroundings
+from simulation.controllers.scriptedbroker import BROKER_NAME, BROKER_PORT, Part, ScriptedBroker, Surroundings
 from simulation.controllers.taps import Taps
 from simulation.controllers.violation import Violation
 from simulation.kernel import seeds
@@ -115,6 +115,9 @@ class ControllerWorld:
         for number in range(self.shape.sets):
             self._place(number)
         self.brokers = [node for nodes in self.sets.values() for node in nodes]
+        self.checker.learners = frozenset(
+            f"{node.host}:{BROKER_PORT}" for node in self.brokers if self.parts[node.name].learner
+        )
         self.operator = world.node("operator", "10.0.3.1")
         self.faults = Faults(self)
         world.after_each_step(self.checker.raise_found)

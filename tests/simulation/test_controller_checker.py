@@ -41,9 +41,7 @@ class History:
     def ask(self, request: RemotingCommand) -> Ask:
         return self.check.sent("somebody", request)
 
-    def event(
-        self, event: Event, hearing: Hearing | None = ALL_HEARD, kept: SetState | None = None
-    ) -> None:
+    def event(self, event: Event, hearing: Hearing | None = ALL_HEARD, kept: SetState | None = None) -> None:
         """Proposed and applied; the controller keeps what it should, unless said otherwise."""
         body = encode(event)
         if hearing is not None:

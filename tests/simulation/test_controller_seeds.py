@@ -33,6 +33,7 @@ FOUND_BY = {
     "no-settling": 16,
     "read-without-barrier": 6,
     "reads-by-followers": 2,
+    "refusal-settles-all": 13,
     "restarted-master-leads-on": 2,
     "set-epoch-not-bumped": 1,
     "stale-master-epoch": 1,

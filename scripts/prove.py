@@ -1,0 +1,228 @@
+"""Runs every simulated world, and the crash images of the store, on seeds that no run has tried before.
+
+The seeds are drawn from the commit, so each commit has its own and a failure can be repeated: it is told in one line, with
+the command that runs that seed again. No seed begins when the minutes are over; one that takes longer than SEED_S_MAX has
+failed."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import multiprocessing
+import os
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+SEED_S_MAX = 300
+SEEDS_APART = 1 << 20
+"""The seeds of neighbouring commits do not meet."""
+
+Counts = Counter[str]
+
+
+def cluster(seed: int, bug: str | None) -> Counts:
+    from simulation.cluster.totals import Totals
+    from simulation.cluster.world import run_seed
+
+    totals = Totals()
+    run_seed(seed, bug, totals)
+    return totals.counts + Counter({"faults": totals.faults.total()})
+
+
+def raft(seed: int, bug: str | None) -> Counts:
+    from simulation.raft.member import BUGS, NO_BUG
+    from simulation.raft.world import RaftWorld, Totals
+
+    totals = Totals()
+    RaftWorld(seed, BUGS[bug] if bug else NO_BUG, totals).run()
+    return totals.counts
+
+
+def controllers(seed: int, bug: str | None) -> Counts:
+    from simulation.controllers.world import Totals, run_seed
+
+    totals = Totals()
+    run_seed(seed, bug, totals)
+    return totals.counts + Counter({"faults": totals.faults.total()})
+
+
+def crash_images(seed: int, bug: str | None) -> Counts:
+    from tests.crash.test_store_crash_images import crash_everywhere
+
+    if bug is not None:
+        raise SystemExit("no bugs are kept for the crash images")
+    return Counter(images=sum(crash_everywhere(seed, power_cut=power_cut) for power_cut in (False, True)))
+
+
+WORLDS: dict[str, Callable[[int, str | None], Counts]] = {
+    "cluster": cluster,
+    "raft": raft,
+    "controllers": controllers,
+    "crash-images": crash_images,
+}
+"""Each runs one seed, raises what it finds, and counts what it did. A new world is a new line here."""
+
+
+def serve(requests: Connection) -> None:
+    """One worker: (world, seed, bug) in, (error or None, counts, seconds of CPU) out."""
+    sys.path.insert(0, str(ROOT))
+    logging.getLogger().addHandler(logging.NullHandler())  # what servers log is not what this prints
+    while True:
+        try:
+            name, seed, bug = requests.recv()
+        except EOFError:
+            return
+        began, error, counts = time.process_time(), None, Counter[str]()
+        try:
+            counts = WORLDS[name](seed, bug)
+        except Exception as found:  # noqa: BLE001 - told with its seed
+            error = " ".join(f"{type(found).__name__}: {found}".split())[:400]
+        requests.send((error, counts, time.process_time() - began))
+
+
+@dataclass
+class Tally:
+    """What became of one world's seeds."""
+
+    seeds: int = 0
+    failed: int = 0
+    cpu_s: float = 0.0
+    counts: Counts = field(default_factory=Counter)
+
+    def line(self, name: str) -> str:
+        counts = self.counts - Counter(seeds=self.counts["seeds"])
+        did = " · ".join(f"{what} {count}" for what, count in sorted(counts.items()))
+        return f"{name}: {self.seeds} seeds, {self.failed} failed, {self.cpu_s:.0f} s of CPU · {did}"
+
+
+@dataclass
+class Worker:
+    """A process, and the seed that it is at."""
+
+    process: BaseProcess
+    pipe: Connection
+    at: tuple[str, int] | None = None
+    began_s: float = 0.0
+
+
+class Proof:
+    """Gives each world the same share of the CPU."""
+
+    def __init__(
+        self, names: list[str], first: int, count: int | None, bug: str | None, end_s: float
+    ) -> None:
+        self.first = first
+        self.count = count
+        self.bug = bug
+        self.end_s = end_s
+        self.tallies = {name: Tally() for name in names}
+        self.given: Counter[str] = Counter()
+        self.context = multiprocessing.get_context("spawn")
+
+    def run(self, processes: int) -> int:
+        """How many seeds failed."""
+        workers = [self.worker() for _ in range(processes)]
+        for worker in workers:
+            self.give(worker)
+        while busy := [worker for worker in workers if worker.at]:
+            ready = wait([worker.pipe for worker in busy], timeout=1)
+            for worker in busy:
+                if worker.pipe in ready:
+                    self.take(worker)
+                elif time.monotonic() - worker.began_s > SEED_S_MAX:
+                    self.failed(worker, f"it did not end within {SEED_S_MAX} s", Counter(), SEED_S_MAX)
+                    worker.process.kill()
+                    fresh = self.worker()
+                    worker.process, worker.pipe = fresh.process, fresh.pipe
+                else:
+                    continue
+                self.give(worker)
+        for worker in workers:
+            worker.pipe.close()
+            worker.process.join()
+        return sum(tally.failed for tally in self.tallies.values())
+
+    def worker(self) -> Worker:
+        ours, theirs = self.context.Pipe()
+        process = self.context.Process(target=serve, args=(theirs,), daemon=True)
+        process.start()
+        theirs.close()
+        return Worker(process, ours)
+
+    def give(self, worker: Worker) -> None:
+        """The next seed of the world that had the least, unless it is over."""
+        worker.at = None
+        open_ = [name for name in self.tallies if self.count is None or self.given[name] < self.count]
+        if not open_ or time.monotonic() >= self.end_s:
+            return
+        name = min(open_, key=lambda name: (self.tallies[name].cpu_s, self.given[name]))
+        worker.at = name, self.first + self.given[name]
+        worker.began_s = time.monotonic()
+        self.given[name] += 1
+        worker.pipe.send((*worker.at, self.bug))
+
+    def take(self, worker: Worker) -> None:
+        try:
+            error, counts, cpu_s = worker.pipe.recv()
+        except EOFError:
+            error, counts, cpu_s = "its process died", Counter(), 0.0
+            fresh = self.worker()
+            worker.process, worker.pipe = fresh.process, fresh.pipe
+        self.failed(worker, error, counts, cpu_s)
+
+    def failed(self, worker: Worker, error: str | None, counts: Counts, cpu_s: float) -> None:
+        """Or not, if there is no `error`."""
+        assert worker.at is not None
+        name, seed = worker.at
+        tally = self.tallies[name]
+        tally.seeds += 1
+        tally.cpu_s += cpu_s
+        tally.counts.update(counts)
+        if error is not None:
+            tally.failed += 1
+            again = f"scripts/prove --only {name} --first {seed} --count 1"
+            again += f" --bug {self.bug}" if self.bug else ""
+            print(f"FAILED {name} seed {seed}: {error} | again: {again}", flush=True)
+
+
+def first_of(commit: str) -> int:
+    """The first seed of a commit. Raises SystemExit outside of a repository."""
+    command = ["git", "-C", str(ROOT), "rev-parse", "--verify", f"{commit}^{{commit}}"]
+    found = subprocess.run(command, capture_output=True, text=True, check=False)
+    if found.returncode != 0:
+        raise SystemExit(f"no commit {commit}: {found.stderr.strip()}; name the seeds with --first")
+    return int(found.stdout.strip()[:8], 16) * SEEDS_APART
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--minutes", type=float, default=15, help="for all worlds together (default: 15)")
+    seeds = parser.add_mutually_exclusive_group()
+    seeds.add_argument("--from-commit", default="HEAD", help="whose seeds (default: HEAD)")
+    seeds.add_argument("--first", type=int, help="the first seed, instead of a commit's")
+    parser.add_argument("--count", type=int, help="no more than so many seeds of each world")
+    parser.add_argument("--only", action="append", choices=sorted(WORLDS), help="this world; may be repeated")
+    parser.add_argument("--bug", help="plant a bug of the world's, to see that it is found")
+    parser.add_argument("--processes", type=int, default=os.cpu_count() or 1, help="default: one a core")
+    asked = parser.parse_args()
+    first = first_of(asked.from_commit) if asked.first is None else asked.first
+    names = asked.only or list(WORLDS)
+    print(f"seeds from {first} on, of {' '.join(names)}, for {asked.minutes:g} minutes", flush=True)
+    proof = Proof(names, first, asked.count, asked.bug, time.monotonic() + asked.minutes * 60)
+    failed = proof.run(asked.processes)
+    for name, tally in proof.tallies.items():
+        print(tally.line(name))
+    print(f"{sum(tally.seeds for tally in proof.tallies.values())} seeds, {failed} failed")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,35 @@
+"""`scripts/prove` knows every world, tells a failure in a line that repeats it, and fails then."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+
+
+def proved(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "scripts/prove.py", "--processes", "1", "--count", "1", *arguments]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+
+
+def test_a_seed_without_a_finding_is_counted() -> None:
+    ended = proved("--only", "raft", "--first", "5")
+    assert ended.returncode == 0, ended.stderr
+    assert "raft: 1 seeds, 0 failed" in ended.stdout
+
+
+def test_a_failure_is_told_with_the_command_that_repeats_it() -> None:
+    ended = proved("--only", "controllers", "--first", "1", "--bug", "empty-set")
+    assert ended.returncode == 1
+    (told,) = [line for line in ended.stdout.splitlines() if line.startswith("FAILED")]
+    assert told.startswith("FAILED controllers seed 1: Violation: S2")
+    assert told.endswith("again: scripts/prove --only controllers --first 1 --count 1 --bug empty-set")
+
+
+def test_every_world_is_proved() -> None:
+    table = (ROOT / "scripts" / "prove.py").read_text()
+    for world in (ROOT / "simulation").glob("*/world.py"):
+        if world.parent.name != "kernel":
+            assert f"from simulation.{world.parent.name}.world import" in table
