@@ -7,22 +7,44 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING
+from random import Random
+from typing import Protocol
 
 from remoting.codes import RequestCode
 from simulation.controllers.asks import Ask
+from simulation.controllers.check import ControllerCheck
+from simulation.controllers.scriptedbroker import ScriptedBroker
 from simulation.kernel.node import Node
-
-if TYPE_CHECKING:
-    from simulation.controllers.world import ControllerWorld
+from simulation.kernel.world import World
 
 CLOCK_JUMP_MS = 3_600_000
+
+
+class Played(Protocol):
+    """Who there is to strike; `sets` holds the brokers of each."""
+
+    world: World
+    random: Random
+    checker: ControllerCheck
+    controllers: list[Node]
+    brokers: list[Node]
+    sets: dict[str, list[Node]]
+
+    def leader(self) -> Node | None: ...
+
+    def master(self, broker_name: str) -> Node | None: ...
+
+    def living(self, broker_name: str) -> list[tuple[Node, ScriptedBroker]]: ...
+
+    def start_again(self, node: Node) -> None: ...
+
+    def read_at(self, controller: Node, broker_name: str) -> None: ...
 
 
 class Faults:
     """One run's: which kinds it has and how often they strike is drawn from the seed."""
 
-    def __init__(self, cluster: ControllerWorld) -> None:
+    def __init__(self, cluster: Played) -> None:
         self.cluster = cluster
         self.world = cluster.world
         self.network = cluster.world.network
@@ -115,7 +137,7 @@ class Faults:
 
     async def one_of_each_set(self) -> None:
         """As when a machine dies on which each set has a broker."""
-        number = self.random.randrange(self.cluster.shape.brokers)
+        number = self.random.randrange(min(map(len, self.cluster.sets.values())))
         await self.bounce(*(nodes[number] for nodes in self.cluster.sets.values()))
 
     def _cut_off(self, leader: Node) -> None:
