@@ -258,9 +258,9 @@ def not_heard_is_dead(self: Liveness, key: Any) -> bool:
     return not self.is_alive(key)
 
 
-@bug("half-the-patience", Liveness, "is_dead")
-def dead_after_half_the_time(self: Liveness, key: Any) -> bool:
-    """H1: silence counts after half of the time that the broker announced."""
+@bug("little-patience", Liveness, "is_dead")
+def dead_after_a_quarter_of_the_time(self: Liveness, key: Any) -> bool:
+    """H1: silence counts after a quarter of the time that the broker announced."""
     entry = self.entries.get(key)
     if entry is None or not entry.open:
         return was_dead(self, key)
