@@ -200,7 +200,7 @@ class ControllerCheck:
         self.counts["elections"] += 1
 
     def _judge_deposing(self, entry: Entry, what: str, old: int, new: int | None) -> None:
-        """Of a master that the controller hears, or would if it read what has reached it."""
+        """Of a master that the controller hears, or has not led long enough to miss."""
         if new is None:
             self._explained(
                 entry, "H1", f"{what}, who is heard", Code.CONTROLLER_REGISTER_BROKER,

@@ -158,28 +158,16 @@ class Taps:
             ear = self.ears.get((broker_name, broker_id))
             if ear is not None and ear.open and ear.last_ms + ear.timeout_ms >= self.now_ms:
                 alive.add(broker_id)
-            elif self._gone(broker_name, broker_id, ear):
+            elif self._gone(ear):
                 gone.add(broker_id)
         return Hearing(self.process, frozenset(alive), frozenset(gone))
 
-    def _gone(self, broker_name: str, broker_id: int, ear: Ear | None) -> bool:
+    def _gone(self, ear: Ear | None) -> bool:
         if ear is not None and not ear.open:
             return True
         heard_ms = max(self.leads_since_ms, ear.last_ms if ear else 0)
         timeout_ms = ear.timeout_ms if ear else HEARTBEAT_TIMEOUT_MS
-        return heard_ms + timeout_ms < self.now_ms and not self._unread(broker_name, broker_id)
-
-    def _unread(self, broker_name: str, broker_id: int) -> bool:
-        """Whether something of it has reached this host, where a frozen process has not read it yet."""
-        host = self.check.state(broker_name).addresses[broker_id].partition(":")[0]
-        network = self.node.network
-        return any(
-            pipe.hosts == (host, self.node.host)
-            and pipe._items
-            and pipe._items[0][0] <= network.loop.now_us
-            and not network.is_cut(*pipe.hosts)
-            for pipe in network._pipes
-        )
+        return heard_ms + timeout_ms < self.now_ms
 
 
 def untold(outcome: Outcome) -> None:
