@@ -15,6 +15,7 @@ from remoting.codes import RequestCode, ResponseCode
 from remoting.command import RemotingCommand
 
 Code = RequestCode
+OPERATOR = "operator"
 WRITES = frozenset(
     {
         Code.CONTROLLER_ALTER_SYNC_STATE_SET,
@@ -26,6 +27,8 @@ WRITES = frozenset(
 )
 UNDECIDED = frozenset({ResponseCode.SYSTEM_ERROR})
 """Answers that leave open what became of the ask."""
+FENCED = frozenset({ResponseCode.CONTROLLER_INVALID_REPLICAS, ResponseCode.CONTROLLER_BROKER_NOT_ALIVE})
+"""Refusals of an alter that time alone could turn into consent: the set's epoch moves with them."""
 
 
 @dataclass(eq=False, slots=True)
@@ -60,6 +63,10 @@ class Ask:
         return int(self.body.get("syncStateSetEpoch", 0)) if isinstance(self.body, dict) else -1
 
     @property
+    def members_min(self) -> int:
+        return max(0, int(self.ext.get("minInSyncReplicas", 0)))
+
+    @property
     def ids_to_clean(self) -> frozenset[int]:
         words = self.ext.get("brokerControllerIdsToClean", "").split(";")
         return frozenset(int(word) for word in words if word.strip())
@@ -70,13 +77,22 @@ class Ask:
 
 @dataclass(eq=False, slots=True)
 class Effect:
-    """An event that only an ask can explain: `may_be_of` at least one of these. `owner` was told that it was its."""
+    """An event that only an ask can explain: `may_be_of` at least one of these, or it is a fence for one of `fences`. `owner`
+    was told that it was its."""
 
     what: str
-    at: int
     set_epoch: int
     may_be_of: list[Ask]
     owner: Ask | None = None
+    fences: list[Ask] = field(default_factory=list)
+
+    def cannot_be_of(self, ask: Ask, *, fenced: bool) -> bool:
+        """It was refused, and `fenced` perhaps. Whether nobody is left now whose it may be."""
+        if ask in self.may_be_of:
+            self.may_be_of.remove(ask)
+        if ask in self.fences and not fenced:
+            self.fences.remove(ask)
+        return not self.may_be_of and not self.fences
 
 
 def parsed(body: bytes | bytearray | memoryview | None) -> Any:

@@ -6,13 +6,15 @@ computes by `setmodel` and `rules`, never by the code under test.
 
 The applied entries, in their order, are the one history that all must agree with; so a set is linearizable if every event
 is explained by an ask that was open then and that fits the set as it was, and every answer by the set as it was at some
-moment between ask and answer. Asks without a definite answer stay open; a refused one must never take effect.
+moment between ask and answer. Asks without a definite answer stay open; a refused one must never take effect, but that it
+may move the set's epoch.
 
 R5 one history, and what each controller keeps is what it makes · R8 what is answered as done is done · R10 a read tells
-of a moment after it began · M1 one master an epoch, epochs that grow · M4 who is elected may be · H1 no master is deposed
-that is heard, unless an operator asks or it says itself that it was restarted · S1 an alter takes effect by an ask of the
-master, with both epochs, once · S2 the set holds its master and registered brokers · S3 what takes effect is among what the
-master waits for · B1 an id has one owner · B2 nobody who lives is forgotten unasked.
+of a moment after it began · M1 one master an epoch, epochs that grow · M4 who is elected may be · M5 and holds what was
+acknowledged · H1 no master is deposed that is heard, unless an operator asks, or it says itself that it was restarted or
+cannot lead · S1 an alter takes effect by an ask of the master, with both epochs, once · S2 the set holds its master and
+registered brokers · S3 what takes effect is among what the master waits for · B1 an id has one owner · B2 nobody who lives is
+forgotten unasked.
 
 Invariant: the first violation is kept; `raise_found` raises it."""
 
@@ -27,9 +29,16 @@ from typing import Any
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import RemotingCommand
 from simulation.controllers import entries
-from simulation.controllers.asks import UNDECIDED, Ask, Asks, Code, Effect
+from simulation.controllers.asks import FENCED, OPERATOR, UNDECIDED, Ask, Asks, Code, Effect
 from simulation.controllers.entries import Entry
-from simulation.controllers.rules import Hearing, may_be_elected, may_be_the_set
+from simulation.controllers.rules import (
+    Hearing,
+    better_than,
+    eligible_after_alter,
+    eligible_after_election,
+    may_be_elected,
+    may_be_the_set,
+)
 from simulation.controllers.setmodel import SetModel, SetState
 from simulation.controllers.violation import Violation, expect
 
@@ -153,55 +162,96 @@ class ControllerCheck:
         self.counts["events"] += 1
 
     def _explained(
-        self, entry: Entry, rule: str, what: str, code: RequestCode, fits: Callable[[Ask], bool],
-        set_epoch: int = 0,
-    ) -> None:  # fmt: skip
+        self, entry: Entry, rule: str, what: str, code: RequestCode, fits: Callable[[Ask], bool]
+    ) -> None:
         """An open ask that fits has brought it about."""
         explaining = [ask for ask in self.asks.open(entry.broker_name, code) if fits(ask)]
-        others = [ask for ask in self.asks.open(entry.broker_name, code)]
+        others = list(self.asks.open(entry.broker_name, code))
         expect(rule, bool(explaining), f"{what}, which nobody asked for who may; open: {others}")
-        effect = Effect(what, len(self.order), set_epoch, explaining)
-        for ask in explaining:
+        self._brought_about(Effect(what, 0, explaining))
+
+    def _brought_about(self, effect: Effect) -> None:
+        for ask in [*effect.may_be_of, *(ask for ask in effect.fences if ask not in effect.may_be_of)]:
             ask.explains.append(effect)
 
     def _judge_alter(self, entry: Entry, was: SetState, now: SetState, hearing: Hearing) -> None:
         members = entry.ids or frozenset()
         what = f"{sorted(was.members)} became {sorted(members)} in {was.master_epoch}/{was.set_epoch}"
-        why_not = may_be_the_set(was, members, self.learners_of(was))
-        expect("S2", why_not is None, f"{what}: {why_not}")
-        expect("S2", members <= hearing.alive, f"{what}: {hearing.by} heard {sorted(hearing.alive)}")
-        self._explained(
-            entry, "S1", what, Code.CONTROLLER_ALTER_SYNC_STATE_SET, lambda ask: (
-                ask.number("masterBrokerId") == was.master_id
-                and ask.number("masterEpoch") == was.master_epoch
-                and (ask.members, ask.set_epoch) == (members, was.set_epoch)
-            ), now.set_epoch
-        )  # fmt: skip
+        what += f" with {sorted(entry.eligible)} eligible beside" if entry.eligible else ""
+        asks = list(self.asks.open(entry.broker_name, Code.CONTROLLER_ALTER_SYNC_STATE_SET))
+        fitting = [
+            ask
+            for ask in asks
+            if ask.number("masterBrokerId") == was.master_id
+            and (ask.number("masterEpoch"), ask.set_epoch) == (was.master_epoch, was.set_epoch)
+        ]
+        done = [
+            ask
+            for ask in fitting
+            if ask.members == members <= hearing.alive
+            and entry.eligible == eligible_after_alter(was, members, ask.members_min)
+        ]
+        fences = [ask for ask in fitting if not ask.members <= hearing.surely_alive]
+        if (members, entry.eligible) != (was.members, was.eligible):
+            fences = []
+        if not fences:
+            why_not = may_be_the_set(was, members, self.learners_of(was))
+            expect("S2", why_not is None, f"{what}: {why_not}")
+            expect("S2", members <= hearing.alive, f"{what}: {hearing.by} heard {sorted(hearing.alive)}")
+            expect("S1", bool(done), f"{what}, which nobody asked for who may; open: {asks}")
+        self._brought_about(Effect(what, now.set_epoch, done, fences=fences))
         assert was.master_id is not None
         union = self.union_of(entry.broker_name, was.master_id, was.master_epoch)
         if union is not None:
             expect("S3", members <= union, f"{what}, but the master waits for {sorted(union)} only")
-        self.counts["alters"] += 1
+        self.counts["fences" if fences else "alters"] += 1
 
     def _judge_election(self, entry: Entry, was: SetState, hearing: Hearing) -> None:
         new, old = entry.broker_id, was.master_id
         what = f"{entry.broker_name}: {new} follows {old} of epoch {was.master_epoch}"
         expect("M1", was.known, f"{what} in a set that is unknown")
         if new is not None:
-            learners = self.learners_of(was)
-            why_not = may_be_elected(was, new, learners, unclean=self.unclean)
-            expect("M4", why_not is None, f"{what}: {why_not}")
-            expect("M4", new in hearing.alive, f"{what}, whom {hearing.by} does not hear")
+            self._judge_elected(entry, what, new, was, hearing)
             expect("M1", new != old, f"{what}: an epoch is spent on the same master")
         else:
             expect("M1", old is not None, f"{what}: an epoch is spent on nobody")
         if old is not None and old not in hearing.gone:
-            self._judge_deposing(entry, what, old, new)
+            self._judge_deposing(entry, what, old, new, hearing)
         self.counts["elections"] += 1
 
-    def _judge_deposing(self, entry: Entry, what: str, old: int, new: int | None) -> None:
+    def _judge_elected(self, entry: Entry, what: str, new: int, was: SetState, hearing: Hearing) -> None:
+        why_not = may_be_elected(was, new, self.learners_of(was), hearing, unclean=self.unclean)
+        expect("M4", why_not is None, f"{what}: {why_not}")
+        expect("M4", new in hearing.alive, f"{what}, whom {hearing.by} does not hear")
+        eligible = eligible_after_election(was, new, hearing)
+        said = f"{sorted(entry.eligible)} are eligible and {sorted(eligible)} should be"
+        expect("M4", entry.eligible == eligible, f"{what}: {said}")
+        if was.master_epoch == 0:
+            return
+        model = self._model(entry.broker_name)
+        if new in was.members | was.eligible:
+            expect("M5", new in model.holders, f"{what}, but only {sorted(model.holders)} hold everything")
+            self.counts["elected beside the set"] += new not in was.members
+        else:
+            model.holders = frozenset({new})  # an unclean election: its log counts now
+        asks = self.asks.open(entry.broker_name, Code.CONTROLLER_ELECT_MASTER)
+        if any(ask.says("designateElect") and ask.number("brokerId") == new for ask in asks):
+            return
+        better = better_than(was, new, hearing)
+        expect("M4", better is None, f"{what}, and {better}")
+        if hearing.of(new).may_lack and not self.unclean:
+            missing = (was.members | was.eligible) - hearing.alive
+            expect("M4", not missing, f"{what}, who may lack what {sorted(missing)} may have")
+            self.counts["elected though it may lack"] += 1
+
+    def _judge_deposing(self, entry: Entry, what: str, old: int, new: int | None, hearing: Hearing) -> None:
         """Of a master that the controller hears, or has not led long enough to miss."""
+        if new is not None and hearing.of(old).unfit and not hearing.of(new).unfit:
+            self.counts["yielded"] += 1
+            return
         if new is None:
+            late = old not in hearing.restarted
+            expect("H1", not late, f"{what}, who is heard and was not restarted since")
             self._explained(
                 entry, "H1", f"{what}, who is heard", Code.CONTROLLER_REGISTER_BROKER,
                 lambda ask: ask.number("brokerId") == old,
@@ -270,24 +320,45 @@ class ControllerCheck:
             if reply.code == ResponseCode.CONTROLLER_BROKER_METADATA_NOT_EXIST:
                 unknown = any(not state.known for state in self._moments(ask))
                 expect("R10", unknown, f"{ask} was told that there is no such set")
-            self._refused(ask)
+            self._refused(ask, reply)
 
-    def _refused(self, ask: Ask) -> None:
+    def _refused(self, ask: Ask, reply: RemotingCommand | None = None) -> None:
         self.asks.close(ask)
+        may_fence = reply is not None and reply.code in FENCED
+        told = _json(reply) if reply is not None and may_fence else None
         for effect in ask.explains:
-            if ask in effect.may_be_of:
-                effect.may_be_of.remove(ask)
-            expect("R8", bool(effect.may_be_of), f"{effect.what}, by nobody but {ask}, who was refused")
+            is_fence = may_fence and (told is None or effect.set_epoch == told["syncStateSetEpoch"])
+            alone = effect.cannot_be_of(ask, fenced=is_fence)
+            expect("R8", not alone, f"{effect.what}, by nobody but {ask}, who was refused")
+        if told is not None:
+            self._fenced(ask, frozenset(told["syncStateSet"]), told["syncStateSetEpoch"])
+
+    def _fenced(self, ask: Ask, members: frozenset[int], set_epoch: int) -> None:
+        """Its refusal told the set as it is since."""
+        mine = [
+            effect
+            for effect in ask.explains
+            if ask in effect.fences and effect.owner is None and effect.set_epoch == set_epoch
+        ]
+        expect("R8", bool(mine), f"{ask} was told of epoch {set_epoch}, but brought about {ask.explains}")
+        mine[0].owner = ask
+        moments = self._moments(ask)
+        stood = any((state.members, state.set_epoch) == (members, set_epoch) for state in moments)
+        expect("R8", stood, f"{ask} was told {members} in {set_epoch}; it was {moments}")
 
     def _moments(self, ask: Ask, broker_name: str | None = None) -> list[SetState]:
         return list(self._model(broker_name or ask.broker_name).between(ask.sent_at, len(self.order)))
 
     def _altered(self, ask: Ask, reply: RemotingCommand) -> None:
         told = int(reply.ext["newSyncStateSetEpoch"])
-        mine = [effect for effect in ask.explains if effect.owner is None and effect.set_epoch == told]
+        mine = [
+            effect
+            for effect in ask.explains
+            if ask in effect.may_be_of and effect.owner is None and effect.set_epoch == told
+        ]
         expect("R8", bool(mine), f"{ask} was told of epoch {told}, but brought about {ask.explains}")
         mine[0].owner = ask
-        mine[0].may_be_of = [ask]
+        mine[0].may_be_of, mine[0].fences = [ask], []
         self._told_set(ask, reply, ask.members, told)
 
     def _told_set(self, ask: Ask, reply: RemotingCommand, members: frozenset[int], set_epoch: int) -> None:
@@ -323,7 +394,8 @@ class ControllerCheck:
         known = any(broker_id in state.codes for state in moments)
         expect("B1", known, f"{ask} was registered, and the id belongs to nobody")
         led_on = all(state.master_id == broker_id for state in moments)
-        expect("M2", not led_on, f"{ask} is a restarted master, and leads on in its old epoch")
+        if ask.who != OPERATOR:  # who delivers late
+            expect("M2", not led_on, f"{ask} is a restarted master, and leads on in its old epoch")
         if "masterBrokerId" in reply.ext:
             self._as_told(ask, reply, frozenset(_json(reply)["syncStateSet"]))
 
@@ -360,6 +432,24 @@ class ControllerCheck:
         told = int(reply.ext["nextBrokerId"])
         free = any(told not in state.codes for state in self._moments(ask))
         expect("B1", free, f"{ask} was told that {told} is free")
+
+    def acknowledged(self, broker_name: str, holders: frozenset[int]) -> None:
+        """A master acknowledged something that these hold and perhaps nobody else does."""
+        self._model(broker_name).holders = holders
+        self.counts["acknowledged"] += 1
+
+    def waits_for(self, broker_name: str, master: int, epoch: int, union: frozenset[int]) -> None:
+        """That master acts, and waits for these from now on."""
+
+        def judge() -> None:
+            state = self.state(broker_name)
+            if (state.master_id, state.master_epoch) == (master, epoch):
+                left = state.members - union
+                expect(
+                    "S3", not left, f"{master} of {broker_name} does not wait for {sorted(left)} of its set"
+                )
+
+        self.guarded(judge)
 
     def announced(self, broker_name: str, master: int | None, epoch: int) -> None:
         """A broker was told by a controller who its master is."""

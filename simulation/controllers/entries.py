@@ -13,7 +13,7 @@ ALTER, APPLY_ID, ELECT, CLEAN, ADDRESS = 1, 2, 3, 5, 6
 @dataclass(frozen=True, slots=True)
 class Entry:
     """`broker_id` is whom it is about: granted, elected (None: nobody), moved. `ids`: the new set, or who is forgotten (None:
-    all)."""
+    all). `eligible`: who may be elected beside the new set."""
 
     kind: int
     broker_name: str
@@ -21,15 +21,16 @@ class Entry:
     ids: frozenset[int] | None = None
     check_code: str = ""
     address: str = ""
+    eligible: frozenset[int] = frozenset()
 
 
 def read(body: bytes) -> Entry | None:
     """None for bytes that are no event."""
     kind, said = int.from_bytes(body[:2], "big"), json.loads(body[2:])
-    name = said["brokerName"]
+    name, eligible = said["brokerName"], frozenset(said.get("eligibleReplicas", ()))
     match kind:
         case 1:
-            return Entry(kind, name, ids=frozenset(said["newSyncStateSet"]))
+            return Entry(kind, name, ids=frozenset(said["newSyncStateSet"]), eligible=eligible)
         case 2:
             return Entry(
                 kind,
@@ -39,7 +40,8 @@ def read(body: bytes) -> Entry | None:
                 address=said["brokerAddress"],
             )
         case 3:
-            return Entry(kind, name, said["newMasterBrokerId"] if said["newMasterElected"] else None)
+            elected = said["newMasterBrokerId"] if said["newMasterElected"] else None
+            return Entry(kind, name, elected, eligible=eligible)
         case 5:
             ids = said.get("brokerIdSetToClean")
             return Entry(kind, name, ids=frozenset(ids) if ids else None)

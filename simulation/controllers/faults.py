@@ -18,6 +18,8 @@ from simulation.kernel.node import Node
 from simulation.kernel.world import World
 
 CLOCK_JUMP_MS = 3_600_000
+AMONG_CONTROLLERS = frozenset({"leader without fellows", "held request", "leaders one after the other"})
+"""Faults that one controller alone would sit out."""
 
 
 class Played(Protocol):
@@ -59,6 +61,7 @@ class Faults:
             "two brokers at once": self.two_brokers,
             "leader without fellows": self.leader_without_fellows,
             "frozen leader": self.frozen_leader,
+            "frozen controllers": self.frozen_controllers,
             "held request": self.held_request,
             "disk stall": self.disk_stall,
             "slow followers": self.slow_followers,
@@ -69,7 +72,14 @@ class Faults:
             "leaders one after the other": self.leaders_in_turn,
         }
         some = [name for name in every if self.random.random() < 0.6]
+        if self.is_alone:
+            some = [*(name for name in some if name not in AMONG_CONTROLLERS), "frozen controllers"]
         self.kinds = {name: every[name] for name in some or ["bounce"]}
+
+    @property
+    def is_alone(self) -> bool:
+        """There is one controller."""
+        return len(self.cluster.controllers) == 1
 
     async def strike_for(self, for_ms: int) -> None:
         """One after the other, then all is healed; who is down may take a while to come back."""
@@ -172,6 +182,17 @@ class Faults:
             if master is not None and self.random.random() < 0.5:
                 await self.bounce(master)
 
+    async def frozen_controllers(self) -> None:
+        """All of them for longer than brokers may be silent, or for less; brokers with them, or not."""
+        ms = self.random.choice((2_000, 11_000, 20_000))
+        frozen = list(self.cluster.controllers)
+        if self.random.random() < 0.5:
+            frozen += self.cluster.brokers
+        for node in frozen:
+            if node.running:
+                node.pause(ms)
+        await asyncio.sleep(ms / 1000)
+
     async def leaders_in_turn(self) -> None:
         for _ in range(self.random.randint(2, 3)):
             leader = self.cluster.leader()
@@ -235,7 +256,9 @@ class Faults:
                 return
 
     async def disk_stall(self) -> None:
-        for node in self.random.sample(self.cluster.controllers, self.random.randint(1, 2)):
+        for node in self.random.sample(
+            self.cluster.controllers, min(self.random.randint(1, 2), len(self.cluster.controllers))
+        ):
             node.disk.stall(self.random.choice((100, 400, 1_000, 4_000)))
 
     async def slow_followers(self) -> None:

@@ -27,6 +27,7 @@ from remoting.headers.controller import (
     GetReplicaInfoHeader,
 )
 from remoting.headers.header import Header
+from simulation.controllers.asks import OPERATOR
 from simulation.controllers.scriptedbroker import CLUSTER_NAME, Surroundings
 from simulation.controllers.setmodel import SetState
 
@@ -144,7 +145,8 @@ class Operator:
                 members = frozenset()
             case _:
                 members -= {master}
-        header = AlterSyncStateSetHeader(name, master, epoch)
+        members_min = self.random.randint(0, 2)
+        header = AlterSyncStateSetHeader(name, master, epoch, 0, min_in_sync_replicas=members_min)
         body = SyncStateSet(members, set_epoch).encode()
         await self._ask(leader, RequestCode.CONTROLLER_ALTER_SYNC_STATE_SET, header, body)
 
@@ -203,7 +205,7 @@ class Operator:
         return await self._send(controller, RemotingCommand.request(code, header, body))
 
     async def _send(self, controller: str, request: RemotingCommand) -> RemotingCommand | None:
-        ask = self.check.sent("operator", request)
+        ask = self.check.sent(OPERATOR, request)
         try:
             reply = await self._client.call(controller, request, CALL_TIMEOUT_MS)
         except NotSent:

@@ -1,4 +1,4 @@
-"""Who may be elected, who may be deposed, who may enter a set.
+"""Who may be elected, who may be deposed, who may enter a set, and who is eligible beside it then.
 
 Invariant: each rule stands in one function, and says what must hold whoever asked and whatever the code under test did."""
 
@@ -10,25 +10,80 @@ from simulation.controllers.setmodel import SetState
 
 
 @dataclass(frozen=True, slots=True)
+class Said:
+    """What a broker's newest heartbeat said of it; upstream's brokers say nothing but how long their logs are.
+    `members_min`: below which it does not acknowledge; 0: it may alone."""
+
+    members_min: int = 0
+    may_lack: bool = False
+    unfit: bool = False
+    log_end: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Hearing:
-    """What had reached the controller that made a proposal when it made it: the brokers whose heartbeats count, and those
-    that it may take for gone. Between the two stand brokers of which a new leader knows nothing yet."""
+    """What had reached the controller that made a proposal when it made it: the brokers whose heartbeats may count and those
+    whose must, and those that it may take for gone. Between them stand brokers of which a new leader knows nothing yet, or
+    one that stood still for a while cannot be sure. `restarted`: whose registration it had in hand then, not a late one."""
 
     by: str = "?"
     alive: frozenset[int] = field(default_factory=frozenset)
     gone: frozenset[int] = field(default_factory=frozenset)
+    surely_alive: frozenset[int] = field(default_factory=frozenset)
+    restarted: frozenset[int] = field(default_factory=frozenset)
+    said: dict[int, Said] = field(default_factory=dict)
+
+    def of(self, broker_id: int) -> Said:
+        return self.said.get(broker_id, Said())
 
 
-def may_be_elected(state: SetState, candidate: int, learners: frozenset[int], *, unclean: bool) -> str | None:
-    """Why not, or None. Never a stranger or a learner; at first whoever is registered, later a member of the set only, if
-    unclean election is not on."""
+def may_be_elected(
+    state: SetState, candidate: int, learners: frozenset[int], hearing: Hearing, *, unclean: bool
+) -> str | None:
+    """Why not, or None. Never a stranger or a learner; at first whoever is registered, later a member of the set or one
+    that is eligible beside it and tells when it lost memory, if unclean election is not on."""
     if candidate not in state.codes:
         return f"{candidate} is not registered"
     if candidate in learners:
         return f"{candidate} is a learner"
-    if state.master_epoch == 0 or unclean or candidate in state.members:
+    if state.master_epoch == 0 or unclean or candidate in _electable(state, hearing):
         return None
-    return f"{candidate} was not in {sorted(state.members)}"
+    return f"{candidate} was not in {sorted(state.members)}, nor eligible: {sorted(state.eligible)}"
+
+
+def better_than(state: SetState, elected: int, hearing: Hearing) -> str | None:
+    """Who should have been elected in its place by itself, or None: one that says that it lacks nothing before one that may
+    lack something, and of those one that can lead before one that cannot. Who has no log is nobody's better."""
+    said = hearing.of(elected)
+    for other in _electable(state, hearing) & hearing.surely_alive - {elected}:
+        rival = hearing.of(other)
+        if rival.log_end <= 0 or rival.may_lack:
+            continue
+        if said.may_lack:
+            return f"{elected} may lack what {other} holds"
+        if said.unfit and not rival.unfit:
+            return f"{elected} cannot lead and {other} can"
+    return None
+
+
+def _electable(state: SetState, hearing: Hearing) -> frozenset[int]:
+    return state.members | frozenset(other for other in state.eligible if hearing.of(other).members_min > 0)
+
+
+def eligible_after_alter(state: SetState, altered: frozenset[int], members_min: int) -> frozenset[int]:
+    """Whoever leaves a set in which its master acknowledges nothing, or any set that is so small, still holds all that was
+    acknowledged."""
+    if not 0 < members_min > len(altered):
+        return frozenset()
+    return state.members.union(state.eligible).difference(altered)
+
+
+def eligible_after_election(state: SetState, elected: int, hearing: Hearing) -> frozenset[int]:
+    """A new master acknowledges nothing before its set was altered, unless it does not say how large the set must be."""
+    held = state.members | state.eligible
+    if hearing.of(elected).members_min == 0 or (state.master_epoch > 0 and elected not in held):
+        return frozenset()
+    return held - {elected}
 
 
 def may_be_the_set(state: SetState, members: frozenset[int], learners: frozenset[int]) -> str | None:

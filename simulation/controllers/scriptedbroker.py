@@ -1,8 +1,9 @@
 """A broker as the controllers see one: registers, sends heartbeats, polls, asks for elections, changes the set.
 
 Invariant: it takes a role only for a higher epoch. As master it waits for its set and for every set that it asked for and
-that may yet come about (`union`): an alter whose answer was lost may take effect until the set's epoch has moved on. It has
-no log: its heartbeats claim one that grows while it is master or in the set."""
+that may yet come about (`union`): an alter whose answer was lost may take effect until the set's epoch has moved on. It
+acknowledges what all of those hold who follow it, but nothing while its set is too small, nor before it has told the
+controllers what is. It has no log: its heartbeats claim one that grows while it is master or in the set."""
 
 from __future__ import annotations
 
@@ -36,7 +37,7 @@ from remoting.headers.header import Header
 from remoting.peer import Peer
 from remoting.router import Router
 from remoting.server import RemotingServer
-from simulation.controllers.asks import UNDECIDED
+from simulation.controllers.asks import FENCED, UNDECIDED
 from simulation.controllers.check import ControllerCheck
 
 CLUSTER_NAME = "DefaultCluster"
@@ -52,8 +53,13 @@ MAY_COME_LATE = frozenset(
         RequestCode.CONTROLLER_ALTER_SYNC_STATE_SET,
         RequestCode.CONTROLLER_ELECT_MASTER,
         RequestCode.CONTROLLER_APPLY_BROKER_ID,
+        RequestCode.CONTROLLER_REGISTER_BROKER,
     }
 )
+FINAL = frozenset({ResponseCode.CONTROLLER_FENCED_MASTER_EPOCH, ResponseCode.CONTROLLER_INVALID_MASTER})
+"""Refusals of an alter that no sending of it can outlive."""
+FORGETFUL_MS_MAX = 10_000
+UNFIT_MS_MAX = 8_000
 ALONE_MS_MAX = 6_000
 LATE_MAX = 40
 """Of asks that are kept for being delivered once more."""
@@ -69,13 +75,16 @@ class Unanswered(Exception):
 
 @dataclass(frozen=True)
 class Part:
-    """What a broker is to play. `fellows` tells the ids of those that live, learners not among them."""
+    """What a broker is to play. `members_min`: it acknowledges nothing with fewer, and says so; 0 says nothing, as upstream's.
+    `fellows` tells the ids of those that live, `followers` of those that are of that epoch; learners not among them."""
 
     broker_name: str = BROKER_NAME
     learner: bool = False
     step_ms: int = STEP_EVERY_MS
     beat_ms: int = HEARTBEAT_EVERY_MS
+    members_min: int = 0
     fellows: Callable[[], frozenset[int]] = frozenset
+    followers: Callable[[int], frozenset[int]] = lambda _epoch: frozenset()
 
 
 @dataclass
@@ -86,7 +95,7 @@ class Surroundings:
     check: ControllerCheck
     late: deque[RemotingCommand] = field(default_factory=lambda: deque(maxlen=LATE_MAX))
     restless: bool = False
-    """Whether masters now and then want somebody out who is well."""
+    """Whether masters now and then want somebody out who is well, and brokers cannot lead or lose memory."""
 
 
 class ScriptedBroker:
@@ -114,6 +123,10 @@ class ScriptedBroker:
         """Its log was lost while it kept its id, as a Java broker would."""
         self.leader: str | None = None
         self.registered = False
+        self._is_current = False  # the controllers were asked since it registered
+        self._told_epoch = 0  # under which an alter told them `members_min`
+        self._may_lack_until_ms = 0
+        self._unfit_until_ms = 0
         self._alone_until_ms = 0
         self._failed: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
         self._tasks = Tasks(self._fail)
@@ -156,16 +169,26 @@ class ScriptedBroker:
                 elif not self.registered:
                     await self._register()
                 else:
-                    await self._poll()
+                    if not self._asks_before_it_reads():
+                        await self._poll()
                     if self.is_master:
+                        self._acknowledge()
                         await self._alter()
             except Unanswered:
                 self.leader = None
             await asyncio.sleep(self.part.step_ms / 1000)
 
+    @property
+    def _now_ms(self) -> int:
+        return self.runtime.clock.monotonic_ms()
+
     async def _obtain_id(self) -> None:
-        """Steps 1 and 2; the id applied for is on disk before it is applied for."""
+        """Steps 1 and 2; the id applied for is on disk before it is applied for. Who had one was restarted, and may have lost
+        what it had in memory."""
         saved = await self.runtime.files.read("identity")
+        draw = self.runtime.random
+        if saved is not None and self.part.members_min and self.around.restless and draw.random() < 0.4:
+            self._may_lack_until_ms = self._now_ms + draw.randint(500, FORGETFUL_MS_MAX)
         if saved is None:
             header = GetNextBrokerIdHeader(self.part.broker_name, CLUSTER_NAME)
             reply = await self._call(RequestCode.CONTROLLER_GET_NEXT_BROKER_ID, header)
@@ -186,7 +209,9 @@ class ScriptedBroker:
             self.part.broker_name, self.broker_id, self.address, CLUSTER_NAME
         )
         reply = await self._call(RequestCode.CONTROLLER_REGISTER_BROKER, header)
-        self.registered = reply.code == ResponseCode.SUCCESS
+        self.registered, self._is_current = reply.code == ResponseCode.SUCCESS, False
+        if self.registered and self.part.learner and self._draws_a_copy():
+            await self._ask_for_election()
         if reply.code == ResponseCode.CONTROLLER_BROKER_NEED_TO_BE_REGISTERED:  # it was forgotten
             self.broker_id = None
             await self.runtime.files.remove("identity")
@@ -200,27 +225,48 @@ class ScriptedBroker:
             return
         info = GetReplicaInfoResponseHeader.from_ext(reply.ext)
         body = SyncStateSet.decode(reply.body)
+        self._is_current = True
         self._adopt(info.master_epoch or 0, info.master_broker_id, body)
-        if info.master_broker_id is None and not self.part.learner:
-            header = ElectMasterHeader(name, CLUSTER_NAME, self.broker_id)
-            await self._call(RequestCode.CONTROLLER_ELECT_MASTER, header)
+        if self.around.restless and self.part.members_min and self.runtime.random.random() < 0.02:
+            self._unfit_until_ms = self._now_ms + self.runtime.random.randint(500, UNFIT_MS_MAX)
+        if info.master_broker_id is None and (not self.part.learner or self.runtime.random.random() < 0.5):
+            await self._ask_for_election()
+
+    async def _ask_for_election(self) -> None:
+        header = ElectMasterHeader(self.part.broker_name, CLUSTER_NAME, self.broker_id or 0)
+        await self._call(RequestCode.CONTROLLER_ELECT_MASTER, header)
+
+    def _acknowledge(self) -> None:
+        """Something that all whom it waits for have got, if they follow it."""
+        enough = len(self.members) >= self.part.members_min and self.epoch > 0
+        told = self.part.members_min == 0 or self._told_epoch == self.epoch
+        if enough and told and self.union() <= self.part.followers(self.epoch):
+            self.check.acknowledged(self.part.broker_name, self.union())
+
+    def _asks_before_it_reads(self) -> bool:
+        """Of what it asked for without an answer it does not always look first what became."""
+        return self.is_master and bool(self.asked_for) and self.runtime.random.random() < 0.4
 
     async def _alter(self) -> None:
         """Everybody in, or now and then somebody out; for a while nobody but this broker after one was said to be dead. What
-        it asked for without an answer it mostly asks for again."""
+        it asked for without an answer it mostly asks for again. The same set it asks for to say `members_min`."""
         fellows = self.part.fellows()
         draw = self.runtime.random
-        wanted = frozenset() if self.runtime.clock.monotonic_ms() < self._alone_until_ms else fellows
+        wanted = frozenset() if self._now_ms < self._alone_until_ms else fellows
         if fellows and self.around.restless and draw.random() < 0.25:
             wanted -= {draw.choice(sorted(fellows))}
         wanted |= {self.broker_id or 0}
         if self.asked_for and draw.random() < 0.7:
             wanted = self.asked_for[-1][0]
-        if wanted == self.members:
+        members_min = self.part.members_min
+        if wanted == self.members and (members_min == 0 or self._told_epoch == self.epoch):
             return
+        epoch = self.epoch
         sending = wanted, self.set_epoch
         self.asked_for.append(sending)
-        header = AlterSyncStateSetHeader(self.part.broker_name, self.broker_id or 0, self.epoch)
+        header = AlterSyncStateSetHeader(
+            self.part.broker_name, self.broker_id or 0, epoch, 0, min_in_sync_replicas=members_min
+        )
         body = SyncStateSet(wanted, self.set_epoch).encode()
         try:
             reply = await self._call(RequestCode.CONTROLLER_ALTER_SYNC_STATE_SET, header, body)
@@ -229,17 +275,30 @@ class ScriptedBroker:
                 self._refused(sending)
             raise
         if reply.code == ResponseCode.CONTROLLER_BROKER_NOT_ALIVE:
-            self._alone_until_ms = self.runtime.clock.monotonic_ms() + draw.randint(500, ALONE_MS_MAX)
+            self._alone_until_ms = self._now_ms + draw.randint(500, ALONE_MS_MAX)
+        if epoch != self.epoch:
+            return
         if reply.code == ResponseCode.SUCCESS:
             self.alters += 1
-            self._adopt(self.epoch, self.master_id, SyncStateSet.decode(reply.body))
+            self._told_epoch = epoch
+            self._adopt(epoch, self.master_id, SyncStateSet.decode(reply.body))
+        elif reply.code in FINAL:
+            self.asked_for.clear()
         else:
-            self._refused(sending)
+            self._refused(sending, reply.code)
+            if reply.code in FENCED and reply.body:
+                self._adopt(epoch, self.master_id, SyncStateSet.decode(reply.body))
+        self._waits()
 
-    def _refused(self, sending: tuple[frozenset[int], int]) -> None:
-        """One sending; others of the same set may be under way yet."""
+    def _refused(self, sending: tuple[frozenset[int], int], code: int | None = None) -> None:
+        """One sending, with `code` or not tried; others of the same set may be under way yet."""
         if sending in self.asked_for:
             self.asked_for.remove(sending)
+        self._waits()
+
+    def _waits(self) -> None:
+        if self.is_master:
+            self.check.waits_for(self.part.broker_name, self.master_id or 0, self.epoch, self.union())
 
     def _adopt(self, epoch: int, master_id: int | None, members: SyncStateSet) -> None:
         if epoch > self.epoch:
@@ -254,7 +313,9 @@ class ScriptedBroker:
         header = NotifyBrokerRoleChangedHeader.from_ext(request.ext)
         self.notified += 1
         self.check.announced(self.part.broker_name, header.master_broker_id, header.master_epoch or 0)
-        self._adopt(header.master_epoch or 0, header.master_broker_id, SyncStateSet.decode(request.body))
+        if self._is_current:  # else it may be meant for the process before
+            master_id, epoch = header.master_broker_id, header.master_epoch or 0
+            self._adopt(epoch, master_id, SyncStateSet.decode(request.body))
         return request.reply()
 
     async def _beat(self, controller: str) -> None:
@@ -265,6 +326,10 @@ class ScriptedBroker:
                 header = BrokerHeartbeatHeader(
                     CLUSTER_NAME, self.address, self.part.broker_name, self.broker_id, epoch, length, length
                 )
+                header.min_in_sync_replicas = self.part.members_min
+                header.may_lack_acknowledged = self._now_ms < self._may_lack_until_ms
+                header.unfit_to_lead = "its disk is slow" if self._now_ms < self._unfit_until_ms else ""
+                header.async_learner = self.part.learner
                 command = RemotingCommand.request(RequestCode.BROKER_HEARTBEAT, header)
                 with contextlib.suppress(RemotingError):
                     await self._client.one_way(controller, command)

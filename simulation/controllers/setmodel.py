@@ -15,7 +15,8 @@ from simulation.controllers.entries import Entry
 
 @dataclass(frozen=True, slots=True)
 class SetState:
-    """What a read may tell. `codes` and `addresses`: of each registered broker, by id."""
+    """What controllers keep. `codes` and `addresses`: of each registered broker, by id. `eligible`: who may be elected
+    though not in the set."""
 
     codes: dict[int, str] = field(default_factory=dict)
     addresses: dict[int, str] = field(default_factory=dict)
@@ -23,6 +24,7 @@ class SetState:
     master_epoch: int = 0
     members: frozenset[int] = frozenset()
     set_epoch: int = 0
+    eligible: frozenset[int] = frozenset()
 
     @property
     def known(self) -> bool:
@@ -34,12 +36,13 @@ NOTHING = SetState()
 
 @dataclass
 class SetModel:
-    """`elections`: epoch -> (place of the entry, who was elected)."""
+    """`elections`: epoch -> (place of the entry, who was elected). `holders`: who holds all that masters acknowledged."""
 
     now: SetState = NOTHING
     places: list[int] = field(default_factory=list)
     history: list[SetState] = field(default_factory=list)
     elections: dict[int, tuple[int, int | None]] = field(default_factory=dict)
+    holders: frozenset[int] = frozenset()
 
     def after(self, entry: Entry) -> SetState:
         """The set once `entry` is applied to it."""
@@ -49,7 +52,7 @@ class SetModel:
         match entry.kind:
             case entries.ALTER:
                 assert entry.ids is not None
-                return replace(now, members=entry.ids, set_epoch=now.set_epoch + 1)
+                return replace(now, members=entry.ids, set_epoch=now.set_epoch + 1, eligible=entry.eligible)
             case entries.APPLY_ID:
                 assert entry.broker_id is not None
                 if entry.broker_id in now.codes:
@@ -66,6 +69,7 @@ class SetModel:
                     master_epoch=now.master_epoch + 1,
                     members=frozenset({entry.broker_id}),
                     set_epoch=now.set_epoch + 1,
+                    eligible=entry.eligible,
                 )
             case entries.CLEAN:
                 if entry.ids is None or entry.ids >= now.codes.keys():
@@ -75,6 +79,7 @@ class SetModel:
                     codes={id_: code for id_, code in now.codes.items() if id_ not in entry.ids},
                     addresses={id_: at for id_, at in now.addresses.items() if id_ not in entry.ids},
                     members=now.members - entry.ids,
+                    eligible=now.eligible - entry.ids,
                 )
             case entries.ADDRESS:
                 assert entry.broker_id is not None
@@ -84,6 +89,7 @@ class SetModel:
     def become(self, state: SetState, place: int) -> None:
         if not state.known:
             self.elections.clear()
+        self.holders = (self.holders | state.members) & state.codes.keys()  # who enters has caught up
         if state.master_epoch != self.now.master_epoch:
             self.elections[state.master_epoch] = place, state.master_id
         self.now = state

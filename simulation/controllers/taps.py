@@ -5,6 +5,7 @@ Invariant: they change nothing; what is noted is noted before the controller act
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -17,7 +18,7 @@ from remoting.peer import Peer
 from remoting.router import Outcome
 from simulation.controllers import entries
 from simulation.controllers.check import ControllerCheck
-from simulation.controllers.rules import Hearing
+from simulation.controllers.rules import Hearing, Said
 from simulation.controllers.scriptedbroker import CLUSTER_NAME
 from simulation.controllers.setmodel import SetState
 from simulation.kernel.node import Node
@@ -25,6 +26,8 @@ from simulation.kernel.node import Node
 HEARTBEAT_TIMEOUT_MS = 10_000
 """Of a broker that was never heard, or says nothing else."""
 
+COUNTED_MS_MAX = 500
+"""So much of a stretch that a controller stood still for it may take for time that it was awake."""
 NOBODY = -1
 
 Key = tuple[str, int]
@@ -33,12 +36,13 @@ Key = tuple[str, int]
 
 @dataclass(slots=True)
 class Ear:
-    """The newest connection that a broker's heartbeats came over."""
+    """The newest connection that a broker's heartbeats came over, and what it last said over it."""
 
     connection: int
     open: bool
     last_ms: int
     timeout_ms: int
+    said: Said
 
 
 class Taps:
@@ -46,21 +50,25 @@ class Taps:
 
     def __init__(self, node: Node, app: ControllerApp, check: ControllerCheck) -> None:
         self.node = node
+        self.app = app
         self.check = check
         self.process = f"{node.name}.{node.incarnation}"
         self.ears: dict[Key, Ear] = {}
+        self.restarting: Counter[tuple[Key, int]] = Counter()
+        """How many registrations are in hand that came over a connection, but for late ones."""
         self.leads_since_ms = 0
         self._numbers = itertools.count(1)
         self._connections: dict[Peer, int] = {}
-        self._tap_server(app)
-        self._tap_log(app)
+        """Counted as the controller counts them."""
+        self._tap_server()
+        self._tap_log()
 
     @property
     def now_ms(self) -> int:
         return self.node.loop.now_us // 1000
 
-    def _tap_server(self, app: ControllerApp) -> None:
-        connections = app._server._connections
+    def _tap_server(self) -> None:
+        connections = self.app._server._connections
         connected, disconnected = connections._on_connect, connections._on_disconnect
         assert connected is not None and disconnected is not None
         router = connections._dispatcher._router
@@ -75,40 +83,59 @@ class Taps:
 
         connections._on_connect, connections._on_disconnect = on_connect, on_disconnect
         router.watch(RequestCode.BROKER_HEARTBEAT, self._heard)
-        router.watch(RequestCode.CONTROLLER_REGISTER_BROKER, self._restarted)
+        router.watch(RequestCode.CONTROLLER_REGISTER_BROKER, self._registering)
+        brokers, is_new = self.app.brokers, self.app.brokers.restarted
+
+        def restarted(broker_name: str, broker_id: int, connection: int) -> bool:
+            self._restarted((broker_name, broker_id), connection)
+            return is_new(broker_name, broker_id, connection)
+
+        brokers.restarted = restarted  # type: ignore[method-assign]
 
     def _heard(self, peer: Peer, request: RemotingCommand) -> Callable[[Outcome], None]:
-        """It counts for a registered broker that names its own cluster."""
+        """It counts for a broker that names its own cluster, and that this controller knows already."""
         ext = request.ext
         key = ext.get("brokerName", ""), int(ext.get("brokerId", NOBODY))
-        model = self.check.sets.get(key[0])
-        if model is None or key[1] not in model.now.codes or ext["clusterName"] != CLUSTER_NAME:
+        replicas = self.app.state.replicas.get(key[0])
+        if replicas is None or key[1] not in replicas.by_id or ext["clusterName"] != CLUSTER_NAME:
             return untold
-        connection, now_ms = self._connections[peer], self.now_ms
+        connection, now_ms, said = self._connections[peer], self.now_ms, said_in(ext)
         ear = self.ears.get(key)
         if ear is None:
             timeout_ms = int(ext.get("heartbeatTimeoutMills", HEARTBEAT_TIMEOUT_MS))
-            self.ears[key] = Ear(connection, True, now_ms, timeout_ms)
+            self.ears[key] = Ear(connection, True, now_ms, timeout_ms, said)
             return untold
         if connection >= ear.connection or not ear.open:
-            ear.connection, ear.open = connection, True
+            ear.connection, ear.open, ear.said = connection, True, said
         ear.last_ms = now_ms
         return untold
 
-    def _restarted(self, peer: Peer, request: RemotingCommand) -> Callable[[Outcome], None]:
-        """What a broker said over another connection was said by a process that is no more."""
-        ear = self.ears.get((request.ext["brokerName"], int(request.ext["brokerId"])))
-        if ear is not None and ear.connection != self._connections[peer]:
+    def _restarted(self, key: Key, connection: int) -> None:
+        """What a broker said over an older connection was said by a process that is no more. A registration that comes over
+        an older one itself is late, and says nothing."""
+        ear = self.ears.get(key)
+        if ear is not None and ear.connection > connection:
+            return
+        if ear is not None and ear.connection < connection:
             ear.open = False
-        return untold
+        self.restarting[key, connection] += 1
+
+    def _registering(self, peer: Peer, request: RemotingCommand) -> Callable[[Outcome], None]:
+        key = request.ext["brokerName"], int(request.ext["brokerId"])
+        connection = self._connections[peer]
+
+        def answered(outcome: Outcome) -> None:
+            self.restarting[key, connection] = max(0, self.restarting[key, connection] - 1)
+
+        return answered
 
     def _closed(self, connection: int) -> None:
         for ear in self.ears.values():
             if ear.connection == connection:
                 ear.open = False
 
-    def _tap_log(self, app: ControllerApp) -> None:
-        node, machine = app.node, app.node.state_machine
+    def _tap_log(self) -> None:
+        node, machine = self.app.node, self.app.node.state_machine
         assert isinstance(machine, ReplicasStateMachine)
         propose, apply, role_change = node.propose, machine.apply, node.on_role_change
 
@@ -121,7 +148,7 @@ class Taps:
 
         def applied(index: int, body: bytes) -> None:
             apply(index, body)
-            self.check.guarded(lambda: self._applied(app, index, body))
+            self.check.guarded(lambda: self._applied(index, body))
 
         def role_changed(role: Role, term: int) -> None:
             if role is Role.LEADER:
@@ -132,7 +159,8 @@ class Taps:
         machine.apply = applied  # type: ignore[method-assign]
         node.on_role_change = role_changed
 
-    def _applied(self, app: ControllerApp, index: int, body: bytes) -> None:
+    def _applied(self, index: int, body: bytes) -> None:
+        app = self.app
         assert app.node.core is not None
         entry = entries.read(body)
         known = app.state.known(entry.broker_name) if entry is not None else None
@@ -146,6 +174,7 @@ class Taps:
                 sync_state.master_epoch,
                 sync_state.members,
                 sync_state.set_epoch,
+                sync_state.eligible,
             )
         self.check.applied(self.process, index, app.node.core.log.entry(index).term, body, kept)
 
@@ -153,21 +182,59 @@ class Taps:
 
     def hearing(self, broker_name: str) -> Hearing:
         """Of the brokers of one set, now."""
-        alive, gone = set(), set()
+        alive, surely, gone, said = set(), set(), set(), {}
         for broker_id in self.check.state(broker_name).codes:
             ear = self.ears.get((broker_name, broker_id))
-            if ear is not None and ear.open and ear.last_ms + ear.timeout_ms >= self.now_ms:
-                alive.add(broker_id)
-            elif self._gone(ear):
+            if ear is not None and ear.open:
+                said[broker_id] = ear.said
+                awake_ms, _ = self._awake_since(ear.last_ms)
+                if awake_ms <= ear.timeout_ms:
+                    alive.add(broker_id)
+                if self.now_ms - ear.last_ms <= ear.timeout_ms:
+                    surely.add(broker_id)
+            if self._gone(ear):
                 gone.add(broker_id)
-        return Hearing(self.process, frozenset(alive), frozenset(gone))
+        restarted = (
+            broker_id
+            for ((name, broker_id), _), count in self.restarting.items()
+            if count and name == broker_name
+        )
+        return Hearing(
+            self.process,
+            frozenset(alive),
+            frozenset(gone),
+            frozenset(surely),
+            frozenset(restarted),
+            said,
+        )
 
     def _gone(self, ear: Ear | None) -> bool:
         if ear is not None and not ear.open:
             return True
-        heard_ms = max(self.leads_since_ms, ear.last_ms if ear else 0)
-        timeout_ms = ear.timeout_ms if ear else HEARTBEAT_TIMEOUT_MS
-        return heard_ms + timeout_ms < self.now_ms
+        _, silent_ms = self._awake_since(max(self.leads_since_ms, ear.last_ms if ear else 0))
+        return silent_ms > (ear.timeout_ms if ear else HEARTBEAT_TIMEOUT_MS)
+
+    def _awake_since(self, since_ms: int) -> tuple[int, int]:
+        """For how long this process was awake since then, in ms, and for how long it may believe so."""
+        process = self.node.process
+        assert process is not None
+        asleep_ms = [
+            (until_us // 1000) - max(from_us // 1000, since_ms)
+            for from_us, until_us in process.pauses
+            if until_us // 1000 > since_ms
+        ]
+        awake_ms = self.now_ms - since_ms - sum(asleep_ms)
+        return awake_ms, awake_ms + sum(min(ms, COUNTED_MS_MAX) for ms in asleep_ms)
+
+
+def said_in(heartbeat: dict[str, str]) -> Said:
+    """What upstream's brokers leave out has its default."""
+    return Said(
+        max(0, int(heartbeat.get("minInSyncReplicas", 0))),
+        heartbeat.get("mayLackAcknowledged") == "true",
+        bool(heartbeat.get("unfitToLead")),
+        int(heartbeat.get("maxOffset", 0)),
+    )
 
 
 def untold(outcome: Outcome) -> None:

@@ -55,6 +55,8 @@ class Shape:
     raft_slowness: int = 1
     step_ms: int = 500
     beat_ms: int = 1000
+    members_min: tuple[int, ...] = (0,)
+    """Of the first broker of each set, of the second, and so on."""
     operator: Manners | None = None
 
     @staticmethod
@@ -67,7 +69,7 @@ class Shape:
         if many and sync_ms is not None:
             sync_ms = (5, 15)
         return Shape(
-            controllers=draw.choice((3, 3, 3, 3, 5)),
+            controllers=draw.choice((1, 3, 3, 3, 3, 3, 5)),
             sets=sets,
             learner=not unclean and not many and draw.random() < 0.3,
             unclean=unclean,
@@ -75,6 +77,7 @@ class Shape:
             raft_slowness=draw.choice((1, 2, 4)) if sync_ms is None or sync_ms[1] < 100 else 4,
             step_ms=6_000 if many else draw.choice((300, 500, 900)) * (1 + sets // 2),
             beat_ms=3_000 if sets > 2 else draw.choice((1_000, 1_000, 3_000)),
+            members_min=draw.choice(((0,), (1,), (2,), (2,), (2, 2, 0))),
             operator=Manners(draw.choice((150, 300, 500)), elects=draw.random() < 0.6),
         )
 
@@ -135,7 +138,9 @@ class ControllerWorld:
                 learner=self.shape.learner and index == 0,
                 step_ms=self.shape.step_ms,
                 beat_ms=self.shape.beat_ms,
+                members_min=self.shape.members_min[index % len(self.shape.members_min)],
                 fellows=partial(self.fellows, name),
+                followers=partial(self.followers, name),
             )
 
     # Members
@@ -248,6 +253,14 @@ class ControllerWorld:
             broker.broker_id
             for _, broker in self.living(broker_name)
             if broker.broker_id is not None and not broker.part.learner
+        )
+
+    def followers(self, broker_name: str, epoch: int) -> frozenset[int]:
+        """Who takes part in that mastership."""
+        return frozenset(
+            broker.broker_id
+            for _, broker in self.living(broker_name)
+            if broker.broker_id is not None and broker.epoch == epoch and not broker.part.learner
         )
 
     def union_of(self, broker_name: str, master_id: int, epoch: int) -> frozenset[int] | None:

@@ -267,12 +267,15 @@ class SimulatedLoop(asyncio.BaseEventLoop):
 
     def pause(self, process: Process, until_us: int) -> None:
         """Hold the callbacks of a process until then; of two pauses the one that ends later counts."""
-        process.paused = True
+        if not process.paused:
+            process.paused, process.paused_at_us = True, self.now_us
         process.resumes_at_us = max(process.resumes_at_us, until_us)
         self.call_at_us(until_us, self._resume, process, context=Context())
 
     def _resume(self, process: Process) -> None:
         if process.resumes_at_us <= self.now_us:
+            if process.paused:
+                process.pauses.append((process.paused_at_us, self.now_us))
             process.paused = False
             self._ready.extend(process.held)  # in the order they were due
             process.held.clear()

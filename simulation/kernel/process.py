@@ -18,7 +18,8 @@ CLOSE_ATTEMPTS_MAX = 100  # awaits that finally blocks of one coroutine may stil
 
 
 class Process:
-    """Its tasks and callbacks carry it in their context; `host` is where its sockets live."""
+    """Its tasks and callbacks carry it in their context; `host` is where its sockets live; `pauses` from when to when, in us,
+    it stood still."""
 
     def __init__(self, name: str, host: str) -> None:
         self.name = name
@@ -26,6 +27,8 @@ class Process:
         self.alive = True
         self.paused = False
         self.resumes_at_us = 0
+        self.paused_at_us = 0
+        self.pauses: list[tuple[int, int]] = []
         self.held: list[asyncio.Handle] = []
         self.tasks: list[asyncio.Task[Any]] = []
         self._sweep_at = SWEEP_EVERY

@@ -14,17 +14,19 @@ from remoting.headers.controller import (
     CleanBrokerDataHeader,
     ElectMasterHeader,
     GetReplicaInfoHeader,
+    RegisterBrokerToControllerHeader,
 )
 from remoting.headers.header import Header
 from simulation.controllers import entries
 from simulation.controllers.asks import Ask
 from simulation.controllers.check import ControllerCheck
-from simulation.controllers.rules import Hearing
+from simulation.controllers.rules import Hearing, Said
 from simulation.controllers.setmodel import SetState
 from simulation.controllers.violation import Violation
 
 BOTH = frozenset({1, 2})
-ALL_HEARD = Hearing("n0", BOTH, frozenset())
+ALL_HEARD = Hearing("n0", BOTH, frozenset(), BOTH)
+ONE_HEARD = Hearing("n0", frozenset({1}), frozenset(), frozenset({1}))
 
 
 class History:
@@ -58,7 +60,8 @@ class History:
     def answer(self, ask: Ask, request: RemotingCommand, code: int = 0, **ext: str) -> None:
         reply = request.reply(code)
         reply.ext = ext
-        reply.body = SyncStateSet(ask.members, ask.set_epoch + 1).encode() if ask.members else None
+        if code == ResponseCode.SUCCESS and ask.members:
+            reply.body = SyncStateSet(ask.members, ask.set_epoch + 1).encode()
         self.check.answered(ask, reply)
         self.check.raise_found()
 
@@ -73,9 +76,13 @@ def apply_id(broker_id: int, code: str = "x") -> RemotingCommand:
 
 
 def alter(
-    members: frozenset[int] = BOTH, master_id: int = 1, epoch: int = 1, set_epoch: int = 1
+    members: frozenset[int] = BOTH,
+    master_id: int = 1,
+    epoch: int = 1,
+    set_epoch: int = 1,
+    members_min: int = 0,
 ) -> RemotingCommand:
-    header = AlterSyncStateSetHeader("a", master_id, epoch)
+    header = AlterSyncStateSetHeader("a", master_id, epoch, min_in_sync_replicas=members_min)
     body = SyncStateSet(members, set_epoch).encode()
     return request(RequestCode.CONTROLLER_ALTER_SYNC_STATE_SET, header, body)
 
@@ -215,3 +222,123 @@ def test_a_read_tells_of_a_moment_after_it_began(history: History, epoch: str, s
     else:
         with pytest.raises(Violation, match="^R10"):
             history.check.raise_found()
+
+
+def test_a_refusal_may_move_the_sets_epoch_and_nothing_else(history: History) -> None:
+    asked = alter()
+    ask = history.ask(asked)
+    history.event(AlterSyncStateSet("a", frozenset({1})), ONE_HEARD)
+    history.answer(ask, asked, ResponseCode.CONTROLLER_BROKER_NOT_ALIVE)
+    history.check.raise_found()
+    with pytest.raises(Violation, match="^S1"):
+        history.event(AlterSyncStateSet("a", BOTH))
+
+
+@pytest.mark.parametrize("hearing", [ALL_HEARD, ONE_HEARD])
+def test_a_fence_for_an_ask_that_could_be_granted_or_by_no_ask_is_found(
+    history: History, hearing: Hearing
+) -> None:
+    if hearing is ALL_HEARD:
+        history.ask(alter())
+    with pytest.raises(Violation, match="^S1"):
+        history.event(AlterSyncStateSet("a", frozenset({1})), hearing)
+
+
+def test_a_fence_with_another_refusal_is_found(history: History) -> None:
+    asked = alter()
+    ask = history.ask(asked)
+    history.event(AlterSyncStateSet("a", frozenset({1})), ONE_HEARD)
+    with pytest.raises(Violation, match="^R8"):
+        history.answer(ask, asked, ResponseCode.CONTROLLER_FENCED_MASTER_EPOCH)
+
+
+def shrunk(history: History, members_min: int, eligible: frozenset[int]) -> None:
+    """Both are in the set, and 2 leaves it."""
+    history.ask(alter(members_min=members_min))
+    history.event(AlterSyncStateSet("a", BOTH))
+    history.ask(alter(frozenset({1}), set_epoch=2, members_min=members_min))
+    history.event(AlterSyncStateSet("a", frozenset({1}), eligible))
+
+
+@pytest.mark.parametrize(("members_min", "stays"), [(0, False), (1, False), (2, True)])
+@pytest.mark.parametrize("kept", [False, True])
+def test_who_leaves_a_set_that_is_too_small_stays_eligible(
+    history: History, members_min: int, stays: bool, kept: bool
+) -> None:
+    if kept == stays:
+        shrunk(history, members_min, frozenset({2}) if kept else frozenset())
+    else:
+        with pytest.raises(Violation, match="^S1"):
+            shrunk(history, members_min, frozenset({2}) if kept else frozenset())
+
+
+@pytest.mark.parametrize(("members_min", "rule"), [(2, None), (0, "^M4")])
+def test_who_is_eligible_and_says_when_it_lost_memory_may_be_elected(
+    history: History, members_min: int, rule: str | None
+) -> None:
+    shrunk(history, 2, frozenset({2}))
+    said = {2: Said(members_min)}
+    elected = ElectMaster("a", 2, frozenset({1}) if members_min else frozenset())
+    hearing = Hearing("n0", BOTH, frozenset({1}), BOTH, said=said)
+    if rule is None:
+        history.event(elected, hearing)
+    else:
+        with pytest.raises(Violation, match=rule):
+            history.event(elected, hearing)
+
+
+def test_the_election_of_one_who_does_not_hold_what_was_acknowledged_is_found(history: History) -> None:
+    shrunk(history, 2, frozenset({2}))
+    history.check.acknowledged("a", frozenset({1}))
+    with pytest.raises(Violation, match="^M5"):
+        history.event(
+            ElectMaster("a", 2, frozenset({1})), Hearing("n0", BOTH, frozenset({1}), said={2: Said(2)})
+        )
+
+
+def test_who_may_lack_something_waits_for_the_others_and_behind_them(history: History) -> None:
+    history.ask(alter())
+    history.event(AlterSyncStateSet("a", BOTH))
+    history.event(ElectMaster("a", None), Hearing("n0", BOTH, frozenset({1})))
+    lacking = Said(may_lack=True, log_end=9)
+    for hearing in (
+        Hearing("n0", frozenset({2}), frozenset({1}), frozenset({2}), said={2: lacking}),
+        Hearing("n0", BOTH, frozenset(), BOTH, said={1: Said(log_end=1), 2: lacking}),
+    ):
+        with pytest.raises(Violation, match="^M4"):
+            history.event(ElectMaster("a", 2), hearing)
+    history.event(ElectMaster("a", 2), Hearing("n0", BOTH, frozenset(), BOTH, said={1: lacking, 2: lacking}))
+
+
+def test_a_master_that_cannot_lead_gives_way_to_one_that_can(history: History) -> None:
+    history.ask(alter())
+    history.event(AlterSyncStateSet("a", BOTH))
+    unfit, fit = Said(unfit=True, log_end=9), Said(log_end=9)
+    with pytest.raises(Violation, match="^H1"):
+        history.event(ElectMaster("a", 2), Hearing("n0", BOTH, frozenset(), BOTH, said={1: unfit, 2: unfit}))
+    history.event(ElectMaster("a", 2), Hearing("n0", BOTH, frozenset(), BOTH, said={1: unfit, 2: fit}))
+    with pytest.raises(Violation, match="^M4"):
+        history.event(ElectMaster("a", 1), Hearing("n0", BOTH, frozenset({2}), BOTH, said={1: unfit, 2: fit}))
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_a_registration_deposes_a_master_that_is_heard_unless_it_is_late(
+    history: History, late: bool
+) -> None:
+    history.ask(
+        request(RequestCode.CONTROLLER_REGISTER_BROKER, RegisterBrokerToControllerHeader("a", 1, "h1:1", "c"))
+    )
+    hearing = Hearing("n0", BOTH, frozenset(), BOTH, restarted=frozenset() if late else frozenset({1}))
+    if late:
+        with pytest.raises(Violation, match="^H1"):
+            history.event(ElectMaster("a", None), hearing)
+    else:
+        history.event(ElectMaster("a", None), hearing)
+
+
+def test_a_master_that_no_more_waits_for_a_member_of_its_set_is_found(history: History) -> None:
+    history.check.waits_for("a", 1, 1, BOTH)
+    history.check.raise_found()
+    history.check.waits_for("a", 1, 1, frozenset({2}))
+    with pytest.raises(Violation, match="^S3"):
+        history.check.raise_found()
