@@ -5,22 +5,25 @@ left of it when its context ends. Which seed finds each stands in tests/simulati
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from typing import Any, TypeVar
 from unittest.mock import patch
 
 from controller import commands, elections
+from controller.awakeclock import AwakeClock
 from controller.decision import Decision
+from controller.electpolicy import LiveReport
 from controller.events import AlterSyncStateSet, ApplyBrokerId, CleanBrokerData, ElectMaster, Event, encode
 from controller.heartbeats import Liveness
 from controller.livebrokers import LiveBrokers
 from controller.runner import Busy, CommandRunner
-from controller.state import ReplicasState, SyncState
+from controller.state import Replicas, ReplicasState, SyncState
 from dledger.errors import NotLeader, OutcomeUnknown
 from dledger.node import DLedgerNode
 from remoting.codes import ResponseCode
+from simulation.controllers.asks import FENCED
 from simulation.controllers.scriptedbroker import ScriptedBroker
 
 Wrong = TypeVar("Wrong", bound=Callable[..., object])
@@ -77,6 +80,8 @@ def anyone_is_master(state: ReplicasState, live: Liveness, **asked: Any) -> Deci
 
 def as_it_was_asked(decision: Decision, asked: dict[str, Any]) -> Decision:
     """The decision on something harmless, carried out on what was asked for."""
+    if decision.code != ResponseCode.SUCCESS:
+        return decision
     events: list[Event] = [
         replace(event, members=asked["members"]) if isinstance(event, AlterSyncStateSet) else event
         for event in decision.events
@@ -113,6 +118,21 @@ def everyone_lives(state: ReplicasState, live: Liveness, **asked: Any) -> Decisi
         return altered(state, live, **asked)
 
 
+@bug("eligible-kept-though-the-set-is-large-enough", commands, "after_alter")
+def who_leaves_stays_eligible(
+    members: frozenset[int], eligible: frozenset[int], altered: frozenset[int], members_min: int
+) -> frozenset[int]:
+    """S1: who leaves a set in which its master acknowledges may be elected still."""
+    return (members | eligible) - altered
+
+
+@bug("refusal-not-fenced", commands, "alter_sync_state_set")
+def refused_and_nothing_else(state: ReplicasState, live: Liveness, **asked: Any) -> Decision:
+    """S3: an alter is refused for the time being only, and its master believes that it is refused for good."""
+    decision = altered(state, live, **asked)
+    return decision if decision.code not in FENCED else replace(decision, body=None, events=())
+
+
 # Reads, proposals and their answers
 
 settled = CommandRunner._settle
@@ -134,27 +154,29 @@ async def read_anywhere(self: CommandRunner, decide: Callable[..., Decision]) ->
 
 
 @bug("no-settling", CommandRunner, "_settle")
-async def nothing_is_unsettled(self: CommandRunner, end: float) -> None:
+async def nothing_is_unsettled(self: CommandRunner, broker_name: str, end: float) -> None:
     """S1: the next command is decided while an earlier one may yet take effect."""
-    self._unsettled = None
+    self._unsettled.pop(broker_name, None)
 
 
 @bug("commands-side-by-side", CommandRunner, "run")
-async def run_at_once(self: CommandRunner, decide: Callable[..., Any]) -> Any:
-    """S1: two commands are decided on the same state."""
+async def run_at_once(self: CommandRunner, broker_name: str, decide: Callable[..., Any]) -> Any:
+    """S1: two commands about a set are decided on the same state."""
     if not self._node.is_active:
         raise NotLeader(self._node.leader_id, self._node.leader_address)
     decision = decide(self._state, self._liveness())
     if decision is not None and decision.events:
-        await self._propose([encode(event) for event in decision.events], 2_000)
+        await self._propose(broker_name, [encode(event) for event in decision.events], 2_000)
     return decision
 
 
 @bug("unknown-is-refused", CommandRunner, "_propose")
-async def not_decided_is_not_done(self: CommandRunner, bodies: list[bytes], timeout_ms: int) -> None:
+async def not_decided_is_not_done(
+    self: CommandRunner, broker_name: str, bodies: list[bytes], timeout_ms: int
+) -> None:
     """R8: a command that is not decided in time is answered as not tried."""
     try:
-        await proposed(self, bodies, timeout_ms)
+        await proposed(self, broker_name, bodies, timeout_ms)
     except OutcomeUnknown as error:
         raise Busy(str(error)) from error
 
@@ -170,9 +192,17 @@ async def appended_is_decided(self: DLedgerNode, bodies: list[bytes], timeout_ms
 # Elections
 
 chosen = elections._choose
-asked_to_elect = elections.elect_master
 was_dead = Liveness.is_dead
 applied = ReplicasState.apply
+reported = elections._reports
+whole = elections._whole
+
+
+def as_if_there_had_been_no_master(
+    name: str, replicas: Any, sync_state: Any, live: Any, designated: Any, unclean: bool
+) -> int | None:
+    """It is not preferred to others then."""
+    return chosen(name, replicas, replace(sync_state, master_id=None), live, designated, unclean)
 
 
 def with_epoch(self: ReplicasState, event: Event, wrong: Callable[[int], int]) -> None:
@@ -218,21 +248,39 @@ def anyone_is_electable(
     return chosen(name, replicas, sync_state, live, designated, True)
 
 
-@bug("dead-elected", elections, "elect")
-def the_dead_lead(candidates: Any, reports: Any, *, old_master: Any, designated: int | None = None) -> Any:
-    """M4: the lowest id is elected, heard or not."""
-    if designated is not None:
-        return designated if designated in candidates else None
-    return old_master if old_master in reports else min(candidates, default=None)
+@bug("dead-elected", Liveness, "reports")
+def the_dead_say_what_they_said(
+    self: Liveness, cluster_name: str, broker_name: str, ids: Iterable[int]
+) -> dict[int, LiveReport]:
+    """M4: whoever was heard once may be elected, the lost master but for none."""
+    keys = {broker_id: (cluster_name, broker_name, broker_id) for broker_id in ids}
+    return {
+        broker_id: self.entries[key].heartbeat.report
+        for broker_id, key in keys.items()
+        if key in self.entries
+    }
 
 
-@bug("learner-elected", elections, "elect_master")
-def first_come_first_elected(state: ReplicasState, live: Liveness, **asked: Any) -> Decision:
-    """M4: the first election takes the oldest broker, whoever asks: a learner too."""
-    known = state.known(asked["broker_name"])
-    if known is not None and known[1].master_epoch == 0:
-        asked["broker_id"] = min(known[0].by_id)
-    return asked_to_elect(state, live, **asked)
+BUGS["dead-elected"].append((elections, "_choose", as_if_there_had_been_no_master))
+
+
+@bug("learner-elected", elections, "_reports")
+def learners_lead(broker_name: str, replicas: Replicas, live: Liveness) -> dict[int, LiveReport]:
+    """M4: the first election takes a learner that asks for one."""
+    return live.reports(replicas.cluster_name, broker_name, replicas.by_id)
+
+
+@bug("who-may-lack-is-elected", elections, "_reports")
+def nobody_lost_memory(broker_name: str, replicas: Replicas, live: Liveness) -> dict[int, LiveReport]:
+    """M4: it counts for nothing that a broker says that its log may lack what was acknowledged."""
+    reports = reported(broker_name, replicas, live)
+    return {broker_id: replace(report, may_lack=False) for broker_id, report in reports.items()}
+
+
+@bug("unfit-elected", elections, "_whole")
+def whoever_lacks_nothing_is_fit(*arguments: Any, fit: bool = False) -> frozenset[int]:
+    """M4: a broker that says that it cannot lead is elected though another could."""
+    return whole(*arguments)
 
 
 @bug("elects-again", elections, "_stays")
@@ -241,15 +289,7 @@ def whoever_asks_gets_one(*arguments: Any) -> bool:
     return False
 
 
-BUGS["elects-again"].append(
-    (
-        elections,
-        "_choose",
-        lambda name, replicas, sync_state, live, designated, unclean: chosen(
-            name, replicas, replace(sync_state, master_id=None), live, designated, unclean
-        ),
-    )
-)
+BUGS["elects-again"].append((elections, "_choose", as_if_there_had_been_no_master))
 
 
 @bug("impatient-leader", Liveness, "is_dead")
@@ -265,6 +305,12 @@ def dead_after_a_quarter_of_the_time(self: Liveness, key: Any) -> bool:
     if entry is None or not entry.open:
         return was_dead(self, key)
     return max(entry.last_seen_ms, self.judging_since_ms) + entry.heartbeat.timeout_ms // 4 < self.now_ms
+
+
+@bug("frozen-silence-counts", AwakeClock, "monotonic_ms")
+def time_is_time(self: AwakeClock) -> int:
+    """H1: a controller that stood still takes for silence what it could not hear."""
+    return self._clock.monotonic_ms()
 
 
 told = LiveBrokers.heard
@@ -318,6 +364,12 @@ def no_new_epoch(state: ReplicasState, live: Liveness, **asked: Any) -> Decision
     return replace(decision, events=kept)
 
 
+@bug("late-registration-deposes", commands, "register_broker")
+def every_registration_is_a_restart(state: ReplicasState, live: Liveness, **asked: Any) -> Decision:
+    """H1: a registration that comes late or twice costs a master that is heard its mastership."""
+    return registered(state, live, **asked | {"is_late": False})
+
+
 @bug("living-cleaned", commands, "clean_broker_data")
 def whoever_is_named_goes(state: ReplicasState, live: Liveness, **asked: Any) -> Decision:
     """B2: who lives is forgotten without its being said."""
@@ -337,8 +389,19 @@ def masters_go_too(state: ReplicasState, live: Liveness, **asked: Any) -> Decisi
 
 # What a master believes
 
+judged = ScriptedBroker._refused
+
 
 @bug("refusal-settles-all", ScriptedBroker, "_refused")
-def judged_once_for_all(self: ScriptedBroker, sending: Any) -> None:
+def judged_once_for_all(self: ScriptedBroker, sending: Any, code: int | None = None) -> None:
     """S3: a master takes the refusal of an alter for the end of those that it sent before and had no answer to."""
     self.asked_for.clear()
+    self._waits()
+
+
+@bug("refusal-not-fenced", ScriptedBroker, "_refused")
+def judged_for_good(self: ScriptedBroker, sending: Any, code: int | None = None) -> None:
+    """The other half of it."""
+    if code in FENCED:
+        self.asked_for.clear()
+    judged(self, sending, code)
