@@ -38,11 +38,10 @@ def cluster(seed: int, bug: str | None) -> Counts:
 
 
 def raft(seed: int, bug: str | None) -> Counts:
-    from simulation.raft.member import BUGS, NO_BUG
-    from simulation.raft.world import RaftWorld, Totals
+    from simulation.raft.world import Totals, run_seed
 
     totals = Totals()
-    RaftWorld(seed, BUGS[bug] if bug else NO_BUG, totals).run()
+    run_seed(seed, bug, totals)
     return totals.counts
 
 
