@@ -9,7 +9,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 
-from messagestore.errors import RecordDamaged, StoreFailed
+from messagestore.errors import RecordDamaged, StoreCorrupted, StoreFailed
 from messagestore.index.lookup import KeyLookup
 from messagestore.index.table import FOLDER as INDEX_FOLDER
 from messagestore.index.table import IndexTable
@@ -173,7 +173,7 @@ class MessageStore:
             self._next_segment.stop()
             self._on_fatal(error if isinstance(error, StoreFailed) else StoreFailed(error))
 
-    def _failed(self, error: OSError) -> StoreFailed:
+    def _failed(self, error: OSError | StoreCorrupted) -> StoreFailed:
         self._fail(error)
         return StoreFailed(error)
 
@@ -320,12 +320,14 @@ class MessageStore:
         that is. Called with max_offset it erases what an ended connection left above the log's end; to be done before a new
         connection fills it. OSError of a full disk, with nothing cut: to be done again. StoreFailed."""
         try:
-            offset = await self._tail.boundary_at_or_below(offset)
+            offset = await self._tail.boundary_at_or_below(offset, self._confirm)
             self._log.prepare_cut(offset)
         except OSError as error:  # told by the log
             if error.errno not in DISK_FULL:
                 raise self._failed(error) from error
             raise
+        except StoreCorrupted as error:
+            raise self._failed(error) from error
         confirm, self._confirm = self._confirm, min(self._confirm, offset)
         try:
             await self._saved.announce_cut(offset)

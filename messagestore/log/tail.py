@@ -10,11 +10,22 @@ import asyncio
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 
+from messagestore.errors import StoreCorrupted
 from messagestore.log.commitlog import CommitLog
 from messagestore.queues.consumequeue import place_of
 from messagestore.queues.dispatcher import Dispatcher
 from messagestore.queues.table import QueueTable
-from messagestore.record import END_OF_SEGMENT, INCOMPLETE, PREFIX, Buffer, counts_in_queue, queue_head
+from messagestore.record import (
+    END_OF_SEGMENT,
+    INCOMPLETE,
+    PREFIX,
+    RECORD_SIZE_MIN,
+    Buffer,
+    check,
+    counts_in_queue,
+    declared_end,
+    queue_head,
+)
 
 SLICE_RECORDS = 512
 COLD_STEP_BYTES = 1 << 20
@@ -79,10 +90,26 @@ class LogTail:
         self._hold_dispatch = hold_dispatch
         self._tail = Walked(0, queues.end_of)
 
-    async def boundary_at_or_below(self, offset: int) -> int:
-        """The greatest start or end of a record that is not above `offset`, found from the nearest known one. OSError."""
+    async def boundary_at_or_below(self, offset: int, confirm_offset: int) -> int:
+        """The greatest start or end of a record that is not above `offset`, found from the nearest known one. StoreCorrupted
+        when the walk meets damage below `confirm_offset` and `offset`, OSError."""
+        boundary = await self._boundary_at_or_below(min(offset, self._log.max_offset))
+        await self._check_end(boundary, min(offset, confirm_offset))
+        return boundary
+
+    async def _check_end(self, boundary: int, limit: int) -> None:
+        """What stands at `boundary` is nothing that ends below `limit`: the head of a record may, no damage."""
         log = self._log
-        offset = min(offset, log.max_offset)
+        segment_end = log.segment_start(boundary) + log.segment_size_bytes
+        if boundary + PREFIX.size > min(limit, segment_end):
+            return
+        content = await log.read_file(boundary, min(boundary + RECORD_SIZE_MIN, segment_end))
+        is_blank = check(content, 0, segment_end - boundary, boundary) == END_OF_SEGMENT
+        if not is_blank and declared_end(content, 0, boundary) <= limit:
+            raise StoreCorrupted(boundary, limit, "no whole valid record stands here")
+
+    async def _boundary_at_or_below(self, offset: int) -> int:
+        log = self._log
         if offset < self._tail.position:
             self._begin()
         if offset >= self._dispatcher.position:

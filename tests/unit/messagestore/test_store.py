@@ -377,8 +377,8 @@ async def test_boundaries_are_found_from_anywhere(tmp_path: Path) -> None:
             pass
         for out in outcomes:
             for offset in (out.physical_offset, out.physical_offset + 1, out.end_offset - 1):
-                assert await store._tail.boundary_at_or_below(offset) == out.physical_offset
-        assert await store._tail.boundary_at_or_below(1 << 40) == store.max_offset()
+                assert await store._tail.boundary_at_or_below(offset, confirm) == out.physical_offset
+        assert await store._tail.boundary_at_or_below(1 << 40, confirm) == store.max_offset()
     await store.stop()
 
 

@@ -7,15 +7,24 @@ import random
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from messagestore import record
+from messagestore.errors import StoreCorrupted, StoreFailed
 from messagestore.log import tail
 from messagestore.log.tail import SLICE_RECORDS, Walked
 from messagestore.messages import MessageToStore
 from messagestore.store import MessageStore
-from tests.unit.messagestore.storehelp import golden_segments, message, open_store, small_settings, worked
+from tests.unit.messagestore.storehelp import (
+    golden_segments,
+    message,
+    not_expected,
+    open_store,
+    small_settings,
+    worked,
+)
 
 RECORDS = 8 * SLICE_RECORDS
 QUEUES = 5
@@ -36,10 +45,10 @@ def turns_of_others() -> Iterator[list[int]]:
     task.cancel()
 
 
-async def caught_up(root: Path, hot_segments: int = 2) -> MessageStore:
+async def caught_up(root: Path, hot_segments: int = 2, on_fatal: Any = not_expected) -> MessageStore:
     """A slave that has dispatched nothing of what it holds."""
     settings = small_settings(mapped_file_size_commit_log=256 << 10, hot_segments=hot_segments)
-    store = open_store(root, settings)
+    store = open_store(root, settings, on_fatal)
     await store.start()
     await store.become_master()
     messages = [message(b"x" * (number % 7), queue_id=number % QUEUES) for number in range(SLICE_RECORDS)]
@@ -196,3 +205,31 @@ def test_a_walk_ends_at_what_is_no_record() -> None:
     assert walked.position == 4096 + len(content)
     assert walked.next_offsets == {(b"TopicTest", 1): 4}
     assert Walked(4096, lambda topic, queue_id: 0).slice(content, 4096, 8192, 4096 + 50) == len(content)
+
+
+@pytest.mark.parametrize("hot_segments", [1, 100])
+def test_what_was_confirmed_is_not_cut_for_damage_that_a_change_of_role_meets(
+    tmp_path: Path, hot_segments: int
+) -> None:
+    """A replica that still dispatches is to lead, and the head of a record that it has not dispatched has rotted."""
+
+    async def scenario() -> None:
+        store = await caught_up(tmp_path, hot_segments)
+        end = store.max_offset()
+        damaged = await store.truncate(end // 2)
+        failures: list[BaseException] = []
+        store = await caught_up(tmp_path / "rotten", hot_segments, failures.append)
+        await store.flush()
+        segment, at = divmod(damaged, store.segment_size_bytes)
+        name = f"{segment * store.segment_size_bytes:020}"
+        with (tmp_path / "rotten" / "commitlog" / name).open("r+b") as file:
+            file.seek(at + record.PHYSICAL_OFFSET_AT)
+            file.write(b"\xff")
+        store.set_confirm_offset(end - 1)
+        with pytest.raises(StoreFailed) as told:
+            await store.become_master()
+        assert isinstance(told.value.cause, StoreCorrupted) and failures
+        assert (told.value.cause.offset, store.max_offset()) == (damaged, end)
+        await store.stop()
+
+    asyncio.run(scenario())
