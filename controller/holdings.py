@@ -92,7 +92,10 @@ class Holdings:
         """What it held itself counts in full; of the set it is only asked whether it holds anything at all."""
         if report.max_offset < 0:
             return None  # it was not said
-        if report.epoch <= own.epoch and report.max_offset < own.confirm_offset - RECORD_BYTES_MAX:
+        cut_off = (
+            RECORD_BYTES_MAX if report.epoch == own.epoch else 0
+        )  # a copy of before the last epoch lost no record's part
+        if report.epoch <= own.epoch and report.max_offset < own.confirm_offset - cut_off:
             return own
         newest = max(
             holding.held

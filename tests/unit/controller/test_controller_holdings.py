@@ -46,7 +46,7 @@ class Table:
 def test_a_log_that_was_emptied_lacks_what_the_set_confirmed() -> None:
     table = Table()
     table.hear(ONE, 1, 900)
-    assert table.hear(ONE, 2, 0, epoch=-1) == Held(1, 1)
+    assert table.hear(ONE, 2, 0, epoch=-1) == Held(1, 900)
     assert table.lacking == {ONE}
     assert table.hear(ONE, 2, 0, epoch=-1) is None, "told once"
     assert table.lacking == {ONE}
@@ -109,11 +109,21 @@ def test_a_record_that_was_cut_off_at_a_start_is_no_loss() -> None:
     assert table.hear(ONE, 2, GIB - RECORD_BYTES_MAX) is None
 
 
+def test_a_copy_of_before_the_last_epoch_lacks_what_was_confirmed_in_it_however_little() -> None:
+    """Its epoch file would name that epoch: it is written before the first byte, and outlives a lost tail."""
+    table = Table()
+    table.hear(ONE, 1, 1000, epoch=1)
+    table.hear(ONE, 1, 1300, epoch=2)
+    assert table.hear(ONE, 2, 1000, epoch=1) == Held(2, 1300)
+    assert table.hear(ONE, 3, 1200, epoch=2) is None and table.lacking == {ONE}
+    assert table.hear(ONE, 3, 1300, epoch=2) is None and table.lacking == frozenset()
+
+
 def test_a_newer_epoch_in_the_log_counts_more_than_its_end() -> None:
     table = Table()
     table.hear(ONE, 1, GIB, epoch=4)
     assert table.hear(ONE, 2, 100, epoch=5) is None, "the master of epoch 5 had no more"
-    assert table.hear(ONE, 3, 0, epoch=4) == Held(5, 1)
+    assert table.hear(ONE, 3, 0, epoch=4) == Held(5, 100)
     table.hear(ONE, 3, 0, epoch=6)
     assert table.lacking == frozenset()
 
@@ -159,7 +169,7 @@ def test_the_next_process_knows_what_was_told() -> None:
     rows = list(table.holdings.rows(table.holdings.keys()))
     assert rows == [b'["c", "a", 1, "h1:1;7", 1, 900]']
     next_table.holdings.restore(b"[" + rows[0] + b"]")
-    assert next_table.hear(ONE, 1, 0, epoch=-1) == Held(1, 1)
+    assert next_table.hear(ONE, 1, 0, epoch=-1) == Held(1, 900)
     assert next_table.hear(TWO, 2, 0, epoch=-1) == Held(1, 1)
 
 
