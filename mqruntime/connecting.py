@@ -6,6 +6,7 @@ between the two steps of an attempt that succeeds; so a protocol may be told twi
 from __future__ import annotations
 
 import asyncio
+import errno
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -13,7 +14,8 @@ P = TypeVar("P", bound=asyncio.BaseProtocol)
 
 
 async def connect(make: Callable[[], P], host: str, port: int, timeout_ms: int) -> P:
-    """The protocol of an open connection. TimeoutError after `timeout_ms`; OSError when there is no way or nobody listens."""
+    """The protocol of an open connection. TimeoutError after `timeout_ms`; OSError when there is no way, nobody listens or `host`
+    is what no resolver takes: it may have come from a peer."""
     made: list[P] = []
 
     def noted() -> P:
@@ -25,9 +27,11 @@ async def connect(make: Callable[[], P], host: str, port: int, timeout_ms: int) 
         async with asyncio.timeout(timeout_ms / 1000):
             transport, protocol = await asyncio.get_running_loop().create_connection(noted, host, port)
         return protocol
-    except BaseException:
+    except BaseException as error:
         if transport is not None:
             transport.close()
         for protocol in made:
             protocol.connection_lost(None)
+        if isinstance(error, ValueError):
+            raise OSError(errno.EINVAL, f"not the name of a host: {error}") from error
         raise

@@ -137,7 +137,7 @@ class RemotingClient:
 
     async def _connect(self, address: str) -> Peer:
         host, colon, port = address.rpartition(":")
-        if not colon or not port.isascii() or not port.isdigit() or int(port) > 65535:
+        if not colon or not port.isascii() or not port.isdigit() or len(port) > 5 or int(port) > 65535:
             raise ConnectFailed(address, "not an address of the form host:port")
         host = host.removeprefix("[").removesuffix("]")
         try:

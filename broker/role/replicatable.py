@@ -59,7 +59,7 @@ async def addresses_of(host: str) -> frozenset[str]:
     try:
         async with asyncio.timeout(RESOLVE_TIMEOUT_S):
             found = await loop.getaddrinfo(host, None, type=socket.SOCK_STREAM)
-    except OSError as error:  # TimeoutError is one
+    except (OSError, ValueError) as error:  # TimeoutError is the one, what no resolver takes the other
         logger.debug("host of a replica cannot be resolved", extra=fields(host=host, why=error))
         return frozenset()
     return frozenset(plain(str(place[0])) for *_, place in found)

@@ -16,6 +16,7 @@ import pytest
 
 from localcluster.cluster import Cluster
 from localcluster.history import Attempt, judge
+from localcluster.layout import BROKER_SET, CLUSTER_NAME
 from localcluster.load import Load, read_back
 from mqadmin.replies import SyncState
 from mqclient.client import Client
@@ -24,6 +25,11 @@ from remoting.client import RemotingClient
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import RemotingCommand
 from remoting.frame import encode
+from remoting.headers.controller import (
+    ApplyBrokerIdHeader,
+    BrokerHeartbeatHeader,
+    RegisterBrokerToControllerHeader,
+)
 from remoting.headers.send import SendMessageHeader
 from tests.process.serverprocess import ServerProcess
 from tests.waits import NOBODY_IS_LATE, WAIT_MS
@@ -249,3 +255,34 @@ def test_a_broker_of_another_cluster_is_told_so_and_joins_nothing(cluster: Clust
     assert "Traceback" not in process.said and "role taken" not in process.said
     state = whole(cluster)
     assert len(state.in_sync) == 3 and state.not_in_sync == ()
+
+
+def test_a_broker_registered_at_no_address_that_could_be_ends_nobody(cluster: Cluster) -> None:
+    """Controllers tell every living broker of an election, and masters look up the hosts of their set."""
+    leader, name = asyncio.run(cluster.wait_leader()), (CLUSTER_NAME, BROKER_SET)
+    for broker_id, address in enumerate(("typed..twice:1", "x" * 64 + ":1", "127.0.0.1:" + "9" * 5000), 50):
+        registration = (
+            (
+                RequestCode.CONTROLLER_APPLY_BROKER_ID,
+                ApplyBrokerIdHeader(name[1], broker_id, f"{address};1", name[0]),
+            ),
+            (
+                RequestCode.CONTROLLER_REGISTER_BROKER,
+                RegisterBrokerToControllerHeader(name[1], broker_id, address, name[0]),
+            ),
+            (
+                RequestCode.BROKER_HEARTBEAT,
+                BrokerHeartbeatHeader(name[0], address, name[1], broker_id, heartbeat_timeout_mills=WAIT_MS),
+            ),
+        )
+        for code, header in registration:
+            assert ask(leader, RemotingCommand.request(code, header)).code == ResponseCode.SUCCESS
+    former = cluster.layout.name_of(master_of(cluster))
+    assert former is not None
+    cluster.kill([former])
+    asyncio.run(cluster.wait_in_sync(2, timeout_ms=WAIT_MS))
+    cluster.start([former])
+    whole(cluster)
+    assert ask(master_of(cluster), send_request("T", b"served")).code == ResponseCode.SUCCESS
+    cluster.check_alive()
+    assert all("Traceback" not in text for text in logs(cluster).values())

@@ -87,6 +87,8 @@ def test_every_replica_of_the_set_is_read_in_sync_or_not_by_address_or_name() ->
         ReplicaIdentity("broker-a", 2, "[fe80::1]:10911"),
         ReplicaIdentity("broker-a", 3, "localhost:10911"),
         ReplicaIdentity("broker-a", 4, "nowhere.invalid:10911"),
+        ReplicaIdentity("broker-a", 5, "typed..twice:10911"),
+        ReplicaIdentity("broker-a", 6, "x" * 64 + ":10911"),
     ]
     info = ReplicasInfo(1, rows[0].broker_address, 1, 1, rows[:1], rows[1:])
     assert read(reply(BrokerReplicasInfo({"broker-a": info}).encode())) == {
@@ -94,6 +96,8 @@ def test_every_replica_of_the_set_is_read_in_sync_or_not_by_address_or_name() ->
         2: frozenset({"fe80::1"}),
         3: frozenset({LOOPBACK}),
         4: frozenset(),
+        5: frozenset(),
+        6: frozenset(),
     }
 
 

@@ -73,3 +73,12 @@ def test_who_was_told_of_a_connection_is_told_of_its_end(
         assert {tuple(events) for events in told if events} == {("made", "lost")}
 
     run(story())
+
+
+@pytest.mark.parametrize("new_loop", [asyncio.new_event_loop, uvloop.new_event_loop])
+@pytest.mark.parametrize("host", ["typed..twice", "x" * 64, "\ud800", "a\0b"])
+def test_what_is_no_name_of_a_host_is_no_way(
+    new_loop: Callable[[], asyncio.AbstractEventLoop], host: str
+) -> None:
+    with asyncio.Runner(loop_factory=new_loop) as runner, pytest.raises(OSError):
+        runner.run(connect(Told, host, 9, 3_000))

@@ -206,7 +206,14 @@ def test_a_refused_connection_is_a_definite_failure(run: Run) -> None:
         async with scene() as made:
             address = made.address
             await made.server.stop()
-            for wrong in (address, "nonsense", "127.0.0.1:99999", "127.0.0.1:x"):
+            no_places = (
+                "nonsense",
+                "127.0.0.1:99999",
+                "127.0.0.1:x",
+                "127.0.0.1:" + "9" * 5000,
+                "typed..twice:1",
+            )
+            for wrong in (address, *no_places):
                 with pytest.raises(ConnectFailed) as raised:
                     await made.client.call(wrong, request(ECHO), 5000)
                 assert raised.value.address == wrong
