@@ -14,8 +14,8 @@ P = TypeVar("P", bound=asyncio.BaseProtocol)
 
 
 async def connect(make: Callable[[], P], host: str, port: int, timeout_ms: int) -> P:
-    """The protocol of an open connection. TimeoutError after `timeout_ms`; OSError when there is no way, nobody listens or `host`
-    is what no resolver takes: it may have come from a peer."""
+    """The protocol of an open connection. TimeoutError after `timeout_ms`; OSError when there is no way, nobody listens or
+    `host`, which may have come from a peer, is what no resolver takes."""
     made: list[P] = []
 
     def noted() -> P:
