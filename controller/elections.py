@@ -113,6 +113,15 @@ def _reports(broker_name: str, replicas: Replicas, live: Liveness) -> dict[int, 
     return {broker_id: report for broker_id, report in reports.items() if not report.is_learner}
 
 
+def _told(broker_name: str, replicas: Replicas, live: Liveness) -> dict[int, LiveReport]:
+    """Of those the ones whose process is surely the one that reported, for nobody else is elected without an operator."""
+    return {
+        broker_id: report
+        for broker_id, report in _reports(broker_name, replicas, live).items()
+        if live.has_told((replicas.cluster_name, broker_name, broker_id))
+    }
+
+
 def _electable(sync_state: SyncState, reports: dict[int, LiveReport]) -> frozenset[int]:
     """The SyncStateSet, and who is eligible besides, if it would say that it lost memory."""
     return sync_state.members.union(
@@ -126,7 +135,7 @@ def _whole(
     broker_name: str, replicas: Replicas, sync_state: SyncState, live: Liveness, *, fit: bool = False
 ) -> frozenset[int]:
     """Of the electable that live, those whose logs lack nothing known; with `fit`, who can lead now."""
-    reports = _reports(broker_name, replicas, live)
+    reports = _told(broker_name, replicas, live)
     return frozenset(
         broker_id
         for broker_id in _electable(sync_state, reports) & reports.keys()
@@ -147,11 +156,13 @@ def _choose(
     """A designated broker, if it may be. Else the best of the electable that lacks nothing known, one that can lead now
     before one that says it cannot; and only then, if unclean election is on, of all; else, once nobody better can come, of
     a set whose electable brokers all live and all lack something, but never an empty log."""
-    reports = _reports(broker_name, replicas, live)
-    electable, everyone = _electable(sync_state, reports), frozenset(replicas.by_id)
+    everyone = frozenset(replicas.by_id)
     if designated is not None:
-        candidates = everyone if unclean else electable
+        reports = _reports(broker_name, replicas, live)
+        candidates = everyone if unclean else _electable(sync_state, reports)
         return elect(candidates, reports, old_master=sync_state.master_id, designated=designated)
+    reports = _told(broker_name, replicas, live)
+    electable = _electable(sync_state, reports)
     rest = everyone if unclean else frozenset()
     if not unclean and sync_state.members | sync_state.eligible <= reports.keys():
         rest = frozenset(

@@ -125,9 +125,10 @@ class Heartbeats:
 class Liveness:
     """Who lives at one instant.
 
-    To be elected or to enter a SyncStateSet a broker must have been heard (`is_alive`). To be deposed it
-    must be known to be gone (`is_dead`): its connection ended, or it stayed silent for its whole lifetime
-    while this controller was judging. In between, shortly after a change of leader, it is neither."""
+    To enter a SyncStateSet a broker must have been heard (`is_alive`), to be elected by itself since this
+    controller leads (`has_told`). To be deposed it must be known to be gone (`is_dead`): its connection ended,
+    or it stayed silent for its whole lifetime while this controller was judging. In between, shortly after a
+    change of leader, it is neither."""
 
     entries: dict[BrokerKey, _Entry]
     now_ms: int
@@ -156,6 +157,14 @@ class Liveness:
         """Whether nothing speaks against sending it something: its connection is not known to have ended."""
         entry = self.entries.get(key)
         return entry is None or entry.open
+
+    def has_told(self, key: BrokerKey) -> bool:
+        """Whether it lives and its last word was for this controller's ears: of a restart only the leader hears, so one from
+        before this one led may be that of a process that is gone, and of a log that is shorter now."""
+        entry = self.entries.get(key)
+        return (
+            entry is not None and entry.alive_at(self.now_ms) and entry.last_seen_ms >= self.judging_since_ms
+        )
 
     def loss(self, key: BrokerKey) -> BrokerLoss | None:
         """What there is to say of the end of a dead broker; None of one that is not dead."""

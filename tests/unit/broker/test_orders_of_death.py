@@ -10,7 +10,7 @@ from controller.server import ControllerApp
 from messagestore.scrub.soundness import Damage
 from simulation.kernel.node import Node
 from simulation.kernel.world import NotReached, World
-from tests.unit.broker.brokerset import Cluster
+from tests.unit.broker.brokerset import CONTROLLERS, Cluster
 
 FIRST = [f"first {number}".encode() for number in range(20)]
 SECOND = [f"second {number}".encode() for number in range(20)]
@@ -41,6 +41,10 @@ def by_id(cluster: Cluster) -> list[Node]:
 def assert_all_there(cluster: Cluster) -> None:
     found = [bytes(message.body) for message in cluster.run(cluster.read_all())]
     assert sorted(set(found)) == sorted(FIRST + SECOND)
+
+
+def leads(controller: Node) -> bool:
+    return isinstance(controller.app, ControllerApp) and controller.app.node.is_active
 
 
 def sent_without_sync(cluster: Cluster, *forgetful: Node) -> None:
@@ -96,6 +100,33 @@ def test_one_member_loses_its_memory_and_the_other_is_only_killed(order: tuple[s
         for name in order:
             cluster.start(killed if name == "killed" else forgetful)
             world.run_for_ms(LONG_MS)
+        cluster.wait_in_sync(2, 30_000)
+        assert_all_there(cluster)
+
+
+def test_a_heartbeat_of_before_the_loss_elects_nobody_at_a_controller_that_did_not_hear_of_the_restart() -> (
+    None
+):
+    with World(91) as world:
+        cluster = filled(world, 2)
+        killed, (forgetful,) = cluster.master, by_id(cluster)
+        sent_without_sync(cluster, forgetful)
+        controllers = [world.nodes[f"controller-{number}"] for number in range(len(CONTROLLERS))]
+        (leader,) = (node for node in controllers if leads(node))
+        for node in controllers:
+            if node is not leader:
+                world.network.cut(forgetful.host, node.host)
+                world.network.cut(node.host, forgetful.host)
+        kill(killed)
+        lose_power(forgetful)
+        cluster.start(forgetful)
+        world.run_for_ms(1_000)
+        leader.kill()
+        world.run_until(lambda: any(leads(node) for node in controllers), 10_000)
+        world.run_for_ms(500)
+        world.network.heal()
+        no_master_for(world, cluster, LONG_MS)
+        cluster.start(killed)
         cluster.wait_in_sync(2, 30_000)
         assert_all_there(cluster)
 

@@ -65,6 +65,18 @@ def test_a_member_that_may_lack_something_waits_for_one_that_does_not() -> None:
     )
 
 
+def test_who_was_heard_only_before_this_controller_led_is_elected_by_an_operator_alone() -> None:
+    state = applied(members(1, 2), ElectMaster("a", None))
+    table = Heartbeats()
+    table.heard(("c", "a", 2), 1, Heartbeat("", 10_000, report(100)), NOW)
+    before = table.at(NOW + 5, NOW + 1)
+    assert before.is_alive(("c", "a", 2)) and replaced(state, before) is None
+    designated = elect_master(state, before, broker_name="a", broker_id=2, designate=True, unclean=False)
+    assert designated.events == (ElectMaster("a", 2, frozenset({1})),)
+    table.heard(("c", "a", 2), 1, Heartbeat("", 10_000, report(100)), NOW + 6)
+    assert replaced(state, table.at(NOW + 6, NOW + 1)) == ElectMaster("a", 2, frozenset({1}))
+
+
 def test_once_all_are_there_and_all_may_lack_something_the_best_of_them_leads() -> None:
     state = applied(members(1, eligible=(2, 3)), ElectMaster("a", None))
     short = {"b1": report(50, may_lack=True), "b2": report(70, may_lack=True)}
