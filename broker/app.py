@@ -44,6 +44,7 @@ from remoting.codes import RequestCode
 logger = logging.getLogger("broker")
 
 SWEEP_MS = 200
+LAST_WORD_S = 1.0  # for a note on a disk that has just failed, and may hang
 
 
 class BrokerApp:
@@ -141,7 +142,10 @@ class BrokerApp:
             raise SettingsError(
                 "controllerAddr", "", "settings", None, "must name controllers: host:port;host:port"
             )
-        report = await self.store.start()
+        try:
+            report = await self.store.start()
+        finally:
+            await self._note_failed_sync()
         logger.info("store recovered", extra=fields(report=report))
         await self.tables.load()
         await self.ha.start()
@@ -179,13 +183,31 @@ class BrokerApp:
             await self.tables.save()
         except OSError as error:
             logger.error("tables not written at the end", extra=fields(why=error))
-        await self.store.stop()
+        try:
+            await self.store.stop()
+        finally:
+            await self._note_failed_sync()
         await self.memory_mark.close(synced=self.store.is_on_disk)
 
     async def wait_failed(self) -> BaseException:
         """Resolves with the first fatal error."""
         assert self._failed is not None, "start comes first"
-        return await self._failed
+        failure = await self._failed
+        await self._note_failed_sync()
+        return failure
+
+    async def _note_failed_sync(self) -> None:
+        if not self.store.sync_failed:
+            return
+        try:
+            async with asyncio.timeout(LAST_WORD_S):
+                await self.memory_mark.sync_failed()
+        except (OSError, TimeoutError) as error:
+            logger.error(
+                "a sync of the log failed, and the disk takes no note of it: before this broker starts again, and "
+                "another replica runs, empty its store",
+                extra=fields(why=str(error) or "timeout"),
+            )
 
     def _fatal(self, error: BaseException) -> None:
         self.membership.stop()

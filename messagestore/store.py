@@ -244,6 +244,11 @@ class MessageStore:
         self._unsaved.set()
         return flushed
 
+    @property
+    def sync_failed(self) -> bool:
+        """Whether a sync of the log has failed: a later one may succeed and say nothing of what this one left."""
+        return self._log.sync_failed
+
     def flushed_offset(self) -> int:
         return self._log.flushed_offset
 

@@ -5,7 +5,10 @@ goes down loses what was not synced. So the mark holds the boot of the machine u
 goes with an orderly end.
 
     boot=71d5...     the boot under which the store is open, or was when its process ended without a word
-    lost=yes         a boot ended under an open store, and the log has not been level with a master's since
+    lost=yes         a boot ended under an open store, or a sync of its log failed, and the log has not been level with a
+                     master's since
+    unsynced=71d5... under this boot a sync failed: the kernel may hold for written what is on no disk, so no end under it
+                     is an orderly one, whatever later syncs say
 
 Invariant: the mark is durable before the store is used under a new boot; `lost` goes only when the log is level with that of an
 elected master, or when this broker itself was elected, for then its log is what counts."""
@@ -31,6 +34,7 @@ class KeptMemoryMark:
         self._files = files
         self._boot_id = boot_id.strip()
         self._lost = False
+        self._unsynced = False
         self._is_open = False
         self._write = RetriedWrite(logger, f"{FILE} cannot be written, trying on")
 
@@ -43,15 +47,16 @@ class KeptMemoryMark:
         """At the start, before any role. A damaged mark counts as that of a lost boot. OSError."""
         data = await self._files.read(FILE)
         if data is not None:
-            boot_id, lost = _decode(data)
+            boot_id, lost, unsynced = _decode(data)
             self._lost = lost or (boot_id is not None and (boot_id != self._boot_id or not boot_id))
+            self._unsynced = unsynced is not None and unsynced == self._boot_id
         if self._lost:
             logger.warning(
-                "the machine went down while this store was open: its log may lack what was acknowledged, so this "
-                "broker is not elected by itself before it has caught up with a master",
+                "the machine went down while this store was open, or a sync of it failed: its log may lack what was "
+                "acknowledged, so this broker is not elected by itself before it has caught up with a master",
                 extra=fields(file=FILE),
             )
-        wanted = _encode(self._boot_id, self._lost)
+        wanted = self._encode()
         if wanted != data:
             await self._store(wanted, there=data is not None)
         self._is_open = True
@@ -65,31 +70,47 @@ class KeptMemoryMark:
                 raise
             await self._files.overwrite(FILE, wanted)
 
+    async def sync_failed(self) -> None:
+        """A sync of the log failed. OSError where the mark cannot be written either."""
+        self._lost = self._unsynced = True
+        try:
+            await self._files.replace(FILE, self._encode())
+        except OSError:
+            await self._files.overwrite(
+                FILE, self._encode()
+            )  # the next process may see it, if nobody else ever does
+
+    def _encode(self) -> bytes:
+        return _encode(self._boot_id, self._lost, self._boot_id if self._unsynced else None)
+
     async def level(self) -> None:
         """The log holds all that counts. Waits for room on a full disk."""
         if self._lost:
-            await self._write.perform(lambda: self._files.replace(FILE, _encode(self._boot_id, False)))
+            wanted = _encode(self._boot_id, False, self._boot_id if self._unsynced else None)
+            await self._write.perform(lambda: self._files.replace(FILE, wanted))
             self._lost = False
             logger.info("the log lacks nothing any more", extra=fields(file=FILE))
 
     async def close(self, *, synced: bool) -> None:
         """At the end; `synced` when all of the log is on disk. OSError."""
-        if not self._is_open or not synced:
+        if not self._is_open or not synced or self._unsynced:
             return
         if self._lost:
-            await self._store(_encode(None, True), there=True)
+            await self._store(_encode(None, True, None), there=True)
         else:
             await self._files.remove(FILE)
 
 
-def _encode(boot_id: str | None, lost: bool) -> bytes:
+def _encode(boot_id: str | None, lost: bool, unsynced: str | None) -> bytes:
     lines = [] if boot_id is None else [f"boot={boot_id}"]
-    return "".join(f"{line}\n" for line in [*lines, *(["lost=yes"] if lost else [])]).encode()
+    lines += ["lost=yes"] if lost else []
+    lines += [] if unsynced is None else [f"unsynced={unsynced}"]
+    return "".join(f"{line}\n" for line in lines).encode()
 
 
-def _decode(data: bytes) -> tuple[str | None, bool]:
-    """The boot of a store that was left open, and whether one was lost before."""
+def _decode(data: bytes) -> tuple[str | None, bool, str | None]:
+    """The boot of a store that was left open, whether one was lost before, and under which one a sync failed."""
     values = dict(line.partition("=")[::2] for line in data[:1024].decode("utf-8", "replace").splitlines())
-    if not values.keys() <= {"boot", "lost"} or not values:
-        return None, True
-    return values.get("boot"), values.get("lost") == "yes"
+    if not values.keys() <= {"boot", "lost", "unsynced"} or not values:
+        return None, True, None
+    return values.get("boot"), values.get("lost") == "yes", values.get("unsynced")

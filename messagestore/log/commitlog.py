@@ -57,6 +57,9 @@ class CommitLog:
         self._reserved_from = 0  # index of the first segment that has its disk blocks, with all after it
         self._disk = asyncio.Lock()  # a flush and a truncation exclude each other
         self._cutting = False
+        self.sync_failed = (
+            False  # the kernel may hold for written what is on no disk, until it is written anew
+        )
 
     async def load(self, confirm_offset: int, *, never_saved: bool) -> None:
         """Opens the segments found on disk. The end stays unknown until `found_end`.
@@ -95,7 +98,7 @@ class CommitLog:
         erased = await self._erase_rest(end) if self._files and end < self.loaded_end else 0
         self._end = self._written_end = end
         for file in self._files:  # a killed process leaves whole records that were never synced
-            await file.sync(0, self.segment_size_bytes)
+            await self._sync(file, 0, self.segment_size_bytes)
         self._flushed = end
         return erased, removed
 
@@ -182,7 +185,7 @@ class CommitLog:
             at = offset - start
             view[at : at + len(content)] = content
             index = (start - self._first) // self.segment_size_bytes
-            await self._files[index].sync(at, at + len(content))
+            await self._sync(self._files[index], at, at + len(content))
         return True
 
     async def is_boundary(self, offset: int) -> bool:
@@ -291,6 +294,13 @@ class CommitLog:
 
     # The disk
 
+    async def _sync(self, file: SegmentFile, start: int, end: int) -> None:
+        try:
+            await file.sync(start, end)
+        except OSError:
+            self.sync_failed = True
+            raise
+
     async def flush(self) -> int:
         """What the log held at the call is on disk on return; OSError when the disk fails. Returns flushed_offset."""
         target = self._end
@@ -306,7 +316,7 @@ class CommitLog:
         for start, stop in pairwise(bounds):
             index = (start - self._first) // self.segment_size_bytes
             segment = self._first + index * self.segment_size_bytes
-            await self._files[index].sync(start - segment, stop - segment)
+            await self._sync(self._files[index], start - segment, stop - segment)
             self._flushed = stop
 
     def prepare_cut(self, offset: int) -> None:
@@ -332,7 +342,7 @@ class CommitLog:
                         erase(view, at, min(at + ERASE_STEP_BYTES, erase_end))
                         await asyncio.sleep(0)  # a cut may be as long as a segment
                     index = (offset - self._first) // self.segment_size_bytes
-                    await self._files[index].sync(offset - start, erase_end)
+                    await self._sync(self._files[index], offset - start, erase_end)
                 await self._remove_segments_from(offset)
                 self._flushed = min(self._flushed, offset)
                 self._written_end = offset
@@ -355,7 +365,7 @@ class CommitLog:
         view, start = self.segment_view(offset)
         file = self._files[(start - self._first) // self.segment_size_bytes]
         # what is still on its way to the disk, some file systems take for a hole
-        await file.sync(offset - start, self.segment_size_bytes)
+        await self._sync(file, offset - start, self.segment_size_bytes)
         erased = 0
         for begin, end in file.written(offset - start, self.segment_size_bytes):
             for at in range(begin, end, ERASE_STEP_BYTES):

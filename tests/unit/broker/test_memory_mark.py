@@ -110,3 +110,30 @@ def test_a_full_disk_does_not_keep_a_broker_from_starting() -> None:
     assert opened(files, "boot 2").may_lack
     files.full = False
     assert opened(files, "boot 2").may_lack
+
+
+def test_no_end_is_an_orderly_one_under_a_boot_in_which_a_sync_failed() -> None:
+    files = Files()
+    mark = opened(files, "boot 1")
+    asyncio.run(mark.sync_failed())
+    mark = opened(files, "boot 1")
+    assert mark.may_lack, "its pages may be gone from memory, too"
+    asyncio.run(mark.level())
+    assert not mark.may_lack
+    closed(mark)
+    mark = opened(files, "boot 1")
+    assert not mark.may_lack
+    closed(mark)
+    mark = opened(files, "boot 2")
+    assert mark.may_lack
+    asyncio.run(mark.level())
+    closed(mark)
+    assert FILE not in files.content, "under another boot all is read from the disk"
+
+
+def test_a_failed_sync_is_noted_in_place_where_no_file_can_be_replaced() -> None:
+    files = Files()
+    mark = opened(files, "boot 1")
+    files.full = True
+    asyncio.run(mark.sync_failed())
+    assert opened(files, "boot 1").may_lack

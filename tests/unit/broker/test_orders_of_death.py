@@ -3,6 +3,9 @@ holders lose memory; and nothing stays without a master that need not."""
 
 from __future__ import annotations
 
+import errno
+import os
+
 import pytest
 
 from broker.app import BrokerApp
@@ -125,6 +128,30 @@ def test_a_heartbeat_of_before_the_loss_elects_nobody_at_a_controller_that_did_n
         world.run_until(lambda: any(leads(node) for node in controllers), 10_000)
         world.run_for_ms(500)
         world.network.heal()
+        no_master_for(world, cluster, LONG_MS)
+        cluster.start(killed)
+        cluster.wait_in_sync(2, 30_000)
+        assert_all_there(cluster)
+
+
+@pytest.mark.parametrize("stopped", [True, False])
+def test_what_a_failed_sync_left_to_memory_goes_with_the_machine_though_a_later_sync_succeeded(
+    stopped: bool,
+) -> None:
+    with World(91) as world:
+        cluster = filled(world, 2)
+        forgetful, killed = cluster.brokers
+        forgetful.disk.fail_next("sync", OSError(errno.EIO, os.strerror(errno.EIO)), times=1_000)
+        cluster.run(cluster.send_all(SECOND))
+        kill(killed)
+        world.run_until(lambda: not forgetful.running, 10_000)
+        forgetful.disk.mend()
+        cluster.start(forgetful)
+        no_master_for(world, cluster, 3_000)
+        if stopped:
+            world.run(forgetful.stop())
+        lose_power(forgetful)
+        cluster.start(forgetful)
         no_master_for(world, cluster, LONG_MS)
         cluster.start(killed)
         cluster.wait_in_sync(2, 30_000)
