@@ -84,10 +84,10 @@ class KeptMemoryMark:
         return _encode(self._boot_id, self._lost, self._boot_id if self._unsynced else None)
 
     async def level(self) -> None:
-        """The log holds all that counts. Waits for room on a full disk."""
+        """The log holds all that counts."""
         if self._lost:
             wanted = _encode(self._boot_id, False, self._boot_id if self._unsynced else None)
-            await self._write.perform(lambda: self._files.replace(FILE, wanted))
+            await self._write.perform(lambda: self._store(wanted, there=True))
             self._lost = False
             logger.info("the log lacks nothing any more", extra=fields(file=FILE))
 

@@ -112,6 +112,15 @@ def test_a_full_disk_does_not_keep_a_broker_from_starting() -> None:
     assert opened(files, "boot 2").may_lack
 
 
+def test_nor_from_being_elected_again_once_its_log_is_level() -> None:
+    files = Files()
+    opened(files, "boot 1")
+    mark = opened(files, "boot 2")
+    files.full = True
+    asyncio.run(mark.level())
+    assert not mark.may_lack and not opened(files, "boot 2").may_lack
+
+
 def test_no_end_is_an_orderly_one_under_a_boot_in_which_a_sync_failed() -> None:
     files = Files()
     mark = opened(files, "boot 1")

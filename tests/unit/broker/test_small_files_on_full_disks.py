@@ -114,6 +114,22 @@ def test_a_full_disk_keeps_no_replica_from_following_or_leading_a_new_epoch() ->
         assert len(slave.disk.content(EPOCH_FILE) or b"") > len(b"1\n1\n1-0\n")
 
 
+def test_a_full_disk_keeps_no_replica_from_leading_that_has_caught_up_after_a_loss_of_memory() -> None:
+    with World(52) as world:
+        cluster = Cluster(world, 2)
+        cluster.start_up()
+        cluster.run(cluster.send_all(BODIES))
+        world.run_for_ms(2_000)
+        master, slave = cluster.master, a_slave(cluster)
+        slave.kill(power_cut=True)
+        fill(slave)
+        cluster.start(slave)
+        cluster.wait_in_sync(2, 20_000)
+        world.run_for_ms(2_000)
+        master.kill()
+        world.run_until(lambda: cluster.masters == [slave], 20_000)
+
+
 def test_a_slave_waits_for_room_for_a_new_epoch_and_takes_no_byte_of_it_before(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
