@@ -47,6 +47,8 @@ class BrokerLook:
     tables: Tables | None = None
     """Go on, too."""
     accepts_sends: bool = False
+    may_lack: bool = False
+    """It says that its log may lack what it was counted for, and waits for one that lacks nothing."""
 
 
 def broker_on(node: Node) -> BrokerLook | None:
@@ -69,6 +71,7 @@ def broker_on(node: Node) -> BrokerLook | None:
         delays=app.tables.delays,
         tables=app.tables,
         accepts_sends=membership.accepts_sends,
+        may_lack=app.memory_mark.may_lack,
     )
 
 

@@ -123,6 +123,13 @@ class Machines:
             and not (unsound or doubtful or self.lost_ids & self.check.electable)
         )
 
+    def another_can_lead(self, node: Node) -> bool:
+        """Whether one that lacks nothing, so far as is known, is electable besides: a failed sync counts as memory lost."""
+        looks = [broker_on(other) for other in self.slaves(node)]
+        return len(self.check.electable) > 1 and any(
+            look is None or (look.broker_id in self.check.electable and not look.may_lack) for look in looks
+        )
+
     def due_for_restart(self, node: Node) -> bool:
         """Whether it comes back now."""
         if node.running or self.world.now_ms < self.restart_at_ms.get(node.name, 0):
@@ -130,7 +137,7 @@ class Machines:
         if node.name not in self.losing:
             return True
         broker_id, loss = self.losing[node.name]
-        if broker_id in self.check.electable and len(self.check.electable) > 1:
+        if broker_id in self.check.electable and self.another_can_lead(node):
             return False
         del self.losing[node.name]
         if broker_id not in self.check.electable:
