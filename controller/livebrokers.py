@@ -70,6 +70,8 @@ class LiveBrokers:
         heartbeat = Heartbeat(header.broker_addr, header.heartbeat_timeout_mills, report)
         if self._heartbeats.heard(key, connection, heartbeat, self._clock.monotonic_ms()):
             logger.info("broker alive", extra=fields(cluster=key[0], broker=key[1], id=key[2]))
+            if header.may_lack_acknowledged:
+                _warn_of_lost_memory(key, header.max_offset)
             for came in self._awaited.get(key, ()):
                 came.set()
             self._on_change()
@@ -115,6 +117,14 @@ class LiveBrokers:
         if replicas is None or broker_id not in replicas.by_id:
             return None
         return (replicas.cluster_name, broker_name, broker_id)
+
+
+def _warn_of_lost_memory(key: BrokerKey, log_end: int) -> None:
+    logger.warning(
+        "the machine of a broker went down under its store; until it has caught up with a master it is not elected while "
+        "another member may come: start the others, or elect it with mqadmin electMaster and lose what it lacks",
+        extra=fields(broker=key[1], id=key[2], log_end=log_end),
+    )
 
 
 def _warn_of_lack(key: BrokerKey, held: Report, lacks: Held) -> None:

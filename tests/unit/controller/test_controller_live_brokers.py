@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
 from controller.events import ApplyBrokerId
 from controller.holdings import Holdings
 from controller.livebrokers import LiveBrokers
@@ -48,3 +50,15 @@ def test_nobody_waits_for_a_stranger_or_for_ever() -> None:
         assert not brokers._awaited
 
     asyncio.run(scenario())
+
+
+def test_who_watches_controllers_reads_whose_machine_went_down(caplog: pytest.LogCaptureFixture) -> None:
+    brokers = of_two()
+    for broker_id in (1, 1, 2):
+        may_lack = broker_id == 1
+        heartbeat = BrokerHeartbeatHeader(
+            "c", f"h{broker_id}:1", "a", broker_id, may_lack_acknowledged=may_lack
+        )
+        brokers.heard(heartbeat, broker_id)
+    [told] = [each for each in caplog.records if each.levelname == "WARNING"]
+    assert "start the others" in told.getMessage()
