@@ -76,6 +76,9 @@ def check_size_set(folder: str, files: Iterable[tuple[str, int]], segment_size: 
     if len(sizes) == 1 and segment_size not in sizes:
         (size,) = sizes
         why = f"files have {size} bytes, {key} says {segment_size}; set {key}={size}: a store keeps the size it began with"
+        if size < segment_size:
+            why += "; if they were cut short instead, restore them, or, of consume queues, delete the folder consumequeue: "
+            why += "it is rebuilt from the commit log"
         raise BadSegments(folder, "*", why)
 
 

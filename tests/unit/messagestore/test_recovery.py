@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from pathlib import Path
 
 import pytest
@@ -324,6 +325,18 @@ def test_a_size_that_is_set_otherwise_is_refused_with_the_right_one_and_touches_
             await open_store(tmp_path, small_settings(**chosen)).start()
         assert cure in str(refused.value)
         assert segment_files(tmp_path) == before
+
+    asyncio.run(scenario())
+
+
+def test_a_queue_file_that_was_cut_short_is_told_from_one_of_another_setting(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        await crashed_store(tmp_path, 90, confirmed=80)
+        for file in (tmp_path / "consumequeue").rglob("0*0"):
+            if file.is_file():
+                os.truncate(file, 60)
+        with pytest.raises(BadSegments, match="cut short.*delete the folder consumequeue"):
+            await open_store(tmp_path, small_settings()).start()
 
     asyncio.run(scenario())
 
