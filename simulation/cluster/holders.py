@@ -1,7 +1,8 @@
 """Which brokers hold what a master may answer, by the acknowledgements that it got.
 
 Invariant: an acknowledgement counts only if a broker with that id held so much when it came, or does not run: what a stranger
-says, or what was taken back, holds nothing."""
+says, or what was taken back, holds nothing. Nor does it say anything new when it comes late, to a master of an older epoch than
+the broker has acknowledged to since."""
 
 from __future__ import annotations
 
@@ -19,15 +20,19 @@ acked = Mastership.acked
 
 @dataclass
 class Holders:
-    """`end_of`: broker id -> what it last acknowledged to any master."""
+    """`end_of`: broker id -> what it last acknowledged to any master; `epoch_of`: and in which epoch."""
 
     end_of: dict[int, int] = field(default_factory=dict)
+    epoch_of: dict[int, int] = field(default_factory=dict)
 
     def noting(self, brokers: Iterable[Node]) -> Acked:
         """Mastership.acked, which notes here what comes from `brokers`."""
 
         def noted(mastership: Mastership, connection: MasterConnection, offset: int) -> None:
-            self.acked(connection.slave_broker_id, offset, log_ends(brokers))
+            broker_id, epoch = connection.slave_broker_id, mastership.history.last_epoch()
+            if epoch >= self.epoch_of.get(broker_id, epoch):
+                self.epoch_of[broker_id] = epoch
+                self.acked(broker_id, offset, log_ends(brokers))
             acked(mastership, connection, offset)
 
         return noted
