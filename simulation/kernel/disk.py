@@ -61,6 +61,8 @@ class SimulatedDisk:
         self.capacity_bytes: int | None = None
         self.sync_us = SYNC_US
         self.read_us = READ_US
+        self.share_kept: float | None = None
+        """Of what is on its way when the power goes; drawn each time when None."""
         self.entries: dict[str, Inode] = {}  # what processes see
         self._durable: dict[str, Inode] = {}  # what a power cut leaves of the names
         self._holder: Process | None = None
@@ -129,8 +131,9 @@ class SimulatedDisk:
         self._small_files_busy_until_us = 0
 
     def _lose_power(self) -> None:
-        # of what was on its way that survives
         share = self._random.choice((0.0, 0.5, 1.0, self._random.random()))
+        if self.share_kept is not None:
+            share = self.share_kept
         chance = self._random
 
         def keeps() -> bool:

@@ -65,6 +65,8 @@ COMMANDS: dict[str, Run | Elsewhere] = {
     "scripts/quickstart": Elsewhere("takes minutes and needs Java; tests/spark has its Spark step"),
     "scripts/quickstart --install-java": Elsewhere("installs packages of the system"),
     "scripts/test": Elsewhere("runs this test"),
+    "scripts/prove --minutes 15": Elsewhere("tests/simulation/test_prove.py, for a seed of each kind"),
+    "python -m simulation.controllers.world --seeds 100 --first 1": Run("--seeds", "--help"),
     "docker compose -f deploy/compose.yaml up --build": Elsewhere(
         "tests/unit/mqruntime/test_deployment_files.py"
     ),

@@ -58,6 +58,7 @@ def sent_without_sync(cluster: Cluster, *forgetful: Node) -> None:
 
 
 def lose_power(node: Node) -> None:
+    node.disk.share_kept = 0.0
     node.kill(power_cut=True)
     node.disk.stall(0)
 
