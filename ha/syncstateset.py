@@ -53,6 +53,9 @@ class Confirmed:
 
 Action = Alter | ReadSet | Confirmed
 
+REFUSALS_COUNTED = 5
+"""After so many in a row the wait between two wishes does not double any more."""
+
 
 @dataclass(frozen=True, slots=True)
 class Applied:
@@ -124,6 +127,7 @@ class SyncStateSet:
         self._lingers = False  # an earlier sending of the proposal has no known fate
         self._may_go_at_once = False  # once the controllers' set is known to be still the old one
         self._alter_due_ms = now_ms
+        self._refusals = 0  # one after the other; each is an entry in the controllers' log
         self._members_min = members_min
         self._told_min: tuple[int, int] | None = (
             None  # (set epoch of the Alter, what it told of `members_min`)
@@ -244,7 +248,8 @@ class SyncStateSet:
         if alter != self._proposal or not self._in_flight:
             return self._recount()
         self._in_flight = False
-        self._alter_due_ms = now_ms + (0 if isinstance(fate, NotKept) else self._limits.alter_retry_ms)
+        self._refusals = self._refusals + 1 if isinstance(fate, Refused) else 0
+        self._alter_due_ms = now_ms + (0 if isinstance(fate, NotKept) else self._retry_ms())
         self._check_due_ms = min(self._check_due_ms, self._alter_due_ms)
         if self._is_over(fate):
             self._still_wanted(alter.members, now_ms)
@@ -257,6 +262,9 @@ class SyncStateSet:
         )  # or it might go round and round
         self._lingers = True
         return [ReadSet()]
+
+    def _retry_ms(self) -> int:
+        return self._limits.alter_retry_ms << max(0, min(self._refusals, REFUSALS_COUNTED) - 1)
 
     def _is_over(self, fate: Fate) -> bool:
         """Whether no sending of the proposal can change the set any more."""

@@ -516,6 +516,22 @@ def test_a_refused_slave_that_is_level_is_waited_for_and_asked_for_again_but_not
     assert asked(sss, 530) == Alter(ids(1, 2), 8, 4)
 
 
+def test_refusals_in_a_row_are_asked_for_more_and_more_rarely() -> None:
+    sss, wanted = joining()
+    now_ms, waits = 0, []
+    for _ in range(7):
+        sss.alter_ended(wanted, Refused(ids(1), wanted.set_epoch + 1), now_ms)
+        refused_ms = now_ms
+        while (again := alter(sss.acked(2, 1000, now_ms, now_ms))) is None:
+            now_ms += 100
+        waits.append(now_ms - refused_ms)
+        wanted = again
+    assert waits == [500, 1_000, 2_000, 4_000, 8_000, 8_000, 8_000]
+    sss.alter_ended(wanted, Applied(ids(1, 2), wanted.set_epoch + 1), now_ms)
+    sss.disconnected(2, now_ms)
+    assert asked(sss, now_ms + 2_000).members == ids(1)
+
+
 def test_a_final_refusal_settles_everything() -> None:
     sss, wanted = joining()
     sss.disconnected(2, 5)
