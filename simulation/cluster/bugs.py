@@ -11,7 +11,10 @@ from typing import TypeVar
 from unittest.mock import patch
 
 from broker.admin.agreement import Agreement
+from broker.role.actions import Action as RoleAction
+from broker.role.actions import Grant
 from broker.role.identityfiles import LogFound
+from broker.role.membership import Membership, Stage
 from broker.role.memorymark import KeptMemoryMark
 from broker.sends.acknowledgement import Acknowledgement
 from broker.sends.delaydelivery import DelayDelivery
@@ -330,3 +333,13 @@ def once_eligible(
 def enough_are_enough(self: SyncStateSet) -> bool:
     """A new master acknowledges before the controllers have ceased to hold the former members for as good."""
     return confirm.enough(len(self._applied), self._members_min)
+
+
+announced = Membership.announced
+
+
+@bug("late-grant-taken", Membership, "announced")
+def any_grant_is_taken(self: Membership, grant: Grant, now_ms: int) -> list[RoleAction]:
+    """A restarted broker takes the role that the process before it was given."""
+    self._is_current = self._stage is Stage.REGISTERED
+    return announced(self, grant, now_ms)

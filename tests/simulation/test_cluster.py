@@ -44,6 +44,7 @@ FOUND_BY = {
     "facts-answered-early": 1,
     "foreign-epoch-file-trusted": 1,
     "foreign-ids-believed": 2,
+    "late-grant-taken": 209,
     "leaves-on-disconnect": 1,
     "lost-answer-is-refusal": 4,
     "lost-memory-forgotten": 1,
