@@ -155,7 +155,8 @@ def _choose(
 ) -> int | None:
     """A designated broker, if it may be. Else the best of the electable that lacks nothing known, one that can lead now
     before one that says it cannot; and only then, if unclean election is on, of all; else, once nobody better can come, of
-    a set whose electable brokers all live and all lack something, but never an empty log."""
+    a set whose electable brokers all live and all lack something, but never an empty log. Whoever is less than whole and fit
+    is elected only when all of the electable that live have told a new leader how they are."""
     everyone = frozenset(replicas.by_id)
     if designated is not None:
         reports = _reports(broker_name, replicas, live)
@@ -171,8 +172,11 @@ def _choose(
             if reports[broker_id].max_offset > 0
             or (replicas.cluster_name, broker_name, broker_id) not in live.lacking
         )
-    fit = _whole(broker_name, replicas, sync_state, live, fit=True)
-    for candidates in (fit, _whole(broker_name, replicas, sync_state, live), rest):
+    fit, whole = (_whole(broker_name, replicas, sync_state, live, fit=only) for only in (True, False))
+    everybody_alive = _reports(broker_name, replicas, live)
+    if _electable(sync_state, everybody_alive) & everybody_alive.keys() - reports.keys():
+        whole = rest = frozenset()  # one that lives may be better, and tells within a heartbeat
+    for candidates in (fit, whole, rest):
         chosen = elect(candidates, reports, old_master=sync_state.master_id)
         if chosen is not None:
             return chosen

@@ -96,6 +96,8 @@ class Surroundings:
     late: deque[RemotingCommand] = field(default_factory=lambda: deque(maxlen=LATE_MAX))
     restless: bool = False
     """Whether masters now and then want somebody out who is well, and brokers cannot lead or lose memory."""
+    healing: bool = False
+    """Whether an operator has each slave register once more: one that was forgotten while it lived is told nothing."""
 
 
 class ScriptedBroker:
@@ -123,6 +125,7 @@ class ScriptedBroker:
         """Its log was lost while it kept its id, as a Java broker would."""
         self.leader: str | None = None
         self.registered = False
+        self._registered_anew = False
         self._is_current = False  # the controllers were asked since it registered
         self._told_epoch = 0  # under which an alter told them `members_min`
         self._may_lack_until_ms = 0
@@ -227,6 +230,8 @@ class ScriptedBroker:
         body = SyncStateSet.decode(reply.body)
         self._is_current = True
         self._adopt(info.master_epoch or 0, info.master_broker_id, body)
+        if self.around.healing and not self._registered_anew and not self.is_master:
+            self._registered_anew, self.registered = True, False
         if self.around.restless and self.part.members_min and self.runtime.random.random() < 0.02:
             self._unfit_until_ms = self._now_ms + self.runtime.random.randint(500, UNFIT_MS_MAX)
         if info.master_broker_id is None and (not self.part.learner or self.runtime.random.random() < 0.5):

@@ -312,6 +312,7 @@ class ControllerWorld:
         self.around.restless = True
         await self.faults.strike_for(for_ms)
         self.around.restless = False
+        self.around.healing = True
 
 
 def run_seed(seed: int, bug: str | None = None, totals: Totals | None = None, run_ms: int = RUN_MS) -> None:

@@ -202,3 +202,18 @@ def test_a_registration_that_is_late_deposes_nobody() -> None:
     assert registered(is_late=True) == ()
     assert registered(is_late=False) == (ElectMaster("a", None),)
     assert table.restarted(key, 8, NOW) and not table.at(NOW, NOW).is_alive(key)
+
+
+def test_a_new_leader_waits_for_the_word_of_one_that_may_be_better() -> None:
+    """Seeds 994013693870096 and 994013693870278 of the controllers' world: a heartbeat later there was no need for a worse one."""
+    state = applied(members(1, 2), ElectMaster("a", None))
+    table = Heartbeats()
+    for broker_id in (1, 2):
+        said = report(100, unfit="disk full") if broker_id == 1 else report(100)
+        table.heard(("c", "a", broker_id), broker_id, Heartbeat("", 10_000, said), NOW)
+    table.heard(("c", "a", 1), 1, Heartbeat("", 10_000, report(100, unfit="disk full")), NOW + 10)
+    assert replaced(state, table.at(NOW + 10, NOW + 5)) is None, (
+        "2 lives, and has not told this leader how it is"
+    )
+    table.heard(("c", "a", 2), 2, Heartbeat("", 10_000, report(100)), NOW + 20)
+    assert replaced(state, table.at(NOW + 20, NOW + 5)) == ElectMaster("a", 2, frozenset({1}))
