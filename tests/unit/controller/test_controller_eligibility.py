@@ -205,7 +205,7 @@ def test_a_registration_that_is_late_deposes_nobody() -> None:
 
 
 def test_a_new_leader_waits_for_the_word_of_one_that_may_be_better() -> None:
-    """Seeds 994013693870096 and 994013693870278 of the controllers' world: a heartbeat later there was no need for a worse one."""
+    """Seeds 994013693870096 and 994013693870278 of the controllers' world: a heartbeat later no worse one was needed."""
     state = applied(members(1, 2), ElectMaster("a", None))
     table = Heartbeats()
     for broker_id in (1, 2):
