@@ -102,12 +102,17 @@ class Heartbeats:
         entry.closed_ms = now_ms
         return True
 
+    def forget(self, key: BrokerKey) -> None:
+        """What was heard under this id counts for nobody any more."""
+        entry = self._entries.pop(key, None)
+        if entry is not None:
+            self._leave_connection(key, entry)
+
     def forget_silent(self, now_ms: int) -> None:
         """Drop the dead that have not been heard of for long."""
         for key, entry in list(self._entries.items()):
             if not entry.alive_at(now_ms) and entry.last_seen_ms + FORGET_AFTER_MS < now_ms:
-                self._leave_connection(key, entry)
-                del self._entries[key]
+                self.forget(key)
 
     def _leave_connection(self, key: BrokerKey, entry: _Entry) -> None:
         others = self._of_connection[entry.connection]

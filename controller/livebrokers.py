@@ -12,6 +12,7 @@ from collections.abc import Callable
 
 from controller.electpolicy import LiveReport
 from controller.eligibility import UPSTREAM
+from controller.events import ApplyBrokerId, Event
 from controller.heartbeats import BrokerKey, Heartbeat, Heartbeats, Liveness
 from controller.holdings import Held, Holdings, Report
 from controller.state import ReplicasState
@@ -81,6 +82,12 @@ class LiveBrokers:
         now. False when the request is late: its sender has been heard over a newer connection."""
         key = self._key(broker_name, broker_id)
         return key is None or self._heartbeats.restarted(key, connection, self._clock.monotonic_ms())
+
+    def applied(self, event: Event) -> None:
+        """`event` has just changed the state. An id that is granted again is another broker's: what was heard under it before
+        the set was cleaned is not that one's life."""
+        if isinstance(event, ApplyBrokerId):
+            self._heartbeats.forget((event.cluster_name, event.broker_name, event.broker_id))
 
     def connection_closed(self, connection: int) -> None:
         """A broker whose connection this was is gone."""

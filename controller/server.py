@@ -163,6 +163,7 @@ class ControllerApp:
     def _applied(self, index: int, event: Event) -> None:
         self._runner.progressed()
         self._recorder.applied(event, witnessed=self.node.came_undecided(index))
+        self.brokers.applied(event)
         self._guard.applied(event)
         if self.node.is_active:
             self._counts.applied(event, self.state)

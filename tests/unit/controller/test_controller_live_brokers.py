@@ -62,3 +62,15 @@ def test_who_watches_controllers_reads_whose_machine_went_down(caplog: pytest.Lo
         brokers.heard(heartbeat, broker_id)
     [told] = [each for each in caplog.records if each.levelname == "WARNING"]
     assert "start the others" in told.getMessage()
+
+
+def test_an_id_that_is_granted_again_is_not_alive_by_what_its_former_holder_said() -> None:
+    """Seed 3348442105511969 of the controllers' world: it entered the SyncStateSet unheard."""
+    brokers = of_two()
+    hear(brokers, 1)
+    hear(brokers, 2)
+    brokers.applied(ApplyBrokerId("c", "a", 2, "h3:1", "h3:1;8"))
+    assert brokers.liveness().is_alive(("c", "a", 1)) and not brokers.liveness().is_alive(("c", "a", 2))
+    brokers.connection_closed(2)
+    hear(brokers, 2)
+    assert brokers.liveness().is_alive(("c", "a", 2))
