@@ -26,7 +26,6 @@ from broker.role.memorymark import KeptMemoryMark
 from broker.role.replicatable import ReplicaTable
 from broker.role.switch import RoleSwitch
 from broker.sends.acknowledgement import Acknowledgement
-from broker.sends.syncflush import SyncFlush
 from broker.settings.broker import BrokerSettings
 from broker.tables.tables import Tables
 from epochfile.file import DEFAULT_NAME as EPOCH_FILE
@@ -78,7 +77,9 @@ class BrokerApp:
             on_fatal=self._fatal,
         )
         self._contract_mark = KeptContractMark(runtime.files)
-        self.memory_mark = KeptMemoryMark(runtime.files, runtime.boot_id)
+        self.memory_mark = KeptMemoryMark(
+            runtime.files, runtime.boot_id, acks_flushed=settings.all_flush_in_sync_state_set
+        )
         self._fitness = Fitness(settings.yield_after)
         self.acknowledgement = Acknowledgement(membership, settings, store, ha)
         self.requests = requests = Requests(
@@ -125,6 +126,8 @@ class BrokerApp:
         ha.on_confirm(requests.confirmed)
         ha.on_level(self._is_level)
         tables.on_topics_changed(neighbours.registration.soon)
+        if settings.flush_disk_type is FlushDiskType.SYNC_FLUSH:
+            store.on_flush(requests.confirmed)
         for arrived in (switch.queues_grew, requests.pulls.arrived, requests.delivery.arrived):
             store.on_arrival(arrived)
 
@@ -239,9 +242,6 @@ class BrokerApp:
             self.membership, store=self.store, ha=self.ha, client=self._neighbours.client, clock=self._clock
         )
         tasks.start(repair.run(), name="record repair")
-        if self.settings.flush_disk_type is FlushDiskType.SYNC_FLUSH:
-            flush = SyncFlush(self.store, self.requests.confirmed)
-            tasks.start(flush.run(), name="sync flush")
 
     async def _sweep(self) -> None:
         """The one timer of waiting sends, held pulls and rates, and of what keeps this broker from leading."""

@@ -64,6 +64,7 @@ class Requests:
         self.latencies = (
             Latencies(clock, tables.topics, settings.slave_timeout) if settings.serves_metrics else None
         )
+        self._acknowledgement = acknowledgement
         self.pending = PendingSends(
             settings.waiting_sends_max, self.latencies.sends_settled if self.latencies is not None else None
         )
@@ -181,7 +182,7 @@ class Requests:
 
     def sweep(self, now_ms: int) -> None:
         """Answer what has waited long enough at `now_ms` (monotonic), and take the rates."""
-        self.pending.expire(now_ms)
+        self.pending.expire(now_ms, self._acknowledgement.replicated_end())
         self.pulls.expire(now_ms)
         self._status.sample()
 

@@ -27,7 +27,8 @@ HANDSHAKE = Struct(
     ">"  # offset field
     "i"  #  0 state                   HANDSHAKE
     "h"  #  4 is_sync_from_last_file  1: an empty slave starts at the master's last file
-    "h"  #  6 is_async_learner        1: never a member of the SyncStateSet
+    "h"  #  6 is_async_learner        1: never a member of the SyncStateSet; 2, ours: acknowledges what is on its disk.
+    #                                 Upstream's master compares with 1
     "q"  #  8 slave_broker_id         as the controller granted it, >= 1
 )
 HANDSHAKE_REPLY = Struct(
@@ -64,6 +65,9 @@ assert (HANDSHAKE.size, HANDSHAKE_REPLY.size, EPOCH_ENTRY.size, TRANSFER.size, A
     12,
 )
 
+LEARNER, ACKS_FLUSHED = 1, 2
+"""What `is_async_learner` of a handshake says."""
+
 BODY_SIZE_MAX = 4 * 1024 * 1024 - TRANSFER.size
 """A Java slave has a buffer of 4 MiB for one frame."""
 EPOCH_ENTRIES_MAX = 100_000
@@ -79,20 +83,22 @@ class Handshake(NamedTuple):
     slave_broker_id: int
     is_sync_from_last_file: bool = False
     is_async_learner: bool = False
+    acks_flushed: bool = False  # not told of a learner, which nobody counts
 
     def encode(self) -> bytes:
+        kind = LEARNER if self.is_async_learner else ACKS_FLUSHED if self.acks_flushed else 0
         return HANDSHAKE.pack(
             HAConnectionState.HANDSHAKE,
             self.is_sync_from_last_file,
-            self.is_async_learner,
+            kind,
             self.slave_broker_id,
         )
 
     @staticmethod
     def decode(data: Readable) -> Handshake:
-        state, last_file, learner, broker_id = HANDSHAKE.unpack(data)
+        state, last_file, kind, broker_id = HANDSHAKE.unpack(data)
         expect_state(state, HAConnectionState.HANDSHAKE)
-        return Handshake(broker_id, last_file == 1, learner == 1)
+        return Handshake(broker_id, last_file == 1, kind == LEARNER, kind == ACKS_FLUSHED)
 
 
 class HandshakeReply(NamedTuple):

@@ -62,6 +62,18 @@ class ReplicatedLog(Protocol):
 
     def set_confirm_offset(self, offset: int) -> None: ...
 
+    def flushed_offset(self) -> int:
+        """What ends at or below this is on disk."""
+        ...
+
+    async def flush(self) -> int:
+        """What the log holds at the call is on disk on return. OSError, or the log's own error, when the disk fails."""
+        ...
+
+    def on_flush(self, callback: Callable[[], None]) -> None:
+        """`callback` whenever `flushed_offset` may have grown."""
+        ...
+
     def on_append(self, callback: Callable[[], None]) -> None:
         """`callback` is called once for every batch appended on a master."""
         ...

@@ -85,6 +85,8 @@ class HAService:
         self._epochs.within(self._log)  # or it could be elected, and never lead
         self._epoch = self._epochs.history.last_epoch()
         self._log.on_append(self._log_grew)
+        if self._settings.acks_flushed:
+            self._log.on_flush(self._flushed)
         try:
             self._server = await asyncio.get_running_loop().create_server(
                 self._accept, self._host, self._port
@@ -300,6 +302,10 @@ class HAService:
     def _log_grew(self) -> None:
         if self.mastership is not None:
             self.mastership.log_grew()
+
+    def _flushed(self) -> None:
+        if self._end is not None:
+            self._end.flushed()
 
     def _confirmed(self) -> None:
         if self._log.confirm_offset() >= self._epochs.binding.due:

@@ -34,6 +34,7 @@ class HASettings:
     )
     sync_from_last_file: bool = False  # syncFromLastFile
     async_learner: bool = False  # asyncLearner
+    acks_flushed: bool = False  # allFlushInSyncStateSet: an end counts, and is told, when it is on disk
 
     def __post_init__(self) -> None:
         if not 0 < self.transfer_batch_size <= BODY_SIZE_MAX:

@@ -177,12 +177,14 @@ class SyncStateSet:
         return [Confirmed(self._confirm_offset), *self.tick(now_ms)]
 
     def log_grew(self, log_end: int) -> list[Action]:
+        """The master's own end, as far as it counts."""
         self._log_end = log_end
         return self._recount()
 
-    def connected(self, broker_id: int, *, is_async_learner: bool) -> list[Action]:
-        """A link of this id has shaken hands; it replaces any former one, and its end is unknown until it acks."""
-        self._slaves.setdefault(broker_id, SlaveProgress()).greeted(is_async_learner=is_async_learner)
+    def connected(self, broker_id: int, *, barred: str | None) -> list[Action]:
+        """A link of this id has shaken hands; it replaces any former one, and its end is unknown until it acks. `barred`
+        says why it must not be counted: it does not enter the set, a member leaves it, and its acks mean nothing."""
+        self._slaves.setdefault(broker_id, SlaveProgress()).greeted(barred=barred)
         return self._recount()
 
     def disconnected(self, broker_id: int, now_ms: int) -> list[Action]:
@@ -374,4 +376,4 @@ class SyncStateSet:
         if broker_id == self._own_id:
             return self._log_end
         slave = self._slaves.get(broker_id)
-        return None if slave is None else slave.ack_offset
+        return None if slave is None or slave.barred is not None else slave.ack_offset

@@ -37,7 +37,7 @@ from messagestore.queues.table import QueueTable
 from messagestore.record import pack_host
 from messagestore.scrub.scrubber import Scrubber
 from messagestore.scrub.soundness import Soundness
-from messagestore.settings import StoreSettings
+from messagestore.settings import FlushDiskType, StoreSettings
 from mqruntime.diskfull import DISK_FULL, RetriedWrite
 from mqruntime.runtime import Runtime
 from mqruntime.tasks import Tasks
@@ -94,6 +94,7 @@ class MessageStore:
         self.is_on_disk = False  # all of the log is, after `stop`
         self._failure: BaseException | None = None
         self._append_callbacks: list[Callable[[], None]] = []
+        self._flush_callbacks: list[Callable[[], None]] = []
         self._unflushed = asyncio.Event()
         self._flush_began_ms: int | None = None
         self._unsaved = asyncio.Event()
@@ -227,6 +228,11 @@ class MessageStore:
     def on_append(self, callback: Callable[[], None]) -> None:
         """`callback()` after each append that stored something: once for all its messages."""
         self._append_callbacks.append(callback)
+
+    def on_flush(self, callback: Callable[[], None]) -> None:
+        """`callback()` after each flush: more of the log may be on disk. With SYNC_FLUSH a flush follows whatever makes the log
+        grow, on a slave, too; one at a time, each for all that came before it."""
+        self._flush_callbacks.append(callback)
 
     def _grown(self) -> None:
         self._unflushed.set()
@@ -435,13 +441,17 @@ class MessageStore:
     # Background
 
     async def _flush_loop(self) -> None:
+        waited_for = self._settings.flush_disk_type is FlushDiskType.SYNC_FLUSH
         while True:
             await self._unflushed.wait()
-            await asyncio.sleep(self._settings.flush_interval_commit_log / 1000)
+            if not waited_for:
+                await asyncio.sleep(self._settings.flush_interval_commit_log / 1000)
             self._unflushed.clear()
             self._flush_began_ms = self._clock.monotonic_ms()
             await self.flush()
             self._flush_began_ms = None
+            for callback in self._flush_callbacks:
+                callback()
 
     async def _save_loop(self) -> None:
         while True:

@@ -1,7 +1,7 @@
 """What an acknowledged send is worth under given settings, in one sentence.
 
 The contracts, weakest first: A the master alone has it; B every member of the SyncStateSet has it in memory; C as B
-with two members at least; D is C and on disk everywhere before the answer (not built yet)."""
+with two members at least; D is C and on disk everywhere before the answer."""
 
 from __future__ import annotations
 
@@ -23,6 +23,16 @@ def contract_sentence(settings: BrokerSettings) -> str:
         return (
             "contract A: a send is answered once this master alone has it; an election may lose what no slave has yet."
             + on_disk
+        )
+    if settings.all_flush_in_sync_state_set:
+        if settings.min_in_sync_replicas < 2:
+            return (
+                "contract B on disk: a send is answered once every member of the SyncStateSet has it on disk; the set may be "
+                "this master alone, and then the loss of its disk loses it. Contract D needs minInSyncReplicas=2."
+            )
+        return (
+            f"contract D: a send is answered once every member of the SyncStateSet, {settings.min_in_sync_replicas} or "
+            "more, has it on disk; power loss of all of them at once loses nothing."
         )
     if settings.min_in_sync_replicas < 2:
         return (

@@ -7,6 +7,7 @@ goes with an orderly end.
     boot=71d5...     the boot under which the store is open, or was when its process ended without a word
     lost=yes         a boot ended under an open store, or a sync of its log failed, and the log has not been level with a
                      master's since
+    flushed=yes      under this boot nothing was acknowledged, or counted, that was not on disk: its end loses nothing
     unsynced=71d5... under this boot a sync failed: the kernel may hold for written what is on no disk, so no end under it
                      is an orderly one, whatever later syncs say
 
@@ -16,6 +17,7 @@ elected master, or when this broker itself was elected, for then its log is what
 from __future__ import annotations
 
 import logging
+from dataclasses import dataclass
 
 from mqruntime.diskfull import DISK_FULL, RetriedWrite
 from mqruntime.log import fields
@@ -30,8 +32,10 @@ class KeptMemoryMark:
     """The mark of one store. `boot_id` names the present run of the machine; empty where the system does not tell, and then
     every end without a word counts as one of the machine."""
 
-    def __init__(self, files: SmallFiles, boot_id: str) -> None:
+    def __init__(self, files: SmallFiles, boot_id: str, *, acks_flushed: bool = False) -> None:
+        """`acks_flushed`: allFlushInSyncStateSet."""
         self._files = files
+        self._acks_flushed = acks_flushed
         self._boot_id = boot_id.strip()
         self._lost = False
         self._unsynced = False
@@ -44,12 +48,14 @@ class KeptMemoryMark:
         return self._lost
 
     async def open(self) -> None:
-        """At the start, before any role. A damaged mark counts as that of a lost boot. OSError."""
+        """At the start, before any role and once what is in the log is on disk. A damaged mark counts as that of a lost boot.
+        OSError."""
         data = await self._files.read(FILE)
         if data is not None:
-            boot_id, lost, unsynced = _decode(data)
-            self._lost = lost or (boot_id is not None and (boot_id != self._boot_id or not boot_id))
-            self._unsynced = unsynced is not None and unsynced == self._boot_id
+            found = _decode(data)
+            went_down = found.boot_id is not None and (found.boot_id != self._boot_id or not found.boot_id)
+            self._lost = found.lost or (went_down and (not found.flushed or found.unsynced is not None))
+            self._unsynced = found.unsynced is not None and found.unsynced == self._boot_id
         if self._lost:
             logger.warning(
                 "the machine went down while this store was open, or a sync of it failed: its log may lack what was "
@@ -81,12 +87,14 @@ class KeptMemoryMark:
             )  # the next process may see it, if nobody else ever does
 
     def _encode(self) -> bytes:
-        return _encode(self._boot_id, self._lost, self._boot_id if self._unsynced else None)
+        unsynced = self._boot_id if self._unsynced else None
+        return _Mark(self._boot_id, self._lost, unsynced, self._acks_flushed).encode()
 
     async def level(self) -> None:
         """The log holds all that counts."""
         if self._lost:
-            wanted = _encode(self._boot_id, False, self._boot_id if self._unsynced else None)
+            unsynced = self._boot_id if self._unsynced else None
+            wanted = _Mark(self._boot_id, False, unsynced, self._acks_flushed).encode()
             await self._write.perform(lambda: self._store(wanted, there=True))
             self._lost = False
             logger.info("the log lacks nothing any more", extra=fields(file=FILE))
@@ -96,21 +104,35 @@ class KeptMemoryMark:
         if not self._is_open or not synced or self._unsynced:
             return
         if self._lost:
-            await self._store(_encode(None, True, None), there=True)
+            await self._store(_Mark(None, True, None, False).encode(), there=True)
         else:
             await self._files.remove(FILE)
 
 
-def _encode(boot_id: str | None, lost: bool, unsynced: str | None) -> bytes:
-    lines = [] if boot_id is None else [f"boot={boot_id}"]
-    lines += ["lost=yes"] if lost else []
-    lines += [] if unsynced is None else [f"unsynced={unsynced}"]
-    return "".join(f"{line}\n" for line in lines).encode()
+@dataclass(frozen=True, slots=True)
+class _Mark:
+    """`boot_id` of a store that was left open, None for one that was closed; `unsynced`, the boot under which a sync failed."""
+
+    boot_id: str | None
+    lost: bool
+    unsynced: str | None
+    flushed: bool
+
+    def encode(self) -> bytes:
+        lines = [] if self.boot_id is None else [f"boot={self.boot_id}"]
+        lines += ["lost=yes"] if self.lost else []
+        lines += ["flushed=yes"] if self.flushed else []
+        lines += [] if self.unsynced is None else [f"unsynced={self.unsynced}"]
+        return "".join(f"{line}\n" for line in lines).encode()
 
 
-def _decode(data: bytes) -> tuple[str | None, bool, str | None]:
-    """The boot of a store that was left open, whether one was lost before, and under which one a sync failed."""
+def _decode(data: bytes) -> _Mark:
     values = dict(line.partition("=")[::2] for line in data[:1024].decode("utf-8", "replace").splitlines())
-    if not values.keys() <= {"boot", "lost", "unsynced"} or not values:
-        return None, True, None
-    return values.get("boot"), values.get("lost") == "yes", values.get("unsynced")
+    if not values.keys() <= {"boot", "lost", "flushed", "unsynced"} or not values:
+        return _Mark(None, True, None, False)
+    return _Mark(
+        values.get("boot"),
+        values.get("lost") == "yes",
+        values.get("unsynced"),
+        values.get("flushed") == "yes",
+    )

@@ -29,10 +29,13 @@ class Acknowledgement:
 
     def acked_end(self) -> int:
         """Sends that end here or below may be answered."""
+        end = self.replicated_end()
+        return min(end, self._store.flushed_offset()) if self._flushes else end
+
+    def replicated_end(self) -> int:
+        """The same, whatever this broker's own disk lacks of it."""
         if not self._membership.accepts_sends:
             return 0
         if self._settings.all_ack_in_sync_state_set:
-            end = self._ha.acked_end()
-        else:
-            end = self._store.max_offset() if self._ha.may_confirm() else 0
-        return min(end, self._store.flushed_offset()) if self._flushes else end
+            return self._ha.acked_end()
+        return self._store.max_offset() if self._ha.may_confirm() else 0

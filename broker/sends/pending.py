@@ -2,7 +2,8 @@
 
 Invariant: they stand in one deque in the order of their end offsets, which is also that of their deadlines; each is
 answered exactly once: OK when the acknowledged end covers it, else with what tells its client that the message is
-stored and its fate unknown (FLUSH_SLAVE_TIMEOUT for sends). Replies that go to one connection leave in one write."""
+stored and its fate unknown (for sends FLUSH_DISK_TIMEOUT where only the own disk lacks it, else FLUSH_SLAVE_TIMEOUT).
+Replies that go to one connection leave in one write."""
 
 from __future__ import annotations
 
@@ -15,6 +16,7 @@ from remoting.command import RemotingCommand
 from remoting.peer import Peer
 
 UNKNOWN_REMARK = "flush data to slave timeout"
+UNFLUSHED_REMARK = "flush data to disk timeout"
 DEMOTED_REMARK = (
     "this broker stopped being master before all replicas had the message; whether it stays is unknown"
 )
@@ -64,26 +66,28 @@ class PendingSends:
             answered.append(sends.popleft())
         self._answer(answered)
 
-    def expire(self, now_ms: int) -> None:
-        """Answer those whose time is over."""
+    def expire(self, now_ms: int, replicated_end: int) -> None:
+        """Answer those whose time is over; what ends at or below `replicated_end` the other members hold."""
         sends = self._sends
         expired: list[PendingSend] = []
         while sends and sends[0].deadline_ms <= now_ms:
             expired.append(sends.popleft())
-        self._answer_unknown(expired, UNKNOWN_REMARK)
+        unflushed = [send for send in expired if send.end_offset <= replicated_end]
+        self._answer_unknown(unflushed, ResponseCode.FLUSH_DISK_TIMEOUT, UNFLUSHED_REMARK)
+        self._answer_unknown(expired[len(unflushed) :], ResponseCode.FLUSH_SLAVE_TIMEOUT, UNKNOWN_REMARK)
 
     def give_up(self) -> None:
         """The broker is master no more: nobody will ever know here."""
         given_up = list(self._sends)
         self._sends.clear()
-        self._answer_unknown(given_up, DEMOTED_REMARK)
+        self._answer_unknown(given_up, ResponseCode.FLUSH_SLAVE_TIMEOUT, DEMOTED_REMARK)
 
-    def _answer_unknown(self, sends: list[PendingSend], remark: str) -> None:
+    def _answer_unknown(self, sends: list[PendingSend], code: ResponseCode, remark: str) -> None:
         for send in sends:
             if send.unknown is not None:
                 send.reply = send.unknown
             else:
-                send.reply.code = ResponseCode.FLUSH_SLAVE_TIMEOUT
+                send.reply.code = code
                 send.reply.remark = remark
         self._answer(sends)
 

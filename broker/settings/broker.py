@@ -13,7 +13,7 @@ from pydantic import Field, field_validator, model_validator
 from broker.settings.addresses import AddressSettings
 from broker.settings.clients import ClientSettings
 from broker.settings.replication import ReplicationSettings
-from messagestore.settings import StoreSettings
+from messagestore.settings import FlushDiskType, StoreSettings
 from mqruntime.metricsettings import MetricsSettings
 from mqruntime.nettykeys import NETTY_SERVER_KEYS
 
@@ -175,6 +175,17 @@ class BrokerSettings(StoreSettings, AddressSettings, ReplicationSettings, Client
         ):
             if value and Path(value) != self.store_path_root_dir / folder:
                 raise ValueError(f"{key} must be {self.store_path_root_dir / folder}, or not be set")
+        return self
+
+    @model_validator(mode="after")
+    def _on_disk_everywhere(self) -> Self:
+        if not self.all_flush_in_sync_state_set:
+            return self
+        if self.flush_disk_type is not FlushDiskType.SYNC_FLUSH or not self.all_ack_in_sync_state_set:
+            raise ValueError(
+                "allFlushInSyncStateSet=true promises that all members of the SyncStateSet have a message on disk: it needs "
+                "flushDiskType=SYNC_FLUSH and allAckInSyncStateSet=true"
+            )
         return self
 
     @model_validator(mode="after")

@@ -18,6 +18,7 @@ class ReplicationSettings(Settings):
 
     UPSTREAM: ClassVar[dict[str, str]] = {
         "allAckInSyncStateSet": "false",
+        "allFlushInSyncStateSet": OURS,
         "allowTruncationTo": OURS,
         "haTransferBatchSize": "32768",
         "haSlaveHostCheck": OURS,
@@ -28,6 +29,12 @@ class ReplicationSettings(Settings):
 
     all_ack_in_sync_state_set: bool = Field(
         True, alias="allAckInSyncStateSet", description="a send waits for every member of the SyncStateSet"
+    )
+    all_flush_in_sync_state_set: bool = Field(
+        False,
+        alias="allFlushInSyncStateSet",
+        description="every member of the SyncStateSet has a message on its disk before it is acknowledged; the same on all "
+        "brokers of a set, with `flushDiskType=SYNC_FLUSH`",
     )
     min_in_sync_replicas: int = Field(
         1,
@@ -113,4 +120,5 @@ class ReplicationSettings(Settings):
             slave_host_check=self.ha_slave_host_check,
             sync_from_last_file=self.sync_from_last_file,
             async_learner=self.async_learner,
+            acks_flushed=self.all_flush_in_sync_state_set,
         )

@@ -31,6 +31,10 @@ from mqruntime.tasks import Tasks
 
 logger = logging.getLogger("ha.master")
 
+LEARNER = "it is a learner"
+ACKS_EARLY = (
+    "it acknowledges what is not on its disk yet: set allFlushInSyncStateSet=true there, as on this master"
+)
 WANTED_REMIND_MS = 1_000  # the same wish is told again no sooner
 
 
@@ -94,7 +98,7 @@ class Mastership:
             set_epoch=sync_state_set_epoch,
             master_epoch=last.epoch,
             epoch_start=last.start_offset,
-            log_end=log.max_offset(),
+            log_end=self._counted_end(),
             confirm_offset=log.confirm_offset(),
             members_min=members_min(),
             limits=Limits(
@@ -174,11 +178,19 @@ class Mastership:
         broker_id = handshake.slave_broker_id
         former = self._newest.get(broker_id)
         self._newest[broker_id] = connection
-        self._perform(self.sync_state_set.connected(broker_id, is_async_learner=handshake.is_async_learner))
+        barred = self._why_barred(handshake)
+        self._perform(self.sync_state_set.connected(broker_id, barred=barred))
         logger.info("slave connected", extra=fields(slave=broker_id, address=connection.address))
+        if barred is not None and barred is not LEARNER:
+            logger.warning("slave not counted", extra=fields(slave=broker_id, why=barred))
         if former is not None:
             former.close("replaced by a newer connection of this broker")
             self._duplicate_ids.replaced(broker_id, former.address, connection.address, self._now_ms())
+
+    def _why_barred(self, handshake: Handshake) -> str | None:
+        if handshake.is_async_learner:
+            return LEARNER
+        return ACKS_EARLY if self._settings.acks_flushed and not handshake.acks_flushed else None
 
     def acked(self, connection: MasterConnection, offset: int) -> None:
         broker_id = connection.slave_broker_id
@@ -198,10 +210,18 @@ class Mastership:
     # -- what the broker tells
 
     def log_grew(self) -> None:
-        """One call for every batch appended: send it, and count it."""
+        """One call for every batch appended: send it, and count it, unless it must be on disk first."""
         for connection in self.connections:
             connection.pump()
-        self._perform(self.sync_state_set.log_grew(self._log.max_offset()))
+        if not self._settings.acks_flushed:
+            self._perform(self.sync_state_set.log_grew(self._counted_end()))
+
+    def flushed(self) -> None:
+        """More of the log is on disk, which is what this master counts."""
+        self._perform(self.sync_state_set.log_grew(self._counted_end()))
+
+    def _counted_end(self) -> int:
+        return self._log.flushed_offset() if self._settings.acks_flushed else self._log.max_offset()
 
     async def new_epoch(self, epoch: int, members: frozenset[int], set_epoch: int) -> None:
         """Elected again while master: live links learn the epoch. What is appended meanwhile is sent afterwards,

@@ -24,16 +24,16 @@ class SlaveProgress:
     """Times are monotonic ms, offsets bytes of the log."""
 
     connected: bool = False
-    is_async_learner: bool = False
+    barred: str | None = None  # why it is never counted, whatever it acks
     ack_offset: int | None = None
     caught_up_ms: int | None = None
     disconnected_ms: int = 0
     joining_ms: int | None = None  # since when it is waited for so that it can be proposed
 
-    def greeted(self, *, is_async_learner: bool) -> None:
+    def greeted(self, *, barred: str | None) -> None:
         """A new connection has shaken hands; what the one before it acked counts no more."""
         self.connected = True
-        self.is_async_learner = is_async_learner
+        self.barred = barred
         self.ack_offset = None
         self.joining_ms = None
 
@@ -52,7 +52,7 @@ class SlaveProgress:
 
     def holds(self, offset: int) -> bool:
         """Whether it may be counted as one that has all below `offset`."""
-        return not self.is_async_learner and self.ack_offset is not None and self.ack_offset >= offset
+        return self.barred is None and self.ack_offset is not None and self.ack_offset >= offset
 
     def may_join(self, epoch_start: int, limits: Limits, now_ms: int) -> bool:
         """Close enough behind to be waited for."""
@@ -68,6 +68,8 @@ class SlaveProgress:
 
     def why_out(self, master_since_ms: int, limits: Limits, now_ms: int) -> str | None:
         """What takes a member out of the set; None while it is in step."""
+        if self.barred is not None:
+            return self.barred
         gone_ms = self.gone_ms(now_ms)
         if gone_ms > limits.disconnected_ms_max:
             return f"disconnected for {gone_ms} ms"

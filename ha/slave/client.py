@@ -105,6 +105,11 @@ class SlaveClient:
         if self.connection is not None:
             self.connection.close("the master's HA address has changed")
 
+    def flushed(self) -> None:
+        """More of the log is on disk: what a link acknowledges that waits for it."""
+        if self.connection is not None:
+            self.connection.flushed()
+
     async def stop(self) -> None:
         """OSError of a step that was under way."""
         self._task.cancel()
@@ -138,6 +143,8 @@ class SlaveClient:
             self._whole_end = self._log.max_offset()
         if not await self._durably(self._epochs.settle()):
             return self._settings.full_log_wait_ms
+        if self._settings.acks_flushed:
+            await self._log.flush()  # the first acknowledgement names the end of the log
         if self._log_refused and not self._has_room():
             return self._settings.full_log_wait_ms
         host, _, port = address.rpartition(":")
@@ -199,13 +206,17 @@ class SlaveClient:
         allowed = self._truncation_allowed()
         link = SlaveLink(
             handshake=Handshake(
-                self._broker_id, self._settings.sync_from_last_file, self._settings.async_learner
+                self._broker_id,
+                self._settings.sync_from_last_file,
+                self._settings.async_learner,
+                self._settings.acks_flushed,
             ),
             history=self._epochs.history,
             log_min=self._log.min_offset(),
             log_end=self._log.max_offset(),
             confirm_offset=self._log.confirm_offset(),
             truncation_allowed=None if allowed == self._word_used else allowed,
+            flushed_end=self._log.flushed_offset() if self._settings.acks_flushed else None,
             segment_size_bytes=self._log.segment_size_bytes,
             heartbeat_interval_ms=self._settings.heartbeat_interval_ms,
             housekeeping_interval_ms=self._settings.housekeeping_interval_ms,

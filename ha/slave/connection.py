@@ -74,6 +74,12 @@ class SlaveConnection(asyncio.BufferedProtocol):
             if self.link.next_read() is not None:
                 self._transport.resume_reading()
 
+    def flushed(self) -> None:
+        """More of the log is on disk."""
+        if not self.closed.done() and self._transport is not None:
+            end = self._log.flushed_offset()
+            self._perform(self.link.flushed(end, self._clock.monotonic_ms()))
+
     # -- asyncio's side
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:

@@ -3,7 +3,8 @@
 Invariant: the slave's log is a prefix of the master's from the first ack on. Bytes are taken only at the own end,
 in no more than one epoch a frame, and an epoch's entry is durable before the first byte of that epoch has a
 place in the log; while a cut or an entry is being made durable, nothing is read and nothing is acked. Nothing is cut that
-was confirmed, for it may have been acknowledged and the master be the one who lost it; an operator may allow that.
+was confirmed, for it may have been acknowledged and the master be the one who lost it; an operator may allow that. Where
+acks say what is on disk, none says more.
 
     CONNECTED --reply--> [CUTTING --cut done-->] [PERSISTING --persisted-->] TRANSFER
     TRANSFER --frame of a new epoch--> PERSISTING --> TRANSFER          any --error--> CLOSED
@@ -120,6 +121,7 @@ class SlaveLink:
         log_end: int,
         confirm_offset: int,
         truncation_allowed: int | None,
+        flushed_end: int | None,
         segment_size_bytes: int,
         heartbeat_interval_ms: int,
         housekeeping_interval_ms: int,
@@ -128,7 +130,8 @@ class SlaveLink:
     ) -> None:
         """`log_end` is a record boundary. A log with data has epochs (the caller's check), of which those beyond
         its end are dropped here. A log without data may start at any segment, unless an epoch leads up to it.
-        `truncation_allowed`: to this offset the log may be cut even where it is confirmed, by an operator's word."""
+        `truncation_allowed`: to this offset the log may be cut even where it is confirmed, by an operator's word.
+        `flushed_end`: how much of it is on disk, all of it now, where that is what is acknowledged; else None."""
         self._handshake = handshake
         self._epoch_min = history.last_epoch()  # a master that does not know this epoch is an old one
         self._stored = history
@@ -142,6 +145,8 @@ class SlaveLink:
             confirm_offset if truncation_allowed is None else min(confirm_offset, truncation_allowed)
         )
         self._level = False
+        self._level_from: int | None = None
+        self._flushed_end = flushed_end
         self._segment_size_bytes = segment_size_bytes
         self._heartbeat_interval_ms = heartbeat_interval_ms
         self._housekeeping_interval_ms = housekeeping_interval_ms
@@ -196,7 +201,7 @@ class SlaveLink:
         self._empty = False
         if self._body_left == 0:
             self._frame = None
-        return [Advance(self._log_end), *self._confirmed(frame), *self._level_now(frame)]
+        return [Advance(self._log_end), *self._confirmed(frame), *self._level_with(frame)]
 
     def _frame_begins(self, frame: TransferHeader) -> list[Action]:
         """Check the frame against the own end and the master's epochs; the body follows when all is durable."""
@@ -213,7 +218,7 @@ class SlaveLink:
             self._body_left = frame.body_size
             self._log_end = frame.offset
         self._own = history
-        level = [] if frame.body_size else self._level_now(frame)
+        level = [] if frame.body_size else self._level_with(frame)
         if history == self._stored:
             return [*self._confirmed(frame), *level]
         return [*self._confirmed(frame), *level, *self._persist(history)]
@@ -270,11 +275,26 @@ class SlaveLink:
         self._confirm = offset
         return [Confirm(offset)]
 
-    def _level_now(self, frame: TransferHeader) -> list[Action]:
-        if self._level or self._log_end < max(frame.confirm_offset, self._master.entries[-1].start_offset):
+    def _level_with(self, frame: TransferHeader) -> list[Action]:
+        self._level_from = max(frame.confirm_offset, self._master.entries[-1].start_offset)
+        return self._level_now()
+
+    def _level_now(self) -> list[Action]:
+        if self._level or self._level_from is None or self._held_end() < self._level_from:
             return []
         self._level = True
         return [Level()]
+
+    def _held_end(self) -> int:
+        """Up to where this replica holds the log, as it is counted for."""
+        return self._log_end if self._flushed_end is None else min(self._log_end, self._flushed_end)
+
+    def flushed(self, end: int, now_ms: int) -> list[Action]:
+        """The log is on disk up to `end`; an acknowledgement may have waited for it."""
+        if self._flushed_end is None or self.state not in (SlaveState.PERSISTING, SlaveState.TRANSFER):
+            return []
+        self._flushed_end = end
+        return [*self._level_now(), *self.turn_over(now_ms)]
 
     # -- the handshake reply
 
@@ -330,6 +350,8 @@ class SlaveLink:
             return []
         assert self.state is SlaveState.CUTTING and log_end <= self._log_end
         self._log_end = log_end
+        if self._flushed_end is not None:
+            self._flushed_end = log_end
         self._empty = self._has_nothing()
         self._confirm = min(self._confirm, log_end)
         self._read_ms = now_ms
@@ -390,7 +412,7 @@ class SlaveLink:
         return NEVER_MS  # nothing is read now, so nothing can be late
 
     def _ack_offset(self) -> int:
-        return 0 if self._empty else self._log_end
+        return 0 if self._empty else self._held_end()
 
     def _ack(self, now_ms: int) -> Send:
         self._written_ms = now_ms

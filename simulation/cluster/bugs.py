@@ -185,7 +185,7 @@ def counted_by_connection(self: Mastership, actions: Iterable[SetAction]) -> Non
 def greeted_beside_the_former(self: Mastership, connection: MasterConnection, handshake: Handshake) -> None:
     """The former connection of this slave stays until its end is noticed."""
     self._newest[handshake.slave_broker_id] = connection
-    self.sync_state_set.connected(handshake.slave_broker_id, is_async_learner=handshake.is_async_learner)
+    self.sync_state_set.connected(handshake.slave_broker_id, barred=self._why_barred(handshake))
 
 
 @bug("foreign-ids-believed", Admittance, "_stands")

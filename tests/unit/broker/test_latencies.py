@@ -62,7 +62,7 @@ def test_sends_of_unknown_fate_are_observed_with_the_code_that_their_clients_get
     bench = Bench()
     bench.stored(100, V2)
     bench.clock.ms = SEND_WAIT_MS
-    bench.pending.expire(bench.clock.ms)
+    bench.pending.expire(bench.clock.ms, 0)
     assert bench.counts() == {Call(V2, ResponseCode.FLUSH_SLAVE_TIMEOUT): 1}
 
 

@@ -146,3 +146,22 @@ def test_a_failed_sync_is_noted_in_place_where_no_file_can_be_replaced() -> None
     files.full = True
     asyncio.run(mark.sync_failed())
     assert opened(files, "boot 1").may_lack
+
+
+def test_a_store_that_acknowledged_only_what_was_on_disk_lacks_nothing() -> None:
+    files = Files()
+    asyncio.run(KeptMemoryMark(files, "boot 1", acks_flushed=True).open())
+    assert not opened(files, "boot 2").may_lack
+    assert opened(files, "boot 3").may_lack, "since boot 2 it acknowledges from memory"
+
+
+def test_nor_does_it_hide_what_was_lost_before_or_a_failed_sync() -> None:
+    files = Files()
+    opened(files, "boot 1")
+    asyncio.run(KeptMemoryMark(files, "boot 2", acks_flushed=True).open())
+    assert opened(files, "boot 3").may_lack
+    files = Files()
+    mark = KeptMemoryMark(files, "boot 1", acks_flushed=True)
+    asyncio.run(mark.open())
+    asyncio.run(mark.sync_failed())
+    assert opened(files, "boot 2").may_lack

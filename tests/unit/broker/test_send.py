@@ -165,12 +165,22 @@ def test_a_master_that_is_its_whole_set_answers_at_once() -> None:
 def test_a_send_that_waits_too_long_is_stored_with_an_unknown_fate() -> None:
     bench = Bench()
     bench.send(send())
-    bench.pending.expire(2_999)
+    bench.pending.expire(2_999, 0)
     assert bench.peer.replies == []
-    bench.pending.expire(3_000)
+    bench.pending.expire(3_000, 0)
     (reply,) = bench.peer.replies
     assert reply.code == ResponseCode.FLUSH_SLAVE_TIMEOUT
     assert reply.ext["queueOffset"] == "0", "clients read the whole header of code 12"
+
+
+def test_where_only_the_own_disk_is_late_the_answer_says_so() -> None:
+    bench = Bench()
+    bench.send(send(1), send(2))
+    bench.pending.expire(3_000, RECORD_BYTES)
+    assert [(reply.opaque, reply.code) for reply in bench.peer.replies] == [
+        (1, ResponseCode.FLUSH_DISK_TIMEOUT),
+        (2, ResponseCode.FLUSH_SLAVE_TIMEOUT),
+    ]
 
 
 def test_a_demotion_answers_all_waiting_sends_with_an_unknown_fate() -> None:

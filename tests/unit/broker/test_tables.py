@@ -310,6 +310,11 @@ def test_settings_that_cannot_be_honoured_are_refused(override: str) -> None:
         ({}, "contract B"),
         ({"minInSyncReplicas": 2}, "contract C"),
         ({"minInSyncReplicas": 2, "flushDiskType": "SYNC_FLUSH"}, "on disk"),
+        ({"flushDiskType": "SYNC_FLUSH", "allFlushInSyncStateSet": True}, "contract B on disk"),
+        (
+            {"minInSyncReplicas": 2, "flushDiskType": "SYNC_FLUSH", "allFlushInSyncStateSet": True},
+            "contract D",
+        ),
     ],
 )
 def test_the_start_says_which_contract_is_in_force(settings: dict[str, Any], contract: str) -> None:

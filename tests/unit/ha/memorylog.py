@@ -21,6 +21,8 @@ class MemoryLog:
         self._end = begins + len(data)
         self._confirm = begins
         self._callbacks: list[Callable[[], None]] = []
+        self._flush_callbacks: list[Callable[[], None]] = []
+        self._flushed = self._end
         self.truncated: list[tuple[int, int]] = []
         self.cold_below = 0
         self.full = False
@@ -113,6 +115,18 @@ class MemoryLog:
     def set_confirm_offset(self, offset: int) -> None:
         assert self._begins <= offset <= self._end
         self._confirm = offset
+
+    def flushed_offset(self) -> int:
+        return min(self._flushed, self._end)
+
+    async def flush(self) -> int:
+        self._flushed = self._end
+        for callback in self._flush_callbacks:
+            callback()
+        return self._end
+
+    def on_flush(self, callback: Callable[[], None]) -> None:
+        self._flush_callbacks.append(callback)
 
     def on_append(self, callback: Callable[[], None]) -> None:
         self._callbacks.append(callback)

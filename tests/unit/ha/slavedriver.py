@@ -29,6 +29,8 @@ class SlaveDriver:
         history: EpochHistory,
         handshake: Handshake | None = None,
         truncation_allowed: int | None = None,
+        *,
+        acks_flushed: bool = False,
     ) -> None:
         self.log = log
         self.stored = history
@@ -47,6 +49,7 @@ class SlaveDriver:
             log_end=log.max_offset(),
             confirm_offset=log.confirm_offset(),
             truncation_allowed=truncation_allowed,
+            flushed_end=log.max_offset() if acks_flushed else None,
             segment_size_bytes=log.segment_size_bytes,
             heartbeat_interval_ms=5000,
             housekeeping_interval_ms=20000,

@@ -79,7 +79,7 @@ def newly_elected(
 def attach(
     sss: SyncStateSet, broker_id: int, ack: int, now_ms: int = 0, *, learner: bool = False
 ) -> list[Action]:
-    sss.connected(broker_id, is_async_learner=learner)
+    sss.connected(broker_id, barred="it is a learner" if learner else None)
     return sss.acked(broker_id, ack, now_ms, now_ms)
 
 
@@ -137,7 +137,7 @@ def test_the_slowest_member_decides() -> None:
 def test_a_member_whose_ack_is_unknown_stops_the_confirm_offset_r8_c3() -> None:
     sss = expanded(2, 3)
     sss.log_grew(2000)
-    sss.connected(3, is_async_learner=False)
+    sss.connected(3, barred=None)
     sss.acked(2, 2000, 5, 5)
     assert sss.confirm_offset == 1000
     sss.acked(3, 2000, 6, 6)
@@ -161,7 +161,7 @@ def test_a_second_connection_of_one_slave_does_not_count_twice_r11_c4() -> None:
 def test_learners_and_strangers_do_not_count_r10_s6() -> None:
     sss = expanded(2)
     sss.log_grew(2000)
-    sss.connected(9, is_async_learner=False)
+    sss.connected(9, barred=None)
     sss.acked(9, 500, None, 0)
     attach(sss, 8, 2000, learner=True)
     sss.acked(2, 1800, None, 1)
@@ -190,7 +190,7 @@ def test_whatever_happens_the_confirm_offset_never_falls_r9_c2(steps: list[tuple
         elif kind == "acked":
             if broker_id not in linked:
                 linked.add(broker_id)
-                sss.connected(broker_id, is_async_learner=False)
+                sss.connected(broker_id, barred=None)
             held[broker_id] = min(end, max(held[broker_id], end - value))
             sss.acked(broker_id, held[broker_id], now_ms if held[broker_id] == end else None, now_ms)
         elif kind == "gone" and broker_id in linked:
@@ -333,7 +333,7 @@ def test_a_level_slave_is_wanted_and_counted_from_then_on_r6() -> None:
 
 def test_under_constant_writes_a_slave_close_behind_is_waited_for_and_then_wanted_r22() -> None:
     sss = master(1)
-    sss.connected(2, is_async_learner=False)
+    sss.connected(2, barred=None)
     sss.log_grew(2000)
     assert alter(sss.acked(2, 1900, 90, 100)) is None  # had all of the log 10 ms ago
     sss.log_grew(2500)
@@ -344,7 +344,7 @@ def test_under_constant_writes_a_slave_close_behind_is_waited_for_and_then_wante
 
 def test_a_joiner_that_does_not_catch_up_is_given_up() -> None:
     sss = master(1)
-    sss.connected(2, is_async_learner=False)
+    sss.connected(2, barred=None)
     sss.log_grew(2000)
     sss.acked(2, 1900, 90, 100)
     sss.log_grew(3000)
@@ -355,9 +355,9 @@ def test_a_joiner_that_does_not_catch_up_is_given_up() -> None:
 
 def test_a_slave_far_behind_is_not_waited_for() -> None:
     sss = master(1)
-    sss.connected(3, is_async_learner=False)
+    sss.connected(3, barred=None)
     sss.acked(3, 700, None, 0)
-    sss.connected(4, is_async_learner=False)
+    sss.connected(4, barred=None)
     sss.acked(4, 900, 0, 1_001)
     assert ids(3, 4).isdisjoint(sss.union())
 
@@ -370,7 +370,7 @@ def test_an_ack_below_the_start_of_the_epoch_does_not_enter_s4() -> None:
 
 def test_a_joiner_that_goes_before_it_is_proposed_is_not_r6() -> None:
     sss = master(1)
-    sss.connected(2, is_async_learner=False)
+    sss.connected(2, barred=None)
     sss.log_grew(1100)
     assert alter(sss.acked(2, 1000, 5, 5)) is None and sss.union() == ids(1, 2)
     sss.disconnected(2, 10)

@@ -132,7 +132,7 @@ class Story:
                 self.perform(core.disconnected(slave, self.now_ms))
             case "link":
                 self.linked.add(slave)
-                self.perform(core.connected(slave, is_async_learner=False))
+                self.perform(core.connected(slave, barred=None))
             case "silence":
                 self.silent ^= {slave}
             case "minimum":
