@@ -5,10 +5,7 @@ nothing is left of it when its context ends."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, contextmanager
-from typing import TypeVar
-from unittest.mock import patch
+from collections.abc import Callable, Iterable
 
 from broker.admin.agreement import Agreement
 from broker.role.actions import Action as RoleAction
@@ -49,29 +46,10 @@ from messagestore.queues.reading import QueueReader
 from messagestore.store import MessageStore
 from messagestore.systemtopics import SCHEDULE_TOPIC
 from remoting.bodies.tables import Deletion, DeletionTable
+from simulation.kernel.plants import Bugs
 
-Wrong = TypeVar("Wrong", bound=Callable[..., object])
-
-BUGS: dict[str, list[tuple[object, str, Callable[..., object]]]] = {}
-"""Name of a bug -> what is replaced, where, and by what."""
-
-
-def bug(name: str, owner: object, attribute: str) -> Callable[[Wrong], Wrong]:
-    """The function stands in for `owner`'s while the bug is planted; a bug may have several."""
-
-    def noted(wrong: Wrong) -> Wrong:
-        BUGS.setdefault(name, []).append((owner, attribute, wrong))
-        return wrong
-
-    return noted
-
-
-@contextmanager
-def planted(name: str) -> Iterator[None]:
-    with ExitStack() as patches:
-        for owner, attribute, wrong in BUGS[name]:
-            patches.enter_context(patch.object(owner, attribute, wrong))
-        yield
+BUGS = Bugs()
+bug, planted = BUGS.bug, BUGS.planted
 
 
 @bug("ack-before-replication", Acknowledgement, "acked_end")

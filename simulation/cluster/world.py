@@ -12,7 +12,6 @@ from __future__ import annotations
 import random
 import sys
 import time
-from contextlib import nullcontext
 from functools import partial
 from unittest.mock import patch
 
@@ -255,7 +254,7 @@ class ClusterWorld:
 
 def run_seed(seed: int, bug: str | None, totals: Totals) -> None:
     """One run, with `bug` planted if there is one."""
-    with planted(bug) if bug else nullcontext():
+    with planted(bug):
         ClusterWorld(seed, totals).run()
 
 

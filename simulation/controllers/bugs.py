@@ -5,10 +5,9 @@ left of it when its context ends. Which seed finds each stands in tests/simulati
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterable
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any
 from unittest.mock import patch
 
 from controller import commands, elections
@@ -25,29 +24,10 @@ from dledger.node import DLedgerNode
 from remoting.codes import ResponseCode
 from simulation.controllers.asks import FENCED
 from simulation.controllers.scriptedbroker import ScriptedBroker
+from simulation.kernel.plants import Bugs
 
-Wrong = TypeVar("Wrong", bound=Callable[..., object])
-
-BUGS: dict[str, list[tuple[object, str, Any]]] = {}
-"""Name of a bug -> what is replaced, where, and by what."""
-
-
-def bug(name: str, owner: object, attribute: str) -> Callable[[Wrong], Wrong]:
-    """The function stands in for `owner`'s while the bug is planted; a bug may have several."""
-
-    def noted(wrong: Wrong) -> Wrong:
-        BUGS.setdefault(name, []).append((owner, attribute, wrong))
-        return wrong
-
-    return noted
-
-
-@contextmanager
-def planted(name: str) -> Iterator[None]:
-    with ExitStack() as patches:
-        for owner, attribute, wrong in BUGS[name]:
-            patches.enter_context(patch.object(owner, attribute, wrong))
-        yield
+BUGS = Bugs()
+bug, planted = BUGS.bug, BUGS.planted
 
 
 # An alter that must be refused

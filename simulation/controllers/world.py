@@ -13,7 +13,6 @@ import random
 import sys
 import time
 from collections import Counter
-from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -318,7 +317,7 @@ class ControllerWorld:
 def run_seed(seed: int, bug: str | None = None, totals: Totals | None = None, run_ms: int = RUN_MS) -> None:
     """Raises Violation, or what the world raises for a bug."""
     totals = totals or Totals()
-    with planted(bug) if bug else nullcontext(), World(seed) as world:
+    with planted(bug), World(seed) as world:
         shape = Shape.drawn(random.Random(f"{seed}/controllers"))
         cluster = ControllerWorld(world, shape)
         cluster.start_all()

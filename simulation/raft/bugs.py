@@ -5,11 +5,8 @@ nothing is left of it when its context ends."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import TypeVar
-from unittest.mock import patch
 
 from dledger.actions import Action, PersistThenSend, ReadReady, Reply, Role, Vote
 from dledger.ballots import Ballots
@@ -38,31 +35,10 @@ from dledger.standing import Standing
 from dledger.store import Store
 from dledger.termbound import TermBound
 from dledger.termfile import TermFile
+from simulation.kernel.plants import Bugs
 
-Wrong = TypeVar("Wrong", bound=Callable[..., object])
-
-BUGS: dict[str, list[tuple[object, str, Callable[..., object]]]] = {}
-"""Name of a bug -> what is replaced, where, and by what."""
-
-
-def bug(name: str, owner: object, attribute: str) -> Callable[[Wrong], Wrong]:
-    """The function stands in for `owner`'s while the bug is planted; a bug may have several."""
-
-    def noted(wrong: Wrong) -> Wrong:
-        BUGS.setdefault(name, []).append((owner, attribute, wrong))
-        return wrong
-
-    return noted
-
-
-@contextmanager
-def planted(name: str | None) -> Iterator[None]:
-    """Without a name nothing is planted."""
-    with ExitStack() as patches:
-        for owner, attribute, wrong in BUGS[name] if name else ():
-            is_property = isinstance(getattr(owner, attribute), property)
-            patches.enter_context(patch.object(owner, attribute, property(wrong) if is_property else wrong))
-        yield
+BUGS = Bugs()
+bug, planted = BUGS.bug, BUGS.planted
 
 
 # Votes
