@@ -169,9 +169,11 @@ def register_broker(
     broker_name: str,
     broker_id: int,
     address: str,
+    check_code: str | None = None,
     is_late: bool = False,
 ) -> Decision:
-    """1003: a broker that has just started says where it listens, and learns who is master.
+    """1003: a broker that has just started says where it listens, and learns who is master. One that says with which
+    `check_code` it was granted the id is refused when that is another's by now.
 
     A master that registers has been restarted, perhaps with a shorter log than it had: it must not go on
     under its old epoch, whose bytes others may hold beyond its end. So it is deposed, and an election (it
@@ -184,8 +186,8 @@ def register_broker(
             unregistered, f"Broker-set: {broker_name} hasn't been registered in controller", header
         )
     replicas, sync_state = known
-    if broker_id not in replicas.by_id:
-        why = f"BrokerId: {broker_id} hasn't been registered in broker-set: {broker_name}"
+    why = _why_unknown(replicas, broker_name, broker_id, check_code)
+    if why is not None:
         return Decision(unregistered, why, header)
     events: list[Event] = []
     if replicas.by_id[broker_id].address != address:
@@ -202,6 +204,21 @@ def register_broker(
     return Decision(header=header, body=body, events=tuple(events), reason=BROKER_RESTARTED)
 
 
+def _why_unknown(
+    replicas: Replicas, broker_name: str, broker_id: int, check_code: str | None
+) -> str | None:
+    """Why the controllers do not know a broker that says this of itself; None when they do."""
+    replica = replicas.by_id.get(broker_id)
+    if replica is None:
+        return f"BrokerId: {broker_id} hasn't been registered in broker-set: {broker_name}"
+    if check_code is not None and check_code != replica.check_code:
+        return (
+            f"BrokerId: {broker_id} in broker-set: {broker_name} was granted to another broker since, at "
+            f"{replica.address}; stop this one and empty its store, and it joins with an id of its own"
+        )
+    return None
+
+
 def of_another_cluster(replicas: Replicas, broker_name: str, cluster_name: str) -> Decision:
     """A set's replicas are all of one cluster: who asks for an id in another one (upstream lets it in) is
     misconfigured."""
@@ -212,12 +229,19 @@ def of_another_cluster(replicas: Replicas, broker_name: str, cluster_name: str) 
     )
 
 
-def replica_info(state: ReplicasState, *, broker_name: str) -> Decision:
-    """1004: master and SyncStateSet as recorded, whoever lives."""
+def replica_info(
+    state: ReplicasState, *, broker_name: str, asked_by: int | None = None, check_code: str | None = None
+) -> Decision:
+    """1004: master and SyncStateSet as recorded, whoever lives. A broker that says its id, and with which `check_code` it was
+    granted, is told when it is not registered (any more)."""
     known = state.known(broker_name)
     if known is None:
         return Decision(ResponseCode.CONTROLLER_BROKER_METADATA_NOT_EXIST, "Broker metadata is not existed")
     replicas, sync_state = known
+    if asked_by is not None:
+        why = _why_unknown(replicas, broker_name, asked_by, check_code)
+        if why is not None:
+            return Decision(ResponseCode.CONTROLLER_BROKER_NEED_TO_BE_REGISTERED, why)
     master_id = sync_state.master_id
     header = GetReplicaInfoResponseHeader(master_id, address_of(replicas, master_id), sync_state.master_epoch)
     return Decision(header=header, body=SyncStateSet(sync_state.members, sync_state.set_epoch).encode())

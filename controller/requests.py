@@ -73,13 +73,19 @@ def register_broker(request: RemotingCommand, *, is_late: bool = False) -> Decid
         broker_name=header.broker_name,
         broker_id=header.broker_id,
         address=header.broker_address,
+        check_code=header.register_check_code,
         is_late=is_late,
     )
 
 
 def replica_info(request: RemotingCommand) -> Decide:
     header = GetReplicaInfoHeader.from_ext(request.ext)
-    return lambda state, live: commands.replica_info(state, broker_name=header.broker_name)
+    return lambda state, live: commands.replica_info(
+        state,
+        broker_name=header.broker_name,
+        asked_by=header.broker_id,
+        check_code=header.register_check_code,
+    )
 
 
 def sync_state_data(request: RemotingCommand) -> Decide:

@@ -122,15 +122,17 @@ class ControllerCalls:
                 apply = ApplyBrokerIdHeader(name, identity.broker_id, identity.check_code, cluster)
                 return RemotingCommand.request(RequestCode.CONTROLLER_APPLY_BROKER_ID, apply)
             case RegisterCall(own_id):
-                register = RegisterBrokerToControllerHeader(name, own_id, address, cluster, wall_ms)
+                register = RegisterBrokerToControllerHeader(
+                    name, own_id, address, cluster, wall_ms, self._membership.check_code or None
+                )
                 return RemotingCommand.request(RequestCode.CONTROLLER_REGISTER_BROKER, register)
             case ElectCall(own_id):
                 elect = ElectMasterHeader(name, cluster, own_id, False, wall_ms)
                 return RemotingCommand.request(RequestCode.CONTROLLER_ELECT_MASTER, elect)
             case PollCall():
-                return RemotingCommand.request(
-                    RequestCode.CONTROLLER_GET_REPLICA_INFO, GetReplicaInfoHeader(name)
-                )
+                us = self._membership
+                poll = GetReplicaInfoHeader(name, us.broker_id, us.check_code or None)
+                return RemotingCommand.request(RequestCode.CONTROLLER_GET_REPLICA_INFO, poll)
 
     def alter(self, alter: Alter, wall_ms: int) -> RemotingCommand:
         """The command that proposes a SyncStateSet."""

@@ -1,10 +1,11 @@
-"""The two files that say which replica of its set a broker is.
+"""The files that say which replica of its set a broker is.
 
 Invariant: the temporary file is durable before its id is applied for, and the identity file before anybody is told the
 id; so whatever a crash interrupts, the same id and check code are asked for again and no ghost replica remains.
 
     brokerIdentity        cluster#brokerName#id
     brokerIdentity-temp   cluster#brokerName#id#registerCheckCode
+    storeMark             the same, with which the id was granted; without the code where that is not known
 
 Pure."""
 
@@ -29,14 +30,21 @@ class IdentityInvalid(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """A granted replica id, 1 or above, kept for the life of the store."""
+    """A granted replica id, 1 or above, kept for the life of the store, and the check code of its application, which tells it
+    from the same id granted to somebody else; empty where the store does not say, as upstream's do not."""
 
     cluster_name: str
     broker_name: str
     broker_id: int
+    check_code: str = ""
 
     def encode(self) -> bytes:
         return SEPARATOR.join((self.cluster_name, self.broker_name, str(self.broker_id))).encode()
+
+    def encode_mark(self) -> bytes:
+        return SEPARATOR.join(
+            [self.encode().decode(), *([self.check_code] if self.check_code else [])]
+        ).encode()
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,23 +64,31 @@ class TemporaryIdentity:
 
 def decode_identity(name: str, data: bytes, cluster_name: str, broker_name: str) -> Identity:
     """The identity in file `name`. Raises IdentityInvalid when it is damaged or another broker's."""
-    broker_id = _checked(name, data, 3, cluster_name, broker_name)[2]
+    broker_id = _checked(name, data, (3,), cluster_name, broker_name)[2]
     return Identity(cluster_name, broker_name, int(broker_id))
+
+
+def decode_mark(name: str, data: bytes, cluster_name: str, broker_name: str) -> Identity:
+    """The identity in the mark `name`, with its check code if that is known. Raises IdentityInvalid."""
+    fields = _checked(name, data, (3, 4), cluster_name, broker_name)
+    return Identity(cluster_name, broker_name, int(fields[2]), "".join(fields[3:]))
 
 
 def decode_temporary(name: str, data: bytes, cluster_name: str, broker_name: str) -> TemporaryIdentity:
     """The application in file `name`. Raises IdentityInvalid."""
-    fields = _checked(name, data, 4, cluster_name, broker_name)
+    fields = _checked(name, data, (4,), cluster_name, broker_name)
     return TemporaryIdentity(cluster_name, broker_name, int(fields[2]), fields[3])
 
 
-def _checked(name: str, data: bytes, count: int, cluster_name: str, broker_name: str) -> list[str]:
+def _checked(
+    name: str, data: bytes, counts: tuple[int, ...], cluster_name: str, broker_name: str
+) -> list[str]:
     try:
         fields = data.decode().strip().split(SEPARATOR)
     except UnicodeDecodeError:
         raise IdentityInvalid(name, "is not text") from None
-    if len(fields) != count or not fields[2].isascii() or not fields[2].isdigit() or int(fields[2]) < 1:
-        raise IdentityInvalid(name, f"{data!r} does not have {count} fields separated by {SEPARATOR}")
+    if len(fields) not in counts or not fields[2].isascii() or not fields[2].isdigit() or int(fields[2]) < 1:
+        raise IdentityInvalid(name, f"{data!r} does not have {counts[0]} fields separated by {SEPARATOR}")
     if (fields[0], fields[1]) != (cluster_name, broker_name):
         raise IdentityInvalid(
             name, f"belongs to {fields[0]}/{fields[1]}, this broker is {cluster_name}/{broker_name}"

@@ -6,7 +6,7 @@ its id stands for in the SyncStateSet: the id is given up, before anything of th
 
     brokerIdentity        see broker.role.identity; its name can be set
     brokerIdentity-temp
-    storeMark             the identity once more"""
+    storeMark             the identity once more, and the check code that it was granted to"""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from broker.role.identity import (
     IdentityInvalid,
     TemporaryIdentity,
     decode_identity,
+    decode_mark,
     decode_temporary,
 )
 from epochfile.history import EpochHistory
@@ -60,11 +61,12 @@ class IdentityFiles:
     async def load(self, found: LogFound) -> Identity | TemporaryIdentity | None:
         """The id that this store holds or applies for; None when a new one is to be asked for. An identity whose store is
         lost is removed, durably. IdentityInvalid, OSError."""
-        identity = await self._identity(self._name)
-        mark = await self._identity(MARK_FILE)
-        if identity is None:
+        data = await self._files.read(self._name)
+        if data is None:
             return await self._temporary()
-        if mark is not None and mark != identity:
+        identity = decode_identity(self._name, data, *self._names)
+        mark = await self._mark()
+        if mark is not None and mark.broker_id != identity.broker_id:
             raise IdentityInvalid(
                 self._name,
                 f"says broker id {identity.broker_id}, but {MARK_FILE} says that the store is that of {mark.broker_id}",
@@ -74,8 +76,8 @@ class IdentityFiles:
             await self._give_up(identity, why)
             return await self._temporary()
         if mark is None:  # a store of upstream's, or of before there were marks
-            await self._files.replace(MARK_FILE, identity.encode())
-        return identity
+            await self._files.replace(MARK_FILE, identity.encode_mark())
+        return mark or identity
 
     async def _give_up(self, identity: Identity, why: str) -> None:
         logger.warning(
@@ -94,13 +96,13 @@ class IdentityFiles:
 
     async def granted(self, identity: Identity) -> None:
         """The store is that of `identity` from now on. OSError."""
-        await self._files.replace(MARK_FILE, identity.encode())
+        await self._files.replace(MARK_FILE, identity.encode_mark())
         await self._files.replace(self._name, identity.encode())
         await self._files.remove(self._temporary_name)
 
-    async def _identity(self, name: str) -> Identity | None:
-        data = await self._files.read(name)
-        return None if data is None else decode_identity(name, data, *self._names)
+    async def _mark(self) -> Identity | None:
+        data = await self._files.read(MARK_FILE)
+        return None if data is None else decode_mark(MARK_FILE, data, *self._names)
 
     async def _temporary(self) -> TemporaryIdentity | None:
         name = self._temporary_name

@@ -6,7 +6,13 @@ the process before may have had a longer log. A master accepts sends only while 
 stop. One controller call and one change of role are under way at a time; neither waits for the other.
 
     UNNAMED --next id--> DRAWN --saved--> APPLYING --granted--> GRANTED --saved--> NAMED --registered--> REGISTERED
-    APPLYING --another's id--> UNNAMED          REGISTERED --set unknown--> NAMED
+    APPLYING --another's id--> UNNAMED, or NAMED for one that had it before
+    NAMED --id unknown--> FORGOTTEN --set known--> DRAWN, with the own id    FORGOTTEN --set unknown--> NAMED
+    REGISTERED --id unknown--> DRAWN, with the own id    REGISTERED --set unknown--> NAMED
+
+Who is forgotten while its set lives on applies for its id again, with the check code that it had it by, and keeps its role
+meanwhile. An id that is another's by now is given up to that one, and this broker, whose log is of another life of the set,
+stays out for an operator to look at.
 
 Pure."""
 
@@ -52,16 +58,18 @@ class Stage(Enum):
     APPLYING = "applying"  # temporary file durable: apply for its id (1013)
     GRANTED = "granted"  # id granted: write the identity file
     NAMED = "named"  # identity durable: register (1003)
+    FORGOTTEN = "forgotten"  # controllers do not know the id: do they know the set (1004)?
     REGISTERED = "registered"  # known to the controllers: poll (1004), elect (1002) when there is no master
 
 
 NEXT = {
     Stage.UNNAMED: {Stage.DRAWN},
     Stage.DRAWN: {Stage.APPLYING},
-    Stage.APPLYING: {Stage.GRANTED, Stage.UNNAMED},
+    Stage.APPLYING: {Stage.GRANTED, Stage.UNNAMED, Stage.NAMED},
     Stage.GRANTED: {Stage.NAMED},
-    Stage.NAMED: {Stage.REGISTERED},
-    Stage.REGISTERED: {Stage.NAMED},
+    Stage.NAMED: {Stage.REGISTERED, Stage.FORGOTTEN},
+    Stage.FORGOTTEN: {Stage.NAMED, Stage.DRAWN},
+    Stage.REGISTERED: {Stage.NAMED, Stage.DRAWN},
 }
 
 
@@ -142,6 +150,11 @@ class Membership:
         return self._identity.broker_id if self._identity else None
 
     @property
+    def check_code(self) -> str:
+        """With which that id was granted, where that is known."""
+        return self._identity.check_code if self._identity else ""
+
+    @property
     def role_id(self) -> int | None:
         """The id that name servers and clients see: 0 on a master; None before the first role."""
         if self._role is Role.NONE:
@@ -200,6 +213,8 @@ class Membership:
                 return ApplyIdCall(self._temporary)
             case Stage.GRANTED:
                 return SaveIdentity(self._granted_identity())
+            case Stage.FORGOTTEN:
+                return PollCall()
         assert self.broker_id is not None
         if self._stage is Stage.NAMED:
             return RegisterCall(self.broker_id)
@@ -228,8 +243,10 @@ class Membership:
         self._calling = False
         actions: list[Action] = []
         match call:
+            case PollCall() if self._stage is Stage.FORGOTTEN:
+                self._told_of_set(reply, now_ms, wall_ms)
             case PollCall():
-                actions = self._polled(reply, now_ms)
+                actions = self._polled(reply, now_ms, wall_ms)
             case NextIdCall() if reply.code == ResponseCode.SUCCESS and reply.next_broker_id > 0:
                 check_code = f"{self._address};{wall_ms}"
                 self._temporary = TemporaryIdentity(
@@ -239,8 +256,14 @@ class Membership:
             case ApplyIdCall() if reply.code == ResponseCode.SUCCESS:
                 self._enter(Stage.GRANTED)
             case ApplyIdCall() if reply.code == ResponseCode.CONTROLLER_BROKER_ID_INVALID:
-                self._enter(Stage.UNNAMED)  # certainly another's; the next temporary file replaces this one
-                self._call_due_ms = now_ms + TAKEN_RETRY_MS
+                if self._identity is None:
+                    self._enter(
+                        Stage.UNNAMED
+                    )  # certainly another's; the next temporary file replaces this one
+                    self._call_due_ms = now_ms + TAKEN_RETRY_MS
+                else:
+                    self._enter(Stage.NAMED)
+                    self._call_due_ms = now_ms + self._poll_ms
             case RegisterCall() if reply.code == ResponseCode.SUCCESS:
                 self._enter(Stage.REGISTERED)
                 self._poll_due_ms = now_ms + self._poll_ms
@@ -249,9 +272,10 @@ class Membership:
                 actions = [BeginHeartbeats(), *self._granted(reply.grant, now_ms)]
             case ElectCall():
                 actions = self._elected(reply, now_ms)
-            case _:  # an operator has to act where the id is unknown
-                unknown_id = reply.code == ResponseCode.CONTROLLER_BROKER_NEED_TO_BE_REGISTERED
-                self._call_due_ms = now_ms + (self._poll_ms if unknown_id else RETRY_MS)
+            case RegisterCall() if reply.code == ResponseCode.CONTROLLER_BROKER_NEED_TO_BE_REGISTERED:
+                self._enter(Stage.FORGOTTEN)
+            case _:
+                self._call_due_ms = now_ms + RETRY_MS
         return [*actions, *self.tick(now_ms)]
 
     def not_replied(self, now_ms: int) -> list[Action]:
@@ -280,10 +304,34 @@ class Membership:
 
     def _granted_identity(self) -> Identity:
         assert self._temporary is not None
-        return Identity(self.cluster_name, self.broker_name, self._temporary.broker_id)
+        return Identity(
+            self.cluster_name, self.broker_name, self._temporary.broker_id, self._temporary.check_code
+        )
 
-    def _polled(self, reply: Reply, now_ms: int) -> list[Action]:
+    def _told_of_set(self, reply: Reply, now_ms: int, wall_ms: int) -> None:
+        """Only in a set that goes on is the own id asked for again: a set that was cleaned whole begins anew, with whoever
+        comes first, and this log may not be a copy of that one's."""
+        if reply.code in (ResponseCode.SUCCESS, ResponseCode.CONTROLLER_BROKER_NEED_TO_BE_REGISTERED):
+            self._apply_again(wall_ms)
+        elif reply.code == ResponseCode.CONTROLLER_BROKER_METADATA_NOT_EXIST:
+            self._enter(Stage.NAMED)  # an operator has to act
+            self._call_due_ms = now_ms + self._poll_ms
+        else:
+            self._call_due_ms = now_ms + RETRY_MS
+
+    def _apply_again(self, wall_ms: int) -> None:
+        assert self._identity is not None
+        code = self._identity.check_code or f"{self._address};{wall_ms}"
+        self._temporary = TemporaryIdentity(
+            self.cluster_name, self.broker_name, self._identity.broker_id, code
+        )
+        self._enter(Stage.DRAWN)
+
+    def _polled(self, reply: Reply, now_ms: int, wall_ms: int) -> list[Action]:
         self._poll_due_ms = now_ms + self._poll_ms
+        if reply.code == ResponseCode.CONTROLLER_BROKER_NEED_TO_BE_REGISTERED:
+            self._apply_again(wall_ms)
+            return []
         if reply.code == ResponseCode.CONTROLLER_BROKER_METADATA_NOT_EXIST:
             self._enter(Stage.NAMED)  # the set was cleaned: 1003 says so too, until an operator acts
             self._call_due_ms = now_ms + self._poll_ms

@@ -80,13 +80,15 @@ class ElectMasterResponseHeader(Header):
 
 @dataclass(slots=True)
 class RegisterBrokerToControllerHeader(Header):
-    """1003"""
+    """1003. Only our brokers say with which check code the id was granted to them; upstream's controllers pass over
+    it."""
 
     broker_name: str
     broker_id: I64
     broker_address: str
     cluster_name: str = ""
     invoke_time: I64 = 0
+    register_check_code: str | None = None
 
 
 @dataclass(slots=True)
@@ -103,9 +105,11 @@ class RegisterBrokerToControllerResponseHeader(Header):
 
 @dataclass(slots=True)
 class GetReplicaInfoHeader(Header):
-    """1004"""
+    """1004. Only our brokers say who asks, so that they hear it (2010) when the controllers do not know them any more."""
 
     broker_name: str
+    broker_id: I64 | None = None
+    register_check_code: str | None = None
 
 
 @dataclass(slots=True)

@@ -367,6 +367,15 @@ def masters_go_too(state: ReplicasState, live: Liveness, **asked: Any) -> Decisi
     return Decision(events=(CleanBrokerData(asked["broker_name"], frozenset({int(words)})),))
 
 
+info_told = commands.replica_info
+
+
+@bug("forgotten-is-not-told", commands, "replica_info")
+def whoever_asks(state: ReplicasState, **asked: Any) -> Decision:
+    """R10: a broker that was forgotten while it lives reads on as if nothing had happened."""
+    return info_told(state, **asked | {"asked_by": None})
+
+
 # What a master believes
 
 judged = ScriptedBroker._refused

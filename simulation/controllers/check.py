@@ -320,6 +320,9 @@ class ControllerCheck:
             if reply.code == ResponseCode.CONTROLLER_BROKER_METADATA_NOT_EXIST:
                 unknown = any(not state.known for state in self._moments(ask))
                 expect("R10", unknown, f"{ask} was told that there is no such set")
+            if reply.code == ResponseCode.CONTROLLER_BROKER_NEED_TO_BE_REGISTERED and "brokerId" in ask.ext:
+                unknown = any(not _knows(state, ask) for state in self._moments(ask))
+                expect("R10", unknown, f"{ask} was told that it is not registered")
             self._refused(ask, reply)
 
     def _refused(self, ask: Ask, reply: RemotingCommand | None = None) -> None:
@@ -414,6 +417,9 @@ class ControllerCheck:
         members, set_epoch = frozenset(body["syncStateSet"]), body["syncStateSetEpoch"]
         reply.ext = dict(reply.ext, syncStateSetEpoch=str(set_epoch))
         self._as_told(ask, reply, members)
+        if "brokerId" in ask.ext:
+            known = any(_knows(state, ask) for state in self._moments(ask))
+            expect("R10", known, f"{ask} was not told that it is not registered")
         self.counts["reads"] += 1
 
     def _data_read(self, ask: Ask, reply: RemotingCommand) -> None:
@@ -463,3 +469,9 @@ class ControllerCheck:
 
 def _json(reply: RemotingCommand) -> Any:
     return json.loads(bytes(reply.body or b"null"))
+
+
+def _knows(state: SetState, ask: Ask) -> bool:
+    """Whether the asker's id is its own there, as far as it says with which check code it got it."""
+    code = state.codes.get(ask.number("brokerId"))
+    return code is not None and ask.ext.get("registerCheckCode", code) == code

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from mqruntime.runtime import Runtime
 from remoting.bodies.replicas import SyncStateSet
 from remoting.client import RemotingClient
-from remoting.codes import RequestCode, ResponseCode
+from remoting.codes import RequestCode
 from remoting.command import RemotingCommand
 from remoting.errors import NotSent, RemotingError
 from remoting.headers.controller import (
@@ -45,7 +45,7 @@ class Manners:
 
 
 class Operator:
-    """An app for a simulated node. `leader` tells who leads; `forgotten` hears of each broker that was cleaned."""
+    """An app for a simulated node. `leader` tells who leads."""
 
     def __init__(
         self,
@@ -53,7 +53,6 @@ class Operator:
         around: Surroundings,
         manners: Manners,
         leader: Callable[[], str | None],
-        forgotten: Callable[[str, int], None],
         runtime: Runtime,
     ) -> None:
         self.controllers = controllers
@@ -63,7 +62,6 @@ class Operator:
         self.runtime = runtime
         self.random = runtime.random
         self._leader = leader
-        self._forgotten = forgotten
         self._client = RemotingClient(clock=runtime.clock, connect_timeout_ms=500)
         self._failed: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
         self._asking: set[asyncio.Task[None]] = set()
@@ -195,9 +193,7 @@ class Operator:
         broker_id = self.random.choice(sorted(state.codes))
         living_too = self.random.random() < 0.1
         header = CleanBrokerDataHeader(name, CLUSTER_NAME, str(broker_id), living_too)
-        reply = await self._ask(leader, RequestCode.CLEAN_BROKER_DATA, header)
-        if reply is None or reply.code in (ResponseCode.SUCCESS, ResponseCode.SYSTEM_ERROR):
-            self._forgotten(name, broker_id)
+        await self._ask(leader, RequestCode.CLEAN_BROKER_DATA, header)
 
     async def _ask(
         self, controller: str, code: RequestCode, header: Header | None, body: bytes | None = None

@@ -96,8 +96,6 @@ class Surroundings:
     late: deque[RemotingCommand] = field(default_factory=lambda: deque(maxlen=LATE_MAX))
     restless: bool = False
     """Whether masters now and then want somebody out who is well, and brokers cannot lead or lose memory."""
-    healing: bool = False
-    """Whether an operator has each slave register once more: one that was forgotten while it lived is told nothing."""
 
 
 class ScriptedBroker:
@@ -113,6 +111,7 @@ class ScriptedBroker:
         self.controllers = controllers
         self.runtime = runtime
         self.broker_id: int | None = None
+        self._check_code = ""
         self.master_id: int | None = None
         self.epoch = 0
         self.set_epoch = 0
@@ -125,7 +124,6 @@ class ScriptedBroker:
         """Its log was lost while it kept its id, as a Java broker would."""
         self.leader: str | None = None
         self.registered = False
-        self._registered_anew = False
         self._is_current = False  # the controllers were asked since it registered
         self._told_epoch = 0  # under which an alter told them `members_min`
         self._may_lack_until_ms = 0
@@ -199,30 +197,38 @@ class ScriptedBroker:
             saved = f"{next_id} {self.address};{self.runtime.clock.now_ms()}".encode()
             await self.runtime.files.replace("identity", saved)
         broker_id, check_code = saved.decode().split(" ", 1)
-        apply = ApplyBrokerIdHeader(self.part.broker_name, int(broker_id), check_code, CLUSTER_NAME)
+        if await self._apply(int(broker_id), check_code):
+            self.broker_id, self._check_code = int(broker_id), check_code
+
+    async def _apply(self, broker_id: int, check_code: str) -> bool:
+        apply = ApplyBrokerIdHeader(self.part.broker_name, broker_id, check_code, CLUSTER_NAME)
         reply = await self._call(RequestCode.CONTROLLER_APPLY_BROKER_ID, apply)
-        if reply.code == ResponseCode.SUCCESS:
-            self.broker_id = int(broker_id)
-        elif reply.code == ResponseCode.CONTROLLER_BROKER_ID_INVALID:
+        if reply.code == ResponseCode.CONTROLLER_BROKER_ID_INVALID:
+            self.broker_id = None
             await self.runtime.files.remove("identity")
+        return reply.code == ResponseCode.SUCCESS
 
     async def _register(self) -> None:
         assert self.broker_id is not None
         header = RegisterBrokerToControllerHeader(
-            self.part.broker_name, self.broker_id, self.address, CLUSTER_NAME
+            self.part.broker_name,
+            self.broker_id,
+            self.address,
+            CLUSTER_NAME,
+            register_check_code=self._check_code,
         )
         reply = await self._call(RequestCode.CONTROLLER_REGISTER_BROKER, header)
         self.registered, self._is_current = reply.code == ResponseCode.SUCCESS, False
         if self.registered and self.part.learner and self._draws_a_copy():
             await self._ask_for_election()
         if reply.code == ResponseCode.CONTROLLER_BROKER_NEED_TO_BE_REGISTERED:  # it was forgotten
-            self.broker_id = None
-            await self.runtime.files.remove("identity")
+            await self._apply(self.broker_id, self._check_code)
 
     async def _poll(self) -> None:
         assert self.broker_id is not None
         name = self.part.broker_name
-        reply = await self._call(RequestCode.CONTROLLER_GET_REPLICA_INFO, GetReplicaInfoHeader(name))
+        header = GetReplicaInfoHeader(name, self.broker_id, self._check_code)
+        reply = await self._call(RequestCode.CONTROLLER_GET_REPLICA_INFO, header)
         if reply.code != ResponseCode.SUCCESS:
             self.registered = False
             return
@@ -230,8 +236,6 @@ class ScriptedBroker:
         body = SyncStateSet.decode(reply.body)
         self._is_current = True
         self._adopt(info.master_epoch or 0, info.master_broker_id, body)
-        if self.around.healing and not self._registered_anew and not self.is_master:
-            self._registered_anew, self.registered = True, False
         if self.around.restless and self.part.members_min and self.runtime.random.random() < 0.02:
             self._unfit_until_ms = self._now_ms + self.runtime.random.randint(500, UNFIT_MS_MAX)
         if info.master_broker_id is None and (not self.part.learner or self.runtime.random.random() < 0.5):

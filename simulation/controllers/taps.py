@@ -163,6 +163,10 @@ class Taps:
         app = self.app
         assert app.node.core is not None
         entry = entries.read(body)
+        if entry is not None and entry.kind == entries.APPLY_ID and entry.broker_id is not None:
+            self.ears.pop(
+                (entry.broker_name, entry.broker_id), None
+            )  # what was heard is not the new holder's
         known = app.state.known(entry.broker_name) if entry is not None else None
         kept = None
         if known is not None:

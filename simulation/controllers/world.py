@@ -36,7 +36,6 @@ PEERS = {f"n{number}": f"{host}:{CONTROLLER_PORT}" for number, host in enumerate
 RUN_MS = 60_000
 FORM_LIMIT_MS = 60_000
 HEAL_LIMIT_MS = 90_000
-FORGET_MS = 500
 LOOK_EVERY_MS = 50
 
 
@@ -168,7 +167,6 @@ class ControllerWorld:
                     self.around,
                     self.shape.operator,
                     self.leader_address,
-                    self.forgotten,
                 )
             )
 
@@ -205,19 +203,6 @@ class ControllerWorld:
 
     def start_again(self, node: Node) -> None:
         (self.start_controller if node in self.controllers else self.start_broker)(node)
-
-    def forgotten(self, broker_name: str, broker_id: int) -> None:
-        """Who was cleaned, if it lives, learns of it by starting again."""
-        for node in self.sets[broker_name]:
-            if isinstance(node.app, ScriptedBroker) and node.app.broker_id == broker_id:
-                node.kill()
-                self.world.loop.call_later(
-                    FORGET_MS / 1000, self._back, node, context=self.world.network.context
-                )
-
-    def _back(self, node: Node) -> None:
-        if not node.running:
-            self.start_again(node)
 
     # Who is what
 
@@ -311,7 +296,6 @@ class ControllerWorld:
         self.around.restless = True
         await self.faults.strike_for(for_ms)
         self.around.restless = False
-        self.around.healing = True
 
 
 def run_seed(seed: int, bug: str | None = None, totals: Totals | None = None, run_ms: int = RUN_MS) -> None:

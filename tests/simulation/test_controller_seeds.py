@@ -24,6 +24,7 @@ FOUND_BY = {
     "empty-set": 1,
     "epoch-not-bumped": 1,
     "epoch-reused": 1,
+    "forgotten-is-not-told": 1,
     "frozen-silence-counts": 11,
     "id-granted-twice": 1,
     "id-taken-over": 1,

@@ -39,6 +39,15 @@ def test_a_store_is_marked_before_its_id_can_be_used() -> None:
     assert files.content[MARK_FILE] == b"DefaultCluster#broker-a#4"
 
 
+def test_the_mark_keeps_the_check_code_which_upstreams_identity_file_has_no_place_for() -> None:
+    files = MemoryFiles()
+    granted = Identity("DefaultCluster", "broker-a", 4, APPLICATION.check_code)
+    asyncio.run(identity_files(files).granted(granted))
+    assert files.content["brokerIdentity"] == FOUR.encode()
+    assert files.content[MARK_FILE] == APPLICATION.encode()
+    assert loaded(files, LOG) == granted
+
+
 @pytest.mark.parametrize("found", [NOTHING, LED_BUT_EMPTY, LOG])
 def test_a_marked_store_keeps_its_id_also_before_its_first_message(found: LogFound) -> None:
     files = store_of(ONE)

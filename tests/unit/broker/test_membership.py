@@ -37,6 +37,7 @@ WALL_MS = 1_700_000_000_000
 POLL_MS = 5_000
 TEMPORARY = TemporaryIdentity("DefaultCluster", "broker-a", 3, f"10.0.0.1:10911;{WALL_MS}")
 IDENTITY = Identity("DefaultCluster", "broker-a", 1)
+UNKNOWN_ID = ResponseCode.CONTROLLER_BROKER_NEED_TO_BE_REGISTERED
 
 
 def broker_with(identity: Identity | TemporaryIdentity | None = None) -> Membership:
@@ -83,7 +84,7 @@ def test_a_new_broker_draws_an_id_and_writes_each_file_before_it_tells_anybody()
     assert broker.tick(0) == [NextIdCall()]
     assert broker.replied(NextIdCall(), Reply(0, next_broker_id=3), 0, WALL_MS) == [SaveTemporary(TEMPORARY)]
     assert broker.saved(0) == [ApplyIdCall(TEMPORARY)]
-    saving = [SaveIdentity(Identity("DefaultCluster", "broker-a", 3))]
+    saving = [SaveIdentity(Identity("DefaultCluster", "broker-a", 3, TEMPORARY.check_code))]
     assert broker.replied(ApplyIdCall(TEMPORARY), Reply(0), 0, WALL_MS) == saving
     assert broker.broker_id is None
     assert broker.saved(0) == [RegisterCall(3)]
@@ -168,6 +169,58 @@ def test_a_set_that_the_controllers_forgot_is_registered_again() -> None:
     code = ResponseCode.CONTROLLER_BROKER_METADATA_NOT_EXIST
     assert broker.replied(PollCall(), Reply(code), 10, WALL_MS) == []
     assert broker.tick(broker.next_tick_ms) == [RegisterCall(1)]
+    later_ms = 10 + POLL_MS
+    assert broker.replied(RegisterCall(1), Reply(UNKNOWN_ID), later_ms, WALL_MS) == [PollCall()]
+    assert broker.replied(PollCall(), Reply(code), later_ms, WALL_MS) == [], (
+        "that set begins without this log"
+    )
+    assert broker.next_tick_ms == later_ms + POLL_MS
+    assert broker.tick(broker.next_tick_ms) == [RegisterCall(1)]
+
+
+def slave_granted(check_code: str) -> Membership:
+    """Broker 1, that follows 2 and has its id by `check_code`."""
+    broker = broker_with(Identity("DefaultCluster", "broker-a", 1, check_code))
+    given = grant(4, master_id=2)
+    broker.tick(0)
+    broker.replied(RegisterCall(1), Reply(0, given), 0, WALL_MS)
+    broker.role_taken(given, 0)
+    return broker
+
+
+@pytest.mark.parametrize("known_code", ["10.0.0.9:10911;7", ""])
+def test_who_was_forgotten_while_it_lives_asks_for_its_id_again_and_stays_slave(known_code: str) -> None:
+    broker = polling(slave_granted(known_code))
+    code = known_code or f"10.0.0.1:10911;{WALL_MS}"
+    asked = TemporaryIdentity("DefaultCluster", "broker-a", 1, code)
+    assert broker.replied(PollCall(), Reply(UNKNOWN_ID), 0, WALL_MS) == [SaveTemporary(asked)]
+    assert broker.saved(0) == [ApplyIdCall(asked)]
+    again = SaveIdentity(Identity("DefaultCluster", "broker-a", 1, code))
+    assert broker.replied(ApplyIdCall(asked), Reply(0), 0, WALL_MS) == [again]
+    assert broker.saved(0) == [RegisterCall(1)]
+    assert broker.replied(RegisterCall(1), Reply(0, grant(4, master_id=2)), 0, WALL_MS) == [BeginHeartbeats()]
+    assert (broker.role, broker.broker_id, broker.check_code) == (Role.SLAVE, 1, code)
+
+
+def test_who_was_forgotten_while_it_was_down_asks_for_its_id_again_if_its_set_goes_on() -> None:
+    broker = broker_with(Identity("DefaultCluster", "broker-a", 1, "x;7"))
+    assert broker.tick(0) == [RegisterCall(1)]
+    assert broker.replied(RegisterCall(1), Reply(UNKNOWN_ID), 0, WALL_MS) == [PollCall()]
+    assert broker.not_replied(0) == []
+    assert broker.tick(broker.next_tick_ms) == [PollCall()]
+    asked = TemporaryIdentity("DefaultCluster", "broker-a", 1, "x;7")
+    assert broker.replied(PollCall(), Reply(0, grant(4, 2)), 500, WALL_MS) == [SaveTemporary(asked)]
+
+
+def test_an_id_that_is_anothers_by_now_is_not_taken_from_it_nor_another_one_for_this_log() -> None:
+    broker = polling(slave_granted("x;7"))
+    broker.replied(PollCall(), Reply(UNKNOWN_ID), 0, WALL_MS)
+    broker.saved(0)
+    asked = TemporaryIdentity("DefaultCluster", "broker-a", 1, "x;7")
+    taken = Reply(ResponseCode.CONTROLLER_BROKER_ID_INVALID)
+    assert broker.replied(ApplyIdCall(asked), taken, 0, WALL_MS) == []
+    assert broker.next_tick_ms == POLL_MS
+    assert broker.tick(POLL_MS) == [RegisterCall(1)]
 
 
 # -- roles

@@ -264,6 +264,31 @@ def test_only_a_granted_id_can_be_registered() -> None:
     assert register(state_of(), alive(), 1, "h1:1").code == 2010
 
 
+def test_a_broker_whose_id_was_granted_to_another_since_is_not_registered_in_its_place() -> None:
+    def asked(check_code: str) -> Decision:
+        return register_broker(
+            three_brokers(), alive(1), cluster_name="c", broker_name="a", broker_id=2, address="h2:1",
+            check_code=check_code,
+        )  # fmt: skip
+
+    code = three_brokers().replicas["a"].by_id[2].check_code
+    assert asked(code).code == 0
+    refused = asked(code + "1")
+    assert (refused.code, refused.events) == (2010, ())
+    assert "empty its store" in (refused.remark or "")
+
+
+def test_a_broker_that_reads_is_told_when_it_is_not_registered_any_more() -> None:
+    def asked(broker_id: int, check_code: str | None = None) -> int:
+        return replica_info(
+            three_brokers(), broker_name="a", asked_by=broker_id, check_code=check_code
+        ).code
+
+    code = three_brokers().replicas["a"].by_id[2].check_code
+    assert (asked(2), asked(2, code)) == (0, 0)
+    assert (asked(4), asked(2, "another's")) == (2010, 2010)
+
+
 def test_replica_info_tells_what_is_recorded_whoever_lives() -> None:
     decision = replica_info(three_brokers(), broker_name="a")
     assert decision.header is not None

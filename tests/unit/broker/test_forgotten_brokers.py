@@ -1,0 +1,53 @@
+"""Brokers that an operator has the controllers forget, on virtual time."""
+
+from __future__ import annotations
+
+import pytest
+
+from broker.role.membership import Role
+from remoting.codes import RequestCode
+from remoting.headers.controller import CleanBrokerDataHeader
+from simulation.kernel.node import Node
+from simulation.kernel.world import World
+from tests.unit.broker.brokerset import Cluster
+
+
+def a_slave(cluster: Cluster) -> Node:
+    return next(node for node in cluster.brokers if node is not cluster.master)
+
+
+def forget(cluster: Cluster, ids: str | None) -> int:
+    header = CleanBrokerDataHeader("broker-a", "DefaultCluster", ids, True)
+    reply = cluster.run(cluster.ask_leader(RequestCode.CLEAN_BROKER_DATA, header))
+    return int(reply.code)
+
+
+@pytest.mark.parametrize("lives", [True, False])
+def test_a_broker_that_was_forgotten_comes_back_as_slave_under_its_id(lives: bool) -> None:
+    with World(71) as world:
+        cluster = Cluster(world, 3)
+        cluster.start_up()
+        slave = a_slave(cluster)
+        broker_id = cluster.app(slave).membership.broker_id
+        if not lives:
+            slave.kill()
+            cluster.wait_in_sync(2)
+        assert forget(cluster, str(broker_id)) == 0
+        if not lives:
+            cluster.start(slave)
+        world.run_for_ms(8_000)
+        cluster.wait_in_sync(3)
+        membership = cluster.app(slave).membership
+        assert (membership.role, membership.broker_id) == (Role.SLAVE, broker_id)
+        assert membership.registered
+        cluster.master.kill()
+        cluster.world.run_until(lambda: cluster.in_sync(2), 20_000)
+
+
+def test_a_set_that_was_forgotten_whole_is_not_begun_anew_by_its_brokers() -> None:
+    with World(72) as world:
+        cluster = Cluster(world, 2)
+        cluster.start_up()
+        assert forget(cluster, None) == 0
+        world.run_for_ms(20_000)
+        assert not any(cluster.app(node).membership.registered for node in cluster.brokers)
