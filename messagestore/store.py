@@ -45,6 +45,7 @@ from mqruntime.tasks import Tasks
 logger = logging.getLogger(__name__)
 
 ABORT_FILE = "abort"  # exists while a store runs; found at start, the last run did not stop by itself
+ABORT_SPARE = "abort.spare"  # what it is while no store runs: on a full disk a new one could not be made
 
 
 class MessageStore:
@@ -117,7 +118,7 @@ class MessageStore:
         try:
             clean = await self._files.read(ABORT_FILE) is None
             if clean:
-                await self._files.replace(ABORT_FILE, b"running\n")
+                await self._mark_running()
             checkpoint = await self._saved.load()
             vouched_for = checkpoint.confirm_phy_offset
             recovery = Recovery(
@@ -158,9 +159,15 @@ class MessageStore:
                 await self._saved.sync()
                 self.is_on_disk = True
                 if await self._save_checkpoint():
-                    await self._files.remove(ABORT_FILE)
+                    await self._files.rename(ABORT_FILE, ABORT_SPARE)
         finally:
             self._close()
+
+    async def _mark_running(self) -> None:
+        try:
+            await self._files.rename(ABORT_SPARE, ABORT_FILE)
+        except FileNotFoundError:
+            await self._files.replace(ABORT_FILE, b"running\n")
 
     def _close(self) -> None:
         self._queues.close()

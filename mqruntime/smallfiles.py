@@ -35,6 +35,10 @@ class SmallFiles(Protocol):
         leaves any mixture of old and new, so a reader needs a check and another copy. FileNotFoundError."""
         ...
 
+    async def rename(self, name: str, to: str) -> None:
+        """`to`, in the same folder, is what `name` was; it takes no room. Atomic, and durable on return. FileNotFoundError."""
+        ...
+
     async def remove(self, name: str) -> None:
         """Durable on return; an absent file is fine."""
         ...
@@ -77,6 +81,10 @@ class RealSmallFiles:
 
     async def overwrite(self, name: str, data: bytes) -> None:
         await wrap(_overwrite)(self._root / check_name(name), data, executor=self._thread)
+
+    async def rename(self, name: str, to: str) -> None:
+        old, new = (self._root / check_name(each) for each in (name, to))
+        await wrap(_rename)(old, new, executor=self._thread)
 
     async def remove(self, name: str) -> None:
         await wrap(_remove)(self._root / check_name(name), executor=self._thread)
@@ -133,6 +141,11 @@ def _overwrite(path: Path, data: bytes) -> None:
     except OSError as error:
         error.filename = str(path)
         raise
+
+
+def _rename(old: Path, new: Path) -> None:
+    old.replace(new)
+    sync_folder(new.parent)
 
 
 def _remove(path: Path) -> None:

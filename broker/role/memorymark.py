@@ -2,12 +2,13 @@
 
 A send is acknowledged once it is in the memory of every member. A process that is killed loses none of that, a machine that
 goes down loses what was not synced. So the mark holds the boot of the machine under which the store was opened last, and
-goes with an orderly end.
+an orderly end takes that back.
 
     boot=71d5...     the boot under which the store is open, or was when its process ended without a word
     lost=yes         a boot ended under an open store, or a sync of its log failed, and the log has not been level with a
                      master's since
     flushed=yes      under this boot nothing was acknowledged, or counted, that was not on disk: its end loses nothing
+    closed=yes       the store is closed; so the file needs no room when it is opened again, which a full disk has not
     unsynced=71d5... under this boot a sync failed: the kernel may hold for written what is on no disk, so no end under it
                      is an orderly one, whatever later syncs say
 
@@ -26,6 +27,7 @@ from mqruntime.smallfiles import SmallFiles
 logger = logging.getLogger("broker.memorymark")
 
 FILE = "memoryMark"
+CLOSED = b"closed=yes\n"
 
 
 class KeptMemoryMark:
@@ -103,10 +105,7 @@ class KeptMemoryMark:
         """At the end; `synced` when all of the log is on disk. OSError."""
         if not self._is_open or not synced or self._unsynced:
             return
-        if self._lost:
-            await self._store(_Mark(None, True, None, False).encode(), there=True)
-        else:
-            await self._files.remove(FILE)
+        await self._store(_Mark(None, True, None, False).encode() if self._lost else CLOSED, there=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +126,8 @@ class _Mark:
 
 
 def _decode(data: bytes) -> _Mark:
+    if data == CLOSED:
+        return _Mark(None, False, None, False)
     values = dict(line.partition("=")[::2] for line in data[:1024].decode("utf-8", "replace").splitlines())
     if not values.keys() <= {"boot", "lost", "flushed", "unsynced"} or not values:
         return _Mark(None, True, None, False)

@@ -43,7 +43,7 @@ from messagestore.log.tail import LogTail
 from messagestore.messages import GetResult
 from messagestore.queues.dispatchloop import DispatchLoop
 from messagestore.queues.reading import QueueReader
-from messagestore.store import MessageStore
+from messagestore.store import ABORT_FILE, MessageStore
 from messagestore.systemtopics import SCHEDULE_TOPIC
 from remoting.bodies.tables import Deletion, DeletionTable
 from simulation.kernel.plants import Bugs
@@ -281,6 +281,12 @@ def not_heard_of(self: Deletions, table: DeletionTable) -> tuple[list[Deletion],
 @bug("lost-memory-forgotten", KeptMemoryMark, "open")
 async def whatever_became_of_the_machine(self: KeptMemoryMark) -> None:
     """A broker that comes back with what its disk held takes its log for whole."""
+
+
+@bug("abort-made-anew", MessageStore, "_mark_running")
+async def a_new_file(self: MessageStore) -> None:
+    """Upstream: a start makes the file that says that a store is in use, and a full disk has no room for it."""
+    await self._files.replace(ABORT_FILE, b"running\n")
 
 
 @bug("nobody-eligible", elections, "after_election")

@@ -1,12 +1,14 @@
 """Disks of servers that are full for a while.
 
-Invariant: a server that serves does not end for it: it refuses, waits, and goes on when there is room. One that starts may
-end; it is started again."""
+Invariant: a server that serves does not end for it: it refuses, waits, and goes on when there is room; nor does a broker that
+starts after an orderly end. Another one that starts may end; it is started again."""
 
 from __future__ import annotations
 
 import random
 
+from broker.role.memorymark import FILE as MEMORY_MARK
+from messagestore.store import ABORT_FILE
 from mqruntime.diskfull import DISK_FULL
 from simulation.cluster.fault import Fault
 from simulation.cluster.looks import serves
@@ -19,6 +21,7 @@ BETWEEN_MS = (5_000, 30_000)
 LASTS_MS = (500, 5_000, 20_000)
 ROOM_BYTES = (0, 300, 20_000)
 RESTART_MS = 1_000
+FILLS_MEANWHILE = 0.3
 
 
 class FullDisk(Fault):
@@ -31,6 +34,9 @@ class FullDisk(Fault):
         self.random = random.Random(f"{machines.world.seed}/full disks")
         self.nodes = machines.servers
         self.due_ms = self.random.randint(*FIRST_MS) if self.random.random() < self.chance else None
+        self.meanwhile = random.Random(f"{machines.world.seed}/disks that fill meanwhile")
+        self.down: dict[str, tuple[int, bool]] = {}
+        """Node name -> its last process that was seen to have ended, and whether it had, in good order."""
         self.until_ms: dict[str, int] = {}
         self.serving: dict[str, tuple[int, int]] = {}
         """Node name -> its last process that was seen to serve, and how many syncs had failed by then."""
@@ -44,12 +50,26 @@ class FullDisk(Fault):
             if now_ms >= self.until_ms.get(node.name, now_ms + 1):
                 self.make_room(node)
             self.look_at(node)
+        for node in self.machines.brokers:
+            self.fill_meanwhile(node)
         if self.due_ms is not None and now_ms >= self.due_ms:
             self.due_ms = now_ms + self.random.randint(*BETWEEN_MS)
             node = self.random.choice(self.nodes)
-            node.disk.capacity_bytes = node.disk.used_bytes() + self.random.choice(ROOM_BYTES)
-            self.until_ms[node.name] = now_ms + self.random.choice(LASTS_MS)
-            self.count()
+            self.fill(node, self.random)
+
+    def fill_meanwhile(self, node: Node) -> None:
+        """The disk of a broker that is down may be full when it comes back."""
+        if not node.running and self.down.get(node.name, (0, False))[0] != node.incarnation:
+            holds = node.disk.content
+            in_good_order = holds(ABORT_FILE) is None and holds(MEMORY_MARK) is not None
+            self.down[node.name] = node.incarnation, in_good_order
+            if self.due_ms is not None and self.meanwhile.random() < FILLS_MEANWHILE:
+                self.fill(node, self.meanwhile)
+
+    def fill(self, node: Node, chance: random.Random) -> None:
+        node.disk.capacity_bytes = node.disk.used_bytes() + chance.choice(ROOM_BYTES)
+        self.until_ms[node.name] = self.world.now_ms + chance.choice(LASTS_MS)
+        self.count()
 
     def look_at(self, node: Node) -> None:
         syncs_failed = node.disk.failures["sync"]
@@ -61,6 +81,8 @@ class FullDisk(Fault):
             self.machines.restart_at_ms[node.name] = self.world.now_ms + RESTART_MS
             if self.serving.get(node.name) == (node.incarnation, syncs_failed):
                 raise Violation("V2", f"{node.name} served and ended on a full disk: {node.failure}")
+            if self.down.get(node.name) == (node.incarnation - 1, True):
+                raise Violation("V2", f"{node.name} does not start on a full disk: {node.failure}")
 
     def make_room(self, node: Node) -> None:
         node.disk.capacity_bytes = None

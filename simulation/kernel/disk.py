@@ -34,6 +34,7 @@ OPERATIONS = (
     "read",
     "replace",
     "overwrite",
+    "rename",
     "remove",
     "create",
     "reserve",
@@ -298,6 +299,19 @@ class SimulatedSmallFiles:
         synced = self._turn(self._disk.sync_us, sync, "overwritten", name)
         await written
         await synced
+
+    async def rename(self, name: str, to: str) -> None:
+        def move() -> None:
+            self._disk.check("rename", name)
+            inode = self._disk.entries.pop(name, None)
+            if inode is None:
+                raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), name)
+            self._disk.entries[to] = inode
+            self._disk.make_durable(to, inode)
+            self._disk.make_durable(name, None)
+
+        check_name(name)
+        await self._turn(self._disk.sync_us, move, "move", check_name(to))
 
     async def remove(self, name: str) -> None:
         def unlink() -> None:

@@ -27,6 +27,7 @@ from simulation.cluster.world import (
 from simulation.kernel.seeds import first_failure
 
 FOUND_BY = {
+    "abort-made-anew": 1,
     "ack-before-replication": 1,
     "acknowledges-untold": 54,
     "bad-bytes-copied": 37,

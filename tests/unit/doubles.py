@@ -38,6 +38,9 @@ class MemoryFiles:
         await asyncio.sleep(0)
         self.content[name] = data
 
+    async def rename(self, name: str, to: str) -> None:
+        self.content[to] = self.content.pop(name)
+
     async def remove(self, name: str) -> None:
         self.content.pop(name, None)
 

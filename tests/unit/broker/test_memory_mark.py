@@ -7,7 +7,7 @@ import errno
 
 import pytest
 
-from broker.role.memorymark import FILE, KeptMemoryMark
+from broker.role.memorymark import CLOSED, FILE, KeptMemoryMark
 
 
 class Files:
@@ -30,6 +30,9 @@ class Files:
     async def overwrite(self, name: str, data: bytes) -> None:
         assert name in self.content
         self.content[name] = data
+
+    async def rename(self, name: str, to: str) -> None:
+        self.content[to] = self.content.pop(name)
 
     async def remove(self, name: str) -> None:
         self.content.pop(name, None)
@@ -65,7 +68,7 @@ def test_a_machine_that_goes_down_under_an_open_store_may_have() -> None:
 def test_not_after_an_orderly_end() -> None:
     files = Files()
     closed(opened(files, "boot 1"))
-    assert files.content == {} and not opened(files, "boot 2").may_lack
+    assert files.content == {FILE: CLOSED} and not opened(files, "boot 2").may_lack
 
 
 def test_an_end_at_which_the_log_was_not_synced_is_none() -> None:
@@ -112,6 +115,14 @@ def test_a_full_disk_does_not_keep_a_broker_from_starting() -> None:
     assert opened(files, "boot 2").may_lack
 
 
+def test_nor_does_one_that_filled_up_after_an_orderly_end() -> None:
+    files = Files()
+    closed(opened(files, "boot 1"))
+    files.full = True
+    assert not opened(files, "boot 2").may_lack
+    assert opened(files, "boot 3").may_lack, "that one ended without a word"
+
+
 def test_nor_from_being_elected_again_once_its_log_is_level() -> None:
     files = Files()
     opened(files, "boot 1")
@@ -137,7 +148,7 @@ def test_no_end_is_an_orderly_one_under_a_boot_in_which_a_sync_failed() -> None:
     assert mark.may_lack
     asyncio.run(mark.level())
     closed(mark)
-    assert FILE not in files.content, "under another boot all is read from the disk"
+    assert files.content[FILE] == CLOSED, "under another boot all is read from the disk"
 
 
 def test_a_failed_sync_is_noted_in_place_where_no_file_can_be_replaced() -> None:

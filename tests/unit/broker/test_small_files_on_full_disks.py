@@ -50,6 +50,24 @@ def assert_running(nodes: Iterable[Node]) -> None:
     assert {node.name: node.failure for node in nodes if not node.running} == {}
 
 
+def test_a_broker_that_was_stopped_in_good_order_starts_on_a_disk_that_filled_up_since() -> None:
+    with World(61) as world:
+        cluster = Cluster(world, 3)
+        cluster.start_up()
+        cluster.run(cluster.send_all(BODIES))
+        slave = a_slave(cluster)
+        for end in ("in good order", "killed"):
+            if end == "killed":
+                slave.kill()
+            else:
+                world.run(slave.stop(), limit_ms=10_000)
+            cluster.wait_in_sync(2)
+            fill(slave)
+            cluster.start(slave)
+            cluster.wait_in_sync(3)
+            assert_running([slave])
+
+
 def told(caplog: pytest.LogCaptureFixture, text: str) -> int:
     return sum(text in record.getMessage() for record in caplog.records)
 
