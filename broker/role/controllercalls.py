@@ -52,6 +52,9 @@ REFUSALS = {
 }
 """A set did not change by this sending of the proposal; our controllers have moved its epoch, and tell it. After 2001 and 2013
 it has changed before: its fate is unknown."""
+SAME_SET = "The newSyncStateSet is equal with oldSyncStateSet"
+"""So begins upstream's remark on a proposal that changes nothing; with the same code it refuses one for a set that it does not
+know (any more), as ours do."""
 
 
 class HeartbeatSettings(Protocol):
@@ -156,7 +159,12 @@ class ControllerCalls:
                 return Refused()
             found = SyncStateSet.decode(answer.body)
             return Refused(found.sync_state_set, found.sync_state_set_epoch)
-        if answer.code == ResponseCode.CONTROLLER_ALTER_SYNC_STATE_SET_FAILED and alter.same_members:
+        is_same = (answer.remark or "").startswith(SAME_SET)
+        if (
+            answer.code == ResponseCode.CONTROLLER_ALTER_SYNC_STATE_SET_FAILED
+            and alter.same_members
+            and is_same
+        ):
             return NotKept()
         return NotSent() if answer.code == ResponseCode.CONTROLLER_NOT_LEADER else Unknown()
 

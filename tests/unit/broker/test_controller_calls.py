@@ -10,6 +10,9 @@ import pytest
 from broker.role.controllercalls import ControllerCalls
 from broker.role.identity import Identity
 from broker.role.membership import Membership
+from controller.commands import alter_sync_state_set
+from controller.heartbeats import Heartbeats
+from controller.state import ReplicasState
 from ha.syncstateset import Alter, Applied, NotKept, NotSent, Refused, Unknown
 from remoting.bodies.replicas import SyncStateSet
 from remoting.codes import RequestCode, ResponseCode
@@ -59,8 +62,19 @@ def test_a_verdict_that_left_the_set_as_it_was_is_a_refusal_and_may_tell_its_new
 
 
 def test_upstreams_controllers_refuse_a_set_that_does_not_change() -> None:
-    failed = answer(ResponseCode.CONTROLLER_ALTER_SYNC_STATE_SET_FAILED)
+    remark = "The newSyncStateSet is equal with oldSyncStateSet, no needed to update syncStateSet"
+    failed = calls().alter(ALTER, 0).reply(ResponseCode.CONTROLLER_ALTER_SYNC_STATE_SET_FAILED, remark)
     assert calls().fate(replace(ALTER, same_members=True), failed) == NotKept()
+
+
+def test_a_set_that_nobody_knows_any_more_is_not_taken_for_one_of_upstreams_controllers() -> None:
+    decision = alter_sync_state_set(
+        ReplicasState(), Heartbeats().at(0, 0), broker_name="broker-a", master_id=1, master_epoch=4,
+        members=ALTER.members, set_epoch=7, members_min=2,
+    )  # fmt: skip
+    unknown = calls().alter(ALTER, 0).reply(decision.code, decision.remark)
+    assert unknown.code == ResponseCode.CONTROLLER_ALTER_SYNC_STATE_SET_FAILED
+    assert calls().fate(replace(ALTER, same_members=True), unknown) == Unknown()
 
 
 @pytest.mark.parametrize(

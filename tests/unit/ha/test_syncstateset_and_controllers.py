@@ -16,7 +16,7 @@ from controller.events import ApplyBrokerId, ElectMaster
 from controller.heartbeats import Heartbeat, Heartbeats, Liveness
 from controller.state import ReplicasState, SyncState
 from ha.master.slaveprogress import Limits
-from ha.syncstateset import Action, Alter, Applied, Fate, NotKept, NotSent, Refused, SyncStateSet, Unknown
+from ha.syncstateset import Action, Alter, Applied, Fate, NotSent, Refused, SyncStateSet, Unknown
 from remoting.bodies import replicas
 from remoting.codes import ResponseCode
 
@@ -106,8 +106,7 @@ class Story:
             ResponseCode.CONTROLLER_INVALID_MASTER,
         ):
             return Refused(is_final=True)
-        refused = decision.code == ResponseCode.CONTROLLER_ALTER_SYNC_STATE_SET_FAILED
-        return NotKept() if refused and alter.same_members else Unknown()
+        return Unknown()
 
     def check(self) -> None:
         self.answered = max(self.answered, self.core.acked_end())
