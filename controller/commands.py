@@ -22,7 +22,7 @@ from controller.events import (
 )
 from controller.heartbeats import Liveness
 from controller.reasons import BROKER_RESTARTED
-from controller.state import FIRST_BROKER_ID, Replicas, ReplicasState
+from controller.state import FIRST_BROKER_ID, Replicas, ReplicasState, SyncState
 from remoting.bodies.replicas import BrokerReplicasInfo, ReplicaIdentity, ReplicasInfo, SyncStateSet
 from remoting.codes import ResponseCode
 from remoting.headers.controller import (
@@ -204,9 +204,7 @@ def register_broker(
     return Decision(header=header, body=body, events=tuple(events), reason=BROKER_RESTARTED)
 
 
-def _why_unknown(
-    replicas: Replicas, broker_name: str, broker_id: int, check_code: str | None
-) -> str | None:
+def _why_unknown(replicas: Replicas, broker_name: str, broker_id: int, check_code: str | None) -> str | None:
     """Why the controllers do not know a broker that says this of itself; None when they do."""
     replica = replicas.by_id.get(broker_id)
     if replica is None:
@@ -278,7 +276,8 @@ def clean_broker_data(
 
     Liveness is asked under the stored cluster name, whatever the request says, and ids are heeded with
     `living_too` also. Refused besides: what would leave replicas without a SyncStateSet or a SyncStateSet
-    without its master."""
+    without its master, or take away who is needed to hold what was acknowledged. The whole set goes with all
+    it held."""
 
     def refused(remark: str) -> Decision:
         return Decision(ResponseCode.CONTROLLER_INVALID_CLEAN_BROKER_METADATA, remark)
@@ -318,7 +317,43 @@ def clean_broker_data(
             f"The syncStateSet of {broker_name} would be left empty: elect a master outside of it first "
             "(enableElectUncleanMaster), clean up failure"
         )
+    why = _why_needed(broker_name, replicas, sync_state, live, ids)
+    if why is not None:
+        return refused(f"{why}, clean up failure")
     return Decision(events=(CleanBrokerData(broker_name, ids),))
+
+
+def _why_needed(
+    broker_name: str, replicas: Replicas, sync_state: SyncState, live: Liveness, ids: frozenset[int]
+) -> str | None:
+    """Why none of `ids` may be forgotten yet, and what to do; None when what was acknowledged is safe without them. It is
+    held by the set and by who is eligible beside it, and is safe with as many of them as their brokers acknowledge with,
+    one of which lives and is known to lack nothing."""
+    holders = sync_state.members | sync_state.eligible
+    left = holders - ids
+    if left == holders:
+        return None
+    reports = live.reports(replicas.cluster_name, broker_name, left)
+    whole = [
+        broker_id
+        for broker_id, report in reports.items()
+        if not report.may_lack
+        and (key := (replicas.cluster_name, broker_name, broker_id)) not in live.lacking
+        and live.has_told(key)
+    ]
+    named = f"{sorted(holders & ids)} of {broker_name}"
+    if not whole:
+        return (
+            f"{named} may alone hold all that was acknowledged, for none of {sorted(left)} lives and is known to: start "
+            "those first; if they are lost, elect who is left (enableElectUncleanMaster)"
+        )
+    needed = max(report.members_min for report in reports.values())
+    if len(left) < needed:
+        return (
+            f"without {named} only {sorted(left)} would hold what was acknowledged, and minInSyncReplicas is {needed}: "
+            "first have as many others in the SyncStateSet, or lower minInSyncReplicas of its brokers"
+        )
+    return None
 
 
 def address_of(replicas: Replicas, broker_id: int | None) -> str | None:

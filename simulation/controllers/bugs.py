@@ -356,6 +356,12 @@ def whoever_is_named_goes(state: ReplicasState, live: Liveness, **asked: Any) ->
     return cleaned(state, live, **asked | {"living_too": True})
 
 
+@bug("holders-cleaned", commands, "_why_needed")
+def the_dead_are_needed_by_nobody(*asked: Any) -> str | None:
+    """M5: who holds what was acknowledged, perhaps alone, is forgotten like anybody that is not heard."""
+    return None
+
+
 @bug("master-cleaned", commands, "clean_broker_data")
 def masters_go_too(state: ReplicasState, live: Liveness, **asked: Any) -> Decision:
     """S2: a master that is not heard is forgotten like any other."""

@@ -37,6 +37,7 @@ from simulation.controllers.rules import (
     eligible_after_alter,
     eligible_after_election,
     may_be_elected,
+    may_be_forgotten,
     may_be_the_set,
 )
 from simulation.controllers.setmodel import SetModel, SetState
@@ -281,6 +282,8 @@ class ControllerCheck:
         if entry.ids is not None and not entry.ids >= was.codes.keys():
             expect("S2", was.master_id not in gone, f"{what}, among them the master")
             expect("S2", bool(was.members - gone), f"{what}, and all of the set")
+            why = may_be_forgotten(was, gone, hearing)
+            expect("M5", why is None, f"{what}, and {why}")
         heard = gone & hearing.alive
         self._explained(
             entry, "B2", f"{what}, of whom {sorted(heard)} live", Code.CLEAN_BROKER_DATA, lambda ask: (

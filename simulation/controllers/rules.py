@@ -86,6 +86,19 @@ def eligible_after_election(state: SetState, elected: int, hearing: Hearing) -> 
     return held - {elected}
 
 
+def may_be_forgotten(state: SetState, gone: frozenset[int], hearing: Hearing) -> str | None:
+    """Why not, or None. Of those that hold what was acknowledged somebody must be left who may live and says that it lacks
+    nothing, and as many as each that lives for sure acknowledges with."""
+    holders = state.members | state.eligible
+    left = holders - gone
+    if left == holders:
+        return None
+    if not any(not hearing.of(other).may_lack for other in left & hearing.alive):
+        return f"none of {sorted(left)} is left that surely holds all"
+    least = max((hearing.of(other).members_min for other in left & hearing.surely_alive), default=0)
+    return None if len(left) >= least else f"{sorted(left)} are fewer than {least}"
+
+
 def may_be_the_set(state: SetState, members: frozenset[int], learners: frozenset[int]) -> str | None:
     """Why not, or None."""
     if not members:

@@ -26,6 +26,7 @@ FOUND_BY = {
     "epoch-reused": 1,
     "forgotten-is-not-told": 1,
     "frozen-silence-counts": 11,
+    "holders-cleaned": 1,
     "id-granted-twice": 1,
     "id-taken-over": 1,
     "impatient-leader": 2,

@@ -43,11 +43,12 @@ def state_of(*events: Event) -> ReplicasState:
     return state
 
 
-def alive(*broker_ids: int) -> Liveness:
-    """These live; all others have ended their connection."""
+def alive(*broker_ids: int, members_min: int = 0, forgetful: frozenset[int] = frozenset()) -> Liveness:
+    """These live, the `forgetful` with memory lost; all others have ended their connection."""
     table = Heartbeats()
     for broker_id in range(1, 10):
-        beat = Heartbeat(f"h{broker_id}:1", 10_000, LiveReport(1, 0, 0))
+        report = LiveReport(1, 0, 0, members_min, broker_id in forgetful)
+        beat = Heartbeat(f"h{broker_id}:1", 10_000, report)
         table.heard(("c", "a", broker_id), broker_id, beat, NOW)
         if broker_id not in broker_ids:
             table.connection_closed(broker_id, NOW)
@@ -280,9 +281,7 @@ def test_a_broker_whose_id_was_granted_to_another_since_is_not_registered_in_its
 
 def test_a_broker_that_reads_is_told_when_it_is_not_registered_any_more() -> None:
     def asked(broker_id: int, check_code: str | None = None) -> int:
-        return replica_info(
-            three_brokers(), broker_name="a", asked_by=broker_id, check_code=check_code
-        ).code
+        return replica_info(three_brokers(), broker_name="a", asked_by=broker_id, check_code=check_code).code
 
     code = three_brokers().replicas["a"].by_id[2].check_code
     assert (asked(2), asked(2, code)) == (0, 0)
@@ -338,6 +337,33 @@ def test_cleaning_never_leaves_a_set_without_its_master_or_members() -> None:
     assert clean(masterless, alive(2), "1").code == 2009
     never_elected = state_of(applied(1), applied(2))
     assert clean(never_elected, alive(1), "2").code == 2009
+
+
+def test_who_may_alone_hold_what_was_acknowledged_is_not_cleaned() -> None:
+    without_master = three_brokers(frozenset({1, 2}))
+    without_master.apply(ElectMaster("a", None))
+    refused = clean(without_master, alive(), "1")
+    assert refused.code == 2009
+    assert "[1] of a may alone hold all that was acknowledged, for none of [2] lives" in (
+        refused.remark or ""
+    )
+    assert clean(without_master, alive(2, forgetful=frozenset({2})), "1").code == 2009
+    assert clean(without_master, alive(2), "1").events == (CleanBrokerData("a", frozenset({1})),)
+    assert clean(without_master, alive(), "3").events == (CleanBrokerData("a", frozenset({3})),), (
+        "holds nothing"
+    )
+
+
+def test_who_is_needed_beside_a_set_that_is_too_small_is_not_cleaned() -> None:
+    state = three_brokers(frozenset({1, 2}))
+    state.apply(AlterSyncStateSet("a", frozenset({1}), frozenset({2})))
+    refused = clean(state, alive(1, members_min=2), "2")
+    assert refused.code == 2009
+    assert "only [1] would hold what was acknowledged, and minInSyncReplicas is 2" in (refused.remark or "")
+    assert clean(state, alive(1, 2, members_min=2), "2", living=True).code == 2009
+    assert clean(state, alive(1, members_min=1), "2").code == 0
+    enough = three_brokers(frozenset({1, 3}))
+    assert clean(enough, alive(1, 3, members_min=2), "2").code == 0
 
 
 @pytest.mark.parametrize("ids", ["x", "1;x", "1.0", "-1", ";", "\u0661", "1" * 20])
