@@ -19,7 +19,8 @@ from ha.epochbinding import NOTHING_DUE
 from ha.epochs import KeptEpochs
 from ha.errors import EpochFenced, HAAddressInUse, HACannotListen
 from ha.log import ReplicatedLog
-from ha.master.gate import Gate, Replicas
+from ha.master.admittance import Why
+from ha.master.gate import Asker, Gate, Replicas
 from ha.master.mastership import Controllers, Mastership
 from ha.settings import HASettings
 from ha.slave.client import SlaveClient, cut_partial_record
@@ -136,6 +137,11 @@ class HAService:
             tasks=self._tasks,
             counters=self.counters,
         )
+
+    async def why_not(self, asker: Asker, broker_id: int) -> Why | None:
+        """Why `asker` may not speak for `broker_id`, by what admits links; None when it may."""
+        assert self._gate is not None, "speaks_through comes first"
+        return await self._gate.why_not(asker, broker_id)
 
     async def forget_epochs(self) -> None:
         """Of a log that is gone, before any role is taken for the one that begins. OSError."""

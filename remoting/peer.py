@@ -44,12 +44,12 @@ class Owner(Protocol):
 class Peer(asyncio.BufferedProtocol):
     """The other end of a connection, accepted or opened by us.
 
-    `remote_address` is its "ip:port"; `closed` is true from the moment nothing more can be sent. Handlers
-    may keep their own facts about the connection in `attributes`.
+    `remote_address` is its "ip:port", `own_host` the ip of this end; `closed` is true from the moment nothing more can
+    be sent. Handlers may keep their own facts about the connection in `attributes`.
     """
 
     def __init__(self, owner: Owner, limits: Limits, clock: Clock, deadlines: Deadlines) -> None:
-        self.remote_address = ""
+        self.remote_address = self.own_host = ""
         self.closed = False
         self.attributes: dict[str, object] = {}
         self.active_at_ms = 0
@@ -182,6 +182,8 @@ class Peer(asyncio.BufferedProtocol):
         self._transport.set_write_buffer_limits(high=self._limits.unsent_bytes_high)
         name = transport.get_extra_info("peername")
         self.remote_address = f"{name[0]}:{name[1]}" if isinstance(name, tuple) else str(name or "")
+        own = transport.get_extra_info("sockname")
+        self.own_host = str(own[0]) if isinstance(own, tuple) else ""
         self.active_at_ms = self._clock.monotonic_ms()
         self._owner.opened(self)
 

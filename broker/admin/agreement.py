@@ -3,7 +3,8 @@
 Invariant: a change is answered with success only when it is on this broker's disk and every member of the SyncStateSet,
 applied or proposed, has said that it stored it; who enters the set later stores it before, and while the set is too small to
 acknowledge a message, so that others may be elected, nothing is. Otherwise the answer says what is
-known. A slave's request waits until there is something that it lacks."""
+known. A slave's request waits until there is something that it lacks; it counts for the broker that it names only where a
+replication link of that broker would be let in."""
 
 from __future__ import annotations
 
@@ -14,6 +15,7 @@ from broker.role.membership import Membership
 from broker.settings.broker import BrokerSettings
 from broker.tables.holders import Holders, TablesVersion
 from broker.tables.tables import Tables
+from ha.master.gate import Asker
 from ha.service import HAService
 from mqruntime.clock import Clock
 from mqruntime.diskfull import cure
@@ -128,6 +130,11 @@ class Agreement:
 
     async def _copy(self, peer: Peer, command: RemotingCommand) -> RemotingCommand:
         header = CopyTablesHeader.from_ext(command.ext)
+        if self._role.accepts_sends:
+            asker = Asker(peer.remote_address, host_of(peer.remote_address), peer.own_host)
+            why = await self._ha.why_not(asker, header.broker_id)
+            if why is not None:
+                return command.reply(ResponseCode.SERVICE_NOT_AVAILABLE, why.value)
         held, tables = TablesVersion.parse(header.holds), self._tables
         deadline_ms = self._clock.monotonic_ms() + min(max(header.wait_ms, 0), COPY_WAIT_MS_MAX)
         if self._role.accepts_sends:

@@ -1,12 +1,16 @@
 """Who holds the master's tables: which version each slave says that it has stored.
 
-Invariant: a broker counts as a holder only of versions that this master has named. One that asks as Java brokers do, and
+Invariant: a broker counts as a holder only of versions that this master has named; whoever calls `reported` has made sure that
+it is that broker, so there are no more than the controllers know. One that asks as Java brokers do, and
 never as ours, is not waited for: it polls each 3 to 10 s and says nothing of what it has. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple, Self
+
+OLD_HOSTS_MAX = 64
+"""More than the replicas of any set; anybody may poll."""
 
 
 class TablesVersion(NamedTuple):
@@ -33,7 +37,7 @@ class Holders:
     def __init__(self) -> None:
         self._epoch = 0
         self._held: dict[int, TablesVersion | None] = {}
-        self._old_hosts: set[str] = set()
+        self._old_hosts: dict[str, None] = {}  # who polled last stands last
 
     def reported(self, broker_id: int, held: TablesVersion | None, current: TablesVersion) -> None:
         """A slave of ours asks for what comes after `held`; `current` is the master's version."""
@@ -43,7 +47,10 @@ class Holders:
     def polled_as_java(self, host: str, current: TablesVersion) -> None:
         """A slave on `host` copies as Java brokers do."""
         self._under(current.epoch)
-        self._old_hosts.add(host)
+        self._old_hosts.pop(host, None)
+        self._old_hosts[host] = None
+        if len(self._old_hosts) > OLD_HOSTS_MAX:
+            del self._old_hosts[next(iter(self._old_hosts))]
 
     def lacking(
         self, members: Iterable[int], wanted: TablesVersion, hosts: Mapping[int, str], epoch: int

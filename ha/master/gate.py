@@ -7,6 +7,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterable
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from ha.counters import HACounters
@@ -41,6 +42,24 @@ class Waiting(Protocol):
     def refused(self, why: Why) -> None: ...
 
 
+@dataclass(eq=False)
+class Asker:
+    """Who says over a connection of its own which broker it is, to be judged as a link is."""
+
+    address: str
+    peer_host: str
+    own_host: str
+    answer: asyncio.Future[Why | None] = field(
+        default_factory=lambda: asyncio.get_running_loop().create_future()
+    )
+
+    def admitted(self) -> None:
+        self.answer.set_result(None)
+
+    def refused(self, why: Why) -> None:
+        self.answer.set_result(why)
+
+
 class Gate:
     """One for all masterships of a process; it runs its reads as `tasks`."""
 
@@ -65,6 +84,14 @@ class Gate:
         newcomer = newcomer_of(broker_id, link.peer_host, link.own_host)
         self._links[newcomer], self._newcomers[link] = link, newcomer
         self._perform(self._admittance.come(newcomer, self._now_ms()))
+
+    async def why_not(self, asker: Asker, broker_id: int) -> Why | None:
+        """Why `asker` may not speak for `broker_id`; None when it may."""
+        self.come(asker, broker_id)
+        try:
+            return await asker.answer
+        finally:
+            self.left(asker)
 
     def left(self, link: Waiting) -> None:
         """It has ended; harmless when it never came."""

@@ -13,6 +13,7 @@ class RecordingPeer:
     """Keeps what is sent to it, one entry of `writes` for each write."""
 
     remote_address = "10.0.0.9:5000"
+    own_host = "10.0.0.1"
 
     def __init__(self) -> None:
         self.attributes: dict[str, object] = {}

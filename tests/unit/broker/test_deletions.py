@@ -11,7 +11,7 @@ import pytest
 from broker.settings.broker import BrokerSettings
 from broker.tables import deletions as module
 from broker.tables.deletions import AGE_MS_MAX, DELETIONS_FILE, GROUP, OFFSETS, TOPIC, Deletions
-from broker.tables.holders import Holders, TablesVersion
+from broker.tables.holders import OLD_HOSTS_MAX, Holders, TablesVersion
 from broker.tables.tables import Tables
 from broker.tables.topics import TOPICS_FILE
 from messagestore.messages import QueueEntry
@@ -214,6 +214,20 @@ def test_who_polls_as_java_brokers_do_is_not_waited_for_unless_it_is_one_of_ours
     holders.reported(3, None, NOW)
     assert lacking(holders, [2, 3]) == [3]
     assert lacking(holders, [5]) == [5], "nobody knows where it is"
+
+
+def test_however_many_poll_as_java_brokers_do_only_the_last_are_remembered() -> None:
+    holders = Holders()
+    holders.polled_as_java("10.0.0.2", NOW)
+    for number in range(OLD_HOSTS_MAX - 1):
+        holders.polled_as_java(f"10.1.0.{number}", NOW)
+    assert lacking(holders, [2]) == []
+    holders.polled_as_java("10.0.0.2", NOW)
+    holders.polled_as_java("10.2.0.1", NOW)
+    assert lacking(holders, [2]) == [], "it is one of the last"
+    for number in range(OLD_HOSTS_MAX):
+        holders.polled_as_java(f"10.3.0.{number}", NOW)
+    assert lacking(holders, [2]) == [2]
 
 
 def test_under_another_epoch_everybody_is_asked_anew() -> None:

@@ -13,10 +13,14 @@ from ha.errors import ReplicasUnread
 from ha.master.admittance import LOOPBACK
 from mqclient.producer import SendStatus
 from remoting.bodies.replicas import BrokerReplicasInfo, ReplicaIdentity, ReplicasInfo
+from remoting.client import RemotingClient
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import RemotingCommand
 from remoting.errors import ConnectFailed
+from remoting.headers.admin import CreateTopicHeader
+from remoting.headers.group import CopyTablesHeader, TablesVersionHeader
 from simulation.cluster.strangers import speak_as
+from simulation.kernel.node import Node, SimulatedClock
 from simulation.kernel.world import World
 from tests.unit.broker.brokerset import Cluster
 
@@ -41,6 +45,38 @@ def test_nothing_is_acknowledged_that_only_the_master_and_a_stranger_hold(known:
         cluster.start(slave)
         cluster.wait_in_sync(2)
         world.run_until(lambda: SendStatus.SEND_OK in sends, 10_000)
+
+
+@pytest.mark.parametrize("known", [True, False], ids=["a member's id", "an id of nobody"])
+def test_no_stranger_holds_the_tables_in_the_name_of_a_slave(known: bool) -> None:
+    with World(32) as world:
+        cluster = Cluster(world, 2, slaveTimeout=500)
+        cluster.start_up()
+        [slave] = [node for node in cluster.brokers if node is not cluster.master]
+        broker_id = cluster.app(slave).membership.broker_id if known else 9
+        slave.kill()
+        stranger = world.node("stranger", "10.0.9.1")
+        answers: list[int] = []
+        stranger.spawn(claim_tables(stranger, cluster.app(cluster.master).address, broker_id or 0, answers))
+        header = CreateTopicHeader("new", "TBW102", 4, 4, 6)
+        told = cluster.run(
+            cluster.ask(cluster.app(cluster.master).address, RequestCode.UPDATE_AND_CREATE_TOPIC, header)
+        )
+        assert told.code == ResponseCode.FLUSH_SLAVE_TIMEOUT, "the slave did not store it"
+        world.run_for_ms(1_000)
+        assert answers and set(answers) == {ResponseCode.SERVICE_NOT_AVAILABLE}
+
+
+async def claim_tables(node: Node, master: str, broker_id: int, answers: list[int]) -> None:
+    """Says of each version that it has stored it."""
+    client = RemotingClient(clock=SimulatedClock(node))
+    holds = None
+    while True:
+        request = RemotingCommand.request(RequestCode.COPY_TABLES, CopyTablesHeader(broker_id, holds, 100))
+        reply = await client.call(master, request, 5_000)
+        answers.append(reply.code)
+        holds = TablesVersionHeader.from_ext(reply.ext).tables_version
+        await asyncio.sleep(0.02)
 
 
 def outcomes_of_sends(cluster: Cluster) -> list[SendStatus]:
