@@ -18,7 +18,7 @@ from typing import Self
 
 from localcluster import ports
 from localcluster.layout import BROKER_SET, SEGMENT_BYTES, Layout
-from localcluster.processes import ProcessIdentity, ProcessRecord, ProcessTable, spawn
+from localcluster.processes import ProcessIdentity, ProcessRecord, ProcessTable, interrupts_held, spawn
 from localcluster.waiting import NotYet, wait_for
 from mqadmin.admin import AdminClient
 from mqadmin.errors import AdminError
@@ -130,8 +130,9 @@ class Cluster:
             for name in wanted:
                 if name not in running:
                     arguments = ["-c", str(self.directory / f"{name}.conf")]
-                    identity = spawn(self.layout.module(name), arguments, self.log_file(name))
-                    table[name] = ProcessRecord(identity)
+                    with interrupts_held():
+                        identity = spawn(self.layout.module(name), arguments, self.log_file(name))
+                        table[name] = ProcessRecord(identity)
                     started.append(name)
         return started
 
@@ -329,13 +330,13 @@ class Cluster:
 def run(cluster: Cluster) -> SyncState:
     """Starts what does not run and waits until the cluster is whole; stops what it started if that fails or
     on Ctrl-C."""
-    started: list[str] = []
+    ours = [name for name, identity in cluster.states().items() if identity is None]
     try:
-        started += cluster.start()
+        cluster.start()
         return asyncio.run(cluster.wait_whole())
     except BaseException:
-        if started:
-            cluster.stop(started)
+        if ours:  # also where `start` was broken off before it could say what it started
+            cluster.stop(ours)
         raise
 
 

@@ -13,6 +13,7 @@ import os
 import select
 import signal
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
@@ -84,6 +85,23 @@ class ProcessIdentity:
         return True
 
 
+@contextmanager
+def interrupts_held() -> Iterator[None]:
+    """Ctrl-C is heard at the end of this: between a process that was started and the books that tell of it nothing breaks off.
+    Of no effect outside of the main thread, where nobody hears it."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    heard: list[int] = []
+    before = signal.signal(signal.SIGINT, lambda number, frame: heard.append(number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+        if heard:
+            signal.raise_signal(signal.SIGINT)
+
+
 def spawn(module: str, arguments: list[str], log: Path) -> ProcessIdentity:
     """Starts `python -m module arguments` in a session of its own, its output appended to `log`.
 
@@ -149,11 +167,14 @@ class ProcessTable:
                 self._write(table)
 
     def _write(self, table: dict[str, ProcessRecord]) -> None:
-        _replace(self._file, {name: asdict(record) for name, record in table.items()})
-        living = {
-            name: record.identity.pid for name, record in table.items() if record.identity.state() is not None
-        }
-        _replace(self._directory / "pids.json", living)
+        with interrupts_held():
+            _replace(self._file, {name: asdict(record) for name, record in table.items()})
+            living = {
+                name: record.identity.pid
+                for name, record in table.items()
+                if record.identity.state() is not None
+            }
+            _replace(self._directory / "pids.json", living)
 
 
 def _replace(path: Path, value: object) -> None:

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from localcluster import ports
-from localcluster.cluster import Cluster, ClusterError, ProcessDied
+from localcluster import ports, processes
+from localcluster.cluster import Cluster, ClusterError, ProcessDied, run
 from localcluster.processes import ProcessIdentity, ProcessRecord, ProcessTable, spawn
 
 
@@ -148,3 +148,55 @@ def test_removing_a_cluster_removes_its_directory(tmp_path: Path) -> None:
     cluster = Cluster.create(tmp_path / "c", controllers=1, brokers=1)
     cluster.down(remove=True)
     assert not (tmp_path / "c").exists()
+
+
+@pytest.mark.parametrize("at", ["processes.json", "pids.json"])
+def test_an_interrupt_while_the_books_are_written_leaves_no_process_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at: str
+) -> None:
+    """Then the processes run, and `start` has not said yet that it started them."""
+    write, interrupted = processes._replace, []
+
+    def interrupted_once(path: Path, value: object) -> None:
+        if path.name == at and not interrupted:
+            interrupted.append(path)
+            signal.raise_signal(signal.SIGINT)
+        write(path, value)
+
+    monkeypatch.setattr(processes, "_replace", interrupted_once)
+    started: list[ProcessIdentity] = []
+
+    def noted(module: str, arguments: list[str], log: Path) -> ProcessIdentity:
+        started.append(spawn("http.server", ["0", "--bind", "127.0.0.1"], log))
+        return started[-1]
+
+    monkeypatch.setattr("localcluster.cluster.spawn", noted)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            run(Cluster.create(tmp_path / "cut short", controllers=1, brokers=1))
+        assert [identity.state() for identity in started] == [None, None, None]
+    finally:
+        for identity in started:
+            identity.send(signal.SIGKILL)
+            identity.wait_gone(20)
+
+
+def test_an_interrupt_between_a_process_and_its_record_leaves_none_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started: list[ProcessIdentity] = []
+
+    def interrupted(module: str, arguments: list[str], log: Path) -> ProcessIdentity:
+        started.append(spawn("http.server", ["0", "--bind", "127.0.0.1"], log))
+        signal.raise_signal(signal.SIGINT)
+        return started[-1]
+
+    monkeypatch.setattr("localcluster.cluster.spawn", interrupted)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            run(Cluster.create(tmp_path / "cut short", controllers=1, brokers=1))
+        assert [identity.state() for identity in started] == [None]
+    finally:
+        for identity in started:
+            identity.send(signal.SIGKILL)
+            identity.wait_gone(20)
