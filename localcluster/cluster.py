@@ -10,6 +10,7 @@ import asyncio
 import json
 import shutil
 import signal
+import time
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
@@ -17,9 +18,9 @@ from types import TracebackType
 from typing import Self
 
 from localcluster import ports
-from localcluster.layout import BROKER_SET, SEGMENT_BYTES, Layout
+from localcluster.layout import BROKER_SET, HOST, SEGMENT_BYTES, Layout
 from localcluster.processes import ProcessIdentity, ProcessRecord, ProcessTable, interrupts_held, spawn
-from localcluster.waiting import NotYet, wait_for
+from localcluster.waiting import POLL_MS, NotYet, wait_for
 from mqadmin.admin import AdminClient
 from mqadmin.errors import AdminError
 from mqadmin.replies import SyncState, TopicSettings
@@ -59,8 +60,10 @@ class Cluster:
         segment_bytes: int = SEGMENT_BYTES,
         broker_settings: dict[str, str] | None = None,
         controller_settings: dict[str, str] | None = None,
+        bind_host: str = HOST,
     ) -> Cluster:
-        """Reserves ports and writes the files of a new cluster; starts nothing.
+        """Reserves ports and writes the files of a new cluster; starts nothing. With another `bind_host` than
+        HOST, processes find each other through a relay alone.
 
         Raises `ClusterError` where the directory holds a cluster or other files, `ports.PortsTaken`,
         `LayoutError`.
@@ -80,6 +83,7 @@ class Cluster:
             segment_bytes,
             dict(broker_settings or {}),
             dict(controller_settings or {}),
+            bind_host,
         )
         if base_port is None:
             lease = ports.lease_any(directory, len(layout.ports))
@@ -181,6 +185,10 @@ class Cluster:
         """Freezes a process with SIGSTOP until `resume`."""
         if not self.kill([name], signal.SIGSTOP):
             raise ClusterError(f"{name} does not run")
+        identity = self._table.read()[name].identity
+        deadline_s = time.monotonic() + STOP_TIMEOUT_S
+        while identity.state() not in (None, "T", "t") and time.monotonic() < deadline_s:
+            time.sleep(POLL_MS / 1000)  # a thread of it may run on for a moment after the signal
 
     def resume(self, name: str) -> None:
         self.kill([name], signal.SIGCONT)
@@ -320,11 +328,7 @@ class Cluster:
         return [name for name in self.layout.names if name in wanted]
 
     def _owner_of(self, port: int) -> str | None:
-        for name in self.layout.names:
-            listen = int(self.layout.address(name).rpartition(":")[2])
-            if port == listen or (name in self.layout.broker_names and port in (listen - 2, listen + 1)):
-                return name
-        return None
+        return next((name for name in self.layout.names if port in self.layout.ports_of(name)), None)
 
 
 def run(cluster: Cluster) -> SyncState:

@@ -1,4 +1,4 @@
-"""Drills: the master is killed, ended, frozen or replaced while a client sends, again and again.
+"""Drills: the master is killed, ended, frozen, replaced or cut off while a client sends, again and again.
 
 Invariant: a drill begins on a whole cluster under load and ends on a whole cluster; what the client was told
 during all of them is judged at the end against what can be read.
@@ -6,18 +6,22 @@ during all of them is judged at the end against what can be read.
 
 from __future__ import annotations
 
+import asyncio
 import random
 import signal
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import partial
+from itertools import repeat
 
 from localcluster.cluster import Cluster
-from localcluster.history import Found, Verdict, judge, longest_outage
+from localcluster.history import Found, Verdict, judge, longest_outage, longest_wait_ms
 from localcluster.layout import BROKER_SET, CLUSTER_NAME
 from localcluster.load import Load, read_back
 from localcluster.logs import MARKS, marks, read_lines
+from localcluster.partitions import ELECTION_MS_MAX, Partition, Roles, Shape, draw, shapes
+from localcluster.relayprocess import RelayProcess
 from mqadmin.admin import AdminClient
 from mqadmin.errors import AdminError
 from mqadmin.replies import SyncState
@@ -30,12 +34,18 @@ RECOVERY_TIMEOUT_MS = 60_000
 
 
 class Kind(StrEnum):
-    """What happens to the master."""
+    """What happens, to the master unless it says otherwise."""
 
     KILL = "kill"
     TERM = "term"
     PAUSE = "pause"
     ELECT = "elect"
+    PARTITION = "partition"
+    """Ways between processes are cut; `partitions.Shape` says which."""
+
+
+Strike = Callable[[SyncState, str], Awaitable[Partition | None]]
+"""Given the set and its master's name, does what a drill is about; a partition is over when it returns."""
 
 
 class DrillFailed(Exception):
@@ -45,7 +55,8 @@ class DrillFailed(Exception):
 @dataclass(frozen=True, slots=True)
 class DrillResult:
     """One drill. Marks count from the fault; `outage_ms` is the client's longest silence around it, which the
-    first acknowledgement by the new master ends."""
+    first acknowledgement by the new master ends. `unserved_ms` is the longest time without an acknowledging master
+    while the set had to have one, `unserved_ms_max` its limit."""
 
     kind: Kind
     old_master: str
@@ -56,6 +67,13 @@ class DrillResult:
     first_ack_ms: int | None
     outage_ms: int | None
     whole_ms: int
+    unserved_ms: int = 0
+    unserved_ms_max: int = ELECTION_MS_MAX
+    partition: Partition | None = None
+
+    @property
+    def served(self) -> bool:
+        return self.unserved_ms <= self.unserved_ms_max
 
     def timeline(self) -> str:
         """`fault 0 · detected +3 · ... ms`, a mark that no log gave as `?`."""
@@ -74,7 +92,12 @@ class DrillReport:
 
     @property
     def passed(self) -> bool:
-        return self.failure is None and self.verdict is not None and self.verdict.holds
+        return (
+            self.failure is None
+            and self.verdict is not None
+            and self.verdict.holds
+            and all(result.served for result in self.drills)
+        )
 
 
 async def run_drills(
@@ -88,11 +111,14 @@ async def run_drills(
     settle_ms: int = 500,
     interval_ms: int = 5,
     read: Callable[[Client, str], Awaitable[list[Found]]] | None = None,
+    relay: RelayProcess | None = None,
+    only: Shape | None = None,
 ) -> DrillReport:
     """`count` drills of one kind under load on `topic`, which is created; then everything is read back, by a
     consumer or by `read`.
 
-    `seed` decides bodies, pauses between drills and who is elected. Raises what `Cluster.wait_whole` raises
+    `seed` decides bodies, pauses between drills, who is elected, and what is cut unless `only` does. Partitions need
+    the cluster's `relay`. Raises what `Cluster.wait_whole` raises
     before the first drill; later failures are in the report.
     """
     chance = random.Random(seed)
@@ -100,6 +126,13 @@ async def run_drills(
     clock = SystemClock()
     await cluster.wait_whole()
     await cluster.create_topic(topic, QUEUES)
+    strike: Strike
+    if relay is not None:
+        cutting = random.Random(seed)  # of its own: how much the load draws depends on how fast it is
+        drawn = repeat(only) if only is not None else shapes(cutting)
+        strike = partial(_partition, cluster, relay, drawn, cutting)
+    else:
+        strike = partial(_strike, cluster, kind, chance)
     async with Client(cluster.layout.namesrv, clock=clock, random=chance) as client:
         load = Load(
             client.producer("drill"),
@@ -113,13 +146,13 @@ async def run_drills(
         try:
             for number in range(count):
                 quiet_ms = round(settle_ms * (0.6 + 0.8 * chance.random()))
-                strike = partial(_strike, cluster, kind, chance)
                 result = await drill_once(cluster, kind, load, quiet_ms, strike)
                 report.drills.append(result)
+                what = f"{kind} ({result.partition.told})" if result.partition else kind
                 say(
-                    f"drill {number + 1}/{count} {kind} {result.old_master} (epoch {result.old_epoch}) -> "
+                    f"drill {number + 1}/{count} {what} {result.old_master} (epoch {result.old_epoch}) -> "
                     f"{result.new_master} (epoch {result.new_epoch}): {result.timeline()}; "
-                    f"client outage {result.outage_ms} ms"
+                    f"client outage {result.outage_ms} ms, without an acknowledging master {result.unserved_ms} ms"
                 )
         except (DrillFailed, TimeoutError) as error:
             report.failure = str(error)
@@ -138,10 +171,10 @@ async def drill_once(
     kind: Kind,
     load: Load,
     quiet_ms: int,
-    strike: Callable[[SyncState, str], Awaitable[None]],
+    strike: Strike,
 ) -> DrillResult:
-    """One drill: waits until the cluster is whole and acknowledges, lets `strike(state, master's name)` do what `kind`
-    says, and sees the cluster whole again, with the old master back. Raises `DrillFailed` and `TimeoutError`."""
+    """One drill: waits until the cluster is whole and acknowledges, lets `strike` do what `kind` says, and sees the cluster
+    whole again, with the old master back. Raises `DrillFailed` and `TimeoutError`."""
     clock = SystemClock()
     before = await cluster.wait_whole(timeout_ms=RECOVERY_TIMEOUT_MS)
     begun_ms = clock.now_ms()
@@ -149,10 +182,9 @@ async def drill_once(
         raise DrillFailed(f"the client gets no acknowledgements from a whole cluster; {_last_answer(load)}")
     old = _name(cluster, before)
     fault_ms = clock.now_ms()
-    await strike(before, old)
-    acknowledged = await load.acknowledged_after(
-        fault_ms if kind is not Kind.ELECT else clock.now_ms(), RECOVERY_TIMEOUT_MS
-    )
+    partition = await strike(before, old)
+    struck_ms = clock.now_ms()
+    acknowledged = await load.acknowledged_after(struck_ms + 1, RECOVERY_TIMEOUT_MS)
     if kind is Kind.KILL:
         cluster.start([old])
     elif kind is Kind.TERM:
@@ -173,6 +205,8 @@ async def drill_once(
     ]
     seen = marks(lines, fault_ms, before.master_epoch)
     outage = longest_outage(load.attempts, fault_ms, whole_ms)
+    excused = partition is not None and partition.serving_ms_max is None
+    unserved_ms = longest_wait_ms(load.attempts, struck_ms if excused else fault_ms, whole_ms)
     return DrillResult(
         kind=kind,
         old_master=old,
@@ -183,6 +217,9 @@ async def drill_once(
         first_ack_ms=outage.to_ms - fault_ms if outage else None,
         outage_ms=outage.length_ms if outage else None,
         whole_ms=whole_ms - fault_ms,
+        unserved_ms=unserved_ms,
+        unserved_ms_max=(partition and partition.serving_ms_max) or ELECTION_MS_MAX,
+        partition=partition,
     )
 
 
@@ -207,6 +244,32 @@ async def _strike(cluster: Cluster, kind: Kind, chance: random.Random, state: Sy
             raise DrillFailed(f"electMaster of broker {chosen.broker_id}: {error}") from error
         finally:
             await admin.close()
+
+
+async def _partition(
+    cluster: Cluster,
+    relay: RelayProcess,
+    drawn: Iterator[Shape],
+    chance: random.Random,
+    state: SyncState,
+    master: str,
+) -> Partition:
+    """Cuts what the next shape says, for as long as was drawn."""
+    layout = cluster.layout
+    leader = layout.name_of(await cluster.wait_leader()) or ""
+    roles = Roles(
+        master=master,
+        slaves=[name for name in layout.broker_names if name != master],
+        leader=leader,
+        followers=[name for name in layout.controller_names if name != leader],
+    )
+    partition = draw(next(drawn), roles, chance)
+    relay.cut(partition.cuts)
+    try:
+        await asyncio.sleep(partition.hold_ms / 1000)
+    finally:
+        relay.heal(reset=partition.reset)
+    return partition
 
 
 def _name(cluster: Cluster, state: SyncState) -> str:

@@ -9,17 +9,20 @@ import asyncio
 import json
 import statistics
 import tempfile
-from dataclasses import asdict
+from contextlib import nullcontext
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import click
 
 from localcluster.cli import unusable
 from localcluster.cluster import Cluster, ClusterError
-from localcluster.drill import DrillReport, Kind, run_drills
-from localcluster.layout import LayoutError
+from localcluster.drill import DrillReport, DrillResult, Kind, run_drills
+from localcluster.layout import HOST, HOST_BEHIND_RELAY, LayoutError
+from localcluster.partitions import Shape
 from localcluster.ports import PortsTaken
 from localcluster.processes import BooksDamaged
+from localcluster.relayprocess import RelayProcess
 from localcluster.waiting import WaitExpired
 from mqadmin.errors import AdminError
 from mqclient.errors import ClientError
@@ -31,12 +34,19 @@ FAULT_LINES_MAX = 20
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @click.argument("kind", type=click.Choice([kind.value for kind in Kind]))
 @click.option("--count", default=1, show_default=True, type=click.IntRange(1), help="How many drills.")
-@click.option("--seed", default=1, show_default=True, help="Decides bodies, pauses and who is elected.")
+@click.option(
+    "--seed", default=1, show_default=True, help="Decides bodies, pauses, who is elected, what is cut."
+)
 @click.option(
     "--dir", "directory", type=click.Path(path_type=Path), help="A running cluster; else a new one is made."
 )
 @click.option("--controllers", default=3, show_default=True, help="Of a new cluster.")
 @click.option("--brokers", default=3, show_default=True, help="Of a new cluster.")
+@click.option(
+    "--shape",
+    type=click.Choice([shape.name.lower().replace("_", "-") for shape in Shape]),
+    help="Of all partitions; else all shapes in turn, in an order that the seed decides.",
+)
 @click.option(
     "--interval-ms", default=5, show_default=True, type=click.IntRange(0), help="Between two sends."
 )
@@ -49,25 +59,39 @@ def drill(
     directory: Path | None,
     controllers: int,
     brokers: int,
+    shape: str | None,
     interval_ms: int,
     keep: bool,
     json_file: Path | None,
 ) -> None:
-    """Kills, ends, pauses or replaces the master under load and says what the client lost.
+    """Kills, ends, pauses, replaces or cuts off the master under load and says what the client lost.
 
     \b
-    kill   SIGKILL to the master; it is started again before the next drill
-    term   SIGTERM to the master; likewise
-    pause  SIGSTOP to the master until another one acknowledges
-    elect  electMaster to another member of the SyncStateSet
+    kill       SIGKILL to the master; it is started again before the next drill
+    term       SIGTERM to the master; likewise
+    pause      SIGSTOP to the master until another one acknowledges
+    elect      electMaster to another member of the SyncStateSet
+    partition  what some processes say does not reach some others, for a while;
+               on a new cluster, whose processes talk through a relay
+
+    A drill fails where an acknowledged message is lost, changed or moved, or where the set was without an acknowledging
+    master for longer than 15 s while two of its members could have one among them (20 s where the master has to drop a
+    slave that it does not hear).
     """
     try:
         if json_file is not None:
             json_file.touch()  # not to learn after minutes that nothing can be written there
+        plan = Plan(
+            Kind(kind), count, seed, interval_ms, Shape[shape.upper().replace("-", "_")] if shape else None
+        )
         if directory is not None:
-            report = _on(Cluster.open(directory), kind, count, seed, interval_ms)
+            if plan.kind is Kind.PARTITION:
+                raise ClusterError(
+                    "partitions need a cluster whose processes talk through a relay; leave --dir out"
+                )
+            report = _on(Cluster.open(directory), plan)
         else:
-            report = _on_new_cluster(controllers, brokers, keep, kind, count, seed, interval_ms)
+            report = _on_new_cluster(controllers, brokers, keep, plan)
     except KeyboardInterrupt:
         raise SystemExit(130) from None
     except (
@@ -85,36 +109,54 @@ def drill(
     for line in summary(report):
         click.echo(line)
     if json_file is not None:
-        json_file.write_text(json.dumps(asdict(report), indent=1) + "\n")
+        json_file.write_text(json.dumps(asdict(report), indent=1, default=sorted) + "\n")
     if not report.passed:
         raise SystemExit(1)
 
 
-def _on(cluster: Cluster, kind: str, count: int, seed: int, interval_ms: int) -> DrillReport:
-    topic = f"Drill_{seed}_{SystemClock().now_ms()}"
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Which drills to do."""
+
+    kind: Kind
+    count: int
+    seed: int
+    interval_ms: int
+    shape: Shape | None
+
+
+def _on(cluster: Cluster, plan: Plan, relay: RelayProcess | None = None) -> DrillReport:
+    topic = f"Drill_{plan.seed}_{SystemClock().now_ms()}"
     return asyncio.run(
         run_drills(
             cluster,
-            Kind(kind),
-            count,
-            seed=seed,
+            plan.kind,
+            plan.count,
+            seed=plan.seed,
             topic=topic,
             say=lambda line: click.echo(line),
-            interval_ms=interval_ms,
+            interval_ms=plan.interval_ms,
+            relay=relay,
+            only=plan.shape,
         )
     )
 
 
-def _on_new_cluster(
-    controllers: int, brokers: int, keep: bool, kind: str, count: int, seed: int, interval_ms: int
-) -> DrillReport:
+def _on_new_cluster(controllers: int, brokers: int, keep: bool, plan: Plan) -> DrillReport:
     directory = Path(tempfile.mkdtemp(prefix="autoswitch-mq-drill-"))
     click.echo(f"new cluster in {directory}")
     report: DrillReport | None = None
-    cluster = Cluster.create(directory, controllers=controllers, brokers=brokers)
+    relayed = plan.kind is Kind.PARTITION
+    cluster = Cluster.create(
+        directory,
+        controllers=controllers,
+        brokers=brokers,
+        bind_host=HOST_BEHIND_RELAY if relayed else HOST,
+    )
     try:
         cluster.start()
-        report = _on(cluster, kind, count, seed, interval_ms)
+        with RelayProcess(cluster) if relayed else nullcontext() as relay:
+            report = _on(cluster, plan, relay)
         return report
     finally:
         passed = report is not None and report.passed
@@ -125,13 +167,20 @@ def _on_new_cluster(
 
 def summary(report: DrillReport) -> list[str]:
     """The lines that end a run: outages, what was sent and read, every fault."""
-    lines: list[str] = []
-    outages = [result.outage_ms for result in report.drills if result.outage_ms is not None]
-    if outages:
+    lines = _outages("client outage of {} drills", report.drills)
+    for shape in Shape:
+        drills = [result for result in report.drills if result.partition and result.partition.shape is shape]
+        lines += _outages(f"  {{}} x {shape}", drills)
+    for limit_ms in sorted({result.unserved_ms_max for result in report.drills}):
+        times = [result.unserved_ms for result in report.drills if result.unserved_ms_max == limit_ms]
         lines.append(
-            f"client outage of {len(outages)} drills: min {min(outages)}, "
-            f"median {round(statistics.median(outages))}, max {max(outages)} ms"
+            f"longest time without an acknowledging master, of {len(times)} drills that allow {limit_ms} ms: {max(times)} ms"
         )
+    lines += [
+        f"{result.old_master}'s set was without an acknowledging master for {result.unserved_ms} ms"
+        for result in report.drills
+        if not result.served
+    ]
     verdict = report.verdict
     if verdict is not None:
         lines.append(
@@ -146,6 +195,15 @@ def summary(report: DrillReport) -> list[str]:
     if report.failure is not None:
         lines.append(f"not all drills were done: {report.failure}")
     return lines
+
+
+def _outages(title: str, drills: list[DrillResult]) -> list[str]:
+    """One line, which begins with `title` about so many drills; none where there were none."""
+    outages = [result.outage_ms for result in drills if result.outage_ms is not None]
+    if not outages:
+        return []
+    median = round(statistics.median(outages))
+    return [f"{title.format(len(outages))}: min {min(outages)}, median {median}, max {max(outages)} ms"]
 
 
 if __name__ == "__main__":

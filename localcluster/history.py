@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import Enum
+from itertools import pairwise
 from typing import NamedTuple
 
 
@@ -193,3 +194,10 @@ def longest_outage(attempts: Iterable[Attempt], fault_ms: int, until_ms: int) ->
         if after >= fault_ms and before <= until_ms
     ]
     return max(spans, key=lambda span: span.length_ms, default=None)
+
+
+def longest_wait_ms(attempts: Iterable[Attempt], from_ms: int, until_ms: int) -> int:
+    """The longest time between `from_ms` and `until_ms` in which no acknowledgement arrived."""
+    moments = [attempt.ended_ms for attempt in attempts if attempt.outcome is Outcome.ACKNOWLEDGED]
+    within = sorted(moment for moment in moments if from_ms < moment < until_ms)
+    return max(after - before for before, after in pairwise([from_ms, *within, until_ms]))

@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Any
 
 HOST = "127.0.0.1"
+HOST_BEHIND_RELAY = "127.0.0.2"
+"""Where processes listen whose ports at HOST are a relay's (`localcluster.relay`)."""
 CLUSTER_NAME = "DefaultCluster"
 BROKER_SET = "broker-a"
 CONTROLLER_GROUP = "group1"
@@ -28,6 +30,7 @@ class LayoutError(ValueError):
 class Layout:
     """One name server, `controllers` controllers and `brokers` replicas of one broker set.
 
+    Every process is known by its address at HOST; it opens its ports there, or at `bind_host` behind a relay.
     `broker_settings` and `controller_settings` are properties added to the files of all of their kind.
     """
 
@@ -38,6 +41,7 @@ class Layout:
     segment_bytes: int = SEGMENT_BYTES
     broker_settings: dict[str, str] = field(default_factory=dict)
     controller_settings: dict[str, str] = field(default_factory=dict)
+    bind_host: str = HOST
 
     def __post_init__(self) -> None:
         if self.controllers < 1 or self.brokers < 1:
@@ -87,6 +91,11 @@ class Layout:
             return f"{HOST}:{self.base_port + 1 + self.controllers + PORTS_PER_BROKER * int(number) + 2}"
         raise LayoutError(f"no process {name!r}; this cluster has {', '.join(self.names)}")
 
+    def ports_of(self, name: str) -> list[int]:
+        """The ports that the process `name` listens on. Raises `LayoutError` for an unknown name."""
+        port = int(self.address(name).rpartition(":")[2])
+        return [port - 2, port, port + 1] if name in self.broker_names else [port]
+
     def name_of(self, address: str) -> str | None:
         """The process that listens at `address`; None for a stranger's."""
         return next((name for name in self.names if self.address(name) == address), None)
@@ -100,7 +109,11 @@ class Layout:
         data = str(self.directory / name)
         port = self.address(name).rpartition(":")[2]
         if name == "namesrv":
-            return {"bindAddress": HOST, "listenPort": port, "kvConfigPath": f"{data}/kvConfig.json"}
+            return {
+                "bindAddress": self.bind_host,
+                "listenPort": port,
+                "kvConfigPath": f"{data}/kvConfig.json",
+            }
         if name in self.controller_names:
             peers = ";".join(
                 f"n{number}-{self.address(peer)}" for number, peer in enumerate(self.controller_names)
@@ -110,7 +123,7 @@ class Layout:
                 "controllerDLegerPeers": peers,
                 "controllerDLegerSelfId": f"n{name.partition('-')[2]}",
                 "controllerStorePath": data,
-                "bindAddress": HOST,
+                "bindAddress": self.bind_host,
                 "mappedFileSize": str(10 * 1024 * 1024),
                 **self.controller_settings,
             }
@@ -124,7 +137,7 @@ class Layout:
             "namesrvAddr": self.namesrv,
             "brokerIP1": HOST,
             "brokerIP2": HOST,
-            "bindAddress": HOST,
+            "bindAddress": self.bind_host,
             "listenPort": port,
             "haListenPort": str(int(port) + 1),
             "storePathRootDir": data,
@@ -159,6 +172,7 @@ class Layout:
                 "segment_bytes": self.segment_bytes,
                 "broker_settings": self.broker_settings,
                 "controller_settings": self.controller_settings,
+                "bind_host": self.bind_host,
             },
         }
 

@@ -107,15 +107,12 @@ def spawn(module: str, arguments: list[str], log: Path) -> ProcessIdentity:
 
     Inheritable file descriptors (the port lease) go with it. The process outlives this one.
     """
-    command = [sys.executable, "-P", "-m", module, *arguments]
-    paths = [str(SOURCE_ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "PYTHONUNBUFFERED": "1"}
     log.parent.mkdir(parents=True, exist_ok=True)
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
     pid = os.posix_spawn(
         sys.executable,
-        command,
-        environment,
+        command_of(module, arguments),
+        environment(),
         file_actions=[
             (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
             (os.POSIX_SPAWN_OPEN, 1, str(log), flags, 0o600),
@@ -126,6 +123,17 @@ def spawn(module: str, arguments: list[str], log: Path) -> ProcessIdentity:
     fields = _stat_fields(pid)
     assert fields is not None, "a child of ours stays in /proc until it is waited for"
     return ProcessIdentity(pid, int(fields[START_TICKS_FIELD]), _boot_id())
+
+
+def command_of(module: str, arguments: list[str]) -> list[str]:
+    """`python -m module arguments`, with the Python that runs here."""
+    return [sys.executable, "-P", "-m", module, *arguments]
+
+
+def environment() -> dict[str, str]:
+    """Ours, in which these very sources are found first."""
+    paths = [str(SOURCE_ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "PYTHONUNBUFFERED": "1"}
 
 
 @dataclass(frozen=True, slots=True)

@@ -62,6 +62,9 @@ COMMANDS: dict[str, Run | Elsewhere] = {
     "scripts/drill kill --count 20": Elsewhere(
         "the drill before this one, on a cluster of its own and for longer"
     ),
+    "scripts/drill KIND --count N --seed S": Run(
+        "partition", instead=(("KIND --count N --seed S", "--help"),)
+    ),
     "scripts/quickstart": Elsewhere("takes minutes and needs Java; tests/spark has its Spark step"),
     "scripts/quickstart --install-java": Elsewhere("installs packages of the system"),
     "scripts/test": Elsewhere("runs this test"),

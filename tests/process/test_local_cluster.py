@@ -59,7 +59,7 @@ def drilled(cluster: Cluster, kind: Kind, topic: str, count: int = 1) -> DrillRe
     )
     assert report.verdict is not None
     assert report.verdict.faults == []
-    assert report.passed, f"{report.failure}\n" + "\n".join(said)
+    assert report.failure is None, f"{report.failure}\n" + "\n".join(said)
     assert len(report.drills) == count
     return report
 

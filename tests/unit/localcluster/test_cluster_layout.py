@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from localcluster.layout import Layout, LayoutError, escaped, ports_needed
+from localcluster.layout import HOST_BEHIND_RELAY, Layout, LayoutError, escaped, ports_needed
 from mqruntime.properties import parse
 
 DIRECTORY = Path("/tmp/my clusters/run 1")
@@ -98,3 +99,20 @@ def test_what_cannot_be_laid_out_is_refused_in_words() -> None:
 def test_values_are_escaped_no_more_than_needed(value: str) -> None:
     [entry] = parse(f"key={escaped(value)}\n".encode()).entries
     assert entry.value == value
+
+
+@pytest.mark.parametrize("name", LAYOUT.names)
+def test_behind_a_relay_only_the_host_that_ports_are_opened_on_is_another(name: str) -> None:
+    behind = replace(LAYOUT, bind_host=HOST_BEHIND_RELAY)
+    assert behind.properties(name) == {**LAYOUT.properties(name), "bindAddress": HOST_BEHIND_RELAY}
+    again = Layout.from_environment(DIRECTORY, json.dumps(behind.environment()))
+    assert again == behind
+
+
+def test_every_port_of_a_process_is_known() -> None:
+    ports = [port for name in LAYOUT.names for port in LAYOUT.ports_of(name)]
+    assert len(set(ports)) == 1 + 3 + 3 * 3
+    assert LAYOUT.ports_of("broker-1")[1:] == [
+        int(settings("broker-1")["listenPort"]),
+        int(settings("broker-1")["haListenPort"]),
+    ]

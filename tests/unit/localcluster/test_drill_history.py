@@ -10,6 +10,7 @@ from localcluster.history import (
     Place,
     judge,
     longest_outage,
+    longest_wait_ms,
 )
 
 
@@ -104,3 +105,11 @@ def test_an_outage_is_the_longest_silence_that_the_fault_touches() -> None:
 def test_only_acknowledgements_end_an_outage() -> None:
     attempts = [acked("a", 0, 0), failed("u", Outcome.UNKNOWN), acked("b", 1, 500)]
     assert longest_outage(attempts, 0, 500) == Outage(0, 500)
+
+
+def test_a_wait_counts_from_when_it_is_owed_and_to_the_end() -> None:
+    attempts = [acked(str(moment), 0, moment) for moment in (0, 900, 1000, 1100, 5000)]
+    assert longest_wait_ms(attempts, 100, 1200) == 800
+    assert longest_wait_ms(attempts, 950, 1200) == 100
+    assert longest_wait_ms(attempts, 950, 4000) == 2900
+    assert longest_wait_ms([], 10, 30) == 20

@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable
+from dataclasses import replace
 
 from localcluster.drill import DrillReport, DrillResult, Kind
 from localcluster.drillcli import summary
 from localcluster.history import Attempt, Outcome, Place, judge
 from localcluster.load import Load
+from localcluster.partitions import Roles, Shape, draw
 from mqclient.errors import SendOutcomeUnknown, SendRefused
 from mqclient.producer import SendResult, SendStatus
 from mqclient.route import MessageQueue
@@ -93,7 +95,16 @@ def test_a_client_that_gets_no_acknowledgement_is_not_waited_for_without_end() -
 
 def result(outage_ms: int) -> DrillResult:
     return DrillResult(
-        Kind.KILL, "broker-0", "broker-1", 3, 4, {"detected": 2, "writable": 60}, 71, outage_ms, 900
+        Kind.KILL,
+        "broker-0",
+        "broker-1",
+        3,
+        4,
+        {"detected": 2, "writable": 60},
+        71,
+        outage_ms,
+        900,
+        outage_ms,
     )
 
 
@@ -108,10 +119,11 @@ def test_the_summary_gives_outages_and_counts_and_each_fault() -> None:
     report = DrillReport([result(80), result(70), result(400)], judge(attempts, []))
     lines = summary(report)
     assert lines[0] == "client outage of 3 drills: min 70, median 80, max 400 ms"
-    assert lines[1].startswith(
+    assert lines[1] == "longest time without an acknowledging master, of 3 drills that allow 15000 ms: 400 ms"
+    assert lines[2].startswith(
         "acknowledged 1 · lost 1 · changed 0 · moved 0 · duplicated 0 · unknown outcome 0"
     )
-    assert lines[2] == "a was acknowledged at q@0 and is nowhere"
+    assert lines[3] == "a was acknowledged at q@0 and is nowhere"
     assert not report.passed
 
 
@@ -120,3 +132,23 @@ def test_a_run_that_was_cut_short_does_not_pass() -> None:
     assert not report.passed
     assert summary(report)[-1] == "not all drills were done: no acknowledgement within 60000 ms"
     assert DrillReport([], judge([], [])).passed
+
+
+def test_a_set_that_was_too_long_without_an_acknowledging_master_is_a_failure() -> None:
+    report = DrillReport([result(80), result(15_001)], judge([], []))
+    assert not report.passed
+    assert "broker-0's set was without an acknowledging master for 15001 ms" in summary(report)
+    assert DrillReport([result(15_000)], judge([], [])).passed
+
+
+def test_outages_by_partitions_are_told_for_each_shape() -> None:
+    roles = Roles("broker-0", ["broker-1", "broker-2"], "controller-0", ["controller-1", "controller-2"])
+    by_shape = [
+        replace(result(outage_ms), partition=draw(shape, roles, random.Random(1)))
+        for shape, outage_ms in ((Shape.MASTER_ALONE, 9), (Shape.SLAVE_ALONE, 20), (Shape.MASTER_ALONE, 5))
+    ]
+    assert summary(DrillReport(by_shape, judge([], [])))[:3] == [
+        "client outage of 3 drills: min 5, median 9, max 20 ms",
+        "  2 x master from all: min 5, median 7, max 9 ms",
+        "  1 x slave from all: min 20, median 20, max 20 ms",
+    ]

@@ -1,0 +1,159 @@
+"""Which ways of a cluster a partition cuts, drawn by chance, and what still has to work meanwhile.
+
+Invariant: a cut is a pair (from, to) of process names whose bytes do not arrive, in that direction alone; CLIENT stands for
+everybody who is no process of the cluster.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from itertools import combinations
+
+CLIENT = "client"
+NAMESRV = "namesrv"
+
+HOLD_MS_SHORT = 500, 6_000
+HOLD_MS_LONG = 12_000, 24_000
+"""Below, and above, the 10 s of silence after which controllers give a broker up."""
+ELECTION_MS_MAX = 15_000
+SHRINK_MS_MAX = 20_000
+"""15 s without a catch-up and up to 5 s to be heard."""
+
+Cuts = frozenset[tuple[str, str]]
+
+
+class Shape(StrEnum):
+    """What is cut off from what."""
+
+    MASTER_ALONE = "master from all"
+    MASTER_FROM_CONTROLLERS = "master from controllers"
+    MASTER_WITH_CONTROLLER = "master and a controller from the rest"
+    MASTER_WITH_SLAVE = "master, a slave and a controller from the rest"
+    MASTER_MUTE = "nothing that the master says arrives"
+    MASTER_DEAF = "nothing reaches the master"
+    SLAVE_ALONE = "slave from all"
+    SLAVE_FROM_MASTER = "slave from master"
+    SLAVE_MUTE = "nothing that a slave tells the master arrives"
+    LEADER_ALONE = "leading controller from all"
+    LEADER_FROM_BROKERS = "leading controller from brokers"
+
+
+WITHIN = frozenset(
+    {Shape.MASTER_FROM_CONTROLLERS, Shape.SLAVE_FROM_MASTER, Shape.SLAVE_MUTE, Shape.LEADER_FROM_BROKERS}
+)
+"""Clients notice nothing of these; of the others they may be part, on the side of the rest."""
+
+
+@dataclass(frozen=True, slots=True)
+class Roles:
+    """Who is what, when the partition begins."""
+
+    master: str
+    slaves: list[str]
+    leader: str
+    followers: list[str]
+
+    @property
+    def brokers(self) -> list[str]:
+        return [self.master, *self.slaves]
+
+    @property
+    def controllers(self) -> list[str]:
+        return [self.leader, *self.followers]
+
+    @property
+    def everyone(self) -> list[str]:
+        return [NAMESRV, *self.controllers, *self.brokers]
+
+
+@dataclass(frozen=True, slots=True)
+class Partition:
+    """`told` is a person's line; with `reset`, connections that were cut are reset when it heals, else their bytes go
+    on. `serving_ms_max` is how long the set may be without an acknowledging master while it lasts; None where no two
+    of its members have what it takes."""
+
+    shape: Shape
+    told: str
+    cuts: Cuts
+    hold_ms: int
+    reset: bool
+    serving_ms_max: int | None
+
+
+def shapes(chance: random.Random) -> Iterator[Shape]:
+    """Shapes without end: all of them in some order, then all in another one, and so on."""
+    while True:
+        yield from chance.sample(list(Shape), len(Shape))
+
+
+def draw(shape: Shape, roles: Roles, chance: random.Random) -> Partition:
+    """A partition of that shape: who takes part, how long it lasts and how it ends."""
+    side, others = _sides(shape, roles, chance)
+    if shape not in WITHIN and chance.random() < 0.5:
+        others = [*others, CLIENT]
+    cuts: Cuts = frozenset()
+    if shape is not Shape.MASTER_DEAF:
+        cuts |= between(side, others)
+    if shape not in (Shape.MASTER_MUTE, Shape.SLAVE_MUTE):
+        cuts |= between(others, side)
+    hold_ms = chance.randint(*chance.choice([HOLD_MS_SHORT, HOLD_MS_LONG, HOLD_MS_LONG]))
+    reset = chance.random() < 0.5
+    told = f"{shape}: {', '.join(side)} | {', '.join(others)}; {hold_ms / 1000:.1f} s{', then reset' if reset else ''}"
+    return Partition(shape, told, cuts, hold_ms, reset, serving_ms_max(roles, cuts))
+
+
+def _sides(shape: Shape, roles: Roles, chance: random.Random) -> tuple[list[str], list[str]]:
+    """Who is on the one side, and who on the other."""
+    slave, controller = chance.choice(roles.slaves), chance.choice(roles.controllers)
+    match shape:
+        case Shape.MASTER_FROM_CONTROLLERS:
+            return [roles.master], roles.controllers
+        case Shape.SLAVE_FROM_MASTER | Shape.SLAVE_MUTE:
+            return [slave], [roles.master]
+        case Shape.LEADER_FROM_BROKERS:
+            return [roles.leader], roles.brokers
+        case Shape.MASTER_ALONE | Shape.MASTER_MUTE | Shape.MASTER_DEAF:
+            side = [roles.master]
+        case Shape.MASTER_WITH_CONTROLLER:
+            side = [roles.master, controller]
+        case Shape.MASTER_WITH_SLAVE:
+            side = [roles.master, slave, controller]
+        case Shape.SLAVE_ALONE:
+            side = [slave]
+        case Shape.LEADER_ALONE:
+            side = [roles.leader]
+    return side, [name for name in roles.everyone if name not in side]
+
+
+def between(sources: Iterable[str], targets: Iterable[str]) -> Cuts:
+    """Every way from one of `sources` to one of `targets`."""
+    others = list(targets)
+    return frozenset((source, target) for source in sources for target in others)
+
+
+def serving_ms_max(roles: Roles, cuts: Cuts) -> int | None:
+    """How long the set may be without an acknowledging master under these cuts.
+
+    It has to have one where two of its members reach each other, the name server, the client and a majority of
+    controllers that reach each other. A master that is one of two such drops whom it does not hear, else another one
+    is elected. None where no two are so placed.
+    """
+
+    def meet(names: Iterable[str]) -> bool:
+        pairs = combinations(names, 2)
+        return not any((one, other) in cuts or (other, one) in cuts for one, other in pairs)
+
+    majority = len(roles.controllers) // 2 + 1
+    quorums = [names for names in combinations(roles.controllers, majority) if meet(names)]
+    placed = [
+        pair
+        for pair in combinations(roles.brokers, 2)
+        for quorum in quorums
+        if meet([*pair, CLIENT]) and meet([*pair, NAMESRV]) and all(meet([*pair, name]) for name in quorum)
+    ]
+    if not placed:
+        return None
+    return SHRINK_MS_MAX if any(roles.master in pair for pair in placed) else ELECTION_MS_MAX

@@ -1,0 +1,117 @@
+"""What a partition cuts, and what the set owes its clients meanwhile."""
+
+from __future__ import annotations
+
+import random
+from itertools import islice, product
+
+import pytest
+
+from localcluster.partitions import (
+    CLIENT,
+    ELECTION_MS_MAX,
+    NAMESRV,
+    SHRINK_MS_MAX,
+    Roles,
+    Shape,
+    between,
+    draw,
+    serving_ms_max,
+    shapes,
+)
+
+ROLES = Roles("broker-0", ["broker-1", "broker-2"], "controller-1", ["controller-0", "controller-2"])
+PARTITIONS = [draw(shape, ROLES, random.Random(seed)) for shape, seed in product(Shape, range(40))]
+
+
+def both(one: list[str], other: list[str]) -> frozenset[tuple[str, str]]:
+    return between(one, other) | between(other, one)
+
+
+def test_every_shape_comes_once_in_each_round_and_a_seed_decides_the_order() -> None:
+    rounds = list(islice(shapes(random.Random(3)), 2 * len(Shape)))
+    assert set(rounds[: len(Shape)]) == set(rounds[len(Shape) :]) == set(Shape)
+    assert rounds == list(islice(shapes(random.Random(3)), 2 * len(Shape)))
+    assert rounds != list(islice(shapes(random.Random(4)), 2 * len(Shape)))
+
+
+@pytest.mark.parametrize("shape", Shape)
+def test_the_same_seed_draws_the_same_partition(shape: Shape) -> None:
+    assert draw(shape, ROLES, random.Random(5)) == draw(shape, ROLES, random.Random(5))
+
+
+def test_only_ways_between_known_processes_are_cut_and_none_to_oneself() -> None:
+    for partition in PARTITIONS:
+        assert partition.cuts
+        for source, target in partition.cuts:
+            assert source != target
+            assert {source, target} <= {*ROLES.everyone, CLIENT}
+
+
+def test_one_way_shapes_leave_the_way_back() -> None:
+    for partition in PARTITIONS:
+        reverse = {(target, source) for source, target in partition.cuts}
+        one_way = partition.shape in (Shape.MASTER_MUTE, Shape.MASTER_DEAF, Shape.SLAVE_MUTE)
+        assert reverse.isdisjoint(partition.cuts) if one_way else reverse == partition.cuts
+
+
+def test_a_master_cut_off_from_controllers_alone_keeps_its_slaves_and_its_clients() -> None:
+    partition = draw(Shape.MASTER_FROM_CONTROLLERS, ROLES, random.Random(1))
+    assert partition.cuts == both(["broker-0"], ROLES.controllers)
+
+
+def test_clients_are_now_with_the_smaller_side_and_now_cut_off_from_it() -> None:
+    alone = [partition.cuts for partition in PARTITIONS if partition.shape is Shape.MASTER_ALONE]
+    assert {("client", "broker-0") in cuts for cuts in alone} == {True, False}
+
+
+def test_an_undivided_set_has_to_be_served() -> None:
+    assert serving_ms_max(ROLES, frozenset()) == SHRINK_MS_MAX
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "owed"),
+    [
+        (
+            ["broker-0"],
+            ["broker-1", "broker-2", "controller-0", "controller-1", "controller-2"],
+            ELECTION_MS_MAX,
+        ),
+        (["broker-0"], ["controller-0", "controller-1", "controller-2"], ELECTION_MS_MAX),
+        (["broker-0"], ["controller-0", "controller-1"], ELECTION_MS_MAX),
+        (["broker-0"], ["controller-1"], SHRINK_MS_MAX),  # two controllers are enough
+        (["broker-0"], [NAMESRV], ELECTION_MS_MAX),
+        (["broker-0"], [CLIENT], ELECTION_MS_MAX),
+        (["broker-1"], ["broker-0"], SHRINK_MS_MAX),
+        (
+            ["controller-1"],
+            ["controller-0", "controller-2", "broker-0", "broker-1", "broker-2"],
+            SHRINK_MS_MAX,
+        ),
+        (["controller-1"], ["broker-0", "broker-1", "broker-2"], SHRINK_MS_MAX),
+        (["broker-0", "broker-1", "controller-1"], ["broker-2", "controller-0", "controller-2"], None),
+        (
+            ["broker-0", "controller-1"],
+            ["broker-1", "broker-2", "controller-0", "controller-2"],
+            ELECTION_MS_MAX,
+        ),
+        (["controller-0"], ["controller-1", "controller-2"], SHRINK_MS_MAX),
+        (ROLES.controllers, [NAMESRV, CLIENT], SHRINK_MS_MAX),
+    ],
+)
+def test_what_is_owed_is_what_two_members_and_a_majority_can_give(
+    one: list[str], other: list[str], owed: int | None
+) -> None:
+    assert serving_ms_max(ROLES, both(one, other)) == owed
+
+
+def test_controllers_that_do_not_meet_are_no_majority() -> None:
+    apart = both(["controller-0"], ["controller-1", "controller-2"]) | both(
+        ["controller-1"], ["controller-2"]
+    )
+    assert serving_ms_max(ROLES, apart) is None
+
+
+def test_a_way_that_is_cut_in_one_direction_is_no_way() -> None:
+    assert serving_ms_max(ROLES, between(["broker-0"], ROLES.controllers)) == ELECTION_MS_MAX
+    assert serving_ms_max(ROLES, between(ROLES.controllers, ["broker-0"])) == ELECTION_MS_MAX
