@@ -7,6 +7,8 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
@@ -15,7 +17,7 @@ from localcluster.drill import DrillResult, Kind, drill_once, run_drills
 from localcluster.history import Verdict, judge
 from localcluster.layout import HOST_BEHIND_RELAY
 from localcluster.load import Load, read_back
-from localcluster.partitions import Partition, Roles, Shape, draw
+from localcluster.partitions import CLIENT, Partition, Roles, Shape, draw
 from localcluster.relayprocess import RelayProcess
 from localcluster.waiting import NotYet, wait_for
 from mqadmin.admin import AdminClient
@@ -28,19 +30,62 @@ TWO_SHORT_ONES = 7
 """A seed whose first partitions, of the master alone and of the master with a controller, last less than 3 s each."""
 
 
-@pytest.fixture(scope="module")
-def relayed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Cluster, RelayProcess]]:
-    directory = tmp_path_factory.mktemp("partitions") / "cluster"
-    cluster = Cluster.create(
-        directory,
-        bind_host=HOST_BEHIND_RELAY,
-        broker_settings={"controllerHeartBeatTimeoutMills": "3000"},
-    )
-    with cluster:
+CONTROLLERS_MISS_A_BROKER = {"controllerHeartBeatTimeoutMills": "3000"}
+
+
+@contextmanager
+def cluster_behind_relay(
+    directory: Path, broker_settings: dict[str, str]
+) -> Iterator[tuple[Cluster, RelayProcess]]:
+    with Cluster.create(directory, bind_host=HOST_BEHIND_RELAY, broker_settings=broker_settings) as cluster:
         cluster.start()
         with RelayProcess(cluster) as relay:
             asyncio.run(cluster.wait_whole(timeout_ms=WAIT_MS))
             yield cluster, relay
+
+
+@pytest.fixture(scope="module")
+def relayed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Cluster, RelayProcess]]:
+    directory = tmp_path_factory.mktemp("partitions") / "cluster"
+    with cluster_behind_relay(directory, CONTROLLERS_MISS_A_BROKER) as made:
+        yield made
+
+
+async def cut_the_master_off_until_it_is_replaced(
+    cluster: Cluster, relay: RelayProcess
+) -> tuple[DrillResult, Verdict]:
+    """The client reaches both sides all the time and sends to whom it finds."""
+
+    async def strike(state: SyncState, master: str) -> Partition:
+        slaves = [name for name in cluster.layout.broker_names if name != master]
+        leader, *followers = cluster.layout.controller_names
+        partition = draw(Shape.MASTER_ALONE, Roles(master, slaves, leader, followers), random.Random(1))
+        assert not any(CLIENT in way for way in partition.cuts)
+        relay.cut(partition.cuts)
+        admin = AdminClient(SystemClock())
+
+        async def replaced() -> None:
+            now = await cluster.sync_state(admin)
+            if now.master_address in (None, state.master_address) or len(now.in_sync) < 2:
+                raise NotYet(str(now))
+
+        try:
+            await wait_for("a new master with a slave", replaced, WAIT_MS)
+        finally:
+            await admin.close()
+        relay.heal(reset=True)
+        return partition
+
+    await cluster.create_topic("Cut")
+    chance = random.Random(5)
+    async with Client(cluster.layout.namesrv, clock=SystemClock(), random=chance) as client:
+        load = Load(client.producer("PG"), "Cut", queues=4, clock=SystemClock(), random=chance)
+        load.start()
+        try:
+            result = await drill_once(cluster, Kind.PARTITION, load, 100, strike)
+        finally:
+            await load.stop()
+        return result, judge(load.attempts, await read_back(client.consumer("CG"), "Cut"))
 
 
 def test_what_was_acknowledged_outlives_partitions_that_a_seed_drew(
@@ -71,47 +116,18 @@ def test_what_was_acknowledged_outlives_partitions_that_a_seed_drew(
 def test_a_master_that_only_its_client_reaches_is_replaced_and_loses_nothing(
     relayed: tuple[Cluster, RelayProcess],
 ) -> None:
-    cluster, relay = relayed
-
-    async def strike(state: SyncState, master: str) -> Partition:
-        """Cuts until there is a new master with a slave; meanwhile the client goes on sending to whom it finds."""
-        slaves = [name for name in cluster.layout.broker_names if name != master]
-        leader, *followers = cluster.layout.controller_names
-        chance = random.Random(1)
-        partition = draw(Shape.MASTER_ALONE, Roles(master, slaves, leader, followers), chance)
-        assert not any("client" in way for way in partition.cuts)
-        relay.cut(partition.cuts)
-        admin = AdminClient(SystemClock())
-
-        async def replaced() -> None:
-            now = await cluster.sync_state(admin)
-            if now.master_address in (None, state.master_address) or len(now.in_sync) < 2:
-                raise NotYet(str(now))
-
-        try:
-            await wait_for("a new master with a slave", replaced, WAIT_MS)
-        finally:
-            await admin.close()
-        relay.heal(reset=True)
-        return partition
-
-    async def story() -> tuple[DrillResult, Verdict]:
-        await cluster.create_topic("Cut")
-        chance = random.Random(5)
-        async with Client(cluster.layout.namesrv, clock=SystemClock(), random=chance) as client:
-            load = Load(client.producer("PG"), "Cut", queues=4, clock=SystemClock(), random=chance)
-            load.start()
-            try:
-                result = await drill_once(cluster, Kind.PARTITION, load, 100, strike)
-            finally:
-                await load.stop()
-            return result, judge(load.attempts, await read_back(client.consumer("CG"), "Cut"))
-
-    result, verdict = asyncio.run(story())
+    result, verdict = asyncio.run(cut_the_master_off_until_it_is_replaced(*relayed))
     assert verdict.faults == []
     assert verdict.acknowledged > 0
     assert result.new_master != result.old_master
     assert result.new_epoch > result.old_epoch
+
+
+def test_what_a_master_acknowledged_alone_is_lost_and_the_drill_says_so(tmp_path: Path) -> None:
+    alone = {"allAckInSyncStateSet": "false", "minInSyncReplicas": "1"}
+    with cluster_behind_relay(tmp_path / "cluster", {**CONTROLLERS_MISS_A_BROKER, **alone}) as made:
+        _, verdict = asyncio.run(cut_the_master_off_until_it_is_replaced(*made))
+    assert verdict.lost
 
 
 def test_a_relay_that_cannot_run_says_why(relayed: tuple[Cluster, RelayProcess]) -> None:
