@@ -254,7 +254,7 @@ async def _partition(
     state: SyncState,
     master: str,
 ) -> Partition:
-    """Cuts what the next shape says, for as long as was drawn."""
+    """Cuts what the next shape says, for as long and as often as was drawn."""
     layout = cluster.layout
     leader = layout.name_of(await cluster.wait_leader()) or ""
     roles = Roles(
@@ -264,11 +264,14 @@ async def _partition(
         followers=[name for name in layout.controller_names if name != leader],
     )
     partition = draw(next(drawn), roles, chance)
-    relay.cut(partition.cuts)
-    try:
-        await asyncio.sleep(partition.hold_ms / 1000)
-    finally:
-        relay.heal(reset=partition.reset)
+    for number in range(partition.rounds):
+        if number:
+            await asyncio.sleep(partition.open_ms / 1000)
+        relay.cut(partition.cuts)
+        try:
+            await asyncio.sleep(partition.hold_ms / 1000)
+        finally:
+            relay.heal(reset=partition.reset)
     return partition
 
 

@@ -18,6 +18,8 @@ NAMESRV = "namesrv"
 HOLD_MS_SHORT = 500, 6_000
 HOLD_MS_LONG = 12_000, 24_000
 """Below, and above, the 10 s of silence after which controllers give a broker up."""
+ROUNDS = 2, 5
+OPEN_MS = 50, 1_500
 ELECTION_MS_MAX = 15_000
 SHRINK_MS_MAX = 20_000
 """15 s without a catch-up and up to 5 s to be heard."""
@@ -71,14 +73,16 @@ class Roles:
 
 @dataclass(frozen=True, slots=True)
 class Partition:
-    """`told` is a person's line; with `reset`, connections that were cut are reset when it heals, else their bytes go
-    on. `serving_ms_max` is how long the set may be without an acknowledging master while it lasts; None where no two
-    of its members have what it takes."""
+    """`told` is a person's line. The cuts last for `hold_ms`, `rounds` times, `open_ms` apart. With `reset`, connections
+    that were cut are reset when it heals, else their bytes go on. `serving_ms_max` is how long the set may be without an
+    acknowledging master while it lasts; None where no two of its members have what it takes, or not for long."""
 
     shape: Shape
     told: str
     cuts: Cuts
     hold_ms: int
+    rounds: int
+    open_ms: int
     reset: bool
     serving_ms_max: int | None
 
@@ -99,10 +103,18 @@ def draw(shape: Shape, roles: Roles, chance: random.Random) -> Partition:
         cuts |= between(side, others)
     if shape not in (Shape.MASTER_MUTE, Shape.SLAVE_MUTE):
         cuts |= between(others, side)
-    hold_ms = chance.randint(*chance.choice([HOLD_MS_SHORT, HOLD_MS_LONG, HOLD_MS_LONG]))
+    rounds, hold_ms = 1, chance.randint(*chance.choice([HOLD_MS_SHORT, HOLD_MS_LONG, HOLD_MS_LONG]))
+    owed_ms = serving_ms_max(roles, cuts)
+    if chance.random() < 0.2:
+        rounds, hold_ms, owed_ms = chance.randint(*ROUNDS), chance.randint(*HOLD_MS_SHORT), None
+    open_ms = chance.randint(*OPEN_MS)
     reset = chance.random() < 0.5
-    told = f"{shape}: {', '.join(side)} | {', '.join(others)}; {hold_ms / 1000:.1f} s{', then reset' if reset else ''}"
-    return Partition(shape, told, cuts, hold_ms, reset, serving_ms_max(roles, cuts))
+    told = f"{shape}: {', '.join(side)} | {', '.join(others)}; {hold_ms / 1000:.1f} s"
+    if rounds > 1:
+        told = f"{told}, {rounds} times, {open_ms / 1000:.1f} s apart"
+    if reset:
+        told += ", then reset"
+    return Partition(shape, told, cuts, hold_ms, rounds, open_ms, reset, owed_ms)
 
 
 def _sides(shape: Shape, roles: Roles, chance: random.Random) -> tuple[list[str], list[str]]:

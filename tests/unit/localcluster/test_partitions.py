@@ -115,3 +115,11 @@ def test_controllers_that_do_not_meet_are_no_majority() -> None:
 def test_a_way_that_is_cut_in_one_direction_is_no_way() -> None:
     assert serving_ms_max(ROLES, between(["broker-0"], ROLES.controllers)) == ELECTION_MS_MAX
     assert serving_ms_max(ROLES, between(ROLES.controllers, ["broker-0"])) == ELECTION_MS_MAX
+
+
+def test_while_ways_are_cut_again_and_again_nothing_is_owed() -> None:
+    again = [partition for partition in PARTITIONS if partition.rounds > 1]
+    assert 0 < len(again) < len(PARTITIONS) / 2
+    for partition in again:
+        assert partition.serving_ms_max is None
+        assert f"{partition.rounds} times" in partition.told
