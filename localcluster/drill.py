@@ -18,7 +18,7 @@ from itertools import repeat
 from localcluster.cluster import Cluster
 from localcluster.history import Found, Verdict, judge, longest_outage, longest_wait_ms
 from localcluster.layout import BROKER_SET, CLUSTER_NAME
-from localcluster.load import Load, read_back
+from localcluster.load import Load, read_back, wait_readable
 from localcluster.logs import MARKS, marks, read_lines
 from localcluster.partitions import ELECTION_MS_MAX, Partition, Roles, Shape, draw, shapes
 from localcluster.relayprocess import RelayProcess
@@ -161,7 +161,9 @@ async def run_drills(
         if read is not None:
             found = await read(client, topic)
         else:
-            found = await read_back(client.consumer("drill-check"), topic)
+            consumer = client.consumer("drill-check")
+            await wait_readable(consumer, topic, load.attempts, RECOVERY_TIMEOUT_MS)
+            found = await read_back(consumer, topic)
     report.verdict = judge(load.attempts, found)
     return report
 

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import suppress
 from hashlib import sha256
 
 from localcluster.history import Attempt, Found, Outcome, Place
+from localcluster.waiting import NotYet, WaitExpired, wait_for
 from mqclient.consumer import PullConsumer
 from mqclient.errors import SendOutcomeUnknown, SendRefused
 from mqclient.message import StoredMessage
@@ -159,6 +161,27 @@ async def read_messages(
         end = await consumer.max_offset(queue)
         async for message in consumer.read(queue, 0, end):
             yield queue, message
+
+
+async def wait_readable(
+    consumer: PullConsumer, topic: str, attempts: Iterable[Attempt], timeout_ms: int
+) -> None:
+    """Waits until every queue shows what was acknowledged in it, which may be later than the acknowledgement; what does not
+    show up in time is left to the checker. Raises `PullFailed`."""
+    ends: dict[str, int] = {}
+    for attempt in attempts:
+        if attempt.outcome is Outcome.ACKNOWLEDGED and attempt.place is not None:
+            queue, offset = attempt.place
+            ends[queue] = max(ends.get(queue, 0), offset + 1)
+
+    async def probe() -> None:
+        for queue in await consumer.queues(topic):
+            end = await consumer.max_offset(queue)
+            if end < ends.get(str(queue), 0):
+                raise NotYet(f"{queue} ends at {end}, {ends[str(queue)]} are acknowledged")
+
+    with suppress(WaitExpired):
+        await wait_for("all that was acknowledged", probe, timeout_ms)
 
 
 async def read_back(consumer: PullConsumer, topic: str) -> list[Found]:

@@ -10,12 +10,13 @@ from dataclasses import replace
 from localcluster.drill import DrillReport, DrillResult, Kind
 from localcluster.drillcli import summary
 from localcluster.history import Attempt, Outcome, Place, judge
-from localcluster.load import Load
+from localcluster.load import Load, wait_readable
 from localcluster.partitions import Roles, Shape, draw
 from mqclient.errors import SendOutcomeUnknown, SendRefused
 from mqclient.producer import SendResult, SendStatus
 from mqclient.route import MessageQueue
 from mqruntime.clock import SystemClock
+from tests.waits import WAIT_MS
 
 
 class ScriptedProducer:
@@ -152,3 +153,29 @@ def test_outages_by_partitions_are_told_for_each_shape() -> None:
         "  2 x master from all: min 5, median 7, max 9 ms",
         "  1 x slave from all: min 20, median 20, max 20 ms",
     ]
+
+
+class ScriptedQueues:
+    """Two queues; each question for an end takes the next of `ends`, and the last one for ever."""
+
+    def __init__(self, ends: list[int]) -> None:
+        self.ends = ends
+
+    async def queues(self, topic: str) -> list[MessageQueue]:
+        return [MessageQueue(topic, "broker-a", number) for number in (0, 1)]
+
+    async def max_offset(self, queue: MessageQueue) -> int:
+        return self.ends.pop(0) if len(self.ends) > 1 else self.ends[0]
+
+
+def test_reading_back_waits_until_every_queue_shows_what_was_acknowledged_in_it() -> None:
+    attempts = [
+        Attempt("a", "h", Outcome.ACKNOWLEDGED, 0, 1, Place("T/broker-a/0", 4)),
+        Attempt("b", "h", Outcome.ACKNOWLEDGED, 0, 1, Place("T/broker-a/1", 2)),
+        Attempt("c", "h", Outcome.UNKNOWN, 0, 1, Place("T/broker-a/1", 9)),
+    ]
+    late = ScriptedQueues([4, 5, 2, 5, 3])
+    asyncio.run(wait_readable(late, "T", attempts, WAIT_MS))  # type: ignore[arg-type]
+    assert late.ends == [3]
+    never = ScriptedQueues([4])
+    asyncio.run(wait_readable(never, "T", attempts, 10))  # type: ignore[arg-type]
