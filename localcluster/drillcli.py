@@ -90,6 +90,8 @@ def drill(
                     "partitions need a cluster whose processes talk through a relay; leave --dir out"
                 )
             report = _on(Cluster.open(directory), plan)
+        elif plan.kind is Kind.PARTITION and brokers < 2:
+            raise ClusterError("partitions are between two brokers at least; --brokers is for how many")
         else:
             report = _on_new_cluster(controllers, brokers, keep, plan)
     except KeyboardInterrupt:

@@ -106,3 +106,16 @@ def test_a_drill_needs_a_kind_and_a_cluster(tmp_path: Path) -> None:
     result = runner.invoke(drill, ["kill", "--dir", str(tmp_path)])
     assert result.exit_code == 1
     assert "no cluster in" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "what"), [("--dir", ".", "leave --dir out"), ("--brokers", "1", "two brokers")]
+)
+def test_a_partition_needs_a_cluster_of_its_own_with_something_to_part(
+    option: str, value: str, what: str, tmp_path: Path
+) -> None:
+    with Cluster.create(tmp_path / "cluster"):
+        place = str(tmp_path / "cluster") if option == "--dir" else value
+        result = CliRunner().invoke(drill, ["partition", option, place])
+    assert (result.exit_code, result.output.count("\n")) == (1, 1)
+    assert what in result.output
