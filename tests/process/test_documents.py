@@ -62,6 +62,7 @@ COMMANDS: dict[str, Run | Elsewhere] = {
     "scripts/drill kill --count 20": Elsewhere(
         "the drill before this one, on a cluster of its own and for longer"
     ),
+    "scripts/drill partition --count 20": Elsewhere("tests/process/test_partitions.py, for short ones"),
     "scripts/drill KIND --count N --seed S": Run(
         "partition", instead=(("KIND --count N --seed S", "--help"),)
     ),
