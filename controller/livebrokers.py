@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from controller.electpolicy import LiveReport
 from controller.eligibility import UPSTREAM
 from controller.events import ApplyBrokerId, Event
+from controller.hearing import Hearing
 from controller.heartbeats import BrokerKey, Heartbeat, Heartbeats, Liveness
 from controller.holdings import Held, Holdings, Report
 from controller.state import ReplicasState
@@ -35,6 +36,7 @@ class LiveBrokers:
         self._clock = clock
         self._on_change = on_change
         self._heartbeats = Heartbeats()
+        self.hearing = Hearing()
         self._judging_since_ms = 0
         self._awaited: dict[BrokerKey, list[asyncio.Event]] = {}
 
@@ -46,6 +48,15 @@ class LiveBrokers:
     def judge_from_now(self) -> None:
         """This controller begins to lead."""
         self._judging_since_ms = self._clock.monotonic_ms()
+        self.hearing.leads_from(self._judging_since_ms)
+
+    def should_give_way(self) -> bool:
+        """Whether this controller, which leads, hears none of the registered brokers, so that another one should try."""
+        return bool(self._state.replicas) and self.hearing.should_give_way(self._clock.monotonic_ms())
+
+    def gives_way(self, members: Iterable[str], self_id: str) -> str:
+        """Whom it should try to give the leadership."""
+        return self.hearing.give_way(members, self_id, self._clock.monotonic_ms())
 
     def heard(self, header: BrokerHeartbeatHeader, connection: int) -> None:
         """Request 904 came over `connection`."""
@@ -54,6 +65,7 @@ class LiveBrokers:
         if key is None or key[0] != header.cluster_name:
             return
         known = self._state.known(header.broker_name)
+        self.hearing.heard(header.heartbeat_timeout_mills, self._clock.monotonic_ms())
         member = known is not None and header.broker_id in known[1].members
         held = Report(header.epoch, header.max_offset, header.confirm_offset)
         lacks = self._holdings.heard(key, connection, held, member=member)

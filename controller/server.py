@@ -16,6 +16,7 @@ from controller.electionrecorder import ElectionRecorder
 from controller.events import Event
 from controller.guard import MasterGuard
 from controller.holdingsfile import HoldingsFile
+from controller.deaf import hand_over_if_deaf
 from controller.leaderless import tell_leaderless
 from controller.livebrokers import LiveBrokers
 from controller.notify import Notifier
@@ -128,6 +129,8 @@ class ControllerApp:
         self._tasks.start(self._guard.watch(), name="watch masters")
         self._tasks.start(self._recorder.run(), name="save elections")
         self._tasks.start(self._holdings_file.run(), name="save holdings")
+        if len(self.node.peers) > 1:
+            self._tasks.start(hand_over_if_deaf(self.node, self.brokers), name="hand over if deaf")
         self._tasks.start(tell_leaderless(self.node, self._clock), name="tell leaderless")
         logger.info("controller started", extra=fields(id=self.settings.self_id, port=self._server.port))
 

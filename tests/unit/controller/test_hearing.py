@@ -1,0 +1,50 @@
+"""When a leader that hears no broker lets another controller try."""
+
+from __future__ import annotations
+
+from controller.hearing import PATIENCE_MS_MAX, Hearing
+
+MEMBERS = ["n0", "n1", "n2"]
+LIFETIME_MS = 9_000
+
+
+def leader_at(now_ms: int, interval_ms: int) -> Hearing:
+    hearing = Hearing()
+    hearing.leads_from(now_ms)
+    for beat in range(1, 4):
+        hearing.heard(LIFETIME_MS, now_ms + beat * interval_ms)
+    return hearing
+
+
+def test_a_third_of_a_brokers_life_without_any_is_long_enough() -> None:
+    hearing = leader_at(0, 500)
+    assert not hearing.should_give_way(1_500 + 3_000)
+    assert hearing.should_give_way(1_500 + 3_001)
+
+
+def test_where_heartbeats_are_rare_three_of_their_pauses_are_waited_for() -> None:
+    hearing = leader_at(0, 2_000)
+    assert not hearing.should_give_way(6_000 + 6_000)
+    assert hearing.should_give_way(6_000 + 6_001)
+
+
+def test_a_new_leader_gives_brokers_the_whole_time_to_come() -> None:
+    hearing = leader_at(0, 500)
+    hearing.leads_from(100_000)
+    assert not hearing.should_give_way(100_000 + LIFETIME_MS // 3)
+    assert hearing.should_give_way(100_001 + LIFETIME_MS // 3)
+
+
+def test_all_others_have_their_turn_and_while_nobody_is_heard_they_come_ever_more_rarely() -> None:
+    hearing, now_ms = leader_at(0, 500), 1_500
+    targets, waits = [], []
+    for _ in range(12):
+        began_ms = now_ms
+        while not hearing.should_give_way(now_ms):
+            now_ms += 500
+        targets.append(hearing.give_way(MEMBERS, "n1", now_ms))
+        waits.append(now_ms - began_ms)
+    assert targets[:4] == ["n2", "n0", "n2", "n0"]
+    assert waits == sorted(waits) and waits[0] < 4_000 and waits[-1] <= PATIENCE_MS_MAX + 500
+    hearing.heard(LIFETIME_MS, now_ms)
+    assert hearing.should_give_way(now_ms + 10 * 60_000)
