@@ -6,6 +6,8 @@ nothing is left of it when its context ends."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import Any
 
 from broker.admin.agreement import Agreement
 from broker.role.actions import Action as RoleAction
@@ -18,8 +20,11 @@ from broker.sends.delaydelivery import DelayDelivery
 from broker.tables.deletions import Deletions
 from broker.tables.holders import TablesVersion
 from controller import commands, elections
-from controller.heartbeats import BrokerKey
+from controller.decision import Decision
+from controller.electpolicy import LiveReport
+from controller.heartbeats import BrokerKey, Liveness
 from controller.holdings import Held, Holdings, Report
+from controller.state import ReplicasState, SyncState
 from dledger.actions import Vote
 from dledger.termfile import TermFile
 from epochfile.binding import Binding, Seal
@@ -32,6 +37,7 @@ from ha.log import ReplicatedLog
 from ha.master.admittance import Admittance, Newcomer
 from ha.master.connection import MasterConnection
 from ha.master.mastership import Mastership
+from ha.master.slaveprogress import SlaveProgress
 from ha.service import HAService
 from ha.slave.client import SlaveClient
 from ha.slave.link import Action, SlaveLink
@@ -327,3 +333,45 @@ def any_grant_is_taken(self: Membership, grant: Grant, now_ms: int) -> list[Role
     """A restarted broker takes the role that the process before it was given."""
     self._is_current = self._stage is Stage.REGISTERED
     return announced(self, grant, now_ms)
+
+
+ended = HAService.stop
+
+
+@bug("unconfirmed-taken-back", HAService, "stop")
+async def stopped_where_all_agree(self: HAService) -> None:
+    """A master that ends in order takes back what its slaves do not have: it was acknowledged where nothing waits for them."""
+    led = self.may_confirm()
+    await ended(self)
+    if led:
+        await self._log.truncate(self._log.confirm_offset())
+
+
+greeted = SlaveProgress.greeted
+
+
+@bug("learner-counted", SlaveProgress, "greeted")
+def like_any_other(self: SlaveProgress, *, is_async_learner: bool) -> None:
+    """What the handshake says of it is forgotten: a learner that caught up becomes a member."""
+    greeted(self, is_async_learner=False)
+
+
+@bug("outsider-elected", elections, "_electable")
+def whoever_lives(sync_state: SyncState, reports: dict[int, LiveReport]) -> frozenset[int]:
+    """An election asks who lives, and not who holds what was acknowledged."""
+    return frozenset(reports)
+
+
+cleaned = commands.clean_broker_data
+
+
+@bug("living-forgotten", commands, "clean_broker_data")
+def nobody_asked_who_lives(state: ReplicasState, live: Liveness, **asked: Any) -> Decision:
+    """A broker that lives is forgotten without its being said."""
+    return cleaned(state, live, **asked | {"living_too": True})
+
+
+@bug("remembered", commands, "clean_broker_data")
+def answered_and_not_done(state: ReplicasState, live: Liveness, **asked: Any) -> Decision:
+    """A broker that was replaced is answered as forgotten, and stays."""
+    return replace(cleaned(state, live, **asked), events=())

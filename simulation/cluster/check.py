@@ -25,6 +25,7 @@ class Watched:
     checked_end: int = 0
     end: int = 0
     confirm: int = 0
+    dispatched: int = 0
     mastership: tuple[Role, int] = (Role.NONE, 0)
     epoch: int = 0
 
@@ -46,11 +47,19 @@ class ClusterCheck:
     """The members, and who may be elected besides, for he holds all that was answered."""
     members_min: int = 2
     """So many hold what is answered, when it is."""
+    learners: set[int] = field(default_factory=set)
+    """Broker ids of replicas that never count."""
     holders: Holders = field(default_factory=Holders)
     forgetful: set[str] = field(default_factory=set)
     """Names of brokers that lost memory since they last held all that was confirmed."""
     copied_end: int = 0
     """Up to here enough brokers had what was answered, when it was."""
+
+    @property
+    def forked(self) -> bool:
+        """An unclean election was held: what was confirmed may be gone, and who missed it may confirm something else."""
+        return bool(self.grants.unclean)
+
     rotten_at: Callable[[str], int | None] = lambda name: None
     """Where a bit has flipped in the log of this broker, which knows it or not."""
 
@@ -62,6 +71,7 @@ class ClusterCheck:
 
     def look(self, states: Iterable[SyncState], brokers: list[BrokerLook]) -> None:
         """`states` are those of the controllers that run."""
+        self.learners |= {broker.broker_id for broker in brokers if broker.is_learner and broker.broker_id}
         for state in states:
             self.look_at_state(state)
         for broker in brokers:
@@ -69,13 +79,19 @@ class ClusterCheck:
         self.look_at_members(brokers)
         self.remember(brokers)
         self.grants.look(brokers)
-        logs_match(brokers, len(self.confirmed))
+        if not self.forked:
+            logs_match(brokers, len(self.confirmed))
+        else:  # below what all of them confirm, the end compares
+            sound = [broker for broker in brokers if self.rotten_at(broker.name) is None]
+            logs_match(sound, min((broker.store.confirm_offset() for broker in sound), default=0))
 
     def look_at_state(self, state: SyncState) -> None:
         if state.master_id is not None:
             self.one_master(state.master_epoch, state.master_id)
             if state.master_id not in state.members:
                 raise Violation("S2", f"master {state.master_id} is not in the set {sorted(state.members)}")
+        if counted := self.learners & (state.members | state.eligible):
+            raise Violation("S6", f"learners {sorted(counted)} are members, or eligible, of {state}")
         seen = self.sets.setdefault(state.set_epoch, (state.master_id, state.members))
         if seen[1] != state.members:
             raise Violation(
@@ -96,6 +112,8 @@ class ClusterCheck:
     def look_at_broker(self, broker: BrokerLook) -> None:
         watched = self.watched.setdefault((broker.name, broker.incarnation), Watched())
         name, store = broker.name, broker.store
+        if counted := self.learners & broker.counted:
+            raise Violation("S6", f"{name} counts the acknowledgements of the learners {sorted(counted)}")
         if broker.role is Role.MASTER and broker.broker_id is not None:
             self.one_master(broker.master_epoch, broker.broker_id)
         if broker.master_epoch < watched.epoch:
@@ -109,13 +127,16 @@ class ClusterCheck:
         if mastership == watched.mastership and broker.role is Role.MASTER and confirm < watched.confirm:
             raise Violation("C2", f"{name}'s confirm offset fell from {watched.confirm} to {confirm}")
         watched.mastership, watched.confirm = mastership, confirm
-        if store.dispatched_offset() > max(confirm, store.min_offset()):
+        before, watched.dispatched = watched.dispatched, store.dispatched_offset()
+        is_cut = self.forked and watched.dispatched <= before
+        if watched.dispatched > max(confirm, store.min_offset()) and not is_cut:
             raise Violation(
-                "Q1", f"{name} dispatched {store.dispatched_offset()}, above its confirm offset {confirm}"
+                "Q1", f"{name} dispatched {watched.dispatched}, above its confirm offset {confirm}"
             )
         if confirm < watched.checked_end:
             watched.checked_end = confirm
-        self.same_bytes(watched, broker, confirm)
+        if not self.forked:
+            self.same_bytes(watched, broker, confirm)
         if truncated:
             self.on_truncated(name)
 
@@ -154,6 +175,8 @@ class ClusterCheck:
                     f"the set is {sorted(self.members)}, its master counts acks over {sorted(master.counted)}",
                 )
         confirm = max((master.store.confirm_offset() for master in masters), default=0)
+        if self.forked:
+            return
         for broker in brokers:
             if (
                 broker.role is Role.NONE
@@ -171,7 +194,7 @@ class ClusterCheck:
     def holds_what_was_confirmed(self, master: BrokerLook) -> None:
         """Whoever leads the newest epoch; an older master may have missed what followed."""
         end = master.store.max_offset()
-        if master.master_epoch == self.newest[0] and end < len(self.confirmed):
+        if not self.forked and master.master_epoch == self.newest[0] and end < len(self.confirmed):
             raise Violation(
                 "C6",
                 f"broker {master.broker_id} leads epoch {master.master_epoch} with a log that ends at {end}, "
@@ -183,7 +206,7 @@ class ClusterCheck:
         answered = master.acked_end
         if answered <= self.copied_end:
             return  # a copy may be lost later, once the set went on without it
-        holders = self.holders.of(answered, master)
+        holders = self.holders.of(answered, master) - self.learners
         if len(holders) < self.members_min:
             raise Violation(
                 "C", f"sends below {answered} may be answered, brokers {sorted(holders)} hold them"
@@ -202,5 +225,7 @@ class ClusterCheck:
         histories = {broker.history.entries for broker in brokers}
         if len(histories) != 1:
             raise Violation("E2", f"epoch histories differ: {sorted(map(str, histories))}")
+        if self.forked:
+            self.confirmed.clear()
         for broker in brokers:
             self.same_bytes(Watched(), broker, broker.store.max_offset())

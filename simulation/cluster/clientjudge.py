@@ -1,18 +1,19 @@
 """The client of a run, and whether what it was told is what can be read.
 
-Invariant: every message that it was told is stored is there at the end, and so is every one that it ever read."""
+Invariant: every message that it was told is stored is there at the end, unless the contract lets an election cost it, and so is
+every one that it ever read."""
 
 from __future__ import annotations
 
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
-from localcluster.history import Outcome, judge
+from localcluster.history import Attempt, Outcome, judge
 from localcluster.load import as_found
 from mqclient.route import MessageQueue
 from simulation.cluster.delaycheck import judge_delayed, waiting
 from simulation.cluster.looks import BrokerLook
-from simulation.cluster.members import BROKER_SET, ClientApp, ReaderNotes
+from simulation.cluster.members import BROKER_SET, TOPIC, ClientApp, ReaderNotes
 from simulation.cluster.violation import Violation
 from simulation.kernel.node import Node
 from simulation.kernel.world import World
@@ -56,19 +57,30 @@ class ClientJudge:
         self.world.run(spawned(), limit_ms=READ_LIMIT_MS)
         return results[0]
 
-    def judge(self, broker: BrokerLook, log: bytearray, spread_ms: int) -> int:
+    def judge(
+        self,
+        broker: BrokerLook,
+        log: bytearray,
+        spread_ms: int,
+        promised: Callable[[str, list[Attempt]], list[Attempt]],
+        *,
+        readers_keep: bool,
+    ) -> int:
         """Raises Violation. Any broker will do, now that their logs are the same, all of `log`; their wall clocks were
-        `spread_ms` apart. Returns how many delayed messages were delivered once more."""
+        `spread_ms` apart. `promised` gives the attempts on a topic as the contract has them; `readers_keep`: what was read
+        once must be there. Returns how many delayed messages were delivered once more."""
         found = self.run(self.app.read_everything())
         late = self.run(self.app.delayed.delivered())
-        self.look()
-        verdict = judge(self.app.load.attempts, found)
+        if readers_keep:
+            self.look()
+        verdict = judge(promised(TOPIC, self.app.load.attempts), found)
         if not verdict.holds:
             raise Violation("C6", f"{len(verdict.faults)} broken promises, first: {verdict.faults[0]}")
-        again = judge_delayed(self.app.delayed.attempts, late, waiting(broker, log), spread_ms)
+        delayed = {topic: promised(topic, asked) for topic, asked in self.app.delayed.attempts.items()}
+        again = judge_delayed(delayed, late, waiting(broker, log), spread_ms)
         for message in late:
             found.append(as_found(MessageQueue(message.topic, BROKER_SET, message.queue_id), message))
         unread = set(self.notes.seen) - {message.place for message in found}
-        if unread:
+        if unread and readers_keep:
             raise Violation("C6", f"{len(unread)} messages were read once and are gone: {sorted(unread)[0]}")
         return again

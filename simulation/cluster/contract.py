@@ -1,7 +1,8 @@
 """The contracts that seeds run under: what an acknowledgement promises, and so what faults may take away.
 
-B: whoever is in the set holds it; the last member acknowledges alone, and its memory must not be lost. C: two hold it, and
-while only one of them loses its memory nothing is lost, in any order of deaths."""
+A: the master has it in its mapping; who is elected instead of it may lack it. B: whoever is in the set holds it; the last
+member acknowledges alone, and its memory must not be lost. C: two hold it, and while only one of them loses its memory
+nothing is lost, in any order of deaths."""
 
 from __future__ import annotations
 
@@ -13,12 +14,11 @@ class Contract:
     name: str
     members_min: int = 2
     flush: str = "ASYNC_FLUSH"
-
-    @property
-    def survives_lost_memory(self) -> bool:
-        return self.members_min > 1
+    waits: bool = True
+    """Whether a send waits for the set."""
 
 
+CONTRACT_A = Contract("A", 1, waits=False)
 CONTRACTS = (
     Contract("B", 1),
     Contract("C"),

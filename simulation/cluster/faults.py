@@ -80,7 +80,8 @@ def every_kind(on: Machines) -> tuple[Fault, ...]:
 class Faults:
     """Chooses and performs faults, and later undoes them."""
 
-    def __init__(self, machines: Machines) -> None:
+    def __init__(self, machines: Machines, *besides: Fault) -> None:
+        """`besides` are what this seed has more, and come of themselves."""
         self.machines = machines
         self.random = machines.random
         every = every_kind(machines)
@@ -90,7 +91,13 @@ class Faults:
         self.kinds = [by_name[name] for name in sorted(names)]
         self.kill_master = by_name[KILL_MASTER]
         self.planned: list[Fault] = []
-        self.all = [*every, FullDisk(machines), ForeignEpochFile(machines), RottenSegment(machines)]
+        self.all = [
+            *every,
+            FullDisk(machines),
+            ForeignEpochFile(machines),
+            RottenSegment(machines),
+            *besides,
+        ]
 
     def plan(self) -> None:
         """Each kind once, in any order, after the one that every run has."""

@@ -1,8 +1,9 @@
 """Whether who acts as master was told to, and acknowledges only what nobody has gone on without.
 
-Invariant M2: a broker acts as master of epoch e only if an applied election gave it e. Two may believe at once; what the
-older one acknowledges after a broker that it counts has accepted a newer epoch lies in that broker's log below the
-newer epoch's first byte, so the newer master has it too; or it is elected anew itself and does not know it yet."""
+Invariant M4: only where unclean elections are switched on is one elected who is neither in the set nor eligible. M2: a
+broker acts as master of epoch e only if an applied election gave it e. Two may believe at once; what the older one
+acknowledges after a broker that it counts has accepted a newer epoch lies in that broker's log below the newer epoch's
+first byte, so the newer master has it too; or it is elected anew itself and does not know it yet."""
 
 from __future__ import annotations
 
@@ -26,6 +27,11 @@ class Grants:
     """Epoch -> broker id."""
     acked: dict[tuple[int, int], int] = field(default_factory=dict)
     """(epoch, broker id) -> end of what may be answered."""
+    unclean_allowed: bool = False
+    unclean: set[int] = field(default_factory=set)
+    """Epochs of masters that were elected from outside of the set and of those eligible."""
+    acks_wait: bool = True
+    """Whether what is acknowledged is on the others."""
     accepted: dict[int, dict[int, int]] = field(default_factory=dict)
     """Broker id -> newer epoch that it accepted -> the end of its log then."""
 
@@ -33,12 +39,25 @@ class Grants:
         """ReplicasStateMachine.apply, which notes here the master that each event leaves."""
 
         def applied(machine: ReplicasStateMachine, index: int, body: bytes) -> None:
+            before = sync_state(machine.state)
+            epoch, electable = (
+                (before.master_epoch, before.members | before.eligible) if before else (0, frozenset())
+            )
             apply(machine, index, body)
             state = sync_state(machine.state)
             if state is not None and state.master_id is not None:
+                if 0 < epoch < state.master_epoch and state.master_id not in electable:
+                    self.elected_from_outside(state.master_epoch, state.master_id, electable)
                 self.granted(state.master_epoch, state.master_id)
 
         return applied
+
+    def elected_from_outside(self, epoch: int, broker_id: int, electable: frozenset[int]) -> None:
+        if not self.unclean_allowed:
+            raise Violation(
+                "M4", f"epoch {epoch} was given to {broker_id}, of {sorted(electable)} that may be elected"
+            )
+        self.unclean.add(epoch)
 
     def granted(self, epoch: int, broker_id: int) -> None:
         """An applied election; M1 says that there is one an epoch."""
@@ -56,7 +75,7 @@ class Grants:
                 raise Violation(
                     "M2", f"broker {broker_id} acts as master of epoch {epoch}, which no election gave it"
                 )
-            if broker.counted:
+            if broker.counted and self.acks_wait and not self.unclean:
                 self.look_at_acks(broker_id, broker, by_id)
 
     def look_at_acks(self, broker_id: int, master: BrokerLook, by_id: dict[int, BrokerLook]) -> None:

@@ -47,6 +47,7 @@ class BrokerLook:
     tables: Tables | None = None
     """Go on, too."""
     accepts_sends: bool = False
+    is_learner: bool = False
     may_lack: bool = False
     """It says that its log may lack what it was counted for, and waits for one that lacks nothing."""
 
@@ -71,6 +72,7 @@ def broker_on(node: Node) -> BrokerLook | None:
         delays=app.tables.delays,
         tables=app.tables,
         accepts_sends=membership.accepts_sends,
+        is_learner=app.settings.async_learner,
         may_lack=app.memory_mark.may_lack,
     )
 
@@ -88,6 +90,8 @@ class ControllerLook:
     raft: DLedgerNode
     state: SyncState | None
     """Of the broker set, as applied here; None before its first election."""
+    known_ids: frozenset[int]
+    """Broker ids of the set that are registered here."""
     takes_for_alive: Callable[[int], bool]
     """Asked by broker id."""
 
@@ -101,7 +105,9 @@ def controller_on(node: Node) -> ControllerLook | None:
     def takes_for_alive(broker_id: int) -> bool:
         return app.brokers.liveness().is_alive((CLUSTER, BROKER_SET, broker_id))
 
-    return ControllerLook(app.node, sync_state(app.state), takes_for_alive)
+    known = app.state.known(BROKER_SET)
+    known_ids = frozenset(known[0].by_id) if known is not None else frozenset()
+    return ControllerLook(app.node, sync_state(app.state), known_ids, takes_for_alive)
 
 
 def sync_state(state: ReplicasState) -> SyncState | None:

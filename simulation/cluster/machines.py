@@ -18,6 +18,7 @@ from simulation.cluster.members import (
     BROKER_HOSTS,
     CLIENT_HOST,
     CONTROLLER_HOSTS,
+    LEARNER_HOST,
     NAMESRV_HOST,
     STRANGER_HOST,
 )
@@ -30,7 +31,9 @@ RESTART_MS = (1, 300, 2000, 6000)
 class Machines:
     """`servers` are those that faults start again, `everyone` is all; what faults do to them adds to `done`."""
 
-    def __init__(self, world: World, chance: random.Random, check: ClusterCheck) -> None:
+    def __init__(
+        self, world: World, chance: random.Random, check: ClusterCheck, *, has_learner: bool = False
+    ) -> None:
         self.world = world
         self.random = chance
         self.check = check
@@ -38,9 +41,11 @@ class Machines:
         self.namesrv = world.node("namesrv", NAMESRV_HOST)
         self.controllers = [world.node(f"controller-{i}", host) for i, host in enumerate(CONTROLLER_HOSTS)]
         self.brokers = [world.node(f"broker-{i}", host) for i, host in enumerate(BROKER_HOSTS)]
+        self.learners = [world.node("learner", LEARNER_HOST)] if has_learner else []
+        """Replicas that never count; the brokers are the others."""
         self.client = world.node("client", CLIENT_HOST)
         self.stranger = world.node("stranger", STRANGER_HOST)
-        self.servers = [*self.controllers, *self.brokers]
+        self.servers = [*self.controllers, *self.brokers, *self.learners]
         self.everyone = [*self.servers, self.namesrv, self.client]
         self.done: Counter[str] = Counter()
         self.damaged = DamagedStores(self.brokers, self.done)
@@ -63,7 +68,9 @@ class Machines:
         return max(self.skews_ms) - min(self.skews_ms)
 
     def broker_looks(self) -> list[BrokerLook]:
-        return [look for node in self.brokers if (look := broker_on(node)) is not None]
+        """Of brokers and learners that run."""
+        replicas = [*self.brokers, *self.learners]
+        return [look for node in replicas if (look := broker_on(node)) is not None]
 
     def controller_looks(self) -> list[ControllerLook]:
         return [look for node in self.controllers if (look := controller_on(node)) is not None]

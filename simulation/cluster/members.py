@@ -28,16 +28,19 @@ from simulation.cluster.delays import GROUP, LATER, DelayedWork
 from simulation.cluster.facts import Facts
 
 NAMESRV_HOST = "10.0.0.1"
-NAMESRV = f"{NAMESRV_HOST}:9876"
+NAMESRV_PORT = 9876
+NAMESRV = f"{NAMESRV_HOST}:{NAMESRV_PORT}"
 CONTROLLER_HOSTS = ("10.0.1.1", "10.0.1.2", "10.0.1.3")
 CONTROLLER_PORT = 9878
 CONTROLLERS = ";".join(f"{host}:{CONTROLLER_PORT}" for host in CONTROLLER_HOSTS)
 PEERS = ";".join(f"n{number}-{host}:{CONTROLLER_PORT}" for number, host in enumerate(CONTROLLER_HOSTS))
 BROKER_HOSTS = ("10.0.2.1", "10.0.2.2", "10.0.2.3")
+LEARNER_HOST = "10.0.2.9"
 BROKER_PORT = 10911
 BROKER_SET = "broker-a"
 CLIENT_HOST = "10.0.3.1"
 STRANGER_HOST = "10.0.4.1"
+OPERATOR_HOST = "10.0.5.1"
 TOPIC = "facts"
 QUEUES = 3
 SEND_TIMEOUT_MS = 1500
@@ -63,18 +66,19 @@ FAST = Timers(1000, 3000, 4000, 1500, 6000, 2000, 10_000)
 
 
 def namesrv_app(runtime: Runtime) -> NamesrvApp:
-    settings = NamesrvSettings.model_validate({"listenPort": 9876, "bindAddress": NAMESRV_HOST})
+    settings = NamesrvSettings.model_validate({"listenPort": NAMESRV_PORT, "bindAddress": NAMESRV_HOST})
     return NamesrvApp(settings, runtime)
 
 
-def controller_app(number: int, runtime: Runtime, raft_slowness: int) -> ControllerApp:
-    """`raft_slowness` multiplies heartbeat interval and election timeouts."""
+def controller_app(number: int, runtime: Runtime, raft_slowness: int, *, unclean: bool) -> ControllerApp:
+    """`raft_slowness` multiplies heartbeat interval and election timeouts; `unclean` switches unclean elections on."""
     settings = ControllerSettings.model_validate(
         {
             "controllerDLegerGroup": "group1",
             "controllerDLegerPeers": PEERS,
             "controllerDLegerSelfId": f"n{number}",
             "mappedFileSize": 1 << 20,
+            "enableElectUncleanMaster": unclean,
         }
     )
     app = ControllerApp(settings, runtime)
@@ -89,9 +93,8 @@ def controller_app(number: int, runtime: Runtime, raft_slowness: int) -> Control
 
 
 def broker_app(
-    number: int, runtime: Runtime, timers: Timers, segment_bytes: int, contract: Contract
+    host: str, runtime: Runtime, timers: Timers, segment_bytes: int, contract: Contract
 ) -> BrokerApp:
-    host = BROKER_HOSTS[number]
     settings = BrokerSettings.model_validate(
         {
             "brokerName": BROKER_SET,
@@ -103,10 +106,11 @@ def broker_app(
             "mappedFileSizeCommitLog": segment_bytes,
             "mappedFileSizeConsumeQueue": 2000,
             "maxMessageSize": 4096,
-            "allAckInSyncStateSet": True,
+            "allAckInSyncStateSet": contract.waits,
             "minInSyncReplicas": contract.members_min,
             "flushDiskType": contract.flush,
             "defaultTopicQueueNums": QUEUES,
+            "asyncLearner": host == LEARNER_HOST,
             "slaveTimeout": 1000,
             "slaveSyncInterval": SLAVE_SYNC_MS,
             "brokerHeartbeatInterval": timers.broker_heartbeat_ms,

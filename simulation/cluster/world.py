@@ -12,6 +12,8 @@ from __future__ import annotations
 import random
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from unittest.mock import patch
 
@@ -19,21 +21,29 @@ from controller.state import SyncState
 from controller.statemachine import ReplicasStateMachine
 from dledger.node import DLedgerNode
 from dledger.raft import Raft
+from ha.epochs import KeptEpochs
 from ha.errors import HAError
 from ha.master.mastership import Mastership
+from localcluster.history import Attempt
 from messagestore.errors import StoreError
+from messagestore.store import MessageStore
 from simulation.cluster import members
+from simulation.cluster.appends import Appends
 from simulation.cluster.bugs import BUGS, planted
 from simulation.cluster.check import ClusterCheck
 from simulation.cluster.clientjudge import ClientJudge
-from simulation.cluster.contract import CONTRACTS
 from simulation.cluster.delaycheck import all_delivered
 from simulation.cluster.factcheck import FactCheck
+from simulation.cluster.fault import Fault
 from simulation.cluster.faults import Faults
+from simulation.cluster.learnerfaults import LearnerTrouble
 from simulation.cluster.loggedbugs import LoggedBugs
 from simulation.cluster.looks import broker_on
 from simulation.cluster.machines import Machines
+from simulation.cluster.masterfirst import MasterFirst
 from simulation.cluster.members import FAST, SLAVE_SYNC_MS, ClientApp, Timers
+from simulation.cluster.operators import Operator
+from simulation.cluster.shape import Shape
 from simulation.cluster.totals import Totals
 from simulation.cluster.violation import Violation
 from simulation.cluster.votes import VotesOnDisk
@@ -70,13 +80,18 @@ class ClusterWorld:
         self.timers = self.random.choice((FAST, FAST, Timers()))
         self.raft_slowness = self.random.choice((1, 2, 2))
         self.segment_bytes = self.random.choice((16_384, 65_536, 1 << 20))
-        self.contract = random.Random(f"{seed}/contract").choice(CONTRACTS)
+        self.shape = Shape.of(seed)
+        self.contract = self.shape.contract
+        self.appends = Appends()
         self.check.members_min = self.contract.members_min
-        self.machines = Machines(self.world, self.random, self.check)
+        self.check.grants.acks_wait = self.contract.waits
+        self.check.grants.unclean_allowed = self.shape.is_unclean
+        self.operator: Operator | None = None
+        self.machines = Machines(self.world, self.random, self.check, has_learner=self.shape.has_learner)
         self.fact_check = FactCheck(self.machines.facts)
         self.client = ClientJudge(self.world, self.machines.client)
         self.votes = VotesOnDisk({f"n{i}": node for i, node in enumerate(self.machines.controllers)})
-        self.faults = Faults(self.machines)
+        self.faults = Faults(self.machines, *self.besides())
         self.send_interval_ms = self.random.choice((250, 300, 400))
         self.pace_ms = self.random.choice((2_000, 5_000, 9_000))
 
@@ -85,7 +100,7 @@ class ClusterWorld:
         watching = patch.object(DLedgerNode, "core_class", watched(Raft, self.votes))
         granting = patch.object(ReplicasStateMachine, "apply", self.check.grants.noting())
         holding = patch.object(Mastership, "acked", self.check.holders.noting(self.machines.brokers))
-        with watching, granting, holding, self.errors.attached(), self.world as world:
+        with watching, granting, holding, self.appended(), self.errors.attached(), self.world as world:
             world.after_each_step(self.each_step)
             self.start_all()
             world.run_until(lambda: self.machines.master() is not None, 10_000)
@@ -114,18 +129,49 @@ class ClusterWorld:
             raise Violation("V2", f"{node.name} ended by itself: {node.failure!r}")
         if node in self.machines.controllers:
             number = self.machines.controllers.index(node)
-            node.start(partial(members.controller_app, number, raft_slowness=self.raft_slowness))
+            node.start(
+                partial(
+                    members.controller_app,
+                    number,
+                    raft_slowness=self.raft_slowness,
+                    unclean=self.shape.is_unclean,
+                )
+            )
         else:
-            number = self.machines.brokers.index(node)
             node.start(
                 partial(
                     members.broker_app,
-                    number,
+                    node.host,
                     timers=self.timers,
                     segment_bytes=self.segment_bytes,
                     contract=self.contract,
                 )
             )
+
+    @contextmanager
+    def appended(self) -> Iterator[None]:
+        """What elections may cost is noted while it is written."""
+        if not self.may_lose:
+            yield
+            return
+        appending = patch.object(MessageStore, "append", self.appends.noting(self.machines.brokers))
+        with appending, patch.object(KeptEpochs, "store", self.appends.beginning()):
+            yield
+
+    @property
+    def may_lose(self) -> bool:
+        """Whether an election may cost what was acknowledged."""
+        return self.shape.is_unclean or not self.contract.waits
+
+    def besides(self) -> Iterator[Fault]:
+        """The faults that the shape of this seed brings."""
+        if not self.contract.waits:
+            yield MasterFirst(self.machines)
+        if self.shape.has_learner:
+            yield LearnerTrouble(self.machines)
+        if self.shape.has_operator:
+            self.operator = Operator(self.machines, self.world.node("operator", members.OPERATOR_HOST))
+            yield self.operator
 
     def sync_states(self) -> list[SyncState]:
         """As each controller that runs applied it."""
@@ -147,9 +193,11 @@ class ClusterWorld:
     def watch(self) -> None:
         looks = self.machines.broker_looks()
         self.check.look(self.sync_states(), looks)
-        self.fact_check.look(looks)
+        if not self.check.forked:
+            self.fact_check.look(looks)
         self.votes.look_at_all()
-        self.client.look()
+        if not self.check.forked:
+            self.client.look()
         if self.errors.bugs:
             raise Violation("bug", self.errors.bugs[0])
 
@@ -187,10 +235,11 @@ class ClusterWorld:
             self.world.run_for_ms(WHOLE_MS)
 
     def whole(self) -> bool:
-        machines, brokers = self.machines, self.machines.broker_looks()
+        machines, looks = self.machines, self.machines.broker_looks()
+        brokers = [look for look in looks if not look.is_learner]
         if (
             machines.damaged.rotten
-            or len(brokers) < len(machines.brokers)
+            or len(looks) < len(machines.brokers) + len(machines.learners)
             or machines.leader() is None
             or machines.master() is None
         ):
@@ -219,9 +268,28 @@ class ClusterWorld:
         brokers = machines.broker_looks()
         self.check.at_the_end(brokers)
         self.world.run_for_ms(COPIED_MS)
-        self.fact_check.at_the_end(machines.broker_looks())
-        again = self.client.judge(brokers[0], self.check.confirmed, machines.spread_ms)
+        if not self.check.forked:
+            self.fact_check.at_the_end(machines.broker_looks())
+        if self.operator is not None:
+            self.operator.at_the_end()
+        again = self.client.judge(
+            brokers[0],
+            self.check.confirmed,
+            machines.spread_ms,
+            self.promised,
+            readers_keep=not self.check.forked,
+        )
         self.totals.counts["delivered again"] += again
+
+    def promised(self, topic: str, attempts: list[Attempt]) -> list[Attempt]:
+        """The client's attempts, as the contract has them."""
+        if not (self.check.forked or not self.contract.waits):
+            return attempts
+        kept = self.appends.promised(topic, attempts, self.check.grants.master_of)
+        self.totals.counts["acknowledged, may be gone"] += sum(
+            one.outcome is not other.outcome for one, other in zip(attempts, kept, strict=True)
+        )
+        return kept
 
     def shown(self) -> str:
         running = [node.name for node in self.machines.servers if node.running]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
 from typing import cast
 
@@ -11,8 +11,10 @@ import pytest
 
 from broker.role.membership import Role
 from broker.tables.delayoffsets import DelayOffsets
+from controller.state import SyncState
 from epochfile.history import EpochHistory
 from messagestore.store import MessageStore
+from simulation.cluster.appends import Append, Appends
 from simulation.cluster.check import ClusterCheck
 from simulation.cluster.grants import Grants
 from simulation.cluster.logmatch import logs_match
@@ -150,3 +152,59 @@ def test_who_leads_the_newest_epoch_with_less_than_was_confirmed_is_found() -> N
         Violation, match="C6: broker 1 leads epoch 2 with a log that ends at 80, 100 was confirmed"
     ):
         leads(check, ScriptedBroker(1, b"x" * 80, [(2, 0)], Role.MASTER))
+
+
+WRITTEN = Append(broker_id=1, epoch=3, start=100, end=200)
+MASTERS = {3: 1, 4: 2, 5: 1}
+
+
+@pytest.mark.parametrize(
+    ("began", "may_be_gone"),
+    [
+        ({4: [(3, 0), (4, 100)], 5: [(3, 0), (4, 100), (5, 120)]}, True),
+        ({4: [(2, 0), (4, 300)]}, True),
+        ({4: [(3, 0), (4, 200)]}, False),
+        ({5: [(3, 0), (5, 100)]}, False),
+        ({4: [(3, 0), (4, 200)], 5: [(3, 0), (5, 150)]}, False),
+        ({}, False),
+    ],
+    ids=[
+        "another was elected without it",
+        "another was elected whose log had gone another way",
+        "another was elected with it",
+        "its own master began again without it",
+        "its own master dropped it after another had it",
+        "nobody was elected since",
+    ],
+)
+def test_what_a_master_alone_acknowledged_may_be_gone_only_by_anothers_election(
+    began: dict[int, list[tuple[int, int]]], may_be_gone: bool
+) -> None:
+    histories = {epoch: EpochHistory(entries) for epoch, entries in began.items()}
+    appends = Appends({("facts", "k"): [WRITTEN]}, histories)
+    assert appends.may_be_gone("facts", "k", MASTERS) is may_be_gone
+
+
+def state(members: frozenset[int], eligible: frozenset[int] = frozenset()) -> SyncState:
+    return SyncState(1, 1, members, 1, eligible)
+
+
+def test_a_learner_in_the_set_and_one_that_is_eligible_or_counted_are_found() -> None:
+    check = ClusterCheck(learners={3})
+    check.look_at_state(state(frozenset({1, 2})))
+    with pytest.raises(Violation, match="S6"):
+        check.look_at_state(state(frozenset({1, 3})))
+    with pytest.raises(Violation, match="S6"):
+        check.look_at_state(state(frozenset({1}), frozenset({3})))
+    counts = replace(master(), counted=frozenset({1, 3}))
+    with pytest.raises(Violation, match="S6"):
+        check.look_at_broker(counts.look)
+
+
+def test_an_election_from_outside_is_found_where_it_is_not_switched_on() -> None:
+    with pytest.raises(Violation, match="M4: epoch 2 was given to 3"):
+        Grants().elected_from_outside(2, 3, frozenset({1, 2}))
+    unclean = ClusterCheck(grants=Grants(unclean_allowed=True))
+    assert not unclean.forked
+    unclean.grants.elected_from_outside(2, 3, frozenset({1, 2}))
+    assert unclean.forked

@@ -1,0 +1,105 @@
+"""Where masters stored what clients sent, and whether a broker that was elected may have lacked it.
+
+Invariant: a message that its master alone has to hold is excused only by a later master that is another broker and began its
+epoch without it: the same master, killed and started again, has it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from broker.app import BrokerApp
+from broker.sends.scheduling import REAL_TOPIC
+from epochfile.history import EpochHistory
+from ha.epochs import KeptEpochs
+from localcluster.history import Attempt, Outcome
+from messagestore.messages import Appended, MessageToStore
+from messagestore.properties import parse_properties
+from messagestore.store import MessageStore
+from simulation.kernel.node import Node
+
+append = MessageStore.append
+store = KeptEpochs.store
+
+
+@dataclass(frozen=True)
+class Append:
+    """One record, as its master wrote it."""
+
+    broker_id: int | None
+    epoch: int
+    start: int
+    end: int
+
+
+@dataclass
+class Appends:
+    by_key: dict[tuple[str, str], list[Append]] = field(default_factory=dict)
+    """(topic that clients know, key) -> what was written of it: a delayed message is written twice, at least."""
+    began: dict[int, EpochHistory] = field(default_factory=dict)
+    """Epoch -> what its master's log had when it began."""
+
+    def noting(
+        self, brokers: Sequence[Node]
+    ) -> Callable[[MessageStore, Sequence[MessageToStore]], list[Appended]]:
+        """MessageStore.append, which notes here what `brokers` write."""
+
+        def noted(store: MessageStore, messages: Sequence[MessageToStore]) -> list[Appended]:
+            written = append(store, messages)
+            for node in brokers:
+                if isinstance(node.app, BrokerApp) and node.app.store is store:
+                    self.wrote(node.app, zip(messages, written, strict=True))
+            return written
+
+        return noted
+
+    def wrote(self, app: BrokerApp, records: Iterable[tuple[MessageToStore, Appended]]) -> None:
+        for message, at in records:
+            if at.error is None:
+                properties = parse_properties(message.properties)
+                key = properties.get(REAL_TOPIC, message.topic), properties.get("KEYS", "")
+                noted = Append(
+                    app.membership.broker_id,
+                    app.ha.history.last_epoch(),
+                    at.physical_offset,
+                    at.end_offset,
+                )
+                self.by_key.setdefault(key, []).append(noted)
+
+    def beginning(self) -> Callable[[KeptEpochs, EpochHistory], Coroutine[Any, Any, None]]:
+        """KeptEpochs.store, which notes here how each epoch begins: its master is the first to store it."""
+
+        async def noted(epochs: KeptEpochs, history: EpochHistory) -> None:
+            self.began.setdefault(history.last_epoch(), history)
+            await store(epochs, history)
+
+        return noted
+
+    def may_be_gone(self, topic: str, key: str, master_of: dict[int, int]) -> bool:
+        """Whether an election may have cost one of its records; `master_of` says whom each epoch was given to."""
+        return any(self.excuse(record, master_of) for record in self.by_key.get((topic, key), []))
+
+    def excuse(self, record: Append, master_of: dict[int, int]) -> bool:
+        """Of all later epochs the first that began without the record is another broker's."""
+        for epoch in sorted(self.began):
+            if epoch > record.epoch and not self.had(self.began[epoch], record):
+                return master_of.get(epoch) != record.broker_id
+        return False
+
+    def had(self, history: EpochHistory, record: Append) -> bool:
+        """Whether a log that had this history when its last epoch began held the record."""
+        entry = history.entry_at(record.start)
+        if entry is None or entry.epoch != record.epoch:
+            return False
+        return all(later.start_offset >= record.end for later in history if later.epoch > record.epoch)
+
+    def promised(self, topic: str, attempts: Iterable[Attempt], master_of: dict[int, int]) -> list[Attempt]:
+        """The attempts, as unknown where what was acknowledged may be gone."""
+        return [
+            replace(attempt, outcome=Outcome.UNKNOWN)
+            if attempt.outcome is Outcome.ACKNOWLEDGED
+            and self.may_be_gone(topic, attempt.message_id, master_of)
+            else attempt
+            for attempt in attempts
+        ]

@@ -1,0 +1,44 @@
+"""What a seed's cluster has beside three brokers.
+
+Invariant: it follows from the seed's number alone, so what a shape adds changes nothing in a seed that has it not."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+
+from simulation.cluster.contract import CONTRACT_A, CONTRACTS, Contract
+
+ALONE = 9, 5
+"""Of so many seeds this one has contract A."""
+LEARNS = 11, 6
+"""Of so many seeds this one has a learner."""
+OPERATED = 12, 10
+"""Of so many this one has an operator at work."""
+UNCLEAN = 13, 8
+"""Of so many this one has the unclean elections switched on, and an operator."""
+
+
+@dataclass(frozen=True)
+class Shape:
+    contract: Contract
+    has_learner: bool = False
+    has_operator: bool = False
+    is_unclean: bool = False
+
+    @staticmethod
+    def of(seed: int) -> Shape:
+        """By the remainder of the seed."""
+        drawn = random.Random(f"{seed}/contract").choice(CONTRACTS)
+        is_unclean = of(UNCLEAN, seed)
+        return Shape(
+            contract=CONTRACT_A if of(ALONE, seed) else drawn,
+            has_learner=of(LEARNS, seed),
+            has_operator=of(OPERATED, seed) or is_unclean,
+            is_unclean=is_unclean,
+        )
+
+
+def of(kind: tuple[int, int], seed: int) -> bool:
+    each, this = kind
+    return seed % each == this
