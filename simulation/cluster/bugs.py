@@ -12,6 +12,7 @@ from typing import Any
 from broker.admin.agreement import Agreement
 from broker.role.actions import Action as RoleAction
 from broker.role.actions import Grant
+from broker.role.fitness import Fitness
 from broker.role.identityfiles import LogFound
 from broker.role.membership import Membership, Stage
 from broker.role.memorymark import KeptMemoryMark
@@ -375,3 +376,9 @@ def nobody_asked_who_lives(state: ReplicasState, live: Liveness, **asked: Any) -
 def answered_and_not_done(state: ReplicasState, live: Liveness, **asked: Any) -> Decision:
     """A broker that was replaced is answered as forgotten, and stays."""
     return replace(cleaned(state, live, **asked), events=())
+
+
+@bug("never-yields", Fitness, "why_unfit")
+def always_fit(self: Fitness, now_ms: int) -> str:
+    """Upstream: a master whose disk hangs leads on while its process lives."""
+    return ""

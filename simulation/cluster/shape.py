@@ -17,6 +17,8 @@ OPERATED = 12, 10
 """Of so many this one has an operator at work."""
 UNCLEAN = 13, 8
 """Of so many this one has the unclean elections switched on, and an operator."""
+HARSH = 10, 8
+"""Of so many this one meets hostile frames, great bursts and disks that are sick for good."""
 
 
 @dataclass(frozen=True)
@@ -25,6 +27,7 @@ class Shape:
     has_learner: bool = False
     has_operator: bool = False
     is_unclean: bool = False
+    is_harsh: bool = False
 
     @staticmethod
     def of(seed: int) -> Shape:
@@ -36,6 +39,7 @@ class Shape:
             has_learner=of(LEARNS, seed),
             has_operator=of(OPERATED, seed) or is_unclean,
             is_unclean=is_unclean,
+            is_harsh=of(HARSH, seed),
         )
 
 

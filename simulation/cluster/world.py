@@ -36,6 +36,8 @@ from simulation.cluster.delaycheck import all_delivered
 from simulation.cluster.factcheck import FactCheck
 from simulation.cluster.fault import Fault
 from simulation.cluster.faults import Faults
+from simulation.cluster.hindrances import GreatBurst
+from simulation.cluster.hostileframes import HostileFrames
 from simulation.cluster.learnerfaults import LearnerTrouble
 from simulation.cluster.loggedbugs import LoggedBugs
 from simulation.cluster.looks import broker_on
@@ -44,6 +46,7 @@ from simulation.cluster.masterfirst import MasterFirst
 from simulation.cluster.members import FAST, SLAVE_SYNC_MS, ClientApp, Timers
 from simulation.cluster.operators import Operator
 from simulation.cluster.shape import Shape
+from simulation.cluster.sickdisks import SickDisks
 from simulation.cluster.totals import Totals
 from simulation.cluster.violation import Violation
 from simulation.cluster.votes import VotesOnDisk
@@ -60,6 +63,8 @@ CHECK_MS = 50
 WHOLE_MS = 200
 COPIED_MS = 2 * SLAVE_SYNC_MS
 """Slaves have their master's offsets within this time."""
+ROUTES_MS = 5_000
+"""A client that reads knows the present master within this time."""
 FACTS_MIN = 10
 ACKNOWLEDGED_MIN = 200
 DELAYED_MIN = 5
@@ -169,6 +174,9 @@ class ClusterWorld:
             yield MasterFirst(self.machines)
         if self.shape.has_learner:
             yield LearnerTrouble(self.machines)
+        if self.shape.is_harsh:
+            yield HostileFrames(self.machines, self.world.node("hostile", members.HOSTILE_HOST))
+            yield GreatBurst(self.machines)
         if self.shape.has_operator:
             self.operator = Operator(self.machines, self.world.node("operator", members.OPERATOR_HOST))
             yield self.operator
@@ -226,6 +234,9 @@ class ClusterWorld:
                 self.faults.strike(self.faults.kill_master)
                 self.faults.heal()
             self.become_whole()
+        if self.shape.is_harsh:
+            SickDisks(self.machines, self.become_whole).run()
+            self.world.run_for_ms(ROUTES_MS)
 
     def become_whole(self) -> None:
         deadline_ms = self.world.now_ms + HEAL_LIMIT_MS

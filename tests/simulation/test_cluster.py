@@ -52,6 +52,7 @@ FOUND_BY = {
     "lost-answer-is-refusal": 4,
     "lost-memory-forgotten": 1,
     "min-in-sync-ignored": 3,
+    "never-yields": 8,
     "nobody-eligible": 53,
     "old-master-accepted": 4,
     "outsider-elected": 10,
