@@ -10,6 +10,7 @@ from collections.abc import Coroutine
 from contextlib import suppress
 from typing import Any
 
+from broker.role.membership import Role
 from mqruntime.clock import Clock
 from remoting.client import RemotingClient
 from remoting.codes import RequestCode, ResponseCode
@@ -55,6 +56,7 @@ class Operator(Fault):
         if self.machines.check.forked and now_ms >= self.word_due_ms:
             self.word_due_ms = now_ms + WORD_MS
             self.give_word()
+            self.empty_what_has_nothing_in_common()
         if self.due_ms is not None and now_ms >= self.due_ms:
             self.due_ms = now_ms + self.random.randint(*BETWEEN_MS)
             draw = self.random.random()
@@ -112,6 +114,20 @@ class Operator(Fault):
             command = RemotingCommand.request(RequestCode.UPDATE_BROKER_CONFIG, None, body)
             if look.broker_id != self.newest_master():
                 self.begin(self.ask(f"{host}:{BROKER_PORT}", command), "operator's word")
+
+    def empty_what_has_nothing_in_common(self) -> None:
+        """A replica whose log shares no epoch with the master's, which says so, and that its store is to be emptied."""
+        looks = self.machines.broker_looks()
+        master = next((look for look in looks if look.broker_id == self.newest_master()), None)
+        if master is None or master.role is not Role.MASTER or not len(master.history):
+            return
+        for look in looks:
+            follows = look.role is Role.SLAVE and look.master_epoch == master.master_epoch
+            if follows and len(look.history) and not {*look.history} & {*master.history}:
+                node = self.world.nodes[look.name]
+                self.machines.kill(node)
+                node.disk.wipe()
+                self.machines.done["store emptied after an unclean election"] += 1
 
     # How it asks
 
