@@ -352,9 +352,9 @@ greeted = SlaveProgress.greeted
 
 
 @bug("learner-counted", SlaveProgress, "greeted")
-def like_any_other(self: SlaveProgress, *, is_async_learner: bool) -> None:
+def like_any_other(self: SlaveProgress, *, barred: str | None) -> None:
     """What the handshake says of it is forgotten: a learner that caught up becomes a member."""
-    greeted(self, is_async_learner=False)
+    greeted(self, barred=None)
 
 
 @bug("outsider-elected", elections, "_electable")
@@ -382,3 +382,9 @@ def answered_and_not_done(state: ReplicasState, live: Liveness, **asked: Any) ->
 def always_fit(self: Fitness, now_ms: int) -> str:
     """Upstream: a master whose disk hangs leads on while its process lives."""
     return ""
+
+
+@bug("acknowledges-from-memory", SlaveLink, "_held_end")
+def all_that_came(self: SlaveLink) -> int:
+    """Contract D's slave acknowledges what it has, on its disk or not."""
+    return self._log_end

@@ -69,6 +69,7 @@ class ClientJudge:
         """Raises Violation. Any broker will do, now that their logs are the same, all of `log`; their wall clocks were
         `spread_ms` apart. `promised` gives the attempts on a topic as the contract has them; `readers_keep`: what was read
         once must be there. Returns how many delayed messages were delivered once more."""
+        self.run(self.app.finds_master())
         found = self.run(self.app.read_everything())
         late = self.run(self.app.delayed.delivered())
         if readers_keep:

@@ -2,7 +2,7 @@
 
 A: the master has it in its mapping; who is elected instead of it may lack it. B: whoever is in the set holds it; the last
 member acknowledges alone, and its memory must not be lost. C: two hold it, and while only one of them loses its memory
-nothing is lost, in any order of deaths."""
+nothing is lost, in any order of deaths. D: two have it on their disks, and all may lose power at once."""
 
 from __future__ import annotations
 
@@ -16,9 +16,12 @@ class Contract:
     flush: str = "ASYNC_FLUSH"
     waits: bool = True
     """Whether a send waits for the set."""
+    on_disk: bool = False
+    """Whether what is counted is on the disks of all who are counted."""
 
 
 CONTRACT_A = Contract("A", 1, waits=False)
+CONTRACT_D = Contract("D", flush="SYNC_FLUSH", on_disk=True)
 CONTRACTS = (
     Contract("B", 1),
     Contract("C"),

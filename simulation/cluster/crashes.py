@@ -4,6 +4,7 @@ Invariant: whoever was killed or stopped comes back by itself."""
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 
 from mqruntime.runtime import App
@@ -13,6 +14,7 @@ from simulation.kernel.node import Node
 
 STOPPED_MS = 4000
 HUNG_MS = 8_000
+ALL_MS = 10_000, 25_000
 LATER_MS = (1, 200, 2_000, 4_000)
 
 
@@ -130,6 +132,47 @@ class SuddenPowerCut(Fault):
 
     def heal(self) -> None:
         self.node = None
+
+
+class AllLosePower(Fault):
+    """All brokers at once, with what their disks were slow to take: contract D bears it. Comes of itself, from a generator of
+    its own."""
+
+    name = "all lose power"
+
+    def __init__(self, machines: Machines) -> None:
+        super().__init__(machines)
+        self.random = random.Random(f"{machines.world.seed}/power")
+        self.due_ms: int | None = self.random.randint(*ALL_MS)
+        self.at_ms: int | None = None
+
+    def next_step(self) -> None:
+        now_ms = self.world.now_ms
+        if self.at_ms is not None and now_ms >= self.at_ms:
+            self.at_ms = None
+            if self.is_sound():
+                self.cut_power()
+        elif self.due_ms is not None and now_ms >= self.due_ms:
+            self.due_ms = now_ms + self.random.randint(*ALL_MS)
+            self.at_ms = now_ms + self.random.choice(LATER_MS)
+            for node in self.machines.brokers:
+                if self.random.random() < 0.5 and self.is_sound():
+                    node.disk.stall(HUNG_MS)
+
+    def is_sound(self) -> bool:
+        """No disk has lost or is to lose more than its power would cost it."""
+        on = self.machines
+        failed = any(node.disk.failures["sync"] for node in on.brokers) or on.doubtful_disks
+        return not (failed or on.losing or on.damaged.rotten or on.damaged.where or on.check.forgetful)
+
+    def cut_power(self) -> None:
+        for node in self.machines.brokers:
+            self.machines.kill(node, power_cut=True)
+            node.disk.stall(0)
+        self.count()
+
+    def heal(self) -> None:
+        self.due_ms = self.at_ms = None
 
 
 class TwoDeaths(Fault):

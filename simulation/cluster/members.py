@@ -108,6 +108,7 @@ def broker_app(
             "mappedFileSizeConsumeQueue": 2000,
             "maxMessageSize": 4096,
             "allAckInSyncStateSet": contract.waits,
+            "allFlushInSyncStateSet": contract.on_disk,
             "minInSyncReplicas": contract.members_min,
             "flushDiskType": contract.flush,
             "defaultTopicQueueNums": QUEUES,
@@ -241,6 +242,19 @@ class ClientApp:
     def read_again(self) -> None:
         """The reader begins anew with every queue."""
         self.next_offset.clear()
+
+    async def finds_master(self) -> None:
+        """Until the route of each topic that has one names the master: nothing was asked since the load ended."""
+        for topic in (TOPIC, *self.delayed.attempts):
+            while True:
+                self.client.routes.renew(topic)
+                await asyncio.sleep(0.5)
+                try:
+                    route = await self.client.routes.get(topic)
+                except RouteUnknown:
+                    break
+                if route.master(BROKER_SET) is not None:
+                    break
 
     async def read_everything(self) -> list[Found]:
         """Each queue of the plain topic from its first to its last readable message. Raises PullFailed."""

@@ -7,10 +7,12 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass
 
-from simulation.cluster.contract import CONTRACT_A, CONTRACTS, Contract
+from simulation.cluster.contract import CONTRACT_A, CONTRACT_D, CONTRACTS, Contract
 
 ALONE = 9, 5
 """Of so many seeds this one has contract A."""
+ON_DISK = 12, 0
+"""Of so many this one has contract D."""
 LEARNS = 11, 6
 """Of so many seeds this one has a learner."""
 OPERATED = 12, 10
@@ -35,7 +37,7 @@ class Shape:
         drawn = random.Random(f"{seed}/contract").choice(CONTRACTS)
         is_unclean = of(UNCLEAN, seed)
         return Shape(
-            contract=CONTRACT_A if of(ALONE, seed) else drawn,
+            contract=CONTRACT_A if of(ALONE, seed) else CONTRACT_D if of(ON_DISK, seed) else drawn,
             has_learner=of(LEARNS, seed),
             has_operator=of(OPERATED, seed) or is_unclean,
             is_unclean=is_unclean,

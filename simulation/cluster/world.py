@@ -32,6 +32,7 @@ from simulation.cluster.appends import Appends
 from simulation.cluster.bugs import BUGS, planted
 from simulation.cluster.check import ClusterCheck
 from simulation.cluster.clientjudge import ClientJudge
+from simulation.cluster.crashes import AllLosePower
 from simulation.cluster.delaycheck import all_delivered
 from simulation.cluster.factcheck import FactCheck
 from simulation.cluster.fault import Fault
@@ -63,8 +64,6 @@ CHECK_MS = 50
 WHOLE_MS = 200
 COPIED_MS = 2 * SLAVE_SYNC_MS
 """Slaves have their master's offsets within this time."""
-ROUTES_MS = 5_000
-"""A client that reads knows the present master within this time."""
 FACTS_MIN = 10
 ACKNOWLEDGED_MIN = 200
 DELAYED_MIN = 5
@@ -172,6 +171,8 @@ class ClusterWorld:
         """The faults that the shape of this seed brings."""
         if not self.contract.waits:
             yield MasterFirst(self.machines)
+        if self.contract.on_disk:
+            yield AllLosePower(self.machines)
         if self.shape.has_learner:
             yield LearnerTrouble(self.machines)
         if self.shape.is_harsh:
@@ -236,7 +237,6 @@ class ClusterWorld:
             self.become_whole()
         if self.shape.is_harsh:
             SickDisks(self.machines, self.become_whole).run()
-            self.world.run_for_ms(ROUTES_MS)
 
     def become_whole(self) -> None:
         deadline_ms = self.world.now_ms + HEAL_LIMIT_MS

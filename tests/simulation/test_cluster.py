@@ -29,6 +29,7 @@ from simulation.kernel.seeds import first_failure
 FOUND_BY = {
     "abort-made-anew": 1,
     "ack-before-replication": 1,
+    "acknowledges-from-memory": 48,
     "acknowledges-untold": 54,
     "bad-bytes-copied": 37,
     "bad-bytes-served": 15,
