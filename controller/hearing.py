@@ -4,8 +4,8 @@ A network can part the leader from all brokers and from no controller. Raft keep
 lives nor tell anybody that it was elected.
 
 Invariant: a leader gives way only while brokers are registered of which it heard none for its whole patience: a third of the
-time that the last one announced as its life, and three of the longest pauses between heartbeats at least. Each time in a row its patience doubles,
-`PATIENCE_MS_MAX` at most, for all brokers may be down. Pure."""
+time that the last one announced as its life, and three of the longest pauses between heartbeats at least. Each time in a row
+its patience doubles, `PATIENCE_MS_MAX` at most, for all brokers may be down. Pure."""
 
 from __future__ import annotations
 

@@ -12,11 +12,11 @@ from dataclasses import replace
 from controller.awakeclock import AwakeClock
 from controller.configuration import Configuration
 from controller.counts import Counts
+from controller.deaf import hand_over_if_deaf
 from controller.electionrecorder import ElectionRecorder
 from controller.events import Event
 from controller.guard import MasterGuard
 from controller.holdingsfile import HoldingsFile
-from controller.deaf import hand_over_if_deaf
 from controller.leaderless import tell_leaderless
 from controller.livebrokers import LiveBrokers
 from controller.notify import Notifier
