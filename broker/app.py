@@ -115,7 +115,9 @@ class BrokerApp:
             identity_files=self._identity_files,
             fitness=self._fitness,
             timers=settings,
-            calls=ControllerCalls(membership, settings, store, ha, self.memory_mark, self._fitness, clock),
+            calls=ControllerCalls(
+                membership, settings, store, ha, self.memory_mark, self._fitness, clock, clock.now_ms()
+            ),
             controllers=controllers,
             clock=clock,
             on_fatal=self._fatal,

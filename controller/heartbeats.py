@@ -3,7 +3,9 @@
 Every controller keeps its own table, from the heartbeats that each broker sends to all of them; it is never
 replicated. Invariant: an entry belongs to the newest connection that a heartbeat of its broker came over,
 so only the end of that connection ends the broker; the end of an older one, however late it is noticed,
-does not. Pure."""
+does not. What a process that is gone sent, and what comes only now, counts for nobody: its connection is
+older than its successor's, and its incarnation too, where brokers tell. Either alone is not enough, for
+clocks are set back, and requests are sent twice. Pure."""
 
 from __future__ import annotations
 
@@ -17,6 +19,8 @@ UNHEARD_TIMEOUT_MS = 10_000
 """How long a new leader waits for a broker it never heard of: the lifetime that brokers announce by
 default."""
 FORGET_AFTER_MS = 600_000
+PROCESSES_KEPT = 4
+"""Of a broker; those with the newest connections tell for all before them."""
 
 BrokerKey = tuple[str, str, int]
 """(cluster name, broker name, broker id)"""
@@ -58,8 +62,23 @@ class Heartbeats:
 
     def __init__(self) -> None:
         self._entries: dict[BrokerKey, _Entry] = {}
+        self._spoken: dict[BrokerKey, dict[int, int]] = {}
+        """Of each broker incarnation -> newest connection, of the last ones that spoke, in heartbeats or registrations."""
         self._of_connection: dict[int, dict[BrokerKey, None]] = {}
         """The brokers whose entry a connection has, in the order in which they came over it."""
+
+    def of_former(self, key: BrokerKey, connection: int, incarnation: int) -> bool:
+        """Whether what came over `connection` was said by a process that another one has followed; 0: it does not tell. If
+        not, it has spoken."""
+        if incarnation <= 0:
+            return False
+        spoken = self._spoken.setdefault(key, {})
+        if any(later > incarnation and over > connection for later, over in spoken.items()):
+            return True
+        spoken[incarnation] = max(connection, spoken.get(incarnation, 0))
+        if len(spoken) > PROCESSES_KEPT:
+            del spoken[min(spoken, key=spoken.__getitem__)]
+        return False
 
     def heard(self, key: BrokerKey, connection: int, heartbeat: Heartbeat, now_ms: int) -> bool:
         """Take in a heartbeat; True when it brings a broker (back) to life.
@@ -104,6 +123,7 @@ class Heartbeats:
 
     def forget(self, key: BrokerKey) -> None:
         """What was heard under this id counts for nobody any more."""
+        self._spoken.pop(key, None)
         entry = self._entries.pop(key, None)
         if entry is not None:
             self._leave_connection(key, entry)

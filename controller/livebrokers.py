@@ -64,6 +64,8 @@ class LiveBrokers:
         key = self._key(header.broker_name, header.broker_id)
         if key is None or key[0] != header.cluster_name:
             return
+        if self._heartbeats.of_former(key, connection, header.incarnation):
+            return
         known = self._state.known(header.broker_name)
         self.hearing.heard(header.heartbeat_timeout_mills, self._clock.monotonic_ms())
         member = known is not None and header.broker_id in known[1].members
@@ -89,11 +91,15 @@ class LiveBrokers:
                 came.set()
             self._on_change()
 
-    def restarted(self, broker_name: str, broker_id: int, connection: int) -> bool:
+    def restarted(self, broker_name: str, broker_id: int, connection: int, incarnation: int = 0) -> bool:
         """Request 1003 came over `connection`. The broker is alive once it is heard again, and with what its log holds
-        now. False when the request is late: its sender has been heard over a newer connection."""
+        now. False when the request is late: its sender, or the process after it, has been heard over a newer connection."""
         key = self._key(broker_name, broker_id)
-        return key is None or self._heartbeats.restarted(key, connection, self._clock.monotonic_ms())
+        if key is None:
+            return True
+        if self._heartbeats.of_former(key, connection, incarnation):
+            return False
+        return self._heartbeats.restarted(key, connection, self._clock.monotonic_ms())
 
     def applied(self, event: Event) -> None:
         """`event` has just changed the state. An id that is granted again is another broker's: what was heard under it before

@@ -86,7 +86,9 @@ class ControllerCalls:
         memory: KeptMemoryMark,
         fitness: Fitness,
         clock: Clock,
+        incarnation: int,
     ) -> None:
+        """`incarnation` is this process's, higher than those of the ones before it."""
         self._membership = membership
         self._settings = settings
         self._log = log
@@ -94,6 +96,7 @@ class ControllerCalls:
         self._memory = memory
         self._fitness = fitness
         self._clock = clock
+        self._incarnation = incarnation
 
     def heartbeat(self) -> BrokerHeartbeatHeader:
         membership = self._membership
@@ -111,6 +114,7 @@ class ControllerCalls:
             self._memory.may_lack,
             self._fitness.why_unfit(self._clock.monotonic_ms()),
             self._settings.async_learner,
+            self._incarnation,
         )
 
     def request(self, call: Call, wall_ms: int) -> RemotingCommand:
@@ -126,7 +130,13 @@ class ControllerCalls:
                 return RemotingCommand.request(RequestCode.CONTROLLER_APPLY_BROKER_ID, apply)
             case RegisterCall(own_id):
                 register = RegisterBrokerToControllerHeader(
-                    name, own_id, address, cluster, wall_ms, self._membership.check_code or None
+                    name,
+                    own_id,
+                    address,
+                    cluster,
+                    wall_ms,
+                    self._membership.check_code or None,
+                    self._incarnation,
                 )
                 return RemotingCommand.request(RequestCode.CONTROLLER_REGISTER_BROKER, register)
             case ElectCall(own_id):

@@ -20,7 +20,8 @@ class BrokerHeartbeatHeader(Header):
     `epoch` is the last one in the sender's epoch file, offsets are of its log; `broker_id` is the
     controller-given id; a lower `election_priority` is preferred. Only our brokers send the rest, which upstream's
     controllers pass over: how many members they acknowledge with at least (0 is "not said"), whether the log may lack
-    what was in memory before an unclean end, why they cannot lead now, and whether they are async learners.
+    what was in memory before an unclean end, why they cannot lead now, whether they are async learners, and which process
+    this is: later ones have higher numbers, unless the clock was set back (0 is "not said").
     """
 
     cluster_name: str
@@ -36,6 +37,7 @@ class BrokerHeartbeatHeader(Header):
     may_lack_acknowledged: bool = False
     unfit_to_lead: str = ""
     async_learner: bool = False
+    incarnation: I64 = 0
 
 
 @dataclass(slots=True)
@@ -80,8 +82,8 @@ class ElectMasterResponseHeader(Header):
 
 @dataclass(slots=True)
 class RegisterBrokerToControllerHeader(Header):
-    """1003. Only our brokers say with which check code the id was granted to them; upstream's controllers pass over
-    it."""
+    """1003. Only our brokers say with which check code the id was granted to them, and which process this is, as in 904;
+    upstream's controllers pass over it."""
 
     broker_name: str
     broker_id: I64
@@ -89,6 +91,7 @@ class RegisterBrokerToControllerHeader(Header):
     cluster_name: str = ""
     invoke_time: I64 = 0
     register_check_code: str | None = None
+    incarnation: I64 = 0
 
 
 @dataclass(slots=True)

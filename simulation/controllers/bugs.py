@@ -15,7 +15,7 @@ from controller.awakeclock import AwakeClock
 from controller.decision import Decision
 from controller.electpolicy import LiveReport
 from controller.events import AlterSyncStateSet, ApplyBrokerId, CleanBrokerData, ElectMaster, Event, encode
-from controller.heartbeats import Liveness
+from controller.heartbeats import Heartbeats, Liveness
 from controller.livebrokers import LiveBrokers
 from controller.runner import Busy, CommandRunner
 from controller.state import Replicas, ReplicasState, SyncState
@@ -380,6 +380,12 @@ info_told = commands.replica_info
 def whoever_asks(state: ReplicasState, **asked: Any) -> Decision:
     """R10: a broker that was forgotten while it lives reads on as if nothing had happened."""
     return info_told(state, **asked | {"asked_by": None})
+
+
+@bug("late-heartbeat-revives", Heartbeats, "of_former")
+def whoever_speaks(self: Heartbeats, key: Any, connection: int, incarnation: int) -> bool:
+    """S2, M4: what a process sent that is gone brings its broker to life, though its successor has registered."""
+    return False
 
 
 # What a master believes

@@ -150,6 +150,13 @@ class Operator:
 
     async def _deliver_late(self) -> None:
         leader = self._leader()
+        if self.around.late_beats and leader is not None and self.random.random() < 0.5:
+            late = self.random.choice(list(self.around.late_beats))
+            copy = RemotingCommand.request(RequestCode.BROKER_HEARTBEAT)
+            copy.ext = dict(late.ext)
+            with contextlib.suppress(RemotingError):
+                await self._client.one_way(leader, copy)
+            return
         if self.around.late and leader is not None:
             late = self.random.choice(list(self.around.late)[-self.random.choice((3, 40)) :])
             copy = RemotingCommand.request(RequestCode(late.code), None, late.body)

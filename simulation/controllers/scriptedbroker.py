@@ -94,6 +94,8 @@ class Surroundings:
 
     check: ControllerCheck
     late: deque[RemotingCommand] = field(default_factory=lambda: deque(maxlen=LATE_MAX))
+    late_beats: deque[RemotingCommand] = field(default_factory=lambda: deque(maxlen=LATE_MAX))
+    """Heartbeats that may be delivered once more."""
     restless: bool = False
     """Whether masters now and then want somebody out who is well, and brokers cannot lead or lose memory."""
 
@@ -112,6 +114,9 @@ class ScriptedBroker:
         self.runtime = runtime
         self.broker_id: int | None = None
         self._check_code = ""
+        self._incarnation = (
+            runtime.clock.now_ms() if part.members_min else 0
+        )  # upstream's brokers do not tell
         self.master_id: int | None = None
         self.epoch = 0
         self.set_epoch = 0
@@ -216,6 +221,7 @@ class ScriptedBroker:
             self.address,
             CLUSTER_NAME,
             register_check_code=self._check_code,
+            incarnation=self._incarnation,
         )
         reply = await self._call(RequestCode.CONTROLLER_REGISTER_BROKER, header)
         self.registered, self._is_current = reply.code == ResponseCode.SUCCESS, False
@@ -339,7 +345,10 @@ class ScriptedBroker:
                 header.may_lack_acknowledged = self._now_ms < self._may_lack_until_ms
                 header.unfit_to_lead = "its disk is slow" if self._now_ms < self._unfit_until_ms else ""
                 header.async_learner = self.part.learner
+                header.incarnation = self._incarnation
                 command = RemotingCommand.request(RequestCode.BROKER_HEARTBEAT, header)
+                if self.around.restless and self._draws_a_copy():
+                    self.around.late_beats.append(command)
                 with contextlib.suppress(RemotingError):
                     await self._client.one_way(controller, command)
             await asyncio.sleep(self.part.beat_ms / 1000)

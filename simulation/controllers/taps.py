@@ -54,6 +54,8 @@ class Taps:
         self.check = check
         self.process = f"{node.name}.{node.incarnation}"
         self.ears: dict[Key, Ear] = {}
+        self.spoken: dict[Key, dict[int, int]] = {}
+        """Incarnation -> newest connection over which it spoke."""
         self.restarting: Counter[tuple[Key, int]] = Counter()
         """How many registrations are in hand that came over a connection, but for late ones."""
         self.leads_since_ms = 0
@@ -86,9 +88,11 @@ class Taps:
         router.watch(RequestCode.CONTROLLER_REGISTER_BROKER, self._registering)
         brokers, is_new = self.app.brokers, self.app.brokers.restarted
 
-        def restarted(broker_name: str, broker_id: int, connection: int) -> bool:
-            self._restarted((broker_name, broker_id), connection)
-            return is_new(broker_name, broker_id, connection)
+        def restarted(broker_name: str, broker_id: int, connection: int, incarnation: int = 0) -> bool:
+            key = broker_name, broker_id
+            if not self._is_of_former(key, connection, {"incarnation": str(incarnation)}):
+                self._restarted(key, connection)
+            return is_new(broker_name, broker_id, connection, incarnation)
 
         brokers.restarted = restarted  # type: ignore[method-assign]
 
@@ -100,6 +104,8 @@ class Taps:
         if replicas is None or key[1] not in replicas.by_id or ext["clusterName"] != CLUSTER_NAME:
             return untold
         connection, now_ms, said = self._connections[peer], self.now_ms, said_in(ext)
+        if self._is_of_former(key, connection, ext):
+            return untold
         ear = self.ears.get(key)
         if ear is None:
             timeout_ms = int(ext.get("heartbeatTimeoutMills", HEARTBEAT_TIMEOUT_MS))
@@ -109,6 +115,15 @@ class Taps:
             ear.connection, ear.open, ear.said = connection, True, said
         ear.last_ms = now_ms
         return untold
+
+    def _is_of_former(self, key: Key, connection: int, ext: dict[str, str]) -> bool:
+        """A process that is gone said it, if its connection is older than a later process's that has spoken."""
+        incarnation = int(ext.get("incarnation", 0))
+        spoken = self.spoken.setdefault(key, {})
+        spoken[incarnation] = max(connection, spoken.get(incarnation, 0))
+        return incarnation > 0 and any(
+            later > incarnation and over > connection for later, over in spoken.items()
+        )
 
     def _restarted(self, key: Key, connection: int) -> None:
         """What a broker said over an older connection was said by a process that is no more. A registration that comes over
@@ -164,9 +179,8 @@ class Taps:
         assert app.node.core is not None
         entry = entries.read(body)
         if entry is not None and entry.kind == entries.APPLY_ID and entry.broker_id is not None:
-            self.ears.pop(
-                (entry.broker_name, entry.broker_id), None
-            )  # what was heard is not the new holder's
+            self.ears.pop((entry.broker_name, entry.broker_id), None)  # it is not the new holder's
+            self.spoken.pop((entry.broker_name, entry.broker_id), None)
         known = app.state.known(entry.broker_name) if entry is not None else None
         kept = None
         if known is not None:

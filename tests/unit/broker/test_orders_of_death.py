@@ -185,6 +185,7 @@ def test_without_a_minimum_too_a_broker_that_dies_before_it_acts_takes_nothing_w
         elected.kill()
         world.run_until(lambda: bool(cluster.masters), LONG_MS)
         assert cluster.master is survivor
+        world.run_for_ms(500)  # the name server hears of it
         assert_all_there(cluster)
 
 

@@ -74,3 +74,50 @@ def test_an_id_that_is_granted_again_is_not_alive_by_what_its_former_holder_said
     brokers.connection_closed(2)
     hear(brokers, 2)
     assert brokers.liveness().is_alive(("c", "a", 2))
+
+
+def heard_of(brokers: LiveBrokers, incarnation: int, connection: int) -> None:
+    header = BrokerHeartbeatHeader("c", "h1:1", "a", 1, incarnation=incarnation)
+    brokers.heard(header, connection)
+
+
+def lives(brokers: LiveBrokers) -> bool:
+    return brokers.liveness().is_alive(("c", "a", 1))
+
+
+@pytest.mark.parametrize("heard_before", [True, False])
+def test_a_heartbeat_of_a_dead_process_revives_nobody_once_its_successor_registered(
+    heard_before: bool,
+) -> None:
+    brokers = of_two()
+    if heard_before:
+        heard_of(brokers, 100, connection=5)
+    assert brokers.restarted("a", 1, 7, 200)
+    heard_of(brokers, 100, connection=5)
+    assert not lives(brokers), "it comes late, over the connection of the process before"
+    heard_of(brokers, 200, connection=7)
+    assert lives(brokers)
+    brokers.connection_closed(7)
+    heard_of(brokers, 100, connection=5)
+    assert not lives(brokers)
+
+
+def test_a_late_registration_of_a_dead_process_shuts_its_successor_out_neither_way() -> None:
+    brokers = of_two()
+    assert brokers.restarted("a", 1, 7, 200)
+    assert not brokers.restarted("a", 1, 5, 100), "late"
+    assert brokers.restarted("a", 1, 9, 100), "sent again by somebody: as any restart"
+    heard_of(brokers, 200, connection=7)
+    assert lives(brokers)
+
+
+def test_a_process_after_the_clock_was_set_back_is_heard_and_so_is_one_that_does_not_tell() -> None:
+    brokers = of_two()
+    heard_of(brokers, 200, connection=5)
+    assert brokers.restarted("a", 1, 7, 100)
+    heard_of(brokers, 100, connection=7)
+    assert lives(brokers)
+    brokers.connection_closed(7)
+    assert brokers.restarted("a", 1, 8, 0)
+    heard_of(brokers, 0, connection=8)
+    assert lives(brokers)
