@@ -229,15 +229,27 @@ class SyncStateSet:
 
     def told(self, members: frozenset[int], set_epoch: int, now_ms: int) -> list[Action]:
         """The controllers' set under this master epoch, from a read, a notice or a reply. Of no effect when it is older,
-        or not this master's."""
+        or not this master's. Of one set epoch the smaller set is the later one."""
         if set_epoch > self._set_epoch and self._own_id in members:
             proposal = self._proposal
             if proposal is not None and members == proposal.members and not proposal.same_members:
                 self._has_told(proposal)
             return self._adopt(members, set_epoch)
+        if self._is_rest(members, set_epoch):
+            return self._adopt(members, set_epoch)
         if set_epoch == self._set_epoch and self._may_go_at_once:
             self._alter_due_ms = now_ms
         return self._alter_again(now_ms)
+
+    def _is_rest(self, members: frozenset[int], set_epoch: int) -> bool:
+        """Whether an operator had members forgotten, which moves no epoch: they are no members until they enter again. While a
+        proposal is open its union is waited for."""
+        return (
+            set_epoch == self._set_epoch
+            and self._proposal is None
+            and self._own_id in members
+            and members < self._applied
+        )
 
     def alter_ended(self, alter: Alter, fate: Fate, now_ms: int) -> list[Action]:
         """What became of the last sending of `alter`; of no effect once something else has settled it."""

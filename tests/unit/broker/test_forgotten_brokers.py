@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from broker.role.membership import Role
+from controller.server import ControllerApp
 from remoting.codes import RequestCode
 from remoting.headers.controller import CleanBrokerDataHeader
 from simulation.kernel.node import Node
@@ -22,6 +23,13 @@ def forget(cluster: Cluster, ids: str | None) -> int:
     return int(reply.code)
 
 
+def known_set(cluster: Cluster) -> frozenset[int]:
+    """The SyncStateSet as the leading controller has it."""
+    controllers = [cluster.world.nodes[f"controller-{number}"].app for number in range(3)]
+    [leader] = [app for app in controllers if isinstance(app, ControllerApp) and app.node.is_active]
+    return leader.state.sync_states["broker-a"].members
+
+
 @pytest.mark.parametrize("lives", [True, False])
 def test_a_broker_that_was_forgotten_comes_back_as_slave_under_its_id(lives: bool) -> None:
     with World(71) as world:
@@ -33,9 +41,10 @@ def test_a_broker_that_was_forgotten_comes_back_as_slave_under_its_id(lives: boo
             slave.kill()
             cluster.wait_in_sync(2)
         assert forget(cluster, str(broker_id)) == 0
+        assert broker_id not in known_set(cluster)
         if not lives:
             cluster.start(slave)
-        world.run_for_ms(8_000)
+        world.run_until(lambda: broker_id in known_set(cluster), 20_000)
         cluster.wait_in_sync(3)
         membership = cluster.app(slave).membership
         assert (membership.role, membership.broker_id) == (Role.SLAVE, broker_id)

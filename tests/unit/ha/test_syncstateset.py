@@ -250,6 +250,19 @@ def test_confirm_offset_and_enough_as_functions() -> None:
     assert confirm.enough(2, 2) and not confirm.enough(1, 2)
 
 
+def test_who_was_forgotten_by_the_controllers_is_no_member_until_it_enters_again() -> None:
+    sss = expanded(2, 3, members_min=2)
+    epoch = sss.set_epoch
+    sss.told(ids(1, 2), epoch, 10)
+    assert sss.applied_members == ids(1, 2)
+    sss.told(ids(1, 2, 3), epoch, 11)
+    assert sss.applied_members == ids(1, 2), "an older word of that epoch"
+    again = alter(sss.acked(3, 1000, 20, 20)) or asked(sss, 600)
+    assert again is not None and (again.members, again.set_epoch) == (ids(1, 2, 3), epoch)
+    sss.told(ids(1), epoch, 700)
+    assert sss.applied_members == ids(1, 2), "while a proposal is open all are waited for"
+
+
 # -- what the controllers must know first: until then they may elect who left the set (KIP-966)
 
 
@@ -576,7 +589,7 @@ def test_a_refusal_that_comes_after_the_set_was_read_changes_nothing() -> None:
 
 def test_an_older_set_and_a_set_without_the_master_are_ignored() -> None:
     sss = expanded(2)
-    assert sss.told(ids(1), 8, 0) == sss.told(ids(1), 3, 0) == sss.told(ids(2, 3), 9, 0) == []
+    assert sss.told(ids(1), 7, 0) == sss.told(ids(1), 3, 0) == sss.told(ids(2, 3), 9, 0) == []
     assert sss.applied_members == ids(1, 2)
 
 
