@@ -277,7 +277,7 @@ def clean_broker_data(
     Liveness is asked under the stored cluster name, whatever the request says, and ids are heeded with
     `living_too` also. Refused besides: what would leave replicas without a SyncStateSet or a SyncStateSet
     without its master, or take away who is needed to hold what was acknowledged. The whole set goes with all
-    it held."""
+    it held. A set that loses members gets a new set epoch, unlike upstream's: else its master would not hear of it."""
 
     def refused(remark: str) -> Decision:
         return Decision(ResponseCode.CONTROLLER_INVALID_CLEAN_BROKER_METADATA, remark)
@@ -320,7 +320,11 @@ def clean_broker_data(
     why = _why_needed(broker_name, replicas, sync_state, live, ids)
     if why is not None:
         return refused(f"{why}, clean up failure")
-    return Decision(events=(CleanBrokerData(broker_name, ids),))
+    forgotten = CleanBrokerData(broker_name, ids)
+    rest = sync_state.members - ids
+    if rest == sync_state.members:
+        return Decision(events=(forgotten,))
+    return Decision(events=(AlterSyncStateSet(broker_name, rest, sync_state.eligible - ids), forgotten))
 
 
 def _why_needed(

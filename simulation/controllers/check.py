@@ -192,6 +192,9 @@ class ControllerCheck:
             if ask.members == members <= hearing.alive
             and entry.eligible == eligible_after_alter(was, members, ask.members_min)
         ]
+        if cleaning := self._asks_that_forget(entry, was):
+            self._brought_about(Effect(what, now.set_epoch, [*done, *cleaning]))
+            return
         fences = [ask for ask in fitting if not ask.members <= hearing.surely_alive]
         if (members, entry.eligible) != (was.members, was.eligible):
             fences = []
@@ -206,6 +209,16 @@ class ControllerCheck:
         if union is not None:
             expect("S3", members <= union, f"{what}, but the master waits for {sorted(union)} only")
         self.counts["fences" if fences else "alters"] += 1
+
+    def _asks_that_forget(self, entry: Entry, was: SetState) -> list[Ask]:
+        """Those that may have made the set smaller because its other members are forgotten next."""
+        left = was.members - (entry.ids or frozenset())
+        return [
+            ask
+            for ask in self.asks.open(entry.broker_name, Code.CLEAN_BROKER_DATA)
+            if left
+            and (ask.ids_to_clean & was.members, was.eligible - ask.ids_to_clean) == (left, entry.eligible)
+        ]
 
     def _judge_election(self, entry: Entry, was: SetState, hearing: Hearing) -> None:
         new, old = entry.broker_id, was.master_id
