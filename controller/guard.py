@@ -1,14 +1,16 @@
 """Watches over the masters: notices lost ones, has them replaced, announces the elected.
 
-Invariant: a master is replaced only by the controller that leads, and only when `Liveness.is_dead`."""
+Invariant: a master is replaced only by the controller that leads, and only when `Liveness.is_dead`. Of many sets it looks at a
+few in a turn of the loop; an election that takes long holds up none of another set."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from dataclasses import replace
 from functools import partial
+from itertools import islice
 
 from controller.decision import Decision
 from controller.elections import replace_lost_master
@@ -23,6 +25,7 @@ from dledger.actions import Role
 from dledger.errors import NotLeader, OutcomeUnknown, TooManyProposals
 from mqruntime.clock import Clock
 from mqruntime.log import fields
+from mqruntime.tasks import Tasks
 from mqruntime.waking import woken
 from remoting.headers.controller import NotifyBrokerRoleChangedHeader
 
@@ -30,13 +33,13 @@ logger = logging.getLogger(__name__)
 
 LOOK_EVERY_MS = 100
 FORGET_EVERY_MS = 60_000
-ELECTIONS_AT_ONCE = 256
+SETS_A_TURN = 64
 """Few enough that what one turn of the loop does for them is over in a moment."""
 
 
 class MasterGuard:
-    """`state` is read, never changed; elections go through `runner` like any command. Whoever has news of brokers sets
-    `wake`. `on_master_told` hears the broker name and epoch of each elected master that was sent the news."""
+    """`state` is read, never changed; elections go through `runner` like any command. Whoever has news of a broker tells
+    `changed`. `on_master_told` hears the broker name and epoch of each elected master that was sent the news."""
 
     def __init__(
         self,
@@ -46,7 +49,7 @@ class MasterGuard:
         notifier: Notifier,
         settings: ControllerSettings,
         clock: Clock,
-        wake: asyncio.Event,
+        tasks: Tasks,
         on_master_told: Callable[[str, int], None],
     ) -> None:
         self._state = state
@@ -55,9 +58,21 @@ class MasterGuard:
         self._notifier = notifier
         self._settings = settings
         self._clock = clock
-        self._wake = wake
+        self._tasks = tasks
         self._on_master_told = on_master_told
         self._active = False
+        self._wake = asyncio.Event()
+        self._changed: dict[str, None] = {}
+        """Sets of which there is news."""
+        self._unannounced: dict[str, None] = {}
+        """Sets that are to hear who leads them from a new leader."""
+        self._under_way: set[str] = set()
+        """Sets that an election is being held of."""
+
+    def changed(self, broker_name: str) -> None:
+        """A broker of that set came, or its connection ended."""
+        self._changed[broker_name] = None
+        self._wake.set()
 
     def role_changed(self, role: Role, term: int) -> None:
         """This controller begins (LEADER, state complete) or ceases to lead."""
@@ -65,8 +80,8 @@ class MasterGuard:
         if self._active:
             self._brokers.judge_from_now()
             logger.info("controller leads", extra=fields(term=term, sets=len(self._state.sync_states)))
-            for broker_name in self._state.sync_states:
-                self._announce(broker_name)
+            self._unannounced = dict.fromkeys(self._state.sync_states)
+            self._changed = dict.fromkeys(self._state.sync_states)
             self._wake.set()
 
     def applied(self, event: Event) -> None:
@@ -74,7 +89,7 @@ class MasterGuard:
         if self._active and isinstance(event, ElectMaster):
             self._announce(event.broker_name)
             if event.master_id is None:
-                self._wake.set()
+                self.changed(event.broker_name)
 
     async def elect(
         self, broker_name: str, decide: Callable[[ReplicasState, Liveness], D], asked_by: str | None = None
@@ -93,34 +108,39 @@ class MasterGuard:
         return decision
 
     async def watch(self) -> None:
-        """Replace lost masters until cancelled: at once when something happened, else, while leading, each period."""
+        """Replace lost masters until cancelled: those of which there is news at once, and all, while leading, each period."""
         leading_ms = min(
             LOOK_EVERY_MS,
             self._settings.scan_inactive_master_interval_ms,
             self._settings.scan_not_active_broker_interval_ms,
         )
-        forget_at_ms = 0
+        forget_at_ms = look_at_ms = 0
         while True:
-            await woken(self._wake, leading_ms if self._active else FORGET_EVERY_MS)
+            now_ms = self._clock.monotonic_ms()
+            await woken(self._wake, max(1, look_at_ms - now_ms) if self._active else FORGET_EVERY_MS)
             self._wake.clear()
             now_ms = self._clock.monotonic_ms()
             if now_ms >= forget_at_ms:
                 self._brokers.forget_silent()
                 forget_at_ms = now_ms + FORGET_EVERY_MS
-            if self._active:
-                await self._replace_lost_masters()
+            if self._active and now_ms >= look_at_ms:
+                look_at_ms = now_ms + leading_ms
+                self._changed = dict.fromkeys(self._state.sync_states)
+            unannounced, self._unannounced = self._unannounced, {}
+            async for names in a_few_a_turn(unannounced):
+                for broker_name in names if self._active else ():
+                    self._announce(broker_name)
+            changed, self._changed = self._changed, {}
+            async for names in a_few_a_turn(changed):
+                self._replace_lost_masters(names)
 
-    async def _replace_lost_masters(self) -> None:
-        """Many at a time, so that their proposals share the syncs of the disk and the ways to the other controllers."""
+    def _replace_lost_masters(self, names: Iterable[str]) -> None:
+        """Side by side, so that their proposals share the syncs of the disk and the ways to the other controllers."""
         live = self._brokers.liveness()
-        due = [name for name in self._state.sync_states if self._is_due(name, live)]
-        waiting = iter(due)
-
-        async def hold() -> None:
-            for broker_name in waiting:
-                await self._replace_lost_master(broker_name)
-
-        await asyncio.gather(*(hold() for _ in due[:ELECTIONS_AT_ONCE]))
+        for broker_name in names if self._active else ():
+            if broker_name not in self._under_way and self._is_due(broker_name, live):
+                self._under_way.add(broker_name)
+                self._tasks.start(self._replace_lost_master(broker_name), name=f"elect {broker_name}")
 
     def _is_due(self, broker_name: str, live: Liveness) -> bool:
         due = self._replacement(broker_name, self._state, live)
@@ -131,6 +151,8 @@ class MasterGuard:
             await self.elect(broker_name, partial(self._replacement, broker_name))
         except (NotLeader, Busy, TooManyProposals, OutcomeUnknown) as error:
             logger.warning("election not held", extra=fields(broker=broker_name, why=error))
+        finally:
+            self._under_way.discard(broker_name)
 
     def _replacement(self, broker_name: str, state: ReplicasState, live: Liveness) -> Decision | None:
         unclean = self._settings.enable_elect_unclean_master
@@ -185,3 +207,14 @@ class MasterGuard:
                 self._on_master_told(broker_name, epoch)
 
         self._notifier.announce(addresses, header, sync_state.members, sent)
+
+
+async def a_few_a_turn(names: Iterable[str]) -> AsyncIterator[list[str]]:
+    """All of them, and others have the loop in between."""
+    rest = iter(names)
+    few = list(islice(rest, SETS_A_TURN))
+    while few:
+        yield few
+        few = list(islice(rest, SETS_A_TURN))
+        if few:
+            await asyncio.sleep(0)

@@ -26,10 +26,10 @@ logger = logging.getLogger(__name__)
 
 class LiveBrokers:
     """`state` is read, never changed; `clock` is one that counts the time that this controller was awake for;
-    `on_change` hears that a broker came or that the connection of one ended."""
+    `on_change` hears the name of a set of which a broker came, or the connection of one ended."""
 
     def __init__(
-        self, state: ReplicasState, holdings: Holdings, clock: Clock, on_change: Callable[[], None]
+        self, state: ReplicasState, holdings: Holdings, clock: Clock, on_change: Callable[[str], None]
     ) -> None:
         self._state = state
         self._holdings = holdings
@@ -89,7 +89,7 @@ class LiveBrokers:
                 _warn_of_lost_memory(key, header.max_offset)
             for came in self._awaited.get(key, ()):
                 came.set()
-            self._on_change()
+            self._on_change(key[1])
 
     def restarted(self, broker_name: str, broker_id: int, connection: int, incarnation: int = 0) -> bool:
         """Request 1003 came over `connection`. The broker is alive once it is heard again, and with what its log holds
@@ -113,7 +113,7 @@ class LiveBrokers:
             connection, self._clock.monotonic_ms()
         ):
             logger.info("broker connection ended", extra=fields(cluster=cluster, broker=broker, id=broker_id))
-            self._on_change()
+            self._on_change(broker)
 
     def forget_silent(self) -> None:
         """Drop the dead that have not been heard of for long."""

@@ -70,9 +70,11 @@ class ControllerApp:
         )
         side_files = runtime.side_files or runtime.files  # a vote must not wait for them
         self._holdings_file = HoldingsFile(side_files, self.state.check_code, clock)
-        wake_guard = asyncio.Event()
         self.brokers = LiveBrokers(
-            self.state, self._holdings_file.holdings, self._awake_clock, wake_guard.set
+            self.state,
+            self._holdings_file.holdings,
+            self._awake_clock,
+            lambda broker_name: self._guard.changed(broker_name),
         )
         self._recorder = ElectionRecorder(self.state, self.brokers.liveness, side_files, clock)
         self._counts = Counts()
@@ -86,7 +88,7 @@ class ControllerApp:
             Notifier(self._client, clock, self._tasks),
             settings,
             clock,
-            wake_guard,
+            self._tasks,
             self._recorder.notified,
         )
         processor = RequestProcessor(

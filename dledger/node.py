@@ -153,8 +153,8 @@ class DLedgerNode:
 
     @property
     def last_index(self) -> int:
-        """Of the log; not everything up to there is decided."""
-        return self.core.log.last_index if self.core else NO_INDEX
+        """Of the log, and of what this turn of the loop appends to it; not everything up to there is decided."""
+        return self.core.log.last_index + self._proposals.gathered_count if self.core else NO_INDEX
 
     @property
     def is_active(self) -> bool:
@@ -204,8 +204,8 @@ class DLedgerNode:
         await self.store.close(self._decided_and_durable)
 
     async def propose(self, bodies: Sequence[bytes], timeout_ms: int = 3000) -> list[object]:
-        """Appends `bodies` in one go and returns what `apply` returned for each, once all are decided. While the leadership is
-        handed over they wait for how that ends.
+        """Appends `bodies` in one go, together with all that is proposed in the same turn of the loop, and returns what `apply`
+        returned for each, once all are decided. While the leadership is handed over they wait for how that ends.
 
         Raises NotLeader, TooManyProposals, ValueError (empty or oversized body): nothing was appended;
         OutcomeUnknown."""
@@ -225,13 +225,22 @@ class DLedgerNode:
         waiting = self.last_index - self.applied_index
         if waiting + len(bodies) > self.settings.pending_proposals_max:
             raise TooManyProposals(f"{waiting} entries wait to be decided")
-        done = self._proposals.add(self.last_index + 1, len(bodies))
-        self._take(lambda now_ms: core.propose(bodies, now_ms))
+        if not self._proposals.gathered_count:
+            asyncio.get_running_loop().call_soon(self._append_gathered)
+        done = self._proposals.gather(bodies)
         try:
             async with asyncio.timeout(timeout_ms / 1000):
                 return await done
         except TimeoutError:
             raise OutcomeUnknown(f"not decided within {timeout_ms} ms") from None
+
+    def _append_gathered(self) -> None:
+        """One push to each follower and one sync for all of them."""
+        core = self.core
+        if core is None or not self.is_active or core.transfer.under_way:
+            self._proposals.refuse(self.leader_id, self.leader_address)
+        elif bodies := self._proposals.append(core.log.last_index + 1):
+            self._take(lambda now_ms: core.propose(bodies, now_ms))
 
     async def hand_over(self, target: str | None = None) -> ResultCode:
         """Gives the leadership to `target`, or to the member that holds most, and returns when it is known who leads: SUCCESS;
@@ -245,6 +254,7 @@ class DLedgerNode:
         if core.transfer.under_way:
             return ResultCode.LEADER_TRANSFERRING
         ended = self._transfer_waiter()
+        self._append_gathered()
         self._take(lambda now_ms: core.give_way(target, now_ms))
         done = await self._transfer_ended(ended, HAND_OVER_MS_MAX)
         return ResultCode.SUCCESS if done else ResultCode.TAKE_LEADERSHIP_FAILED

@@ -1,15 +1,18 @@
-"""What proposers on this member wait for: entries that are to be decided and applied.
+"""What proposers on this member wait for: entries that are to be appended together, decided and applied.
 
-Invariant: they stand in the order of their indexes; each wait ends once, with what the state machine returned for its entries,
-or with OutcomeUnknown."""
+Invariant: they are appended in the order in which they came and stand in that of their indexes; each wait ends once, with
+what the state machine returned for its entries, with OutcomeUnknown, or, before they were appended, with NotLeader."""
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from dledger.errors import OutcomeUnknown
+from dledger.errors import NotLeader, OutcomeUnknown
+
+Done = asyncio.Future[list[object]]
 
 
 @dataclass(slots=True)
@@ -18,7 +21,7 @@ class Proposal:
 
     first_index: int
     last_index: int
-    done: asyncio.Future[list[object]]
+    done: Done
     results: list[object] = field(default_factory=list)
 
 
@@ -26,13 +29,37 @@ class Proposals:
     """Those of one leader; they are given up when it leads no more."""
 
     def __init__(self) -> None:
+        self._gathered: list[tuple[Sequence[bytes], Done]] = []
         self._waiting: deque[Proposal] = deque()
+        self.gathered_count = 0
+        """Entries that are to be appended."""
 
-    def add(self, first_index: int, count: int) -> asyncio.Future[list[object]]:
-        """Resolves with what was returned for `count` entries from `first_index` on, which come next."""
-        done: asyncio.Future[list[object]] = asyncio.get_running_loop().create_future()
-        self._waiting.append(Proposal(first_index, first_index + count - 1, done))
+    def gather(self, bodies: Sequence[bytes]) -> Done:
+        """Resolves with what was returned for `bodies`, which `append` hands out with others."""
+        done: Done = asyncio.get_running_loop().create_future()
+        self._gathered.append((bodies, done))
+        self.gathered_count += len(bodies)
         return done
+
+    def append(self, first_index: int) -> list[bytes]:
+        """All that was gathered; it gets the indexes from there on. Also what its proposer does not wait for any more: it was
+        told an index that this lies below."""
+        appended: list[bytes] = []
+        for bodies, done in self._take_gathered():
+            start = first_index + len(appended)
+            self._waiting.append(Proposal(start, start + len(bodies) - 1, done))
+            appended.extend(bodies)
+        return appended
+
+    def refuse(self, leader_id: str | None, leader_address: str | None) -> None:
+        """What was gathered is not appended: another leads, or nobody."""
+        for _, done in self._take_gathered():
+            if not done.done():
+                done.set_exception(NotLeader(leader_id, leader_address))
+
+    def _take_gathered(self) -> list[tuple[Sequence[bytes], Done]]:
+        gathered, self._gathered, self.gathered_count = self._gathered, [], 0
+        return gathered
 
     def applied(self, index: int, result: object) -> None:
         """The state machine has returned `result` for the entry."""

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import errno
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from dledger.actions import Role
+from dledger.actions import PersistThenSend, Role
 from dledger.errors import NotLeader, OutcomeUnknown
 from dledger.messagejson import (
     Envelope,
@@ -19,6 +19,7 @@ from dledger.messagejson import (
 from dledger.messages import (
     PushRequest,
     PushType,
+    Request,
     ResultCode,
     TransferRequest,
     VoteRequest,
@@ -109,6 +110,56 @@ def test_a_proposal_is_answered_with_what_apply_returned_and_is_on_a_majority_of
             if b"second" in (node.disk.content(f"dledger-{node.name}/data/{0:020d}") or b"")
         ]
         assert len(holders) >= 2
+
+
+def test_what_is_proposed_in_one_turn_shares_a_push_to_each_member_and_a_sync(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with World(33) as world:
+        group = started(world)
+        node, member = leader_of(group)
+        pushed, synced = list[int](), list[int]()
+        ask, persist = member._conversation.ask, member.store.persist
+
+        def asking(to: str, request: Request) -> None:
+            if isinstance(request, PushRequest) and request.entries:
+                pushed.append(len(request.entries))
+            ask(to, request)
+
+        async def persisting(steps: Sequence[PersistThenSend]) -> None:
+            synced.append(sum(len(step.entries) for step in steps))
+            await persist(steps)
+
+        monkeypatch.setattr(member._conversation, "ask", asking)
+        monkeypatch.setattr(member.store, "persist", persisting)
+        outcomes = [proposing(node, member, b"%d" % number, b"more") for number in range(100)]
+        world.run_until(lambda: all(outcomes), 1_000)
+        results = [outcome[0] for outcome in outcomes]
+        assert sorted(index for indexes in results for index in indexes) == list(range(1, 201))
+        assert all(second == first + 1 for first, second in results)
+        assert (pushed, synced) == ([200, 200], [200])
+
+
+def test_what_is_not_appended_yet_when_a_leader_is_deposed_is_refused_and_not_of_unknown_fate(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with World(34) as world:
+        group = started(world)
+        node, member = leader_of(group)
+        append = member._append_gathered
+
+        def deposed_before() -> None:
+            assert member.core is not None
+            assert member.last_index == member.core.log.last_index + 1
+            member._stand_back()
+            append()
+
+        monkeypatch.setattr(member, "_append_gathered", deposed_before)
+        outcome = proposing(node, member, b"late")
+        world.run_until(lambda: bool(outcome), 1_000)
+        assert isinstance(outcome[0], NotLeader)
+        world.run_until(group.agreed, 5_000)
+        assert b"late" not in {entry.body for entry in group.check.decided}
 
 
 def test_a_member_that_does_not_lead_names_who_does() -> None:

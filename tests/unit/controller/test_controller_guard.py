@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from typing import cast
+from collections.abc import Callable, Coroutine
+from typing import Any, cast
 
+from controller.decision import Decision
 from controller.electpolicy import LiveReport
 from controller.events import AlterSyncStateSet, ApplyBrokerId, ElectMaster, decode
-from controller.guard import MasterGuard
+from controller.guard import SETS_A_TURN, MasterGuard
 from controller.heartbeats import Heartbeat, Heartbeats, Liveness
 from controller.livebrokers import LiveBrokers
 from controller.notify import Notifier
@@ -16,6 +18,7 @@ from controller.settings import ControllerSettings
 from controller.state import ReplicasState
 from dledger.actions import Role
 from dledger.node import DLedgerNode
+from mqruntime.tasks import Tasks
 from tests.unit.doubles import ManualClock
 
 SETS = 300
@@ -38,19 +41,19 @@ class Member:
         self.term = 1
         self.applied_index = self.last_index = 0
         self._state = state
-        self._undecided: list[tuple[list[bytes], asyncio.Future[None]]] = []
+        self.undecided_now: list[tuple[list[bytes], asyncio.Future[None]]] = []
 
     @property
     def undecided(self) -> int:
-        return len(self._undecided)
+        return len(self.undecided_now)
 
     async def propose(self, bodies: list[bytes], timeout_ms: int) -> None:
         decided = asyncio.get_running_loop().create_future()
-        self._undecided.append((bodies, decided))
+        self.undecided_now.append((bodies, decided))
         await decided
 
     def decide(self) -> None:
-        undecided, self._undecided = self._undecided, []
+        undecided, self.undecided_now = self.undecided_now, []
         for bodies, decided in undecided:
             for event in map(decode, bodies):
                 assert event is not None
@@ -63,12 +66,23 @@ class Brokers:
 
     def __init__(self, names: list[str]) -> None:
         self._table = Heartbeats()
-        for number, name in enumerate(names):
-            for broker_id in (1, 2):
-                connection = 2 * number + broker_id
-                beat = Heartbeat("", 10_000, LiveReport(1, 100, 0))
-                self._table.heard(("c", name, broker_id), connection, beat, NOW)
-            self._table.connection_closed(2 * number + 1, NOW)
+        self._connections: dict[tuple[str, int], int] = {}
+        self._last = 0
+        for broker_id in (1, 2):
+            self.hear(broker_id, names)
+        self.lose(1, names)
+
+    def hear(self, broker_id: int, names: list[str]) -> None:
+        """Over a new connection of each."""
+        for name in names:
+            self._last += 1
+            self._connections[name, broker_id] = self._last
+            beat = Heartbeat("", 10_000, LiveReport(1, 100, 0))
+            self._table.heard(("c", name, broker_id), self._last, beat, NOW)
+
+    def lose(self, broker_id: int, names: list[str]) -> None:
+        for name in names:
+            self._table.connection_closed(self._connections[name, broker_id], NOW)
 
     def liveness(self) -> Liveness:
         return self._table.at(NOW, NOW)
@@ -90,40 +104,118 @@ def of_two(names: list[str]) -> ReplicasState:
     return state
 
 
-def test_elections_of_many_sets_are_proposed_together() -> None:
-    async def scenario() -> None:
-        names = [f"set-{number}" for number in range(SETS)]
-        state, brokers, wake = of_two(names), Brokers(names), asyncio.Event()
-        member = Member(state)
-        runner = CommandRunner(
-            cast(DLedgerNode, member),
-            state,
-            brokers.liveness,
+class Scene:
+    """A guard that leads over `SETS` sets whose masters have just died."""
+
+    def __init__(self) -> None:
+        self.names = [f"set-{number}" for number in range(SETS)]
+        self.state = of_two(self.names)
+        self.brokers = Brokers(self.names)
+        self.member = Member(self.state)
+        self.runner = CommandRunner(
+            cast(DLedgerNode, self.member),
+            self.state,
+            self.brokers.liveness,
             on_proposing=lambda decision: None,
             on_proposed=lambda status, seconds: None,
         )
-        guard = MasterGuard(
-            state,
-            cast(LiveBrokers, brokers),
-            runner,
-            cast(Notifier, None),
+        self.failures: list[BaseException] = []
+        self.tasks = Tasks(self.failures.append)
+        self.told: list[str] = []
+        self.guard = MasterGuard(
+            self.state,
+            cast(LiveBrokers, self.brokers),
+            self.runner,
+            cast(Notifier, self),
             SETTINGS,
             ManualClock(),
-            wake,
+            self.tasks,
             lambda name, epoch: None,
         )
-        guard.role_changed(Role.LEADER, 1)
-        watching = asyncio.create_task(guard.watch())
-        rounds = []
-        while any(sync_state.master_id == 1 for sync_state in state.sync_states.values()):
-            await until_quiet(member)
-            rounds.append(member.undecided)
-            member.decide()
-        watching.cancel()
-        assert sum(rounds) == SETS and len(rounds) == 2
-        assert all(sync_state.master_id == 2 for sync_state in state.sync_states.values())
 
-    asyncio.run(scenario())
+    def announce(self, addresses: list[str], *what: object) -> None:
+        """Plays Notifier."""
+        self.told.extend(addresses)
+
+    def lead(self) -> None:
+        self.guard.role_changed(Role.LEADER, 1)
+        self.tasks.start(self.guard.watch(), name="watch")
+
+    def masters(self) -> list[int | None]:
+        return [sync_state.master_id for sync_state in self.state.sync_states.values()]
+
+
+def play(scenario: Callable[[Scene], Coroutine[Any, Any, None]]) -> None:
+    async def played() -> None:
+        scene = Scene()
+        try:
+            await scenario(scene)
+        finally:
+            await scene.tasks.stop()
+        assert not scene.failures
+
+    asyncio.run(played())
+
+
+def test_elections_of_many_sets_are_proposed_together() -> None:
+    async def scenario(scene: Scene) -> None:
+        scene.lead()
+        await until_quiet(scene.member)
+        assert scene.member.undecided == SETS
+        scene.member.decide()
+        assert scene.masters() == [2] * SETS
+
+    play(scenario)
+
+
+def test_a_turn_of_the_loop_looks_at_few_sets_and_tells_few() -> None:
+    async def scenario(scene: Scene) -> None:
+        looked_at, is_due = 0, scene.guard._is_due
+
+        def looking(broker_name: str, live: Liveness) -> bool:
+            nonlocal looked_at
+            looked_at += 1
+            return is_due(broker_name, live)
+
+        scene.guard._is_due = looking  # type: ignore[method-assign]
+        scene.guard._settings = SETTINGS.model_copy(update={"notify_broker_role_changed": True})
+        scene.lead()
+        before = (0, 0, 0)
+        while scene.member.undecided < SETS or len(scene.told) < SETS:
+            await asyncio.sleep(0)
+            now = (looked_at, len(scene.told), scene.member.undecided)
+            assert all(done - earlier <= SETS_A_TURN for done, earlier in zip(now, before, strict=True))
+            before = now
+        assert looked_at == len(scene.told) == SETS
+
+    play(scenario)
+
+
+def test_a_set_whose_election_takes_long_holds_up_no_other() -> None:
+    async def scenario(scene: Scene) -> None:
+        stuck, lost_later = scene.names[0], scene.names[1]
+        hangs = asyncio.create_task(
+            scene.runner.run(stuck, lambda state, live: Decision(events=(ElectMaster(stuck, 2),)))
+        )
+        scene.brokers.hear(1, [lost_later])
+        await asyncio.sleep(0)
+        held, scene.member.undecided_now = scene.member.undecided_now, []
+        scene.lead()
+        await until_quiet(scene.member)
+        scene.member.decide()
+        assert scene.masters() == [1, 1] + [2] * (SETS - 2), (
+            "all but the one that waits and the one that lives"
+        )
+        scene.brokers.lose(1, [lost_later])
+        scene.guard.changed(lost_later)
+        await until_quiet(scene.member)
+        scene.member.decide()
+        assert scene.masters() == [1] + [2] * (SETS - 1)
+        scene.member.undecided_now = held
+        scene.member.decide()
+        await hangs
+
+    play(scenario)
 
 
 async def until_quiet(member: Member) -> None:

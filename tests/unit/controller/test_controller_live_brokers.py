@@ -17,7 +17,7 @@ def of_two() -> LiveBrokers:
     state = ReplicasState()
     for broker_id in (1, 2):
         state.apply(ApplyBrokerId("c", "a", broker_id, f"h{broker_id}:1", f"h{broker_id}:1;7"))
-    return LiveBrokers(state, Holdings(state.check_code, lambda: None), ManualClock(), lambda: None)
+    return LiveBrokers(state, Holdings(state.check_code, lambda: None), ManualClock(), lambda name: None)
 
 
 def hear(brokers: LiveBrokers, broker_id: int) -> None:
