@@ -7,10 +7,12 @@ import sys
 from controller.server import ControllerApp
 from controller.settings import ControllerSettings
 from mqruntime import serve
+from mqruntime.collector import Collector
 
 
 def main() -> int:
     """Run a controller until a signal; returns the exit code."""
+    Collector().start()
     return serve.main("mqcontroller", ControllerSettings, ControllerApp, lambda settings: settings.store_root)
 
 
