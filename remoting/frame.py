@@ -21,7 +21,8 @@ FRAME_BYTES_MAX = 16 * 1024 * 1024  # with the length field, as in Java's decode
 HEADER_BYTES_MAX = 64 * 1024
 LENGTH = Struct(">I")
 START = Struct(">II")
-BUFFER_BYTES_MIN = 4 * 1024
+BUFFER_BYTES_FIRST = 512  # of a connection that says little; a controller has thousands of them
+BUFFER_BYTES_FREE_MIN = 4 * 1024
 BUFFER_BYTES_KEPT = 256 * 1024  # a bigger one is let go as soon as it is empty
 
 
@@ -47,7 +48,7 @@ class FrameReader:
         self.failure: FrameError | None = None
         self._frame_bytes_max = frame_bytes_max
         self._header_bytes_max = header_bytes_max
-        self._view = memoryview(bytearray(BUFFER_BYTES_MIN))
+        self._view = memoryview(bytearray(BUFFER_BYTES_FIRST))
         self._begin = 0  # of the first byte not yet read as a frame
         self._end = 0  # of the bytes received
 
@@ -61,7 +62,7 @@ class FrameReader:
             self._begin = self._end = 0
             if len(self._view) > BUFFER_BYTES_KEPT:
                 self._view = memoryview(bytearray(BUFFER_BYTES_KEPT))
-        elif self._begin and len(self._view) - self._end < BUFFER_BYTES_MIN:
+        elif self._begin and len(self._view) - self._end < BUFFER_BYTES_FREE_MIN:
             rest = bytes(self._view[self._begin : self._end])
             self._view[: len(rest)] = rest
             self._begin, self._end = 0, len(rest)

@@ -90,6 +90,13 @@ def test_memory_follows_the_bytes_received_not_the_bytes_announced() -> None:
     assert len(reader.buffer()) <= 8192
 
 
+def test_a_connection_that_says_little_holds_little() -> None:
+    reader = FrameReader()
+    for _ in range(1000):
+        assert len(reader.receive(frame(JSON_HEADER, bytes(300)))) == 1
+    assert len(reader.buffer()) <= 512
+
+
 def test_the_buffer_widens_for_a_sender_that_keeps_it_full() -> None:
     reader = FrameReader()
     stream = frame(JSON_HEADER, bytes(1000)) * 1000
