@@ -46,6 +46,7 @@ logger = logging.getLogger(__name__)
 
 HAND_OVER_MS_MAX = 1500
 """A member that ends waits no longer for its successor."""
+APPLIED_A_TURN = 64
 CALL_TIMEOUTS = 2
 """A call is given up after so many of the longest election timeouts: answers that a slow disk delayed count."""
 
@@ -93,6 +94,9 @@ class DLedgerNode:
         self.on_fatal = on_fatal
         self.core: Raft | None = None
         self.applied_index = NO_INDEX
+        self._decided_index = NO_INDEX
+        """What is decided up to there is applied, or is about to be."""
+        self._applies_more: asyncio.Handle | None = None
         self._arrivals = Arrivals(NO_INDEX)
         self._tasks = Tasks(self._fail)
         self.guard = MemberGuard(
@@ -131,6 +135,7 @@ class DLedgerNode:
         self._standing_notice = StandingNotice(self_id)
         self._proposals = Proposals()
         self._reads = Reads()
+        self._reads_ready: deque[ReadReady] = deque()
         self._transfer_waiters: list[asyncio.Future[bool]] = []
 
     # What others may ask
@@ -193,7 +198,8 @@ class DLedgerNode:
             committed_index=recovered.committed_index,
         )
         self._arrivals = Arrivals(self.last_index)
-        self._apply_up_to(recovered.committed_index)
+        self._decided_index = recovered.committed_index
+        self._apply_up_to(self._decided_index)
         self._arm_timer()
 
     async def stop(self) -> None:
@@ -375,16 +381,35 @@ class DLedgerNode:
             case Reply():
                 self._conversation.answer(action.ticket, action.response)
             case Commit():
-                self._apply_up_to(action.index)
-                self._note_checkpoint()
+                self._decided_index = action.index
+                self._apply_some()
             case BecomeRole():
+                self._apply_up_to(self._decided_index)
                 self._change_role(action)
             case ReadReady():
-                self._finish_read(action)
+                self._reads_ready.append(action)
+                self._finish_reads()
             case TransferFailed():
                 self._end_transfer(another_leads=False)
             case SaveCheckpoint():
                 pass
+
+    def _apply_some(self) -> None:
+        """Of many entries that were decided at once most are applied in later turns of the loop; reads wait for them."""
+        self._apply_up_to(min(self._decided_index, self.applied_index + APPLIED_A_TURN))
+        self._note_checkpoint()
+        if self.applied_index < self._decided_index and self._applies_more is None:
+            self._applies_more = asyncio.get_running_loop().call_soon(self._apply_more)
+        self._finish_reads()
+
+    def _apply_more(self) -> None:
+        self._applies_more = None
+        try:
+            if not self._closed:
+                self._apply_some()
+        except Exception as error:
+            self._fail(error)
+            raise
 
     def _apply_up_to(self, index: int) -> None:
         assert self.core is not None
@@ -415,11 +440,13 @@ class DLedgerNode:
             self._announced = (role, term)
             self.on_role_change(role, term)
 
-    def _finish_read(self, ready: ReadReady) -> None:
-        assert ready.index is None or ready.index <= self.applied_index, (
-            "a read-index is committed, and commits come first"
-        )
-        self._reads.ended(ready.read_id, proven=ready.index is not None)
+    def _finish_reads(self) -> None:
+        """In the order in which they were proven, each once what it must see is applied."""
+        while self._reads_ready:
+            ready = self._reads_ready[0]
+            if ready.index is not None and ready.index > self.applied_index:
+                return
+            self._reads.ended(self._reads_ready.popleft().read_id, proven=ready.index is not None)
 
     # The checkpoint file follows the commits, at most once an interval
 

@@ -6,6 +6,7 @@ import errno
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -24,7 +25,7 @@ from dledger.messages import (
     TransferRequest,
     VoteRequest,
 )
-from dledger.node import DLedgerNode
+from dledger.node import APPLIED_A_TURN, DLedgerNode
 from remoting.client import RemotingClient
 from remoting.command import RemotingCommand
 from simulation.kernel.node import Node, SimulatedClock
@@ -138,6 +139,32 @@ def test_what_is_proposed_in_one_turn_shares_a_push_to_each_member_and_a_sync(
         assert sorted(index for indexes in results for index in indexes) == list(range(1, 201))
         assert all(second == first + 1 for first, second in results)
         assert (pushed, synced) == ([200, 200], [200])
+
+
+def test_what_is_decided_together_is_applied_a_few_a_turn_and_reads_wait_for_all_of_it() -> None:
+    with World(35) as world:
+        group = started(world)
+        node, member = leader_of(group)
+        applied, read_at = [member.applied_index], list[int]()
+        world.after_each_step(lambda: applied.append(member.applied_index))
+        outcomes = [proposing(node, member, b"%d" % number) for number in range(500)]
+
+        async def read() -> None:
+            await member.read_barrier()
+            read_at.append(member.applied_index)
+
+        def read_once_decided() -> None:
+            assert member.core is not None
+            if member.core.committed_index >= 500 and not reading:
+                reading.append(member.applied_index)
+                node.spawn(read())
+
+        reading: list[int] = []
+        world.after_each_step(read_once_decided)
+        world.run_until(lambda: all(outcomes) and bool(read_at), 1_000)
+        assert max(after - before for before, after in pairwise(applied)) <= APPLIED_A_TURN
+        assert reading[0] < 500 <= read_at[0], "it was asked for in between"
+        world.run_until(lambda: all(one.applied_index >= 500 for one in group.members()), 1_000)
 
 
 def test_what_is_not_appended_yet_when_a_leader_is_deposed_is_refused_and_not_of_unknown_fate(
