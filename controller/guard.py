@@ -32,6 +32,8 @@ from remoting.headers.controller import NotifyBrokerRoleChangedHeader
 logger = logging.getLogger(__name__)
 
 LOOK_EVERY_MS = 100
+LOOK_AT_ALL_EVERY_MS = 500
+"""Sets whose master led when they were last looked at, and of which there is no news: only time can have ended it."""
 FORGET_EVERY_MS = 60_000
 SETS_A_TURN = 64
 """Few enough that what one turn of the loop does for them is over in a moment."""
@@ -66,6 +68,8 @@ class MasterGuard:
         """Sets of which there is news."""
         self._unannounced: dict[str, None] = {}
         """Sets that are to hear who leads them from a new leader."""
+        self._unled: dict[str, None] = {}
+        """Sets that have no master, or whose election came to nothing."""
         self._under_way: set[str] = set()
         """Sets that an election is being held of."""
 
@@ -108,13 +112,12 @@ class MasterGuard:
         return decision
 
     async def watch(self) -> None:
-        """Replace lost masters until cancelled: those of which there is news at once, and all, while leading, each period."""
-        leading_ms = min(
-            LOOK_EVERY_MS,
-            self._settings.scan_inactive_master_interval_ms,
-            self._settings.scan_not_active_broker_interval_ms,
-        )
-        forget_at_ms = look_at_ms = 0
+        """Replace lost masters until cancelled: those of which there is news at once, and while leading again and again those
+        that cannot be replaced yet, and now and then all."""
+        settings = self._settings
+        scan_ms = min(settings.scan_inactive_master_interval_ms, settings.scan_not_active_broker_interval_ms)
+        look_ms, look_at_all_ms = min(LOOK_EVERY_MS, scan_ms), min(LOOK_AT_ALL_EVERY_MS, scan_ms)
+        forget_at_ms = look_at_ms = all_at_ms = 0
         while True:
             now_ms = self._clock.monotonic_ms()
             await woken(self._wake, max(1, look_at_ms - now_ms) if self._active else FORGET_EVERY_MS)
@@ -123,9 +126,13 @@ class MasterGuard:
             if now_ms >= forget_at_ms:
                 self._brokers.forget_silent()
                 forget_at_ms = now_ms + FORGET_EVERY_MS
-            if self._active and now_ms >= look_at_ms:
-                look_at_ms = now_ms + leading_ms
+            if self._active and now_ms >= all_at_ms:
+                all_at_ms = now_ms + look_at_all_ms
                 self._changed = dict.fromkeys(self._state.sync_states)
+            if self._active and now_ms >= look_at_ms:
+                look_at_ms = now_ms + look_ms
+                self._changed |= self._unled
+                self._unled = {}
             unannounced, self._unannounced = self._unannounced, {}
             async for names in a_few_a_turn(unannounced):
                 for broker_name in names if self._active else ():
@@ -138,6 +145,9 @@ class MasterGuard:
         """Side by side, so that their proposals share the syncs of the disk and the ways to the other controllers."""
         live = self._brokers.liveness()
         for broker_name in names if self._active else ():
+            sync_state = self._state.sync_states.get(broker_name)
+            if sync_state is not None and sync_state.master_id is None:
+                self._unled[broker_name] = None
             if broker_name not in self._under_way and self._is_due(broker_name, live):
                 self._under_way.add(broker_name)
                 self._tasks.start(self._replace_lost_master(broker_name), name=f"elect {broker_name}")
@@ -151,6 +161,7 @@ class MasterGuard:
             await self.elect(broker_name, partial(self._replacement, broker_name))
         except (NotLeader, Busy, TooManyProposals, OutcomeUnknown) as error:
             logger.warning("election not held", extra=fields(broker=broker_name, why=error))
+            self._unled[broker_name] = None
         finally:
             self._under_way.discard(broker_name)
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Coroutine
 from typing import Any, cast
 
 from controller.decision import Decision
 from controller.electpolicy import LiveReport
 from controller.events import AlterSyncStateSet, ApplyBrokerId, ElectMaster, decode
-from controller.guard import SETS_A_TURN, MasterGuard
+from controller.guard import LOOK_AT_ALL_EVERY_MS, LOOK_EVERY_MS, SETS_A_TURN, MasterGuard
 from controller.heartbeats import Heartbeat, Heartbeats, Liveness
 from controller.livebrokers import LiveBrokers
 from controller.notify import Notifier
@@ -119,6 +120,7 @@ class Scene:
             on_proposing=lambda decision: None,
             on_proposed=lambda status, seconds: None,
         )
+        self.clock = ManualClock()
         self.failures: list[BaseException] = []
         self.tasks = Tasks(self.failures.append)
         self.told: list[str] = []
@@ -128,7 +130,7 @@ class Scene:
             self.runner,
             cast(Notifier, self),
             SETTINGS,
-            ManualClock(),
+            self.clock,
             self.tasks,
             lambda name, epoch: None,
         )
@@ -187,6 +189,33 @@ def test_a_turn_of_the_loop_looks_at_few_sets_and_tells_few() -> None:
             assert all(done - earlier <= SETS_A_TURN for done, earlier in zip(now, before, strict=True))
             before = now
         assert looked_at == len(scene.told) == SETS
+
+    play(scenario)
+
+
+def test_sets_that_are_led_are_looked_at_seldom_and_those_without_a_master_often() -> None:
+    async def scenario(scene: Scene) -> None:
+        led, unled = scene.names[2], scene.names[3]
+        for name in scene.names:
+            if name != unled:
+                scene.brokers.hear(1, [name])
+        scene.brokers.lose(2, [unled])
+        scene.state.apply(ElectMaster(unled, None))
+        looked_at, is_due = Counter[str](), scene.guard._is_due
+
+        def looking(broker_name: str, live: Liveness) -> bool:
+            looked_at[broker_name] += 1
+            return is_due(broker_name, live)
+
+        scene.guard._is_due = looking  # type: ignore[method-assign]
+        scene.lead()
+        while looked_at[unled] < 20:
+            scene.clock.ms += LOOK_EVERY_MS
+            scene.guard.changed("unknown")
+            before = looked_at[unled]
+            while looked_at[unled] == before:
+                await asyncio.sleep(0)
+        assert looked_at[led] <= 2 + 20 * LOOK_EVERY_MS // LOOK_AT_ALL_EVERY_MS
 
     play(scenario)
 
