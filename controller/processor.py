@@ -17,7 +17,7 @@ from controller.counts import Counts
 from controller.decision import Decision
 from controller.electionrecorder import ElectionRecorder
 from controller.events import AlterSyncStateSet
-from controller.guard import MasterGuard
+from controller.guard import SETS_A_TURN, MasterGuard
 from controller.livebrokers import LiveBrokers
 from controller.requests import Decide
 from controller.runner import Busy, CommandRunner
@@ -27,6 +27,7 @@ from dledger.actions import Role
 from dledger.errors import NotLeader, OutcomeUnknown, TooManyProposals
 from dledger.node import DLedgerNode
 from mqruntime.log import fields
+from remoting.bodies.replicas import BrokerReplicasInfo
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import RemotingCommand
 from remoting.headers.controller import (
@@ -41,6 +42,8 @@ from remoting.router import Handler, Router
 logger = logging.getLogger(__name__)
 
 FIRST_HEARTBEAT_WAIT_MS = 400
+BEFORE_SETS, AFTER_SETS = BrokerReplicasInfo({}).encode().split(b"}", 1)[0], b"}}"
+"""What stands around the sets in the answer to 1006."""
 CONNECTION = "controller connection number"
 NOT_LEADER = "The controller is not in leader state"
 
@@ -67,6 +70,7 @@ class RequestProcessor:
         router.add(RequestCode.GET_CONTROLLER_CONFIG, self._show_configuration)
         router.add(RequestCode.CONTROLLER_ELECT_MASTER, self._elect_master)
         router.add(RequestCode.CONTROLLER_REGISTER_BROKER, self._register_broker)
+        router.add(RequestCode.CONTROLLER_GET_SYNC_STATE_DATA, self._sync_state_data)
         for code, read in requests.WRITES.items():
             router.add(code, self._written(read))
         for code, read in requests.READS.items():
@@ -91,6 +95,21 @@ class RequestProcessor:
             return await self._reply(request, self.runner.read(read(request)))
 
         return handle
+
+    async def _sync_state_data(self, peer: Peer, request: RemotingCommand) -> RemotingCommand:
+        return await self._reply(request, self._read_sets(requests.broker_names(request)))
+
+    async def _read_sets(self, names: list[str]) -> Decision:
+        """Each set as it stands at some moment of the call, for they are independent: a few sets a turn of the loop."""
+        names = list(dict.fromkeys(names))
+        parts: list[bytes] = []
+        for start in range(0, max(1, len(names)), SETS_A_TURN):
+            few = names[start : start + SETS_A_TURN]
+            decision = await self.runner.read(requests.sync_state_data(few))
+            if decision.body is None or len(names) <= SETS_A_TURN:
+                return decision
+            parts.append(decision.body[len(BEFORE_SETS) : -len(AFTER_SETS)])
+        return Decision(body=BEFORE_SETS + b",".join(filter(None, parts)) + AFTER_SETS)
 
     async def _register_broker(self, peer: Peer, request: RemotingCommand) -> RemotingCommand:
         header = RegisterBrokerToControllerHeader.from_ext(request.ext)

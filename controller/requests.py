@@ -88,8 +88,7 @@ def replica_info(request: RemotingCommand) -> Decide:
     )
 
 
-def sync_state_data(request: RemotingCommand) -> Decide:
-    names = broker_names(request)
+def sync_state_data(names: list[str]) -> Decide:
     return lambda state, live: commands.sync_state_data(state, live, broker_names=names)
 
 
@@ -141,6 +140,6 @@ WRITES: dict[int, Callable[[RemotingCommand], Decide]] = {
 """Beside CONTROLLER_ELECT_MASTER and CONTROLLER_REGISTER_BROKER, which the server does more for."""
 READS: dict[int, Callable[[RemotingCommand], Decide]] = {
     RequestCode.CONTROLLER_GET_REPLICA_INFO: replica_info,
-    RequestCode.CONTROLLER_GET_SYNC_STATE_DATA: sync_state_data,
     RequestCode.CONTROLLER_GET_NEXT_BROKER_ID: next_broker_id,
 }
+"""Beside CONTROLLER_GET_SYNC_STATE_DATA, which may be about many sets."""

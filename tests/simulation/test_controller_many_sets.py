@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+import json
+from collections.abc import Iterator, Sequence
 
 import pytest
 
+from controller import commands
+from controller.decision import Decision
+from controller.guard import SETS_A_TURN
+from controller.heartbeats import Liveness
 from controller.server import ControllerApp
 from controller.settings import ControllerSettings
+from controller.state import ReplicasState
 from remoting.bodies.replicas import SyncStateSet
 from remoting.client import RemotingClient
 from remoting.codes import RequestCode, ResponseCode
@@ -69,6 +75,12 @@ class ManySets:
         assert node is not None and isinstance(node.app, ControllerApp)
         return node.app
 
+    @property
+    def leader_address(self) -> str:
+        node = self._leads()
+        assert node is not None
+        return PEERS[node.name]
+
     async def _register_all(self) -> None:
         await asyncio.gather(*map(self._register, self.names))
 
@@ -110,6 +122,34 @@ def test_masters_lost_together_are_replaced_together(sets: ManySets) -> None:
     states = sets.leader.state.sync_states
     sets.world.run_until(lambda: all(state.master_id == 2 for state in states.values()), limit_ms=60_000)
     assert sets.world.now_ms - began_ms < ROUNDS_MAX * SYNCS_OF_A_PROPOSAL * SYNC_MS
+
+
+def test_many_sets_are_read_a_few_a_turn_and_told_as_one_answer(
+    sets: ManySets, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read, read_at_once = commands.sync_state_data, list[int]()
+
+    def reading(state: ReplicasState, live: Liveness, *, broker_names: Sequence[str]) -> Decision:
+        read_at_once.append(len(broker_names))
+        return read(state, live, broker_names=broker_names)
+
+    async def ask(*names: str) -> RemotingCommand:
+        body = json.dumps(names).encode()
+        request = RemotingCommand.request(RequestCode.CONTROLLER_GET_SYNC_STATE_DATA, None, body)
+        return await sets.clients["set-0", 2].call(sets.leader_address, request)
+
+    monkeypatch.setattr(commands, "sync_state_data", reading)
+    reply = sets.world.run(ask(*sets.names, "unknown", "set-7"))
+    assert sum(read_at_once) == SETS + 1 and max(read_at_once) <= SETS_A_TURN
+    singly = [sets.world.run(ask(name)) for name in sets.names]
+    told = json.loads(bytes(reply.body or b""))["replicasInfoTable"]
+    assert list(told) == sets.names
+    assert told == {
+        name: json.loads(bytes(one.body or b""))["replicasInfoTable"][name]
+        for name, one in zip(sets.names, singly, strict=True)
+    }
+    unknown = [f"other-{number}" for number in range(2 * SETS_A_TURN)]
+    assert sets.world.run(ask(*unknown)).body == b'{"replicasInfoTable":{}}'
 
 
 def test_sets_that_register_together_share_the_syncs(sets: ManySets) -> None:

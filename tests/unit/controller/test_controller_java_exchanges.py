@@ -89,6 +89,8 @@ def living(pair: int, broker_ids: tuple[int, ...]) -> Liveness:
 def read(request: RemotingCommand) -> requests.Decide:
     if request.code == RequestCode.CONTROLLER_ELECT_MASTER:
         return requests.elect_master(request, lambda: False)
+    if request.code == RequestCode.CONTROLLER_GET_SYNC_STATE_DATA:
+        return requests.sync_state_data(requests.broker_names(request))
     return READS_AND_WRITES[request.code](request)
 
 
