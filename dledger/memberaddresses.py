@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Mapping
+from functools import lru_cache
 from ipaddress import IPv4Address, IPv6Address, ip_address
 
 from mqruntime.clock import Clock
@@ -18,6 +19,7 @@ RESOLVE_EVERY_MS = 5000
 Address = IPv4Address | IPv6Address
 
 
+@lru_cache(maxsize=1024)
 def parsed(host: str) -> Address | None:
     """None for a name. An IPv4 address in IPv6 clothes is the IPv4 address."""
     try:

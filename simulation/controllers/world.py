@@ -26,6 +26,7 @@ from simulation.controllers.scriptedbroker import BROKER_NAME, BROKER_PORT, Part
 from simulation.controllers.taps import Taps
 from simulation.controllers.violation import Violation
 from simulation.kernel import seeds
+from simulation.kernel.garbage import seldom_collected
 from simulation.kernel.node import Node
 from simulation.kernel.world import World
 
@@ -301,7 +302,7 @@ class ControllerWorld:
 def run_seed(seed: int, bug: str | None = None, totals: Totals | None = None, run_ms: int = RUN_MS) -> None:
     """Raises Violation, or what the world raises for a bug."""
     totals = totals or Totals()
-    with planted(bug), World(seed) as world:
+    with seldom_collected(), planted(bug), World(seed) as world:
         shape = Shape.drawn(random.Random(f"{seed}/controllers"))
         cluster = ControllerWorld(world, shape)
         cluster.start_all()

@@ -181,9 +181,16 @@ class SimulatedLoop(asyncio.BaseEventLoop):
             handle = ready.popleft()
             if handle._cancelled:
                 continue
-            process = handle._context.get(PROCESS)  # type: ignore[attr-defined]
+            context: Context = handle._context  # type: ignore[attr-defined]
+            process = context.get(PROCESS)
             if process is None or (process.alive and not process.paused):
-                handle._run()  # type: ignore[attr-defined]
+                try:
+                    context.run(handle._callback, *handle._args)  # type: ignore[attr-defined]
+                except (SystemExit, KeyboardInterrupt):
+                    raise
+                except BaseException as error:  # noqa: BLE001 - as asyncio's handles do
+                    message = f"Exception in callback {handle!r}"
+                    self.call_exception_handler({"message": message, "exception": error, "handle": handle})
             elif process.alive:
                 process.held.append(handle)
         if self.unhandled:

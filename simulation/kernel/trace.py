@@ -21,8 +21,6 @@ class Trace:
 
     def event(self, at_us: int, kind: str, where: str, size: int = 0, data: bytes | memoryview = b"") -> None:
         """One delivered chunk, connection change or disk operation at virtual time `at_us`."""
-        self.digest = zlib.crc32(
-            data, zlib.crc32(b"%d %s %s %d;" % (at_us, kind.encode(), where.encode(), size), self.digest)
-        )
+        self.digest = zlib.crc32(data, zlib.crc32(f"{at_us} {kind} {where} {size};".encode(), self.digest))
         self.events += 1
         self.recent.append((at_us, kind, where, size))

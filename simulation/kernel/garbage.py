@@ -1,0 +1,25 @@
+"""Python's collector of cycles while a world runs.
+
+Invariant: what was there before is not looked at, and what a world makes seldom; when it ends all is as before."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+SELDOM = (20_000, 10, 100)
+"""A world makes a few hundred thousand objects that live as long as it does; looking at them took a fifth of its time."""
+
+
+@contextmanager
+def seldom_collected() -> Iterator[None]:
+    """For the length of one world."""
+    before = gc.get_threshold()
+    gc.freeze()
+    gc.set_threshold(*SELDOM)
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
+        gc.unfreeze()
