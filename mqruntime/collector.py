@@ -10,6 +10,7 @@ what is new."""
 from __future__ import annotations
 
 import gc
+from collections.abc import Callable
 from typing import Any, Protocol
 
 KEPT_MIN = 1_000_000
@@ -22,13 +23,14 @@ class Cycles(Protocol):
 
     callbacks: list[Any]
 
+    @property
+    def get_objects(self) -> Callable[..., list[Any]]: ...
+
     def freeze(self) -> None: ...
 
     def unfreeze(self) -> None: ...
 
     def get_freeze_count(self) -> int: ...
-
-    def get_objects(self, generation: int | None = None) -> list[object]: ...
 
 
 class Collector:
