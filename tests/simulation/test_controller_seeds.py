@@ -33,7 +33,7 @@ FOUND_BY = {
     "late-heartbeat-revives": 23,
     "late-registration-deposes": 10,
     "learner-elected": 1,
-    "little-patience": 6,
+    "little-patience": 22,
     "living-cleaned": 1,
     "master-cleaned": 1,
     "master-left-out": 1,
