@@ -26,7 +26,7 @@ FOUND_BY = {
     "epoch-reused": 1,
     "forgotten-is-not-told": 1,
     "frozen-silence-counts": 11,
-    "holders-cleaned": 11,
+    "holders-cleaned": 45,
     "id-granted-twice": 1,
     "id-taken-over": 1,
     "impatient-leader": 2,
@@ -48,7 +48,7 @@ FOUND_BY = {
     "stale-set-epoch": 1,
     "strangers-in-the-set": 1,
     "told-before-decided": 1,
-    "unfit-elected": 17,
+    "unfit-elected": 10,
     "unknown-is-refused": 1,
     "who-may-lack-is-elected": 9,
 }
