@@ -35,8 +35,9 @@ class FullDisk(Fault):
         self.nodes = machines.servers
         self.due_ms = self.random.randint(*FIRST_MS) if self.random.random() < self.chance else None
         self.meanwhile = random.Random(f"{machines.world.seed}/disks that fill meanwhile")
-        self.down: dict[str, tuple[int, bool]] = {}
-        """Node name -> its last process that was seen to have ended, and whether it had, in good order."""
+        self.down: dict[str, tuple[int, int, bool]] = {}
+        """Node name -> its last process that was seen to have ended, how many syncs had failed by then, and whether it had
+        ended in good order."""
         self.until_ms: dict[str, int] = {}
         self.serving: dict[str, tuple[int, int]] = {}
         """Node name -> its last process that was seen to serve, and how many syncs had failed by then."""
@@ -59,10 +60,10 @@ class FullDisk(Fault):
 
     def fill_meanwhile(self, node: Node) -> None:
         """The disk of a broker that is down may be full when it comes back."""
-        if not node.running and self.down.get(node.name, (0, False))[0] != node.incarnation:
+        if not node.running and self.down.get(node.name, (0,))[0] != node.incarnation:
             holds = node.disk.content
             in_good_order = holds(ABORT_FILE) is None and holds(MEMORY_MARK) is not None
-            self.down[node.name] = node.incarnation, in_good_order
+            self.down[node.name] = node.incarnation, node.disk.failures["sync"], in_good_order
             if self.due_ms is not None and self.meanwhile.random() < FILLS_MEANWHILE:
                 self.fill(node, self.meanwhile)
 
@@ -81,7 +82,7 @@ class FullDisk(Fault):
             self.machines.restart_at_ms[node.name] = self.world.now_ms + RESTART_MS
             if self.serving.get(node.name) == (node.incarnation, syncs_failed):
                 raise Violation("V2", f"{node.name} served and ended on a full disk: {node.failure}")
-            if self.down.get(node.name) == (node.incarnation - 1, True):
+            if self.down.get(node.name) == (node.incarnation - 1, syncs_failed, True):
                 raise Violation("V2", f"{node.name} does not start on a full disk: {node.failure}")
 
     def make_room(self, node: Node) -> None:
