@@ -109,17 +109,22 @@ class Heartbeats:
             self._entries[key].closed_ms = now_ms
         return ended
 
-    def restarted(self, key: BrokerKey, connection: int, now_ms: int) -> bool:
+    def restarted(self, key: BrokerKey, connection: int, now_ms: int, incarnation: int = 0) -> bool:
         """The broker's process is a new one, heard over `connection`: what it said over older ones no longer
-        counts. False, and of no effect, when it has been heard over a newer one: that word is late."""
+        counts. False, and of no effect, when it has been heard over a newer one: that word is late. Not so where
+        only its former processes were: their words were held up."""
         entry = self._entries.get(key)
         if entry is None or entry.connection == connection:
             return True
-        if entry.connection > connection:
+        if entry.connection > connection and not self._follows(key, connection, incarnation):
             return False
         entry.open = False
         entry.closed_ms = now_ms
         return True
+
+    def _follows(self, key: BrokerKey, connection: int, incarnation: int) -> bool:
+        spoken = self._spoken.get(key, {})
+        return 0 < max((said for said, over in spoken.items() if over > connection), default=0) < incarnation
 
     def forget(self, key: BrokerKey) -> None:
         """What was heard under this id counts for nobody any more."""

@@ -99,7 +99,7 @@ class LiveBrokers:
             return True
         if self._heartbeats.of_former(key, connection, incarnation):
             return False
-        return self._heartbeats.restarted(key, connection, self._clock.monotonic_ms())
+        return self._heartbeats.restarted(key, connection, self._clock.monotonic_ms(), incarnation)
 
     def applied(self, event: Event) -> None:
         """`event` has just changed the state. An id that is granted again is another broker's: what was heard under it before

@@ -73,6 +73,8 @@ class ControllerCheck:
 
     def __post_init__(self) -> None:
         self.asks = Asks()
+        self.once_held: Counter[tuple[str, int]] = Counter()
+        """The longest log that a broker, by set and id, told any controller of."""
         self._proposed: dict[tuple[int, int], Hearing] = {}
         self._applied: Counter[str] = Counter()
         self._answers: dict[int, Callable[[Ask, RemotingCommand], None]] = {

@@ -12,12 +12,13 @@ from simulation.controllers.setmodel import SetState
 @dataclass(frozen=True, slots=True)
 class Said:
     """What a broker's newest heartbeat said of it; upstream's brokers say nothing but how long their logs are.
-    `members_min`: below which it does not acknowledge; 0: it may alone."""
+    `members_min`: below which it does not acknowledge; 0: it may alone. `once`: the longest log that it ever told of."""
 
     members_min: int = 0
     may_lack: bool = False
     unfit: bool = False
     log_end: int = 0
+    once: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,11 +54,12 @@ def may_be_elected(
 
 def better_than(state: SetState, elected: int, hearing: Hearing) -> str | None:
     """Who should have been elected in its place by itself, or None: one that says that it lacks nothing before one that may
-    lack something, and of those one that can lead before one that cannot. Who has no log is nobody's better."""
+    lack something, and of those one that can lead before one that cannot. Who has no log, or less than once, is nobody's
+    better."""
     said = hearing.of(elected)
     for other in _electable(state, hearing) & hearing.surely_alive - {elected}:
         rival = hearing.of(other)
-        if rival.log_end <= 0 or rival.may_lack:
+        if rival.log_end <= 0 or rival.may_lack or rival.log_end < rival.once:
             continue
         if said.may_lack:
             return f"{elected} may lack what {other} holds"

@@ -7,7 +7,7 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from controller.server import ControllerApp
 from controller.statemachine import ReplicasStateMachine
@@ -91,7 +91,7 @@ class Taps:
         def restarted(broker_name: str, broker_id: int, connection: int, incarnation: int = 0) -> bool:
             key = broker_name, broker_id
             if not self._is_of_former(key, connection, {"incarnation": str(incarnation)}):
-                self._restarted(key, connection)
+                self._restarted(key, connection, incarnation)
             return is_new(broker_name, broker_id, connection, incarnation)
 
         brokers.restarted = restarted  # type: ignore[method-assign]
@@ -104,6 +104,7 @@ class Taps:
         if replicas is None or key[1] not in replicas.by_id or ext["clusterName"] != CLUSTER_NAME:
             return untold
         connection, now_ms, said = self._connections[peer], self.now_ms, said_in(ext)
+        self.check.once_held[key] = max(said.log_end, self.check.once_held[key])
         if self._is_of_former(key, connection, ext):
             return untold
         ear = self.ears.get(key)
@@ -125,13 +126,14 @@ class Taps:
             later > incarnation and over > connection for later, over in spoken.items()
         )
 
-    def _restarted(self, key: Key, connection: int) -> None:
-        """What a broker said over an older connection was said by a process that is no more. A registration that comes over
-        an older one itself is late, and says nothing."""
+    def _restarted(self, key: Key, connection: int, incarnation: int) -> None:
+        """What a broker said over another connection was said by a process that is no more. A registration that comes over
+        an older one itself is late, and says nothing, unless only earlier processes spoke over newer ones."""
         ear = self.ears.get(key)
-        if ear is not None and ear.connection > connection:
+        newer = [said for said, over in self.spoken.get(key, {}).items() if over > connection]
+        if ear is not None and ear.connection > connection and not 0 < max(newer, default=0) < incarnation:
             return
-        if ear is not None and ear.connection < connection:
+        if ear is not None and ear.connection != connection:
             ear.open = False
         self.restarting[key, connection] += 1
 
@@ -204,7 +206,7 @@ class Taps:
         for broker_id in self.check.state(broker_name).codes:
             ear = self.ears.get((broker_name, broker_id))
             if ear is not None and ear.open:
-                said[broker_id] = ear.said
+                said[broker_id] = replace(ear.said, once=self.check.once_held[broker_name, broker_id])
                 awake_ms, _ = self._awake_since(ear.last_ms)
                 if awake_ms <= ear.timeout_ms:
                     alive.add(broker_id)

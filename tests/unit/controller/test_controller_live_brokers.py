@@ -102,6 +102,16 @@ def test_a_heartbeat_of_a_dead_process_revives_nobody_once_its_successor_registe
     assert not lives(brokers)
 
 
+def test_words_of_a_dead_process_that_come_again_over_a_newer_connection_make_no_restart_late() -> None:
+    """Controllers' world, seed 2000098."""
+    brokers = of_two()
+    heard_of(brokers, 100, connection=9)
+    assert brokers.restarted("a", 1, 7, 200), "nobody but the process before it was heard over 9"
+    heard_of(brokers, 200, connection=7)
+    assert lives(brokers)
+    assert not brokers.restarted("a", 1, 5, 200), "its own word, and it was heard since"
+
+
 def test_a_late_registration_of_a_dead_process_shuts_its_successor_out_neither_way() -> None:
     brokers = of_two()
     assert brokers.restarted("a", 1, 7, 200)
