@@ -231,15 +231,23 @@ def replica_info(
     state: ReplicasState, *, broker_name: str, asked_by: int | None = None, check_code: str | None = None
 ) -> Decision:
     """1004: master and SyncStateSet as recorded, whoever lives. A broker that says its id, and with which `check_code` it was
-    granted, is told when it is not registered (any more)."""
+    granted, is told when it is not registered (any more): that it may come again where this very set had let it in, else that
+    there is no set of its own. A set that was made anew counts its epochs from 1 again, so a log of the one before is taken
+    for a copy of the new one's where epochs agree."""
     known = state.known(broker_name)
     if known is None:
         return Decision(ResponseCode.CONTROLLER_BROKER_METADATA_NOT_EXIST, "Broker metadata is not existed")
     replicas, sync_state = known
     if asked_by is not None:
         why = _why_unknown(replicas, broker_name, asked_by, check_code)
-        if why is not None:
+        if why is not None and check_code in replicas.forgotten:
             return Decision(ResponseCode.CONTROLLER_BROKER_NEED_TO_BE_REGISTERED, why)
+        if why is not None:
+            return Decision(
+                ResponseCode.CONTROLLER_BROKER_METADATA_NOT_EXIST,
+                f"{why}; nothing tells that its store is of this set, which may have been made anew since: stop it and "
+                "empty its store, and it joins with an id of its own",
+            )
     master_id = sync_state.master_id
     header = GetReplicaInfoResponseHeader(master_id, address_of(replicas, master_id), sync_state.master_epoch)
     return Decision(header=header, body=SyncStateSet(sync_state.members, sync_state.set_epoch).encode())

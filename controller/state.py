@@ -38,6 +38,8 @@ class Replicas:
     cluster_name: str
     by_id: dict[int, Replica] = field(default_factory=dict)
     next_broker_id: int = FIRST_BROKER_ID
+    forgotten: set[str] = field(default_factory=set)
+    """Check codes of those that were taken out since the set began: their logs are copies of this set's."""
 
     def add(self, broker_id: int, replica: Replica) -> None:
         if broker_id not in self.by_id:
@@ -121,8 +123,8 @@ class ReplicasState:
     def _clean(self, event: CleanBrokerData, replicas: Replicas, sync_state: SyncState) -> None:
         """Each entry that is left empty goes, independently of the other."""
         ids = event.broker_ids or frozenset()
-        for broker_id in ids:
-            replicas.by_id.pop(broker_id, None)
+        for broker_id in ids & replicas.by_id.keys():
+            replicas.forgotten.add(replicas.by_id.pop(broker_id).check_code)
         sync_state.members -= ids
         sync_state.eligible -= ids
         if not replicas.by_id:

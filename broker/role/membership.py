@@ -7,7 +7,7 @@ stop. One controller call and one change of role are under way at a time; neithe
 
     UNNAMED --next id--> DRAWN --saved--> APPLYING --granted--> GRANTED --saved--> NAMED --registered--> REGISTERED
     APPLYING --another's id--> UNNAMED, or NAMED for one that had it before
-    NAMED --id unknown--> FORGOTTEN --set known--> DRAWN, with the own id    FORGOTTEN --set unknown--> NAMED
+    NAMED --id unknown--> FORGOTTEN --was let in--> DRAWN, with the own id    FORGOTTEN --not by this set--> NAMED
     REGISTERED --id unknown--> DRAWN, with the own id    REGISTERED --set unknown--> NAMED
 
 Who is forgotten while its set lives on applies for its id again, with the check code that it had it by, and keeps its role
@@ -58,7 +58,7 @@ class Stage(Enum):
     APPLYING = "applying"  # temporary file durable: apply for its id (1013)
     GRANTED = "granted"  # id granted: write the identity file
     NAMED = "named"  # identity durable: register (1003)
-    FORGOTTEN = "forgotten"  # controllers do not know the id: do they know the set (1004)?
+    FORGOTTEN = "forgotten"  # controllers do not know the id: did this set let it in before (1004)?
     REGISTERED = "registered"  # known to the controllers: poll (1004), elect (1002) when there is no master
 
 
@@ -310,10 +310,11 @@ class Membership:
 
     def _told_of_set(self, reply: Reply, now_ms: int, wall_ms: int) -> None:
         """Only in a set that goes on is the own id asked for again: a set that was cleaned whole begins anew, with whoever
-        comes first, and this log may not be a copy of that one's."""
-        if reply.code in (ResponseCode.SUCCESS, ResponseCode.CONTROLLER_BROKER_NEED_TO_BE_REGISTERED):
+        comes first, and this log may not be a copy of that one's. Controllers of upstream's, which answer any broker, cannot
+        tell."""
+        if reply.code == ResponseCode.CONTROLLER_BROKER_NEED_TO_BE_REGISTERED:
             self._apply_again(wall_ms)
-        elif reply.code == ResponseCode.CONTROLLER_BROKER_METADATA_NOT_EXIST:
+        elif reply.code in (ResponseCode.SUCCESS, ResponseCode.CONTROLLER_BROKER_METADATA_NOT_EXIST):
             self._enter(Stage.NAMED)  # an operator has to act
             self._call_due_ms = now_ms + self._poll_ms
         else:

@@ -60,3 +60,24 @@ def test_a_set_that_was_forgotten_whole_is_not_begun_anew_by_its_brokers() -> No
         assert forget(cluster, None) == 0
         world.run_for_ms(20_000)
         assert not any(cluster.app(node).membership.registered for node in cluster.brokers)
+
+
+def test_a_store_of_before_a_set_was_made_anew_does_not_enter_it_as_a_copy_of_its_log() -> None:
+    """Both logs have epoch 1 from 0 on, and records of equal sizes: nothing in them tells them apart."""
+    with World(81) as world:
+        cluster = Cluster(world, 2, minInSyncReplicas=1)
+        cluster.start_up()
+        cluster.run(cluster.send_all([b"of before %02d" % number for number in range(10)]))
+        master, other = cluster.master, a_slave(cluster)
+        world.run_for_ms(3_000)
+        for node in cluster.brokers:
+            node.kill()
+        assert forget(cluster, None) == 0
+        master.disk.wipe()
+        cluster.start(master)
+        cluster.wait_in_sync(1)
+        cluster.create_topic()
+        cluster.run(cluster.send_all([b"since then %d" % number for number in range(10, 40)]))
+        cluster.start(other)
+        world.run_for_ms(15_000)
+        assert cluster.in_sync(1) and not cluster.app(other).membership.registered

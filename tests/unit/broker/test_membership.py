@@ -209,7 +209,15 @@ def test_who_was_forgotten_while_it_was_down_asks_for_its_id_again_if_its_set_go
     assert broker.not_replied(0) == []
     assert broker.tick(broker.next_tick_ms) == [PollCall()]
     asked = TemporaryIdentity("DefaultCluster", "broker-a", 1, "x;7")
-    assert broker.replied(PollCall(), Reply(0, grant(4, 2)), 500, WALL_MS) == [SaveTemporary(asked)]
+    assert broker.replied(PollCall(), Reply(UNKNOWN_ID), 500, WALL_MS) == [SaveTemporary(asked)]
+
+
+def test_where_controllers_cannot_tell_whose_set_it_is_nothing_is_applied_for() -> None:
+    broker = broker_with(Identity("DefaultCluster", "broker-a", 1, "x;7"))
+    broker.tick(0)
+    broker.replied(RegisterCall(1), Reply(UNKNOWN_ID), 0, WALL_MS)
+    assert broker.replied(PollCall(), Reply(0, grant(4, 2)), 0, WALL_MS) == []
+    assert broker.tick(broker.next_tick_ms) == [RegisterCall(1)]
 
 
 def test_an_id_that_is_anothers_by_now_is_not_taken_from_it_nor_another_one_for_this_log() -> None:

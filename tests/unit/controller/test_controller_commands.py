@@ -279,13 +279,24 @@ def test_a_broker_whose_id_was_granted_to_another_since_is_not_registered_in_its
     assert "empty its store" in (refused.remark or "")
 
 
-def test_a_broker_that_reads_is_told_when_it_is_not_registered_any_more() -> None:
-    def asked(broker_id: int, check_code: str | None = None) -> int:
-        return replica_info(three_brokers(), broker_name="a", asked_by=broker_id, check_code=check_code).code
+def test_a_broker_that_reads_is_told_when_it_is_not_registered_any_more_and_whether_this_set_had_let_it_in() -> (
+    None
+):
+    state = three_brokers()
 
-    code = three_brokers().replicas["a"].by_id[2].check_code
+    def asked(broker_id: int, check_code: str | None = None) -> int:
+        return replica_info(state, broker_name="a", asked_by=broker_id, check_code=check_code).code
+
+    code = state.replicas["a"].by_id[2].check_code
     assert (asked(2), asked(2, code)) == (0, 0)
-    assert (asked(4), asked(2, "another's")) == (2010, 2010)
+    assert (asked(4), asked(4, "h4:1;1"), asked(2, "h9:1;1")) == (2008, 2008, 2008), "of another set's life"
+    state.apply(CleanBrokerData("a", frozenset({2})))
+    assert (asked(2), asked(2, code)) == (2008, 2010)
+    state.apply(ApplyBrokerId("c", "a", 2, "h9:1", "h9:1;1"))
+    assert (asked(2, code), asked(2, "h9:1;1")) == (2010, 0)
+    state.apply(CleanBrokerData("a", None))
+    state.apply(ApplyBrokerId("c", "a", 1, "h1:1", "h1:1;2"))
+    assert asked(2, code) == 2008
 
 
 def test_replica_info_tells_what_is_recorded_whoever_lives() -> None:
