@@ -4,8 +4,8 @@ A network can part the leader from all brokers and from no controller. Raft keep
 lives nor tell anybody that it was elected.
 
 Invariant: a leader gives way only while brokers are registered of which it heard none for its whole patience: a third of the
-time that the last one announced as its life, and three of the longest pauses between heartbeats at least. Each time in a row
-its patience doubles, `PATIENCE_MS_MAX` at most, for all brokers may be down. Pure."""
+time that the last one announced as its life, and three of the longest pauses between heartbeats at least, also of those that
+it heard before it led. Each time in a row its patience doubles, `PATIENCE_MS_MAX` at most, for all may be down. Pure."""
 
 from __future__ import annotations
 
@@ -21,24 +21,30 @@ class Hearing:
 
     def __init__(self) -> None:
         self._last_ms = 0
+        self._heard_ms: int | None = None
         self._pause_ms_max = 0
+        self._pause_before_ms_max = 0  # up to the present leadership, since the one before it began
         self._lifetime_ms = UNHEARD_TIMEOUT_MS
         self._gave_way = 0  # times in a row
 
     def leads_from(self, now_ms: int) -> None:
         """Brokers get the whole patience of each leadership."""
         self._last_ms = now_ms
-        self._pause_ms_max = 0
+        self._pause_before_ms_max, self._pause_ms_max = self._pause_ms_max, 0
 
     def heard(self, lifetime_ms: int, now_ms: int) -> None:
-        """The heartbeat of a registered broker that counts as dead when it is silent for `lifetime_ms`."""
-        self._pause_ms_max = max(self._pause_ms_max, now_ms - self._last_ms)
-        self._last_ms = now_ms
+        """The heartbeat of a registered broker that counts as dead when it is silent for `lifetime_ms`; to whoever leads."""
+        if (
+            self._heard_ms is not None and now_ms - self._heard_ms < lifetime_ms
+        ):  # longer is no pause, but an outage
+            self._pause_ms_max = max(self._pause_ms_max, now_ms - self._heard_ms)
+        self._last_ms = self._heard_ms = now_ms
         self._lifetime_ms = lifetime_ms
         self._gave_way = 0
 
     def should_give_way(self, now_ms: int) -> bool:
-        patience_ms = max(self._lifetime_ms // 3, 3 * self._pause_ms_max) << min(self._gave_way, 16)
+        pause_ms = max(self._pause_ms_max, self._pause_before_ms_max)
+        patience_ms = max(self._lifetime_ms // 3, 3 * pause_ms) << min(self._gave_way, 16)
         return now_ms - self._last_ms > min(patience_ms, PATIENCE_MS_MAX)
 
     def give_way(self, members: Iterable[str], self_id: str, now_ms: int) -> str:

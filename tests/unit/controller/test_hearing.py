@@ -48,3 +48,24 @@ def test_all_others_have_their_turn_and_while_nobody_is_heard_they_come_ever_mor
     assert waits == sorted(waits) and waits[0] < 4_000 and waits[-1] <= PATIENCE_MS_MAX + 500
     hearing.heard(LIFETIME_MS, now_ms)
     assert hearing.should_give_way(now_ms + 10 * 60_000)
+
+
+def test_a_new_leader_knows_from_before_how_rare_heartbeats_are() -> None:
+    """Else a group of which the only broker speaks more rarely than a third of its life changes its leader for ever."""
+    group = {peer: Hearing() for peer in MEMBERS}
+    leader, changes_ms = "n0", []
+    for now_ms in range(0, 600_000, 500):
+        if now_ms % 4_000 == 0:
+            for hearing in group.values():
+                hearing.heard(LIFETIME_MS, now_ms)
+        if group[leader].should_give_way(now_ms):
+            leader = group[leader].give_way(MEMBERS, leader, now_ms)
+            group[leader].leads_from(now_ms)
+            changes_ms.append(now_ms)
+    assert len(changes_ms) <= len(MEMBERS) and max(changes_ms, default=0) < 30_000
+
+
+def test_an_outage_is_no_pause_between_heartbeats() -> None:
+    hearing = leader_at(0, 500)
+    hearing.heard(LIFETIME_MS, 60_000)
+    assert hearing.should_give_way(60_001 + LIFETIME_MS // 3)
