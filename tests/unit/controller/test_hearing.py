@@ -69,3 +69,12 @@ def test_an_outage_is_no_pause_between_heartbeats() -> None:
     hearing = leader_at(0, 500)
     hearing.heard(LIFETIME_MS, 60_000)
     assert hearing.should_give_way(60_001 + LIFETIME_MS // 3)
+
+
+def test_a_deaf_member_that_leads_now_and_then_gives_way_as_soon_as_the_first_time() -> None:
+    """Others led between, each time for an hour: brokers are there."""
+    hearing = leader_at(0, 500)
+    for now_ms in range(3_600_000, 20 * 3_600_000, 3_600_000):
+        hearing.leads_from(now_ms)
+        assert hearing.should_give_way(now_ms + LIFETIME_MS // 3 + 1)
+        hearing.give_way(MEMBERS, "n1", now_ms + LIFETIME_MS // 3 + 1)
