@@ -177,7 +177,8 @@ def register_broker(
 
     A master that registers has been restarted, perhaps with a shorter log than it had: it must not go on
     under its old epoch, whose bytes others may hold beyond its end. So it is deposed, and an election (it
-    may win) follows. Not by a request that `is_late`: its sender has been heard over a newer connection."""
+    may win) follows. A request that `is_late` changes nothing: its sender, or who has its store now, has been heard over a
+    newer connection, perhaps from another address."""
     header = RegisterBrokerToControllerResponseHeader(cluster_name, broker_name)
     unregistered = ResponseCode.CONTROLLER_BROKER_NEED_TO_BE_REGISTERED
     known = state.known(broker_name)
@@ -190,7 +191,7 @@ def register_broker(
     if why is not None:
         return Decision(unregistered, why, header)
     events: list[Event] = []
-    if replicas.by_id[broker_id].address != address:
+    if replicas.by_id[broker_id].address != address and not is_late:
         events.append(UpdateBrokerAddress(replicas.cluster_name, broker_name, broker_id, address))
     master_id = sync_state.master_id
     if broker_id == master_id and not is_late:

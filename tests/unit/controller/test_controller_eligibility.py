@@ -180,7 +180,7 @@ def test_events_without_eligible_replicas_have_upstreams_bytes() -> None:
     assert b'"eligibleReplicas":[2,3]' in encode(members(1, eligible=(3, 2)))
 
 
-def test_a_registration_that_is_late_deposes_nobody() -> None:
+def test_a_registration_that_is_late_deposes_nobody_and_moves_no_address() -> None:
     table = Heartbeats()
     key = ("c", "a", 1)
     table.heard(key, 7, Heartbeat("h1:1", 10_000, report(100)), NOW)
@@ -188,18 +188,18 @@ def test_a_registration_that_is_late_deposes_nobody() -> None:
     assert table.at(NOW, NOW).is_alive(key)
     state = applied(members(1, 2))
 
-    def registered(*, is_late: bool) -> tuple[Event, ...]:
+    def registered(*, is_late: bool, address: str = "h1:1") -> tuple[Event, ...]:
         return register_broker(
             state,
             table.at(NOW, NOW),
             cluster_name="c",
             broker_name="a",
             broker_id=1,
-            address="h1:1",
+            address=address,
             is_late=is_late,
         ).events
 
-    assert registered(is_late=True) == ()
+    assert registered(is_late=True) == registered(is_late=True, address="former:1") == ()
     assert registered(is_late=False) == (ElectMaster("a", None),)
     assert table.restarted(key, 8, NOW) and not table.at(NOW, NOW).is_alive(key)
 
