@@ -5,8 +5,9 @@ lives nor tell anybody that it was elected.
 
 Invariant: a leader gives way only while brokers are registered of which it heard none for its whole patience: a third of the
 time that the last one announced as its life, and three of the longest pauses between heartbeats at least, also of those that
-it heard before it led. Each time in a row its patience doubles, `PATIENCE_MS_MAX` at most, for all may be down; not in a row
-is what another one led long after, for that one heard brokers. Pure."""
+it heard before it led; the whole of that time where it never heard any, for they may be new. Each time in a row its patience
+doubles, `PATIENCE_MS_MAX` at most, for all may be down; not in a row is what another one led long after, for that one heard
+brokers. Pure."""
 
 from __future__ import annotations
 
@@ -51,7 +52,8 @@ class Hearing:
     @property
     def _patience_ms(self) -> int:
         pause_ms = max(self._pause_ms_max, self._pause_before_ms_max)
-        return min(max(self._lifetime_ms // 3, 3 * pause_ms) << min(self._gave_way, 16), PATIENCE_MS_MAX)
+        silence_ms = self._lifetime_ms if self._heard_ms is None else self._lifetime_ms // 3
+        return min(max(silence_ms, 3 * pause_ms) << min(self._gave_way, 16), PATIENCE_MS_MAX)
 
     def should_give_way(self, now_ms: int) -> bool:
         return now_ms - self._last_ms > self._patience_ms

@@ -78,3 +78,11 @@ def test_a_deaf_member_that_leads_now_and_then_gives_way_as_soon_as_the_first_ti
         hearing.leads_from(now_ms)
         assert hearing.should_give_way(now_ms + LIFETIME_MS // 3 + 1)
         hearing.give_way(MEMBERS, "n1", now_ms + LIFETIME_MS // 3 + 1)
+
+
+def test_who_never_heard_a_broker_waits_for_a_whole_life_of_them() -> None:
+    """They apply for ids before they send heartbeats: controllers' world, seed 2000199, did not become whole in a minute."""
+    hearing = Hearing()
+    hearing.leads_from(0)
+    assert not hearing.should_give_way(10_000)
+    assert hearing.should_give_way(10_001)
