@@ -20,7 +20,7 @@ PREFIX_BYTES = 8
 
 
 def boundaries_in_step(
-    buffer: bytearray, held: int, offset: int, *, strip_bytes: int, size_max: int
+    buffer: bytes | bytearray, held: int, offset: int, *, strip_bytes: int, size_max: int
 ) -> NDArray[np.int64] | None:
     """Where records begin in `buffer[:held]`, whose first byte is a boundary at physical offset `offset`.
 
@@ -56,7 +56,7 @@ def boundaries_in_step(
     return np.append(paths[walked], limit)
 
 
-def likely_records(buffer: bytearray, held: int, offset: int, strip_bytes: int) -> NDArray[np.int64]:
+def likely_records(buffer: bytes | bytearray, held: int, offset: int, strip_bytes: int) -> NDArray[np.int64]:
     """The chunk's first record, and about one place in each strip with a magic and its own physical offset."""
     starts = [0]
     find, physical_offset = buffer.find, PHYSICAL_OFFSET.unpack_from

@@ -11,9 +11,15 @@ from collections.abc import Iterator
 from operator import mul
 from struct import Struct
 from sys import byteorder
+from typing import TYPE_CHECKING
 
+from messagestore.bulk.presence import NUMPY
 from messagestore.properties import java_string_hash
 from mqruntime.segments import SegmentFile
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 HEADER = Struct(
     ">"  # offset field
@@ -97,7 +103,11 @@ class IndexFile:
 
     def room_for(self, keys: int) -> bool:
         """Upstream never uses the last place of a file."""
-        return bool(self.index_count + keys <= self._entries_max)
+        return keys <= self.places_left
+
+    @property
+    def places_left(self) -> int:
+        return int(self._entries_max - self.index_count)
 
     def reserve(self, keys: int) -> None:
         """`keys` more entries have disk blocks on return; OSError (ENOSPC)."""
@@ -125,6 +135,22 @@ class IndexFile:
             SLOT.pack_into(view, slot_at, number)
             number += 1
         self.index_count, self.end_phy, self.end_timestamp = number, phy, store_timestamp
+
+    def put_many(
+        self, hashes: NDArray[np.int64], phys: NDArray[np.int64], store_timestamps: NDArray[np.int64]
+    ) -> None:
+        """As `put` of many records, a hash a row."""
+        from messagestore.bulk.indexing import linked
+
+        number = self.index_count
+        if number == FIRST_ENTRY:
+            self.begin_timestamp, self.begin_phy = int(store_timestamps[0]), int(phys[0])
+        slots = self._view[SLOTS_AT : self._entries_at]
+        entries = self._view[self._entries_at + ENTRY_SIZE * number :]
+        seconds = (store_timestamps - self.begin_timestamp) // 1000
+        self._used_slots += linked(slots, entries, number, hashes, phys, seconds)
+        self.index_count = number + len(hashes)
+        self.end_phy, self.end_timestamp = int(phys[-1]), int(store_timestamps[-1])
 
     def find(self, value: int, begin_ms: int, end_ms: int) -> Iterator[int]:
         """Positions of records whose key hashes to `value`, newest first; the times are whole seconds, rounded
@@ -156,10 +182,22 @@ class IndexFile:
         """After a power cut: entries of records below `phy` are whole, everything else may be torn. Keep these and
         build the slots anew. OSError (ENOSPC)."""
         self.reserve(0)
-        slots = array("i", bytes(SLOT.size * self._slots))
-        number, before, used = FIRST_ENTRY, 0, 0
         first_at = self._entries_at + ENTRY.size * FIRST_ENTRY
         entries = self._view[first_at : self._entries_at + ENTRY.size * self.index_count]
+        if NUMPY:
+            from messagestore.bulk.indexing import relinked
+
+            number, self._used_slots = relinked(
+                self._view[HEADER.size : self._entries_at], entries, FIRST_ENTRY, phy
+            )
+        else:
+            number, self._used_slots = self._relinked(entries, phy)
+        self._end_at(number)
+
+    def _relinked(self, entries: memoryview, phy: int) -> tuple[int, int]:
+        """As `bulk.indexing.relinked`, one by one."""
+        slots = array("i", bytes(SLOT.size * self._slots))
+        number, before, used = FIRST_ENTRY, 0, 0
         for value, at, _, previous in ENTRY.iter_unpack(entries):
             if not before <= at < phy or value < 0:
                 break
@@ -170,8 +208,7 @@ class IndexFile:
         if byteorder == "little":
             slots.byteswap()
         self._view[HEADER.size : self._entries_at] = memoryview(slots).cast("B")
-        self._used_slots = used
-        self._end_at(number)
+        return number, used
 
     def _end_at(self, number: int) -> None:
         if number < self.index_count:

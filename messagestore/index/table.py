@@ -9,6 +9,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING
 
 from messagestore.index.file import (
     HEADER,
@@ -22,6 +23,10 @@ from messagestore.index.file import (
 from messagestore.properties import KEYS, UNIQ_KEY, last_value
 from messagestore.record import TRANSACTION_MASK, TRANSACTION_ROLLBACK, QueueFacts
 from mqruntime.segments import SegmentDirectory
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 FOLDER = "index"
 KEYS_NAME = KEYS.encode()
@@ -79,19 +84,39 @@ class IndexTable:
         """Index the record at `phy` unless it is; OSError (ENOSPC) leaves it to be done again."""
         if phy < self.phy_end or facts.sys_flag & TRANSACTION_MASK == TRANSACTION_ROLLBACK:
             return
-        unique, keys = last_value(facts.properties, UNIQ_KEY_NAME), last_value(facts.properties, KEYS_NAME)
-        if not unique and not keys:
+        hashes = self.hashes_of(facts.topic, facts.properties)
+        if not hashes:
             return
-        hashes = [self._hash_of(facts.topic, unique)] if unique else []
-        if keys:
-            hashes += [self._hash_of(facts.topic, key) for key in keys.split(b" ") if key]
-            hashes = hashes[: self._entries - 1]  # what no file could hold
         file = self._files[-1] if self._files else None
         if file is None or not file.room_for(len(hashes)):
             file = self._new_file()
         file.reserve(len(hashes))
         file.put(hashes, phy, facts.store_timestamp)
         self.phy_end = phy + 1
+        self._written(file)
+
+    def hashes_of(self, topic: bytes, properties: bytes) -> list[int]:
+        """Of the unique key and of each word of the keys, as many as one file can hold."""
+        unique, keys = last_value(properties, UNIQ_KEY_NAME), last_value(properties, KEYS_NAME)
+        hashes = [self._hash_of(topic, unique)] if unique else []
+        if keys:
+            hashes += [self._hash_of(topic, key) for key in keys.split(b" ") if key]
+        return hashes[: self._entries - 1]
+
+    @property
+    def places_left(self) -> int:
+        """For so many keys the newest file has room."""
+        return self._files[-1].places_left if self._files else 0
+
+    def put_many(
+        self, hashes: NDArray[np.int64], phys: NDArray[np.int64], store_timestamps: NDArray[np.int64]
+    ) -> None:
+        """As `put` of many records that are not indexed yet, a hash a row, at least one; the newest file has room for them.
+        OSError (ENOSPC), with nothing done."""
+        file = self._files[-1]
+        file.reserve(len(hashes))
+        file.put_many(hashes, phys, store_timestamps)
+        self.phy_end = file.end_phy + 1
         self._written(file)
 
     def find(self, topic: str, key: str, begin_ms: int, end_ms: int) -> Iterator[int]:

@@ -19,6 +19,7 @@ from messagestore.queues.table import QueueTable
 from messagestore.walker import SegmentWalk, Stop
 
 READ_STEP_BYTES = 4 << 20
+SINGLE_RECORDS = 512
 
 
 class Recovery:
@@ -110,9 +111,17 @@ class Recovery:
         """Goes through the records from `position`, dispatches the confirmed ones and returns where the log ends."""
         log = self._log
         buffer, start, wanted = b"", position, READ_STEP_BYTES
+        single = 0  # records that are looked at one by one before many are tried again
         while position < log.loaded_end:
             segment_end = log.segment_start(position) + log.segment_size_bytes
             at = position - start
+            if single:
+                single -= 1
+            elif (end := self._many(memoryview(buffer)[at : segment_end - start], position)) > position:
+                position = end
+                continue
+            else:
+                single = SINGLE_RECORDS
             size = record.check(buffer, at, segment_end - position, position, verify_body=self._verify_body)
             if size > 0 and self._found(buffer, at, segment_end - position, position):
                 position += size
@@ -123,13 +132,33 @@ class Recovery:
                 if at == 0 and buffer:  # this record is larger than one step
                     wanted = max(READ_STEP_BYTES, record.PREFIX.unpack_from(buffer)[0])
                 buffer, start = await log.read_file(position, min(position + wanted, segment_end)), position
-                wanted = READ_STEP_BYTES
+                wanted, single = READ_STEP_BYTES, 0
             else:
                 self._check_torn(buffer, at, position)
                 return position
         if position < self._confirm:
             raise StoreCorrupted(position, self._confirm, "no segment holds this offset")
         return position
+
+    def _many(self, content: memoryview, position: int) -> int:
+        """Takes in what of the records at the beginning of `content` can be taken at once; where the last of them ends."""
+        dispatcher = self._dispatcher
+        records = dispatcher.bulk.records_of(content, position) if dispatcher.bulk is not None else None
+        if records is None:
+            return position
+        if self._verify_body:
+            records = records.first(records.sound_bodies())
+        confirmed = records.ending_by(self._confirm)
+        if not self._clean:
+            records = records.first(confirmed + records.rows(confirmed, len(records)).without_zeros())
+        dispatched = records.starting_below(dispatcher.position)
+        taken = dispatcher.index_many(records.first(dispatched))
+        if taken == dispatched < confirmed:
+            taken += dispatcher.put_many(records.rows(dispatched, confirmed))
+        if taken == max(dispatched, confirmed):
+            taken = len(records)
+        self._records += taken
+        return records.first(taken).end_offset if taken else position
 
     def _found(self, buffer: bytes, at: int, left: int, position: int) -> bool:
         """Takes in a whole record; False when it is torn after all.

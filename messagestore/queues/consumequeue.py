@@ -10,6 +10,7 @@ from bisect import bisect_left
 from collections.abc import Iterator
 from struct import Struct
 
+from messagestore.bulk.presence import NUMPY
 from messagestore.log.commitlog import erase_pages
 from messagestore.walker import check_size_set, order_segments, segment_name
 from mqruntime.segments import SegmentDirectory, SegmentFile
@@ -132,8 +133,11 @@ class ConsumeQueue:
 
     def _untorn_end(self, places: range, phy_limit: int) -> int:
         """The first of a file's places that holds no entry below `phy_limit`, or one that cannot follow the others."""
-        last_end, may_begin = 0, places.start == self._first
-        for place, entry in self._stored(places.start, places.stop):
+        first, last_end, may_begin = places.start, 0, places.start == self._first
+        if NUMPY:
+            first, last_end = self._plain_end(places, phy_limit)
+            may_begin &= first == places.start
+        for place, entry in self._stored(first, places.stop):
             if not self._below(entry, phy_limit, may_begin=may_begin) or 0 <= listed_start(entry) < last_end:
                 return place
             if entry != PRE_BLANK:
@@ -141,6 +145,18 @@ class ConsumeQueue:
                 if not is_filler(entry):
                     last_end = listed_end(entry)
         return places.stop
+
+    def _plain_end(self, places: range, phy_limit: int) -> tuple[int, int]:
+        """The first of the places that needs a look of its own, and where the record in front of it ends."""
+        from messagestore.bulk.scan import plain_entries
+
+        last_end = 0
+        for start in range(places.start, places.stop, STEP_PLACES):
+            stop = min(start + STEP_PLACES, places.stop)
+            count, last_end = plain_entries(self._stored_bytes(start, stop), last_end, phy_limit)
+            if count < stop - start:
+                return start + count, last_end
+        return places.stop, last_end
 
     def _without_fillers(self, end: int) -> int:
         """The end of a queue whose last record is above the limit, so that only its fillers are left of it."""
@@ -247,6 +263,28 @@ class ConsumeQueue:
         self.max_queue_offset = place + 1
         self.phy_end = phy + size
         return True
+
+    def make_room(self, count: int) -> None:
+        """Disk blocks for `count` more entries. OSError (ENOSPC), with the queue unchanged."""
+        place, end = self.max_queue_offset, self.max_queue_offset + count
+        if end <= self._hot_end:
+            return
+        while place < end:
+            stop = min(end, place + self._per_file - (place - self._first) % self._per_file)
+            self._writable(place)
+            self._writable(stop - 1)
+            place = stop
+
+    def extend(self, entries: memoryview, phy_end: int) -> None:
+        """Adds entries, for which there is room, of records that have the queue's next offsets and end at `phy_end`."""
+        at = 0
+        while at < len(entries):
+            file, within = self._writable(self.max_queue_offset)
+            part = entries[at : at + self._file_size - within]
+            file.view()[within : within + len(part)] = part
+            at += len(part)
+            self.max_queue_offset += len(part) // ENTRY.size
+        self.phy_end = phy_end
 
     def _begin_at(self, place: int) -> None:
         """The first message of this queue that the log still has may be any. OSError (ENOSPC)."""

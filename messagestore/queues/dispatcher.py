@@ -7,22 +7,24 @@ that a master wrote ends a run otherwise: where it skips queue offsets the gap i
 from __future__ import annotations
 
 import logging
+from typing import TYPE_CHECKING
 
 from messagestore import record
-from messagestore.delaylevels import delay_levels_ms
+from messagestore.bulk.presence import NUMPY
 from messagestore.errors import QueueOffsetGap, StoreCorrupted
 from messagestore.index.table import IndexTable
 from messagestore.messages import QueueGrew
-from messagestore.properties import java_string_hash, last_value
 from messagestore.queues.table import QueueTable
+from messagestore.queues.tagcodes import TagCodes
 from messagestore.record import Buffer, QueueFacts
-from messagestore.systemtopics import SCHEDULE_TOPIC
 from mqruntime.log import fields
+
+if TYPE_CHECKING:
+    from messagestore.bulk.entries import BulkEntries
+    from messagestore.bulk.records import Records
 
 logger = logging.getLogger(__name__)
 
-SCHEDULE_TOPIC_BYTES = SCHEDULE_TOPIC.encode()
-TAGS_REMEMBERED_MAX = 10_000
 NEW_QUEUES_MAX = 8  # in one run: each makes folders and a file, which takes as long as hundreds of records
 
 
@@ -37,11 +39,15 @@ class Dispatcher:
         self.refuses_gaps = False  # while it is not known whether the log or the queue lacks something
         self._queues = queues
         self._index = index
-        self._levels_ms = delay_levels_ms(message_delay_level)
+        self._tags = TagCodes(message_delay_level)
         self._new_queues = 0  # in this run
-        self._hashes: dict[bytes, int] = {}
         self._grown: dict[tuple[bytes, int], int] = {}
         self._told: set[tuple[bytes, int]] = set()  # queues that skip
+        self.bulk: BulkEntries | None = None
+        if NUMPY:
+            from messagestore.bulk.entries import BulkEntries
+
+            self.bulk = BulkEntries(queues, index, self._tags)
 
     def run(self, buffer: Buffer, start: int, segment_end: int, limit: int, records_max: int) -> bool:
         """Dispatches records from `position` on: at most `records_max`, none that ends above `limit`.
@@ -49,8 +55,13 @@ class Dispatcher:
         `buffer` holds log bytes from offset `start` on, of one segment that ends at `segment_end`. True when it
         stopped because of `records_max`, of many new queues or of the end of the segment; False when only a higher
         limit or more bytes in the buffer let it go on. StoreCorrupted when what stands below the limit is no record;
-        OSError of a full disk, after which the same run may be tried again."""
+        OSError of a full disk, after which the same run may be tried again. In bulk a run may take thousands."""
         self._new_queues = 0
+        if self.bulk is not None:
+            ahead = memoryview(buffer)[self.position - start : min(limit, segment_end) - start]
+            records = self.bulk.records_of(ahead, self.position)
+            if records is not None and self.put_many(records) >= records_max:
+                return True
         for _ in range(records_max):
             if self._new_queues >= NEW_QUEUES_MAX:
                 return True
@@ -88,12 +99,23 @@ class Dispatcher:
                     self._skip(topic, queue_id, position, queue_offset, end)
                 if not end:
                     self._new_queues += 1
-                tags_code = self.tags_code(topic, properties, store_timestamp)
+                tags_code = self._tags.code(topic, properties, store_timestamp)
                 if queue.append(queue_offset, position, size, tags_code):
                     self._grown[topic, queue_id] = queue.max_queue_offset
         self.index(position, facts)
         self.position = position + size
         self.store_timestamp = store_timestamp
+
+    def put_many(self, records: Records) -> int:
+        """The entries of the records, the next to be dispatched, from the first one to the first that is not plain; how many
+        those are. OSError of a full disk, with nothing done."""
+        assert self.bulk is not None
+        taken = self.bulk.put(records)
+        if taken.records:
+            for topic, queue_id, end in taken.grown:
+                self._grown[topic, queue_id] = end
+            self.position, self.store_timestamp = taken.end_offset, taken.store_timestamp
+        return taken.records
 
     def _skip(self, topic: bytes, queue_id: int, position: int, queue_offset: int, expected: int) -> None:
         if self.refuses_gaps:
@@ -123,21 +145,13 @@ class Dispatcher:
         if self._index is not None:
             self._index.put(position, facts)
 
-    def tags_code(self, topic: bytes, properties: bytes, store_timestamp: int) -> int:
-        """The third field of an entry: the tag's hash, or when a scheduled message is due."""
-        if topic == SCHEDULE_TOPIC_BYTES and (level := last_value(properties, b"DELAY")):
-            number = int(level) if level.removeprefix(b"-").isdigit() else 0
-            if number > 0:
-                return store_timestamp + self._levels_ms[min(number, len(self._levels_ms)) - 1]
-        tag = last_value(properties, b"TAGS")
-        if not tag:
-            return 0
-        code = self._hashes.get(tag)
-        if code is None:
-            if len(self._hashes) >= TAGS_REMEMBERED_MAX:
-                self._hashes.clear()
-            code = self._hashes[tag] = java_string_hash(tag.decode("utf-8", "replace"))
-        return code
+    def index_many(self, records: Records) -> int:
+        """Index the records that are not, which stand below `position`, as far as they are plain; how many are now."""
+        assert self.bulk is not None
+        count = self.bulk.index(records)
+        if count:
+            self.store_timestamp = records.first(count).last_store_timestamp
+        return count
 
     def take_grown(self) -> list[QueueGrew]:
         """The queues that grew since the last call, each once."""

@@ -40,6 +40,11 @@ class QueueTable:
         queue = self._queues.get((topic, queue_id))
         return queue.max_queue_offset if queue else 0
 
+    def begun(self, topic: bytes, queue_id: int) -> ConsumeQueue | None:
+        """The queue, if it ever had an entry."""
+        queue = self._queues.get((topic, queue_id))
+        return queue if queue and queue.max_queue_offset else None
+
     def get(self, topic: bytes, queue_id: int) -> ConsumeQueue | None:
         """The queue, made (in memory) when it does not exist; None when no folder can have its name."""
         queue = self._queues.get((topic, queue_id))

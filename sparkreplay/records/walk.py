@@ -12,10 +12,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from messagestore.bulk.lockstep import boundaries_in_step
 from messagestore.record import MAGIC_BLANK, MAGIC_V1, MAGIC_V2, PREFIX, RECORD_SIZE_MIN
 from sparkreplay.errors import LogCorrupted, SeamMisplaced, SegmentGone
 from sparkreplay.records.cutrecord import contradiction
-from sparkreplay.records.lockstep import boundaries_in_step
 from sparkreplay.store.files import Files
 from sparkreplay.store.snapshot import Segment
 

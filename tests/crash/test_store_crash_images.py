@@ -40,6 +40,13 @@ class Written:
         self.cut_records = {}
 
 
+def take_all_in_bulk(store: MessageStore) -> None:
+    """However few records there are."""
+    bulk = store._dispatcher.bulk
+    assert bulk is not None, "NumPy is installed"
+    bulk.records_min = bulk.queue_rows_min = 0
+
+
 class Script:
     """An app that recovers a store, checks it against what was written, drives it on and notes what it promises."""
 
@@ -54,6 +61,8 @@ class Script:
             flush_interval_consume_queue=self.random.choice((5, 1_000)),
         )
         self.store = MessageStore(runtime, settings, on_fatal=self.fail)
+        if self.random.random() < 0.5:
+            take_all_in_bulk(self.store)
         self.written = written
         self.done = False
         self.failure: BaseException | None = None

@@ -8,10 +8,10 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from messagestore.bulk.lockstep import boundaries_in_step, likely_records
 from sparkreplay.read.options import read_options
 from sparkreplay.read.reader import plan_read
 from sparkreplay.records.decode import decode_chunk
-from sparkreplay.records.lockstep import boundaries_in_step, likely_records
 from sparkreplay.records.walk import RECORD_SIZE_MAX, chunks_of
 from tests.unit.sparkreplay.storefolder import StoreFolder, record
 

@@ -1,0 +1,266 @@
+"""Queue and index entries of thousands of records at once, straight from the bytes of the log.
+
+Invariant: what a call takes gets the very entries that `Dispatcher.put` gives it one by one, all of them or none; it takes
+records up to the first that is not plain, and leaves that one and what follows. Plain is: whole, in a queue that has begun
+and whose next offset it has, with room in the newest index file. None begins a queue, bridges a gap or makes an index file."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from messagestore.bulk.layouts import QUEUE_ENTRIES
+from messagestore.bulk.records import ROOM_BYTES, ROWS_MAX, QueueRows, Records, records_in
+from messagestore.bulk.texts import Texts, Values, key_hashes
+from messagestore.index.file import U32_MASK, topic_prefix_hash
+from messagestore.index.table import KEYS_NAME, UNIQ_KEY_NAME, IndexTable
+from messagestore.queues.consumequeue import ConsumeQueue
+from messagestore.queues.table import QueueTable
+from messagestore.queues.tagcodes import TAGS_NAME, TagCodes
+from messagestore.record import PREFIX, PROPERTIES_LENGTH, TRANSACTION_MASK, TRANSACTION_ROLLBACK
+from messagestore.systemtopics import SCHEDULE_TOPIC
+
+PIECE_BYTES_MAX = 4 << 20
+PIECE_BYTES_MIN = 64 << 10
+RECORDS_MIN = 64
+"""Fewer are not worth the calls into NumPy."""
+RECORD_BYTES_MAX = 32 << 10
+"""Records are not worth copying that are larger."""
+QUEUE_ROWS_MIN = 2
+"""On average, of the queues of a call: what is done for each of them is done in Python."""
+RESTS_MAX = 15
+UNKNOWN = -(1 << 62)
+SCHEDULE_TOPIC_BYTES = SCHEDULE_TOPIC.encode()
+
+
+class Taken(NamedTuple):
+    """What a call took, up to `end_offset` of the log. `grown`: (topic, queue id, new end) of queues."""
+
+    records: int
+    end_offset: int
+    store_timestamp: int
+    grown: list[tuple[bytes, int, int]]
+
+
+NOTHING = Taken(0, 0, 0, [])
+
+
+class Terms(NamedTuple):
+    """What the index gets, of all rows one after the other: hashes of keys, and how many of them each row has."""
+
+    hashes: NDArray[np.int64]
+    counts: NDArray[np.int64]
+
+
+class BulkEntries:
+    def __init__(self, queues: QueueTable, index: IndexTable | None, tags: TagCodes) -> None:
+        self.records_min = RECORDS_MIN
+        self.queue_rows_min = QUEUE_ROWS_MIN
+        self._queues = queues
+        self._index = index
+        self._tags = tags
+        self._buffer = bytearray()
+        self._piece_bytes = PIECE_BYTES_MAX // 4
+        self._rests = 0  # so many more calls find nothing, where the last found little
+        self._rest = 0
+
+    def records_of(self, view: memoryview | bytes, offset: int) -> Records | None:
+        """The records at the beginning of `view`, whose first byte is at `offset` and which ends within the same segment; None
+        where they are too few or too large to be worth it. They are valid until the next call."""
+        if len(view) < PREFIX.size:
+            return None
+        size = PREFIX.unpack_from(view)[0]
+        if not 0 < size <= RECORD_BYTES_MAX or len(view) < self.records_min * size:
+            return None
+        if self._rests:
+            self._rests -= 1
+            return None
+        held = min(len(view), self._piece_bytes)
+        if len(self._buffer) < held + ROOM_BYTES:
+            self._buffer = bytearray(held + ROOM_BYTES)
+        self._buffer[:held] = view[:held]
+        records = records_in(self._buffer, held, offset)
+        if not len(records) or len(records) < self.records_min:
+            return None
+        wanted = int(records.columns.ends[-1]) // len(records) * ROWS_MAX
+        self._piece_bytes = min(max(wanted, PIECE_BYTES_MIN), PIECE_BYTES_MAX)
+        return records
+
+    def put(self, records: Records) -> Taken:
+        """Gives the records their entries. OSError (ENOSPC), with no entry made."""
+        taken = self._put(records)
+        self._rest = 0 if taken.records * 2 >= len(records) else min(2 * self._rest + 1, RESTS_MAX)
+        self._rests = self._rest
+        return taken
+
+    def _put(self, records: Records) -> Taken:
+        while len(records) and len(records) >= self.records_min:
+            by_queue = records.by_queue()
+            if len(by_queue.queues) * self.queue_rows_min > len(records):
+                break
+            chosen = Chosen(records, by_queue, self._queues)
+            if chosen.plain < len(records):
+                records = records.first(chosen.plain)
+                continue
+            texts = Texts(
+                records.buffer, records.columns.topic_ends + PROPERTIES_LENGTH.size, records.columns.ends
+            )
+            terms = self._terms(records, by_queue, texts)
+            fitting = self._fitting(terms)
+            if fitting < len(records):
+                records = records.first(fitting)
+                continue
+            tags_codes = self._tags_codes(records, by_queue, texts)
+            chosen.make_room()
+            self._put_terms(records, terms)
+            grown = chosen.extend(records, tags_codes)
+            return Taken(len(records), records.end_offset, records.last_store_timestamp, grown)
+        return NOTHING
+
+    def index(self, records: Records) -> int:
+        """Indexes the records that are not, as far as the newest file has room; how many there were. OSError (ENOSPC)."""
+        if self._index is None:
+            return len(records)
+        if not len(records) or int(records.physical_offsets[-1]) < self._index.phy_end:
+            return len(records)
+        texts = Texts(
+            records.buffer, records.columns.topic_ends + PROPERTIES_LENGTH.size, records.columns.ends
+        )
+        terms = self._terms(records, records.by_queue(), texts)
+        fitting = self._fitting(terms)
+        if fitting < len(records):
+            return self.index(records.first(fitting)) if fitting >= max(self.records_min, 1) else 0
+        self._put_terms(records, terms)
+        return len(records)
+
+    def _terms(self, records: Records, by_queue: QueueRows, texts: Texts) -> Terms:
+        rows = len(records)
+        if self._index is None:
+            return Terms(np.empty(0, np.int64), np.zeros(rows, np.int64))
+        wanted = records.columns.sys_flags & TRANSACTION_MASK != TRANSACTION_ROLLBACK
+        wanted &= records.physical_offsets >= self._index.phy_end
+        unique, keys = texts.values(UNIQ_KEY_NAME), texts.values(KEYS_NAME, one_word=True)
+        odd = np.flatnonzero((unique.odd | keys.odd) & wanted)
+        plain = wanted & ~(unique.odd | keys.odd)
+        has_unique, has_keys = unique.given & plain, keys.given & plain
+        counts = has_unique.astype(np.int64) + has_keys
+        own = [self._index.hashes_of(records.topic(row), records.properties(row)) for row in odd.tolist()]
+        counts[odd] = [len(hashes) for hashes in own]
+        firsts = np.cumsum(counts) - counts
+        hashes = np.empty(int(counts.sum()), np.int64)
+        prefixes = _of_each_row(
+            by_queue, [topic_prefix_hash(topic) & U32_MASK for topic, _ in by_queue.queues], rows
+        )
+        self._fill(hashes, firsts, has_unique, unique, prefixes)
+        self._fill(hashes, firsts + has_unique, has_keys, keys, prefixes)
+        for row, made in zip(odd.tolist(), own, strict=True):
+            hashes[firsts[row] : firsts[row] + len(made)] = made
+        return Terms(hashes, counts)
+
+    @staticmethod
+    def _fill(
+        hashes: NDArray[np.int64],
+        places: NDArray[np.int64],
+        has: NDArray[np.bool_],
+        values: Values,
+        prefixes: NDArray[np.uint32],
+    ) -> None:
+        if has.any():
+            hashes[places[has]] = key_hashes(prefixes, values)[has]
+
+    def _fitting(self, terms: Terms) -> int:
+        """How many rows there are in front of the first whose keys have no place in the newest file of the index."""
+        if self._index is None:
+            return len(terms.counts)
+        return int(np.searchsorted(np.cumsum(terms.counts), self._index.places_left, "right"))
+
+    def _put_terms(self, records: Records, terms: Terms) -> None:
+        if self._index is not None and len(terms.hashes):
+            self._index.put_many(
+                terms.hashes,
+                np.repeat(records.physical_offsets, terms.counts),
+                np.repeat(records.columns.store_timestamps, terms.counts),
+            )
+
+    def _tags_codes(self, records: Records, by_queue: QueueRows, texts: Texts) -> NDArray[np.int64]:
+        tags = texts.values(TAGS_NAME)
+        codes = tags.hashes.view(np.int32).astype(np.int64)
+        codes[~tags.given] = 0
+        by_hand = tags.odd
+        scheduled = [topic == SCHEDULE_TOPIC_BYTES for topic, _ in by_queue.queues]
+        if any(scheduled):
+            by_hand = by_hand | _of_each_row(by_queue, scheduled, len(records)).astype(np.bool_)
+        for row in np.flatnonzero(by_hand).tolist():
+            codes[row] = self._tags.code(
+                records.topic(row), records.properties(row), int(records.columns.store_timestamps[row])
+            )
+        return codes
+
+
+class Chosen:
+    """The consume queues of records, and which records they take: `plain` of them, from the first on."""
+
+    def __init__(self, records: Records, by_queue: QueueRows, table: QueueTable) -> None:
+        rows, firsts = by_queue.rows, by_queue.firsts
+        group = np.repeat(np.arange(len(firsts)), np.diff(np.append(firsts, len(rows))))
+        in_queue = records.in_queues[rows]
+        if not in_queue.all():
+            rows, group = rows[in_queue], group[in_queue]
+            firsts = np.searchsorted(group, np.arange(len(firsts)))
+        self._rows = rows
+        self._bounds = np.append(firsts, len(rows)).tolist()
+        self._queues = [table.begun(topic, queue_id) for topic, queue_id in by_queue.queues]
+        self._keys = by_queue.queues
+        ends = np.array(
+            [UNKNOWN if queue is None else queue.max_queue_offset for queue in self._queues], np.int64
+        )
+        phy_ends = np.array([0 if queue is None else queue.phy_end for queue in self._queues], np.int64)
+        due = ends[group] + np.arange(len(rows)) - firsts[group]
+        wrong = (records.columns.queue_offsets[rows] != due) | (
+            records.physical_offsets[rows] < phy_ends[group]
+        )
+        self.plain = int(rows[wrong].min()) if wrong.any() else len(records)
+
+    def _parts(self) -> list[tuple[ConsumeQueue, tuple[bytes, int], int, int]]:
+        found = []
+        for queue, key, begin, end in zip(
+            self._queues, self._keys, self._bounds, self._bounds[1:], strict=False
+        ):
+            if begin < end:
+                assert queue is not None, "its records are not plain"
+                found.append((queue, key, begin, end))
+        return found
+
+    def make_room(self) -> None:
+        """OSError (ENOSPC), with no entry made."""
+        for queue, _, begin, end in self._parts():
+            queue.make_room(end - begin)
+
+    def extend(self, records: Records, tags_codes: NDArray[np.int64]) -> list[tuple[bytes, int, int]]:
+        """There is room."""
+        rows = self._rows
+        starts, ends = records.columns.starts[rows], records.columns.ends[rows]
+        made = np.empty(len(rows), QUEUE_ENTRIES)
+        made["physical_offset"], made["size"], made["tags_code"] = (
+            starts + records.offset,
+            ends - starts,
+            tags_codes[rows],
+        )
+        content, phy_ends = made.view(np.uint8).data, ends + records.offset
+        grown = []
+        for queue, (topic, queue_id), begin, end in self._parts():
+            size = QUEUE_ENTRIES.itemsize
+            queue.extend(content[begin * size : end * size], int(phy_ends[end - 1]))
+            grown.append((topic, queue_id, queue.max_queue_offset))
+        return grown
+
+
+def _of_each_row(by_queue: QueueRows, values: list[int] | list[bool], count: int) -> NDArray[np.uint32]:
+    """For each row the value of its queue."""
+    out = np.empty(count, np.uint32)
+    out[by_queue.rows] = np.repeat(
+        np.array(values, np.uint32), np.diff(np.append(by_queue.firsts, len(by_queue.rows)))
+    )
+    return out

@@ -1,0 +1,96 @@
+"""The properties of many records at once: where values stand, and Java's hash of them.
+
+Invariant: what counts for a name is what `properties.last_value` finds. A row whose text is long, and one whose value is not
+ASCII, is not answered but named in `odd`: it is for the ways of one record. Pure."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+TEXT_BYTES_MAX = 511
+VALUE_BYTES_MAX = 128
+NAME_END, PIECE_END, SPACE = 1, 2, 0x20
+HEAD_BYTES = 8
+"""So much of a name is compared as one number; names that are asked for are not longer."""
+U32_MASK = 0xFFFFFFFF
+POWERS = np.array([pow(31, power, 1 << 32) for power in range(VALUE_BYTES_MAX + 1)], np.uint32)
+I32_MAX = 2**31 - 1
+
+
+class Values(NamedTuple):
+    """Of one property, a row each. Without it, and in an odd row, nothing is `given`."""
+
+    given: NDArray[np.bool_]
+    hashes: NDArray[np.uint32]
+    """`String.hashCode` of the value, unsigned."""
+    sizes: NDArray[np.int64]
+    odd: NDArray[np.bool_]
+
+
+class Texts:
+    """The properties that begin at `starts` and end at `ends` of `buffer`, which has TEXT_BYTES_MAX more bytes."""
+
+    def __init__(self, buffer: bytearray, starts: NDArray[np.int64], ends: NDArray[np.int64]) -> None:
+        rows = len(starts)
+        sizes = ends - starts
+        self.long = sizes > TEXT_BYTES_MAX
+        sizes = np.where(self.long, 0, sizes)
+        width = -(-(int(sizes.max(initial=0)) + 1) // HEAD_BYTES) * HEAD_BYTES
+        everywhere = np.ndarray(len(buffer) - width + 1, f"V{width}", buffer, 0, (1,))
+        # in front of the rows is what a short value is read with, behind them what a head is
+        self._text = np.zeros(VALUE_BYTES_MAX + rows * width + HEAD_BYTES, np.uint8)
+        table = self._text[VALUE_BYTES_MAX : VALUE_BYTES_MAX + rows * width].reshape(rows, width)
+        table[:] = everywhere[starts].view(np.uint8).reshape(rows, width)
+        table[np.arange(rows), sizes] = PIECE_END
+        is_end = (table == PIECE_END) & (np.arange(width) <= sizes[:, None])
+        ends = np.flatnonzero(is_end)
+        self._rows = ends // width
+        begins = np.append(0, ends + 1)[:-1]
+        new_row = np.flatnonzero(self._rows[1:] != self._rows[:-1]) + 1
+        begins[new_row] = self._rows[new_row] * width
+        self._ends, self._begins = ends + VALUE_BYTES_MAX, begins + VALUE_BYTES_MAX
+        words = np.ndarray(len(self._text) - HEAD_BYTES + 1, "<u8", self._text, 0, (1,))
+        self._heads = words[self._begins].astype(np.uint64)
+        self._count = rows
+
+    def values(self, name: bytes, *, one_word: bool = False) -> Values:
+        """Of the property `name`; with `one_word` a row whose value has a space is odd."""
+        wanted = name + bytes([NAME_END])
+        head = wanted[:HEAD_BYTES]
+        heads = self._heads
+        if len(head) < HEAD_BYTES:
+            heads = heads & np.uint64((1 << 8 * len(head)) - 1)
+        found = np.flatnonzero(heads == np.uint64(int.from_bytes(head, "little")))
+        begins, ends = self._begins[found] + len(wanted), self._ends[found]
+        good = begins < ends
+        if len(wanted) > HEAD_BYTES:
+            assert len(wanted) == HEAD_BYTES + 1
+            good &= self._text[begins - 1] == NAME_END
+        if not good.all():
+            found, begins, ends = found[good], begins[good], ends[good]
+        rows = self._rows[found]
+        stops, sizes = np.full(self._count, VALUE_BYTES_MAX), np.zeros(self._count, np.int64)
+        stops[rows], sizes[rows] = ends, ends - begins  # of equal names in one row the last stays
+        given = sizes > 0
+        odd = self.long | (sizes > VALUE_BYTES_MAX)
+        sizes = np.where(odd, 0, sizes)
+        width = max(int(sizes.max(initial=0)), 1)
+        everywhere = np.ndarray(len(self._text) - width + 1, f"V{width}", self._text, 0, (1,))
+        table = everywhere[stops - width].view(np.uint8).reshape(-1, width)  # values end where their rows do
+        table *= np.arange(width) >= width - sizes[:, None]
+        if self._count and int(table.max()) > 0x7F:
+            odd |= (table > 0x7F).any(axis=1)
+        if one_word:
+            odd |= (table == SPACE).any(axis=1)
+        hashes = table.astype(np.uint32) @ POWERS[:width][::-1]
+        return Values(given & ~odd, hashes, sizes, odd)
+
+
+def key_hashes(prefix_hashes: NDArray[np.uint32], values: Values) -> NDArray[np.int64]:
+    """`index.file.key_hash` of the values, each with the hash of what stands in front of it."""
+    whole = (prefix_hashes * POWERS[values.sizes] + values.hashes).astype(np.int64)
+    whole = np.where(whole > I32_MAX, (1 << 32) - whole, whole)
+    return np.where(whole > I32_MAX, 0, whole)
