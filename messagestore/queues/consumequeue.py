@@ -85,6 +85,7 @@ class ConsumeQueue:
         self._hot_view = memoryview(b"")
         self._hot_first = self._hot_end = 0
         self._synced = 0  # queue offset up to which entries are on disk
+        self._erased_end = 0  # and up to which zeros are not, behind the last entry
 
     # Start-up
 
@@ -354,9 +355,11 @@ class ConsumeQueue:
         if self._names:
             index = len(self._names) - 1
             start = self._first + index * self._per_file
-            self._erase(self._open(index), end - start, min(written_end - start, self._per_file))
+            erased = min(written_end - start, self._per_file)
+            self._erase(self._open(index), end - start, erased)
+            self._erased_end = min(max(self._erased_end, start + erased), start + self._per_file)
         else:
-            end = self._first = 0
+            end = self._first = self._erased_end = 0
         self._reserved_end = self._hot_end = 0
         self._hot_view = memoryview(b"")
         self.max_queue_offset = end
@@ -374,15 +377,16 @@ class ConsumeQueue:
                 erase_pages(file.view(), at, file.read_now(at, min(at + RESERVE_STEP_BYTES, end)))
 
     async def sync(self) -> None:
-        """Entries written before the call are on disk on return; OSError when the disk fails."""
+        """Entries written before the call are on disk on return, and none that was cut, which would come back behind a power
+        cut and be taken for one of what the log holds by then. OSError when the disk fails."""
         end = self.max_queue_offset
-        place = self._synced
-        while place < end:
+        place, unsynced_end = self._synced, max(end, self._erased_end)
+        while place < unsynced_end:
             index, within = divmod(place - self._first, self._per_file)
-            stop = min(end, place - within + self._per_file)
+            stop = min(unsynced_end, place - within + self._per_file)
             await self._open(index).sync(within * ENTRY.size, (within + stop - place) * ENTRY.size)
             place = stop
-        self._synced = min(end, self.max_queue_offset)
+        self._synced, self._erased_end = min(end, self.max_queue_offset), 0
 
     def close(self) -> None:
         for file in self._files:

@@ -16,6 +16,7 @@ from messagestore.queues.consumequeue import ConsumeQueue
 from messagestore.store import MessageStore
 from mqruntime.diskfull import RETRY_S
 from simulation.kernel.disk import SimulatedDisk
+from simulation.kernel.node import Node
 from simulation.kernel.world import World
 from tests.unit.messagestore.storehelp import message, small_settings
 
@@ -260,3 +261,37 @@ def test_a_queue_that_begins_in_the_middle_begins_there_also_after_a_full_disk(o
             assert not any(queue._open(0).view()[8 * 20 :]), "nothing stands above the end"
         assert queue.append(45, 1200, 100, 5)
         assert (queue.min_queue_offset, queue.max_queue_offset) == (7, 46)
+
+
+@pytest.mark.parametrize("killed_first", [False, True])
+def test_an_entry_that_was_cut_does_not_come_back_behind_a_power_cut(killed_first: bool) -> None:
+    """The log goes on below other queues, and is vouched for beyond the place where the lost record stood."""
+    for seed in range(8):
+        with World(seed) as world:
+            node = world.node("broker-0", "10.0.0.1")
+
+            async def opened(node: Node = node) -> ConsumeQueue:
+                queue = ConsumeQueue(node.runtime().segments.subdirectory("0"), 4_000, "TopicTest", 0)
+                await queue.load(0, 10_000, trusted=False)
+                return queue
+
+            async def filled_and_cut() -> ConsumeQueue:
+                queue = await opened()
+                for number in range(10):
+                    assert queue.append(number, number * 100, 100, 5)
+                await queue.sync()
+                await queue.truncate(500)
+                return queue
+
+            async def reopened() -> ConsumeQueue:
+                queue = await opened()
+                assert queue.max_queue_offset == 5
+                return queue
+
+            queue = world.run(filled_and_cut())
+            if killed_first:
+                node.kill()
+                queue = world.run(reopened())
+            world.run(queue.sync())
+            node.kill(power_cut=True)
+            world.run(reopened())
