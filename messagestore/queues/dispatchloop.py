@@ -82,6 +82,7 @@ class DispatchLoop:
         """One bounded step over mapped segments; True when more can be done at once."""
         position = self._dispatcher.position
         if position >= self._confirm_offset():
+            self._entry_write.done()  # what was refused may have been cut off
             return False
         view, start = self._log.segment_view(position)
         return self._dispatch_in(view, start, start + self._log.segment_size_bytes)

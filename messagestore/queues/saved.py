@@ -89,11 +89,12 @@ class SavedQueues:
 
     async def truncate(self, offset: int) -> None:
         """Queues, index and dispatch end at `offset`; the cut was announced. OSError."""
-        if self._dispatcher.position > offset:
+        # a record whose index entry a full disk refused is in its queue and to be dispatched again
+        if max(self._dispatcher.position, self._queues.phy_end()) > offset:
             await self._queues.truncate(offset)
             if self._index is not None:
                 await self._index.truncate(offset)
-            self._dispatcher.position = offset
+            self._dispatcher.position = min(self._dispatcher.position, offset)
 
     async def save_checkpoint(self) -> None:
         """Durable on return, of what `sync` brought to disk. OSError leaves the file as it was."""

@@ -242,6 +242,35 @@ def test_a_queue_that_a_full_disk_could_not_sync_is_a_failed_disk() -> None:
     on_a_disk(scenario)
 
 
+def test_a_record_whose_index_entry_found_no_room_leaves_no_queue_entry_behind_a_cut() -> None:
+    async def scenario(store: MessageStore, disk: SimulatedDisk, fatal: list[BaseException]) -> None:
+        (first,) = store.append([message(b"kept")])
+        store.set_confirm_offset(store.max_offset())
+        while store.dispatched_offset() < first.end_offset:
+            await asyncio.sleep(0.01)
+        disk.fail_next("create", FULL, where="index", times=1_000)
+        (cut,) = store.append([message(b"cut off", properties=b"KEYS\x01k\x02TAGS\x01old\x02")])
+        store.set_confirm_offset(store.max_offset())
+        await asyncio.sleep(0.1)
+        assert store.dispatched_offset() == cut.physical_offset, "it is to be dispatched again"
+        store.become_slave()
+        assert await store.truncate(cut.physical_offset) == cut.physical_offset
+        assert store.max_queue_offset("TopicTest", 0) == 1
+        disk.mend()
+        await asyncio.sleep(2 * RETRY_S)
+        await store.become_master()
+        (again,) = store.append([message(b"another, of another size")])
+        store.set_confirm_offset(store.max_offset())
+        await asyncio.sleep(0.1)
+        found = store.entries("TopicTest", 0, 1, 9)
+        assert [(entry.physical_offset, entry.size) for entry in found] == [
+            (again.physical_offset, again.end_offset - again.physical_offset)
+        ]
+        assert not fatal
+
+    on_a_disk(scenario)
+
+
 @pytest.mark.parametrize("operation", ["create", "reserve"])
 def test_a_queue_that_begins_in_the_middle_begins_there_also_after_a_full_disk(operation: str) -> None:
     with World(1) as world:
