@@ -9,6 +9,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from broker.admin.agreement import Agreement
 from broker.role.actions import Action as RoleAction
 from broker.role.actions import Grant
@@ -44,6 +47,8 @@ from ha.slave.client import SlaveClient
 from ha.slave.link import Action, SlaveLink
 from ha.syncstateset import Action as SetAction
 from ha.syncstateset import Alter, Confirmed, Fate, Refused, SyncStateSet, Unknown
+from messagestore.bulk.entries import Chosen
+from messagestore.bulk.records import Records
 from messagestore.log.commitlog import CommitLog
 from messagestore.log.recovery import Recovery
 from messagestore.log.tail import LogTail
@@ -55,6 +60,8 @@ from messagestore.systemtopics import SCHEDULE_TOPIC
 from remoting.bodies.tables import Deletion, DeletionTable
 from simulation.kernel.plants import Bugs
 
+SEGMENT_BYTES_MIN = 16_384
+"""The least that a world draws."""
 BUGS = Bugs()
 bug, planted = BUGS.bug, BUGS.planted
 
@@ -141,6 +148,18 @@ def dispatch_to_the_end(self: DispatchLoop) -> bool:
         return confirmed_step(self)
     finally:
         self._confirm_offset = kept
+
+
+listed_in_bulk = Chosen.extend
+
+
+@bug("bulk-forgets-the-segment", Chosen, "extend")
+def places_within_the_segment(
+    self: Chosen, records: Records, tags_codes: NDArray[np.int64]
+) -> list[tuple[bytes, int, int]]:
+    """Entries made of many records at once name places in their segment, not in the log."""
+    within = Records(records.buffer, records.offset % SEGMENT_BYTES_MIN, records.columns)
+    return listed_in_bulk(self, within, tags_codes)
 
 
 @bug("queue-offsets-forgotten", LogTail, "next_offsets")

@@ -13,7 +13,7 @@ import random
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from unittest.mock import patch
 
@@ -25,6 +25,7 @@ from ha.epochs import KeptEpochs
 from ha.errors import HAError
 from ha.master.mastership import Mastership
 from localcluster.history import Attempt
+from messagestore.bulk import entries as bulk_entries
 from messagestore.errors import StoreError
 from messagestore.store import MessageStore
 from simulation.cluster import members
@@ -86,6 +87,7 @@ class ClusterWorld:
         self.segment_bytes = self.random.choice((16_384, 65_536, 1 << 20))
         self.shape = Shape.of(seed)
         self.contract = self.shape.contract
+        self.in_bulk = random.Random(f"{seed}/bulk").random() < 0.5
         self.appends = Appends()
         self.check.members_min = self.contract.members_min
         self.check.grants.acks_wait = self.contract.waits
@@ -104,7 +106,8 @@ class ClusterWorld:
         watching = patch.object(DLedgerNode, "core_class", watched(Raft, self.votes))
         granting = patch.object(ReplicasStateMachine, "apply", self.check.grants.noting())
         holding = patch.object(Mastership, "acked", self.check.holders.noting(self.machines.brokers))
-        with watching, granting, holding, self.appended(), self.errors.attached(), self.world as world:
+        logged = self.errors.attached()
+        with watching, granting, holding, self.appended(), self.bulk(), logged, self.world as world:
             world.after_each_step(self.each_step)
             self.start_all()
             world.run_until(lambda: self.machines.master() is not None, 10_000)
@@ -161,6 +164,12 @@ class ClusterWorld:
         appending = patch.object(MessageStore, "append", self.appends.noting(self.machines.brokers))
         with appending, patch.object(KeptEpochs, "store", self.appends.beginning()):
             yield
+
+    def bulk(self) -> AbstractContextManager[object]:
+        """Stores list all that they can at once, however few records there are."""
+        if self.in_bulk:
+            return patch.multiple(bulk_entries, RECORDS_MIN=1, QUEUE_ROWS_MIN=0)
+        return nullcontext()
 
     @property
     def may_lose(self) -> bool:
@@ -321,6 +330,7 @@ class ClusterWorld:
             {
                 "seeds": 1,
                 f"seeds of contract {self.contract.name}": 1,
+                "seeds with records in bulk": int(self.in_bulk),
                 "role changes": role_changes,
                 "acknowledged": acknowledged,
                 "facts": self.machines.facts.answers,

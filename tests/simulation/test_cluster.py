@@ -33,6 +33,7 @@ FOUND_BY = {
     "acknowledges-untold": 54,
     "bad-bytes-copied": 37,
     "bad-bytes-served": 15,
+    "bulk-forgets-the-segment": 2,
     "confirm-skips-unknown": 4,
     "connections-counted": 3,
     "damage-unchecked": 7,
