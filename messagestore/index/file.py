@@ -48,15 +48,18 @@ PAUSE_STEPS = 4_096
 ROUNDING_MS = 1_000  # entries hold whole seconds
 
 KEY_BYTES_MAX = 255  # of a key that is hashed without a detour
-WEIGHTS = [
-    [pow(31, length - place, 1 << 32) for place in range(length + 1)] for length in range(KEY_BYTES_MAX + 1)
-]
-"""By the length of a text: what its prefix's hash and each of its units count for."""
+POWERS = [pow(31, power, 1 << 32) for power in range(KEY_BYTES_MAX + 1)]
+WEIGHTS = [POWERS[:length][::-1] for length in range(KEY_BYTES_MAX + 1)]
+"""By the length of a text: what each of its units counts for; POWERS says it of the hash of what stands in front."""
 
 
 def key_hash(prefix_hash: int, key: bytes) -> int:
     """Of the text that hashes to `prefix_hash` followed by `key` (UTF-8), as upstream counts it: never negative."""
-    value = longer_hash(prefix_hash, key)
+    length = len(key)
+    if length <= KEY_BYTES_MAX and key.isascii():  # as longer_hash, without a call
+        value = sum(map(mul, key, WEIGHTS[length]), prefix_hash * POWERS[length]) & U32_MASK
+    else:
+        value = longer_hash(prefix_hash, key)
     if value > I32_MAX:
         value = (1 << 32) - value
     return value if value <= I32_MAX else 0  # the absolute value of the least int does not exist
@@ -65,8 +68,8 @@ def key_hash(prefix_hash: int, key: bytes) -> int:
 def longer_hash(prefix_hash: int, text: bytes) -> int:
     """`String.hashCode`, as an unsigned number, of a text with that hash followed by `text` (UTF-8)."""
     if text.isascii() and len(text) <= KEY_BYTES_MAX:
-        weights = WEIGHTS[len(text)]
-        return int(sum(map(mul, text, weights[1:]), prefix_hash * weights[0])) & U32_MASK
+        length = len(text)
+        return int(sum(map(mul, text, WEIGHTS[length]), prefix_hash * POWERS[length])) & U32_MASK
     units = len(text.decode("utf-8", "replace").encode("utf-16-be", "surrogatepass")) // 2
     own = java_string_hash(text.decode("utf-8", "replace"))
     return (prefix_hash * pow(31, units, 1 << 32) + own) & U32_MASK

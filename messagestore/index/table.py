@@ -101,7 +101,7 @@ class IndexTable:
         hashes = [self._hash_of(topic, unique)] if unique else []
         if keys:
             hashes += [self._hash_of(topic, key) for key in keys.split(b" ") if key]
-        return hashes[: self._entries - 1]
+        return hashes if len(hashes) < self._entries else hashes[: self._entries - 1]
 
     @property
     def places_left(self) -> int:

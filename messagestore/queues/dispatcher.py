@@ -57,8 +57,9 @@ class Dispatcher:
         limit or more bytes in the buffer let it go on. StoreCorrupted when what stands below the limit is no record;
         OSError of a full disk, after which the same run may be tried again. In bulk a run may take thousands."""
         self._new_queues = 0
-        if self.bulk is not None:
-            ahead = memoryview(buffer)[self.position - start : min(limit, segment_end) - start]
+        end = min(limit, segment_end)
+        if self.bulk is not None and end - self.position >= self.bulk.records_min * record.RECORD_SIZE_MIN:
+            ahead = memoryview(buffer)[self.position - start : end - start]
             records = self.bulk.records_of(ahead, self.position)
             if records is not None and self.put_many(records) >= records_max:
                 return True
