@@ -246,8 +246,9 @@ def test_a_record_whose_index_entry_found_no_room_leaves_no_queue_entry_behind_a
     async def scenario(store: MessageStore, disk: SimulatedDisk, fatal: list[BaseException]) -> None:
         (first,) = store.append([message(b"kept")])
         store.set_confirm_offset(store.max_offset())
-        while store.dispatched_offset() < first.end_offset:
-            await asyncio.sleep(0.01)
+        while store.dispatch():
+            pass
+        assert store.dispatched_offset() == first.end_offset
         disk.fail_next("create", FULL, where="index", times=1_000)
         (cut,) = store.append([message(b"cut off", properties=b"KEYS\x01k\x02TAGS\x01old\x02")])
         store.set_confirm_offset(store.max_offset())
