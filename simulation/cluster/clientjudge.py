@@ -71,13 +71,13 @@ class ClientJudge:
         once must be there. Returns how many delayed messages were delivered once more."""
         self.run(self.app.finds_master())
         found = self.run(self.app.read_everything())
-        late = self.run(self.app.delayed.delivered())
+        delayed = {topic: promised(topic, asked) for topic, asked in self.app.delayed.attempts.items()}
+        late = self.run(self.app.delayed.delivered(delayed))
         if readers_keep:
             self.look()
         verdict = judge(promised(TOPIC, self.app.load.attempts), found)
         if not verdict.holds:
             raise Violation("C6", f"{len(verdict.faults)} broken promises, first: {verdict.faults[0]}")
-        delayed = {topic: promised(topic, asked) for topic, asked in self.app.delayed.attempts.items()}
         again = judge_delayed(delayed, late, waiting(broker, log), spread_ms)
         for message in late:
             found.append(as_found(MessageQueue(message.topic, BROKER_SET, message.queue_id), message))

@@ -117,11 +117,12 @@ class DelayedWork:
         ended_ms = self._client.clock.now_ms()
         self.attempts[topic].append(Attempt(key, body_hash(body), outcome, began_ms, ended_ms, why=why))
 
-    async def delivered(self) -> list[StoredMessage]:
-        """Everything in the topics that delayed messages are delivered to. Raises PullFailed."""
+    async def delivered(self, promised: dict[str, list[Attempt]]) -> list[StoredMessage]:
+        """Everything in the topics that delayed messages are delivered to; one of which all may be gone may be gone too. Raises
+        PullFailed."""
         consumer = self._client.consumer(GROUP)
         messages: list[StoredMessage] = []
-        for topic, attempts in self.attempts.items():
+        for topic, attempts in promised.items():
             if all(attempt.outcome is Outcome.REFUSED for attempt in attempts):
                 continue
             while True:
