@@ -6,6 +6,8 @@ import asyncio
 import errno
 import random
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -30,6 +32,7 @@ from messagestore.record import Message, encode, encode_blank, pack_host
 from messagestore.systemtopics import SCHEDULE_TOPIC
 from mqruntime.segments import RealSegmentDirectory
 
+ROOT = Path(__file__).parents[3]
 LEVELS = "1s 5s 10s 30s 1m"
 NOW_MS = 1_700_000_000_000
 V4, V6 = pack_host("10.0.0.9", 5000), pack_host("fe80::1", 5000)
@@ -450,3 +453,39 @@ def test_what_a_power_cut_left_is_read_in_bulk_as_it_is_one_by_one(
         queues.close()
         index.close()
     assert found[0] == found[1]
+
+
+WITHOUT_NUMPY = """
+import asyncio, sys
+from importlib.machinery import PathFinder
+
+class Without(PathFinder):
+    @classmethod
+    def find_spec(cls, name, path=None, target=None):
+        return None if name.split(".")[0] == "numpy" else PathFinder.find_spec(name, path, target)
+
+sys.meta_path[sys.meta_path.index(PathFinder)] = Without
+from pathlib import Path
+from tests.unit.messagestore.storehelp import message, open_store
+
+async def life(first):
+    store = open_store(Path(sys.argv[1]))
+    await store.start()
+    await store.become_master()
+    store.append([message(properties=b"KEYS\\x01k%d\\x02" % number) for number in range(first, first + 200)])
+    store.set_confirm_offset(store.max_offset())
+    while store.dispatch():
+        pass
+    assert store.max_queue_offset("TopicTest", 0) == first + 200
+    assert len(await store.find_by_key("TopicTest", f"k{first + 7}", 9, 0, 1 << 62)) == 1
+    await store.stop()
+    Path(sys.argv[1], "abort").touch()
+
+asyncio.run(life(0))
+asyncio.run(life(200))
+assert "numpy" not in sys.modules
+"""
+
+
+def test_a_store_lives_without_numpy(tmp_path: Path) -> None:
+    subprocess.run([sys.executable, "-c", WITHOUT_NUMPY, str(tmp_path)], cwd=ROOT, check=True)
