@@ -9,10 +9,13 @@ from __future__ import annotations
 import asyncio
 import logging
 
+from broker.admin.retention import RetentionRequests
 from broker.neighbours.neighbours import Neighbours
 from broker.neighbours.recordrepair import RecordRepair
 from broker.ports import Ports
 from broker.requests import Requests
+from broker.retention.cleaner import Cleaner
+from broker.retention.leases import Leases
 from broker.role.contract import contract_sentence, runs_contract_a
 from broker.role.contractmark import KeptContractMark
 from broker.role.controllercalls import ControllerCalls
@@ -122,6 +125,15 @@ class BrokerApp:
             clock=clock,
             on_fatal=self._fatal,
         )
+        self._cleaner = cleaner = Cleaner(
+            store=store,
+            ha=ha,
+            leases=Leases(runtime.files),
+            settings=settings,
+            clock=clock,
+            local_hour=runtime.local_hour,
+        )
+        RetentionRequests(cleaner).add_to(requests.router)
         requests.router.add(RequestCode.NOTIFY_BROKER_ROLE_CHANGED, manager.notified)
         requests.all_added()
         ha.speaks_through(manager, ReplicaTable(settings.broker_name, controllers))
@@ -240,6 +252,7 @@ class BrokerApp:
         tasks.start(self.tables.run(), name="tables")
         tasks.start(self.requests.delivery.run(), name="delay delivery")
         tasks.start(self._sweep(), name="sweep")
+        tasks.start(self._cleaner.run(), name="retention")
         repair = RecordRepair(
             self.membership, store=self.store, ha=self.ha, client=self._neighbours.client, clock=self._clock
         )

@@ -285,6 +285,11 @@ class HAService:
 
     # -- the rest
 
+    def read_from(self) -> int | None:
+        """Above this connected slaves still read the log; None without any, and unless master."""
+        mastership = self.mastership
+        return None if mastership is None else mastership.read_from()
+
     async def truncate_epoch_prefix(self, log_min: int) -> None:
         """Retention has removed the log below `log_min`. OSError."""
         await self._epochs.truncate_prefix(log_min)

@@ -8,6 +8,7 @@ from typing import ClassVar
 from pydantic import Field, field_validator
 
 from messagestore.delaylevels import delay_levels_ms
+from messagestore.log.retention import HOUR_MS, Rules, hours_of
 from mqruntime.settings import OURS, Settings
 
 
@@ -20,6 +21,7 @@ class StoreSettings(Settings):
     """Sizes in bytes, intervals in milliseconds."""
 
     UPSTREAM: ClassVar[dict[str, str]] = {
+        "fileReservedSeconds": OURS,
         "hotCommitLogFiles": OURS,
         "maxHashSlotNum": "5000000",
         "maxIndexNum": "20000000",
@@ -105,11 +107,85 @@ class StoreSettings(Settings):
         description="newest segments that are read through their mapping; older ones are read in a thread",
     )
 
+    # retention
+    file_reserved_time: int = Field(
+        default=72,
+        alias="fileReservedTime",
+        ge=0,
+        description="hours for which the log is kept; a segment is as old as the newest message in it",
+    )
+    file_reserved_seconds: int = Field(
+        default=0,
+        alias="fileReservedSeconds",
+        ge=0,
+        description="the same in seconds; 0: `fileReservedTime` counts",
+    )
+    delete_when: str = Field(
+        default="04",
+        alias="deleteWhen",
+        description="hours of the local day at which old segments are deleted, as `04` or `00;12`",
+    )
+    disk_max_used_space_ratio: int = Field(
+        default=75,
+        alias="diskMaxUsedSpaceRatio",
+        ge=10,
+        le=100,
+        description="per cent of the disk in use above which old segments are deleted at any hour",
+    )
+    disk_space_clean_forcibly_ratio: int = Field(
+        default=85,
+        alias="diskSpaceCleanForciblyRatio",
+        ge=10,
+        le=100,
+        description="per cent in use above which the oldest segments are deleted however young they are",
+    )
+    disk_space_warning_level_ratio: int = Field(
+        default=90,
+        alias="diskSpaceWarningLevelRatio",
+        ge=10,
+        le=100,
+        description="per cent in use above which sends are refused until less than `diskSpaceCleanForciblyRatio` is; 100: "
+        "never",
+    )
+    clean_file_forcibly_enable: bool = Field(
+        default=True,
+        alias="cleanFileForciblyEnable",
+        description="whether a full disk deletes segments that are not old",
+    )
+    clean_resource_interval: int = Field(
+        default=10_000,
+        alias="cleanResourceInterval",
+        ge=10,
+        description="how often it is looked whether something is to be deleted; first after six such intervals",
+    )
+    delete_file_batch_max: int = Field(
+        default=10, alias="deleteFileBatchMax", ge=1, description="segments that are deleted at one time"
+    )
+
+    @field_validator("delete_when")
+    @classmethod
+    def _hours(cls, value: str) -> str:
+        hours_of(value)
+        return value
+
     @field_validator("message_delay_level")
     @classmethod
     def _delay_levels(cls, value: str) -> str:
         delay_levels_ms(value)
         return value
+
+    @property
+    def retention(self) -> Rules:
+        """As they are now: they may change while the broker runs."""
+        return Rules(
+            reserved_ms=self.file_reserved_seconds * 1000 or self.file_reserved_time * HOUR_MS,
+            delete_hours=hours_of(self.delete_when),
+            clean_above=self.disk_max_used_space_ratio / 100,
+            clean_forcibly_above=self.disk_space_clean_forcibly_ratio / 100,
+            refuse_above=self.disk_space_warning_level_ratio / 100,
+            may_clean_forcibly=self.clean_file_forcibly_enable,
+            segments_max=self.delete_file_batch_max,
+        )
 
     @property
     def index_entries(self) -> int:

@@ -17,6 +17,7 @@ from messagestore.log.appender import Appender
 from messagestore.log.commitlog import FOLDER, CommitLog
 from messagestore.log.nextsegment import NextSegment
 from messagestore.log.recovery import Recovery
+from messagestore.log.retention import Segment
 from messagestore.log.tail import LogTail
 from messagestore.messages import (
     Appended,
@@ -38,6 +39,7 @@ from messagestore.record import pack_host
 from messagestore.scrub.scrubber import Scrubber
 from messagestore.scrub.soundness import Soundness
 from messagestore.settings import FlushDiskType, StoreSettings
+from messagestore.trimming import Trimmed, Trimming
 from mqruntime.diskfull import DISK_FULL, RetriedWrite
 from mqruntime.runtime import Runtime
 from mqruntime.tasks import Tasks
@@ -91,6 +93,9 @@ class MessageStore:
         )  # fmt: skip
         self._reader = QueueReader(self._log, self._queues, self.soundness)
         self._confirm = 0
+        self._cuts = 0  # under way
+        self.disk_too_full = False
+        """Retention says so, and sends are refused before the disk is full."""
         self._running = False
         self.is_on_disk = False  # all of the log is, after `stop`
         self._failure: BaseException | None = None
@@ -109,6 +114,10 @@ class MessageStore:
         self._saved = SavedQueues(
             runtime.files, self._log, self._queues, self._index, self._dispatcher, self.confirm_offset
         )
+        self._trimming = Trimming(
+            self._log, self._queues, self._index, self._dispatcher, self.soundness, self._saved, self._tasks,
+            cutting=lambda: self._cuts > 0,
+        )  # fmt: skip
 
     # Life
 
@@ -206,7 +215,12 @@ class MessageStore:
 
     def append(self, messages: Sequence[MessageToStore]) -> list[Appended]:
         """Stores messages in order, each with its own outcome, and wakes replication once."""
-        if self._appender is None or self._dispatch_loop.full or self._failure is not None:
+        if (
+            self._appender is None
+            or self._dispatch_loop.full
+            or self._failure is not None
+            or self.disk_too_full
+        ):
             refused = Appended(-1, -1, -1, 0, -1, PutStatus.SERVICE_NOT_AVAILABLE)
             return [refused] * len(messages)
         before = self._log.max_offset
@@ -224,6 +238,7 @@ class MessageStore:
         return (
             self._failure is None
             and not self._dispatch_loop.full
+            and not self.disk_too_full
             and self._log.has_room_for(self._settings.max_message_size)
         )
 
@@ -337,6 +352,13 @@ class MessageStore:
         """Log, queues and confirm offset end with the last whole record that is not above `offset`, durably on return; where
         that is. Called with max_offset it erases what an ended connection left above the log's end; to be done before a new
         connection fills it. OSError of a full disk, with nothing cut: to be done again. StoreFailed."""
+        self._cuts += 1
+        try:
+            return await self._truncate(offset)
+        finally:
+            self._cuts -= 1
+
+    async def _truncate(self, offset: int) -> int:
         try:
             offset = await self._tail.boundary_at_or_below(offset, self._confirm)
             self._log.prepare_cut(offset)
@@ -376,6 +398,24 @@ class MessageStore:
             self._confirm = offset
             self._dispatch_loop.wake()
             self._unsaved.set()
+
+    # Retention
+
+    async def oldest_segments(self, count_max: int) -> list[Segment]:
+        """Without the last one. OSError."""
+        return await self._log.segments_behind_first(count_max)
+
+    def vouched_offset(self) -> int:
+        """Up to here nothing is lost by a crash, and nothing above may be deleted."""
+        return self._trimming.vouched_offset
+
+    async def begin_at(self, offset: int, allowed: Callable[[], bool]) -> Trimmed:
+        """See Trimming.begin_at; with min_offset it deletes what an earlier round left."""
+        return await self._trimming.begin_at(offset, allowed)
+
+    async def follow_log(self) -> Trimmed:
+        """Queues and index give up the files that lead to nothing any more. OSError."""
+        return await self._trimming.follow()
 
     # Readers
 

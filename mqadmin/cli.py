@@ -44,6 +44,8 @@ COMMANDS: dict[str, CommandEntry] = {
     "resetOffsetByTime": CommandEntry(
         "reset_offset", "Reset consumer offset by timestamp(without client restart)."
     ),
+    "cleanExpiredCQ": CommandEntry("clean_expired_cq", "Clean expired ConsumeQueue on broker."),
+    "deleteExpiredCommitLog": CommandEntry("delete_expired_commit_log", "Delete expired CommitLog files."),
     "watch": CommandEntry("watch", "Live view of broker sets: master, epochs, lag, controllers, elections."),
     "haStatus": CommandEntry("ha_status", "Fetch ha runtime status data."),
     "getBrokerEpoch": CommandEntry("broker_epoch", "Fetch broker epoch entries."),

@@ -21,6 +21,16 @@ class Clock(Protocol):
         ...
 
 
+def utc_hour(now_ms: int) -> int:
+    """Of the day, 0 to 23, at this wall time."""
+    return now_ms // 3_600_000 % 24
+
+
+def local_hour(now_ms: int) -> int:
+    """The same where the machine stands."""
+    return time.localtime(now_ms / 1000).tm_hour
+
+
 class SystemClock:
     """The machine's own clock."""
 

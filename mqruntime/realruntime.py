@@ -7,7 +7,7 @@ from __future__ import annotations
 import random
 from pathlib import Path
 
-from mqruntime.clock import SystemClock
+from mqruntime.clock import SystemClock, local_hour
 from mqruntime.runtime import Runtime
 from mqruntime.segments import RealSegmentDirectory
 from mqruntime.smallfiles import RealSmallFiles
@@ -26,6 +26,7 @@ def real_runtime(root: Path) -> Runtime:
         lock=RealStoreLock(root),
         boot_id=_boot_id(),
         side_files=RealSmallFiles(root),
+        local_hour=local_hour,
     )
 
 

@@ -8,8 +8,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
+from mqruntime.clock import utc_hour
+
 if TYPE_CHECKING:
     import random
+    from collections.abc import Callable
 
     from mqruntime.clock import Clock
     from mqruntime.segments import SegmentDirectory
@@ -22,7 +25,7 @@ class Runtime:
     """`files` and `segments` share one root, the process' store directory, and `lock` guards that root. `boot_id` names the
     present run of the machine, whose memory outlives a process and nothing else; empty where that is not told. `side_files` are
     the same files by a way of their own, for those that nobody waits for: they never delay what goes through `files`. None:
-    there is no other way."""
+    there is no other way. `local_hour(wall ms)` is the hour of the day where the machine stands."""
 
     clock: Clock
     random: random.Random
@@ -31,6 +34,7 @@ class Runtime:
     lock: StoreLock
     boot_id: str
     side_files: SmallFiles | None = None
+    local_hour: Callable[[int], int] = utc_hour
 
 
 class App(Protocol):

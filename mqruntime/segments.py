@@ -27,6 +27,7 @@ UNFINISHED_SUFFIX = (
     ".new"  # a file that `create` has not finished; never listed, overwritten by the next create
 )
 COPY_STEP_BYTES = 1 << 20
+VIEWED_RETRY_S = 1.0
 DISK_THREADS = 4  # one sync of the log, one of the queues, cold reads beside them
 
 
@@ -67,6 +68,11 @@ class SegmentFile(Protocol):
 
     def close(self) -> None:
         """Gives up the file; the mapping goes with the last view of it."""
+        ...
+
+    async def release(self) -> None:
+        """As `close`, for a file that was deleted: on return nobody holds a view of it any more, and what that frees was freed
+        beside the event loop."""
         ...
 
 
@@ -141,8 +147,8 @@ class RealSegmentFile:
         self._in_threads = 0
         self._closing = False
         # An empty file cannot be mapped. The mapping is never closed by hand: it ends with its last view.
-        mapping = mmap.mmap(descriptor, size_bytes) if size_bytes else bytearray()
-        self._view = memoryview(mapping)
+        self._mapping = mmap.mmap(descriptor, size_bytes) if size_bytes else None
+        self._view = memoryview(bytearray() if self._mapping is None else self._mapping)
 
     def view(self) -> memoryview:
         return self._view
@@ -179,7 +185,23 @@ class RealSegmentFile:
     def close(self) -> None:
         self._closing = True
         self._view = memoryview(b"")
+        self._mapping = None
         self._close_descriptor_when_idle()
+
+    async def release(self) -> None:
+        mapping = self._mapping
+        self.close()
+        loop = asyncio.get_running_loop()
+        while mapping is not None:
+            try:
+                if (
+                    self._descriptor < 0
+                ):  # the last one to give up a deleted file waits until all its blocks are free
+                    await loop.run_in_executor(self._threads, mapping.close)
+                    return
+            except BufferError:
+                pass
+            await asyncio.sleep(VIEWED_RETRY_S)  # somebody still reads it
 
     def _sync(self) -> None:
         try:

@@ -19,9 +19,12 @@ logger = logging.getLogger("broker.configuration")
 
 CHANGEABLE = frozenset(
     {
-        "allowTruncationTo", "brokerElectionPriority", "controllerHeartBeatTimeoutMills", "flushIntervalCommitLog",
+        "allowTruncationTo", "brokerElectionPriority", "cleanFileForciblyEnable", "controllerHeartBeatTimeoutMills",
+        "deleteFileBatchMax", "deleteWhen", "diskMaxUsedSpaceRatio", "diskSpaceCleanForciblyRatio",
+        "diskSpaceWarningLevelRatio", "fileReservedSeconds", "fileReservedTime", "flushIntervalCommitLog",
         "flushIntervalConsumeQueue", "litePullMessageEnable", "longPollingEnable", "maxTransferBytesOnMessageInMemory",
-        "maxTransferCountOnMessageInMemory", "minInSyncReplicas", "shortPollingTimeMills", "slaveReadEnable",
+        "maxTransferCountOnMessageInMemory", "minInSyncReplicas", "shortPollingTimeMills",
+        "slaveCatchupReserveBytes", "slaveReadEnable",
     }
 )  # fmt: skip
 

@@ -16,7 +16,7 @@ from broker.pulls.admission import PullAdmission
 from broker.pulls.held import HeldPull, HeldPulls
 from broker.pulls.request import PullRequest
 from broker.tables.consumeroffsets import ConsumerOffsets
-from messagestore.errors import RecordDamaged
+from messagestore.errors import OffsetOutOfRange, RecordDamaged
 from messagestore.messages import GetResult, GetStatus, QueueGrew, TagFilter
 from mqruntime.clock import Clock
 from mqruntime.tasks import Tasks
@@ -150,12 +150,12 @@ class PullProcessor:
                     pull.request.offset = result.next_begin_offset
                     pull.request.moved = True
                 elif self._held.release(pull):
-                    self._answer_held(pull, result)
+                    self._answer_late(pull.peer, pull.request, result)
 
     def expire(self, now_ms: int) -> None:
         """Answer the held pulls whose time is over."""
         for pull in self._held.release_expired(now_ms):
-            self._answer_held(pull, self._read(pull.request))
+            self._answer_late(pull.peer, pull.request, self._read(pull.request))
 
     def release_all(self) -> None:
         """The broker may not answer readers any more: send them to look elsewhere."""
@@ -174,13 +174,13 @@ class PullProcessor:
             request.filter,
         )
 
-    def _answer_held(self, pull: HeldPull, result: GetResult) -> None:
-        answer = self._answer(pull.peer, pull.request, result)
+    def _answer_late(self, peer: Peer, request: PullRequest, result: GetResult) -> None:
+        answer = self._answer(peer, request, result)
         if isinstance(answer, RemotingCommand):
-            self._observe(pull.request, answer)
-            pull.peer.send([answer])
+            self._observe(request, answer)
+            peer.send([answer])
         elif answer is not None:
-            self._tasks.start(answer, name=f"cold pull of {pull.peer.remote_address}")
+            self._tasks.start(answer, name=f"cold pull of {peer.remote_address}")
 
     def _answer(
         self, peer: Peer, request: PullRequest, result: GetResult
@@ -202,6 +202,9 @@ class PullProcessor:
     ) -> None:
         try:
             await self._store.load(result)
+        except OffsetOutOfRange:  # retention has deleted it meanwhile: the client is told where to go on
+            self._answer_late(peer, request, self._read(request))
+            return
         except RecordDamaged as damage:
             refusal = request.command.reply(ResponseCode.SYSTEM_ERROR, str(damage))
             self._observe(request, refusal)

@@ -24,7 +24,9 @@ class BrokerSettings(StoreSettings, AddressSettings, ReplicationSettings, Client
     IGNORED: ClassVar[frozenset[str]] = MetricsSettings.IGNORED | NETTY_SERVER_KEYS | frozenset(
         {
             "brokerId", "brokerRole", "checkSyncStateSetPeriod", "clusterTopicEnable", "brokerTopicEnable",
-            "flushConsumerOffsetHistoryInterval", "forceRegister", "flushDelayOffsetInterval", "rocketmqHome",
+            "deleteCommitLogFilesInterval", "deleteConsumeQueueFilesInterval", "destroyMapedFileIntervalForcibly",
+            "redeleteHangedFileInterval", "flushConsumerOffsetHistoryInterval", "forceRegister", "flushDelayOffsetInterval",
+            "rocketmqHome",
             "sendMessageThreadPoolNums", "skipPreOnline", "timerWheelEnable", "totalReplicas",
             "traceTopicEnable", "transactionCheckInterval", "transactionCheckMax", "transactionTimeOut",
             "transientStorePoolEnable", "waitTimeMillsInSendQueue", "warmMapedFileEnable",
@@ -32,9 +34,6 @@ class BrokerSettings(StoreSettings, AddressSettings, ReplicationSettings, Client
     )  # fmt: skip
 
     WITHOUT_EFFECT: ClassVar[dict[str, str]] = dict.fromkeys(
-        ("cleanFileForciblyEnable", "deleteWhen", "diskMaxUsedSpaceRatio", "fileReservedTime"),
-        "has no effect: the log is kept whole; watch the disk, and make room by hand",
-    ) | dict.fromkeys(
         ("enableAutoInSyncReplicas", "inSyncReplicas"),
         "has no effect: a send waits for the whole SyncStateSet, minInSyncReplicas at least",
     )

@@ -22,6 +22,7 @@ class ReplicationSettings(Settings):
         "allowTruncationTo": OURS,
         "haTransferBatchSize": "32768",
         "haSlaveHostCheck": OURS,
+        "slaveCatchupReserveBytes": OURS,
         "slaveSyncInterval": OURS,
         "waitingSendsMax": OURS,
         "yieldAfterMillis": OURS,
@@ -101,6 +102,13 @@ class ReplicationSettings(Settings):
         alias="haSlaveHostCheck",
         description="a slave is let in only from the host of the address that it registered at the controllers; false where "
         "replication takes another network, as with `brokerIP2`, or passes address translation",
+    )
+    slave_catchup_reserve: int = Field(
+        16 << 30,
+        alias="slaveCatchupReserveBytes",
+        ge=0,
+        description="retention spares what a connected slave has still to read, as far as so much log from the end; what is "
+        "behind may be deleted under it, and it must begin anew",
     )
     slave_sync_interval: int = Field(
         1_000,

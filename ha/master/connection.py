@@ -183,9 +183,12 @@ class MasterConnection(asyncio.Protocol):
         return self._log.is_checked(batch.offset, batch.size) and not self._log.is_cold(batch.offset)
 
     async def _send_cold(self, batch: Batch) -> None:
-        if (damage := await self._log.check(batch.offset, batch.size)) is not None:
+        why = await self._log.check(batch.offset, batch.size)
+        if why is None and batch.offset < self._log.min_offset():
+            why = "retention has deleted what the slave was about to get"
+        if why is not None:
             self._cold_read = None
-            self.close(damage)
+            self.close(why)
             return
         body = await self._log.read_cold(batch.offset, batch.size)
         self._cold_read = None

@@ -6,6 +6,7 @@ believed. One handshake is answered, in one piece. While the link is held no fra
 told, so it must be written.
 
     WAITING --handshake--> GREETED --first ack--> SENDING          any --error--> CLOSED
+    SENDING --the slave is behind the log's beginning--> TURNED_AWAY --any frame, or time--> CLOSED
 
 Pure."""
 
@@ -98,6 +99,7 @@ class MasterState(Enum):
     WAITING = "waiting for the handshake"
     GREETED = "waiting for the first ack"
     SENDING = "sending"
+    TURNED_AWAY = "told that the log begins above what it asks for"
     CLOSED = "closed"
 
 
@@ -184,6 +186,10 @@ class MasterLink:
     def _ack_frame(self, offset: int, now_ms: int) -> list[Action]:
         if self.state is MasterState.WAITING:
             raise FrameError("an ack before the handshake")
+        if self.state is MasterState.TURNED_AWAY:
+            raise FrameError(
+                f"an ack of {offset} after it was told that the log begins at {self._master.log_min}"
+            )
         if self.state is MasterState.GREETED:
             self.next_offset = self._start_at(offset)
             self.state = MasterState.SENDING
@@ -200,12 +206,18 @@ class MasterLink:
             return self._master.log_end - self._master.log_end % self._master.segment_size_bytes
         if requested == 0:
             return self._master.log_min
-        if not self._master.log_min <= requested <= self._master.log_end:
+        if not 0 <= requested <= self._master.log_end:
             raise FrameError(
-                f"a request for {requested}, the log is {self._master.log_min}..{self._master.log_end}; "
-                "if the slave is behind its start, wipe the slave's store"
+                f"a request for {requested}, the log is {self._master.log_min}..{self._master.log_end}"
             )
         return requested
+
+    def _turn_away(self, now_ms: int) -> Batch:
+        """The slave has nothing of what this log still holds, and would leave a gap: a frame without a body, from where the log
+        begins. A Java slave ends the connection for its offset, and so does ours, and says why."""
+        self.state = MasterState.TURNED_AWAY
+        self.next_offset = self._master.log_min
+        return self._frame_of(0, now_ms)
 
     def _note_caught_up(self, offset: int, now_ms: int) -> None:
         if offset == self._master.log_end:
@@ -230,11 +242,12 @@ class MasterLink:
         all is told."""
         if self.state is not MasterState.SENDING or self._held:
             return []
+        if self.next_offset < self._master.log_min:
+            return [self._turn_away(now_ms)]
         entry = self._master.history.entry_at(self.next_offset)
-        if entry is None or self.next_offset < self._master.log_min:
+        if entry is None:
             return self._close(
-                f"{self.next_offset} is due, the log begins at {self._master.log_min} and its epochs are "
-                f"{self._master.history!r}; wipe the slave's store"
+                f"{self.next_offset} is due, the epochs of the log are {self._master.history!r}"
             )
         size = self._size_next(entry.epoch)
         if size == 0 and (entry.epoch, entry.start_offset) == (self._labelled_epoch, self._labelled_start):
@@ -280,6 +293,8 @@ class MasterLink:
             return []
         if self.state is MasterState.WAITING and now_ms - self._opened_ms >= self._handshake_timeout_ms:
             return self._close(f"no handshake within {self._handshake_timeout_ms} ms")
+        if self.state is MasterState.TURNED_AWAY and now_ms - self._written_ms >= self._handshake_timeout_ms:
+            return self._close(f"the slave is behind the log's beginning, {self._master.log_min}")
         if now_ms - self._read_ms >= self._housekeeping_interval_ms:
             return self._close(f"nothing heard for {now_ms - self._read_ms} ms")
         return self._heartbeat_if_due(now_ms)
@@ -293,6 +308,8 @@ class MasterLink:
         idle = self._read_ms + self._housekeeping_interval_ms
         if self.state is MasterState.WAITING:
             return min(idle, self._opened_ms + self._handshake_timeout_ms)
+        if self.state is MasterState.TURNED_AWAY:
+            return min(idle, self._written_ms + self._handshake_timeout_ms)
         if self.state is MasterState.SENDING and not self._held:
             return min(idle, self._written_ms + self._heartbeat_interval_ms)
         return idle

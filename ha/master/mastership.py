@@ -19,7 +19,7 @@ from ha.master.admittance import Why
 from ha.master.connection import MasterConnection
 from ha.master.duplicateids import DuplicateIds
 from ha.master.gate import Gate
-from ha.master.link import Hold
+from ha.master.link import Hold, MasterState
 from ha.master.slaveprogress import Limits
 from ha.settings import HASettings
 from ha.syncstateset import Action, Alter, Confirmed, Fate, ReadSet, SyncStateSet
@@ -143,6 +143,11 @@ class Mastership:
     @property
     def connections(self) -> list[MasterConnection]:
         return list(self._connections)
+
+    def read_from(self) -> int | None:
+        """Above this connected slaves still read the log; None without any."""
+        sending = (each.link for each in self._connections if each.link.state is MasterState.SENDING)
+        return min((link.ack_offset for link in sending), default=None)
 
     # -- what the links tell
 

@@ -16,7 +16,7 @@ from ha.frames import Handshake
 from ha.log import ReplicatedLog
 from ha.settings import HASettings
 from ha.slave.connection import SlaveConnection
-from ha.slave.link import Cut, PersistEpochs, SlaveLink, StayOut
+from ha.slave.link import Cut, LeftBehind, PersistEpochs, SlaveLink, StayOut
 from mqruntime.clock import Clock
 from mqruntime.connecting import connect
 from mqruntime.diskfull import RetriedWrite
@@ -31,6 +31,11 @@ STAYS_OUT = (
     "this replica does not follow its master, for it would lose what was confirmed. To keep what it holds, elect it: "
     "mqadmin electMaster. To give up what follows the offset where the logs part: mqadmin updateBrokerConfig "
     "-k allowTruncationTo -v OFFSET"
+)
+LEFT_BEHIND = (
+    "this replica cannot follow its master, which by retention has deleted what comes next here. Nothing that the master "
+    "holds is in this store: stop this broker, empty the store, brokerIdentity included, and start it: it fetches the log "
+    "from where its master's begins. To spare more for slow replicas raise slaveCatchupReserveBytes"
 )
 NO_ROOM = "the disk has no room for what the master's log asks of this one, trying on"
 
@@ -177,8 +182,13 @@ class SlaveClient:
         self._write.done()
         return wait_after(connection.link.frames, self._clock.monotonic_ms() - connected_ms, self._settings)
 
-    def _tell_stays_out(self, why: StayOut, address: str) -> None:
-        if self._stays_out.failed(why, self._clock.monotonic_ms()):
+    def _tell_stays_out(self, why: StayOut | LeftBehind, address: str) -> None:
+        if not self._stays_out.failed(why, self._clock.monotonic_ms()):
+            return
+        if isinstance(why, LeftBehind):
+            said = fields(master=address, master_min=why.master_min, log_end=why.log_end)
+            logger.error("%s", LEFT_BEHIND, extra=said)
+        else:
             logger.error(
                 "%s",
                 STAYS_OUT,

@@ -18,6 +18,7 @@ from ha.slave.link import (
     Close,
     Confirm,
     Cut,
+    LeftBehind,
     Level,
     LogRange,
     PersistEpochs,
@@ -48,7 +49,7 @@ class SlaveConnection(asyncio.BufferedProtocol):
         self.written_wall_ms = 0
         self.close_reason = "by the master"
         self.log_refused = False  # there was no place for bytes that came
-        self.stays_out: StayOut | None = None
+        self.stays_out: StayOut | LeftBehind | None = None
         self._log = log
         self._clock = clock
         self._counters = counters
@@ -144,7 +145,7 @@ class SlaveConnection(asyncio.BufferedProtocol):
                         self._on_confirm()
                 case Level():
                     self._on_level()
-                case StayOut():
+                case StayOut() | LeftBehind():
                     self.stays_out = action
                 case Cut() | PersistEpochs():
                     self._transport.pause_reading()

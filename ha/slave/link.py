@@ -83,13 +83,22 @@ class StayOut:
 
 
 @dataclass(frozen=True, slots=True)
+class LeftBehind:
+    """The log ends at `log_end`, and the master has deleted what follows up to `master_min`, where its own begins: this replica
+    has to begin anew; a Close follows."""
+
+    master_min: int
+    log_end: int
+
+
+@dataclass(frozen=True, slots=True)
 class Close:
     """Close the connection. The last action of a link."""
 
     reason: str
 
 
-Action = Send | Cut | PersistEpochs | Advance | Confirm | Level | StayOut | Close
+Action = Send | Cut | PersistEpochs | Advance | Confirm | Level | StayOut | LeftBehind | Close
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,6 +218,11 @@ class SlaveLink:
         if self._empty:
             if frame.body_size and (frame.offset < 0 or frame.offset % self._segment_size_bytes):
                 raise FrameError(f"the first bytes of an empty log at {frame.offset}, within a segment")
+        elif frame.offset > self._log_end and not (
+            frame.body_size or frame.offset % self._segment_size_bytes
+        ):
+            reason = f"the master's log begins at {frame.offset}, the own log ends at {self._log_end}"
+            return [LeftBehind(frame.offset, self._log_end), *self._close(reason)]
         elif frame.offset != self._log_end:
             raise FrameError(f"a frame at {frame.offset}, the own log ends at {self._log_end}")
         self._learn_epoch(frame)

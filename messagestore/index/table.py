@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -22,7 +23,7 @@ from messagestore.index.file import (
 )
 from messagestore.properties import KEYS, UNIQ_KEY, last_value
 from messagestore.record import TRANSACTION_MASK, TRANSACTION_ROLLBACK, QueueFacts
-from mqruntime.segments import SegmentDirectory
+from mqruntime.segments import SegmentDirectory, SegmentFile
 
 if TYPE_CHECKING:
     import numpy as np
@@ -140,6 +141,19 @@ class IndexTable:
                 if self._files[-1].empty:
                     await self._drop(self._files.pop())
             self.phy_end = self._files[-1].end_phy + 1 if self._files else 0
+
+    async def delete_below(self, phy: int) -> list[SegmentFile]:
+        """Deletes the files that lead to nothing from `phy` on, oldest first; they are to be released. The last one stays: a
+        store without any indexes all of its log anew. OSError."""
+        deleted: list[SegmentFile] = []
+        async with self._disk:
+            while len(self._files) > 1 and (self._files[0].empty or self._files[0].end_phy < phy):
+                with suppress(FileNotFoundError):  # somebody else made room
+                    await self._directory.delete(self._files[0].file.name)
+                former = self._files.pop(0)
+                self._unsynced = [file for file in self._unsynced if file is not former]
+                deleted.append(former.file)
+        return deleted
 
     async def sync(self) -> None:
         """What was put before the call is on disk on return; OSError when the disk fails."""

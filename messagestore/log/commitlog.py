@@ -8,19 +8,23 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from contextlib import suppress
 from itertools import pairwise
 from typing import TypeVar
 
 from messagestore.errors import OffsetOutOfRange
+from messagestore.log.retention import Segment
 from messagestore.record import (
     END_OF_SEGMENT,
     FIXED_PARTS,
     INCOMPLETE,
+    INVALID,
     PHYSICAL_OFFSET,
     PHYSICAL_OFFSET_AT,
     PREFIX,
     check,
     encode_blank,
+    store_timestamp,
 )
 from messagestore.walker import check_names, check_size_set, order_segments, segment_name
 from mqruntime.diskfull import RetriedWrite
@@ -51,6 +55,9 @@ class CommitLog:
         )
         self._first = 0  # start of the oldest segment
         self._files: list[SegmentFile] = []
+        self._leaving: list[
+            SegmentFile
+        ] = []  # no part of the log any more, but perhaps still on disk; oldest first
         self._end = 0
         self._written_end = 0  # bytes that a slave's connection may have filled above the end
         self._flushed = 0
@@ -103,9 +110,10 @@ class CommitLog:
         return erased, removed
 
     def close(self) -> None:
-        for file in self._files:
+        for file in (*self._files, *self._leaving):
             file.close()
         self._files.clear()
+        self._leaving.clear()
 
     @property
     def has_segments(self) -> bool:
@@ -144,9 +152,15 @@ class CommitLog:
         return self.segment_start(self._end) - (self._hot_segments - 1) * self.segment_size_bytes
 
     def segment_view(self, offset: int) -> tuple[memoryview, int]:
-        """(whole mapped segment that holds `offset`, its start offset)."""
+        """(whole mapped segment that holds `offset`, its start offset). OffsetOutOfRange below the log's first."""
+        file, start = self._file_at(offset)
+        return file.view(), start
+
+    def _file_at(self, offset: int) -> tuple[SegmentFile, int]:
         index = (offset - self._first) // self.segment_size_bytes
-        return self._files[index].view(), self._first + index * self.segment_size_bytes
+        if index < 0:  # deleted by retention, perhaps since the caller looked
+            raise OffsetOutOfRange(offset, self._first, self._end)
+        return self._files[index], self._first + index * self.segment_size_bytes
 
     def read(self, offset: int, size_max: int) -> memoryview:
         """Up to `size_max` log bytes at `offset`, ending with the segment or the log; empty at the end."""
@@ -161,18 +175,18 @@ class CommitLog:
         return await self.read_file(offset, self._readable_end(offset, size_max))
 
     async def read_file(self, offset: int, end: int) -> bytes:
-        """Bytes [offset, end) of one segment file, whether or not they belong to the log yet."""
+        """Bytes [offset, end) of one segment file, whether or not they belong to the log yet. OffsetOutOfRange below its
+        first, OSError."""
         if end == offset:
             return b""
-        index = (offset - self._first) // self.segment_size_bytes
-        start = self._first + index * self.segment_size_bytes
-        return await self._files[index].read_cold(offset - start, end - start)
+        file, start = self._file_at(offset)
+        return await file.read_cold(offset - start, end - start)
 
     async def examine(self, offset: int, end: int, use: Callable[[bytes], T]) -> T:
-        """What `use` makes of the bytes [offset, end) of one segment file, beside the event loop. OSError."""
-        index = (offset - self._first) // self.segment_size_bytes
-        start = self._first + index * self.segment_size_bytes
-        return await self._files[index].examine(offset - start, end - start, use)
+        """What `use` makes of the bytes [offset, end) of one segment file, beside the event loop. OffsetOutOfRange below the
+        log's first, OSError."""
+        file, start = self._file_at(offset)
+        return await file.examine(offset - start, end - start, use)
 
     async def rewrite(self, offset: int, content: bytes, wanted: Callable[[], bool]) -> bool:
         """Puts the record that was once at `offset` there again, durably on return; False when that is not `wanted` any more
@@ -181,11 +195,10 @@ class CommitLog:
             if not wanted():
                 return False
             assert self._first <= offset < offset + len(content) <= self._end
-            view, start = self.segment_view(offset)
+            file, start = self._file_at(offset)
             at = offset - start
-            view[at : at + len(content)] = content
-            index = (start - self._first) // self.segment_size_bytes
-            await self._sync(self._files[index], at, at + len(content))
+            file.view()[at : at + len(content)] = content
+            await self._sync(file, at, at + len(content))
         return True
 
     async def is_boundary(self, offset: int) -> bool:
@@ -348,6 +361,49 @@ class CommitLog:
                 self._written_end = offset
         finally:
             self._cutting = False
+
+    # The beginning
+
+    async def segments_behind_first(self, count_max: int) -> list[Segment]:
+        """The oldest segments without the last, `count_max` at most, and how old they are. OSError."""
+        size, found = self.segment_size_bytes, []
+        for start in range(
+            self._first, min(self._first + count_max * size, self.segment_start(self._end)), size
+        ):
+            found.append(Segment(start, start + size, await self._first_time(start + size)))
+        return found
+
+    async def _first_time(self, offset: int) -> int | None:
+        """When the record that stands first in a segment was stored, ms; None without a sound head there."""
+        if not self._first <= offset < self._end:
+            return None
+        head = await self.read_file(offset, offset + FIXED_PARTS[3].size)
+        found = check(head, 0, self.segment_size_bytes, offset)
+        if (
+            found in (END_OF_SEGMENT, INVALID)
+            or PHYSICAL_OFFSET.unpack_from(head, PHYSICAL_OFFSET_AT)[0] != offset
+        ):
+            return None
+        return store_timestamp(head, 0) or None
+
+    def begin_at(self, offset: int) -> None:
+        """The log begins at `offset`, where a segment does: those below are no part of it any more, but on disk until
+        `delete_former`. All of them are flushed, and are not the last."""
+        assert self._first <= offset <= self.segment_start(self._flushed) and offset < self.loaded_end
+        while self._first < offset:
+            self._leaving.append(self._files.pop(0))
+            self._first += self.segment_size_bytes
+            self._reserved_from = max(self._reserved_from - 1, 0)
+
+    async def delete_former(self) -> list[SegmentFile]:
+        """Deletes the files of segments that are no part of the log any more, oldest first and each durably, so that no gap
+        can arise; they are to be released. OSError: the rest stays for the next call."""
+        gone: list[SegmentFile] = []
+        while self._leaving:
+            with suppress(FileNotFoundError):  # somebody else made room
+                await self._directory.delete(self._leaving[0].name)
+            gone.append(self._leaving.pop(0))
+        return gone
 
     async def _remove_segments_from(self, offset: int) -> int:
         """Deletes the segments that start at or above `offset`, newest first so that no gap can arise; the oldest

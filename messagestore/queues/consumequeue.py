@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterator
+from contextlib import suppress
 from struct import Struct
 
 from messagestore.bulk.presence import NUMPY
@@ -86,6 +87,7 @@ class ConsumeQueue:
         self._hot_first = self._hot_end = 0
         self._synced = 0  # queue offset up to which entries are on disk
         self._erased_end = 0  # and up to which zeros are not, behind the last entry
+        self._deletions_synced = False  # those of the process before
 
     # Start-up
 
@@ -201,6 +203,8 @@ class ConsumeQueue:
     def raise_min(self, log_min: int) -> None:
         """The log now starts at `log_min`: the queue starts at its first entry that is not below."""
         places = range(self.min_queue_offset, self.max_queue_offset)
+        if not places or listed_start(self._entry(places.start)) >= log_min:
+            return
         self.min_queue_offset += bisect_left(
             places, True, key=lambda place: listed_start(self._entry(place)) >= log_min
         )
@@ -376,11 +380,31 @@ class ConsumeQueue:
             for at in range(start, end, RESERVE_STEP_BYTES):
                 erase_pages(file.view(), at, file.read_now(at, min(at + RESERVE_STEP_BYTES, end)))
 
+    async def delete_former(self) -> int:
+        """Deletes the files that end before the last entry below the queue's first, oldest first and each durably; how many.
+        That entry stays: whatever is cut behind it, it says which offset comes next. Not within a cut or a sync. OSError."""
+        deleted = 0
+        while self._first + self._per_file < self.min_queue_offset:
+            if (
+                not self._deletions_synced
+            ):  # what a killed process deleted must not come back with a gap behind it
+                await self._directory.sync_directory()
+                self._deletions_synced = True
+            with suppress(FileNotFoundError):  # somebody else made room
+                await self._directory.delete(self._names[0])
+            file = self._files.pop(0)
+            del self._names[0]
+            self._first += self._per_file
+            deleted += 1
+            if file is not None:
+                file.close()
+        return deleted
+
     async def sync(self) -> None:
         """Entries written before the call are on disk on return, and none that was cut, which would come back behind a power
         cut and be taken for one of what the log holds by then. OSError when the disk fails."""
         end = self.max_queue_offset
-        place, unsynced_end = self._synced, max(end, self._erased_end)
+        place, unsynced_end = max(self._synced, self._first), max(end, self._erased_end)
         while place < unsynced_end:
             index, within = divmod(place - self._first, self._per_file)
             stop = min(unsynced_end, place - within + self._per_file)

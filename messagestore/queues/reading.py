@@ -6,6 +6,7 @@ mapping, cold ones are read around it. No body is returned that this process nei
 from __future__ import annotations
 
 from messagestore import record
+from messagestore.errors import OffsetOutOfRange
 from messagestore.log.commitlog import CommitLog
 from messagestore.messages import GetResult, GetStatus, QueueEntry, TagFilter
 from messagestore.queues.consumequeue import ENTRY, ConsumeQueue, is_filler, listed_start
@@ -100,7 +101,8 @@ class QueueReader:
         return [QueueEntry(*entry) for entry in queue.entries(queue_offset, count_max)]
 
     async def load(self, result: GetResult) -> None:
-        """Fills the buffers of a cold result, checked. RecordDamaged; OSError when the disk fails."""
+        """Fills the buffers of a cold result, checked. RecordDamaged; OffsetOutOfRange where retention has deleted some of it
+        since; OSError when the disk fails."""
         if result.cold:
             for phy, size in result.ranges:
                 await self._soundness.check(phy, size)
@@ -108,11 +110,16 @@ class QueueReader:
             result.cold = False
 
     async def record_at(self, physical_offset: int, limit: int) -> memoryview | None:
-        """The whole record that starts exactly there and ends at or below `limit`; None when there is none.
+        """The whole record that starts exactly there and ends at or below `limit`; None when there is none, or no more.
         RecordDamaged."""
-        log = self._log
-        if not log.min_offset <= physical_offset <= limit - record.RECORD_SIZE_MIN:
+        if not self._log.min_offset <= physical_offset <= limit - record.RECORD_SIZE_MIN:
             return None
+        try:
+            return await self._record_at(physical_offset, limit)
+        except OffsetOutOfRange:  # deleted meanwhile
+            return None
+
+    async def _record_at(self, physical_offset: int, limit: int) -> memoryview | None:
         await self._soundness.check(physical_offset, record.RECORD_SIZE_MIN)
         head = await self._bytes(physical_offset, record.PREFIX.size)
         size = record.declared_end(head, 0, physical_offset) - physical_offset
@@ -138,7 +145,7 @@ class QueueReader:
     async def _store_time(self, entry: tuple[int, int, int]) -> int:
         """Of the record that an entry leads to, or a filler stands in front of; -1 when the log has it no more."""
         phy = listed_start(entry)
-        if phy < self._log.min_offset:
+        if phy < self._log.min_offset:  # and what is read does not wait in between
             return -1
         return record.store_timestamp(await self._bytes(phy, min(entry[1], record.FIXED_PARTS[3].size)), 0)
 
@@ -148,8 +155,9 @@ class QueueReader:
         queue = self._queues.find(topic, queue_id)
         if queue is None:
             return 0
-        low, high = queue.min_queue_offset, queue.max_queue_offset
-        while low < high:
+        low, high = 0, queue.max_queue_offset
+        # both ends may move while the disk is read
+        while (low := max(low, queue.min_queue_offset)) < (high := min(high, queue.max_queue_offset)):
             middle = (low + high) // 2
             if await self._store_time(queue.entry(middle)) < timestamp_ms:
                 low = middle + 1

@@ -47,6 +47,7 @@ class SavedQueues:
         self._confirm_offset = confirm_offset
         self._checkpoint = Checkpoint()
         self._stored = b""
+        self.vouched_offset = 0  # the confirm offset that the file on disk has at least
         self._synced_end = 0  # entries of records that end at or below this are on disk
 
     async def load(self) -> Checkpoint:
@@ -58,6 +59,7 @@ class SavedQueues:
             logger.warning(
                 "checkpoint damaged, the whole log is read and confirmed again", extra=fields(why=damage)
             )
+        self.vouched_offset = self._checkpoint.confirm_phy_offset
         return self._checkpoint
 
     async def index_lost(self) -> None:
@@ -106,10 +108,11 @@ class SavedQueues:
         if encoded == self._stored:
             return
         self._stored = b""  # unknown until the write has ended
+        self.vouched_offset = min(self.vouched_offset, checkpoint.confirm_phy_offset)
         try:
             await self._files.replace(FILE, encoded)
         except OSError:
             # never below what the file says, or the next cut would not be announced
             checkpoint.confirm_phy_offset = max(before, checkpoint.confirm_phy_offset)
             raise
-        self._stored = encoded
+        self._stored, self.vouched_offset = encoded, checkpoint.confirm_phy_offset

@@ -87,9 +87,19 @@ class QueueTable:
                 if queue.phy_end > phy:
                     await queue.truncate(phy)
 
-    def raise_min(self, log_min: int) -> None:
+    async def raise_min(self, log_min: int) -> None:
+        """The log is to start at `log_min`: each queue starts at its first entry that is not below. Others run in between."""
         for queue in self.all():
             queue.raise_min(log_min)
+            await asyncio.sleep(0)
+
+    async def delete_former(self) -> int:
+        """Deletes the files that hold only entries below their queue's first; how many. OSError."""
+        deleted = 0
+        for queue in self.all():
+            async with self._disk:
+                deleted += await queue.delete_former()
+        return deleted
 
     async def sync(self) -> None:
         """Every entry written before the call is on disk on return; OSError when the disk fails."""

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from messagestore.errors import RecordDamaged
+from messagestore.errors import OffsetOutOfRange, RecordDamaged
 from messagestore.log.commitlog import CommitLog
 from messagestore.record import check
 from messagestore.scrub.unchecked import Unchecked
@@ -65,6 +65,12 @@ class Soundness:
         for damaged in [damaged for damaged in self.damages if damaged >= offset]:
             del self.damages[damaged]
 
+    def begin_at(self, offset: int) -> None:
+        """The log begins at `offset`: what is below needs no check and no repair."""
+        self.unchecked.begin_at(offset)
+        for damaged in [damaged for damaged in self.damages if damaged < offset]:
+            del self.damages[damaged]
+
     def is_checked(self, offset: int, size: int) -> bool:
         return self.unchecked.first(offset, offset + size) is None
 
@@ -89,12 +95,15 @@ class Soundness:
         """Checks one slice of an unchecked range that ends at `limit`, from a record boundary on. OSError."""
         segment_end = self._log.segment_start(position) + self._log.segment_size_bytes
         end = min(position + SLICE_BYTES, segment_end, limit)
-        walked = await self._walked(position, end, segment_end, limit)
-        if walked.wanted:
-            end = min(position + walked.wanted, segment_end, limit)
+        try:
             walked = await self._walked(position, end, segment_end, limit)
+            if walked.wanted:
+                end = min(position + walked.wanted, segment_end, limit)
+                walked = await self._walked(position, end, segment_end, limit)
+        except OffsetOutOfRange:  # deleted, and so checked no more
+            return Walked(position, 0)
         if self.unchecked.first(position, position + 1) is None:
-            return Walked(position, 0)  # it was cut off, or somebody else has checked it
+            return Walked(position, 0)  # it was cut off or deleted, or somebody else has checked it
         self.unchecked.checked(position, walked.end)
         self.checked_bytes += walked.end - position
         return walked

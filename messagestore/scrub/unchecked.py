@@ -50,6 +50,10 @@ class Unchecked:
         """The log ends at `offset`; what is written there from now on needs no check."""
         self._ranges = [Range(low, min(high, offset)) for low, high in self._ranges if low < offset]
 
+    def begin_at(self, offset: int) -> None:
+        """The log begins at `offset`."""
+        self._ranges = self.outside(0, offset)
+
     def first(self, start: int, end: int) -> tuple[int, Range] | None:
         """The first unchecked offset in [start, end), and its range; None when all of it was checked."""
         for each in self._ranges:

@@ -141,7 +141,7 @@ class ClusterCheck:
             self.on_truncated(name)
 
     def same_bytes(self, watched: Watched, broker: BrokerLook, end: int) -> None:
-        name, at = broker.name, watched.checked_end
+        name, at = broker.name, max(watched.checked_end, broker.store.min_offset())
         while at < end:
             view = broker.store.read(at, end - at)
             if not view:

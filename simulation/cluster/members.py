@@ -122,6 +122,9 @@ def broker_app(
             "haHousekeepingInterval": timers.ha_silence_ms,
             "syncBrokerMetadataPeriod": timers.metadata_poll_ms,
             "registerNameServerPeriod": timers.name_server_ms,
+            # a disk that is full for a while takes nothing away, and is felt when it is full
+            "cleanFileForciblyEnable": False,
+            "diskSpaceWarningLevelRatio": 100,
         }
     )
     return BrokerApp(settings, runtime)

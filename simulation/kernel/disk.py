@@ -412,6 +412,9 @@ class SimulatedSegmentFile:
     def close(self) -> None:
         self._view = memoryview(b"")
 
+    async def release(self) -> None:
+        self.close()
+
 
 class SimulatedDirectory:
     """SegmentDirectory below `prefix` ('' or 'folder/.../')."""

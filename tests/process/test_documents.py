@@ -123,6 +123,8 @@ COMMANDS: dict[str, Run | Elsewhere] = {
     "mqadmin getSyncStateSet -a CONTROLLER -b broker-a": Run("#SyncStateSetNums"),
     "mqadmin haStatus -n NAMESRV -c DefaultCluster": Run("#MasterCommitLogMaxOffset"),
     "mqadmin getBrokerEpoch -n NAMESRV -b broker-a": Run("#Epoch: EpochEntry{epoch=1"),
+    "mqadmin deleteExpiredCommitLog -n NAMESRV -c DefaultCluster": Run("success"),
+    "mqadmin cleanExpiredCQ -n NAMESRV -c DefaultCluster": Run("success"),
     "mqadmin leadershipTransfer -a CONTROLLERS": Run("#FormerLeaderId"),
     "mqadmin electMaster -a CONTROLLERS -b BROKER_ID -bn broker-a -c DefaultCluster": Run(
         "#BrokerMasterAddr"

@@ -25,13 +25,17 @@ from tests.waits import NOBODY_IS_LATE, WAIT_MS
 
 DISK_BYTES = 6 << 20
 FULL = "broker-0"
+KEPT_WHOLE = {"cleanFileForciblyEnable": "false", "diskSpaceWarningLevelRatio": "100"}
 BURST = 6_000  # of about 1 KiB, so about 7 MiB
 
 
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[Cluster]:
     """Three brokers, the store of one of them on the small disk."""
-    directory, settings = tmp_path / "cluster", {"mappedFileSizeConsumeQueue": "200000", **NOBODY_IS_LATE}
+    directory, settings = (
+        tmp_path / "cluster",
+        {"mappedFileSizeConsumeQueue": "200000", **KEPT_WHOLE, **NOBODY_IS_LATE},
+    )
     with (
         small_disk(tmp_path / "small", DISK_BYTES) as disk,
         Cluster.create(directory, controllers=1, segment_bytes=1 << 20, broker_settings=settings) as made,

@@ -262,11 +262,26 @@ def test_a_java_brokers_file_loads_without_a_warning(tmp_path: Any) -> None:
     assert settings.controllers == ["127.0.0.1:9878", "127.0.0.1:9868"]
 
 
-def test_settings_that_java_brokers_clean_and_acknowledge_by_are_told_to_do_nothing_here() -> None:
-    asked = ["deleteWhen=04", "fileReservedTime=48", "inSyncReplicas=2"]
-    warnings = BrokerSettings.load(None, asked).warnings
-    assert ["the log is kept whole" in warning for warning in warnings] == [True, True, False]
-    assert "minInSyncReplicas" in warnings[2]
+def test_settings_that_java_brokers_acknowledge_by_are_told_to_do_nothing_here() -> None:
+    [warning] = BrokerSettings.load(None, ["inSyncReplicas=2"]).warnings
+    assert "minInSyncReplicas" in warning
+
+
+def test_settings_that_java_brokers_clean_by_count_here_too() -> None:
+    asked = [
+        "deleteWhen=04;16",
+        "fileReservedTime=48",
+        "diskMaxUsedSpaceRatio=70",
+        "cleanFileForciblyEnable=false",
+    ]
+    settings = BrokerSettings.load(None, asked)
+    rules = settings.retention
+    assert settings.warnings == []
+    assert (rules.delete_hours, rules.reserved_ms, rules.clean_above) == ({4, 16}, 48 * 3_600_000, 0.7)
+    assert (rules.may_clean_forcibly, rules.clean_forcibly_above, rules.refuse_above) == (False, 0.85, 0.9)
+    assert BrokerSettings.load(None, ["fileReservedSeconds=90"]).retention.reserved_ms == 90_000
+    with pytest.raises(SettingsError, match="hours of the day"):
+        BrokerSettings.load(None, ["deleteWhen=25"])
 
 
 def test_a_network_for_replication_alone_is_warned_of_while_hosts_are_checked() -> None:

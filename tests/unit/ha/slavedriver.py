@@ -12,6 +12,7 @@ from ha.slave.link import (
     Close,
     Confirm,
     Cut,
+    LeftBehind,
     Level,
     LogRange,
     PersistEpochs,
@@ -39,7 +40,7 @@ class SlaveDriver:
         self.cuts: list[Cut] = []
         self.stores: list[tuple[EpochHistory, int]] = []  # with the log's end at that time
         self.level: list[int] = []  # the log's end each time
-        self.stays_out: StayOut | None = None
+        self.stays_out: StayOut | LeftBehind | None = None
         self.closed: str | None = None
         self.now_ms = 0
         self.link = SlaveLink(
@@ -82,7 +83,7 @@ class SlaveDriver:
                     self.perform(self.link.persisted(self.now_ms))
                 case Level():
                     self.level.append(self.log.max_offset())
-                case StayOut():
+                case StayOut() | LeftBehind():
                     self.stays_out = action
                 case Close(reason):
                     self.closed = reason

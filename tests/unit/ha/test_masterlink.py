@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from epochfile.history import EpochHistory
 from ha.frames import Handshake, HandshakeReply, TransferHeader, encode_ack
-from ha.master.link import Acked, Action, Batch, Close, Greeted, Hold, MasterLink
+from ha.master.link import Acked, Action, Batch, Close, Greeted, Hold, MasterLink, MasterState
 from tests.unit.ha.masterlinks import link_of
 
 HANDSHAKE = Handshake(2).encode()
@@ -98,18 +98,23 @@ def test_what_no_slave_sends_ends_the_connection_c5(data: bytes) -> None:
     assert link.receive(HANDSHAKE, 0) == link.writable(0) == link.tick(10**6) == []
 
 
-def test_a_request_below_the_start_of_the_log_ends_the_connection_r14() -> None:
+def test_who_asks_for_what_is_deleted_is_told_where_the_log_begins_r14() -> None:
     link = link_of(Master(log_end=30_000, log_min=20_000))
-    [_, close] = link.receive(HANDSHAKE + encode_ack(19_999), 0)
-    assert isinstance(close, Close) and "wipe the slave's store" in close.reason
+    link.receive(HANDSHAKE + encode_ack(19_999), 0)
+    assert frames(link) == [(20_000, 0, 1)]
+    assert link.state is MasterState.TURNED_AWAY
+    [close] = link.receive(encode_ack(19_999), 0)
+    assert isinstance(close, Close) and "begins at 20000" in close.reason
 
 
-def test_a_log_whose_start_overtakes_the_link_ends_the_connection_r14() -> None:
+def test_a_log_whose_start_overtakes_the_link_turns_the_slave_away_r14() -> None:
     master = Master(log_end=30_000)
     link = sending(master, first_ack=5000)
     master.log_min = 20_000
-    [close] = link.writable(0)
-    assert isinstance(close, Close)
+    assert frames(link) == [(20_000, 0, 1)]
+    assert link.tick(link.next_tick_ms - 1) == []
+    [close] = link.tick(link.next_tick_ms)
+    assert isinstance(close, Close) and link.state is MasterState.CLOSED
 
 
 def test_bytes_without_an_epoch_are_never_sent_r34() -> None:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from epochfile.history import EpochHistory
 from ha.frames import Handshake, HandshakeReply, TransferHeader, decode_ack, encode_ack
-from ha.slave.link import Advance, Close, Level, PersistEpochs, Send, StayOut
+from ha.slave.link import Advance, Close, LeftBehind, Level, PersistEpochs, Send, StayOut
 from tests.unit.ha.memorylog import MemoryLog, record
 from tests.unit.ha.slavedriver import SlaveDriver
 
@@ -111,6 +111,16 @@ def test_nothing_confirmed_is_cut_the_slave_stays_out_and_says_both_offsets() ->
     assert s.stays_out == StayOut(1200, 1300, 1500)
     assert s.closed is not None and log.truncated == [] and acks(s) == []
     assert (log.max_offset(), log.confirm_offset(), s.stored) == (1500, 1300, EpochHistory([(1, 0)]))
+
+
+def test_a_slave_that_the_masters_log_has_left_behind_says_so_and_keeps_what_it_holds() -> None:
+    log = confirmed_to(1300, 1500)
+    begins = 2 * log.segment_size_bytes
+    s = SlaveDriver(log, EpochHistory([(1, 0)])).feed(greeting(begins + 500, (1, 0)))
+    s.feed(TransferHeader(0, begins, 1, 0, begins).encode())
+    assert s.stays_out == LeftBehind(begins, 1500)
+    assert s.closed is not None and f"begins at {begins}" in s.closed
+    assert (log.max_offset(), log.truncated) == (1500, [])
 
 
 @pytest.mark.parametrize(("allowed", "cut"), [(1200, True), (1100, True), (1300, False), (1400, False)])

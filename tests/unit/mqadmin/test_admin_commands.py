@@ -184,3 +184,25 @@ def test_json_tells_a_failure_too(server: ScriptedServer) -> None:
     assert result.exit_code == 1
     assert "GET_TOPIC_STATS_INFO" in json.loads(result.stdout)["error"]
     assert result.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("command", "code"),
+    [
+        ("deleteExpiredCommitLog", RequestCode.DELETE_EXPIRED_COMMITLOG),
+        ("cleanExpiredCQ", RequestCode.CLEAN_EXPIRED_CONSUMEQUEUE),
+    ],
+)
+def test_room_is_made_on_every_replica_for_each_has_a_log_of_its_own(
+    server: ScriptedServer, command: str, code: RequestCode
+) -> None:
+    server.answers[code] = lambda request: request.reply()
+    for options in ([], ["-c", "C"], ["-b", server.address]):
+        server.asked.clear()
+        assert server.run(command, *options).stdout == "success\n"
+        assert code in [request.code for request in server.asked]
+    assert as_json(server, command, "-b", server.address) == {"brokers": [server.address]}
+
+
+def test_a_broker_that_makes_no_room_is_told(server: ScriptedServer) -> None:
+    assert "does not serve that request" in failure(server, "deleteExpiredCommitLog", "-c", "C")

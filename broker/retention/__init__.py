@@ -1,0 +1,1 @@
+"""What is kept of the log, and for how long."""

@@ -1,0 +1,139 @@
+"""The clean-up of old segments: looks every so often what may go, and lets it go.
+
+Invariant: nothing goes at or above what the checkpoint on disk vouches for, what a connected slave still reads (within
+slaveCatchupReserveBytes of the log's end), or what a lease in force holds. Nothing here stops a broker: what the disk refuses
+is tried again in the next round."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from broker.retention.leases import Leases
+from broker.settings.broker import BrokerSettings
+from ha.service import HAService
+from messagestore.log.retention import MANUAL_ROUNDS, Decision, Hold, Moment, decide, is_due
+from messagestore.store import MessageStore
+from messagestore.trimming import Trimmed
+from mqruntime.clock import Clock
+from mqruntime.log import fields
+from mqruntime.repeatedfailure import RepeatedFailure
+
+logger = logging.getLogger("broker.retention")
+
+FIRST_INTERVALS = 6  # a store that has just started has other things to do
+FULL_LOOK_MS = 1_000  # while sends are refused
+HELD_REMIND_MS = 600_000
+
+
+class Cleaner:
+    """`local_hour(wall ms)` is the hour of the local day."""
+
+    def __init__(
+        self,
+        *,
+        store: MessageStore,
+        ha: HAService,
+        leases: Leases,
+        settings: BrokerSettings,
+        clock: Clock,
+        local_hour: Callable[[int], int],
+    ) -> None:
+        self._store = store
+        self._ha = ha
+        self._leases = leases
+        self._settings = settings
+        self._clock = clock
+        self._local_hour = local_hour
+        self._rounds_asked = 0
+        self._failure = RepeatedFailure()
+        self._held = RepeatedFailure(HELD_REMIND_MS)
+        self.held: Hold | None = None
+        """What kept the oldest segment in the last round, which would have gone otherwise."""
+        self.deleted_segments = 0
+        """Since the start."""
+
+    async def run(self) -> None:
+        await asyncio.sleep(FIRST_INTERVALS * self._settings.clean_resource_interval / 1000)
+        while True:
+            await self.clean()
+            interval_ms = self._settings.clean_resource_interval
+            if self._store.disk_too_full:
+                interval_ms = min(interval_ms, FULL_LOOK_MS)
+            await asyncio.sleep(interval_ms / 1000)
+
+    def ask(self) -> None:
+        """An operator wants what is old enough to go now, whatever the hour."""
+        self._rounds_asked = MANUAL_ROUNDS
+
+    async def clean(self) -> None:
+        """One round."""
+        try:
+            await self._clean()
+        except OSError as error:
+            if self._failure.failed(error.errno, self._clock.monotonic_ms()):
+                logger.warning("old segments cannot be deleted, trying on", extra=fields(why=error))
+        else:
+            self._failure.recovered(self._clock.monotonic_ms())
+
+    async def follow(self) -> None:
+        """Queues and index give up what leads to nothing any more. OSError."""
+        trimmed = await self._store.follow_log()
+        logger.info("queues cleaned", extra=fields(**trimmed._asdict()))
+
+    async def _clean(self) -> None:
+        rules, now_ms = self._settings.retention, self._clock.now_ms()
+        moment = Moment(now_ms, self._local_hour(now_ms), self._store.disk_used(), self._rounds_asked > 0)
+        self._rounds_asked = max(self._rounds_asked - 1, 0)
+        self._look_at_disk(rules.refuses_sends(self._store.disk_too_full, moment.disk_used), moment.disk_used)
+        decision = Decision(self._store.min_offset(), 0, 0, None)
+        if is_due(moment, rules):
+            segments = await self._store.oldest_segments(rules.segments_max)
+            leases = await self._leases.holds(now_ms)
+            if segments:
+                decision = decide(segments, [*leases, *self._holds()], moment, rules)
+        self._look_at_hold(decision.held)
+        trimmed = await self._store.begin_at(
+            decision.end, lambda: decision.end <= min(hold.offset for hold in self._holds())
+        )
+        await self._ha.truncate_epoch_prefix(self._store.min_offset())
+        self._tell(trimmed, decision, moment)
+
+    def _holds(self) -> list[Hold]:
+        """Those that may change at any moment."""
+        holds = [Hold(self._store.vouched_offset(), "not confirmed, or not yet known to be after a crash")]
+        read_from = self._ha.read_from()
+        if read_from is not None:
+            spared_from = self._store.max_offset() - self._settings.slave_catchup_reserve
+            holds.append(Hold(max(read_from, spared_from), "a connected slave still reads it"))
+        return holds
+
+    def _look_at_disk(self, too_full: bool, used: float) -> None:
+        if too_full and not self._store.disk_too_full:
+            logger.error(
+                "the disk is too full for sends, which are refused: make room, or let retention do it (fileReservedTime)",
+                extra=fields(used=f"{used:.2f}", limit=self._settings.disk_space_warning_level_ratio),
+            )
+        elif self._store.disk_too_full and not too_full:
+            logger.info("the disk has room again, sends are taken", extra=fields(used=f"{used:.2f}"))
+        self._store.disk_too_full = too_full
+
+    def _look_at_hold(self, held: Hold | None) -> None:
+        self.held = held
+        if held is None:
+            self._held.recovered(self._clock.monotonic_ms())
+        elif self._held.failed(held.why, self._clock.monotonic_ms()):
+            logger.info("an old segment stays", extra=fields(at=self._store.min_offset(), why=held.why))
+
+    def _tell(self, trimmed: Trimmed, decision: Decision, moment: Moment) -> None:
+        if not any(trimmed):
+            return
+        self.deleted_segments += trimmed.segments
+        said = fields(
+            log_min=self._store.min_offset(),
+            by_force=decision.by_force,
+            disk=f"{moment.disk_used:.2f}",
+            **trimmed._asdict(),
+        )
+        logger.info("old segments deleted", extra=said)

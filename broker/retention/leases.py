@@ -1,0 +1,46 @@
+"""The leases of a store: what its readers outside the broker ask it to keep.
+
+Invariant: a lease that is over is removed, and one that cannot be read holds nothing; both are no reason to stop."""
+
+from __future__ import annotations
+
+import logging
+
+from messagestore.leases import FOLDER, Lease, LeaseDamaged, decode
+from messagestore.log.retention import Hold
+from mqruntime.log import fields
+from mqruntime.repeatedfailure import RepeatedFailure
+from mqruntime.smallfiles import SmallFiles
+
+logger = logging.getLogger("broker.retention")
+
+LEASES_MAX = 1_000
+KEPT_AFTER_MS = 60_000  # what is over stays so long, for people to see
+
+
+class Leases:
+    def __init__(self, files: SmallFiles) -> None:
+        self._files = files
+        self._damaged = RepeatedFailure()
+
+    async def holds(self, now_ms: int) -> list[Hold]:
+        """Of the leases in force at `now_ms`, wall time. OSError."""
+        found: list[Hold] = []
+        for name in (await self._files.names(FOLDER))[:LEASES_MAX]:
+            data = await self._files.read(name)
+            lease = None if data is None else self._read(name, data, now_ms)
+            if lease is None:
+                continue
+            if lease.holds(now_ms):
+                found.append(Hold(lease.offset, f"read by {lease.holder}"))
+            elif lease.until_ms + KEPT_AFTER_MS < now_ms:
+                await self._files.remove(name)
+        return found
+
+    def _read(self, name: str, data: bytes, now_ms: int) -> Lease | None:
+        try:
+            return decode(data)
+        except LeaseDamaged as error:
+            if self._damaged.failed(name, now_ms):
+                logger.warning("lease not understood, it holds nothing", extra=fields(file=name, why=error))
+            return None

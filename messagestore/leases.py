@@ -1,0 +1,50 @@
+"""A lease: what a reader of a store's files asks the broker to keep, for a while.
+
+    holder=spark 7f3a on worker-2
+    from=20480               the first byte of the log that it still reads
+    until=1700000060000      wall time, ms; renewed while it reads
+
+One file a reader in the folder `leases` of the store. Invariant: a lease ends by itself, at most LEASE_MS_MAX from when it
+is read, so that a dead reader, or a clock that is wrong, holds nothing for long. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+FOLDER = "leases"
+LEASE_MS_MAX = 600_000
+_BYTES_MAX = 1024
+
+
+class LeaseDamaged(ValueError):
+    """Bytes that are no lease."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    holder: str
+    offset: int
+    until_ms: int
+
+    def holds(self, now_ms: int) -> bool:
+        """Whether it is in force; one of a clock far ahead is not."""
+        return now_ms < self.until_ms <= now_ms + LEASE_MS_MAX
+
+    def encode(self) -> bytes:
+        holder = " ".join(self.holder.split())
+        return f"holder={holder}\nfrom={self.offset}\nuntil={self.until_ms}\n".encode()
+
+
+def decode(data: bytes) -> Lease:
+    """Raises LeaseDamaged."""
+    values: dict[str, str] = {}
+    for line in data[:_BYTES_MAX].decode("utf-8", "replace").splitlines():
+        name, _, value = line.partition("=")
+        values[name] = value
+    try:
+        lease = Lease(values["holder"], int(values["from"]), int(values["until"]))
+    except (KeyError, ValueError) as error:
+        raise LeaseDamaged("must have the lines holder=, from= and until=") from error
+    if lease.offset < 0:
+        raise LeaseDamaged(f"from={lease.offset} is no offset")
+    return lease

@@ -1,0 +1,104 @@
+"""Which of a log's oldest segments may go: those that have aged, and older ones than wanted where the disk fills.
+
+Invariant: segments go from the oldest on, never the last, and none that ends above a hold, whatever age and disk say.
+Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+HOUR_MS = 3_600_000
+MANUAL_ROUNDS = 20
+"""Rounds that clean after one word of an operator, at any hour."""
+
+
+class Segment(NamedTuple):
+    """Bytes [start, end) of the log; `newest_ms` is the store time of the first record behind it, so nothing in it is younger;
+    None while nothing stands there, or what does cannot be read."""
+
+    start: int
+    end: int
+    newest_ms: int | None
+
+
+class Hold(NamedTuple):
+    """Nothing at or above `offset` may go; `why` is told."""
+
+    offset: int
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """`delete_hours` are hours of the local day; ratios count from 0 to 1 of the disk."""
+
+    reserved_ms: int
+    delete_hours: frozenset[int]
+    clean_above: float
+    clean_forcibly_above: float
+    refuse_above: float
+    may_clean_forcibly: bool
+    segments_max: int
+
+    def refuses_sends(self, before: bool, disk_used: float) -> bool:
+        """Whether the disk is too full for sends, where it was `before` or not: once it is, it must become less full than
+        where cleaning by force begins."""
+        return disk_used > (self.clean_forcibly_above if before else self.refuse_above)
+
+
+class Moment(NamedTuple):
+    """What a decision depends on besides the log: the wall's time, the hour of the local day, how much of the disk is in use,
+    and whether an operator asked."""
+
+    now_ms: int
+    hour: int
+    disk_used: float
+    asked: bool
+
+
+class Decision(NamedTuple):
+    """Segments that end at or below `end` go: `segments` of them, `by_force` those that have not aged. `held` is what keeps
+    the next one, which would go otherwise."""
+
+    end: int
+    segments: int
+    by_force: int
+    held: Hold | None
+
+
+def is_due(moment: Moment, rules: Rules) -> bool:
+    """Whether anything may go at this moment, if it is old enough."""
+    at_its_hour = moment.hour in rules.delete_hours
+    return at_its_hour or moment.asked or moment.disk_used > rules.clean_above or _forced(moment, rules)
+
+
+def _forced(moment: Moment, rules: Rules) -> bool:
+    return rules.may_clean_forcibly and moment.disk_used > rules.clean_forcibly_above
+
+
+def decide(segments: Sequence[Segment], holds: Iterable[Hold], moment: Moment, rules: Rules) -> Decision:
+    """`segments`, one at least, are the oldest of the log without its last, oldest first."""
+    forced = _forced(moment, rules)
+    end, by_force = segments[0].start, 0
+    if not is_due(moment, rules):
+        return Decision(end, 0, 0, None)
+    lowest = min(holds, key=lambda hold: hold.offset)
+    for count, segment in enumerate(segments):
+        aged = segment.newest_ms is not None and segment.newest_ms + rules.reserved_ms <= moment.now_ms
+        if count == rules.segments_max or not (aged or forced):
+            return Decision(end, count, by_force, None)
+        if segment.end > lowest.offset:
+            return Decision(end, count, by_force, lowest)
+        end = segment.end
+        by_force += not aged
+    return Decision(end, len(segments), by_force, None)
+
+
+def hours_of(text: str) -> frozenset[int]:
+    """Of deleteWhen: `04`, `00;12`. ValueError."""
+    hours = frozenset(int(part) for part in text.split(";") if part.strip())
+    if not hours or not all(0 <= hour <= 23 for hour in hours):
+        raise ValueError("must be hours of the day, 00 to 23, separated by semicolons")
+    return hours

@@ -1,0 +1,85 @@
+"""The beginning of a store, moved up by retention: segments go, then what leads into them.
+
+Invariant: nothing goes that the checkpoint on disk does not vouch for, and files go in an order in which a crash leaves a
+store that opens: segments from the oldest on, each durably; then the queues' and the index's files that lead to nothing any
+more. What a crash leaves of those is passed over, and goes in the next round. Readers keep the views that they have."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from messagestore.index.table import IndexTable
+from messagestore.log.commitlog import CommitLog
+from messagestore.queues.dispatcher import Dispatcher
+from messagestore.queues.saved import SavedQueues
+from messagestore.queues.table import QueueTable
+from messagestore.scrub.soundness import Soundness
+from mqruntime.segments import SegmentFile
+from mqruntime.tasks import Tasks
+
+
+class Trimmed(NamedTuple):
+    """How many files went."""
+
+    segments: int
+    queue_files: int
+    index_files: int
+
+
+class Trimming:
+    """`tasks` wait for the last readers of what is gone. `cutting()`: the log's end is being cut, and its beginning stays."""
+
+    def __init__(
+        self,
+        log: CommitLog,
+        queues: QueueTable,
+        index: IndexTable | None,
+        dispatcher: Dispatcher,
+        soundness: Soundness,
+        saved: SavedQueues,
+        tasks: Tasks,
+        cutting: Callable[[], bool],
+    ) -> None:
+        self._log = log
+        self._queues = queues
+        self._index = index
+        self._dispatcher = dispatcher
+        self._soundness = soundness
+        self._saved = saved
+        self._tasks = tasks
+        self._cutting = cutting
+        self._followed: int | None = None  # where the log began when queues and index last followed
+
+    @property
+    def vouched_offset(self) -> int:
+        """What is below is confirmed, and will be after a crash: log and queue entries are on disk."""
+        return min(self._saved.vouched_offset, self._dispatcher.position)
+
+    async def begin_at(self, offset: int, allowed: Callable[[], bool]) -> Trimmed:
+        """The log begins at `offset`, a segment's start, if that is still `allowed` when nothing can come in between, and all
+        else follows. OSError: what is left goes in the next round."""
+        if offset > self._log.min_offset:
+            await self._queues.raise_min(offset)
+            if not self._cutting() and offset <= self.vouched_offset and allowed():
+                self._log.begin_at(offset)
+                self._dispatcher.log_min = offset
+                self._soundness.begin_at(offset)
+        segments = await self._log.delete_former()
+        self._release(segments)
+        if self._followed == self._log.min_offset:
+            return Trimmed(len(segments), 0, 0)
+        return (await self.follow())._replace(segments=len(segments))
+
+    async def follow(self) -> Trimmed:
+        """Queues and index end with what they lead into. OSError."""
+        log_min = self._log.min_offset
+        queue_files = await self._queues.delete_former()
+        index_files = [] if self._index is None else await self._index.delete_below(log_min)
+        self._release(index_files)
+        self._followed = log_min
+        return Trimmed(0, queue_files, len(index_files))
+
+    def _release(self, files: list[SegmentFile]) -> None:
+        for file in files:
+            self._tasks.start(file.release(), name=f"store-release {file.name}")

@@ -1,0 +1,37 @@
+"""Requests to brokers that make room on their disks."""
+
+from __future__ import annotations
+
+from mqadmin.admin import AdminClient
+from mqadmin.errors import AdminError
+from mqadmin.report import Report
+from mqadmin.wanted import members_of
+from remoting.codes import RequestCode
+
+DONE = "success\n"
+
+
+async def ask_brokers(
+    client: AdminClient,
+    report: Report,
+    code: RequestCode,
+    broker: str | None,
+    namesrv: str | None,
+    cluster: str | None,
+) -> None:
+    """Asks `broker`, or every replica of `cluster` (all clusters without one): each keeps a log of its own. Raises `AdminError`
+    in the end where one did not answer with success."""
+    addresses = [broker] if broker else await members_of(client, namesrv, cluster)
+    failed: list[AdminError] = []
+    report.put(brokers=[])
+    for address in addresses:
+        try:
+            await client.ask(address, code)
+        except AdminError as error:
+            failed.append(error)
+        else:
+            report.add("brokers", address)
+    if failed:
+        others = f" ({len(failed)} of {len(addresses)} brokers failed)" if len(addresses) > 1 else ""
+        raise AdminError(f"{failed[0]}{others}")
+    report.text(DONE)

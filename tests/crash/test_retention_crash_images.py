@@ -1,0 +1,226 @@
+"""A store whose beginning moves up, crashed at every step: whatever a crash leaves opens, and misses nothing it should hold."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from dataclasses import dataclass, field
+
+import pytest
+
+from epochfile.file import EpochFile
+from ha.epochs import KeptEpochs
+from messagestore import record
+from messagestore.messages import MessageToStore
+from messagestore.queues.consumequeue import is_filler
+from messagestore.settings import StoreSettings
+from messagestore.store import MessageStore
+from mqruntime.runtime import Runtime
+from simulation.kernel.node import Node
+from simulation.kernel.world import World
+from tests.crash.test_store_crash_images import records_of
+
+SEGMENT_SIZE = 8192
+SCRIPT_STEPS = 60
+CRASHES_PER_SEED = 60
+QUEUES = [("TopicA", 0), ("TopicA", 1), ("TopicB", 0)]
+
+
+@dataclass
+class Promised:
+    """What the script was told: what is durable, where the log begins at least and at most, and how far queues have come."""
+
+    records: dict[int, bytes] = field(default_factory=dict)
+    synced_end: int = 0
+    begins_min: int = 0
+    begins_max: int = 0
+    queue_ends: dict[tuple[str, int], int] = field(default_factory=dict)  # of what was deleted
+
+
+class Script:
+    """An app that recovers a store with its epoch file, checks both, and drives them on."""
+
+    def __init__(self, runtime: Runtime, seed: str, promised: Promised) -> None:
+        self.random = random.Random(seed)
+        settings = StoreSettings(
+            mapped_file_size_commit_log=SEGMENT_SIZE,
+            mapped_file_size_consume_queue=200,
+            max_index_num=16,
+            max_hash_slot_num=5,
+            flush_interval_commit_log=self.random.choice((20, 5_000)),
+            flush_interval_consume_queue=self.random.choice((5, 300)),
+        )
+        self.store = MessageStore(runtime, settings, on_fatal=self.fail)
+        self.epochs = KeptEpochs(EpochFile(runtime.files))
+        self.promised = promised
+        self.done = False
+        self.failure: BaseException | None = None
+
+    def fail(self, error: BaseException) -> None:
+        self.failure = error
+
+    async def start(self) -> None:
+        await self.store.start()
+        await self.epochs.load(self.store)
+        self.check()
+        await self.new_epoch()
+        for _ in range(SCRIPT_STEPS):
+            await self.step()
+        self.done = True
+
+    async def stop(self) -> None:
+        await self.store.stop()
+
+    async def wait_failed(self) -> BaseException:
+        return await asyncio.get_running_loop().create_future()
+
+    async def step(self) -> None:
+        choice = self.random.random()
+        if choice < 0.5:
+            self.append()
+        elif choice < 0.55:
+            self.promised.synced_end = max(self.promised.synced_end, await self.store.flush())
+        elif choice < 0.7:
+            await asyncio.sleep(self.random.choice((0.001, 0.03, 1.1, 1.1)))
+        elif choice < 0.82:
+            self.store.set_confirm_offset(self.store.max_offset())
+        elif choice < 0.88:
+            await self.new_epoch()
+        elif choice < 0.9:
+            await self.truncate()
+        else:
+            await self.retain()
+
+    def append(self) -> None:
+        messages = []
+        for _ in range(self.random.choice((1, 4, 12))):
+            topic, queue_id = self.random.choice(QUEUES[: self.random.choice((1, 3))])
+            messages.append(
+                MessageToStore(
+                    topic,
+                    queue_id,
+                    self.random.randbytes(self.random.choice((40, 900))),
+                    properties=b"KEYS\x01k\x02",
+                )
+            )
+        for appended in self.store.append(messages):
+            assert appended.error is None
+            size = appended.end_offset - appended.physical_offset
+            self.promised.records[appended.physical_offset] = bytes(
+                self.store.read(appended.physical_offset, size)
+            )
+
+    async def new_epoch(self) -> None:
+        """Elected: what no record ends with is cut, and the epoch's entry durable before anything is appended."""
+        await self.store.become_master()
+        history = self.epochs.within(self.store)
+        await self.epochs.store(history.append((history.last_epoch() + 1, self.store.max_offset())))
+
+    async def truncate(self) -> None:
+        """A slave's log parts from its master's above what is confirmed."""
+        confirm = self.store.confirm_offset()
+        cut = self.random.choice([at for at in self.promised.records if at >= confirm] or [confirm])
+        self.store.become_slave()
+        self.promised.synced_end = min(self.promised.synced_end, cut)
+        await self.store.truncate(cut)
+        self.promised.records = {at: held for at, held in self.promised.records.items() if at < cut}
+        await self.epochs.store(self.epochs.history.truncate_suffix(self.store.max_offset()))
+        await self.new_epoch()
+
+    async def retain(self) -> None:
+        """As the broker's clean-up does; only segments are named that it may delete."""
+        store, promised = self.store, self.promised
+        if self.random.random() < 0.7:
+            store.set_confirm_offset(store.max_offset())
+            promised.synced_end = max(promised.synced_end, await store.flush())
+            await asyncio.sleep(1.1)
+        wanted = store.vouched_offset() // SEGMENT_SIZE - self.random.choice((0, 0, 1))
+        end = min(wanted, (store.max_offset() - 1) // SEGMENT_SIZE) * SEGMENT_SIZE
+        if end <= store.min_offset():
+            return
+        promised.begins_max = max(promised.begins_max, end)
+        await store.begin_at(end, lambda: True)
+        await self.epochs.truncate_prefix(store.min_offset())
+        promised.begins_min = store.min_offset()
+        for at, content in promised.records.items():
+            if at < store.min_offset():
+                message = record.decode(content)
+                queue = message.topic, message.queue_id
+                promised.queue_ends[queue] = max(promised.queue_ends.get(queue, 0), message.queue_offset + 1)
+
+    def check(self) -> None:
+        store, promised = self.store, self.promised
+        begins, found = store.min_offset(), records_of(store)
+        assert promised.begins_min <= begins <= promised.begins_max and begins % SEGMENT_SIZE == 0
+        for at, content in promised.records.items():
+            if begins <= at and at + len(content) <= promised.synced_end:
+                assert found.get(at) == content, f"{at} is gone, the log begins at {begins}"
+        confirm = store.confirm_offset()
+        assert confirm >= begins
+        self.check_queues({at: held for at, held in found.items() if at + len(held) <= confirm})
+        history = self.epochs.within(store)
+        assert store.max_offset() == begins or history.entry_at(begins) is not None
+        promised.records, promised.synced_end = found, store.max_offset()
+
+    def check_queues(self, confirmed: dict[int, bytes]) -> None:
+        store, promised = self.store, self.promised
+        expected: dict[tuple[str, int], list[int]] = {}
+        for at, content in confirmed.items():
+            message = record.decode(content)
+            expected.setdefault((message.topic, message.queue_id), []).append(at)
+        for topic, queue_id in store.queues():
+            first, end = store.min_queue_offset(topic, queue_id), store.max_queue_offset(topic, queue_id)
+            entries = store.entries(topic, queue_id, first, end - first)
+            assert [e.physical_offset for e in entries if not is_filler(e)] == expected.pop(
+                (topic, queue_id), []
+            )
+            assert end >= promised.queue_ends.get((topic, queue_id), 0), "a queue forgot how far it had come"
+            for place, entry in enumerate(entries, first):
+                assert record.decode(confirmed[entry.physical_offset]).queue_offset == place
+        assert not expected
+        assert store._index is not None
+        for topic in ("TopicA", "TopicB"):
+            indexed = [at for at in store._index.find(topic, "k", 0, 1 << 62) if at >= store.min_offset()]
+            wanted = [at for at, content in confirmed.items() if record.decode(content).topic == topic]
+            assert indexed == wanted[::-1]
+
+
+def live(world: World, node: Node, seed: str, promised: Promised, steps: int | None) -> int:
+    apps: list[Script] = []
+    taken = 0
+
+    def make(runtime: Runtime) -> Script:
+        apps.append(Script(runtime, seed, promised))
+        return apps[-1]
+
+    def over() -> bool:
+        nonlocal taken
+        taken += 1
+        if node.failure is not None:
+            raise AssertionError("the store failed") from node.failure
+        return taken == steps or any(app.done for app in apps)
+
+    node.start(make)
+    world.run_until(over, limit_ms=600_000)
+    assert all(app.failure is None for app in apps)
+    return taken
+
+
+@pytest.mark.parametrize("power_cut", [False, True], ids=["kill", "power-cut"])
+@pytest.mark.parametrize("seed", range(6))
+def test_wherever_a_crash_hits_retention_the_store_opens_with_all_it_should_hold(
+    seed: int, power_cut: bool
+) -> None:
+    with World(seed) as world:
+        promised = Promised()
+        total = live(world, world.node("broker-0", "10.0.0.1"), f"{seed}/0", promised, None)
+    assert promised.begins_max > 0, "this seed deletes nothing"
+    for steps in range(1, total, max(1, total // CRASHES_PER_SEED)):
+        chance = random.Random(f"{seed}/{steps}")
+        with World(seed) as world:
+            node, promised = world.node("broker-0", "10.0.0.1"), Promised()
+            live(world, node, f"{seed}/0", promised, steps)
+            node.kill(power_cut=power_cut)
+            live(world, node, f"{seed}/{steps}/1", promised, chance.randrange(1, total))
+            node.kill(power_cut=chance.random() < 0.5)
+            live(world, node, f"{seed}/{steps}/2", promised, None)

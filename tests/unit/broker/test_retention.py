@@ -1,0 +1,183 @@
+"""The clean-up of old segments as a broker runs it: a real store, a clock and replicas as the test says."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+from broker.retention.cleaner import Cleaner
+from broker.retention.leases import KEPT_AFTER_MS, Leases
+from broker.settings.broker import BrokerSettings
+from ha.service import HAService
+from messagestore.leases import LEASE_MS_MAX, Lease
+from messagestore.messages import PutStatus
+from tests.unit.doubles import ManualClock, MemoryFiles
+from tests.unit.messagestore.storehelp import message
+from tests.unit.messagestore.test_trimming import SEGMENT, filled, names, saved
+
+HOUR_MS = 3_600_000
+Scenario = Callable[["Scene"], Awaitable[None]]
+
+
+@dataclass
+class Scene:
+    """A broker at five in the morning: its store has five full segments, all of which are old."""
+
+    root: Path
+    settings: BrokerSettings = field(default_factory=lambda: BrokerSettings(fileReservedTime=48))
+    clock: ManualClock = field(default_factory=ManualClock)
+    files: MemoryFiles = field(default_factory=MemoryFiles)
+    hour: int = 5
+    read_from: int | None = None
+    prefixes: list[int] = field(default_factory=list)
+
+    async def open(self) -> None:
+        self.store = await filled(self.root)
+        self.clock.wall_ms = self.store._clock.now_ms() + 49 * HOUR_MS
+        self.disk(0.5)
+
+        async def truncate_epoch_prefix(log_min: int) -> None:
+            self.prefixes.append(log_min)
+
+        ha: Any = SimpleNamespace(
+            read_from=lambda: self.read_from, truncate_epoch_prefix=truncate_epoch_prefix
+        )
+        self.cleaner = Cleaner(
+            store=self.store,
+            ha=cast(HAService, ha),
+            leases=Leases(self.files),
+            settings=self.settings,
+            clock=self.clock,
+            local_hour=lambda now_ms: self.hour,
+        )
+
+    def disk(self, used: float) -> None:
+        self.store.disk_used = lambda: used  # type: ignore[method-assign]
+
+    async def clean(self) -> int:
+        """One round; where the log begins then."""
+        await self.cleaner.clean()
+        return self.store.min_offset()
+
+
+def scene(scenario: Scenario) -> Callable[[Path], None]:
+    @functools.wraps(scenario)
+    def run(tmp_path: Path) -> None:
+        async def whole() -> None:
+            played = Scene(tmp_path)
+            await played.open()
+            await scenario(played)
+            await played.store.stop()
+
+        asyncio.run(whole())
+
+    del run.__wrapped__  # type: ignore[attr-defined]  # pytest would ask for the scenario's arguments
+    return run
+
+
+@scene
+async def test_old_segments_go_at_their_hour_and_epochs_follow(s: Scene) -> None:
+    assert await s.clean() == 0
+    s.hour = 4
+    assert await s.clean() == 5 * SEGMENT
+    assert names(s.root, "commitlog")[0] == 5 * SEGMENT
+    assert s.prefixes == [0, 5 * SEGMENT]
+    s.clock.wall_ms -= 2 * HOUR_MS
+    assert await s.clean() == 5 * SEGMENT
+
+
+@scene
+async def test_what_is_not_old_enough_stays(s: Scene) -> None:
+    s.hour = 4
+    s.clock.wall_ms -= 2 * HOUR_MS
+    assert await s.clean() == 0
+    s.settings.file_reserved_time = 46  # by updateBrokerConfig
+    assert await s.clean() == 5 * SEGMENT
+
+
+@scene
+async def test_an_operator_need_not_wait_for_the_hour(s: Scene) -> None:
+    s.cleaner.ask()
+    assert await s.clean() == 5 * SEGMENT
+
+
+@scene
+async def test_so_many_go_in_one_round(s: Scene) -> None:
+    s.hour, s.settings.delete_file_batch_max = 4, 2
+    assert [await s.clean() for _ in range(3)] == [2 * SEGMENT, 4 * SEGMENT, 5 * SEGMENT]
+
+
+@scene
+async def test_what_a_connected_slave_still_reads_stays_within_the_reserve(s: Scene) -> None:
+    s.hour, s.read_from = 4, SEGMENT + 100
+    assert await s.clean() == SEGMENT
+    assert s.cleaner.held is not None and "slave" in s.cleaner.held.why
+    s.settings.slave_catchup_reserve = s.store.max_offset() - 3 * SEGMENT - 50
+    assert await s.clean() == 3 * SEGMENT
+    s.read_from = None
+    assert await s.clean() == 5 * SEGMENT
+    assert s.cleaner.held is None
+
+
+@scene
+async def test_what_no_checkpoint_vouches_for_stays_however_full_the_disk_is(s: Scene) -> None:
+    while s.store.max_offset() < 9 * SEGMENT:
+        s.store.append([message(bytes(400))])
+    s.disk(0.99)
+    assert await s.clean() == 5 * SEGMENT
+    s.store.disk_too_full = False
+    await saved(s.store)
+    assert await s.clean() == s.store.max_offset() // SEGMENT * SEGMENT
+
+
+@scene
+async def test_a_full_disk_takes_young_segments_and_refuses_sends_until_there_is_room(s: Scene) -> None:
+    s.clock.wall_ms -= 48 * HOUR_MS
+    s.settings.delete_file_batch_max = 1
+    s.disk(0.86)
+    assert await s.clean() == SEGMENT
+    s.disk(0.91)
+    assert await s.clean() == 2 * SEGMENT
+    assert not s.store.takes_messages()
+    [refused] = s.store.append([message()])
+    assert refused.error is PutStatus.SERVICE_NOT_AVAILABLE
+    s.disk(0.86)
+    await s.clean()
+    assert not s.store.takes_messages()
+    s.disk(0.85)
+    assert await s.clean() == 3 * SEGMENT
+    assert s.store.takes_messages()
+
+
+@scene
+async def test_a_lease_holds_until_it_ends_and_is_then_removed(s: Scene) -> None:
+    s.hour, now_ms = 4, s.clock.now_ms()
+    s.files.content["leases/a"] = Lease("spark a", 2 * SEGMENT, now_ms + 1_000).encode()
+    s.files.content["leases/far"] = Lease("a clock gone wrong", 0, now_ms + 2 * LEASE_MS_MAX).encode()
+    s.files.content["leases/torn"] = b"holder=x\nfr"
+    assert await s.clean() == 2 * SEGMENT
+    assert s.cleaner.held is not None and s.cleaner.held.why == "read by spark a"
+    s.clock.ms += 1_000
+    assert await s.clean() == 5 * SEGMENT
+    s.clock.ms += KEPT_AFTER_MS + 1
+    await s.clean()
+    assert "leases/a" not in s.files.content
+
+
+@scene
+async def test_a_disk_that_fails_is_told_and_tried_again(s: Scene) -> None:
+    s.hour = 4
+
+    async def fails(*ignored: Any) -> None:
+        raise OSError(5, "disk")
+
+    delete, s.store._log._directory.delete = s.store._log._directory.delete, fails  # type: ignore[method-assign]
+    assert await s.clean() == 5 * SEGMENT
+    s.store._log._directory.delete = delete  # type: ignore[method-assign]
+    await s.clean()
+    assert names(s.root, "commitlog")[0] == 5 * SEGMENT

@@ -1,0 +1,86 @@
+"""Which segments may go, with literals."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from messagestore.log.retention import HOUR_MS, Decision, Hold, Moment, Rules, Segment, decide, hours_of
+
+RULES = Rules(
+    reserved_ms=72 * HOUR_MS,
+    delete_hours=frozenset({4}),
+    clean_above=0.75,
+    clean_forcibly_above=0.85,
+    refuse_above=0.90,
+    may_clean_forcibly=True,
+    segments_max=10,
+)
+NOW_MS = 1_000 * HOUR_MS
+AT_FOUR = Moment(NOW_MS, 4, 0.5, asked=False)
+AT_FIVE = Moment(NOW_MS, 5, 0.5, asked=False)
+CONFIRMED = Hold(10_000, "confirmed up to here")
+
+
+def log(*hours_ago: int | None) -> list[Segment]:
+    """Segments of 100 bytes from 300 on, whose newest record was stored so many hours ago."""
+    return [
+        Segment(300 + 100 * n, 400 + 100 * n, None if ago is None else NOW_MS - ago * HOUR_MS)
+        for n, ago in enumerate(hours_ago)
+    ]
+
+
+def test_at_its_hour_what_has_aged_goes_and_nothing_else() -> None:
+    assert decide(log(100, 72, 71, 1), [CONFIRMED], AT_FOUR, RULES) == Decision(500, 2, 0, None)
+    assert decide(log(71, 1), [CONFIRMED], AT_FOUR, RULES) == Decision(300, 0, 0, None)
+
+
+def test_at_other_hours_nothing_goes_unless_asked_or_the_disk_is_rather_full() -> None:
+    aged = log(100, 100, 1)
+    assert decide(aged, [CONFIRMED], AT_FIVE, RULES).segments == 0
+    assert decide(aged, [CONFIRMED], AT_FIVE._replace(asked=True), RULES) == Decision(500, 2, 0, None)
+    assert decide(aged, [CONFIRMED], AT_FIVE._replace(disk_used=0.75), RULES).segments == 0
+    assert decide(aged, [CONFIRMED], AT_FIVE._replace(disk_used=0.76), RULES).segments == 2
+
+
+def test_a_full_disk_takes_what_has_not_aged_if_that_is_allowed() -> None:
+    full = AT_FIVE._replace(disk_used=0.86)
+    assert decide(log(100, 1, 0), [CONFIRMED], full, RULES) == Decision(600, 3, 2, None)
+    forbidden = replace(RULES, may_clean_forcibly=False)
+    assert decide(log(100, 1, 0), [CONFIRMED], full, forbidden) == Decision(400, 1, 0, None)
+
+
+def test_a_round_takes_so_many_segments_at_most() -> None:
+    few = replace(RULES, segments_max=2)
+    assert decide(log(100, 100, 100), [CONFIRMED], AT_FOUR, few) == Decision(500, 2, 0, None)
+
+
+@pytest.mark.parametrize("moment", [AT_FOUR, AT_FOUR._replace(disk_used=0.99, asked=True)])
+@pytest.mark.parametrize(("offset", "end"), [(300, 300), (399, 300), (400, 400), (450, 400), (500, 500)])
+def test_nothing_goes_above_the_lowest_hold_whatever_age_and_disk_say(
+    moment: Moment, offset: int, end: int
+) -> None:
+    hold = Hold(offset, "a slave reads there")
+    decision = decide(log(100, 100, 100), [CONFIRMED, hold], moment, RULES)
+    assert (decision.end, decision.held) == (end, hold)
+
+
+def test_a_segment_of_unknown_age_stays_until_the_disk_is_full() -> None:
+    assert decide(log(None, 100), [CONFIRMED], AT_FOUR, RULES).segments == 0
+    assert decide(log(None, 100), [CONFIRMED], AT_FOUR._replace(disk_used=0.9), RULES).by_force == 1
+
+
+def test_a_disk_that_was_too_full_must_become_less_full_than_where_force_begins() -> None:
+    assert not RULES.refuses_sends(False, 0.90)
+    assert RULES.refuses_sends(False, 0.91)
+    assert RULES.refuses_sends(True, 0.86)
+    assert not RULES.refuses_sends(True, 0.85)
+
+
+def test_hours_are_read_as_upstream_writes_them() -> None:
+    assert hours_of("04") == {4}
+    assert hours_of("00;12;") == {0, 12}
+    for wrong in ("", "24", "-1", "four", "4,5"):
+        with pytest.raises(ValueError, match=r"."):
+            hours_of(wrong)

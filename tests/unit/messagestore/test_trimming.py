@@ -1,0 +1,242 @@
+"""A store whose beginning retention moves up: what goes, what stays, and what its readers see."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from messagestore.errors import OffsetOutOfRange
+from messagestore.messages import GetStatus
+from messagestore.store import MessageStore
+from messagestore.trimming import Trimmed
+from mqruntime.realruntime import real_runtime
+from tests.unit.messagestore.storehelp import message, open_store, queue_entries, small_settings
+from tests.unit.messagestore.test_store import dispatch_all, in_loop, master
+
+SEGMENT = 4096
+
+
+def always() -> bool:
+    return True
+
+
+def never() -> bool:
+    return False
+
+
+def names(root: Path, folder: str) -> list[int]:
+    return sorted(int(path.name) for path in (root / folder).iterdir() if path.is_file())
+
+
+async def saved(store: MessageStore) -> None:
+    """All is confirmed, dispatched, and vouched for by the checkpoint on disk."""
+    dispatch_all(store)
+    await store.flush()
+    await store._saved.sync()
+    await store._saved.save_checkpoint()
+
+
+async def filled(root: Path, segments: int = 5, **settings: Any) -> MessageStore:
+    """A master whose log has so many full segments and a begun one; queue 1 ends with the first segment."""
+    store = await master(root, max_index_num=16, max_hash_slot_num=5, **settings)
+    store.append([message(b"old", queue_id=1, properties=b"KEYS\x01old\x02") for _ in range(3)])
+    while store.max_offset() < segments * SEGMENT + 500:
+        store.append([message(bytes(400), properties=b"KEYS\x01k\x02")])
+    await saved(store)
+    return store
+
+
+@in_loop
+async def test_segments_go_and_readers_are_told_where_the_store_begins(tmp_path: Path) -> None:
+    store = await filled(tmp_path)
+    [first_entry, *_] = [e for e in queue_entries(store)["TopicTest", 0] if e[0] >= 2 * SEGMENT]
+    assert (await store.begin_at(2 * SEGMENT, always)).segments == 2
+
+    assert store.min_offset() == 2 * SEGMENT
+    assert names(tmp_path, "commitlog")[0] == 2 * SEGMENT
+    first = store.min_queue_offset("TopicTest", 0)
+    assert store.entries("TopicTest", 0, first, 1)[0][:3] == first_entry
+    too_small = store.get("TopicTest", 0, first - 1, 32, 4096)
+    assert (too_small.status, too_small.next_begin_offset) == (GetStatus.OFFSET_TOO_SMALL, first)
+    assert store.get("TopicTest", 0, first, 1, 4096).status is GetStatus.FOUND
+    assert await store.message_at(0) is None
+    assert await store.store_time_at("TopicTest", 0, first - 1) == -1
+    assert await store.store_time_at("TopicTest", 0, first) > 0
+    assert await store.offset_by_time("TopicTest", 0, 0) == first
+    await store.stop()
+
+
+@in_loop
+async def test_a_queue_whose_messages_are_all_gone_goes_on_where_it_was(tmp_path: Path) -> None:
+    store = await filled(tmp_path)
+    await store.begin_at(SEGMENT, always)
+    assert store.min_queue_offset("TopicTest", 1) == store.max_queue_offset("TopicTest", 1) == 3
+    await store.stop()
+
+    store = open_store(tmp_path, small_settings(max_index_num=16, max_hash_slot_num=5))
+    await store.start()
+    assert store.min_queue_offset("TopicTest", 1) == store.max_queue_offset("TopicTest", 1) == 3
+    await store.become_master()
+    [appended] = store.append([message(b"new", queue_id=1)])
+    assert appended.queue_offset == 3
+    await store.stop()
+
+
+@in_loop
+async def test_queue_and_index_files_follow_but_for_the_last_of_each(tmp_path: Path) -> None:
+    store = await filled(tmp_path, mapped_file_size_consume_queue=100)  # 5 entries a file
+    queue_files, index_files = names(tmp_path, "consumequeue/TopicTest/0"), names(tmp_path, "index")
+    trimmed = await store.begin_at(4 * SEGMENT, always)
+    assert trimmed.segments == 4 and trimmed.queue_files > 3 and trimmed.index_files > 0
+
+    left = names(tmp_path, "consumequeue/TopicTest/0")
+    assert left == queue_files[-len(left) :]
+    first = store.min_queue_offset("TopicTest", 0)
+    assert left[0] // 20 <= first < left[0] // 20 + 5
+    assert len(names(tmp_path, "index")) == len(index_files) - trimmed.index_files >= 1
+    found = await store.find_by_key("TopicTest", "k", 100, 0, 1 << 62)
+    assert len(found) == store.max_queue_offset("TopicTest", 0) - first
+    await store.stop()
+    assert names(tmp_path, "consumequeue/TopicTest/1") == [0], "the last one says which offset comes next"
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_a_log_that_begins_later_opens_again(tmp_path: Path, clean: bool) -> None:
+    async def first_life() -> dict[Any, Any]:
+        store = await filled(tmp_path)
+        await store.begin_at(3 * SEGMENT, always)
+        entries = queue_entries(store)
+        if clean:
+            await store.stop()
+        else:
+            await store._tasks.stop()
+            store._close()
+        return entries
+
+    async def second_life(entries: dict[Any, Any]) -> None:
+        store = open_store(tmp_path, small_settings(max_index_num=16, max_hash_slot_num=5))
+        report = await store.start()
+        assert (report.clean, report.min_offset) == (clean, 3 * SEGMENT)
+        assert queue_entries(store) == entries
+        assert await store.begin_at(4 * SEGMENT, always) == Trimmed(1, 0, 1)
+        await store.stop()
+
+    asyncio.run(second_life(asyncio.run(first_life())))
+
+
+@in_loop
+async def test_nothing_goes_that_a_crash_could_take_back(tmp_path: Path) -> None:
+    store = await filled(tmp_path)
+    vouched = store.vouched_offset()
+    while store.max_offset() < 8 * SEGMENT:
+        store.append([message(bytes(400))])
+    dispatch_all(store)
+    await store.flush()
+    assert store.confirm_offset() > 7 * SEGMENT > vouched, "confirmed and flushed, but no checkpoint says so"
+    await store.begin_at(7 * SEGMENT, always)
+    assert store.min_offset() == 0
+    await store.begin_at(vouched - vouched % SEGMENT, never)
+    assert store.min_offset() == 0, "what somebody began to read meanwhile stays"
+    await store.begin_at(vouched - vouched % SEGMENT, always)
+    assert store.min_offset() == vouched - vouched % SEGMENT
+    await store.stop()
+
+
+@in_loop
+async def test_who_has_a_view_of_a_deleted_segment_reads_on(tmp_path: Path) -> None:
+    store = await filled(tmp_path)
+    held = store.read(0, 200)
+    before = bytes(held)
+    await store.begin_at(2 * SEGMENT, always)
+    await asyncio.sleep(0.05)
+    assert bytes(held) == before
+    with pytest.raises(OffsetOutOfRange):
+        store.read(0, 200)
+    with pytest.raises(OffsetOutOfRange):
+        await store.read_cold(SEGMENT, 10)
+    await store.stop()
+    assert bytes(held) == before
+
+
+@in_loop
+async def test_a_cold_read_that_retention_overtakes_says_so(tmp_path: Path) -> None:
+    store = await filled(tmp_path)
+    result = store.get("TopicTest", 0, 0, 1, 4096)
+    assert result.cold
+    await store.begin_at(2 * SEGMENT, always)
+    with pytest.raises(OffsetOutOfRange):
+        await store.load(result)
+    await store.stop()
+
+
+@in_loop
+async def test_a_disk_that_refuses_to_delete_leaves_no_gap(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = await filled(tmp_path)
+    directory, refused = store._log._directory, []
+    delete = directory.delete
+
+    async def fails_once(name: str) -> None:
+        if not refused:
+            refused.append(name)
+            raise OSError(errno.EIO, "disk")
+        await delete(name)
+
+    monkeypatch.setattr(directory, "delete", fails_once)
+    with pytest.raises(OSError, match="disk"):
+        await store.begin_at(3 * SEGMENT, always)
+    assert names(tmp_path, "commitlog")[0] == 0, "a younger one would leave a gap"
+    assert store.min_offset() == 3 * SEGMENT
+    assert (await store.begin_at(store.min_offset(), always)).segments == 3
+    assert names(tmp_path, "commitlog")[0] == 3 * SEGMENT
+    await store.stop()
+
+
+@in_loop
+async def test_what_goes_is_neither_checked_nor_damaged_any_more(tmp_path: Path) -> None:
+    store = await filled(tmp_path)
+    await store.stop()
+    with (tmp_path / "commitlog" / f"{0:020}").open("r+b") as file:
+        file.seek(150)
+        file.write(b"rot")
+    store = open_store(tmp_path, small_settings(max_index_num=16, max_hash_slot_num=5))
+    await store.start()
+    assert await store.check(0, 500) is not None
+    assert store.soundness.damages
+    await store.begin_at(2 * SEGMENT, always)
+    assert not store.soundness.damages
+    assert all(each.start >= 2 * SEGMENT for each in store.soundness.unchecked.ranges)
+    await store.stop()
+
+
+@in_loop
+async def test_how_old_segments_are_is_told_by_what_stands_behind_them(tmp_path: Path) -> None:
+    store = await filled(tmp_path, segments=3)
+    [one, two] = await store.oldest_segments(2)
+    assert (one.start, one.end, two.end) == (0, SEGMENT, 2 * SEGMENT)
+    assert one.newest_ms is not None and two.newest_ms is not None and one.newest_ms <= two.newest_ms
+    assert [segment.end for segment in await store.oldest_segments(10)] == [SEGMENT, 2 * SEGMENT, 3 * SEGMENT]
+    store._log.segment_view(SEGMENT)[0][4:8] = b"rot!"
+    [one, _] = await store.oldest_segments(2)
+    assert one.newest_ms is None
+    await store.stop()
+
+
+def test_a_deleted_file_is_given_up_beside_the_loop_once_nobody_reads_it(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        directory = real_runtime(tmp_path).segments.subdirectory("some")
+        file = directory.create("0", 8192)
+        view = file.view()[:10]
+        await directory.delete("0")
+        release = asyncio.ensure_future(file.release())
+        await asyncio.sleep(0.05)
+        assert not release.done() and bytes(view) == bytes(10)
+        view.release()
+        await release
+
+    asyncio.run(scenario())
