@@ -114,7 +114,7 @@ class MessageStore:
         self._saved = SavedQueues(
             runtime.files, self._log, self._queues, self._index, self._dispatcher, self.confirm_offset
         )
-        self._trimming = Trimming(
+        self.trimming = Trimming(
             self._log, self._queues, self._index, self._dispatcher, self.soundness, self._saved, self._tasks,
             cutting=lambda: self._cuts > 0,
         )  # fmt: skip
@@ -407,15 +407,15 @@ class MessageStore:
 
     def vouched_offset(self) -> int:
         """Up to here nothing is lost by a crash, and nothing above may be deleted."""
-        return self._trimming.vouched_offset
+        return self.trimming.vouched_offset
 
     async def begin_at(self, offset: int, allowed: Callable[[], bool]) -> Trimmed:
         """See Trimming.begin_at; with min_offset it deletes what an earlier round left."""
-        return await self._trimming.begin_at(offset, allowed)
+        return await self.trimming.begin_at(offset, allowed)
 
     async def follow_log(self) -> Trimmed:
         """Queues and index give up the files that lead to nothing any more. OSError."""
-        return await self._trimming.follow()
+        return await self.trimming.follow()
 
     # Readers
 

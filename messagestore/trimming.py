@@ -49,6 +49,8 @@ class Trimming:
         self._saved = saved
         self._tasks = tasks
         self._cutting = cutting
+        self.deleted_segments = 0
+        """Since the start."""
         self._followed: int | None = None  # where the log began when queues and index last followed
 
     @property
@@ -66,6 +68,7 @@ class Trimming:
                 self._dispatcher.log_min = offset
                 self._soundness.begin_at(offset)
         segments = await self._log.delete_former()
+        self.deleted_segments += len(segments)
         self._release(segments)
         if self._followed == self._log.min_offset:
             return Trimmed(len(segments), 0, 0)

@@ -185,6 +185,7 @@ class BrokerCollector(Collector):
             (figures.UNCHECKED, store.soundness.unchecked.size_bytes),
             (figures.DAMAGED, len(store.soundness.damages)),
             (figures.REPAIRED, store.soundness.repairs),
+            (figures.DELETED_SEGMENTS, store.trimming.deleted_segments),
             (figures.RESERVE_TIME, self._oldest_age_ms()),
         ):
             yield self._families.each(figure, [(ON_DISK, value)])

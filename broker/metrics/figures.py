@@ -107,6 +107,12 @@ REPAIRED = Figure(
     OF_DISK,
     ours=True,
 )
+DELETED_SEGMENTS = Figure(
+    "rocketmq_storage_deleted_segments_total",
+    "segments of the log that retention deleted",
+    OF_DISK,
+    ours=True,
+)
 RESERVE_TIME = Figure(
     "rocketmq_storage_message_reserve_time_milliseconds",
     "age of the oldest message that is kept; 0 without any",

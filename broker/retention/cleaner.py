@@ -51,8 +51,6 @@ class Cleaner:
         self._held = RepeatedFailure(HELD_REMIND_MS)
         self.held: Hold | None = None
         """What kept the oldest segment in the last round, which would have gone otherwise."""
-        self.deleted_segments = 0
-        """Since the start."""
 
     async def run(self) -> None:
         await asyncio.sleep(FIRST_INTERVALS * self._settings.clean_resource_interval / 1000)
@@ -129,7 +127,6 @@ class Cleaner:
     def _tell(self, trimmed: Trimmed, decision: Decision, moment: Moment) -> None:
         if not any(trimmed):
             return
-        self.deleted_segments += trimmed.segments
         said = fields(
             log_min=self._store.min_offset(),
             by_force=decision.by_force,
