@@ -132,6 +132,7 @@ class BrokerApp:
             settings=settings,
             clock=clock,
             local_hour=runtime.local_hour,
+            undelivered=requests.delivery.first_undelivered,
         )
         RetentionRequests(cleaner).add_to(requests.router)
         requests.router.add(RequestCode.NOTIFY_BROKER_ROLE_CHANGED, manager.notified)

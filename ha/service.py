@@ -24,6 +24,7 @@ from ha.master.gate import Asker, Gate, Replicas
 from ha.master.mastership import Controllers, Mastership
 from ha.settings import HASettings
 from ha.slave.client import SlaveClient, cut_partial_record
+from ha.slave.link import LeftBehind, StayOut
 from ha.status import runtime_info
 from mqruntime.clock import Clock
 from mqruntime.listening import why_not_listening
@@ -293,6 +294,11 @@ class HAService:
     async def truncate_epoch_prefix(self, log_min: int) -> None:
         """Retention has removed the log below `log_min`. OSError."""
         await self._epochs.truncate_prefix(log_min)
+
+    @property
+    def stays_out(self) -> StayOut | LeftBehind | None:
+        """Why this replica does not follow its master until an operator acts; None while it does, or leads."""
+        return self._end.stays_out if isinstance(self._end, SlaveClient) else None
 
     def status(self) -> dict[str, Any]:
         """HARuntimeInfo, see ha/status.py."""

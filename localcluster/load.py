@@ -159,7 +159,7 @@ async def read_messages(
     """Every message of the topic, each queue from its first to its last readable one. Raises `PullFailed`."""
     for queue in await consumer.queues(topic):
         end = await consumer.max_offset(queue)
-        async for message in consumer.read(queue, 0, end):
+        async for message in consumer.read(queue, await consumer.min_offset(queue), end):
             yield queue, message
 
 

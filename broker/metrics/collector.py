@@ -218,6 +218,7 @@ class BrokerCollector(Collector):
         yield each(figures.TRANSFERRED, moved)
         yield one(figures.ROLE_CHANGES, counters.role_changes)
         yield one(figures.TRUNCATIONS, counters.truncations)
+        yield one(figures.STAYS_OUT, ha.stays_out is not None)
         yield one(figures.REFUSED_LINKS, counters.refused_links)
 
     def _system(self, topic: str, group: str = "") -> str:

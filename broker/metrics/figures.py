@@ -131,6 +131,11 @@ TRANSFERRED = Figure(
 )
 ROLE_CHANGES = Figure("rocketmq_ha_role_changes_total", "roles taken", ours=True)
 TRUNCATIONS = Figure("rocketmq_ha_truncations_total", "cuts of this log to a master's", ours=True)
+STAYS_OUT = Figure(
+    "rocketmq_ha_stays_out",
+    "1 on a replica that follows no master until an operator acts, as its log says",
+    ours=True,
+)
 REFUSED_LINKS = Figure(
     "rocketmq_ha_refused_links_total",
     "links of ids that controllers do not know, or at other hosts",

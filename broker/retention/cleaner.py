@@ -1,7 +1,8 @@
 """The clean-up of old segments: looks every so often what may go, and lets it go.
 
 Invariant: nothing goes at or above what the checkpoint on disk vouches for, what a connected slave still reads (within
-slaveCatchupReserveBytes of the log's end), or what a lease in force holds. Nothing here stops a broker: what the disk refuses
+slaveCatchupReserveBytes of the log's end), the first delayed message that is not delivered yet, or what a lease in force
+holds. Nothing here stops a broker: what the disk refuses
 is tried again in the next round."""
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ HELD_REMIND_MS = 600_000
 
 
 class Cleaner:
-    """`local_hour(wall ms)` is the hour of the local day."""
+    """`local_hour(wall ms)` is the hour of the local day; `undelivered()` where the first delayed message stands that is not
+    delivered yet, None without any."""
 
     def __init__(
         self,
@@ -39,6 +41,7 @@ class Cleaner:
         settings: BrokerSettings,
         clock: Clock,
         local_hour: Callable[[int], int],
+        undelivered: Callable[[], int | None],
     ) -> None:
         self._store = store
         self._ha = ha
@@ -46,6 +49,7 @@ class Cleaner:
         self._settings = settings
         self._clock = clock
         self._local_hour = local_hour
+        self._undelivered = undelivered
         self._rounds_asked = 0
         self._failure = RepeatedFailure()
         self._held = RepeatedFailure(HELD_REMIND_MS)
@@ -105,6 +109,9 @@ class Cleaner:
         if read_from is not None:
             spared_from = self._store.max_offset() - self._settings.slave_catchup_reserve
             holds.append(Hold(max(read_from, spared_from), "a connected slave still reads it"))
+        undelivered = self._undelivered()
+        if undelivered is not None:
+            holds.append(Hold(undelivered, "a delayed message there is not delivered yet"))
         return holds
 
     def _look_at_disk(self, too_full: bool, used: float) -> None:

@@ -21,7 +21,7 @@ from broker.sends.writegate import Replication, Standing
 from broker.tables.delayoffsets import DelayOffsets
 from messagestore.errors import RecordDamaged
 from messagestore.messages import Appended, MessageToStore, PutStatus, QueueEntry, QueueGrew
-from messagestore.queues.consumequeue import is_filler
+from messagestore.queues.consumequeue import is_filler, listed_start
 from messagestore.record import RecordError, decode
 from messagestore.systemtopics import SCHEDULE_TOPIC
 from mqruntime.clock import Clock
@@ -144,6 +144,19 @@ class DelayDelivery:
         if full and len(self._in_flight) < IN_FLIGHT_MAX:
             self._wake.set()
 
+    def first_undelivered(self) -> int | None:
+        """Where the oldest message stands that is not known to be delivered, in any role; None without any."""
+        heads = (
+            self._store.entries(
+                SCHEDULE_TOPIC, level - 1, self._from(level, self._offsets.next_offset(level)), 1
+            )
+            for level in range(1, len(self._levels_ms) + 1)
+        )
+        return min((listed_start(head[0]) for head in heads if head), default=None)
+
+    def _from(self, level: int, queue_offset: int) -> int:
+        return max(queue_offset, self._store.min_queue_offset(SCHEDULE_TOPIC, level - 1))
+
     async def run(self) -> None:
         while True:
             self._wake.clear()
@@ -166,8 +179,7 @@ class DelayDelivery:
 
     async def _deliver_level(self, level: int) -> int | None:
         store, queue_id, term = self._store, level - 1, self._term
-        cursor = self._cursors.get(level, self._offsets.next_offset(level))
-        cursor = max(cursor, store.min_queue_offset(SCHEDULE_TOPIC, queue_id))
+        cursor = self._from(level, self._cursors.get(level, self._offsets.next_offset(level)))
         sightings = self._sightings.setdefault(level, Sightings(self._levels_ms[level - 1]))
         sightings.seen(store.max_queue_offset(SCHEDULE_TOPIC, queue_id), self._clock.monotonic_ms())
         due: list[QueueEntry] = []

@@ -86,6 +86,8 @@ class SlaveClient:
         self._truncation_allowed = truncation_allowed
         self._word_used: int | None = None
         self._stays_out = RepeatedFailure()
+        self.stays_out: StayOut | LeftBehind | None = None
+        """Why this replica does not follow its master until an operator acts."""
         self._address: str | None = None
         self._address_changed = asyncio.Event()
         # where the log last ended with a whole record; finding that out reads a whole segment
@@ -176,6 +178,7 @@ class SlaveClient:
         self._log_refused = connection.log_refused
         if self._log_refused:
             return self._settings.full_log_wait_ms
+        self.stays_out = connection.stays_out
         if connection.stays_out is not None:
             self._tell_stays_out(connection.stays_out, address)
             return None

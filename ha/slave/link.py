@@ -84,8 +84,8 @@ class StayOut:
 
 @dataclass(frozen=True, slots=True)
 class LeftBehind:
-    """The log ends at `log_end`, and the master has deleted what follows up to `master_min`, where its own begins: this replica
-    has to begin anew; a Close follows."""
+    """What is confirmed in this log, which ends at `log_end`, the master has deleted: its own begins at `master_min` or above.
+    This replica has to begin anew; a Close follows."""
 
     master_min: int
     log_end: int
@@ -332,6 +332,10 @@ class SlaveLink:
         point = self._own.find_consistent_point(reply.epochs, self._log_end, reply.max_offset)
         if point == NO_CONSISTENT_POINT and self._nothing_confirmed_since_the_beginning():
             point = 0
+        if point == NO_CONSISTENT_POINT and 0 < reply.epochs.entries[0].start_offset >= self._confirm:
+            master_min = reply.epochs.entries[0].start_offset
+            reason = f"the master knows no epoch below {master_min}, the own log is confirmed up to {self._confirm}"
+            return [LeftBehind(master_min, self._log_end), *self._close(reason)]
         if point == NO_CONSISTENT_POINT:
             raise FrameError(
                 f"no epoch in common: own {self._own!r}, master {reply.epochs!r}; wipe this store"

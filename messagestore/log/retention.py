@@ -16,7 +16,7 @@ MANUAL_ROUNDS = 20
 
 class Segment(NamedTuple):
     """Bytes [start, end) of the log; `newest_ms` is the store time of the first record behind it, so nothing in it is younger;
-    None while nothing stands there, or what does cannot be read."""
+    None while nothing stands there, or what does cannot be read: then that of a later segment counts."""
 
     start: int
     end: int
@@ -86,7 +86,8 @@ def decide(segments: Sequence[Segment], holds: Iterable[Hold], moment: Moment, r
         return Decision(end, 0, 0, None)
     lowest = min(holds, key=lambda hold: hold.offset)
     for count, segment in enumerate(segments):
-        aged = segment.newest_ms is not None and segment.newest_ms + rules.reserved_ms <= moment.now_ms
+        newest_ms = next((later.newest_ms for later in segments[count:] if later.newest_ms is not None), None)
+        aged = newest_ms is not None and newest_ms + rules.reserved_ms <= moment.now_ms
         if count == rules.segments_max or not (aged or forced):
             return Decision(end, count, by_force, None)
         if segment.end > lowest.offset:

@@ -8,12 +8,14 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
-from localcluster.history import Attempt, Outcome, judge
+from localcluster.history import Attempt, Found, Outcome, judge
 from localcluster.load import as_found
+from mqclient.message import StoredMessage
 from mqclient.route import MessageQueue
 from simulation.cluster.delaycheck import judge_delayed, waiting
 from simulation.cluster.looks import BrokerLook
 from simulation.cluster.members import BROKER_SET, TOPIC, ClientApp, ReaderNotes
+from simulation.cluster.shadow import deleted_messages
 from simulation.cluster.violation import Violation
 from simulation.kernel.node import Node
 from simulation.kernel.world import World
@@ -61,27 +63,41 @@ class ClientJudge:
         self,
         broker: BrokerLook,
         log: bytearray,
+        begins: int,
         spread_ms: int,
         promised: Callable[[str, list[Attempt]], list[Attempt]],
         *,
         readers_keep: bool,
     ) -> int:
-        """Raises Violation. Any broker will do, now that their logs are the same, all of `log`; their wall clocks were
-        `spread_ms` apart. `promised` gives the attempts on a topic as the contract has them; `readers_keep`: what was read
+        """Raises Violation. Any broker will do, now that their logs are the same, all of `log` but what retention deleted,
+        at most up to `begins`; their wall clocks were `spread_ms` apart. `promised` gives the attempts on a topic as the contract has them; `readers_keep`: what was read
         once must be there. Returns how many delayed messages were delivered once more."""
         self.run(self.app.finds_master())
         found = self.run(self.app.read_everything())
         delayed = {topic: promised(topic, asked) for topic, asked in self.app.delayed.attempts.items()}
         late = self.run(self.app.delayed.delivered(delayed))
+        deleted = list(deleted_messages(log, begins, broker.store.segment_size_bytes))
+        places = {message.place for message in found}
+        was_there = [found_in_queue(message) for message in deleted if message.topic == TOPIC]
+        found += [message for message in was_there if message.place not in places]
+        places = {found_in_queue(message).place for message in late}
+        late += [
+            message
+            for message in deleted
+            if message.topic in self.app.delayed.attempts and found_in_queue(message).place not in places
+        ]
         if readers_keep:
             self.look()
         verdict = judge(promised(TOPIC, self.app.load.attempts), found)
         if not verdict.holds:
             raise Violation("C6", f"{len(verdict.faults)} broken promises, first: {verdict.faults[0]}")
         again = judge_delayed(delayed, late, waiting(broker, log), spread_ms)
-        for message in late:
-            found.append(as_found(MessageQueue(message.topic, BROKER_SET, message.queue_id), message))
+        found += [found_in_queue(message) for message in late]
         unread = set(self.notes.seen) - {message.place for message in found}
         if unread and readers_keep:
             raise Violation("C6", f"{len(unread)} messages were read once and are gone: {sorted(unread)[0]}")
         return again
+
+
+def found_in_queue(message: StoredMessage) -> Found:
+    return as_found(MessageQueue(message.topic, BROKER_SET, message.queue_id), message)

@@ -12,11 +12,14 @@ from typing import NamedTuple
 from broker.sends.scheduling import REAL_TOPIC
 from localcluster.history import Attempt, Outcome
 from localcluster.load import body_hash
+from messagestore.delaylevels import delay_levels_ms
 from messagestore.record import decode
+from messagestore.settings import StoreSettings
 from messagestore.systemtopics import SCHEDULE_TOPIC
 from mqclient.message import StoredMessage
 from simulation.cluster.delays import LEVELS
 from simulation.cluster.looks import BrokerLook
+from simulation.cluster.shadow import records_below
 from simulation.cluster.violation import Violation
 
 
@@ -30,8 +33,15 @@ class Waiting(NamedTuple):
 
 def waiting(broker: BrokerLook, log: bytearray) -> Iterator[Waiting]:
     """All that ever waited; `log` is the commit log from its beginning."""
+    store, delays_ms = broker.store, delay_levels_ms(StoreSettings().message_delay_level)
+    for content in records_below(log, store.min_offset(), store.segment_size_bytes):
+        message = decode(content, verify_body=False)
+        if message.topic == SCHEDULE_TOPIC:
+            properties, due_ms = message.property_map, message.store_timestamp + delays_ms[message.queue_id]
+            yield Waiting(properties[REAL_TOPIC], properties["KEYS"], due_ms)
     for level in LEVELS:
-        for entry in broker.store.entries(SCHEDULE_TOPIC, level - 1, 0, len(log)):
+        first = store.min_queue_offset(SCHEDULE_TOPIC, level - 1)
+        for entry in store.entries(SCHEDULE_TOPIC, level - 1, first, len(log)):
             end = entry.physical_offset + entry.size
             properties = decode(memoryview(log)[entry.physical_offset : end], verify_body=False).property_map
             yield Waiting(properties[REAL_TOPIC], properties["KEYS"], entry.tags_code)

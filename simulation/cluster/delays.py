@@ -135,6 +135,7 @@ class DelayedWork:
                     continue
                 for queue in queues:
                     end = await consumer.max_offset(queue)
-                    messages += [message async for message in consumer.read(queue, 0, end)]
+                    first = await consumer.min_offset(queue)
+                    messages += [message async for message in consumer.read(queue, first, end)]
                 break
         return messages

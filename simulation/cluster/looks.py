@@ -17,6 +17,7 @@ from controller.server import ControllerApp
 from controller.state import ReplicasState, SyncState
 from dledger.node import DLedgerNode
 from epochfile.history import EpochHistory
+from ha.slave.link import LeftBehind, StayOut
 from messagestore.store import MessageStore
 from simulation.cluster.members import BROKER_SET
 from simulation.kernel.node import Node
@@ -48,6 +49,8 @@ class BrokerLook:
     """Go on, too."""
     accepts_sends: bool = False
     is_learner: bool = False
+    stays_out: StayOut | LeftBehind | None = None
+    """Why it follows no master until an operator acts."""
     may_lack: bool = False
     """It says that its log may lack what it was counted for, and waits for one that lacks nothing."""
 
@@ -73,6 +76,7 @@ def broker_on(node: Node) -> BrokerLook | None:
         tables=app.tables,
         accepts_sends=membership.accepts_sends,
         is_learner=app.settings.async_learner,
+        stays_out=app.ha.stays_out,
         may_lack=app.memory_mark.may_lack,
     )
 

@@ -94,7 +94,12 @@ def controller_app(number: int, runtime: Runtime, raft_slowness: int, *, unclean
 
 
 def broker_app(
-    host: str, runtime: Runtime, timers: Timers, segment_bytes: int, contract: Contract
+    host: str,
+    runtime: Runtime,
+    timers: Timers,
+    segment_bytes: int,
+    contract: Contract,
+    retention: dict[str, object],
 ) -> BrokerApp:
     settings = BrokerSettings.model_validate(
         {
@@ -125,6 +130,7 @@ def broker_app(
             # a disk that is full for a while takes nothing away, and is felt when it is full
             "cleanFileForciblyEnable": False,
             "diskSpaceWarningLevelRatio": 100,
+            **retention,
         }
     )
     return BrokerApp(settings, runtime)
@@ -228,6 +234,8 @@ class ClientApp:
                 queues = [queue for topic in (TOPIC, LATER) for queue in await consumer.queues(topic)]
                 for queue in queues:
                     result = await consumer.pull(queue, next_offset.get(str(queue), 0))
+                    if not result.messages and result.next_offset > next_offset.get(str(queue), 0):
+                        next_offset[str(queue)] = result.next_offset  # retention went further
                     for message in result.messages:
                         place = Place(str(queue), message.queue_offset)
                         key = message.properties.get("KEYS", "")

@@ -47,6 +47,7 @@ from simulation.cluster.machines import Machines
 from simulation.cluster.masterfirst import MasterFirst
 from simulation.cluster.members import FAST, SLAVE_SYNC_MS, ClientApp, Timers
 from simulation.cluster.operators import Operator
+from simulation.cluster.retention import Retention
 from simulation.cluster.shape import Shape
 from simulation.cluster.sickdisks import SickDisks
 from simulation.cluster.totals import Totals
@@ -97,6 +98,7 @@ class ClusterWorld:
         self.fact_check = FactCheck(self.machines.facts)
         self.client = ClientJudge(self.world, self.machines.client)
         self.votes = VotesOnDisk({f"n{i}": node for i, node in enumerate(self.machines.controllers)})
+        self.retention = Retention(self.machines, allowed=not self.may_lose)
         self.faults = Faults(self.machines, *self.besides())
         self.send_interval_ms = self.random.choice((250, 300, 400))
         self.pace_ms = self.random.choice((2_000, 5_000, 9_000))
@@ -106,8 +108,8 @@ class ClusterWorld:
         watching = patch.object(DLedgerNode, "core_class", watched(Raft, self.votes))
         granting = patch.object(ReplicasStateMachine, "apply", self.check.grants.noting())
         holding = patch.object(Mastership, "acked", self.check.holders.noting(self.machines.brokers))
-        logged = self.errors.attached()
-        with watching, granting, holding, self.appended(), self.bulk(), logged, self.world as world:
+        keeping, logged = self.retention.watched(), self.errors.attached()
+        with watching, granting, holding, keeping, self.appended(), self.bulk(), logged, self.world as world:
             world.after_each_step(self.each_step)
             self.start_all()
             world.run_until(lambda: self.machines.master() is not None, 10_000)
@@ -152,6 +154,7 @@ class ClusterWorld:
                     timers=self.timers,
                     segment_bytes=self.segment_bytes,
                     contract=self.contract,
+                    retention=self.retention.settings(),
                 )
             )
 
@@ -178,6 +181,7 @@ class ClusterWorld:
 
     def besides(self) -> Iterator[Fault]:
         """The faults that the shape of this seed brings."""
+        yield self.retention
         if not self.contract.waits:
             yield MasterFirst(self.machines)
         if self.contract.on_disk:
@@ -269,6 +273,7 @@ class ClusterWorld:
     def judge(self) -> None:
         """The client stops; logs become equal; what it was told is compared with what is there."""
         self.client.run(self.client.app.stop_sending())
+        self.retention.stop()
         machines = self.machines
 
         def delivered() -> bool:
@@ -280,7 +285,8 @@ class ClusterWorld:
             brokers = machines.broker_looks()
             stores = [broker.store for broker in brokers]
             ends = {end for store in stores for end in (store.max_offset(), store.confirm_offset())}
-            return len(ends) == 1 and len({broker.history for broker in brokers}) == 1
+            begins = max((store.min_offset() for store in stores), default=0)
+            return len(ends) == 1 and len({broker.history.truncate_prefix(begins) for broker in brokers}) == 1
 
         self.world.run_until(delivered, DELIVERY_LIMIT_MS)
         self.world.run_until(level, HEAL_LIMIT_MS)
@@ -288,6 +294,7 @@ class ClusterWorld:
         brokers = machines.broker_looks()
         self.check.at_the_end(brokers)
         self.world.run_for_ms(COPIED_MS)
+        begins = max(broker.store.min_offset() for broker in brokers)
         if not self.check.forked:
             self.fact_check.at_the_end(machines.broker_looks())
         if self.operator is not None:
@@ -295,6 +302,7 @@ class ClusterWorld:
         again = self.client.judge(
             brokers[0],
             self.check.confirmed,
+            begins,
             machines.spread_ms,
             self.promised,
             readers_keep=not self.check.forked,
@@ -337,6 +345,7 @@ class ClusterWorld:
                 "attempts": len(self.client.app.load.attempts),
                 "delayed or handed back": self.client.app.delayed.acknowledged(),
                 "simulated seconds": self.world.now_ms // 1000,
+                "beginnings moved up": self.retention.deleted,
             }
         )
 

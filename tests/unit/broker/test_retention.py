@@ -34,6 +34,7 @@ class Scene:
     files: MemoryFiles = field(default_factory=MemoryFiles)
     hour: int = 5
     read_from: int | None = None
+    undelivered: int | None = None
     prefixes: list[int] = field(default_factory=list)
 
     async def open(self) -> None:
@@ -54,6 +55,7 @@ class Scene:
             settings=self.settings,
             clock=self.clock,
             local_hour=lambda now_ms: self.hour,
+            undelivered=lambda: self.undelivered,
         )
 
     def disk(self, used: float) -> None:
@@ -122,6 +124,14 @@ async def test_what_a_connected_slave_still_reads_stays_within_the_reserve(s: Sc
     s.read_from = None
     assert await s.clean() == 5 * SEGMENT
     assert s.cleaner.held is None
+
+
+@scene
+async def test_delayed_messages_stay_until_they_are_delivered(s: Scene) -> None:
+    s.hour, s.undelivered = 4, 2 * SEGMENT + 7
+    assert await s.clean() == 2 * SEGMENT
+    s.undelivered = None
+    assert await s.clean() == 5 * SEGMENT
 
 
 @scene

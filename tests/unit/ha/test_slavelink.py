@@ -123,6 +123,13 @@ def test_a_slave_that_the_masters_log_has_left_behind_says_so_and_keeps_what_it_
     assert (log.max_offset(), log.truncated) == (1500, [])
 
 
+def test_a_slave_whose_confirmed_epochs_the_master_has_forgotten_is_left_behind_too() -> None:
+    """What it holds above is of a master that nobody followed."""
+    s = SlaveDriver(confirmed_to(1200, 1500), EpochHistory([(1, 0), (2, 1200)]))
+    s.feed(greeting(20_000, (3, 1200), (5, 9_000)))
+    assert s.stays_out == LeftBehind(1200, 1500)
+
+
 @pytest.mark.parametrize(("allowed", "cut"), [(1200, True), (1100, True), (1300, False), (1400, False)])
 def test_an_operator_may_give_it_up_to_an_offset_and_no_lower(allowed: int, cut: bool) -> None:
     log = confirmed_to(1300, 1500)
@@ -184,9 +191,9 @@ def test_a_master_whose_newest_entry_is_older_than_the_own_is_refused_c8_r4(own_
 
 
 def test_no_common_epoch_ends_the_connection_and_says_what_to_do() -> None:
-    s = slave(log_to(500), (1, 0)).feed(greeting(5000, (5, 4000)))
+    s = SlaveDriver(confirmed_to(400, 500), EpochHistory([(1, 0)])).feed(greeting(5000, (5, 300)))
     assert s.closed is not None and "wipe this store" in s.closed
-    assert s.log.truncated == []
+    assert s.stays_out is None and s.log.truncated == []
 
 
 def test_a_first_epoch_of_which_nothing_was_confirmed_gives_way_to_another_first_one() -> None:

@@ -66,9 +66,11 @@ def test_nothing_goes_above_the_lowest_hold_whatever_age_and_disk_say(
     assert (decision.end, decision.held) == (end, hold)
 
 
-def test_a_segment_of_unknown_age_stays_until_the_disk_is_full() -> None:
-    assert decide(log(None, 100), [CONFIRMED], AT_FOUR, RULES).segments == 0
-    assert decide(log(None, 100), [CONFIRMED], AT_FOUR._replace(disk_used=0.9), RULES).by_force == 1
+def test_a_segment_of_unknown_age_is_as_old_as_the_next_one() -> None:
+    assert decide(log(None, 100), [CONFIRMED], AT_FOUR, RULES).segments == 2
+    assert decide(log(None, 1), [CONFIRMED], AT_FOUR, RULES).segments == 0
+    assert decide(log(None), [CONFIRMED], AT_FOUR, RULES).segments == 0
+    assert decide(log(None), [CONFIRMED], AT_FOUR._replace(disk_used=0.9), RULES).by_force == 1
 
 
 def test_a_disk_that_was_too_full_must_become_less_full_than_where_force_begins() -> None:

@@ -1,0 +1,165 @@
+"""Retention in one run: small segments, kept for seconds; what may be deleted, and the replicas that it leaves behind.
+
+Invariant D: at the moment a log's beginning moves up, what goes is confirmed, vouched for by the checkpoint on disk, old
+enough, not to be read by a connected slave within the reserve, and no undelivered delayed message; and queues begin within
+the log. What went is judged as if it could still be read: the checks hold the bytes of all that was confirmed. An operator
+empties a replica that was left behind."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from contextlib import contextmanager
+from unittest.mock import patch
+
+from broker.app import BrokerApp
+from ha.master.link import MasterState
+from ha.slave.link import LeftBehind
+from messagestore import record
+from messagestore.log.commitlog import CommitLog
+from messagestore.queues.consumequeue import is_filler
+from messagestore.systemtopics import SCHEDULE_TOPIC
+from simulation.cluster.damagedstores import vouched_end
+from simulation.cluster.fault import Fault
+from simulation.cluster.looks import BrokerLook
+from simulation.cluster.machines import Machines
+from simulation.cluster.violation import Violation
+from simulation.kernel.node import Node
+
+CHANCE = 0.3
+SEGMENT_BYTES = 16_384
+KEPT_S = (3, 10, 30)
+RESERVE_BYTES = (1 << 40, 1 << 40, 5 * SEGMENT_BYTES)
+INTERVAL_MS = 300
+PATIENCE_MS = 5_000  # of the operator
+
+
+class Retention(Fault):
+    """Of a generator of its own, so that it changes nothing in the other seeds."""
+
+    name = "left behind by retention"
+
+    def __init__(self, machines: Machines, *, allowed: bool) -> None:
+        """`allowed`: in this seed nothing is lost that was acknowledged, so all that goes can be judged."""
+        super().__init__(machines)
+        self.random = random.Random(f"{machines.world.seed}/retention")
+        self.on = self.random.random() < CHANCE and allowed
+        self.kept_s = self.random.choice(KEPT_S)
+        self.reserve_bytes = self.random.choice(RESERVE_BYTES)
+        self.violation: Violation | None = None
+        self.behind_since_ms: dict[str, int] = {}
+        self.deleted = 0
+
+    @property
+    def nodes(self) -> list[Node]:
+        return [*self.machines.brokers, *self.machines.learners]
+
+    def settings(self) -> dict[str, object]:
+        """What brokers are told besides."""
+        if not self.on:
+            return {}
+        return {
+            "mappedFileSizeCommitLog": SEGMENT_BYTES,
+            "fileReservedSeconds": self.kept_s,
+            "deleteWhen": ";".join(f"{hour:02}" for hour in range(24)),
+            "cleanResourceInterval": INTERVAL_MS,
+            "slaveCatchupReserveBytes": self.reserve_bytes,
+        }
+
+    @contextmanager
+    def watched(self) -> Iterator[None]:
+        begin_at = CommitLog.begin_at
+
+        def watched_begin_at(log: CommitLog, offset: int) -> None:
+            node = next(
+                n for n in self.nodes if isinstance(n.app, BrokerApp) and n.app.store._log is log
+            )
+            assert isinstance(node.app, BrokerApp)
+            try:
+                self.judge(node, node.app, offset)
+            except Violation as violation:
+                self.violation = self.violation or violation
+            begin_at(log, offset)
+            self.deleted += 1
+
+        with patch.object(CommitLog, "begin_at", watched_begin_at):
+            yield
+
+    def judge(self, node: Node, app: BrokerApp, offset: int) -> None:
+        """The log of `app` is about to begin at `offset`. Raises Violation."""
+        store, name = app.store, node.name
+        if offset > store.confirm_offset():
+            raise Violation("D", f"{name} deletes up to {offset}, {store.confirm_offset()} is confirmed")
+        if offset > vouched_end(node):
+            raise Violation(
+                "D", f"{name} deletes up to {offset}, its checkpoint vouches for {vouched_end(node)}"
+            )
+        view, start = store._log.segment_view(offset)
+        stored_ms = record.store_timestamp(view, offset - start)
+        if stored_ms + self.kept_s * 1000 > store._clock.now_ms() + self.machines.spread_ms:
+            raise Violation("D", f"{name} deletes up to {offset}, of which some is not {self.kept_s} s old")
+        mastership = app.ha.mastership
+        for connection in mastership.connections if mastership is not None else ():
+            link = connection.link
+            within = store.max_offset() - link.ack_offset <= self.reserve_bytes
+            if link.state is MasterState.SENDING and link.ack_offset < offset and within:
+                raise Violation(
+                    "D",
+                    f"{name} deletes up to {offset}, broker {connection.slave_broker_id} reads at {link.ack_offset}",
+                )
+        for level in range(1, 19):
+            first = app.tables.delays.next_offset(level)
+            for entry in store.entries(SCHEDULE_TOPIC, level - 1, first, 1):
+                if entry.physical_offset < offset:
+                    raise Violation(
+                        "D", f"{name} deletes up to {offset}, level {level} waits at {entry.physical_offset}"
+                    )
+
+    def next_step(self) -> None:
+        """Empties who was left behind, once nobody would elect him. Raises Violation."""
+        if self.violation is not None:
+            raise self.violation
+        if not self.on:
+            return
+        looks = self.machines.broker_looks()
+        for look in looks:
+            self.look_at_queues(look)
+        master = self.machines.master()
+        begins = next((look.store.min_offset() for look in looks if master and look.name == master.name), 0)
+        rotten = self.machines.damaged.rotten
+        for node in self.nodes:
+            if node.name in rotten and rotten[node.name].offset < begins:
+                rotten.pop(node.name).flip(node)  # a clock that is slow keeps what nobody else has any more
+        for look in looks:
+            if not isinstance(look.stays_out, LeftBehind):
+                self.behind_since_ms.pop(look.name, None)
+                continue
+            since_ms = self.behind_since_ms.setdefault(look.name, self.world.now_ms)
+            node = self.world.nodes[look.name]
+            may_go = look.broker_id is not None and look.name not in self.machines.losing
+            if (
+                may_go
+                and look.broker_id not in self.machines.check.electable
+                and self.world.now_ms - since_ms > PATIENCE_MS
+            ):
+                del self.behind_since_ms[look.name]
+                assert look.broker_id is not None
+                self.machines.kill(node)
+                self.machines.losing[look.name] = look.broker_id, node.disk.wipe
+                self.count()
+
+    def look_at_queues(self, look: BrokerLook) -> None:
+        """They begin where the log does. Raises Violation."""
+        for topic, queue_id in look.store.queues():
+            first = look.store.min_queue_offset(topic, queue_id)
+            for entry in look.store.entries(topic, queue_id, first, 1):
+                if not is_filler(entry) and entry.physical_offset < look.store.min_offset():
+                    raise Violation(
+                        "D", f"{look.name}: {topic}/{queue_id} begins at {first}, which the log has no more"
+                    )
+
+    def stop(self) -> None:
+        """Nothing more goes, so that what is left can be compared."""
+        for node in self.nodes:
+            if isinstance(node.app, BrokerApp):
+                node.app.settings.file_reserved_seconds = 10**6

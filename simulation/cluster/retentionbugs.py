@@ -1,0 +1,36 @@
+"""Bugs of retention, planted as those of simulation.cluster.bugs are."""
+
+from __future__ import annotations
+
+from broker.sends.delaydelivery import DelayDelivery
+from ha.service import HAService
+from messagestore.queues.consumequeue import ConsumeQueue
+from messagestore.trimming import Trimming
+from simulation.cluster.bugs import BUGS, bug
+
+DELETES_UNVOUCHED = "deletes-what-no-checkpoint-vouches-for"
+
+
+def whatever_is_written(self: Trimming) -> int:
+    """Upstream: age and disk alone decide."""
+    return self._log.max_offset
+
+
+BUGS[DELETES_UNVOUCHED] = [(Trimming, "vouched_offset", property(whatever_is_written))]  # type: ignore[list-item]
+
+
+@bug("deletes-under-a-link", HAService, "read_from")
+def nobody_reads(self: HAService) -> int | None:
+    """A slave that catches up loses the ground under its feet."""
+    return None
+
+
+@bug("deletes-undelivered", DelayDelivery, "first_undelivered")
+def all_delivered(self: DelayDelivery) -> int | None:
+    """A delayed message that cannot be delivered for a while goes with its segment."""
+    return None
+
+
+@bug("queue-begins-with-what-is-gone", ConsumeQueue, "raise_min")
+def stays_where_it_was(self: ConsumeQueue, log_min: int) -> None:
+    """The log begins later, the queue does not."""
