@@ -65,8 +65,8 @@ class BrokerApp:
         )
         self._failed: asyncio.Future[BaseException] | None = None
         self._tasks = tasks = Tasks(self._fatal)
-        self.tables = tables = Tables(settings, runtime.files, clock)
         self.store = store = MessageStore(runtime, settings, on_fatal=self._fatal)
+        self.tables = tables = Tables(settings, runtime.files, clock, store)
         self.ha = ha = HAService(
             store,
             EpochFile(runtime.files, settings.store_path_epoch_file or EPOCH_FILE),
@@ -133,6 +133,7 @@ class BrokerApp:
             clock=clock,
             local_hour=runtime.local_hour,
             undelivered=requests.delivery.first_undelivered,
+            on_trimmed=self._log_trimmed,
         )
         RetentionRequests(cleaner).add_to(requests.router)
         requests.router.add(RequestCode.NOTIFY_BROKER_ROLE_CHANGED, manager.notified)
@@ -231,6 +232,10 @@ class BrokerApp:
         self.membership.stop()
         if self._failed is not None and not self._failed.done():
             self._failed.set_result(error)
+
+    def _log_trimmed(self) -> None:
+        if self.membership.accepts_sends:
+            self.tables.log_trimmed()
 
     def _is_level(self) -> None:
         if self.memory_mark.may_lack:

@@ -49,6 +49,11 @@ class ReplicatedLog(Protocol):
         `max_offset()`; in an empty log it may be the start of any segment. OSError when the disk is full."""
         ...
 
+    async def begin_empty_at(self, offset: int) -> None:
+        """The log, which holds nothing, is about to begin at `offset`, durably on return: a crash must not take it for one
+        that lost its beginning. OSError."""
+        ...
+
     def advance(self, end: int) -> None:
         """The bytes up to `end` have been filled in; the log ends there now."""
         ...

@@ -50,6 +50,9 @@ ABORT_FILE = "abort"  # exists while a store runs; found at start, the last run 
 ABORT_SPARE = "abort.spare"  # what it is while no store runs: on a full disk a new one could not be made
 
 
+BEGINNING_FILE = "logBeginning"  # where a log began that was fetched from a master whose own begins above 0
+
+
 class MessageStore:
     """Offsets are physical unless called queue offsets. Satisfies the log protocol of replication.
 
@@ -133,6 +136,7 @@ class MessageStore:
             recovery = Recovery(
                 self._log, self._queues, self._dispatcher, checkpoint, self._index,
                 verify_body=self._settings.check_crc_on_recover, index_lost=self._saved.index_lost,
+                begins=_beginning(await self._files.read(BEGINNING_FILE)),
             )  # fmt: skip
             report = await recovery.run(clean=clean)
             self._confirm = report.confirm_offset
@@ -344,6 +348,13 @@ class MessageStore:
             self._dispatcher.position = self._dispatcher.log_min = self._confirm = self._log.min_offset
         return view
 
+    async def begin_empty_at(self, offset: int) -> None:
+        """The log, which holds nothing, is about to begin at `offset`, durably on return: until the first checkpoint nothing
+        else says that it did not lose what is below. OSError."""
+        if offset != self._log.min_offset:
+            await self._log.drop_empty()
+            await self._files.replace(BEGINNING_FILE, b"%d\n" % offset)
+
     def advance(self, end: int) -> None:
         self._log.advance(end)
         self._grown()
@@ -479,11 +490,19 @@ class MessageStore:
     def max_queue_offset(self, topic: str, queue_id: int) -> int:
         """The queue offset after the last readable message; 0 for an unknown queue."""
         queue = self._queues.find(topic, queue_id)
-        return queue.max_queue_offset if queue else 0
+        return queue.max_queue_offset if queue else self._queues.told_end(topic, queue_id)
 
     def min_queue_offset(self, topic: str, queue_id: int) -> int:
         queue = self._queues.find(topic, queue_id)
-        return queue.min_queue_offset if queue else 0
+        return queue.min_queue_offset if queue else self._queues.told_end(topic, queue_id)
+
+    def queue_ends_at_least(self, topic: str, queue_id: int, end: int) -> None:
+        """This queue has given out all offsets below `end`: a log that begins after its last message does not say so."""
+        self._queues.ends_at_least(topic, queue_id, end)
+
+    def emptied_queues(self) -> list[tuple[str, int, int]]:
+        """(topic, queue id, next offset) of each queue that has given out offsets and holds no message any more."""
+        return self._queues.emptied()
 
     # Background
 
@@ -514,3 +533,9 @@ class MessageStore:
             return True
         self._unsaved.set()
         return False
+
+
+def _beginning(data: bytes | None) -> int:
+    """0 for a log that is its own master's, and for a file that cannot be read."""
+    text = (data or b"").strip()
+    return int(text) if text.isdigit() else 0

@@ -42,6 +42,7 @@ class Cleaner:
         clock: Clock,
         local_hour: Callable[[int], int],
         undelivered: Callable[[], int | None],
+        on_trimmed: Callable[[], None],
     ) -> None:
         self._store = store
         self._ha = ha
@@ -50,6 +51,7 @@ class Cleaner:
         self._clock = clock
         self._local_hour = local_hour
         self._undelivered = undelivered
+        self._on_trimmed = on_trimmed
         self._rounds_asked = 0
         self._failure = RepeatedFailure()
         self._held = RepeatedFailure(HELD_REMIND_MS)
@@ -134,6 +136,7 @@ class Cleaner:
     def _tell(self, trimmed: Trimmed, decision: Decision, moment: Moment) -> None:
         if not any(trimmed):
             return
+        self._on_trimmed()
         said = fields(
             log_min=self._store.min_offset(),
             by_force=decision.by_force,

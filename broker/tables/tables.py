@@ -1,4 +1,4 @@
-"""The broker's tables and their files: topics, consumer groups, consumer offsets, delay offsets, deletions.
+"""The broker's tables and their files: topics, consumer groups, consumer offsets, delay offsets, deletions, queue ends.
 
 Invariant: a change of topics or groups is written at once, of offsets within `flushConsumerOffsetInterval`, and all of
 them at a graceful stop. A disk that takes nothing delays the writing; it does not stop the broker. Each change of topics,
@@ -17,6 +17,7 @@ from broker.tables.consumeroffsets import CONSUMER_OFFSETS_FILE, ConsumerOffsets
 from broker.tables.delayoffsets import DELAY_OFFSETS_FILE, DelayOffsets
 from broker.tables.deletions import DELETIONS_FILE, GROUP, OFFSETS, TOPIC, Deletions
 from broker.tables.holders import TablesVersion
+from broker.tables.queueends import QUEUE_ENDS_FILE, QueueEnds
 from broker.tables.savedtable import SavedTable
 from broker.tables.subscriptiongroups import SUBSCRIPTION_GROUPS_FILE, SubscriptionGroups
 from broker.tables.topics import TOPICS_FILE, Topics, system_topics
@@ -25,7 +26,7 @@ from mqruntime.clock import Clock
 from mqruntime.diskfull import RetriedWrite
 from mqruntime.smallfiles import SmallFiles
 from mqruntime.waking import woken
-from remoting.bodies.tables import TablesCopy
+from remoting.bodies.tables import QueueEnd, QueueEndTable, TablesCopy
 from remoting.codes import RequestCode
 
 logger = logging.getLogger("broker.tables")
@@ -41,10 +42,18 @@ class Log(Protocol):
     ) -> Sequence[QueueEntry]: ...
 
 
+class Queues(Protocol):
+    """What is asked about queues that hold nothing any more, and told."""
+
+    def emptied_queues(self) -> list[tuple[str, int, int]]: ...
+
+    def queue_ends_at_least(self, topic: str, queue_id: int, end: int) -> None: ...
+
+
 class Tables:
     """What a broker keeps beside its log."""
 
-    def __init__(self, settings: BrokerSettings, files: SmallFiles, clock: Clock) -> None:
+    def __init__(self, settings: BrokerSettings, files: SmallFiles, clock: Clock, queues: Queues) -> None:
         self._interval_ms = settings.flush_consumer_offset_interval
         self._topics_callbacks: list[Callable[[], None]] = []
         self._facts_callbacks: list[Callable[[], None]] = []
@@ -70,6 +79,12 @@ class Tables:
         self.offsets = ConsumerOffsets()
         self.delays = DelayOffsets()
         self.deletions = Deletions(clock, self._deletions_changed)
+        self._queues = queues
+        self._emptied = queues.emptied_queues()
+        self._queue_ends = QueueEnds(queues.queue_ends_at_least)
+        self._saved_queue_ends = SavedTable(
+            files, QUEUE_ENDS_FILE, self._queue_ends.encode, self._queue_ends.decode
+        )
         self.saved_topics = SavedTable(files, TOPICS_FILE, self.topics.encode, self.topics.decode)
         self.saved_groups = SavedTable(
             files, SUBSCRIPTION_GROUPS_FILE, self.groups.encode, self.groups.decode
@@ -135,11 +150,21 @@ class Tables:
     # -- what slaves copy
 
     def copy(self) -> TablesCopy:
-        """Topics, groups and deletions as they are."""
-        return TablesCopy(self.topics.wrapper(), self.groups.wrapper, self.deletions.wrapper())
+        """Topics, groups, deletions and queues that were emptied, as they are."""
+        ends = QueueEndTable([QueueEnd(*emptied) for emptied in self._queues.emptied_queues()])
+        return TablesCopy(self.topics.wrapper(), self.groups.wrapper, self.deletions.wrapper(), ends)
+
+    def log_trimmed(self) -> None:
+        """The log of this master begins later: who copied these tables before may lack where a queue goes on."""
+        if (emptied := self._queues.emptied_queues()) != self._emptied:
+            self._emptied = emptied
+            self._revision += 1
+            self._tell(self._facts_callbacks)
 
     def adopt(self, copy: TablesCopy) -> None:
         """Take over the master's; they are to be saved."""
+        if self._queue_ends.adopt(copy.queue_ends):
+            self._saved_queue_ends.changed()
         self.saved_topics.changed(fact=self.topics.replace(copy.topics))
         self.saved_groups.changed(fact=self.groups.replace(copy.groups))
         news, missed = self.deletions.adopt(copy.deletions)
@@ -155,7 +180,7 @@ class Tables:
     async def save_facts(self) -> None:
         """Topics, groups and deletions, with the offsets that these took away, are on disk. OSError."""
         deletions = self._saved_deletions.taken()
-        for table in (self.saved_topics, self.saved_groups, self.saved_offsets):
+        for table in (self.saved_topics, self.saved_groups, self.saved_offsets, self._saved_queue_ends):
             await table.save_facts()
         await self._saved_deletions.save_taken(deletions)
 
@@ -163,7 +188,7 @@ class Tables:
 
     async def load(self) -> None:
         """Raises TableUnreadable, OSError."""
-        for table in (*self.copied_from_master.values(), self._saved_deletions):
+        for table in (*self.copied_from_master.values(), self._saved_deletions, self._saved_queue_ends):
             await table.load()
 
     async def run(self) -> None:
@@ -181,7 +206,7 @@ class Tables:
 
     async def _save(self) -> None:
         deletions = self._saved_deletions.taken()
-        for table in self.copied_from_master.values():
+        for table in (*self.copied_from_master.values(), self._saved_queue_ends):
             await table.save()
         await self._saved_deletions.save_taken(deletions)
 

@@ -243,6 +243,8 @@ class SlaveClient:
 
     async def _perform(self, step: Cut | PersistEpochs, connection: SlaveConnection) -> None:
         if isinstance(step, PersistEpochs):
+            if step.log_begins is not None:
+                await self._log.begin_empty_at(step.log_begins)
             await self._epochs.store(step.history)
             connection.step_done(connection.link.persisted(self._clock.monotonic_ms()))
             return

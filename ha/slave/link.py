@@ -48,9 +48,11 @@ class Cut:
 
 @dataclass(frozen=True, slots=True)
 class PersistEpochs:
-    """Store this history, durably, then call `persisted`."""
+    """Store this history, durably, then call `persisted`. With `log_begins` an empty log is about to begin there, which is
+    to be durable too."""
 
     history: EpochHistory
+    log_begins: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,7 +237,8 @@ class SlaveLink:
         level = [] if frame.body_size else self._level_with(frame)
         if history == self._stored:
             return [*self._confirmed(frame), *level]
-        return [*self._confirmed(frame), *level, *self._persist(history)]
+        begins = frame.offset if self._empty and frame.body_size else None
+        return [*self._confirmed(frame), *level, *self._persist(history, begins)]
 
     def _learn_epoch(self, frame: TransferHeader) -> None:
         """Accept the frame's epoch label. It is the epoch of the body; a Java master labels a body that it has
@@ -386,10 +389,10 @@ class SlaveLink:
 
     # -- epochs
 
-    def _persist(self, history: EpochHistory) -> list[Action]:
+    def _persist(self, history: EpochHistory, log_begins: int | None = None) -> list[Action]:
         self.state = SlaveState.PERSISTING
         self._stored = history
-        return [PersistEpochs(history)]
+        return [PersistEpochs(history, log_begins)]
 
     def persisted(self, now_ms: int) -> list[Action]:
         """The history of the last PersistEpochs is durable."""

@@ -68,12 +68,12 @@ class CommitLog:
             False  # the kernel may hold for written what is on no disk, until it is written anew
         )
 
-    async def load(self, confirm_offset: int, *, never_saved: bool) -> None:
+    async def load(self, confirm_offset: int, *, never_saved: bool, begins: int = 0) -> None:
         """Opens the segments found on disk. The end stays unknown until `found_end`.
 
         A power cut may take a new file's name and leave that of the next one: what follows a gap that starts at or
-        above the confirm offset is deleted, and so is a log without its beginning if its store never saved a
-        checkpoint. A gap below is BadSegments."""
+        above the confirm offset is deleted, and so is a log without its beginning, which is to be at `begins`, if its store
+        never saved a checkpoint. A gap below is BadSegments."""
         found = self._directory.names()
         check_names(FOLDER, found)
         if found:  # what the last process deleted must not come back over what this one writes
@@ -82,7 +82,7 @@ class CommitLog:
             await self._directory.delete(found.pop()[0])
         check_size_set(FOLDER, found, self.segment_size_bytes, "mappedFileSizeCommitLog")
         names = [name for name, _ in found]
-        kept = 0 if never_saved and names and names[0] != segment_name(0) else 1
+        kept = 0 if never_saved and names and names[0] != segment_name(begins) else 1
         while 0 < kept < len(names):
             expected = segment_name(int(names[kept - 1]) + self.segment_size_bytes)
             if names[kept] > expected >= segment_name(confirm_offset):
@@ -385,6 +385,16 @@ class CommitLog:
         ):
             return None
         return store_timestamp(head, 0) or None
+
+    async def drop_empty(self) -> None:
+        """A log that holds nothing may begin anywhere: the segment that it was to begin with before goes. OSError."""
+        assert self._first == self._end, "the log holds something"
+        async with self._disk:
+            await self._remove_segments_from(self._first)
+            if self._files:
+                await self._directory.delete(self._files[0].name)
+                self._files.pop().close()
+            self._reserved_from = 0
 
     def begin_at(self, offset: int) -> None:
         """The log begins at `offset`, where a segment does: those below are no part of it any more, but on disk until

@@ -27,7 +27,7 @@ class RecordUnlisted(Exception):
 
 
 class Recovery:
-    """One run over one store. The parts are those of the store that starts. After `index_lost()` the checkpoint on disk says
+    """One run over one store. The parts are those of the store that starts; `begins` see CommitLog.load. After `index_lost()` the checkpoint on disk says
     that the index is partial."""
 
     def __init__(
@@ -40,6 +40,7 @@ class Recovery:
         *,
         verify_body: bool,
         index_lost: Callable[[], Awaitable[None]],
+        begins: int = 0,
     ) -> None:
         self._log = log
         self._queues = queues
@@ -48,6 +49,7 @@ class Recovery:
         self._index = index
         self._verify_body = verify_body
         self._index_lost = index_lost
+        self._begins = begins
         self._confirm = 0
         self._records = 0
         self._clean = False
@@ -59,7 +61,7 @@ class Recovery:
         log, checkpoint = self._log, self._checkpoint
         self._clean = clean
         never_saved = not clean and checkpoint.physic_msg_timestamp == checkpoint.confirm_phy_offset == 0
-        await log.load(checkpoint.confirm_phy_offset, never_saved=never_saved)
+        await log.load(checkpoint.confirm_phy_offset, never_saved=never_saved, begins=self._begins)
         self._confirm = max(checkpoint.confirm_phy_offset, log.min_offset)
         if self._confirm and not log.has_segments:
             raise LogMissing(FOLDER, self._confirm)

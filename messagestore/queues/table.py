@@ -19,6 +19,9 @@ class QueueTable:
         self._directory = directory
         self._file_size = file_size_for(file_size)
         self._queues: dict[tuple[bytes, int], ConsumeQueue] = {}
+        self._told_ends: dict[
+            tuple[bytes, int], int
+        ] = {}  # of queues whose messages were gone before this log began
         self._disk = asyncio.Lock()  # a sync and a truncation exclude each other
 
     async def load(self, log_min: int, phy_limit: int, *, trusted: bool) -> None:
@@ -63,9 +66,31 @@ class QueueTable:
         """Sorted by topic and queue id."""
         return [self._queues[key] for key in sorted(self._queues)]
 
+    def ends_at_least(self, topic: str, queue_id: int, end: int) -> None:
+        """This queue has given out all offsets below `end`, whatever is left of it here."""
+        key = topic.encode(), queue_id
+        self._told_ends[key] = max(self._told_ends.get(key, 0), end)
+
+    def told_end(self, topic: str, queue_id: int) -> int:
+        """What `ends_at_least` said; 0 for nothing."""
+        return self._told_ends.get((topic.encode(), queue_id), 0)
+
+    def emptied(self) -> list[tuple[str, int, int]]:
+        """(topic, queue id, next offset) of each queue that has given out offsets and holds no message any more."""
+        ends = dict(self._told_ends)
+        for key, queue in self._queues.items():
+            if queue.min_queue_offset == queue.max_queue_offset:
+                ends[key] = max(ends.get(key, 0), queue.max_queue_offset)
+            else:
+                ends.pop(key, None)
+        return [(topic.decode(), queue_id, end) for (topic, queue_id), end in sorted(ends.items()) if end]
+
     def next_offsets(self) -> dict[tuple[bytes, int], int]:
         """The queue offset that each queue gives out next, as far as it is dispatched."""
-        return {key: queue.max_queue_offset for key, queue in self._queues.items()}
+        next_offsets = {key: queue.max_queue_offset for key, queue in self._queues.items()}
+        for key, end in self._told_ends.items():
+            next_offsets[key] = max(next_offsets.get(key, 0), end)
+        return next_offsets
 
     def phy_end(self) -> int:
         """End of the last record that any queue knows; 0 when there is none."""

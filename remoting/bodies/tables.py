@@ -38,10 +38,27 @@ class DeletionTable(Body):
     forgotten_number: I64 = 0
 
 
+@dataclass(frozen=True, slots=True)
+class QueueEnd(Body):
+    """All messages of this queue were deleted by retention; the next one gets the queue offset `end`, or a higher one."""
+
+    topic: str
+    queue_id: I32
+    end: I64
+
+
+@dataclass(slots=True)
+class QueueEndTable(Body):
+    """Where queues without a message go on. A replica that began after their last one cannot know it from its log."""
+
+    ends: list[QueueEnd] = field(default_factory=list)
+
+
 @dataclass(slots=True)
 class TablesCopy(Body):
-    """Reply to COPY_TABLES."""
+    """Reply to COPY_TABLES; one of an older version names no queue ends."""
 
     topics: TopicConfigWrapper
     groups: SubscriptionGroupWrapper
     deletions: DeletionTable
+    queue_ends: QueueEndTable = field(default_factory=QueueEndTable)

@@ -46,3 +46,13 @@ class MemoryFiles:
 
     async def names(self, under: str) -> list[str]:
         return sorted(name for name in self.content if not under or name.startswith(f"{under}/"))
+
+
+class NoQueues:
+    """A store without any."""
+
+    def emptied_queues(self) -> list[tuple[str, int, int]]:
+        return []
+
+    def queue_ends_at_least(self, topic: str, queue_id: int, end: int) -> None:
+        raise AssertionError(f"{topic}/{queue_id} ends at {end}")

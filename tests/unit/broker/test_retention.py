@@ -56,6 +56,7 @@ class Scene:
             clock=self.clock,
             local_hour=lambda now_ms: self.hour,
             undelivered=lambda: self.undelivered,
+            on_trimmed=lambda: None,
         )
 
     def disk(self, used: float) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from functools import partial
 from typing import Any
@@ -12,6 +13,8 @@ from broker.app import BrokerApp
 from epochfile.history import EpochHistory
 from mqclient.message import StoredMessage
 from remoting.codes import RequestCode
+from remoting.command import RemotingCommand
+from remoting.headers.admin import CreateTopicHeader
 from remoting.headers.offsets import QueueHeader, SearchOffsetHeader
 from simulation.kernel.node import Node
 from simulation.kernel.world import World
@@ -67,6 +70,17 @@ async def read_on(cluster: Cluster) -> dict[bytes, StoredMessage]:
 def read(cluster: Cluster) -> dict[bytes, StoredMessage]:
     found: dict[bytes, StoredMessage] = cluster.run(read_on(cluster))
     return found
+
+
+async def fill_another_topic(cluster: Cluster, count: int) -> None:
+    async with cluster.client() as client:
+        header = CreateTopicHeader("noise", "TBW102", 1, 1, 6)
+        command = RemotingCommand.request(RequestCode.UPDATE_AND_CREATE_TOPIC, header)
+        await client.remoting.call(cluster.app(cluster.master).address, command)
+        await asyncio.sleep(0.2)
+        producer = client.producer("noise")
+        for body in bodies(0, count):
+            await producer.send("noise", body)
 
 
 def leads(cluster: Cluster, node: Node) -> bool:
@@ -204,6 +218,37 @@ def test_a_slave_that_was_away_for_too_long_says_that_it_must_begin_anew(
             ),
             30_000,
         )
+
+
+def test_a_new_replica_knows_where_queues_go_on_whose_messages_are_all_gone() -> None:
+    with World(47) as world:
+        cluster = cluster_in(world)
+        cluster.run(cluster.send_all(bodies(0, 4)))
+        ends = [
+            cluster.app(cluster.master).store.max_queue_offset("orders", queue_id) for queue_id in range(4)
+        ]
+        assert sum(ends) >= 4
+        cluster.run(fill_another_topic(cluster, 60))
+        old_ones_gone(cluster)
+        emptied = a_slave(cluster)
+        emptied.kill()
+        emptied.disk.wipe()
+        cluster.start(emptied)
+        world.run_until(
+            lambda: (
+                isinstance(emptied.app, BrokerApp)
+                and emptied.app.membership.broker_id in cluster.app(cluster.master).ha.applied_members()
+            ),
+            40_000,
+        )
+        assert ("orders", 0) not in cluster.app(emptied).store.queues()
+        emptied.kill()  # it is to know after a restart, too
+        cluster.start(emptied)
+        world.run_for_ms(5_000)
+        cluster.run(cluster.designate(cluster.app(emptied).membership.broker_id))
+        world.run_until(partial(leads, cluster, emptied), 30_000)
+        results = cluster.run(cluster.send_all(bodies(100, 4)))
+        assert all(result.queue_offset >= ends[result.queue.queue_id] for result in results)
 
 
 def test_epochs_of_what_is_gone_are_forgotten_and_a_restart_takes_the_rest() -> None:

@@ -14,7 +14,7 @@ from remoting.bodies.offsets import ConsumerOffsetWrapper
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import RemotingCommand
 from remoting.headers.group import CopyTablesHeader, TablesVersionHeader
-from tests.unit.doubles import ManualClock, MemoryFiles
+from tests.unit.doubles import ManualClock, MemoryFiles, NoQueues
 
 MASTER = "10.0.0.1:10911"
 
@@ -23,10 +23,10 @@ class Scene:
     """A slave of broker id 2; `asked` keeps what it says that it holds."""
 
     def __init__(self) -> None:
-        self.master = Tables(BrokerSettings(), MemoryFiles(), ManualClock())
+        self.master = Tables(BrokerSettings(), MemoryFiles(), ManualClock(), NoQueues())
         self.master.topics.led_under(3)
         self.files = MemoryFiles()
-        self.tables = Tables(BrokerSettings(), self.files, ManualClock())
+        self.tables = Tables(BrokerSettings(), self.files, ManualClock(), NoQueues())
         self.role = SimpleNamespace(master_address=MASTER, master_epoch=3, broker_id=2)
         self.asked: list[str | None] = []
         self.offsets: list[tuple[str, dict[str, dict[int, int]]]] = []

@@ -76,6 +76,10 @@ class MemoryLog:
         self._data = self._data[:at] + bytes(size)
         return memoryview(self._data)[at:]
 
+    async def begin_empty_at(self, offset: int) -> None:
+        assert not self.content()
+        self._begins = self._end = self._confirm = offset
+
     def advance(self, end: int) -> None:
         assert self._end < end <= self._begins + len(self._data)
         self._end = end

@@ -197,6 +197,37 @@ async def test_a_disk_that_refuses_to_delete_leaves_no_gap(
     await store.stop()
 
 
+def test_a_log_that_was_begun_above_0_and_killed_at_once_is_still_there(tmp_path: Path) -> None:
+    """Before any checkpoint: it would be taken for one that lost its beginning in a power cut."""
+
+    async def killed() -> bytes:
+        donor = await master(tmp_path / "donor")
+        donor.append([message(b"x")])
+        content = bytes(donor.read(0, donor.max_offset()))
+        await donor.stop()
+        store = open_store(tmp_path / "slave")
+        await store.start()
+        await store.begin_empty_at(SEGMENT)
+        store.write_view(SEGMENT, 1)
+        await store.begin_empty_at(3 * SEGMENT)  # on the next connection: the master has deleted more
+        record = bytearray(content)
+        record[28:36] = (3 * SEGMENT).to_bytes(8, "big")
+        store.write_view(3 * SEGMENT, len(record))[:] = record
+        store.advance(3 * SEGMENT + len(record))
+        await store._tasks.stop()
+        store._close()
+        return bytes(record)
+
+    async def started(record: bytes) -> None:
+        store = open_store(tmp_path / "slave")
+        await store.start()
+        assert (store.min_offset(), store.max_offset()) == (3 * SEGMENT, 3 * SEGMENT + len(record))
+        assert bytes(store.read(3 * SEGMENT, len(record))) == record
+        await store.stop()
+
+    asyncio.run(started(asyncio.run(killed())))
+
+
 @in_loop
 async def test_what_goes_is_neither_checked_nor_damaged_any_more(tmp_path: Path) -> None:
     store = await filled(tmp_path)
