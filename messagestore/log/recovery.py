@@ -27,8 +27,8 @@ class RecordUnlisted(Exception):
 
 
 class Recovery:
-    """One run over one store. The parts are those of the store that starts; `begins` see CommitLog.load. After `index_lost()` the checkpoint on disk says
-    that the index is partial."""
+    """One run over one store. The parts are those of the store that starts; `begins` see CommitLog.load. After `index_lost()`
+    the checkpoint on disk says that the index is partial."""
 
     def __init__(
         self,

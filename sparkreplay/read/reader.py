@@ -23,6 +23,7 @@ from sparkreplay.read.times import segments_within, window_of
 from sparkreplay.records.decode import Selection, decode_chunk
 from sparkreplay.records.rowfilter import Condition, RowFilter, TopicOneOf
 from sparkreplay.records.walk import Stretch, chunks_of
+from sparkreplay.store.hold import LogHold, hold_on, new_holder
 from sparkreplay.store.replicas import choose_replicas
 from sparkreplay.store.snapshot import StoreSnapshot, check_epochs, open_store, up_to, up_to_latest
 
@@ -54,6 +55,8 @@ class ReadPlan:
     fail_on_data_loss: bool = True
     """Without it a stretch whose segment retention deleted is left out, and logged."""
     store_times_ordered: bool = False
+    holds: tuple[LogHold, ...] = ()
+    """What the brokers were asked to keep for it."""
 
 
 def plan_read(options: ReadOptions) -> ReadPlan:
@@ -72,12 +75,15 @@ def plan_read(options: ReadOptions) -> ReadPlan:
         use_index = options.use_index and bool(planned)
         sources.append(replace(source, index_end=indexed_end(store, end)) if use_index else source)
         stretches += planned
+    holder = new_holder()
+    held = zip(stores, ranges, strict=True) if options.hold_log else ()
     read = ReadPlan(
         options.columns,
         tuple(sources),
         tuple(stretches),
         options.fail_on_data_loss,
         options.store_times_ordered,
+        tuple(hold_on(store, holder, start) for store, (start, _) in held),
     )
     return within_times(read) if options.store_times_ordered else read
 
@@ -211,6 +217,8 @@ def read_stretch(read: ReadPlan, stretch: Stretch) -> Iterator[pa.RecordBatch]:
     begun = False
     try:
         for batch in batches_of(source, stretch):
+            for hold in read.holds:
+                hold.renew()
             if batch.num_rows:
                 begun = True
                 yield batch
@@ -237,5 +245,9 @@ def batches_of(source: SourcePlan, stretch: Stretch) -> Iterator[pa.RecordBatch]
 
 def read_all(read: ReadPlan) -> Iterator[pa.RecordBatch]:
     """Every stretch, in each log's order, in this process."""
-    for stretch in read.stretches:
-        yield from read_stretch(read, stretch)
+    try:
+        for stretch in read.stretches:
+            yield from read_stretch(read, stretch)
+    finally:
+        for hold in read.holds:
+            hold.release()

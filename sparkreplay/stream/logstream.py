@@ -15,6 +15,7 @@ from sparkreplay.read.index import indexed_end
 from sparkreplay.read.options import ReadOptions
 from sparkreplay.read.plan import plan
 from sparkreplay.read.reader import ReadPlan, SourcePlan, selection_of, split_bytes_of
+from sparkreplay.store.hold import LogHold, hold_on, new_holder
 from sparkreplay.store.replicas import rank
 from sparkreplay.store.snapshot import StoreSnapshot
 from sparkreplay.stream.admission import UNLIMITED, Admission, Cut, cut, shares
@@ -49,6 +50,8 @@ class LogStream:
         self.seen: Replicas | None = None
         self.cuts: dict[str, tuple[SetOffset, Cut]] = {}
         self.warned: set[tuple[str, int]] = set()
+        self.holder = new_holder()
+        self.holds: dict[str, LogHold] = {}
 
     def initial(self) -> StreamOffset:
         """Where a new query begins: the same until its first batch, for which Spark asks several times. A set whose log is
@@ -93,6 +96,8 @@ class LogStream:
             self.miss(name, start.sets[name].offset, stores)
         at = {name: self.position(name, store, start.sets.get(name)) for name, store in stores.items()}
         ends = {name: self.end_of(name, store) for name, store in stores.items()}
+        for name, store in stores.items():
+            self.hold(name, store, at[name].offset)
         self.tell_of_replicas_behind(stores, at)
         pending = {name: ends[name] - at[name].offset for name in stores if ends[name] > at[name].offset}
         cuts = self.cuts_within(admission, stores, at, ends, pending)
@@ -154,7 +159,7 @@ class LogStream:
         Raises OffsetUnreadable, ForeignLog, LogTruncated, ReplicaBehind; DataLost and BrokerSetMissing unless
         failOnDataLoss is false."""
         replicas = self.last_seen()
-        parts: list[tuple[StoreSnapshot, int]] = []
+        parts: list[tuple[StoreSnapshot, int, str]] = []
         for name, to in sorted(end.sets.items()):
             begin = start.begin_of(name, to)
             if begin == to.offset:
@@ -173,11 +178,26 @@ class LogStream:
             if store.bound < to.offset:
                 raise ReplicaBehind(name, store.root, store.bound, to.offset)
             begin = self.first_held(name, store, begin, to.offset)
-            parts.append((replace(store, bound=to.offset), begin))
-        split_bytes = split_bytes_of(self.options, sum(store.bound - begin for store, begin in parts))
+            self.hold(name, store, begin)
+            parts.append((replace(store, bound=to.offset), begin, name))
+        split_bytes = split_bytes_of(self.options, sum(store.bound - begin for store, begin, _ in parts))
         return [
-            one for store, begin in parts for one in stretch_plans(self.options, store, begin, split_bytes)
+            replace(one, holds=tuple(hold for held, hold in self.holds.items() if held == name))
+            for store, begin, name in parts
+            for one in stretch_plans(self.options, store, begin, split_bytes)
         ]
+
+    def hold(self, name: str, store: StoreSnapshot, offset: int) -> None:
+        """From `offset` on the log of this set is still to be read."""
+        if not self.options.hold_log:
+            return
+        before, files = self.holds.get(name), store.files
+        if before is None or (before.root, before.offset) != (files.root, offset):
+            self.holds[name] = hold_on(store, self.holder, offset)
+            if before is not None and before.root != files.root:
+                before.release()
+        else:
+            before.renew()
 
     def look_again(self) -> Replicas:
         self.seen = self.look()
