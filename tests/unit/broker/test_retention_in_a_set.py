@@ -142,6 +142,18 @@ def test_clients_are_told_where_queues_begin() -> None:
         cluster.run(pull_from_the_former_beginning())
 
 
+def test_an_operator_lets_old_segments_go_at_any_hour() -> None:
+    with World(48) as world:
+        cluster = cluster_in(world, deleteWhen="03")  # worlds begin at 15 o'clock
+        cluster.run(cluster.send_all(bodies(0, 60)))
+        world.run_for_ms((KEPT_S + 10) * 1000)
+        assert begins(cluster) == [0, 0, 0]
+        for node in cluster.brokers:
+            for code in (RequestCode.DELETE_EXPIRED_COMMITLOG, RequestCode.CLEAN_EXPIRED_CONSUMEQUEUE):
+                assert cluster.run(cluster.ask(cluster.app(node).address, code)).code == 0
+        old_ones_gone(cluster)
+
+
 def test_after_a_failover_queues_go_on_and_the_former_master_comes_back() -> None:
     with World(43) as world:
         cluster = cluster_in(world)
