@@ -418,7 +418,7 @@ class MessageStore:
 
     def vouched_offset(self) -> int:
         """Up to here nothing is lost by a crash, and nothing above may be deleted."""
-        return self.trimming.vouched_offset
+        return self.trimming.vouched_offset()
 
     async def begin_at(self, offset: int, allowed: Callable[[], bool]) -> Trimmed:
         """See Trimming.begin_at; with min_offset it deletes what an earlier round left."""

@@ -53,7 +53,6 @@ class Trimming:
         """Since the start."""
         self._followed: int | None = None  # where the log began when queues and index last followed
 
-    @property
     def vouched_offset(self) -> int:
         """What is below is confirmed, and will be after a crash: log and queue entries are on disk."""
         return min(self._saved.vouched_offset, self._dispatcher.position)
@@ -63,7 +62,7 @@ class Trimming:
         else follows. OSError: what is left goes in the next round."""
         if offset > self._log.min_offset:
             await self._queues.raise_min(offset)
-            if not self._cutting() and offset <= self.vouched_offset and allowed():
+            if not self._cutting() and offset <= self.vouched_offset() and allowed():
                 self._log.begin_at(offset)
                 self._dispatcher.log_min = offset
                 self._soundness.begin_at(offset)

@@ -6,17 +6,13 @@ from broker.sends.delaydelivery import DelayDelivery
 from ha.service import HAService
 from messagestore.queues.consumequeue import ConsumeQueue
 from messagestore.trimming import Trimming
-from simulation.cluster.bugs import BUGS, bug
-
-DELETES_UNVOUCHED = "deletes-what-no-checkpoint-vouches-for"
+from simulation.cluster.bugs import bug
 
 
-def whatever_is_written(self: Trimming) -> int:
+@bug("deletes-what-no-checkpoint-vouches-for", Trimming, "vouched_offset")
+def whatever_is_flushed(self: Trimming) -> int:
     """Upstream: age and disk alone decide."""
-    return self._log.max_offset
-
-
-BUGS[DELETES_UNVOUCHED] = [(Trimming, "vouched_offset", property(whatever_is_written))]  # type: ignore[list-item]
+    return self._log.flushed_offset
 
 
 @bug("deletes-under-a-link", HAService, "read_from")
