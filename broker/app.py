@@ -128,7 +128,7 @@ class BrokerApp:
         self._cleaner = cleaner = Cleaner(
             store=store,
             ha=ha,
-            leases=Leases(runtime.files),
+            leases=Leases(runtime.side_files or runtime.files),
             settings=settings,
             clock=clock,
             local_hour=runtime.local_hour,
