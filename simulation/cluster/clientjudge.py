@@ -70,8 +70,9 @@ class ClientJudge:
         readers_keep: bool,
     ) -> int:
         """Raises Violation. Any broker will do, now that their logs are the same, all of `log` but what retention deleted,
-        at most up to `begins`; their wall clocks were `spread_ms` apart. `promised` gives the attempts on a topic as the contract has them; `readers_keep`: what was read
-        once must be there. Returns how many delayed messages were delivered once more."""
+        at most up to `begins`; their wall clocks were `spread_ms` apart. `promised` gives the attempts on a topic as the
+        contract has them; `readers_keep`: what was read once must be there. Returns how many delayed messages were
+        delivered once more."""
         self.run(self.app.finds_master())
         found = self.run(self.app.read_everything())
         delayed = {topic: promised(topic, asked) for topic, asked in self.app.delayed.attempts.items()}

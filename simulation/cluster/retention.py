@@ -71,9 +71,7 @@ class Retention(Fault):
         begin_at = CommitLog.begin_at
 
         def watched_begin_at(log: CommitLog, offset: int) -> None:
-            node = next(
-                n for n in self.nodes if isinstance(n.app, BrokerApp) and n.app.store._log is log
-            )
+            node = next(n for n in self.nodes if isinstance(n.app, BrokerApp) and n.app.store._log is log)
             assert isinstance(node.app, BrokerApp)
             try:
                 self.judge(node, node.app, offset)

@@ -28,9 +28,8 @@ from localcluster.history import Attempt
 from messagestore.bulk import entries as bulk_entries
 from messagestore.errors import StoreError
 from messagestore.store import MessageStore
-from simulation.cluster import members
-from simulation.cluster.appends import Appends
 from simulation.cluster import members, retentionbugs  # noqa: F401  its bugs join the others
+from simulation.cluster.appends import Appends
 from simulation.cluster.bugs import BUGS, planted
 from simulation.cluster.check import ClusterCheck
 from simulation.cluster.clientjudge import ClientJudge
