@@ -38,7 +38,7 @@ FOUND_BY = {
     "connections-counted": 3,
     "damage-unchecked": 7,
     "deletes-undelivered": 12,
-    "deletes-under-a-link": 93,
+    "deletes-under-a-link": 211,
     "deletes-what-no-checkpoint-vouches-for": 1,
     "deletions-forgotten": 1,
     "delivered-without-delay": 1,
