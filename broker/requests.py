@@ -21,13 +21,12 @@ from broker.pulls.processor import PullProcessor
 from broker.pulls.readgate import ReadGate
 from broker.role.contractmark import KeptContractMark
 from broker.role.membership import Membership
-from broker.sends.acknowledgement import Acknowledgement
 from broker.sends.admission import SendAdmission
 from broker.sends.delaydelivery import DelayDelivery
 from broker.sends.pending import PendingSends
 from broker.sends.processor import SEND_CODES, SendProcessor
 from broker.sends.sendback import SendBack
-from broker.sends.writegate import WriteGate
+from broker.sends.writegate import Answering, Replication, WriteGate
 from broker.settings.broker import BrokerSettings
 from broker.tables.tables import Tables
 from ha.service import HAService
@@ -41,7 +40,8 @@ from remoting.router import Router
 
 
 class Requests:
-    """The handlers, in `router`; `delivery` is to be run by a task. `tasks` run what a handler leaves behind."""
+    """The handlers, in `router`; `delivery` is to be run by a task. `tasks` run what a handler leaves behind; `delivered` says
+    up to where delayed messages are delivered."""
 
     def __init__(
         self,
@@ -51,7 +51,8 @@ class Requests:
         store: MessageStore,
         ha: HAService,
         tables: Tables,
-        acknowledgement: Acknowledgement,
+        acknowledgement: Answering,
+        delivered: Replication,
         contract_mark: KeptContractMark,
         clock: Clock,
         random: Random,
@@ -66,10 +67,11 @@ class Requests:
         )
         self._acknowledgement = acknowledgement
         self.pending = PendingSends(
-            settings.waiting_sends_max, self.latencies.sends_settled if self.latencies is not None else None
+            settings.waiting_sends_max,
+            self.latencies.sends_settled if self.latencies is not None else None,
         )
         self._gate = gate = WriteGate(
-            membership, acknowledgement, self.pending, clock, wait_ms=settings.slave_timeout
+            membership, acknowledgement, self.pending, clock, wait_ms=settings.send_wait_ms
         )
         self._sends = SendProcessor(
             log=store,
@@ -99,7 +101,7 @@ class Requests:
         self.delivery = DelayDelivery(
             store=store,
             role=membership,
-            replication=acknowledgement,
+            replication=delivered,
             offsets=tables.delays,
             clock=clock,
             levels_ms=levels_ms,

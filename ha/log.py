@@ -44,6 +44,10 @@ class ReplicatedLog(Protocol):
         """Whether a record, or the end of a segment's records, begins at `offset`, which is within the log. OSError."""
         ...
 
+    async def last_record(self) -> tuple[int, bytes] | None:
+        """The last whole record that is sound, and where it begins; None without any. OSError."""
+        ...
+
     def write_view(self, offset: int, size_max: int) -> memoryview:
         """Where the bytes at `offset` of a slave's log go, at least one and within one segment. `offset` is
         `max_offset()`; in an empty log it may be the start of any segment. OSError when the disk is full."""

@@ -12,18 +12,21 @@ from pydantic import Field, field_validator, model_validator
 
 from broker.settings.addresses import AddressSettings
 from broker.settings.clients import ClientSettings
+from broker.settings.pair import PairKeys
 from broker.settings.replication import ReplicationSettings
 from messagestore.settings import FlushDiskType, StoreSettings
 from mqruntime.metricsettings import MetricsSettings
 from mqruntime.nettykeys import NETTY_SERVER_KEYS
 
 
-class BrokerSettings(StoreSettings, AddressSettings, ReplicationSettings, ClientSettings, MetricsSettings):
+class BrokerSettings(
+    StoreSettings, AddressSettings, ReplicationSettings, PairKeys, ClientSettings, MetricsSettings
+):
     """What a broker can be told; ms and bytes unless a key says otherwise."""
 
     IGNORED: ClassVar[frozenset[str]] = MetricsSettings.IGNORED | NETTY_SERVER_KEYS | frozenset(
         {
-            "brokerId", "brokerRole", "checkSyncStateSetPeriod", "clusterTopicEnable", "brokerTopicEnable",
+            "checkSyncStateSetPeriod", "clusterTopicEnable", "brokerTopicEnable",
             "flushConsumerOffsetHistoryInterval", "forceRegister", "flushDelayOffsetInterval", "rocketmqHome",
             "sendMessageThreadPoolNums", "skipPreOnline", "timerWheelEnable", "totalReplicas",
             "traceTopicEnable", "transactionCheckInterval", "transactionCheckMax", "transactionTimeOut",
@@ -31,23 +34,27 @@ class BrokerSettings(StoreSettings, AddressSettings, ReplicationSettings, Client
         }
     )  # fmt: skip
 
-    WITHOUT_EFFECT: ClassVar[dict[str, str]] = dict.fromkeys(
-        ("cleanFileForciblyEnable", "deleteWhen", "diskMaxUsedSpaceRatio", "fileReservedTime"),
-        "has no effect: the log is kept whole; watch the disk, and make room by hand",
-    ) | dict.fromkeys(
-        ("enableAutoInSyncReplicas", "inSyncReplicas"),
-        "has no effect: a send waits for the whole SyncStateSet, minInSyncReplicas at least",
+    WITHOUT_EFFECT: ClassVar[dict[str, str]] = (
+        PairKeys.WITHOUT_EFFECT
+        | dict.fromkeys(
+            ("cleanFileForciblyEnable", "deleteWhen", "diskMaxUsedSpaceRatio", "fileReservedTime"),
+            "has no effect: the log is kept whole; watch the disk, and make room by hand",
+        )
+        | dict.fromkeys(
+            ("enableAutoInSyncReplicas", "inSyncReplicas"),
+            "has no effect: a send waits for the whole SyncStateSet, minInSyncReplicas at least",
+        )
     )
 
     UPSTREAM: ClassVar[dict[str, str]] = (
         StoreSettings.UPSTREAM
         | AddressSettings.UPSTREAM
         | ReplicationSettings.UPSTREAM
+        | PairKeys.UPSTREAM
         | ClientSettings.UPSTREAM
         | MetricsSettings.UPSTREAM
         | {
             "brokerName": "the host's name",
-            "enableControllerMode": "false",
         }
     )
 
@@ -66,10 +73,6 @@ class BrokerSettings(StoreSettings, AddressSettings, ReplicationSettings, Client
         pattern=r"^[^#]+$",
         description="name of the broker set; its replicas share it, controllers tell them apart by id",
     )
-    enable_controller_mode: bool = Field(
-        True, alias="enableControllerMode", description="must be true: roles come from controllers only"
-    )
-
     # files
     store_path_root_dir: Path = Field(
         Path.home() / "store",
@@ -144,7 +147,9 @@ class BrokerSettings(StoreSettings, AddressSettings, ReplicationSettings, Client
 
     # what upstream has and controller mode here has not
     enable_d_leger_commit_log: bool = Field(
-        False, alias="enableDLegerCommitLog", description="must be false: replication follows the controllers"
+        False,
+        alias="enableDLegerCommitLog",
+        description="must be false: replication follows the controllers, or a pair's roles",
     )
     enable_slave_acting_master: bool = Field(
         False,
@@ -189,6 +194,12 @@ class BrokerSettings(StoreSettings, AddressSettings, ReplicationSettings, Client
         return self
 
     @model_validator(mode="after")
+    def _a_pair(self) -> Self:
+        if (why := self.why_no_pair()) is not None:
+            raise ValueError(why)
+        return self
+
+    @model_validator(mode="after")
     def _heard_in_time(self) -> Self:
         if self.broker_heartbeat_interval >= self.controller_heart_beat_timeout_mills:
             raise ValueError(
@@ -199,6 +210,11 @@ class BrokerSettings(StoreSettings, AddressSettings, ReplicationSettings, Client
         return self
 
     @property
+    def send_wait_ms(self) -> int:
+        """How long a send may wait to be answered."""
+        return self.slave_timeout if self.enable_controller_mode else self.sync_flush_timeout
+
+    @property
     def warnings(self) -> list[str]:
         if not self.ha_slave_host_check or self.ha_host == self.broker_ip1:
             return super().warnings
@@ -207,10 +223,3 @@ class BrokerSettings(StoreSettings, AddressSettings, ReplicationSettings, Client
             f"brokerIP2 {self.broker_ip2} is not brokerIP1: slaves that come from that network are refused, for controllers "
             "know brokers by their brokerIP1; set haSlaveHostCheck=false on all brokers of the set",
         ]
-
-    @field_validator("enable_controller_mode")
-    @classmethod
-    def _controller_mode(cls, value: bool) -> bool:
-        if not value:
-            raise ValueError("must be true: this broker takes its role from controllers only")
-        return value

@@ -57,12 +57,20 @@ class ScriptedReplication:
         self.is_slave = False
         self.enough = True
         self.acked = 0
+        self.stored = 0
+        self.in_reach = True
 
     def enough_in_sync(self) -> bool:
         return self.enough
 
     def acked_end(self) -> int:
         return self.acked
+
+    def stored_end(self) -> int:
+        return self.stored
+
+    def reachable(self, end: int) -> bool:
+        return self.in_reach
 
 
 class Bench:

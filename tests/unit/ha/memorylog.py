@@ -99,6 +99,12 @@ class MemoryLog:
             position += size
         return position
 
+    async def last_record(self) -> tuple[int, bytes] | None:
+        if self._end == self._begins:
+            return None
+        start = self.boundary_at_or_below(self._end - 1)
+        return start, self.content()[start - self._begins :]
+
     def is_checked(self, offset: int, size: int) -> bool:
         return self.damaged_at is None
 
