@@ -156,7 +156,9 @@ class RealPair:
     def slaves_level(self) -> int:
         """How many slaves hold all of the master's log, as the master knows; 0 while it does not answer."""
         status = self._asked(lambda admin: admin.ha_status(self.address(0)))
-        return 0 if status is None else sum(link.ack_offset == status.master_max_offset for link in status.links)
+        return (
+            0 if status is None else sum(link.ack_offset == status.master_max_offset for link in status.links)
+        )
 
     def _asked(self, ask: Callable[[AdminClient], Coroutine[Any, Any, T]]) -> T | None:
         """None where it is refused, or nobody answers."""
