@@ -96,6 +96,7 @@ class BrokerApp:
             clock=clock,
             random=runtime.random,
             tasks=tasks,
+            memory_bytes=runtime.memory_bytes,
         )
         self._ports = Ports(settings, requests.router, clock, requests.disconnected)
         self._neighbours = neighbours = Neighbours(

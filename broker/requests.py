@@ -16,6 +16,7 @@ from broker.clients.requests import ClientRequests
 from broker.metrics.latencies import Latencies
 from broker.metrics.totals import Totals
 from broker.pulls.admission import PullAdmission
+from broker.pulls.direction import Direction
 from broker.pulls.held import HeldPulls
 from broker.pulls.processor import PullProcessor
 from broker.pulls.readgate import ReadGate
@@ -57,6 +58,7 @@ class Requests:
         clock: Clock,
         random: Random,
         tasks: Tasks,
+        memory_bytes: int,
     ) -> None:
         self._settings = settings
         levels_ms = delay_levels_ms(settings.message_delay_level)
@@ -117,6 +119,14 @@ class Requests:
                 groups=tables.groups,
                 consumers=self.consumers,
                 limits=settings,
+            ),
+            direction=Direction(
+                membership,
+                settings,
+                tables.groups,
+                memory_bytes=memory_bytes,
+                log_end=store.max_offset,
+                master_is_there=lambda: ha.follows,
             ),
             offsets=tables.offsets,
             renewal=SubscriptionRenewal(self.consumers, tasks),

@@ -307,6 +307,11 @@ class HAService:
         elif end is not None:
             await end.stop()
 
+    @property
+    def follows(self) -> bool:
+        """Whether this broker is connected to the master that it follows."""
+        return isinstance(self._end, Follower) and self._end.is_connected
+
     # -- what a master knows of its SyncStateSet
 
     @property

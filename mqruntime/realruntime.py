@@ -4,6 +4,7 @@ Invariant: every part of it works below the one root that it was opened for."""
 
 from __future__ import annotations
 
+import os
 import random
 from pathlib import Path
 
@@ -26,6 +27,7 @@ def real_runtime(root: Path) -> Runtime:
         lock=RealStoreLock(root),
         boot_id=_boot_id(),
         side_files=RealSmallFiles(root),
+        memory_bytes=os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
     )
 
 

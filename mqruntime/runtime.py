@@ -22,7 +22,7 @@ class Runtime:
     """`files` and `segments` share one root, the process' store directory, and `lock` guards that root. `boot_id` names the
     present run of the machine, whose memory outlives a process and nothing else; empty where that is not told. `side_files` are
     the same files by a way of their own, for those that nobody waits for: they never delay what goes through `files`. None:
-    there is no other way."""
+    there is no other way. `memory_bytes` are those of the machine; 0 where that is not told."""
 
     clock: Clock
     random: random.Random
@@ -31,6 +31,7 @@ class Runtime:
     lock: StoreLock
     boot_id: str
     side_files: SmallFiles | None = None
+    memory_bytes: int = 0
 
 
 class App(Protocol):

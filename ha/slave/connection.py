@@ -78,6 +78,10 @@ class SlaveConnection(asyncio.BufferedProtocol):
         self._to_do: asyncio.Queue[Cut | PersistEpochs | None] = asyncio.Queue(maxsize=2)
         self.closed: asyncio.Future[None] = self._loop.create_future()
 
+    @property
+    def is_open(self) -> bool:
+        return self._transport is not None and not self.closed.done()
+
     async def next_durable_step(self) -> Cut | PersistEpochs | None:
         """What must be done before the link goes on (then call `step_done`); None once the connection has ended."""
         return await self._to_do.get()

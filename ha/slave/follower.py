@@ -100,6 +100,10 @@ class Follower:
     # -- the one master
 
     @property
+    def is_connected(self) -> bool:
+        return self.connection is not None and self.connection.is_open
+
+    @property
     def master_ha_address(self) -> str | None:
         return self._address
 
