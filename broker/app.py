@@ -130,6 +130,7 @@ class BrokerApp:
         requests.all_added()
         ha.speaks_through(manager, ReplicaTable(settings.broker_name, controllers))
         ha.compares_with(PairedMaster(membership, neighbours.client) if settings.name_servers else None)
+        ha.answers_first(lambda: requests.pending.first_end)
         ha.on_confirm(requests.confirmed)
         ha.on_level(self._is_level)
         tables.on_topics_changed(neighbours.registration.soon)

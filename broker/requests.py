@@ -195,6 +195,7 @@ class Requests:
     def sweep(self, now_ms: int) -> None:
         """Answer what has waited long enough at `now_ms` (monotonic), and take the rates."""
         self.pending.expire(now_ms, self._acknowledgement.replicated_end())
+        self._gate.settle()  # of a pair, what waited for those that were first
         self.pulls.expire(now_ms)
         self._status.sample()
 

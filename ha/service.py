@@ -73,6 +73,7 @@ class HAService:
         self._truncation_allowed = truncation_allowed
         self._pair = pair
         self._records: MasterRecords | None = None
+        self._waiting_end: Callable[[], int] = lambda: NOTHING_DUE
         self._controllers: Controllers | None = None
         self._gate: Gate | None = None
         self._confirm_callbacks: list[Callable[[], None]] = []
@@ -156,6 +157,10 @@ class HAService:
     def compares_with(self, records: MasterRecords | None) -> None:
         """Who asks a pair's master for its records, if it can be asked; before the first role."""
         self._records = records
+
+    def answers_first(self, waiting_end: Callable[[], int]) -> None:
+        """Where the first send ends that waits for a slave, above the log's end when none does."""
+        self._waiting_end = waiting_end
 
     async def forget_epochs(self) -> None:
         """Of a log that is gone, before any role is taken for the one that begins. OSError."""
@@ -267,6 +272,7 @@ class HAService:
                 tasks=self._tasks,
                 counters=self.counters,
                 on_confirm=self._confirmed,
+                waiting_end=self._waiting_end,
             )
             self._end.begin()
             self.counters.role_changes += 1

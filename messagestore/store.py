@@ -380,6 +380,13 @@ class MessageStore:
             raise self._failed(error) from error
         return offset
 
+    async def begin_anew(self) -> None:
+        """A log that ends at 0 may begin at any segment again. StoreFailed."""
+        try:
+            await self._log.begin_anew()
+        except OSError as error:
+            raise self._failed(error) from error
+
     def confirm_offset(self) -> int:
         return self._confirm
 

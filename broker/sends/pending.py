@@ -21,6 +21,8 @@ DEMOTED_REMARK = (
     "this broker stopped being master before all replicas had the message; whether it stays is unknown"
 )
 
+NONE_WAITS = 1 << 63
+
 
 @dataclass(slots=True)
 class PendingSend:
@@ -57,6 +59,11 @@ class PendingSends:
     @property
     def full(self) -> bool:
         return len(self._sends) >= self._count_max
+
+    @property
+    def first_end(self) -> int:
+        """Where the first one ends; above every offset when none waits."""
+        return self._sends[0].end_offset if self._sends else NONE_WAITS
 
     def add(self, send: PendingSend) -> None:
         assert not self._sends or send.end_offset >= self._sends[-1].end_offset

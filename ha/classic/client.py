@@ -67,9 +67,15 @@ class PairSlave(Follower):
         )
 
     async def _prepare(self) -> int | None:
+        if self._log.max_offset() == 0 and not await self._durably(self._log.begin_anew()):
+            return self._settings.full_log_wait_ms
         if self._records is None or (last := await self._log.last_record()) is None:
             return None
         offset, content = last
+        if offset + len(content) < self._log.max_offset() and not await self._durably(
+            self._cut_to(offset + len(content))
+        ):
+            return self._settings.full_log_wait_ms
         try:
             there = await self._records.record_at(offset)
         except MasterUnread as error:
@@ -86,6 +92,10 @@ class PairSlave(Follower):
             )
             logger.error("%s", PARTED, extra=said)
         return self._settings.full_log_wait_ms
+
+    async def _cut_to(self, end: int) -> None:
+        """Behind the last record stands the rest of a segment, which its master may have filled otherwise."""
+        await self._log.truncate(end)
 
     def _new_link(self) -> ClassicSlaveLink:
         return ClassicSlaveLink(

@@ -21,7 +21,8 @@ logger = logging.getLogger("ha.classic")
 
 
 class PairMastership:
-    """Lives from the start of a master to its end. `on_confirm` as of HAService."""
+    """Lives from the start of a master to its end. `on_confirm` as of HAService; `waiting_end()` is where the first send
+    ends that waits."""
 
     def __init__(
         self,
@@ -33,6 +34,7 @@ class PairMastership:
         tasks: Tasks,
         counters: HACounters,
         on_confirm: Callable[[], None],
+        waiting_end: Callable[[], int],
     ) -> None:
         self._log = log
         self._pair = pair
@@ -41,6 +43,7 @@ class PairMastership:
         self._tasks = tasks
         self._counters = counters
         self._on_confirm = on_confirm
+        self._waiting_end = waiting_end
         self._ended = False
         self._connections: dict[PairConnection, None] = {}  # in order of arrival
         self._acks = PairAcks()
@@ -84,8 +87,9 @@ class PairMastership:
     def reported(self, connection: PairConnection, offset: int) -> None:
         if connection not in self._acks:
             logger.info("slave connected", extra=fields(address=connection.address, log_end=offset))
-        if self._acks.reported(connection, offset):
-            self._on_confirm()
+            self._acks.came(connection, offset, connection.link.next_offset)
+        self._acks.reported(connection, offset)
+        self._on_confirm()
 
     def lost(self, connection: PairConnection, reason: str) -> None:
         self._connections.pop(connection, None)
@@ -101,7 +105,9 @@ class PairMastership:
     @property
     def acked_end(self) -> int:
         """Up to where sends may be answered: what one slave at least has held, or all where none is waited for."""
-        return self._acks.held_end if self._pair.waits_for_slave else self._log.max_offset()
+        if not self._pair.waits_for_slave:
+            return self._log.max_offset()
+        return self._acks.held_end(self._waiting_end())
 
     def reachable(self, end: int) -> bool:
         """Whether a send that ends at `end` may be waited for: no slave need have it, or one that is connected is close."""

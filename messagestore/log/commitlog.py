@@ -349,6 +349,15 @@ class CommitLog:
         finally:
             self._cutting = False
 
+    async def begin_anew(self) -> None:
+        """A log that holds no byte, and never did, forgets where it was to begin: it may begin elsewhere now. OSError."""
+        assert self._end == self._written_end == 0
+        async with self._disk:
+            while self._files:
+                await self._directory.delete(self._files[-1].name)
+                self._files.pop().close()
+            self._reserved_from = 0
+
     async def _remove_segments_from(self, offset: int) -> int:
         """Deletes the segments that start at or above `offset`, newest first so that no gap can arise; the oldest
         one stays because its name is the log's first offset."""

@@ -154,6 +154,23 @@ def test_an_empty_slave_begins_with_the_last_file_of_its_master() -> None:
         assert pair.send(b"more")[0].status is OK
 
 
+@pytest.mark.parametrize("seed", range(20, 26))
+def test_a_slave_that_loses_power_when_it_had_just_begun_begins_again(seed: int) -> None:
+    with World(seed) as world:
+        pair = Pair(world, mappedFileSizeCommitLog=16_384, flushIntervalCommitLog=3_000)
+        pair.start(pair.master)
+        world.run_until(pair.leads, 5_000)
+        pair.create_topic()
+        pair.send(*bodies(20, size=1_000))
+        pair.start(pair.slave)
+        world.run_until(lambda: pair.slave.app is not None and pair.end(pair.slave) > 0, 20_000)
+        world.run_for_ms(1_500)  # a checkpoint, no sync of the log yet
+        pair.slave.kill(power_cut=True)
+        pair.start(pair.slave)
+        world.run_until(pair.level, 20_000)
+        assert pair.slave.failure is None
+
+
 def test_a_slave_goes_on_where_it_was_after_a_kill_of_either() -> None:
     with World(12) as world:
         pair = Pair(world)

@@ -105,6 +105,9 @@ class MemoryLog:
         start = self.boundary_at_or_below(self._end - 1)
         return start, self.content()[start - self._begins :]
 
+    async def begin_anew(self) -> None:
+        assert self._end == 0
+
     def is_checked(self, offset: int, size: int) -> bool:
         return self.damaged_at is None
 
