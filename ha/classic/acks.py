@@ -1,8 +1,8 @@
 """What the slaves of a pair's master hold of its log.
 
 Invariant: what is counted once stays counted, for then it was not only here. A slave that came without a log lacks what is
-below the file that it began with, and one that comes again may be that one: while a send from down there waits, it does not count.
-Only a slave that is connected, and has said where it is, is in reach. Pure."""
+below the file that it began with, and one that comes again may be that one: while a send from down there waits, it does not
+count. Only a slave that is connected, and has said where it is, is in reach. Pure."""
 
 from __future__ import annotations
 

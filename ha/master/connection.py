@@ -83,11 +83,11 @@ class MasterConnection(LogSender):
                 self.link.hold(Hold.ADMITTANCE)
                 self._listener.claimed(self, handshake)
 
-    def admitted(self) -> None:
-        """The slave is who it says: it is answered, and counts."""
+    def admitted(self, broker_id: int) -> None:
+        """The slave is who it says, `broker_id`: it is answered, and counts."""
         assert self.link.handshake is not None
         if not self._ended:
-            self._broker_id = self.link.handshake.slave_broker_id
+            self._broker_id = broker_id
             self._write([self._reply])
             self._listener.greeted(self, self.link.handshake)
             self.release(Hold.ADMITTANCE)
