@@ -197,6 +197,10 @@ class BrokerSettings(
     def _a_pair(self) -> Self:
         if (why := self.why_no_pair()) is not None:
             raise ValueError(why)
+        if self.pair is not None and self.all_flush_in_sync_state_set:
+            raise ValueError(
+                "allFlushInSyncStateSet=true needs enableControllerMode=true: a pair has no SyncStateSet"
+            )
         return self
 
     @model_validator(mode="after")

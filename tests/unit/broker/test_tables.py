@@ -293,6 +293,7 @@ def test_the_ha_port_follows_the_listen_port_unless_it_is_set() -> None:
         "enableControllerMode=false brokerRole=SLAVE",
         "enableControllerMode=false brokerRole=SYNC_MASTER brokerId=1",
         "haMasterAddress=a:1;b:2",
+        "enableControllerMode=false allFlushInSyncStateSet=true flushDiskType=SYNC_FLUSH",
         "brokerName=a#b",
         "brokerIP1=host",
         "listenPort=65535",
