@@ -79,7 +79,7 @@ class SlaveConnection(asyncio.BufferedProtocol):
         self.closed: asyncio.Future[None] = self._loop.create_future()
 
     @property
-    def is_open(self) -> bool:
+    def is_up(self) -> bool:
         return self._transport is not None and not self.closed.done()
 
     async def next_durable_step(self) -> Cut | PersistEpochs | None:

@@ -101,7 +101,7 @@ class Follower:
 
     @property
     def is_connected(self) -> bool:
-        return self.connection is not None and self.connection.is_open
+        return self.connection is not None and self.connection.is_up
 
     @property
     def master_ha_address(self) -> str | None:
