@@ -11,6 +11,7 @@ import logging
 
 from broker.admin.retention import RetentionRequests
 from broker.neighbours.neighbours import Neighbours
+from broker.neighbours.pairedmaster import PairedMaster
 from broker.neighbours.recordrepair import RecordRepair
 from broker.ports import Ports
 from broker.requests import Requests
@@ -28,7 +29,7 @@ from broker.role.membership import Membership
 from broker.role.memorymark import KeptMemoryMark
 from broker.role.replicatable import ReplicaTable
 from broker.role.switch import RoleSwitch
-from broker.sends.acknowledgement import Acknowledgement
+from broker.sends.acknowledgement import acknowledgements
 from broker.settings.broker import BrokerSettings
 from broker.tables.tables import Tables
 from epochfile.file import DEFAULT_NAME as EPOCH_FILE
@@ -50,7 +51,7 @@ LAST_WORD_S = 1.0  # for a note on a disk that has just failed, and may hang
 
 
 class BrokerApp:
-    """A broker in controller mode."""
+    """A broker, of a set under controllers or of a pair."""
 
     def __init__(self, settings: BrokerSettings, runtime: Runtime) -> None:
         self.settings = settings
@@ -78,13 +79,14 @@ class BrokerApp:
             members_min=lambda: settings.min_in_sync_replicas,
             truncation_allowed=lambda: settings.allow_truncation_to,
             on_fatal=self._fatal,
+            pair=settings.pair,
         )
         self._contract_mark = KeptContractMark(runtime.files)
         self.memory_mark = KeptMemoryMark(
             runtime.files, runtime.boot_id, acks_flushed=settings.all_flush_in_sync_state_set
         )
         self._fitness = Fitness(settings.yield_after)
-        self.acknowledgement = Acknowledgement(membership, settings, store, ha)
+        self.acknowledgement, delivered = acknowledgements(membership, settings, store, ha)
         self.requests = requests = Requests(
             membership,
             settings=settings,
@@ -92,10 +94,12 @@ class BrokerApp:
             ha=ha,
             tables=tables,
             acknowledgement=self.acknowledgement,
+            delivered=delivered,
             contract_mark=self._contract_mark,
             clock=clock,
             random=runtime.random,
             tasks=tasks,
+            memory_bytes=runtime.memory_bytes,
         )
         self._ports = Ports(settings, requests.router, clock, requests.disconnected)
         self._neighbours = neighbours = Neighbours(
@@ -139,6 +143,8 @@ class BrokerApp:
         requests.router.add(RequestCode.NOTIFY_BROKER_ROLE_CHANGED, manager.notified)
         requests.all_added()
         ha.speaks_through(manager, ReplicaTable(settings.broker_name, controllers))
+        ha.compares_with(PairedMaster(membership, neighbours.client) if settings.name_servers else None)
+        ha.answers_first(lambda: requests.pending.first_end)
         ha.on_confirm(requests.confirmed)
         ha.on_level(self._is_level)
         tables.on_topics_changed(neighbours.registration.soon)
@@ -157,7 +163,7 @@ class BrokerApp:
     async def start(self) -> None:
         """Serves, still without a role. Raises typed errors of the store, the ports, the identity and the tables."""
         self._failed = asyncio.get_running_loop().create_future()
-        if not self.settings.controllers:
+        if self.settings.pair is None and not self.settings.controllers:
             raise SettingsError(
                 "controllerAddr", "", "settings", None, "must name controllers: host:port;host:port"
             )
@@ -168,8 +174,7 @@ class BrokerApp:
         logger.info("store recovered", extra=fields(report=report))
         await self.tables.load()
         await self.ha.start()
-        self.membership.restore(await self._who_we_are())
-        await self.memory_mark.open()
+        await self._learn_who_we_are()
         await self._contract_mark.keep(
             contract_a=runs_contract_a(self.settings),
             epoch=self.ha.epoch,
@@ -243,6 +248,14 @@ class BrokerApp:
 
     # -- what a start consists of
 
+    async def _learn_who_we_are(self) -> None:
+        """In a pair the configuration says it; there no election asks what the memory lost."""
+        if self.settings.pair is not None:
+            self.membership.appointed(self.settings.broker_id, leads=not self.settings.is_pair_slave)
+            return
+        self.membership.restore(await self._who_we_are())
+        await self.memory_mark.open()
+
     async def _who_we_are(self) -> Identity | TemporaryIdentity | None:
         """The epochs of a log that is gone are forgotten, unless its id is still held."""
         found = LogFound(self.store.has_segments(), self.ha.history)
@@ -259,10 +272,15 @@ class BrokerApp:
         tasks.start(self.requests.delivery.run(), name="delay delivery")
         tasks.start(self._sweep(), name="sweep")
         tasks.start(self._cleaner.run(), name="retention")
-        repair = RecordRepair(
-            self.membership, store=self.store, ha=self.ha, client=self._neighbours.client, clock=self._clock
-        )
-        tasks.start(repair.run(), name="record repair")
+        if self.settings.pair is None:  # epochs tell whether the master's record is ours
+            repair = RecordRepair(
+                self.membership,
+                store=self.store,
+                ha=self.ha,
+                client=self._neighbours.client,
+                clock=self._clock,
+            )
+            tasks.start(repair.run(), name="record repair")
 
     async def _sweep(self) -> None:
         """The one timer of waiting sends, held pulls and rates, and of what keeps this broker from leading."""

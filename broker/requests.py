@@ -16,18 +16,18 @@ from broker.clients.requests import ClientRequests
 from broker.metrics.latencies import Latencies
 from broker.metrics.totals import Totals
 from broker.pulls.admission import PullAdmission
+from broker.pulls.direction import Direction
 from broker.pulls.held import HeldPulls
 from broker.pulls.processor import PullProcessor
 from broker.pulls.readgate import ReadGate
 from broker.role.contractmark import KeptContractMark
 from broker.role.membership import Membership
-from broker.sends.acknowledgement import Acknowledgement
 from broker.sends.admission import SendAdmission
 from broker.sends.delaydelivery import DelayDelivery
 from broker.sends.pending import PendingSends
 from broker.sends.processor import SEND_CODES, SendProcessor
 from broker.sends.sendback import SendBack
-from broker.sends.writegate import WriteGate
+from broker.sends.writegate import Answering, Replication, WriteGate
 from broker.settings.broker import BrokerSettings
 from broker.tables.tables import Tables
 from ha.service import HAService
@@ -41,7 +41,8 @@ from remoting.router import Router
 
 
 class Requests:
-    """The handlers, in `router`; `delivery` is to be run by a task. `tasks` run what a handler leaves behind."""
+    """The handlers, in `router`; `delivery` is to be run by a task. `tasks` run what a handler leaves behind; `delivered` says
+    up to where delayed messages are delivered."""
 
     def __init__(
         self,
@@ -51,11 +52,13 @@ class Requests:
         store: MessageStore,
         ha: HAService,
         tables: Tables,
-        acknowledgement: Acknowledgement,
+        acknowledgement: Answering,
+        delivered: Replication,
         contract_mark: KeptContractMark,
         clock: Clock,
         random: Random,
         tasks: Tasks,
+        memory_bytes: int,
     ) -> None:
         self._settings = settings
         levels_ms = delay_levels_ms(settings.message_delay_level)
@@ -66,10 +69,11 @@ class Requests:
         )
         self._acknowledgement = acknowledgement
         self.pending = PendingSends(
-            settings.waiting_sends_max, self.latencies.sends_settled if self.latencies is not None else None
+            settings.waiting_sends_max,
+            self.latencies.sends_settled if self.latencies is not None else None,
         )
         self._gate = gate = WriteGate(
-            membership, acknowledgement, self.pending, clock, wait_ms=settings.slave_timeout
+            membership, acknowledgement, self.pending, clock, wait_ms=settings.send_wait_ms
         )
         self._sends = SendProcessor(
             log=store,
@@ -99,7 +103,7 @@ class Requests:
         self.delivery = DelayDelivery(
             store=store,
             role=membership,
-            replication=acknowledgement,
+            replication=delivered,
             offsets=tables.delays,
             clock=clock,
             levels_ms=levels_ms,
@@ -115,6 +119,14 @@ class Requests:
                 groups=tables.groups,
                 consumers=self.consumers,
                 limits=settings,
+            ),
+            direction=Direction(
+                membership,
+                settings,
+                tables.groups,
+                memory_bytes=memory_bytes,
+                log_end=store.max_offset,
+                master_is_there=lambda: ha.follows,
             ),
             offsets=tables.offsets,
             renewal=SubscriptionRenewal(self.consumers, tasks),
@@ -183,6 +195,7 @@ class Requests:
     def sweep(self, now_ms: int) -> None:
         """Answer what has waited long enough at `now_ms` (monotonic), and take the rates."""
         self.pending.expire(now_ms, self._acknowledgement.replicated_end())
+        self._gate.settle()  # of a pair, what waited for those that were first
         self.pulls.expire(now_ms)
         self._status.sample()
 

@@ -22,6 +22,10 @@ class KeptEpochs:
         self.binding = KeptBinding(file)
         self.history = EpochHistory()
 
+    @property
+    def file_name(self) -> str:
+        return self._file.name
+
     async def load(self, log: ReplicatedLog) -> None:
         """EpochFileUnreadable, EpochFileForeign, OSError."""
         self.history = await self._file.load(lambda history: self.binding.check(log, history))

@@ -33,6 +33,21 @@ class ReplicasUnread(HAError):
     """The controllers did not say which replicas the set has; the text says why."""
 
 
+class MasterUnread(HAError):
+    """The master of a pair did not say what its log holds; the text says why."""
+
+
+class StoreOfSet(HAError):
+    """A log that was written under controllers, and a configuration that makes it one of a pair's."""
+
+    def __init__(self, epoch_file: str, epoch: int) -> None:
+        super().__init__(
+            f"{epoch_file}: this log was written under controllers, up to epoch {epoch}, and enableControllerMode is false. "
+            "What a pair writes into it no epoch tells of, so it could never go back. Set enableControllerMode=true, or "
+            "start the pair with an empty storePathRootDir"
+        )
+
+
 class EpochFileForeign(HAError):
     """An epoch file that was not written for the log beside it: what it says of the log would hide where this log and the
     other replicas' part."""

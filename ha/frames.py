@@ -1,4 +1,4 @@
-"""The four frames of the AutoSwitch link, big-endian, declared once.
+"""The frames of the AutoSwitch link, big-endian, declared once.
 
 Invariant: every size and field position of the link's wire format is in this file and nowhere else. Pure."""
 
@@ -31,6 +31,13 @@ HANDSHAKE = Struct(
     #                                 Upstream's master compares with 1
     "q"  #  8 slave_broker_id         as the controller granted it, >= 1
 )
+ADDRESS_HANDSHAKE = Struct(
+    ">"  # offset field
+    "i"  #  0 state                   HANDSHAKE
+    "h"  #  4 is_sync_from_last_file
+    "h"  #  6 is_async_learner
+    "i"  #  8 address_size            bytes of UTF-8 that follow: the slave's address, as it registered it
+)
 HANDSHAKE_REPLY = Struct(
     ">"  # offset field
     "i"  #  0 state       HANDSHAKE
@@ -57,13 +64,8 @@ ACK = Struct(
     "i"  #  0 state       TRANSFER
     "q"  #  4 max_offset  end of the slave's log; the first one is the request where to start
 )
-assert (HANDSHAKE.size, HANDSHAKE_REPLY.size, EPOCH_ENTRY.size, TRANSFER.size, ACK.size) == (
-    16,
-    20,
-    12,
-    36,
-    12,
-)
+assert (HANDSHAKE.size, ADDRESS_HANDSHAKE.size, HANDSHAKE_REPLY.size) == (16, 12, 20)
+assert (EPOCH_ENTRY.size, TRANSFER.size, ACK.size) == (12, 36, 12)
 
 LEARNER, ACKS_FLUSHED = 1, 2
 """What `is_async_learner` of a handshake says."""
@@ -71,6 +73,7 @@ LEARNER, ACKS_FLUSHED = 1, 2
 BODY_SIZE_MAX = 4 * 1024 * 1024 - TRANSFER.size
 """A Java slave has a buffer of 4 MiB for one frame."""
 EPOCH_ENTRIES_MAX = 100_000
+ADDRESS_SIZE_MAX = 1_024
 
 
 class FrameError(ValueError):
@@ -78,15 +81,34 @@ class FrameError(ValueError):
 
 
 class Handshake(NamedTuple):
-    """Slave to master, the first bytes of a connection."""
+    """Slave to master, the first bytes of a connection. Slaves before 5.1.1 name themselves by their address, and have id 0
+    here."""
 
     slave_broker_id: int
     is_sync_from_last_file: bool = False
     is_async_learner: bool = False
     acks_flushed: bool = False  # not told of a learner, which nobody counts
+    address: str = ""
+
+    @staticmethod
+    def size_of(data: Readable) -> int | None:
+        """Bytes of the handshake that `data` begins with; None when more of it is needed to tell. Where an id has its upper
+        half, which no controller's grant fills, the address form has the size of the address. FrameError."""
+        if len(data) < ADDRESS_HANDSHAKE.size:
+            return None
+        address_size = ADDRESS_HANDSHAKE.unpack_from(data)[3]
+        if address_size <= 0:
+            return HANDSHAKE.size
+        if address_size > ADDRESS_SIZE_MAX:
+            raise FrameError(f"a handshake with an address of {address_size} bytes")
+        return int(ADDRESS_HANDSHAKE.size + address_size)
 
     def encode(self) -> bytes:
         kind = LEARNER if self.is_async_learner else ACKS_FLUSHED if self.acks_flushed else 0
+        if self.address:
+            address = self.address.encode()
+            head = HAConnectionState.HANDSHAKE, self.is_sync_from_last_file, kind, len(address)
+            return ADDRESS_HANDSHAKE.pack(*head) + address
         return HANDSHAKE.pack(
             HAConnectionState.HANDSHAKE,
             self.is_sync_from_last_file,
@@ -96,6 +118,15 @@ class Handshake(NamedTuple):
 
     @staticmethod
     def decode(data: Readable) -> Handshake:
+        """Of `size_of` bytes. FrameError."""
+        state, last_file, kind, address_size = ADDRESS_HANDSHAKE.unpack_from(data)
+        if address_size > 0:
+            expect_state(state, HAConnectionState.HANDSHAKE)
+            try:
+                address = bytes(data[ADDRESS_HANDSHAKE.size :]).decode()
+            except UnicodeDecodeError:
+                raise FrameError("a handshake with an address that is not text") from None
+            return Handshake(0, last_file == 1, kind == LEARNER, kind == ACKS_FLUSHED, address)
         state, last_file, kind, broker_id = HANDSHAKE.unpack(data)
         expect_state(state, HAConnectionState.HANDSHAKE)
         return Handshake(broker_id, last_file == 1, kind == LEARNER, kind == ACKS_FLUSHED)

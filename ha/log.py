@@ -44,6 +44,10 @@ class ReplicatedLog(Protocol):
         """Whether a record, or the end of a segment's records, begins at `offset`, which is within the log. OSError."""
         ...
 
+    async def last_record(self) -> tuple[int, bytes] | None:
+        """The last whole record that is sound, and where it begins; None without any. OSError."""
+        ...
+
     def write_view(self, offset: int, size_max: int) -> memoryview:
         """Where the bytes at `offset` of a slave's log go, at least one and within one segment. `offset` is
         `max_offset()`; in an empty log it may be the start of any segment. OSError when the disk is full."""
@@ -61,6 +65,10 @@ class ReplicatedLog(Protocol):
     async def truncate(self, offset: int) -> int:
         """The log ends at the greatest end of a whole record that is not above `offset`, which is returned, and its old
         tail cannot come back. At `max_offset` it also erases what a broken connection may have left above. OSError."""
+        ...
+
+    async def begin_anew(self) -> None:
+        """A log that ends at 0 may begin at any segment again: one made for bytes that never came is gone. OSError."""
         ...
 
     def confirm_offset(self) -> int: ...

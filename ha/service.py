@@ -14,16 +14,19 @@ from typing import Any, cast
 
 from epochfile.file import EpochFile
 from epochfile.history import NO_EPOCH, EpochHistory
+from ha.classic.client import MasterRecords, PairSlave
+from ha.classic.mastership import PairMastership
 from ha.counters import HACounters
 from ha.epochbinding import NOTHING_DUE
 from ha.epochs import KeptEpochs
-from ha.errors import EpochFenced, HAAddressInUse, HACannotListen
+from ha.errors import EpochFenced, HAAddressInUse, HACannotListen, StoreOfSet
 from ha.log import ReplicatedLog
 from ha.master.admittance import Why
 from ha.master.gate import Asker, Gate, Replicas
 from ha.master.mastership import Controllers, Mastership
-from ha.settings import HASettings
-from ha.slave.client import SlaveClient, cut_partial_record
+from ha.settings import HASettings, PairSettings
+from ha.slave.client import SlaveClient
+from ha.slave.follower import Follower, cut_partial_record
 from ha.slave.link import LeftBehind, StayOut
 from ha.status import runtime_info
 from mqruntime.clock import Clock
@@ -55,9 +58,10 @@ class HAService:
         members_min: Callable[[], int],
         truncation_allowed: Callable[[], int | None],
         on_fatal: Callable[[BaseException], None],
+        pair: PairSettings | None = None,
     ) -> None:
         """Listens on `host`; slaves are told to come to `told_host`. `members_min` as minInSyncReplicas and
-        `truncation_allowed` as allowTruncationTo (None: not said), which may change.
+        `truncation_allowed` as allowTruncationTo (None: not said), which may change. `pair`: the links are classic ones.
         `on_fatal`: the disk failed; stop the process."""
         self._log = log
         self._epochs = KeptEpochs(epochs)
@@ -68,6 +72,9 @@ class HAService:
         self._told_host = told_host
         self._members_min = members_min
         self._truncation_allowed = truncation_allowed
+        self._pair = pair
+        self._records: MasterRecords | None = None
+        self._waiting_end: Callable[[], int] = lambda: NOTHING_DUE
         self._controllers: Controllers | None = None
         self._gate: Gate | None = None
         self._confirm_callbacks: list[Callable[[], None]] = []
@@ -75,19 +82,23 @@ class HAService:
         self._tasks = Tasks(on_fatal)
         self._server: asyncio.Server | None = None
         self._change_of_role = asyncio.Lock()
-        self._end: Mastership | SlaveClient | None = None  # which end of links this broker is
+        # which end of links this broker is
+        self._end: Mastership | PairMastership | Follower | None = None
         self._epoch = NO_EPOCH
         self._master_id = -1
         self.counters = HACounters()
 
     async def start(self) -> None:
-        """Read the epoch file and listen. EpochFileUnreadable, EpochFileForeign, EpochHistoryMissing, HAAddressInUse,
-        HACannotListen."""
+        """Read the epoch file and listen. EpochFileUnreadable, EpochFileForeign, EpochHistoryMissing, StoreOfSet,
+        HAAddressInUse, HACannotListen."""
         await self._epochs.load(self._log)
-        self._epochs.within(self._log)  # or it could be elected, and never lead
+        if self._pair is None:
+            self._epochs.within(self._log)  # or it could be elected, and never lead
+        elif (last := self._epochs.history.last()) is not None:
+            raise StoreOfSet(self._epochs.file_name, last.epoch)
         self._epoch = self._epochs.history.last_epoch()
         self._log.on_append(self._log_grew)
-        if self._settings.acks_flushed:
+        if self._settings.acks_flushed and self._pair is None:
             self._log.on_flush(self._flushed)
         try:
             self._server = await asyncio.get_running_loop().create_server(
@@ -144,6 +155,14 @@ class HAService:
         assert self._gate is not None, "speaks_through comes first"
         return await self._gate.why_not(asker, broker_id)
 
+    def compares_with(self, records: MasterRecords | None) -> None:
+        """Who asks a pair's master for its records, if it can be asked; before the first role."""
+        self._records = records
+
+    def answers_first(self, waiting_end: Callable[[], int]) -> None:
+        """Where the first send ends that waits for a slave, above the log's end when none does."""
+        self._waiting_end = waiting_end
+
     async def forget_epochs(self) -> None:
         """Of a log that is gone, before any role is taken for the one that begins. OSError."""
         assert self._end is None and self._log.max_offset() == self._log.min_offset()
@@ -162,6 +181,9 @@ class HAService:
     ) -> None:
         """Lead `epoch` as `broker_id`. The log ends with a whole record and the epoch's entry is durable on return; the
         same epoch again keeps its entry. EpochFenced, EpochHistoryMissing, OSError."""
+        if self._pair is not None:
+            await self._lead_pair(self._pair)
+            return
         assert self._controllers is not None and self._gate is not None, "speaks_through comes first"
         async with self._change_of_role:
             self._fence(epoch)
@@ -204,6 +226,9 @@ class HAService:
     ) -> None:
         """Follow `master_id` as `broker_id`, at once if its address ("host:port") is known. A link to the same master
         stays; of any other nothing is acked any more on return. EpochFenced, EpochHistoryMissing, OSError."""
+        if self._pair is not None:
+            await self._follow_pair(self._pair)
+            return
         async with self._change_of_role:
             self._fence(epoch)
             self._epochs.binding.owner = broker_id
@@ -233,8 +258,49 @@ class HAService:
 
     def set_master_ha_address(self, address: str, epoch: int) -> None:
         """Where the master of `epoch` serves its log; of no effect unless that is the master followed now."""
-        if isinstance(self._end, SlaveClient) and epoch == self._epoch:
+        if isinstance(self._end, Follower) and epoch == self._epoch:
             self._end.set_address(address)
+
+    async def _lead_pair(self, pair: PairSettings) -> None:
+        async with self._change_of_role:
+            await self._end_links("this broker becomes master")
+            await cut_partial_record(self._log)
+            self._end = PairMastership(
+                self._log,
+                pair=pair,
+                settings=self._settings,
+                clock=self._clock,
+                tasks=self._tasks,
+                counters=self.counters,
+                on_confirm=self._confirmed,
+                waiting_end=self._waiting_end,
+            )
+            self._end.begin()
+            self.counters.role_changes += 1
+            logger.info("master of a pair", extra=fields(log_end=self._log.max_offset()))
+
+    async def _follow_pair(self, pair: PairSettings) -> None:
+        async with self._change_of_role:
+            await self._end_links("this broker becomes slave")
+            await cut_partial_record(self._log)
+            self._log.set_confirm_offset(
+                self._log.max_offset()
+            )  # what a killed process received is held, too
+            self._confirmed()
+            self._end = PairSlave(
+                self._log,
+                self._records,
+                settings=self._settings,
+                clock=self._clock,
+                tasks=self._tasks,
+                counters=self.counters,
+                on_confirm=self._confirmed,
+                on_level=self._is_level,
+            )
+            self.counters.role_changes += 1
+            logger.info("slave of a pair", extra=fields(log_end=self._log.max_offset()))
+            if pair.master_ha_address is not None:
+                self._end.set_address(pair.master_ha_address)
 
     def _fence(self, epoch: int) -> None:
         newest = max(self._epoch, self._epochs.history.last_epoch())
@@ -243,20 +309,27 @@ class HAService:
 
     async def _end_links(self, reason: str) -> None:
         end, self._end = self._end, None
-        if isinstance(end, Mastership):
+        if isinstance(end, Mastership | PairMastership):
             await end.end(reason)
-        elif isinstance(end, SlaveClient):
+        elif end is not None:
             await end.stop()
+
+    @property
+    def follows(self) -> bool:
+        """Whether this broker is connected to the master that it follows."""
+        return isinstance(self._end, Follower) and self._end.is_connected
 
     # -- what a master knows of its SyncStateSet
 
     @property
     def mastership(self) -> Mastership | None:
-        """The present one, if this broker leads: who talks to controllers reports to it."""
+        """The present one, if this broker leads under controllers: who talks to them reports to it."""
         return self._end if isinstance(self._end, Mastership) else None
 
     def in_sync_count(self) -> int:
-        """Members of the applied set; 0 unless master."""
+        """Members of the applied set, in a pair the slaves that are close and this one; 0 unless master."""
+        if isinstance(self._end, PairMastership):
+            return 1 + len(self._end.in_step())
         mastership = self.mastership
         return 0 if mastership is None else len(mastership.sync_state_set.applied_members)
 
@@ -276,13 +349,21 @@ class HAService:
 
     def may_confirm(self) -> bool:
         """Whether anything may be acknowledged: enough members are in sync, and the controllers know what is enough."""
+        if isinstance(self._end, PairMastership):
+            return True
         mastership = self.mastership
         return mastership is not None and mastership.sync_state_set.may_confirm()
 
     def acked_end(self) -> int:
         """Sends that end at or below this may be answered OK. 0 unless master."""
+        if isinstance(self._end, PairMastership):
+            return self._end.acked_end
         mastership = self.mastership
         return 0 if mastership is None else mastership.sync_state_set.acked_end()
+
+    def reachable(self, end: int) -> bool:
+        """Whether a send that ends at `end` can be waited for; in a pair its slaves may be away or too far behind."""
+        return self._end.reachable(end) if isinstance(self._end, PairMastership) else True
 
     # -- the rest
 
@@ -317,11 +398,11 @@ class HAService:
         }
 
     def _log_grew(self) -> None:
-        if self.mastership is not None:
-            self.mastership.log_grew()
+        if isinstance(self._end, Mastership | PairMastership):
+            self._end.log_grew()
 
     def _flushed(self) -> None:
-        if self._end is not None:
+        if isinstance(self._end, Mastership | SlaveClient):
             self._end.flushed()
 
     def _confirmed(self) -> None:
@@ -336,7 +417,7 @@ class HAService:
             callback()
 
     def _accept(self) -> asyncio.BaseProtocol:
-        mastership = self.mastership
-        if mastership is not None and len(mastership.connections) < self._settings.connections_max:
-            return mastership.accept()
-        return _Refused()
+        end = self._end
+        if end is None or isinstance(end, Follower) or len(end.connections) >= self._settings.connections_max:
+            return _Refused()
+        return end.accept()

@@ -1,4 +1,4 @@
-"""Timers and limits of replication.
+"""Timers and limits of replication, and what a pair is told.
 
 Invariant: all times are ms, all sizes bytes; names of upstream's keys stand beside the fields that have one. Pure."""
 
@@ -41,3 +41,12 @@ class HASettings:
             raise ValueError(
                 f"haTransferBatchSize {self.transfer_batch_size} is not within 1..{BODY_SIZE_MAX}"
             )
+
+
+@dataclass(frozen=True, slots=True)
+class PairSettings:
+    """Of a broker whose role its configuration says."""
+
+    waits_for_slave: bool = False  # SYNC_MASTER: a send is answered once one slave has it
+    gap_max: int = 256 * 1024 * 1024  # haSlaveFallbehindMax; a slave further behind is not waited for
+    master_ha_address: str | None = None  # haMasterAddress; None: as name servers say

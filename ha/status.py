@@ -6,43 +6,55 @@ from __future__ import annotations
 
 from typing import Any
 
+from ha.classic.mastership import PairMastership
 from ha.log import ReplicatedLog
-from ha.master.connection import MasterConnection
 from ha.master.mastership import Mastership
-from ha.slave.client import SlaveClient
+from ha.master.sender import LogSender
+from ha.slave.follower import Follower
+
+Role = Mastership | PairMastership | Follower | None
 
 
-def runtime_info(log: ReplicatedLog, role: Mastership | SlaveClient | None, now_ms: int) -> dict[str, Any]:
+def runtime_info(log: ReplicatedLog, role: Role, now_ms: int) -> dict[str, Any]:
     """Offsets in bytes, times in ms since 1970; without a role it is a slave's that never connected."""
-    is_master = isinstance(role, Mastership)
+    is_master = isinstance(role, Mastership | PairMastership)
+    in_sync = _in_sync(role)
+    members = len(role.sync_state_set.applied_members) - 1 if isinstance(role, Mastership) else len(in_sync)
     return {
-        "haClientRuntimeInfo": _client_info(log, role if isinstance(role, SlaveClient) else None, now_ms),
-        "haConnectionInfo": [_connection_info(log, role, link, now_ms) for link in role.connections]
-        if isinstance(role, Mastership)
+        "haClientRuntimeInfo": _client_info(log, role if isinstance(role, Follower) else None, now_ms),
+        "haConnectionInfo": [
+            _connection_info(log, link, link in in_sync, now_ms) for link in role.connections
+        ]
+        if isinstance(role, Mastership | PairMastership)
         else [],
-        "inSyncSlaveNums": len(role.sync_state_set.applied_members) - 1
-        if isinstance(role, Mastership)
-        else 0,
+        "inSyncSlaveNums": members,
         "master": is_master,
         "masterCommitLogMaxOffset": log.max_offset() if is_master else 0,
     }
 
 
-def _connection_info(
-    log: ReplicatedLog, mastership: Mastership, connection: MasterConnection, now_ms: int
-) -> dict[str, Any]:
+def _in_sync(role: Role) -> list[LogSender]:
+    if isinstance(role, PairMastership):
+        return list(role.in_step())
+    if not isinstance(role, Mastership):
+        return []
+    members = role.sync_state_set.applied_members
+    return [link for link in role.connections if link.slave_broker_id in members]
+
+
+def _connection_info(log: ReplicatedLog, connection: LogSender, in_sync: bool, now_ms: int) -> dict[str, Any]:
     link = connection.link
     return {
         "addr": connection.address,
         "diff": log.max_offset() - link.ack_offset,
-        "inSync": connection.slave_broker_id in mastership.sync_state_set.applied_members,
+        "inSync": in_sync,
         "slaveAckOffset": link.ack_offset,
         "transferFromWhere": link.next_offset,
         "transferredByteInSecond": connection.rate.last_second(now_ms),
     }
 
 
-def _client_info(log: ReplicatedLog, client: SlaveClient | None, now_ms: int) -> dict[str, Any]:
+def _client_info(log: ReplicatedLog, client: Follower | None, now_ms: int) -> dict[str, Any]:
     info: dict[str, Any] = {
         "lastReadTimestamp": 0,
         "lastWriteTimestamp": 0,

@@ -338,6 +338,21 @@ class MessageStore:
         """Whether a record, or the end of a segment's records, begins at `offset`, which is within the log. OSError."""
         return await self._log.is_boundary(offset)
 
+    async def last_record(self) -> tuple[int, bytes] | None:
+        """The last whole record that is sound, and where it begins; None without any. StoreFailed."""
+        end = self._log.max_offset
+        while end > self._log.min_offset:
+            try:
+                end = await self._tail.boundary_at_or_below(end - 1, self._confirm)
+                content = await self._reader.record_at(end, self._log.max_offset)
+            except RecordDamaged:
+                continue  # the soundness of the log tells of it
+            except (OSError, StoreCorrupted) as error:
+                raise self._failed(error) from error
+            if content is not None:
+                return end, bytes(content)
+        return None
+
     def write_view(self, offset: int, size_max: int) -> memoryview:
         """Where received log bytes go; see CommitLog.write_view. StoreFailed after a failure, OSError (ENOSPC)."""
         assert self._appender is None, "a master's log is not written by a slave's link"
@@ -397,6 +412,13 @@ class MessageStore:
         except OSError as error:
             raise self._failed(error) from error
         return offset
+
+    async def begin_anew(self) -> None:
+        """A log that ends at 0 may begin at any segment again. StoreFailed."""
+        try:
+            await self._log.drop_empty()
+        except OSError as error:
+            raise self._failed(error) from error
 
     def confirm_offset(self) -> int:
         return self._confirm

@@ -4,6 +4,7 @@ Invariant: every part of it works below the one root that it was opened for."""
 
 from __future__ import annotations
 
+import os
 import random
 from pathlib import Path
 
@@ -27,6 +28,7 @@ def real_runtime(root: Path) -> Runtime:
         boot_id=_boot_id(),
         side_files=RealSmallFiles(root),
         local_hour=local_hour,
+        memory_bytes=os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
     )
 
 

@@ -25,7 +25,8 @@ class Runtime:
     """`files` and `segments` share one root, the process' store directory, and `lock` guards that root. `boot_id` names the
     present run of the machine, whose memory outlives a process and nothing else; empty where that is not told. `side_files` are
     the same files by a way of their own, for those that nobody waits for: they never delay what goes through `files`. None:
-    there is no other way. `local_hour(wall ms)` is the hour of the day where the machine stands."""
+    there is no other way. `local_hour(wall ms)` is the hour of the day where the machine stands. `memory_bytes` are
+    those of the machine; 0 where that is not told."""
 
     clock: Clock
     random: random.Random
@@ -35,6 +36,7 @@ class Runtime:
     boot_id: str
     side_files: SmallFiles | None = None
     local_hour: Callable[[int], int] = utc_hour
+    memory_bytes: int = 0
 
 
 class App(Protocol):

@@ -53,6 +53,15 @@ def controllers(seed: int, bug: str | None) -> Counts:
     return totals.counts + Counter({"faults": totals.faults.total()})
 
 
+def pairs(seed: int, bug: str | None) -> Counts:
+    from simulation.cluster.totals import Totals
+    from simulation.pairs.world import run_seed
+
+    totals = Totals()
+    run_seed(seed, bug, totals)
+    return totals.counts + Counter({"faults": totals.faults.total()})
+
+
 def crash_images(seed: int, bug: str | None) -> Counts:
     from tests.crash.test_store_crash_images import crash_everywhere
 
@@ -65,6 +74,7 @@ WORLDS: dict[str, Callable[[int, str | None], Counts]] = {
     "cluster": cluster,
     "raft": raft,
     "controllers": controllers,
+    "pairs": pairs,
     "crash-images": crash_images,
 }
 """Each runs one seed, raises what it finds, and counts what it did. A new world is a new line here."""

@@ -40,6 +40,8 @@ class Neighbours:
         tasks: Tasks,
     ) -> None:
         self._settings = settings
+        self._membership = membership
+        self._in_pair = settings.pair is not None
         self._ha = ha
         self._tasks = tasks
         self.client = RemotingClient(clock=clock, on_disconnect=self._lost)
@@ -53,7 +55,8 @@ class Neighbours:
             period_ms=settings.register_name_server_period,
             timeout_ms=settings.register_broker_timeout_mills,
             topics=tables.topics,
-            on_master=self.finder.told_by_name_server,
+            on_master=self._master_told,
+            needs_master=lambda: self._in_pair and membership.is_slave and membership.master_address is None,
         )
         self.facts = TableCopy(
             membership,
@@ -62,6 +65,7 @@ class Neighbours:
             tables=tables,
             interval_ms=settings.slave_sync_interval,
             on_old_master=lambda: self.copies.soon(),
+            in_pair=self._in_pair,
         )
         self.copies = SlaveSync(
             membership,
@@ -79,6 +83,11 @@ class Neighbours:
         self._tasks.start(self.copies.run(), name="slave sync")
         self._tasks.start(self.finder.run(), name="master finder")
 
+    def follow(self, master_address: str, master_epoch: int) -> None:
+        """This broker is a slave now; a pair's hears of its master from name servers."""
+        if not self._in_pair:
+            self.finder.follow(master_address, master_epoch)
+
     async def leave(self) -> None:
         """Go, first from the controllers: the next master is elected while clients still look for it."""
         for controller in self._settings.controllers:
@@ -92,6 +101,17 @@ class Neighbours:
     def _lost(self, address: str) -> None:
         if address in self._settings.name_servers:
             self.registration.soon()
+
+    def _master_told(self, address: str, ha_address: str) -> None:
+        """A name server knows our master."""
+        if not self._in_pair:
+            self.finder.told_by_name_server(address, ha_address)
+            return
+        if self._membership.pair_led_at(address):
+            logger.info("master of the pair", extra=fields(address=address, ha_address=ha_address))
+            self.copies.soon()
+        if not self._settings.ha_master_address:
+            self._ha.set_master_ha_address(ha_address, self._ha.epoch)
 
     def _master_found(self, ha_address: str, master_epoch: int) -> None:
         logger.info("master's HA address", extra=fields(address=ha_address, epoch=master_epoch))

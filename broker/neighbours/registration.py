@@ -50,7 +50,9 @@ class Registration:
         timeout_ms: int,
         topics: Topics,
         on_master: Callable[[str, str], None],
+        needs_master: Callable[[], bool],
     ) -> None:
+        """While `needs_master()` it registers again and again: the answer says where our master is."""
         self._membership = membership
         self._ha = ha
         self._client = client
@@ -60,6 +62,7 @@ class Registration:
         self._timeout_ms = timeout_ms
         self._topics = topics
         self._on_master = on_master
+        self._needs_master = needs_master
         self._wakes = {name_server: asyncio.Event() for name_server in name_servers}
         self._failures = {name_server: RepeatedFailure() for name_server in name_servers}
 
@@ -94,10 +97,8 @@ class Registration:
         while True:
             wake.clear()
             role_id = self._membership.role_id
-            if role_id is None or await self._register(name_server, role_id):
-                wait_ms = self._period_ms
-            else:
-                wait_ms = RETRY_MS
+            done = role_id is None or await self._register(name_server, role_id)
+            wait_ms = self._period_ms if done and not self._needs_master() else RETRY_MS
             await woken(wake, wait_ms)
 
     async def _register(self, name_server: str, role_id: int) -> bool:

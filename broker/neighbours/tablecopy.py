@@ -43,7 +43,9 @@ class TableCopy:
         tables: Tables,
         interval_ms: int,
         on_old_master: Callable[[], None],
+        in_pair: bool = False,
     ) -> None:
+        """`in_pair`: every master is polled as upstream's, for nothing here tells one process of a master from the next."""
         self._membership = membership
         self._client = client
         self._clock = clock
@@ -56,6 +58,7 @@ class TableCopy:
         self._adopted: TablesVersion | None = None
         self._held: TablesVersion | None = None  # adopted and on disk
         self._old: tuple[str, int] | None = None
+        self._in_pair = in_pair
         tables.on_facts_changed(self._differs)
 
     def soon(self) -> None:
@@ -66,7 +69,7 @@ class TableCopy:
     @property
     def master_is_old(self) -> bool:
         """Whether the present one must be polled as upstream's."""
-        return self._old is not None and self._old == self._master()
+        return self._in_pair or (self._old is not None and self._old == self._master())
 
     def outdated(self, version: str | None) -> bool:
         """Whether an answer that the present master gave at `version` of its tables is older than what it gave of them."""

@@ -13,6 +13,7 @@ from broker.clients.renewal import SubscriptionRenewal
 from broker.metrics.latencies import Call, Latencies
 from broker.metrics.totals import Totals
 from broker.pulls.admission import PullAdmission
+from broker.pulls.direction import MASTER_ID, Direction
 from broker.pulls.held import HeldPull, HeldPulls
 from broker.pulls.request import PullRequest
 from broker.tables.consumeroffsets import ConsumerOffsets
@@ -30,8 +31,6 @@ from remoting.headers.pull import (
     PullMessageResponseHeader,
 )
 from remoting.peer import Peer
-
-MASTER_ID = 0  # the broker that pulls are suggested to go to
 
 CODES = {
     GetStatus.FOUND: ResponseCode.SUCCESS,
@@ -80,6 +79,7 @@ class PullProcessor:
         *,
         store: Queues,
         admission: PullAdmission,
+        direction: Direction,
         offsets: ConsumerOffsets,
         renewal: SubscriptionRenewal,
         held: HeldPulls,
@@ -91,6 +91,7 @@ class PullProcessor:
     ) -> None:
         self._store = store
         self._admission = admission
+        self._direction = direction
         self._offsets = offsets
         self._renewal = renewal
         self._held = held
@@ -119,7 +120,7 @@ class PullProcessor:
             self._offsets.commit(header.consumer_group, header.topic, header.queue_id, header.commit_offset)
         result = self._read(request)
         waits = header.sys_flag & SYS_FLAG_SUSPEND and header.suspend_timeout_millis > 0
-        if waits and not self._held.full and _code(result, request) == ResponseCode.PULL_NOT_FOUND:
+        if waits and not self._held.full and self._code(result, request) == ResponseCode.PULL_NOT_FOUND:
             polling = self._polling
             wait_ms = (
                 header.suspend_timeout_millis
@@ -185,7 +186,7 @@ class PullProcessor:
     def _answer(
         self, peer: Peer, request: PullRequest, result: GetResult
     ) -> RemotingCommand | Coroutine[Any, Any, None] | None:
-        reply = _reply(request, result)
+        reply = self._reply(request, result)
         if result.status is not GetStatus.FOUND:
             return reply
         self.found += result.count
@@ -196,6 +197,18 @@ class PullProcessor:
             return self._load_and_write(peer, request, reply, result)
         self._write(peer, request, reply, result)
         return None
+
+    def _code(self, result: GetResult, request: PullRequest) -> ResponseCode:
+        code = _code(result, request)
+        return self._direction.answer(code, request.group, request.offset, result).code
+
+    def _reply(self, request: PullRequest, result: GetResult) -> RemotingCommand:
+        code = _code(result, request)
+        said = self._direction.answer(code, request.group, request.offset, result)
+        header = PullMessageResponseHeader(
+            said.broker_id, said.next_offset, result.min_offset, result.max_offset
+        )
+        return request.command.reply(said.code, result.status.value, header)
 
     async def _load_and_write(
         self, peer: Peer, request: PullRequest, reply: RemotingCommand, result: GetResult
@@ -229,13 +242,6 @@ def _code(result: GetResult, request: PullRequest) -> ResponseCode:
     if code == ResponseCode.PULL_NOT_FOUND and request.moved:
         return ResponseCode.PULL_RETRY_IMMEDIATELY
     return code
-
-
-def _reply(request: PullRequest, result: GetResult) -> RemotingCommand:
-    header = PullMessageResponseHeader(
-        MASTER_ID, result.next_begin_offset, result.min_offset, result.max_offset
-    )
-    return request.command.reply(_code(result, request), result.status.value, header)
 
 
 def frame_with(reply: RemotingCommand, buffers: list[memoryview]) -> list[Body]:

@@ -6,12 +6,13 @@ with two members at least; D is C and on disk everywhere before the answer."""
 from __future__ import annotations
 
 from broker.settings.broker import BrokerSettings
+from broker.settings.pair import BrokerRole
 from messagestore.settings import FlushDiskType
 
 
 def runs_contract_a(settings: BrokerSettings) -> bool:
     """Whether sends are acknowledged before other replicas have them; such a store is marked, see broker.role.contractmark."""
-    return not settings.all_ack_in_sync_state_set
+    return settings.pair is not None or not settings.all_ack_in_sync_state_set
 
 
 def contract_sentence(settings: BrokerSettings) -> str:
@@ -19,6 +20,8 @@ def contract_sentence(settings: BrokerSettings) -> str:
     on_disk = (
         " The master also has it on disk." if settings.flush_disk_type is FlushDiskType.SYNC_FLUSH else ""
     )
+    if settings.pair is not None:
+        return _pair_sentence(settings) + on_disk
     if runs_contract_a(settings):
         return (
             "contract A: a send is answered once this master alone has it; an election may lose what no slave has yet."
@@ -44,3 +47,14 @@ def contract_sentence(settings: BrokerSettings) -> str:
         f"contract C: a send is answered once every member of the SyncStateSet, {settings.min_in_sync_replicas} or "
         "more, has it in memory; power loss of all of them at once may lose the last moments." + on_disk
     )
+
+
+def _pair_sentence(settings: BrokerSettings) -> str:
+    if settings.is_pair_slave:
+        return "slave of a pair: it holds what its master sends, and nobody is elected."
+    if settings.broker_role is BrokerRole.SYNC_MASTER:
+        return (
+            "SYNC_MASTER of a pair: a send is answered OK once one slave has it in memory, too; what is answered with "
+            "SLAVE_NOT_AVAILABLE or FLUSH_SLAVE_TIMEOUT, and with power loss of both the last moments, may be lost."
+        )
+    return "ASYNC_MASTER of a pair: a send is answered once this master alone has it; its loss loses what no slave has yet."

@@ -99,7 +99,8 @@ class ReplicasManager:
     def start(self) -> None:
         """Begin to talk to the controllers."""
         self._running = True
-        self._tasks.start(self._run_discovery(), name="controller discovery")
+        if self._controllers.addresses:
+            self._tasks.start(self._run_discovery(), name="controller discovery")
         for address in self._controllers.addresses:
             self._tasks.start(self._run_heartbeats(address), name=f"heartbeats to {address}")
         self._tick()

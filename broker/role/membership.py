@@ -14,10 +14,13 @@ Who is forgotten while its set lives on applies for its id again, with the check
 meanwhile. An id that is another's by now is given up to that one, and this broker, whose log is of another life of the set,
 stays out for an operator to look at.
 
+A member of a pair is APPOINTED by its configuration for the life of the process, and no controller is called.
+
 Pure."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from enum import Enum
 
 from broker.role.actions import (
@@ -43,6 +46,7 @@ from broker.role.identity import Identity, TemporaryIdentity
 from mqruntime.core import NEVER_MS
 from remoting.codes import ResponseCode
 
+PAIR_EPOCH = 1  # of the one role that a member of a pair ever takes
 RETRY_MS = 300  # start-up calls that failed: upstream pauses a second and more
 TAKEN_RETRY_MS = 50  # brokers that start together race for ids
 ELECT_RETRY_MS = 500
@@ -60,6 +64,7 @@ class Stage(Enum):
     NAMED = "named"  # identity durable: register (1003)
     FORGOTTEN = "forgotten"  # controllers do not know the id: did this set let it in before (1004)?
     REGISTERED = "registered"  # known to the controllers: poll (1004), elect (1002) when there is no master
+    APPOINTED = "appointed"  # by the configuration of a pair
 
 
 NEXT = {
@@ -118,6 +123,21 @@ class Membership:
         elif identity is not None:
             self._temporary, self._stage = identity, Stage.APPLYING
 
+    def appointed(self, broker_id: int, *, leads: bool) -> None:
+        """The configuration of a pair says who we are and our role; a slave's master is not known yet."""
+        assert leads == (broker_id == MASTER_ROLE_ID)
+        self._identity = Identity(self.cluster_name, self.broker_name, broker_id)
+        self._stage = Stage.APPOINTED
+        self._seen_epoch = PAIR_EPOCH
+        self._wanted = Grant(PAIR_EPOCH, MASTER_ROLE_ID, "", frozenset(), 0)
+
+    def pair_led_at(self, master_address: str) -> bool:
+        """Name servers say where our pair's master is; whether that is news to a slave."""
+        if self._stage is not Stage.APPOINTED or self._taken is None or self._role is not Role.SLAVE:
+            return False
+        former, self._taken = self._taken, replace(self._taken, master_address=master_address)
+        return former.master_address != master_address
+
     def reached_at(self, address: str) -> None:
         """The ports are open: clients and controllers call us at `address`, host:port."""
         self._address = address
@@ -169,7 +189,7 @@ class Membership:
     @property
     def master_address(self) -> str | None:
         """Where a slave finds its master."""
-        return self._taken.master_address if self._taken is not None and self.is_slave else None
+        return self._taken.master_address or None if self._taken is not None and self.is_slave else None
 
     @property
     def registered(self) -> bool:
@@ -178,7 +198,7 @@ class Membership:
     @property
     def next_tick_ms(self) -> int:
         role_ms = NEVER_MS if self._wanted is None or self._changing else self._role_due_ms
-        if self._calling:
+        if self._calling or self._stage is Stage.APPOINTED:
             return role_ms
         polls = self._stage is Stage.REGISTERED and not self._elect
         return min(role_ms, max(self._call_due_ms, self._poll_due_ms) if polls else self._call_due_ms)
@@ -203,6 +223,8 @@ class Membership:
         if now_ms < self._call_due_ms:
             return None
         match self._stage:
+            case Stage.APPOINTED:
+                return None
             case Stage.UNNAMED:
                 return NextIdCall()
             case Stage.DRAWN:

@@ -70,13 +70,13 @@ class RoleSwitch:
     def role_taken(self, former: Role, role: Role, grant: Grant) -> None:
         """`role` was accepted, `former` was the one before: tell everybody."""
         if role is Role.SLAVE:
-            self._neighbours.finder.follow(grant.master_address, grant.master_epoch)
+            self._neighbours.follow(grant.master_address, grant.master_epoch)
         else:
             self._tables.deletions.log_ends_at(self._store.max_offset())
             for topic, queue_id in self._store.queues():
                 self._tables.cover(self._store, topic, queue_id)
         self._requests.role_taken(became_master=role is Role.MASTER and former is not Role.MASTER)
-        self._tables.topics.led_under(grant.master_epoch)
+        self._tables.topics.led_under(max(self._ha.epoch, 0))
         self._neighbours.registration.soon()
 
     def master_moved(self, address: str, master_epoch: int) -> None:

@@ -5,6 +5,8 @@ Invariant: 0 while it accepts no sends, so nothing is answered OK on the way out
 from __future__ import annotations
 
 from broker.role.membership import Membership
+from broker.sends.pairacknowledgement import PairAcknowledgement, StoredHere
+from broker.sends.writegate import Answering, Replication
 from broker.settings.broker import BrokerSettings
 from ha.service import HAService
 from messagestore.settings import FlushDiskType
@@ -39,3 +41,23 @@ class Acknowledgement:
         if self._settings.all_ack_in_sync_state_set:
             return self._ha.acked_end()
         return self._store.max_offset() if self._ha.may_confirm() else 0
+
+    def stored_end(self) -> int:
+        """Under controllers nothing is answered for being stored here alone."""
+        return self.acked_end()
+
+    def reachable(self, end: int) -> bool:
+        """Whoever does not have it in time leaves the set."""
+        return True
+
+
+def acknowledgements(
+    membership: Membership, settings: BrokerSettings, store: MessageStore, ha: HAService
+) -> tuple[Answering, Replication]:
+    """What sends wait for, and what delayed messages that were delivered do."""
+    if settings.pair is None:
+        under_controllers = Acknowledgement(membership, settings, store, ha)
+        return under_controllers, under_controllers
+    flushes = settings.flush_disk_type is FlushDiskType.SYNC_FLUSH
+    pair = PairAcknowledgement(membership, store, ha, flushes=flushes)
+    return pair, StoredHere(pair)

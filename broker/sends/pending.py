@@ -21,11 +21,14 @@ DEMOTED_REMARK = (
     "this broker stopped being master before all replicas had the message; whether it stays is unknown"
 )
 
+NONE_WAITS = 1 << 63
+
 
 @dataclass(slots=True)
 class PendingSend:
     """A stored send and the reply for when all hold it (code 0); offsets exclusive, times monotonic ms. `unknown` is
-    the reply for when that stays unknown; without one `reply` becomes it. `request_code` is what asked for it."""
+    the reply for when that stays unknown; without one `reply` becomes it. `request_code` is what asked for it. `alone`: no
+    slave can be waited for, `reply` says so, and it goes once the message is stored here."""
 
     end_offset: int
     deadline_ms: int
@@ -33,6 +36,7 @@ class PendingSend:
     reply: RemotingCommand
     request_code: int
     unknown: RemotingCommand | None = None
+    alone: bool = False
 
 
 class PendingSends:
@@ -41,7 +45,9 @@ class PendingSends:
     `on_answer`, where there is one, gets those that are being answered."""
 
     def __init__(
-        self, count_max: int, on_answer: Callable[[Sequence[PendingSend]], None] | None = None
+        self,
+        count_max: int,
+        on_answer: Callable[[Sequence[PendingSend]], None] | None = None,
     ) -> None:
         self._on_answer = on_answer
         self._sends: deque[PendingSend] = deque()
@@ -54,15 +60,20 @@ class PendingSends:
     def full(self) -> bool:
         return len(self._sends) >= self._count_max
 
+    @property
+    def first_end(self) -> int:
+        """Where the first one ends; above every offset when none waits."""
+        return self._sends[0].end_offset if self._sends else NONE_WAITS
+
     def add(self, send: PendingSend) -> None:
         assert not self._sends or send.end_offset >= self._sends[-1].end_offset
         self._sends.append(send)
 
-    def acknowledged(self, end: int) -> None:
-        """All that was stored below `end` is held by every member: answer it."""
+    def acknowledged(self, end: int, stored_end: int = 0) -> None:
+        """All that was stored below `end` is held by every member, and what is below `stored_end` is stored here: answer it."""
         sends = self._sends
         answered: list[PendingSend] = []
-        while sends and sends[0].end_offset <= end:
+        while sends and sends[0].end_offset <= (stored_end if sends[0].alone else end):
             answered.append(sends.popleft())
         self._answer(answered)
 
@@ -86,7 +97,7 @@ class PendingSends:
         for send in sends:
             if send.unknown is not None:
                 send.reply = send.unknown
-            else:
+            elif not send.alone:
                 send.reply.code = code
                 send.reply.remark = remark
         self._answer(sends)

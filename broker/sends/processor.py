@@ -98,7 +98,13 @@ class SendProcessor:
             fields = self._reply_fields(request.queue_id, appended, uniq_key)
             reply = RemotingCommand(ResponseCode.SUCCESS.value, command.opaque, RESPONSE_BIT, None, fields)
             if request.waits_for_replicas:
-                pending.add(PendingSend(appended.end_offset, deadline_ms, peer, reply, command.code))
+                alone = not self._gate.reachable(appended.end_offset)
+                if alone:
+                    reply.code = ResponseCode.SLAVE_NOT_AVAILABLE.value
+                waiting = PendingSend(
+                    appended.end_offset, deadline_ms, peer, reply, command.code, alone=alone
+                )
+                pending.add(waiting)
             else:
                 replies.append(reply)
         if self._totals is not None:

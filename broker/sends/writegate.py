@@ -33,6 +33,16 @@ class Replication(Protocol):
     def acked_end(self) -> int: ...
 
 
+class Answering(Replication, Protocol):
+    """The same for sends, which wait."""
+
+    def replicated_end(self) -> int: ...
+
+    def stored_end(self) -> int: ...
+
+    def reachable(self, end: int) -> bool: ...
+
+
 class Log(Protocol):
     """The part of the message store that messages go to."""
 
@@ -45,7 +55,7 @@ class WriteGate:
     """`pending` holds what is stored and waits for the replicas, `wait_ms` at most."""
 
     def __init__(
-        self, role: Standing, replication: Replication, pending: PendingSends, clock: Clock, *, wait_ms: int
+        self, role: Standing, replication: Answering, pending: PendingSends, clock: Clock, *, wait_ms: int
     ) -> None:
         self.pending = pending
         self._role = role
@@ -71,4 +81,8 @@ class WriteGate:
 
     def settle(self) -> None:
         """Answer what all members hold already."""
-        self.pending.acknowledged(self._replication.acked_end())
+        self.pending.acknowledged(self._replication.acked_end(), self._replication.stored_end())
+
+    def reachable(self, end: int) -> bool:
+        """Whether a slave may have in time what ends at `end`."""
+        return self._replication.reachable(end)

@@ -54,7 +54,7 @@ class AddressSettings(Settings):
     )
     namesrv_addr: str = Field("", alias="namesrvAddr", description="name servers, `host:port;host:port`")
     controller_addr: str = Field(
-        "", alias="controllerAddr", description="controllers, `host:port;host:port`; required"
+        "", alias="controllerAddr", description="controllers, `host:port;host:port`; required but in a pair"
     )
     server_channel_max_idle_time_seconds: int = Field(
         120,

@@ -12,18 +12,21 @@ from pydantic import Field, field_validator, model_validator
 
 from broker.settings.addresses import AddressSettings
 from broker.settings.clients import ClientSettings
+from broker.settings.pair import PairKeys
 from broker.settings.replication import ReplicationSettings
 from messagestore.settings import FlushDiskType, StoreSettings
 from mqruntime.metricsettings import MetricsSettings
 from mqruntime.nettykeys import NETTY_SERVER_KEYS
 
 
-class BrokerSettings(StoreSettings, AddressSettings, ReplicationSettings, ClientSettings, MetricsSettings):
+class BrokerSettings(
+    StoreSettings, AddressSettings, ReplicationSettings, PairKeys, ClientSettings, MetricsSettings
+):
     """What a broker can be told; ms and bytes unless a key says otherwise."""
 
     IGNORED: ClassVar[frozenset[str]] = MetricsSettings.IGNORED | NETTY_SERVER_KEYS | frozenset(
         {
-            "brokerId", "brokerRole", "checkSyncStateSetPeriod", "clusterTopicEnable", "brokerTopicEnable",
+            "checkSyncStateSetPeriod", "clusterTopicEnable", "brokerTopicEnable",
             "deleteCommitLogFilesInterval", "deleteConsumeQueueFilesInterval", "destroyMapedFileIntervalForcibly",
             "redeleteHangedFileInterval", "flushConsumerOffsetHistoryInterval", "forceRegister", "flushDelayOffsetInterval",
             "rocketmqHome",
@@ -33,7 +36,7 @@ class BrokerSettings(StoreSettings, AddressSettings, ReplicationSettings, Client
         }
     )  # fmt: skip
 
-    WITHOUT_EFFECT: ClassVar[dict[str, str]] = dict.fromkeys(
+    WITHOUT_EFFECT: ClassVar[dict[str, str]] = PairKeys.WITHOUT_EFFECT | dict.fromkeys(
         ("enableAutoInSyncReplicas", "inSyncReplicas"),
         "has no effect: a send waits for the whole SyncStateSet, minInSyncReplicas at least",
     )
@@ -42,11 +45,11 @@ class BrokerSettings(StoreSettings, AddressSettings, ReplicationSettings, Client
         StoreSettings.UPSTREAM
         | AddressSettings.UPSTREAM
         | ReplicationSettings.UPSTREAM
+        | PairKeys.UPSTREAM
         | ClientSettings.UPSTREAM
         | MetricsSettings.UPSTREAM
         | {
             "brokerName": "the host's name",
-            "enableControllerMode": "false",
         }
     )
 
@@ -65,10 +68,6 @@ class BrokerSettings(StoreSettings, AddressSettings, ReplicationSettings, Client
         pattern=r"^[^#]+$",
         description="name of the broker set; its replicas share it, controllers tell them apart by id",
     )
-    enable_controller_mode: bool = Field(
-        True, alias="enableControllerMode", description="must be true: roles come from controllers only"
-    )
-
     # files
     store_path_root_dir: Path = Field(
         Path.home() / "store",
@@ -143,7 +142,9 @@ class BrokerSettings(StoreSettings, AddressSettings, ReplicationSettings, Client
 
     # what upstream has and controller mode here has not
     enable_d_leger_commit_log: bool = Field(
-        False, alias="enableDLegerCommitLog", description="must be false: replication follows the controllers"
+        False,
+        alias="enableDLegerCommitLog",
+        description="must be false: replication follows the controllers, or a pair's roles",
     )
     enable_slave_acting_master: bool = Field(
         False,
@@ -188,6 +189,16 @@ class BrokerSettings(StoreSettings, AddressSettings, ReplicationSettings, Client
         return self
 
     @model_validator(mode="after")
+    def _a_pair(self) -> Self:
+        if (why := self.why_no_pair()) is not None:
+            raise ValueError(why)
+        if self.pair is not None and self.all_flush_in_sync_state_set:
+            raise ValueError(
+                "allFlushInSyncStateSet=true needs enableControllerMode=true: a pair has no SyncStateSet"
+            )
+        return self
+
+    @model_validator(mode="after")
     def _heard_in_time(self) -> Self:
         if self.broker_heartbeat_interval >= self.controller_heart_beat_timeout_mills:
             raise ValueError(
@@ -198,6 +209,11 @@ class BrokerSettings(StoreSettings, AddressSettings, ReplicationSettings, Client
         return self
 
     @property
+    def send_wait_ms(self) -> int:
+        """How long a send may wait to be answered."""
+        return self.slave_timeout if self.enable_controller_mode else self.sync_flush_timeout
+
+    @property
     def warnings(self) -> list[str]:
         if not self.ha_slave_host_check or self.ha_host == self.broker_ip1:
             return super().warnings
@@ -206,10 +222,3 @@ class BrokerSettings(StoreSettings, AddressSettings, ReplicationSettings, Client
             f"brokerIP2 {self.broker_ip2} is not brokerIP1: slaves that come from that network are refused, for controllers "
             "know brokers by their brokerIP1; set haSlaveHostCheck=false on all brokers of the set",
         ]
-
-    @field_validator("enable_controller_mode")
-    @classmethod
-    def _controller_mode(cls, value: bool) -> bool:
-        if not value:
-            raise ValueError("must be true: this broker takes its role from controllers only")
-        return value

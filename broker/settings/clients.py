@@ -33,6 +33,14 @@ class ClientSettings(Settings):
         description="an unknown consumer group is created when it is first seen",
     )
     slave_read_enable: bool = Field(False, alias="slaveReadEnable", description="slaves serve pulls")
+    access_message_in_memory_max_ratio: int = Field(
+        40,
+        alias="accessMessageInMemoryMaxRatio",
+        ge=1,
+        le=100,
+        description="with `slaveReadEnable`: who reads further below the log's end than this part of the machine's memory, in "
+        "percent, is sent to a slave",
+    )
     long_polling_enable: bool = Field(
         True,
         alias="longPollingEnable",

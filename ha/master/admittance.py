@@ -16,12 +16,22 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 from ipaddress import IPv6Address, ip_address
+from typing import NamedTuple
 
 READ_AGAIN_MS = 200
+NOBODY = -1
 LOOPBACK = "127.0.0.1"
 
-Table = Mapping[int, frozenset[str]]
-"""Broker id -> the addresses of the host that it registered at the controllers, each as `plain` writes it."""
+
+class Replica(NamedTuple):
+    """What a broker registered at the controllers: its host's addresses, each as `plain` writes it, and host:port itself."""
+
+    hosts: frozenset[str]
+    address: str = ""
+
+
+Table = Mapping[int, Replica]
+"""By broker id."""
 
 
 class Why(Enum):
@@ -40,16 +50,21 @@ class Why(Enum):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Newcomer:
-    """A link that claims to be of `broker_id`; `host` is where it comes from, as `plain` writes it."""
+    """A link that claims to be of `broker_id`, or of the broker that registered `address`; `host` is where it comes from, as
+    `plain` writes it."""
 
     broker_id: int
     host: str
     on_this_machine: bool
+    address: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Admit:
+    """As `broker_id`."""
+
     newcomer: Newcomer
+    broker_id: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,8 +105,8 @@ class Admittance:
 
     def come(self, newcomer: Newcomer, now_ms: int) -> list[Action]:
         """Its Admit or Refuse is among the actions of this call or of a later one."""
-        if self._stands(newcomer):
-            return [Admit(newcomer)]
+        if (broker_id := self._id_of(newcomer)) is not None:
+            return [Admit(newcomer, broker_id)]
         self._waiting[newcomer] = None
         return self._plan_read(now_ms)
 
@@ -108,13 +123,13 @@ class Admittance:
         self._table = table
         actions: list[Action] = []
         for newcomer in [*self._asked, *self._waiting]:
-            if self._stands(newcomer):
+            if (broker_id := self._id_of(newcomer)) is not None:
                 self.left(newcomer)
-                actions.append(Admit(newcomer))
+                actions.append(Admit(newcomer, broker_id))
         for newcomer in self._asked:
-            registered = table.get(newcomer.broker_id)
+            registered = table.get(self._claimed_id(newcomer))
             why = Why.UNKNOWN_ID if registered is None else Why.ELSEWHERE
-            actions.append(Refuse(newcomer, why, registered or frozenset()))
+            actions.append(Refuse(newcomer, why, registered.hosts if registered else frozenset()))
         return [*actions, *self._read_ended(now_ms)]
 
     def not_told(self, now_ms: int) -> list[Action]:
@@ -134,20 +149,30 @@ class Admittance:
         self._read_planned = True
         return [Read(max(self._read_again_ms - now_ms, 0))]
 
-    def _stands(self, newcomer: Newcomer) -> bool:
-        registered = self._table.get(newcomer.broker_id)
-        if registered is None:
-            return False
-        if not self._checks_hosts or newcomer.host in registered:
-            return True
-        ours = {LOOPBACK, *self._table.get(self._own_id, ())}
-        return newcomer.on_this_machine and not ours.isdisjoint(registered)
+    def _claimed_id(self, newcomer: Newcomer) -> int:
+        """Whom it claims to be."""
+        if not newcomer.address:
+            return newcomer.broker_id
+        ids = (broker_id for broker_id, replica in self._table.items() if replica.address == newcomer.address)
+        return next(ids, NOBODY)
+
+    def _id_of(self, newcomer: Newcomer) -> int | None:
+        """As whom it may come in."""
+        broker_id = self._claimed_id(newcomer)
+        replica = self._table.get(broker_id)
+        if replica is None or broker_id == self._own_id:
+            return None
+        if not self._checks_hosts or newcomer.host in replica.hosts:
+            return broker_id
+        own = self._table.get(self._own_id)
+        ours = {LOOPBACK, *(own.hosts if own else ())}
+        return broker_id if newcomer.on_this_machine and not ours.isdisjoint(replica.hosts) else None
 
 
-def newcomer_of(broker_id: int, peer_host: str, own_host: str) -> Newcomer:
+def newcomer_of(broker_id: int, peer_host: str, own_host: str, address: str = "") -> Newcomer:
     """Of a link whose two ends have these addresses. One address at both ends is one machine, and so is loopback."""
     peer = plain(peer_host)
-    return Newcomer(broker_id, peer, on_this_machine=peer in (LOOPBACK, plain(own_host)))
+    return Newcomer(broker_id, peer, peer in (LOOPBACK, plain(own_host)), address)
 
 
 def plain(host: str) -> str:

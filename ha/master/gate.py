@@ -12,6 +12,7 @@ from typing import Protocol
 
 from ha.counters import HACounters
 from ha.errors import ReplicasUnread
+from ha.frames import Handshake
 from ha.master.admittance import Action, Admit, Admittance, Newcomer, Read, Refuse, Table, Why, newcomer_of
 from mqruntime.clock import Clock
 from mqruntime.log import fields
@@ -38,7 +39,7 @@ class Waiting(Protocol):
     own_host: str
     peer_host: str
 
-    def admitted(self) -> None: ...
+    def admitted(self, broker_id: int) -> None: ...
     def refused(self, why: Why) -> None: ...
 
 
@@ -53,7 +54,7 @@ class Asker:
         default_factory=lambda: asyncio.get_running_loop().create_future()
     )
 
-    def admitted(self) -> None:
+    def admitted(self, broker_id: int) -> None:
         self.answer.set_result(None)
 
     def refused(self, why: Why) -> None:
@@ -79,15 +80,15 @@ class Gate:
         """A mastership of this broker begins."""
         self._perform(self._admittance.begin(own_id, self._now_ms()))
 
-    def come(self, link: Waiting, broker_id: int) -> None:
-        """`link` has shaken hands as `broker_id`; one of its methods will be called."""
-        newcomer = newcomer_of(broker_id, link.peer_host, link.own_host)
+    def come(self, link: Waiting, handshake: Handshake) -> None:
+        """`link` has shaken hands; one of its methods will be called."""
+        newcomer = newcomer_of(handshake.slave_broker_id, link.peer_host, link.own_host, handshake.address)
         self._links[newcomer], self._newcomers[link] = link, newcomer
         self._perform(self._admittance.come(newcomer, self._now_ms()))
 
     async def why_not(self, asker: Asker, broker_id: int) -> Why | None:
         """Why `asker` may not speak for `broker_id`; None when it may."""
-        self.come(asker, broker_id)
+        self.come(asker, Handshake(broker_id))
         try:
             return await asker.answer
         finally:
@@ -103,8 +104,8 @@ class Gate:
     def _perform(self, actions: Iterable[Action]) -> None:
         for action in actions:
             match action:
-                case Admit(newcomer):
-                    self._decided(newcomer).admitted()
+                case Admit(newcomer, broker_id):
+                    self._decided(newcomer).admitted(broker_id)
                 case Refuse():
                     self._refuse(action)
                 case Read(after_ms):
@@ -128,7 +129,9 @@ class Gate:
                 "replication link refused: %s",
                 why.value,
                 extra=fields(
-                    slave=newcomer.broker_id, address=link.address, registered=sorted(refusal.registered)
+                    slave=newcomer.address or newcomer.broker_id,
+                    address=link.address,
+                    registered=sorted(refusal.registered),
                 ),
             )
         link.refused(why)

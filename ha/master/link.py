@@ -20,7 +20,6 @@ from typing import Protocol
 from epochfile.history import NO_EPOCH, EpochHistory
 from ha.frames import (
     ACK,
-    HANDSHAKE,
     FrameError,
     HAConnectionState,
     Handshake,
@@ -160,8 +159,8 @@ class MasterLink:
         state = state_of(self._received)
         if state not in (HAConnectionState.HANDSHAKE, HAConnectionState.TRANSFER):
             raise FrameError(f"a frame of state {state}")
-        size = HANDSHAKE.size if state == HAConnectionState.HANDSHAKE else ACK.size
-        if len(self._received) < size:
+        size = Handshake.size_of(self._received) if state == HAConnectionState.HANDSHAKE else ACK.size
+        if size is None or len(self._received) < size:
             return None
         frame = bytes(self._received[:size])
         del self._received[:size]
@@ -177,7 +176,8 @@ class MasterLink:
             return []  # a Java slave asks again when the reply reached it in two pieces
         if self.state is not MasterState.WAITING:
             raise FrameError(f"a second handshake, of broker {handshake.slave_broker_id}")
-        if handshake.slave_broker_id < 1 or handshake.slave_broker_id == self._master.broker_id:
+        broker_id = handshake.slave_broker_id
+        if not handshake.address and (broker_id < 1 or broker_id == self._master.broker_id):
             raise FrameError(f"a handshake of broker {handshake.slave_broker_id}")
         self.state = MasterState.GREETED
         self.handshake = handshake

@@ -171,7 +171,7 @@ class Mastership:
             connection.close("change of role")
 
     def claimed(self, connection: MasterConnection, handshake: Handshake) -> None:
-        self._gate.come(connection, handshake.slave_broker_id)
+        self._gate.come(connection, handshake)
 
     def denied(self, connection: MasterConnection, handshake: Handshake, why: Why) -> None:
         broker_id = handshake.slave_broker_id
@@ -180,7 +180,7 @@ class Mastership:
             self._duplicate_ids.replaced(broker_id, present.address, connection.address, self._now_ms())
 
     def greeted(self, connection: MasterConnection, handshake: Handshake) -> None:
-        broker_id = handshake.slave_broker_id
+        broker_id = connection.slave_broker_id
         former = self._newest.get(broker_id)
         self._newest[broker_id] = connection
         barred = self._why_barred(handshake)

@@ -1,4 +1,4 @@
-"""A slave's connection to its master: moves bytes from the socket straight into the log, as a SlaveLink says.
+"""A slave's connection to its master: moves bytes from the socket straight into the log, as its link says.
 
 Invariant: while a cut or an epoch entry is being made durable the socket is not read. A view of the log is held by
 the transport only between `get_buffer` and `buffer_updated`, and by nobody once `wait_closed` returns."""
@@ -6,8 +6,8 @@ the transport only between `get_buffer` and `buffer_updated`, and by nobody once
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
-from typing import cast
+from collections.abc import Callable, Iterable, Sequence
+from typing import Protocol, cast
 
 from ha.counters import HACounters
 from ha.log import ReplicatedLog
@@ -32,10 +32,26 @@ from mqruntime.coretimer import CoreTimer
 from mqruntime.tasks import Tasks
 
 
+class ReceivingLink(Protocol):
+    """What SlaveLink and ClassicSlaveLink have in common."""
+
+    frames: int
+    state: SlaveState
+
+    @property
+    def next_tick_ms(self) -> int: ...
+    def start(self) -> Sequence[Action]: ...
+    def next_read(self) -> memoryview | LogRange | None: ...
+    def filled(self, size: int, now_ms: int) -> Sequence[Action]: ...
+    def turn_over(self, now_ms: int) -> Sequence[Action]: ...
+    def tick(self, now_ms: int) -> Sequence[Action]: ...
+    def connection_lost(self) -> None: ...
+
+
 class SlaveConnection(asyncio.BufferedProtocol):
     def __init__(
         self,
-        link: SlaveLink,
+        link: ReceivingLink,
         log: ReplicatedLog,
         clock: Clock,
         tasks: Tasks,
@@ -63,6 +79,10 @@ class SlaveConnection(asyncio.BufferedProtocol):
         self._to_do: asyncio.Queue[Cut | PersistEpochs | None] = asyncio.Queue(maxsize=2)
         self.closed: asyncio.Future[None] = self._loop.create_future()
 
+    @property
+    def is_up(self) -> bool:
+        return self._transport is not None and not self.closed.done()
+
     async def next_durable_step(self) -> Cut | PersistEpochs | None:
         """What must be done before the link goes on (then call `step_done`); None once the connection has ended."""
         return await self._to_do.get()
@@ -78,6 +98,7 @@ class SlaveConnection(asyncio.BufferedProtocol):
     def flushed(self) -> None:
         """More of the log is on disk."""
         if not self.closed.done() and self._transport is not None:
+            assert isinstance(self.link, SlaveLink), "a classic link reports what it holds"
             end = self._log.flushed_offset()
             self._perform(self.link.flushed(end, self._clock.monotonic_ms()))
 

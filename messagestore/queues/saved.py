@@ -101,9 +101,9 @@ class SavedQueues:
     async def save_checkpoint(self) -> None:
         """Durable on return, of what `sync` brought to disk. OSError leaves the file as it was."""
         checkpoint, before = self._checkpoint, self._checkpoint.confirm_phy_offset
-        checkpoint.confirm_phy_offset = min(
-            self._confirm_offset(), self._log.flushed_offset, self._synced_end
-        )
+        end = min(self._confirm_offset(), self._log.flushed_offset, self._synced_end)
+        # a slave's log that has just begun at a later segment may lose that with the power, and has lost nothing then
+        checkpoint.confirm_phy_offset = end if end > self._log.min_offset else 0
         encoded = checkpoint.encode()
         if encoded == self._stored:
             return

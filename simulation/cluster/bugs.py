@@ -192,10 +192,10 @@ def greeted_beside_the_former(self: Mastership, connection: MasterConnection, ha
     self.sync_state_set.connected(handshake.slave_broker_id, barred=self._why_barred(handshake))
 
 
-@bug("foreign-ids-believed", Admittance, "_stands")
-def whoever_says_so(self: Admittance, newcomer: Newcomer) -> bool:
+@bug("foreign-ids-believed", Admittance, "_id_of")
+def whoever_says_so(self: Admittance, newcomer: Newcomer) -> int | None:
     """Upstream: a connection is of the broker that its handshake names, whatever controllers know."""
-    return True
+    return newcomer.broker_id
 
 
 reply_read = SlaveLink._reply_filled

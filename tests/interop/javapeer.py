@@ -1,4 +1,4 @@
-"""The public Java client and the real mqadmin of Apache RocketMQ 5.3.3: where they are, and a JVM that runs them."""
+"""The public Java client, the real mqadmin and the broker of Apache RocketMQ 5.3.3: where they are, and JVMs that run them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from tests.interop.peerprocess import PeerProcess
 
 SOURCES = Path(__file__).parent / "java"
 DEFAULT_PEERS = "~/.cache/autoswitch-mq/peers-5.3.3"
-JARS = Path(os.environ.get("AUTOSWITCH_PEERS") or DEFAULT_PEERS).expanduser() / "jars"
+PEERS = Path(os.environ.get("AUTOSWITCH_PEERS") or DEFAULT_PEERS).expanduser()
+JARS = PEERS / "jars"
+BROKER_JARS = PEERS / "broker-jars"
 QUICK_START = ["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
 
 
@@ -22,6 +24,23 @@ def missing() -> str | None:
     if not (JARS / "rocketmq-tools-5.3.3.jar").exists():
         return f"no RocketMQ 5.3.3 in {JARS}: run scripts/fetch-peers, which needs Maven"
     return None
+
+
+def broker_missing() -> str | None:
+    """Why no Java broker can run here."""
+    if shutil.which("java") is None:
+        return "no JDK: java must be in PATH"
+    if not (BROKER_JARS / "rocketmq-broker-5.3.3.jar").exists():
+        return f"no broker of RocketMQ 5.3.3 in {BROKER_JARS}: run scripts/fetch-peers, which needs Maven"
+    return None
+
+
+def java_broker(file: Path) -> list[str]:
+    """What starts a Java broker with the properties file `file`, in whose folder its logs go."""
+    memory = ["-Xms192m", "-Xmx192m", "-XX:MaxDirectMemorySize=256m"]
+    home = [f"-Duser.home={file.parent / file.stem}"]
+    main = "org.apache.rocketmq.broker.BrokerStartup"
+    return ["java", *memory, *QUICK_START, *home, "-cp", f"{BROKER_JARS}/*", main, "-c", str(file)]
 
 
 class JavaClient(PeerProcess):

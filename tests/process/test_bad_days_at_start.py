@@ -130,7 +130,7 @@ def test_a_mistyped_key_is_told_with_the_nearest_one_and_refused_when_strict(tmp
         ("broker", "brokerIP1=localhost", "does not appear to be an IPv4 or IPv6 address"),
         ("broker", "controllerAddr=controller-1", "is not HOST:PORT"),
         ("broker", "storePathCommitLog=/data/elsewhere", "commitlog, or not be set"),
-        ("broker", "enableControllerMode=false", "takes its role from controllers only"),
+        ("broker", "brokerRole=MASTER", "Input should be 'ASYNC_MASTER', 'SYNC_MASTER' or 'SLAVE'"),
         ("controller", "controllerDLegerSelfId=n7", "is not among"),
         ("controller", "controllerDLegerPeers=n0:9878", "is not ID-HOST:PORT"),
         ("controller", "mappedFileSize=1", "greater than or equal to"),

@@ -353,3 +353,26 @@ def test_a_master_hears_of_the_set_that_the_controllers_have() -> None:
     reply = Reply(0, grant(4, 1, (1, 2), 8), master_epoch=4)
     assert broker.replied(PollCall(), reply, 0, WALL_MS) == [SetRead(frozenset({1, 2}), 8)]
     assert broker.announced(grant(4, 1, (1, 2, 3), 9), 0) == [SetRead(frozenset({1, 2, 3}), 9)]
+
+
+def test_a_member_of_a_pair_takes_the_role_of_its_configuration_and_calls_no_controller() -> None:
+    for broker_id, leads in ((0, True), (3, False)):
+        us = Membership(cluster_name="c", broker_name="b", poll_ms=1_000)
+        us.appointed(broker_id, leads=leads)
+        [change] = us.tick(0)
+        assert isinstance(change, Lead if leads else Follow)
+        assert us.role_failed(0) == [] and us.role_id is None
+        assert us.tick(5_000) == [change]
+        assert us.role_taken(change.grant, 5_000) == []
+        assert (us.role_id, us.accepts_sends, us.is_slave) == (broker_id, leads, not leads)
+        assert us.next_tick_ms == NEVER_MS and us.tick(1 << 40) == []
+
+
+def test_a_slave_of_a_pair_learns_its_master_from_name_servers() -> None:
+    us = Membership(cluster_name="c", broker_name="b", poll_ms=1_000)
+    us.appointed(1, leads=False)
+    assert not us.pair_led_at("h:1")  # it has no role yet
+    [change] = us.tick(0)
+    us.role_taken(change.grant, 0)
+    assert us.master_address is None
+    assert us.pair_led_at("h:1") and not us.pair_led_at("h:1") and us.master_address == "h:1"

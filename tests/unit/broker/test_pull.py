@@ -11,6 +11,7 @@ import pytest
 from broker.clients.groups import ConsumerGroups
 from broker.clients.subscription import tag_filter
 from broker.pulls.admission import PullAdmission
+from broker.pulls.direction import Direction
 from broker.pulls.held import HeldPull, HeldPulls
 from broker.pulls.processor import PullProcessor, frame_with
 from broker.pulls.request import PullRequest
@@ -74,11 +75,14 @@ class Limits:
     lite_pull_message_enable: bool = True
     max_transfer_bytes: int = 1 << 18
     max_transfer_count: int = 32
+    slave_read_enable: bool = False
+    access_message_in_memory_max_ratio: int = 40
 
 
 @dataclass
 class Role:
     serves_reads: bool = True
+    is_slave: bool = False
 
 
 @dataclass
@@ -109,6 +113,14 @@ class Bench:
                 groups=self.groups,
                 consumers=self.consumers,
                 limits=self.limits,
+            ),
+            direction=Direction(
+                self.role,
+                self.limits,
+                self.groups,
+                memory_bytes=0,
+                log_end=lambda: 0,
+                master_is_there=lambda: False,
             ),
             offsets=self.offsets,
             held=self.held,

@@ -57,12 +57,20 @@ class ScriptedReplication:
         self.is_slave = False
         self.enough = True
         self.acked = 0
+        self.stored = 0
+        self.in_reach = True
 
     def enough_in_sync(self) -> bool:
         return self.enough
 
     def acked_end(self) -> int:
         return self.acked
+
+    def stored_end(self) -> int:
+        return self.stored
+
+    def reachable(self, end: int) -> bool:
+        return self.in_reach
 
 
 class Bench:
@@ -375,3 +383,20 @@ def test_long_and_short_header_names_say_the_same() -> None:
 def test_a_send_without_a_topic_is_an_error_of_its_header() -> None:
     with pytest.raises(HeaderError, match="topic"):
         read_send_request(RequestCode.SEND_MESSAGE, {})
+
+
+def test_a_send_that_no_slave_can_have_is_answered_so_once_it_is_stored_here() -> None:
+    bench = Bench()
+    bench.replication.in_reach = False
+    bench.send(send())
+    assert bench.peer.replies == []
+    bench.replication.stored = RECORD_BYTES
+    bench.pending.acknowledged(0, RECORD_BYTES)
+    assert [reply.code for reply in bench.peer.replies] == [ResponseCode.SLAVE_NOT_AVAILABLE]
+
+
+def test_what_a_slave_might_have_waits_for_it_though_it_is_stored_here() -> None:
+    bench = Bench()
+    bench.send(send())
+    bench.pending.acknowledged(0, RECORD_BYTES)
+    assert bench.peer.replies == []

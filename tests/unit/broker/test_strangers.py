@@ -127,7 +127,9 @@ def test_every_replica_of_the_set_is_read_in_sync_or_not_by_address_or_name() ->
         ReplicaIdentity("broker-a", 6, "x" * 64 + ":10911"),
     ]
     info = ReplicasInfo(1, rows[0].broker_address, 1, 1, rows[:1], rows[1:])
-    assert read(reply(BrokerReplicasInfo({"broker-a": info}).encode())) == {
+    table = read(reply(BrokerReplicasInfo({"broker-a": info}).encode()))
+    assert [table[row.broker_id].address for row in rows] == [row.broker_address for row in rows]
+    assert {broker_id: replica.hosts for broker_id, replica in table.items()} == {
         1: frozenset({"10.0.0.1"}),
         2: frozenset({"fe80::1"}),
         3: frozenset({LOOPBACK}),

@@ -304,7 +304,11 @@ def test_the_ha_port_follows_the_listen_port_unless_it_is_set() -> None:
     [
         "enableDLegerCommitLog=true",
         "enableSlaveActingMaster=true",
-        "enableControllerMode=false",
+        "brokerRole=MASTER",
+        "enableControllerMode=false brokerRole=SLAVE",
+        "enableControllerMode=false brokerRole=SYNC_MASTER brokerId=1",
+        "haMasterAddress=a:1;b:2",
+        "enableControllerMode=false allFlushInSyncStateSet=true flushDiskType=SYNC_FLUSH",
         "brokerName=a#b",
         "brokerIP1=host",
         "listenPort=65535",
@@ -315,7 +319,9 @@ def test_the_ha_port_follows_the_listen_port_unless_it_is_set() -> None:
 )
 def test_settings_that_cannot_be_honoured_are_refused(override: str) -> None:
     with pytest.raises(SettingsError):
-        BrokerSettings.load(None, [override])
+        BrokerSettings.load(
+            None, override.split(" ", 2) if "enableControllerMode" in override else [override]
+        )
 
 
 @pytest.mark.parametrize(
@@ -330,6 +336,9 @@ def test_settings_that_cannot_be_honoured_are_refused(override: str) -> None:
             {"minInSyncReplicas": 2, "flushDiskType": "SYNC_FLUSH", "allFlushInSyncStateSet": True},
             "contract D",
         ),
+        ({"enableControllerMode": False}, "ASYNC_MASTER of a pair"),
+        ({"enableControllerMode": False, "brokerRole": "SYNC_MASTER"}, "once one slave has it"),
+        ({"enableControllerMode": False, "brokerRole": "SLAVE", "brokerId": 1}, "slave of a pair"),
     ],
 )
 def test_the_start_says_which_contract_is_in_force(settings: dict[str, Any], contract: str) -> None:

@@ -14,7 +14,7 @@ import uvloop
 from epochfile.file import EpochFile
 from ha.errors import ReplicasUnread
 from ha.frames import Handshake, HandshakeReply, encode_ack
-from ha.master.admittance import Table
+from ha.master.admittance import Replica, Table
 from ha.service import HAService
 from ha.settings import HASettings
 from ha.syncstateset import Alter, Applied, NotSent
@@ -80,7 +80,7 @@ class Node:
         self.set_epoch = 1
         self.members_min = 1
         self.controller_up = True
-        self.replicas: Table = {known: frozenset({HOST}) for known in range(1, 10)}
+        self.replicas: Table = {known: Replica(frozenset({HOST})) for known in range(1, 10)}
         self.replicas_read = 0
         self.ha = self.new_service(0)
 

@@ -27,6 +27,7 @@ class MemoryLog:
         self.cold_below = 0
         self.full = False
         self.damaged_at: int | None = None
+        self._blank_at = -1
 
     def content(self) -> bytes:
         return bytes(self._data[: self._end - self._begins])
@@ -40,6 +41,12 @@ class MemoryLog:
         for callback in self._callbacks:
             callback()
         return self._end
+
+    def append_blank(self) -> None:
+        """The segment ends here."""
+        room = self.segment_size_bytes - self._end % self.segment_size_bytes
+        self._blank_at = self._end
+        self._put(room.to_bytes(4, "big") + bytes(room - 4))
 
     def _put(self, data: bytes) -> None:
         at = self._end - self._begins
@@ -102,6 +109,17 @@ class MemoryLog:
                 break
             position += size
         return position
+
+    async def last_record(self) -> tuple[int, bytes] | None:
+        if self._end == self._begins:
+            return None
+        start, end = self.boundary_at_or_below(self._end - 1), self._end
+        if start == self._blank_at:
+            start, end = self.boundary_at_or_below(start - 1), start
+        return start, self.content()[start - self._begins : end - self._begins]
+
+    async def begin_anew(self) -> None:
+        assert self._end == 0
 
     def is_checked(self, offset: int, size: int) -> bool:
         return self.damaged_at is None

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from ha.frames import Handshake
+from ha.frames import Handshake, HandshakeReply, encode_ack
 from ha.master.admittance import (
     LOOPBACK,
     READ_AGAIN_MS,
@@ -16,6 +16,7 @@ from ha.master.admittance import (
     Newcomer,
     Read,
     Refuse,
+    Replica,
     Why,
     newcomer_of,
     plain,
@@ -33,7 +34,13 @@ from tests.unit.ha.hascene import (
     until,
 )
 
-TABLE = {1: frozenset({"10.0.0.1"}), 2: frozenset({"10.0.0.2", "10.1.0.2"})}
+
+def at(*hosts: str) -> Replica:
+    """Registered with its first address."""
+    return Replica(frozenset(hosts), f"{hosts[0]}:10911")
+
+
+TABLE = {1: at("10.0.0.1"), 2: at("10.0.0.2", "10.1.0.2")}
 
 
 def knowing(*, checks_hosts: bool = True) -> Admittance:
@@ -52,16 +59,16 @@ def from_host(broker_id: int, host: str) -> Newcomer:
 @pytest.mark.parametrize("host", ["10.0.0.2", "10.1.0.2", "::ffff:10.0.0.2"])
 def test_a_known_id_at_one_of_its_hosts_addresses_is_admitted_without_a_question(host: str) -> None:
     slave = from_host(2, host)
-    assert knowing().come(slave, 1) == [Admit(slave)]
+    assert knowing().come(slave, 1) == [Admit(slave, 2)]
 
 
 @pytest.mark.parametrize(
     ("broker_id", "host", "why", "registered"),
     [
         (3, "10.0.0.3", Why.UNKNOWN_ID, frozenset()),
-        (2, "10.0.0.3", Why.ELSEWHERE, TABLE[2]),
-        (2, "10.0.0.1", Why.ELSEWHERE, TABLE[2]),
-        (2, "127.0.0.1", Why.ELSEWHERE, TABLE[2]),
+        (2, "10.0.0.3", Why.ELSEWHERE, TABLE[2].hosts),
+        (2, "10.0.0.1", Why.ELSEWHERE, TABLE[2].hosts),
+        (2, "127.0.0.1", Why.ELSEWHERE, TABLE[2].hosts),
     ],
     ids=["unknown id", "other host", "the master's host", "loopback"],
 )
@@ -80,8 +87,8 @@ def test_a_broker_that_registered_since_or_moved_is_admitted_by_that_read() -> N
     assert admittance.come(new, READ_AGAIN_MS) == [Read(0)]
     assert admittance.come(moved, READ_AGAIN_MS) == []
     admittance.read_begins()
-    newer = {**TABLE, 2: frozenset({"10.0.0.9"}), 3: frozenset({"10.0.0.3"})}
-    assert admittance.told(newer, READ_AGAIN_MS) == [Admit(new), Admit(moved)]
+    newer = {**TABLE, 2: at("10.0.0.9"), 3: at("10.0.0.3")}
+    assert admittance.told(newer, READ_AGAIN_MS) == [Admit(new, 3), Admit(moved, 2)]
     former = from_host(2, "10.0.0.2")
     assert admittance.come(former, READ_AGAIN_MS) == [Read(READ_AGAIN_MS)]
 
@@ -93,10 +100,35 @@ def test_a_read_that_began_earlier_admits_and_does_not_refuse() -> None:
     admittance.come(first, 1_000)
     admittance.read_begins()
     assert admittance.come(second, 1_001) == [] and admittance.come(third, 1_001) == []
-    told = admittance.told({**TABLE, 5: frozenset({"10.0.0.5"})}, 1_002)
-    assert told == [Admit(third), Refuse(first, Why.UNKNOWN_ID), Read(READ_AGAIN_MS)]
+    told = admittance.told({**TABLE, 5: at("10.0.0.5")}, 1_002)
+    assert told == [Admit(third, 5), Refuse(first, Why.UNKNOWN_ID), Read(READ_AGAIN_MS)]
     admittance.read_begins()
     assert admittance.told(TABLE, 2_000) == [Refuse(second, Why.UNKNOWN_ID)]
+
+
+def test_a_slave_that_names_its_address_is_who_registered_it() -> None:
+    admittance = knowing()
+    slave = newcomer_of(0, "10.0.0.2", "10.0.0.1", "10.0.0.2:10911")
+    assert admittance.come(slave, 1_000) == [Admit(slave, 2)]
+
+
+@pytest.mark.parametrize(
+    ("host", "address", "why"),
+    [
+        ("10.0.0.2", "10.0.0.2:10921", Why.UNKNOWN_ID),
+        ("10.0.0.9", "10.0.0.2:10911", Why.ELSEWHERE),
+        ("10.0.0.1", "10.0.0.1:10911", Why.ELSEWHERE),
+    ],
+)
+def test_an_address_of_nobody_of_another_host_or_of_the_master_itself_is_refused(
+    host: str, address: str, why: Why
+) -> None:
+    admittance = knowing()
+    stranger = newcomer_of(0, host, "10.0.0.1", address)
+    assert admittance.come(stranger, 1_000) == [Read(0)]
+    admittance.read_begins()
+    [refused] = admittance.told(TABLE, 1_000)
+    assert isinstance(refused, Refuse) and refused.why is why
 
 
 def test_a_storm_of_strangers_is_one_read_at_a_time() -> None:
@@ -117,10 +149,10 @@ def test_without_controllers_the_last_table_stays_and_others_are_refused_for_now
     assert admittance.come(stranger, 1_000) == [Read(0)]
     admittance.read_begins()
     assert admittance.not_told(2_000) == [Refuse(stranger, Why.UNCHECKED)]
-    assert admittance.come(slave, 2_000) == [Admit(slave)]
+    assert admittance.come(slave, 2_000) == [Admit(slave, 2)]
     assert admittance.begin(1, 3_000) == [Read(0)]
     again = from_host(2, "10.0.0.2")
-    assert admittance.come(again, 3_000) == [Admit(again)]
+    assert admittance.come(again, 3_000) == [Admit(again, 2)]
 
 
 def test_who_has_gone_meanwhile_is_not_decided_on() -> None:
@@ -137,7 +169,7 @@ def test_who_has_gone_meanwhile_is_not_decided_on() -> None:
 def test_without_the_check_of_hosts_ids_are_still_checked() -> None:
     admittance = knowing(checks_hosts=False)
     slave, stranger = from_host(2, "192.168.0.9"), from_host(3, "192.168.0.9")
-    assert admittance.come(slave, 0) == [Admit(slave)]
+    assert admittance.come(slave, 0) == [Admit(slave, 2)]
     assert admittance.come(stranger, 0) == [Read(READ_AGAIN_MS)]
 
 
@@ -146,9 +178,9 @@ def test_without_the_check_of_hosts_ids_are_still_checked() -> None:
 def test_all_addresses_of_this_machine_are_one_host(registered: str, peer: str) -> None:
     admittance = Admittance(checks_hosts=True)
     admittance.begin(1, 0)
-    admittance.told({1: frozenset({"10.0.0.1"}), 2: frozenset({registered})}, 0)
+    admittance.told({1: at("10.0.0.1"), 2: at(registered)}, 0)
     slave = newcomer_of(2, peer, peer)
-    assert admittance.come(slave, 0) == [Admit(slave)]
+    assert admittance.come(slave, 0) == [Admit(slave, 2)]
 
 
 def test_one_way_to_write_each_address() -> None:
@@ -162,6 +194,21 @@ def test_one_way_to_write_each_address() -> None:
 REFUSED = "replication link refused"
 
 
+@played_by(1)
+async def test_an_old_slave_is_served_under_the_id_of_its_address(a: Node) -> None:
+    a.replicas = {1: at(HOST), 2: Replica(frozenset({HOST}), f"{HOST}:20911")}
+    await a.lead(1)
+    fill(a, "x", 3)
+    reader, writer = await asyncio.open_connection(HOST, a.port)
+    writer.write(Handshake(0, address=f"{HOST}:20911").encode())
+    header = await reader.readexactly(20)
+    await reader.readexactly(HandshakeReply.body_size(header))
+    writer.write(encode_ack(0))
+    await reader.readexactly(36)
+    assert list(a.ha.slaves()) == [2]
+    writer.close()
+
+
 async def knocked(a: Node, broker_id: int) -> None:
     """A connection as this broker, which is refused."""
     reader, writer = await asyncio.open_connection(HOST, a.port)
@@ -172,18 +219,18 @@ async def knocked(a: Node, broker_id: int) -> None:
 
 async def registered_elsewhere(a: Node, broker_id: int) -> None:
     """The controllers know it at another host from now on, and the master has read so."""
-    a.replicas = {**a.replicas, broker_id: frozenset({"10.0.0.3"})}
+    a.replicas = {**a.replicas, broker_id: at("10.0.0.3")}
     await knocked(a, 77)
 
 
 @played_by(1)
 @pytest.mark.parametrize(
     ("registered", "said"),
-    [({1: frozenset({HOST})}, "no broker of this id"), ({2: frozenset({"10.0.0.2"})}, "at another host")],
+    [({1: at(HOST)}, "no broker of this id"), ({2: at("10.0.0.2")}, "at another host")],
     ids=["unknown id", "other host"],
 )
 async def test_a_refused_link_gets_no_answer_and_leaves_nothing_behind(
-    a: Node, registered: dict[int, frozenset[str]], said: str, caplog: pytest.LogCaptureFixture
+    a: Node, registered: dict[int, Replica], said: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     a.replicas = registered
     await a.lead(1)
@@ -210,11 +257,11 @@ async def test_a_stranger_neither_replaces_a_members_link_nor_counts_for_it(a: N
 
 @played_by(1, 2)
 async def test_a_slave_that_registers_later_comes_in_at_once(a: Node, b: Node) -> None:
-    a.replicas = {1: frozenset({HOST})}
+    a.replicas = {1: at(HOST)}
     await a.lead(1)
     await b.follow(a, 1)
     await until(lambda: a.ha.counters.refused_links > 0)
-    a.replicas = {1: frozenset({HOST}), 2: frozenset({HOST})}
+    a.replicas = {1: at(HOST), 2: at(HOST)}
     await until(lambda: a.ha.in_sync_count() == 2)
     fill(a, "x", 10)
     await until(lambda: a.ha.confirm_offset() == a.log.max_offset())
@@ -234,7 +281,7 @@ async def test_without_controllers_a_slave_of_the_last_table_is_let_in_and_no_ot
 
 @played_by(1, settings=replace(SETTINGS, slave_host_check=False))
 async def test_without_the_check_of_hosts_a_slave_comes_from_anywhere(a: Node) -> None:
-    a.replicas = {2: frozenset({"10.0.0.2"})}
+    a.replicas = {2: at("10.0.0.2")}
     await a.lead(1)
     _reader, writer = await greeted(a.port, Handshake(2), 0)
     writer.close()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ha.master.duplicateids import REPLACED_MAX, WINDOW_MS, DuplicateIds
-from ha.slave.client import LASTING_WAITS, wait_after
+from ha.slave.follower import LASTING_WAITS, wait_after
 from tests.unit.ha.hascene import SETTINGS, Node, in_step, played_by, until
 
 SAID = "two brokers replicate under one id"

@@ -87,3 +87,26 @@ def test_more_than_a_thousand_epochs_fit_r16() -> None:
     epochs = EpochHistory((n, n * 10) for n in range(1, 2001))
     data = HandshakeReply(10**6, epochs).encode()
     assert HandshakeReply.decode(data[:20], data[20:]).epochs == epochs
+
+
+ADDRESSED = bytes.fromhex("00000001 0001 0000 0000000e") + b"10.0.0.2:10911"
+
+
+def test_the_handshake_of_slaves_before_5_1_1_names_an_address() -> None:
+    """Layout of 5.0.0: state, two flags, the address' length and the address, which is not padded."""
+    assert Handshake.size_of(ADDRESSED) == len(ADDRESSED) == 26
+    assert Handshake.decode(ADDRESSED) == Handshake(0, True, False, address="10.0.0.2:10911")
+    assert Handshake(0, True, False, address="10.0.0.2:10911").encode() == ADDRESSED
+
+
+def test_bytes_8_to_11_tell_the_two_handshakes_apart() -> None:
+    assert Handshake.size_of(Handshake(2).encode()[:12]) == 16
+    assert Handshake.size_of(ADDRESSED[:12]) == 26
+    assert Handshake.size_of(ADDRESSED[:11]) is None
+
+
+@pytest.mark.parametrize("data", [ADDRESSED[:8] + b"\0\0\4\1", ADDRESSED[:12] + b"\xff" * 14])
+def test_an_address_that_is_too_long_or_no_text_is_refused(data: bytes) -> None:
+    with pytest.raises(FrameError):
+        Handshake.size_of(data)
+        Handshake.decode(data)

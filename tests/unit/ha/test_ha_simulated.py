@@ -14,7 +14,7 @@ import pytest
 
 from epochfile.file import EpochFile
 from ha.errors import EpochFenced, ReplicasUnread
-from ha.master.admittance import Table
+from ha.master.admittance import Replica, Table
 from ha.service import HAService
 from ha.settings import HASettings
 from ha.syncstateset import Alter, Applied, Fate, Refused, Unknown
@@ -111,7 +111,7 @@ class App:
         await asyncio.sleep(self.broker.random.uniform(0, 0.3))
         if self.broker.cut_off:
             raise ReplicasUnread("cut off")
-        return {broker_id: frozenset({f"10.0.0.{broker_id}"}) for broker_id in (1, 2, 3)}
+        return {broker_id: Replica(frozenset({f"10.0.0.{broker_id}"})) for broker_id in (1, 2, 3)}
 
     def alter_sync_state_set(self, alter: Alter) -> None:
         self.broker.node.spawn(self.alter(alter))

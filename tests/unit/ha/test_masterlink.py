@@ -282,3 +282,15 @@ def test_a_slave_that_reads_and_never_acks_costs_no_memory_without_end_v6() -> N
         master.log_end = step
         frames(link, now_ms=step)
     assert len(link._sent_marks) <= 4096
+
+
+@pytest.mark.parametrize("step", [100, 1, 7])
+def test_a_handshake_by_address_is_read_however_the_network_cuts_it(step: int) -> None:
+    link, actions = link_of(Master()), []
+    address = b"10.0.0.2:10911"
+    data = bytes.fromhex("0000000100000000") + len(address).to_bytes(4, "big") + address + encode_ack(600)
+    for at in range(0, len(data), step):
+        actions += link.receive(data[at : at + step], 0)
+    [greeted, acked] = actions
+    assert isinstance(greeted, Greeted) and greeted.handshake == Handshake(0, address="10.0.0.2:10911")
+    assert acked == Acked(600) and frames(link) == [(600, 400, 1)]

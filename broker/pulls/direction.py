@@ -1,0 +1,104 @@
+"""Which broker of the set a reader is sent to with the answer to a pull, and what a slave does not say.
+
+Invariant: where slaves serve no readers everybody is sent to the master. A slave moves nobody's offset: it may lack what the
+master has, so a reader whose offset it does not know keeps it and asks the master."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from broker.tables.subscriptiongroups import SubscriptionGroups
+from messagestore.messages import GetResult, GetStatus
+from remoting.codes import ResponseCode
+
+MASTER_ID = 0
+SLAVE_RATIO = 30  # percent of the memory, on a slave
+MOVED = frozenset(
+    {
+        GetStatus.NO_MATCHED_LOGIC_QUEUE,
+        GetStatus.NO_MESSAGE_IN_QUEUE,
+        GetStatus.OFFSET_TOO_SMALL,
+        GetStatus.OFFSET_OVERFLOW_ONE,
+        GetStatus.OFFSET_OVERFLOW_BADLY,
+        GetStatus.OFFSET_FOUND_NULL,
+    }
+)
+"""The store's answer to these is another offset."""
+
+
+class Standing(Protocol):
+    """What is asked about the broker's role."""
+
+    @property
+    def is_slave(self) -> bool: ...
+
+
+class Keys(Protocol):
+    """The settings that decide; they may change."""
+
+    slave_read_enable: bool
+    access_message_in_memory_max_ratio: int
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """`broker_id` is where the reader goes on, at `next_offset`."""
+
+    code: ResponseCode
+    next_offset: int
+    broker_id: int
+
+
+class Direction:
+    """`memory_bytes` of the machine, 0 where that is not known; `log_end()` of this log; `master_is_there()`: a slave is
+    connected to its master."""
+
+    def __init__(
+        self,
+        role: Standing,
+        keys: Keys,
+        groups: SubscriptionGroups,
+        *,
+        memory_bytes: int,
+        log_end: Callable[[], int],
+        master_is_there: Callable[[], bool],
+    ) -> None:
+        self._role = role
+        self._keys = keys
+        self._groups = groups
+        self._memory_bytes = memory_bytes
+        self._log_end = log_end
+        self._master_is_there = master_is_there
+
+    def answer(self, code: ResponseCode, group: str, offset: int, result: GetResult) -> Answer:
+        """What is said of a `result` that was read at `offset`, where a master would answer `code`."""
+        behind = self._reads_far_back(result)
+        if not self._role.is_slave:
+            return Answer(code, result.next_begin_offset, self._suggested(group, behind))
+        next_offset = offset if result.status in MOVED else result.next_begin_offset
+        if behind:
+            return Answer(code, next_offset, self._suggested(group, behind))
+        if result.status is not GetStatus.FOUND:
+            code = self._nothing(code, result)
+        return Answer(code, next_offset, MASTER_ID)
+
+    def _nothing(self, code: ResponseCode, result: GetResult) -> ResponseCode:
+        """A slave found nothing: its master may have it. One that is away would be asked without end."""
+        if self._master_is_there():
+            return ResponseCode.PULL_RETRY_IMMEDIATELY
+        return ResponseCode.PULL_NOT_FOUND if result.status in MOVED else code
+
+    def _suggested(self, group: str, behind: bool) -> int:
+        known = self._groups.find(group) if self._keys.slave_read_enable else None
+        if known is None:
+            return MASTER_ID
+        return known.which_broker_when_consume_slowly if behind else known.broker_id
+
+    def _reads_far_back(self, result: GetResult) -> bool:
+        """Whether what was found lies so far below the log's end that it is hardly in memory."""
+        if not result.ranges or not self._memory_bytes:
+            return False
+        ratio = SLAVE_RATIO if self._role.is_slave else self._keys.access_message_in_memory_max_ratio
+        return self._log_end() - result.ranges[-1][0] > self._memory_bytes * ratio // 100

@@ -1,0 +1,105 @@
+"""The role of a broker without controllers, and what a pair of master and slave promises.
+
+Invariant: a slave has an id of its own, a master id 0; upstream makes a second master of a slave whose role was forgotten."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import ClassVar
+
+from pydantic import Field, field_validator
+
+from broker.settings.addresses import addresses
+from ha.settings import PairSettings
+from mqruntime.settings import Settings
+
+
+class BrokerRole(Enum):
+    ASYNC_MASTER = "ASYNC_MASTER"
+    SYNC_MASTER = "SYNC_MASTER"
+    SLAVE = "SLAVE"
+
+
+class PairKeys(Settings):
+    """The part of a broker's settings that counts with `enableControllerMode=false` only; ms and bytes."""
+
+    UPSTREAM: ClassVar[dict[str, str]] = {"enableControllerMode": "false"}
+
+    WITHOUT_EFFECT: ClassVar[dict[str, str]] = {
+        "haMaxGapNotInSync": "has no effect: it is called haSlaveFallbehindMax here"
+    }
+
+    enable_controller_mode: bool = Field(
+        True,
+        alias="enableControllerMode",
+        description="roles come from controllers; false: from `brokerRole`, as one of a pair of master and slaves",
+    )
+    broker_role: BrokerRole = Field(
+        BrokerRole.ASYNC_MASTER,
+        alias="brokerRole",
+        description="of a pair: `ASYNC_MASTER`, `SYNC_MASTER` (a send waits for one slave) or `SLAVE`; under controllers not "
+        "looked at",
+    )
+    broker_id: int = Field(
+        0,
+        alias="brokerId",
+        ge=-1,
+        description="of a pair: 0 is the master, each slave has a number of its own above it; under controllers not looked at",
+    )
+    ha_master_address: str = Field(
+        "",
+        alias="haMasterAddress",
+        description="of a pair: where its slave gets the log, `host:port`; empty: as the name servers say",
+    )
+    sync_flush_timeout: int = Field(
+        5_000,
+        alias="syncFlushTimeout",
+        ge=1,
+        description="of a pair: how long a send waits for a slave, and for this disk under `SYNC_FLUSH`",
+    )
+    ha_slave_fallbehind_max: int = Field(
+        256 * 1024 * 1024,
+        alias="haSlaveFallbehindMax",
+        ge=1,
+        description="of a pair: a slave that is further behind is not waited for",
+    )
+
+    @field_validator("ha_master_address")
+    @classmethod
+    def _one_address(cls, value: str) -> str:
+        for address in addresses(value):
+            host, _, port = address.rpartition(":")
+            if (
+                not (host and port.isascii() and port.isdigit() and 0 < int(port) <= 65535)
+                or value != address
+            ):
+                raise ValueError(f"{value!r} is not one HOST:PORT")
+        return value
+
+    @property
+    def pair(self) -> PairSettings | None:
+        """What the HA service is told of a pair; None under controllers."""
+        if self.enable_controller_mode:
+            return None
+        return PairSettings(
+            waits_for_slave=self.broker_role is BrokerRole.SYNC_MASTER,
+            gap_max=self.ha_slave_fallbehind_max,
+            master_ha_address=self.ha_master_address or None,
+        )
+
+    @property
+    def is_pair_slave(self) -> bool:
+        return not self.enable_controller_mode and self.broker_role is BrokerRole.SLAVE
+
+    def why_no_pair(self) -> str | None:
+        """What is wrong with role and id together; None when nothing is."""
+        if self.enable_controller_mode:
+            return None
+        if self.broker_role is BrokerRole.SLAVE and self.broker_id < 1:
+            return f"brokerId {self.broker_id} of a slave must be 1 or above, and no other slave's"
+        if self.broker_role is not BrokerRole.SLAVE and self.broker_id > 0:
+            return (
+                f"brokerId {self.broker_id} of a master must be 0; if this is a slave, set brokerRole=SLAVE, or there "
+                "would be two masters"
+            )
+        return None

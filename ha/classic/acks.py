@@ -1,0 +1,56 @@
+"""What the slaves of a pair's master hold of its log.
+
+Invariant: what is counted once stays counted, for then it was not only here. A slave that came without a log lacks what is
+below the file that it began with, and one that comes again may be that one: while a send from down there waits, it does not
+count. Only a slave that is connected, and has said where it is, is in reach. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass
+
+
+@dataclass(slots=True)
+class Holding:
+    """A slave's log. It may lack what is below `begins`."""
+
+    begins: int
+    end: int
+
+
+class PairAcks:
+    """Of the slaves that are connected, by their connection; offsets are bytes of the log."""
+
+    def __init__(self) -> None:
+        self._holdings: dict[Hashable, Holding] = {}
+        self._newest_begin = 0  # of a slave that came without a log
+        self._counted_end = 0
+
+    def __contains__(self, slave: Hashable) -> bool:
+        """Whether it has said where it is."""
+        return slave in self._holdings
+
+    def came(self, slave: Hashable, requested: int, start: int) -> None:
+        """Its first report is `requested`, 0 without a log; it is sent the log from `start` on."""
+        if requested == 0:
+            self._newest_begin = max(self._newest_begin, start)
+        begins = self._newest_begin if start >= self._newest_begin else 0
+        self._holdings[slave] = Holding(begins, requested)
+
+    def reported(self, slave: Hashable, end: int) -> None:
+        """It holds the log up to `end`."""
+        self._holdings[slave].end = end
+
+    def gone(self, slave: Hashable) -> None:
+        """Its connection has ended; harmless when it said nothing."""
+        self._holdings.pop(slave, None)
+
+    def held_end(self, waiting_end: int) -> int:
+        """Sends that end at or below this are at one slave at least; the first that waits ends at `waiting_end`."""
+        ends = [held.end for held in self._holdings.values() if held.begins < waiting_end]
+        self._counted_end = max([self._counted_end, *ends])
+        return self._counted_end
+
+    def in_step(self, log_end: int, gap_max: int) -> list[Hashable]:
+        """Those that are less than `gap_max` bytes behind."""
+        return [slave for slave, held in self._holdings.items() if log_end - held.end < gap_max]

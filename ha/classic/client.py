@@ -1,0 +1,110 @@
+"""The slave of a pair.
+
+Invariant: it follows a master only whose log has this one's last whole record in the same place, byte for byte: the protocol
+itself compares nothing, and a slave whose master lost its tail would go on with two logs in one. Where the master cannot
+be asked for records, because only its HA address is known, it is followed unasked."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Protocol
+
+from ha.classic.slave import ClassicSlaveLink
+from ha.counters import HACounters
+from ha.errors import MasterUnread
+from ha.log import ReplicatedLog
+from ha.settings import HASettings
+from ha.slave.connection import SlaveConnection
+from ha.slave.follower import Follower
+from ha.slave.link import Cut, PersistEpochs
+from mqruntime.clock import Clock
+from mqruntime.log import fields
+from mqruntime.repeatedfailure import RepeatedFailure
+from mqruntime.tasks import Tasks
+
+logger = logging.getLogger("ha.classic")
+
+PARTED = (
+    "this slave does not follow its master, which does not have the last record of this log: one of the two has lost or "
+    "written what the other has not. To keep what this one holds, stop the master and start this broker in its place, with "
+    "brokerRole and brokerId of the master. To give it up, stop this broker and empty its store"
+)
+
+
+class MasterRecords(Protocol):
+    """Who asks the master for its records."""
+
+    async def record_at(self, offset: int) -> bytes | None:
+        """What the master says that begins at `offset` of its log; None when it says that nothing does. MasterUnread."""
+        ...
+
+
+class PairSlave(Follower):
+    def __init__(
+        self,
+        log: ReplicatedLog,
+        records: MasterRecords | None,
+        *,
+        settings: HASettings,
+        clock: Clock,
+        tasks: Tasks,
+        counters: HACounters,
+        on_confirm: Callable[[], None],
+        on_level: Callable[[], None],
+    ) -> None:
+        self._records = records
+        self._parted = RepeatedFailure()
+        super().__init__(
+            log,
+            settings=settings,
+            clock=clock,
+            tasks=tasks,
+            counters=counters,
+            on_confirm=on_confirm,
+            on_level=on_level,
+            name="ha-pair-slave",
+        )
+
+    async def _prepare(self) -> int | None:
+        if self._log.max_offset() == 0 and not await self._durably(self._log.begin_anew()):
+            return self._settings.full_log_wait_ms
+        if self._records is None or (last := await self._log.last_record()) is None:
+            return None
+        offset, content = last
+        if offset + len(content) < self._log.max_offset() and not await self._durably(
+            self._cut_to(offset + len(content))
+        ):
+            return self._settings.full_log_wait_ms
+        try:
+            there = await self._records.record_at(offset)
+        except MasterUnread as error:
+            if self._parted.failed(type(error), self._clock.monotonic_ms()):
+                logger.warning("master not asked for its records, trying on", extra=fields(why=error))
+            return self._settings.reconnect_ms_max
+        if there == content:
+            self._parted.recovered(self._clock.monotonic_ms())
+            return None
+        if self._parted.failed(offset, self._clock.monotonic_ms()):
+            held = "nothing" if there is None else "another record"
+            said = fields(
+                master=self._address, last_record=offset, log_end=self._log.max_offset(), there=held
+            )
+            logger.error("%s", PARTED, extra=said)
+        return self._settings.full_log_wait_ms
+
+    async def _cut_to(self, end: int) -> None:
+        """Behind the last record stands the rest of a segment, which its master may have filled otherwise."""
+        await self._log.truncate(end)
+
+    def _new_link(self) -> ClassicSlaveLink:
+        return ClassicSlaveLink(
+            log_end=self._log.max_offset(),
+            segment_size_bytes=self._log.segment_size_bytes,
+            heartbeat_interval_ms=self._settings.heartbeat_interval_ms,
+            housekeeping_interval_ms=self._settings.housekeeping_interval_ms,
+            now_ms=self._clock.monotonic_ms(),
+        )
+
+    async def _perform(self, step: Cut | PersistEpochs, connection: SlaveConnection) -> None:
+        raise AssertionError(f"a classic link wants nothing durable: {step}")

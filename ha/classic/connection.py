@@ -1,0 +1,60 @@
+"""One accepted connection of a pair's master."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from ha.classic.master import ClassicMasterLink, LogView
+from ha.counters import HACounters
+from ha.log import ReplicatedLog
+from ha.master.link import Acked, Greeted
+from ha.master.sender import LogSender
+from ha.settings import HASettings
+from mqruntime.clock import Clock
+from mqruntime.tasks import Tasks
+
+
+class Listener(Protocol):
+    """Who hears what becomes of a connection."""
+
+    def opened(self, connection: PairConnection) -> None: ...
+    def reported(self, connection: PairConnection, offset: int) -> None: ...
+    def lost(self, connection: PairConnection, reason: str) -> None: ...
+
+
+class PairConnection(LogSender):
+    """`master` is what the link reads of the log."""
+
+    def __init__(
+        self,
+        master: LogView,
+        log: ReplicatedLog,
+        listener: Listener,
+        *,
+        settings: HASettings,
+        clock: Clock,
+        tasks: Tasks,
+        counters: HACounters,
+    ) -> None:
+        link = ClassicMasterLink(
+            master,
+            transfer_batch_size=settings.transfer_batch_size,
+            heartbeat_interval_ms=settings.heartbeat_interval_ms,
+            housekeeping_interval_ms=settings.housekeeping_interval_ms,
+            now_ms=clock.monotonic_ms(),
+        )
+        buffer_size_max = 2 * settings.transfer_batch_size
+        super().__init__(
+            link, log, buffer_size_max=buffer_size_max, clock=clock, tasks=tasks, counters=counters
+        )
+        self._listener = listener
+
+    def _opened(self) -> None:
+        self._listener.opened(self)
+
+    def _heard(self, told: Acked | Greeted) -> None:
+        assert isinstance(told, Acked), "nobody shakes hands on a classic link"
+        self._listener.reported(self, told.offset)
+
+    def _lost(self, reason: str) -> None:
+        self._listener.lost(self, reason)

@@ -1,0 +1,54 @@
+"""The two frames of the classic link, big-endian, declared once.
+
+Invariant: every size and field position of the classic wire format is in this file and nowhere else. Pure."""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import NamedTuple
+
+from ha.frames import FrameError, Readable
+
+REPORT = Struct(
+    ">"  # offset field
+    "q"  #  0 max_offset  end of the slave's log; the first one is the request where to start, 0 of an empty log
+)
+TRANSFER = Struct(
+    ">"  # offset field
+    "q"  #  0 offset     of the first byte that follows
+    "i"  #  8 body_size  bytes of log that follow; 0 in a heartbeat
+)
+assert (REPORT.size, TRANSFER.size) == (8, 12)
+
+BODY_SIZE_MAX = 4 * 1024 * 1024 - TRANSFER.size
+"""A Java slave has a buffer of 4 MiB for one frame."""
+
+
+class TransferHeader(NamedTuple):
+    """Master to slave, followed by `body_size` bytes of log."""
+
+    offset: int
+    body_size: int
+
+    def encode(self) -> bytes:
+        return TRANSFER.pack(*self)
+
+    @staticmethod
+    def decode(data: Readable) -> TransferHeader:
+        """FrameError on an offset or a body size that no frame can have."""
+        header = TransferHeader(*TRANSFER.unpack(data))
+        if header.offset < 0 or not 0 <= header.body_size <= BODY_SIZE_MAX:
+            raise FrameError(f"a transfer frame of {header.body_size} bytes at {header.offset}")
+        return header
+
+
+def encode_report(max_offset: int) -> bytes:
+    return REPORT.pack(max_offset)
+
+
+def decode_report(data: Readable) -> int:
+    """The slave's end; FrameError on one that no log has."""
+    (max_offset,) = REPORT.unpack(data)
+    if max_offset < 0:
+        raise FrameError(f"a report of {max_offset}")
+    return int(max_offset)

@@ -1,0 +1,166 @@
+"""The master's end of one classic link, from the slave's first report to the end of the connection.
+
+Invariant: what is sent is one gapless range of the log, each frame within one segment; a report is never above what was sent,
+never below an earlier one, and the first one names a place within the log. Upstream believes any: a slave whose log is longer
+than its master's then gets sends acknowledged that it does not hold.
+
+    WAITING --first report--> SENDING          any --error--> CLOSED
+
+Pure."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Protocol
+
+from ha.classic.frames import REPORT, TransferHeader, decode_report
+from ha.frames import FrameError
+from ha.master.link import UNKNOWN, Acked, Action, Batch, Close, Hold
+
+
+class LogView(Protocol):
+    """What a link reads of its master's log, fresh at every call. All offsets are bytes of the log."""
+
+    @property
+    def segment_size_bytes(self) -> int: ...
+    @property
+    def log_min(self) -> int: ...
+    @property
+    def log_end(self) -> int: ...
+
+
+class ClassicMasterState(Enum):
+    WAITING = "waiting for the first report"
+    SENDING = "sending"
+    CLOSED = "closed"
+
+
+class ClassicMasterLink:
+    """Fed and asked as a MasterLink is; there is no handshake, so a slave has no name here."""
+
+    def __init__(
+        self,
+        master: LogView,
+        *,
+        transfer_batch_size: int,
+        heartbeat_interval_ms: int,
+        housekeeping_interval_ms: int,
+        now_ms: int,
+    ) -> None:
+        self._master = master
+        self._transfer_batch_size = transfer_batch_size
+        self._heartbeat_interval_ms = heartbeat_interval_ms
+        self._housekeeping_interval_ms = housekeeping_interval_ms
+        self._read_ms = self._written_ms = now_ms
+        self._received = bytearray()
+        self._held: set[Hold] = set()
+        self.state = ClassicMasterState.WAITING
+        self.ack_offset = UNKNOWN
+        self.next_offset = UNKNOWN  # of the next frame
+
+    # -- from the slave
+
+    def receive(self, data: bytes, now_ms: int) -> list[Action]:
+        """The next bytes of the stream, however they are cut."""
+        if self.state is ClassicMasterState.CLOSED:
+            return []
+        self._read_ms = now_ms
+        self._received += data
+        before = self.ack_offset
+        try:
+            while len(self._received) >= REPORT.size:
+                report = decode_report(self._received[: REPORT.size])
+                del self._received[: REPORT.size]
+                self._reported(report, now_ms)
+        except FrameError as error:
+            return self._close(str(error))
+        return [Acked(self.ack_offset)] if self.ack_offset != before else []
+
+    def _reported(self, offset: int, now_ms: int) -> None:
+        if self.state is ClassicMasterState.WAITING:
+            self.next_offset = self._start_at(offset)
+            self.state = ClassicMasterState.SENDING
+            self._written_ms = now_ms
+        elif not self.ack_offset <= offset <= self.next_offset:
+            raise FrameError(f"a report of {offset} after {self.ack_offset}, sent up to {self.next_offset}")
+        self.ack_offset = offset
+
+    def _start_at(self, requested: int) -> int:
+        master = self._master
+        if requested == 0:
+            return max(master.log_end - master.log_end % master.segment_size_bytes, master.log_min)
+        if requested > master.log_end:
+            raise FrameError(
+                f"a slave whose log ends at {requested}, this one ends at {master.log_end}: what is above was lost here, or "
+                "never written here; empty the slave's store, or make it the master of the pair"
+            )
+        if requested < master.log_min:
+            raise FrameError(
+                f"a request for {requested}, this log begins at {master.log_min}; empty the slave's store"
+            )
+        return requested
+
+    # -- to the slave
+
+    def hold(self, why: Hold) -> None:
+        """No frame can be written until `release`."""
+        self._held.add(why)
+
+    def release(self, why: Hold, now_ms: int) -> list[Action]:
+        """What held the link is over: as `writable`."""
+        self._held.discard(why)
+        return self.writable(now_ms)
+
+    def writable(self, now_ms: int) -> list[Action]:
+        """The next frame, or a heartbeat when one is overdue; nothing when all is told."""
+        if self.state is not ClassicMasterState.SENDING or self._held:
+            return []
+        if self.next_offset < self._master.log_min:
+            return self._close(
+                f"{self.next_offset} is due, the log begins at {self._master.log_min}; empty the slave's store"
+            )
+        segment = self._master.segment_size_bytes
+        size = min(
+            self._master.log_end - self.next_offset,
+            self._transfer_batch_size,
+            segment - self.next_offset % segment,
+        )
+        return [self._frame_of(size, now_ms)] if size else self._heartbeat_if_due(now_ms)
+
+    def _frame_of(self, size: int, now_ms: int) -> Batch:
+        offset = self.next_offset
+        self._written_ms = now_ms
+        self.next_offset += size
+        return Batch(TransferHeader(offset, size).encode(), offset, size)
+
+    # -- time
+
+    def tick(self, now_ms: int) -> list[Action]:
+        """Call at `next_tick_ms` or later."""
+        if self.state is ClassicMasterState.CLOSED:
+            return []
+        if now_ms - self._read_ms >= self._housekeeping_interval_ms:
+            return self._close(f"nothing heard for {now_ms - self._read_ms} ms")
+        return self._heartbeat_if_due(now_ms)
+
+    def _heartbeat_if_due(self, now_ms: int) -> list[Action]:
+        sends = self.state is ClassicMasterState.SENDING and not self._held
+        due = sends and now_ms - self._written_ms >= self._heartbeat_interval_ms
+        return [self._frame_of(0, now_ms)] if due else []
+
+    @property
+    def next_tick_ms(self) -> int:
+        idle = self._read_ms + self._housekeeping_interval_ms
+        if self.state is ClassicMasterState.SENDING and not self._held:
+            return min(idle, self._written_ms + self._heartbeat_interval_ms)
+        return idle
+
+    # -- the end
+
+    def connection_lost(self) -> None:
+        """Nothing more will be received or sent."""
+        self.state = ClassicMasterState.CLOSED
+
+    def _close(self, reason: str) -> list[Action]:
+        self.state = ClassicMasterState.CLOSED
+        return [Close(reason)]

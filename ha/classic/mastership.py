@@ -1,0 +1,139 @@
+"""The mastership of a pair: its links, and what its slaves hold.
+
+Invariant: the configuration made it master, so its log is what counts: all of it is confirmed, as upstream has it. Which sends
+wait for a slave is said by `acked_end`."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from ha.classic.acks import PairAcks
+from ha.classic.connection import PairConnection
+from ha.counters import HACounters
+from ha.log import ReplicatedLog
+from ha.settings import HASettings, PairSettings
+from mqruntime.clock import Clock
+from mqruntime.log import fields
+from mqruntime.tasks import Tasks
+
+logger = logging.getLogger("ha.classic")
+
+
+class PairMastership:
+    """Lives from the start of a master to its end. `on_confirm` as of HAService; `waiting_end()` is where the first send
+    ends that waits."""
+
+    def __init__(
+        self,
+        log: ReplicatedLog,
+        *,
+        pair: PairSettings,
+        settings: HASettings,
+        clock: Clock,
+        tasks: Tasks,
+        counters: HACounters,
+        on_confirm: Callable[[], None],
+        waiting_end: Callable[[], int],
+    ) -> None:
+        self._log = log
+        self._pair = pair
+        self._settings = settings
+        self._clock = clock
+        self._tasks = tasks
+        self._counters = counters
+        self._on_confirm = on_confirm
+        self._waiting_end = waiting_end
+        self._ended = False
+        self._connections: dict[PairConnection, None] = {}  # in order of arrival
+        self._acks = PairAcks()
+
+    def begin(self) -> None:
+        self._confirm()
+
+    # -- what the links read
+
+    @property
+    def segment_size_bytes(self) -> int:
+        return self._log.segment_size_bytes
+
+    @property
+    def log_min(self) -> int:
+        return self._log.min_offset()
+
+    @property
+    def log_end(self) -> int:
+        return self._log.max_offset()
+
+    # -- what the links tell
+
+    def accept(self) -> PairConnection:
+        """The protocol of a connection that a slave opens."""
+        return PairConnection(
+            self,
+            self._log,
+            self,
+            settings=self._settings,
+            clock=self._clock,
+            tasks=self._tasks,
+            counters=self._counters,
+        )
+
+    def opened(self, connection: PairConnection) -> None:
+        self._connections[connection] = None
+        if self._ended:
+            connection.close("change of role")
+
+    def reported(self, connection: PairConnection, offset: int) -> None:
+        if connection not in self._acks:
+            logger.info("slave connected", extra=fields(address=connection.address, log_end=offset))
+            self._acks.came(connection, offset, connection.link.next_offset)
+        self._acks.reported(connection, offset)
+        self._on_confirm()
+
+    def lost(self, connection: PairConnection, reason: str) -> None:
+        self._connections.pop(connection, None)
+        self._acks.gone(connection)
+        logger.info("slave gone", extra=fields(address=connection.address, reason=reason))
+
+    # -- what the broker asks and tells
+
+    @property
+    def connections(self) -> list[PairConnection]:
+        return list(self._connections)
+
+    @property
+    def acked_end(self) -> int:
+        """Up to where sends may be answered: what one slave at least has held, or all where none is waited for."""
+        if not self._pair.waits_for_slave:
+            return self._log.max_offset()
+        return self._acks.held_end(self._waiting_end())
+
+    def reachable(self, end: int) -> bool:
+        """Whether a send that ends at `end` may be waited for: no slave need have it, or one that is connected is close."""
+        return not self._pair.waits_for_slave or bool(self._acks.in_step(end, self._pair.gap_max))
+
+    def in_step(self) -> list[PairConnection]:
+        """The connections of slaves that are close."""
+        close = set(self._acks.in_step(self._log.max_offset(), self._pair.gap_max))
+        return [connection for connection in self._connections if connection in close]
+
+    def log_grew(self) -> None:
+        """One call for every batch appended: send it, and let it be read."""
+        for connection in self.connections:
+            connection.pump()
+        self._confirm()
+
+    def _confirm(self) -> None:
+        self._log.set_confirm_offset(self._log.max_offset())
+        self._on_confirm()
+
+    async def end(self, reason: str) -> None:
+        """Drop all links; on return no view of the log is held by any of them."""
+        self._ended = True
+        while self._connections:
+            connections = self.connections
+            for connection in connections:
+                connection.close(reason)
+            for connection in connections:
+                await connection.wait_closed()

@@ -1,0 +1,216 @@
+"""One accepted connection of a master, of whatever kind its link is: moves bytes between the socket and the log.
+
+Invariant: frames are written in the order the link makes them, and no byte that is not known to be sound. Log
+bytes go out as views of the mapping, which the transport holds until they are sent or `wait_closed` returns."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from enum import Enum
+from typing import Protocol, cast
+
+from ha.counters import HACounters
+from ha.log import ReplicatedLog
+from ha.master.link import Acked, Action, Batch, Close, Greeted, Hold
+from ha.rate import ByteRate
+from mqruntime.clock import Clock
+from mqruntime.coretimer import CoreTimer
+from mqruntime.tasks import Tasks
+
+Body = bytes | memoryview
+_BATCHES_A_TURN = 4
+"""A link with much to send lets the others take turns after this many frames."""
+
+
+class SendingLink(Protocol):
+    """What MasterLink and ClassicMasterLink have in common."""
+
+    ack_offset: int
+    next_offset: int
+
+    @property
+    def state(self) -> Enum: ...
+    @property
+    def next_tick_ms(self) -> int: ...
+    def receive(self, data: bytes, now_ms: int) -> Sequence[Action]: ...
+    def writable(self, now_ms: int) -> Sequence[Action]: ...
+    def hold(self, why: Hold) -> None: ...
+    def release(self, why: Hold, now_ms: int) -> Sequence[Action]: ...
+    def tick(self, now_ms: int) -> Sequence[Action]: ...
+    def connection_lost(self) -> None: ...
+
+
+class LogSender(asyncio.Protocol):
+    """`tasks` run cold reads. Whoever inherits says what becomes of what the slave tells."""
+
+    def __init__(
+        self,
+        link: SendingLink,
+        log: ReplicatedLog,
+        *,
+        buffer_size_max: int,
+        clock: Clock,
+        tasks: Tasks,
+        counters: HACounters,
+    ) -> None:
+        self.link = link
+        self._log = log
+        self._clock = clock
+        self._tasks = tasks
+        self._counters = counters
+        self._buffer_size_max = buffer_size_max
+        self._loop = asyncio.get_running_loop()
+        self._transport: asyncio.Transport | None = None
+        self._timer = CoreTimer(clock, tasks, self._tick)
+        self._turn_pending = False
+        self._cold_read: asyncio.Task[None] | None = None
+        self._close_reason: str | None = None
+        self._closed: asyncio.Future[None] = self._loop.create_future()
+        self.address = self.peer_host = self.own_host = "?"
+        self.rate = ByteRate()
+
+    # -- whoever inherits
+
+    def _opened(self) -> None:
+        """The connection is there."""
+        raise NotImplementedError
+
+    def _heard(self, told: Acked | Greeted) -> None:
+        """The slave has said something."""
+        raise NotImplementedError
+
+    def _lost(self, reason: str) -> None:
+        """The connection is no more."""
+        raise NotImplementedError
+
+    # -- asyncio's side
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        self._transport.set_write_buffer_limits(high=self._buffer_size_max)
+        host, port = transport.get_extra_info("peername")[:2]
+        self.address, self.peer_host = f"{host}:{port}", host
+        self.own_host = transport.get_extra_info("sockname")[0]
+        self._opened()
+        self._arm_timer()
+
+    def data_received(self, data: bytes) -> None:
+        state = self.link.state
+        self._perform(self.link.receive(data, self._now_ms()))
+        if self.link.state is not state:
+            self._arm_timer()
+        self.pump()
+
+    def pause_writing(self) -> None:
+        self.link.hold(Hold.WRITER)
+
+    def resume_writing(self) -> None:
+        self.release(Hold.WRITER)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._timer.cancel()
+        self.link.connection_lost()
+        why = self._close_reason or ("by the peer" if error is None else str(error))
+        self._lost(why)
+        self._closed.set_result(None)
+
+    # -- the link's side
+
+    def _perform(self, actions: Iterable[Action]) -> None:
+        for action in actions:
+            match action:
+                case Batch():
+                    self._send(action)
+                case Close(reason):
+                    self.close(reason)
+                case _:
+                    self._heard(action)
+
+    def pump(self) -> None:
+        """Write what the link has to send, as far as the socket takes it."""
+        for _ in range(_BATCHES_A_TURN):
+            frames = self.link.writable(self._now_ms())
+            if not frames:
+                return
+            self._perform(frames)
+        if not self._turn_pending:
+            self._turn_pending = True
+            self._loop.call_soon(self._next_turn)
+
+    def _next_turn(self) -> None:
+        self._turn_pending = False
+        self.pump()
+
+    def release(self, why: Hold) -> None:
+        """What held the link is over."""
+        self._perform(self.link.release(why, self._now_ms()))
+        self._arm_timer()
+        self.pump()
+
+    def _send(self, batch: Batch) -> None:
+        if batch.size and not self._may_go_as_it_is(batch):
+            self.link.hold(Hold.COLD_READ)
+            self._cold_read = self._tasks.start(self._send_cold(batch), name=f"ha-cold-read {self.address}")
+            return
+        self._write_frame(batch, self._log.read(batch.offset, batch.size) if batch.size else b"")
+
+    def _may_go_as_it_is(self, batch: Batch) -> bool:
+        return self._log.is_checked(batch.offset, batch.size) and not self._log.is_cold(batch.offset)
+
+    async def _send_cold(self, batch: Batch) -> None:
+        why = await self._log.check(batch.offset, batch.size)
+        if why is None and batch.offset < self._log.min_offset():
+            why = "retention has deleted what the slave was about to get"
+        if why is not None:
+            self._cold_read = None
+            self.close(why)
+            return
+        body = await self._log.read_cold(batch.offset, batch.size)
+        self._cold_read = None
+        if not self._ended:
+            self._write_frame(batch, body)
+            self.release(Hold.COLD_READ)
+
+    def _write_frame(self, batch: Batch, body: Body) -> None:
+        """In one write: a header that travels alone wakes the slave once more."""
+        assert len(body) == batch.size, f"{len(body)} of {batch.size} bytes at {batch.offset}"
+        self._write([batch.header, body] if body else [batch.header])
+
+    def _write(self, buffers: list[Body]) -> None:
+        assert self._transport is not None
+        size = sum(map(len, buffers))
+        self.rate.add(size, self._now_ms())
+        self._counters.sent_bytes += size
+        self._transport.writelines(buffers)
+
+    # -- time and end
+
+    def _tick(self) -> None:
+        self._perform(self.link.tick(self._now_ms()))
+        self._arm_timer()
+
+    def _arm_timer(self) -> None:
+        """To be called when the link may want its tick sooner than before: frames only put it off."""
+        if not self._ended:
+            self._timer.due_at(self.link.next_tick_ms)
+
+    @property
+    def _ended(self) -> bool:
+        return self._close_reason is not None or self._closed.done()
+
+    def close(self, reason: str) -> None:
+        """Drop the connection with all that waits to be sent."""
+        self._close_reason = self._close_reason or reason
+        self.link.connection_lost()
+        assert self._transport is not None
+        self._transport.abort()
+
+    async def wait_closed(self) -> None:
+        """Until neither the socket nor a reading thread uses the log for this connection."""
+        await self._closed
+        if self._cold_read is not None:
+            await asyncio.wait([self._cold_read])
+
+    def _now_ms(self) -> int:
+        return self._clock.monotonic_ms()

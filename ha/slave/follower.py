@@ -1,0 +1,221 @@
+"""A slave's side of replication, of whatever kind its links are: follow one master, connect again when the connection ends.
+
+Invariant: one connection at a time, and a durable step once begun is waited for, never cancelled; when `stop`
+returns, neither socket nor step touches the log any more. A step that a full disk refuses ends the connection; it is
+wanted again on the next one."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine
+
+from ha.counters import HACounters
+from ha.log import ReplicatedLog
+from ha.settings import HASettings
+from ha.slave.connection import ReceivingLink, SlaveConnection
+from ha.slave.link import Cut, PersistEpochs
+from mqruntime.clock import Clock
+from mqruntime.connecting import connect
+from mqruntime.diskfull import RetriedWrite
+from mqruntime.log import fields
+from mqruntime.repeatedfailure import RepeatedFailure
+from mqruntime.tasks import Tasks
+
+logger = logging.getLogger("ha.slave")
+
+LASTING_WAITS = 2  # a connection that outlasts so many of the longest waits was a good one
+NO_ROOM = "the disk has no room for what the master's log asks of this one, trying on"
+
+
+async def cut_partial_record(log: ReplicatedLog) -> None:
+    """End the log with its last whole record, durably, and nothing above it: what a broken connection or a crash
+    left is cut. OSError."""
+    log_end = log.max_offset()
+    boundary = await log.truncate(log_end)
+    if boundary < log_end:
+        logger.info(
+            "log truncated",
+            extra=fields(log_end=log_end, to=boundary, bytes=log_end - boundary, why="partial record"),
+        )
+
+
+def wait_after(frames: int, lasted_ms: int, settings: HASettings) -> int | None:
+    """How long to wait after a connection that brought `frames` and lasted so long; None, as long as before it."""
+    lasting = frames > 0 and lasted_ms > LASTING_WAITS * settings.reconnect_ms_max
+    return settings.reconnect_ms_min if lasting else None
+
+
+class Follower:
+    """Whoever inherits makes the links, and does what is to be done before a connection and on it."""
+
+    def __init__(
+        self,
+        log: ReplicatedLog,
+        *,
+        settings: HASettings,
+        clock: Clock,
+        tasks: Tasks,
+        counters: HACounters,
+        on_confirm: Callable[[], None],
+        on_level: Callable[[], None],
+        name: str,
+    ) -> None:
+        self._log = log
+        self._settings = settings
+        self._clock = clock
+        self._tasks = tasks
+        self._counters = counters
+        self._on_confirm = on_confirm
+        self._on_level = on_level
+        self._address: str | None = None
+        self._address_changed = asyncio.Event()
+        # where the log last ended with a whole record; finding that out reads a whole segment
+        self._whole_end = -1
+        self._unreached = RepeatedFailure()
+        self._write = RetriedWrite(logger, NO_ROOM)
+        self._log_refused = False  # it had no place for what the last connection brought
+        self._step: asyncio.Task[bool] | None = None
+        self.connection: SlaveConnection | None = None
+        self._task = tasks.start(self._follow(), name=name)
+
+    # -- whoever inherits
+
+    async def _prepare(self) -> int | None:
+        """What comes before a connection: in how many ms to try again, or None to connect now."""
+        raise NotImplementedError
+
+    def _new_link(self) -> ReceivingLink:
+        """Of a connection that is about to be made."""
+        raise NotImplementedError
+
+    async def _perform(self, step: Cut | PersistEpochs, connection: SlaveConnection) -> None:
+        """What must be durable before the link of `connection` goes on. OSError."""
+        raise NotImplementedError
+
+    def _stayed_out(self, connection: SlaveConnection, address: str) -> bool:
+        """Whether the link of a connection that has ended refused to follow this master; then it is told."""
+        return False
+
+    # -- the one master
+
+    @property
+    def is_connected(self) -> bool:
+        return self.connection is not None and self.connection.is_up
+
+    @property
+    def master_ha_address(self) -> str | None:
+        return self._address
+
+    def set_address(self, address: str) -> None:
+        """Follow the master at `address` ("host:port"); a connection to another address ends."""
+        if address == self._address:
+            return
+        self._address = address
+        self._address_changed.set()
+        if self.connection is not None:
+            self.connection.close("the master's HA address has changed")
+
+    async def stop(self) -> None:
+        """OSError of a step that was under way."""
+        self._task.cancel()
+        await asyncio.wait([self._task])
+        if self.connection is not None:
+            self.connection.close("change of role")
+            await self.connection.wait_closed()
+        if self._step is not None:
+            await self._step
+
+    async def _follow(self) -> None:
+        wait_ms = self._settings.reconnect_ms_min
+        while True:
+            self._address_changed.clear()
+            if self._address is not None:
+                wait_ms = await self._connected_to(self._address) or wait_ms
+            wait_s = None if self._address is None else wait_ms / 1000
+            try:
+                async with asyncio.timeout(wait_s):
+                    await self._address_changed.wait()
+                wait_ms = self._settings.reconnect_ms_min
+            except TimeoutError:
+                wait_ms = min(2 * wait_ms, self._settings.reconnect_ms_max)
+
+    async def _connected_to(self, address: str) -> int | None:
+        """One connection from its beginning to its end. How long to wait before the next one; None, as long as before
+        this one, when the master sent nothing of its log or ended it soon, as one does that meets two brokers of one id."""
+        if self._log.max_offset() != self._whole_end:
+            if not await self._durably(cut_partial_record(self._log)):
+                return self._settings.full_log_wait_ms
+            self._whole_end = self._log.max_offset()
+        if (wait_ms := await self._prepare()) is not None:
+            return wait_ms
+        if self._log_refused and not self._has_room():
+            return self._settings.full_log_wait_ms
+        host, _, port = address.rpartition(":")
+        try:
+            connection = await connect(
+                self._new_connection, host.strip("[]"), int(port), self._settings.connect_timeout_ms
+            )
+        except (OSError, TimeoutError, ValueError) as error:
+            if self._unreached.failed(address, self._clock.monotonic_ms()):
+                logger.warning(
+                    "master not reached, trying on",
+                    extra=fields(address=address, why=str(error) or "timeout"),
+                )
+            return None
+        connected_ms = self._clock.monotonic_ms()
+        self._unreached.recovered(connected_ms)
+        logger.info("connected to master", extra=fields(address=address, log_end=self._log.max_offset()))
+        while (step := await connection.next_durable_step()) is not None:
+            if not await self._durably(self._perform(step, connection)):
+                connection.refuse_log("no room on this broker's disk")
+        logger.info(
+            "connection to master ended", extra=fields(address=address, reason=connection.close_reason)
+        )
+        self._log_refused = connection.log_refused
+        if self._log_refused:
+            return self._settings.full_log_wait_ms
+        if self._stayed_out(connection, address):
+            return None
+        self._write.done()
+        return wait_after(connection.link.frames, self._clock.monotonic_ms() - connected_ms, self._settings)
+
+    def _has_room(self) -> bool:
+        """Whether the log takes bytes again: asked of it, so that master and slave need not meet in vain. Where an empty log
+        would begin only its master knows."""
+        end = self._log.max_offset()
+        if end == self._log.min_offset():
+            return True
+        try:
+            self._log.write_view(end, 1)
+        except OSError:
+            return False
+        return True
+
+    def _new_connection(self) -> SlaveConnection:
+        self.connection = SlaveConnection(
+            self._new_link(),
+            self._log,
+            self._clock,
+            self._tasks,
+            self._counters,
+            self._on_confirm,
+            self._on_level,
+        )
+        return self.connection
+
+    async def _durably(self, step: Coroutine[None, None, None]) -> bool:
+        """Run a step that goes on to its end even if this task is cancelled. False, and told, when a full disk refused it,
+        which left things as they were."""
+        self._step = asyncio.get_running_loop().create_task(self._unless_full(step), name="ha-slave-step")
+        done = await asyncio.shield(self._step)
+        self._step = None
+        return done
+
+    async def _unless_full(self, step: Coroutine[None, None, None]) -> bool:
+        try:
+            await step
+        except OSError as error:
+            self._write.failed(error)
+            return False
+        return True

@@ -1,0 +1,106 @@
+"""Bugs that are planted into the product's pairs, to show that a seed of simulation.pairs.world finds each.
+
+Invariant: what is planted is gone when `planted` ends."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import TypeVar
+from unittest.mock import patch
+
+from broker.sends.pairacknowledgement import PairAcknowledgement
+from ha.classic.acks import PairAcks
+from ha.classic.client import PairSlave
+from ha.classic.master import ClassicMasterLink, ClassicMasterState
+from ha.classic.slave import ClassicSlaveLink
+from ha.slave.link import Action, Advance, Confirm
+from messagestore.store import MessageStore
+
+Wrong = TypeVar("Wrong", bound=Callable[..., object])
+
+BUGS: dict[str, list[tuple[object, str, object]]] = {}
+"""Name of a bug -> what is replaced, where, and by what."""
+
+
+def bug(name: str, owner: object, attribute: str) -> Callable[[Wrong], Wrong]:
+    """The function stands in for `owner`'s while the bug is planted; a bug may have several."""
+
+    def noted(wrong: Wrong) -> Wrong:
+        BUGS.setdefault(name, []).append((owner, attribute, wrong))
+        return wrong
+
+    return noted
+
+
+@contextmanager
+def planted(name: str) -> Iterator[None]:
+    with ExitStack() as patches:
+        for owner, attribute, wrong in BUGS[name]:
+            patches.enter_context(patch.object(owner, attribute, wrong))
+        yield
+
+
+@bug("logs-not-compared", PairSlave, "_prepare")
+@bug("any-report-believed", PairSlave, "_prepare")
+async def followed_unasked(self: PairSlave) -> int | None:
+    """Upstream: whoever names itself master is followed, whatever its log holds."""
+    return None
+
+
+@bug("any-report-believed", ClassicMasterLink, "_reported")
+def believed(self: ClassicMasterLink, offset: int, now_ms: int) -> None:
+    """Upstream: a slave that says that it holds more than its master has is taken at its word."""
+    if self.state is ClassicMasterState.WAITING:
+        last_file = self._master.log_end - self._master.log_end % self._master.segment_size_bytes
+        self.next_offset = offset or last_file
+        self.state = ClassicMasterState.SENDING
+    self.ack_offset = offset
+
+
+@bug("any-report-believed", ClassicMasterLink, "writable")
+def nothing_below_the_request(self: ClassicMasterLink, now_ms: int) -> list[object]:
+    """The rest of it: what is not there yet is waited for."""
+    if self.state is ClassicMasterState.SENDING and self.next_offset > self._master.log_end:
+        return []
+    return written(self, now_ms)  # type: ignore[return-value]
+
+
+written = ClassicMasterLink.writable
+
+
+@bug("nobody-is-waited-for", PairAcknowledgement, "acked_end")
+def stored_here_is_enough(self: PairAcknowledgement) -> int:
+    """Upstream 5.x with its defaults: a SYNC_MASTER answers before any slave has the message."""
+    return self.stored_end()
+
+
+@bug("newcomer-answers-for-all", PairAcks, "held_end")
+def by_the_furthest_report(self: PairAcks, waiting_end: int) -> int:
+    """Upstream: a slave that began with the last file answers for what stands in the one before."""
+    self._counted_end = max([self._counted_end, *(held.end for held in self._holdings.values())])
+    return self._counted_end
+
+
+@bug("reports-ahead", ClassicSlaveLink, "_own_end")
+def with_what_is_on_its_way(self: ClassicSlaveLink) -> int:
+    """A slave reports a frame when it has seen its header."""
+    return 0 if self._empty else self._log_end + self._body_left
+
+
+@bug("shows-what-is-on-its-way", ClassicSlaveLink, "_body_filled")
+def confirmed_ahead(self: ClassicSlaveLink, size: int) -> list[Action]:
+    """A slave confirms all of a frame when the first bytes are there."""
+    self._log_end += size
+    self._body_left -= size
+    self._empty = False
+    return [Advance(self._log_end), Confirm(self._log_end + self._body_left)]
+
+
+@bug("shows-what-is-on-its-way", MessageStore, "set_confirm_offset")
+def confirmed_unbounded(self: MessageStore, offset: int) -> None:
+    """And its store takes that."""
+    if offset > self._confirm:
+        self._confirm = offset
+        self._dispatch_loop.wake()
+        self._unsaved.set()

@@ -1,0 +1,112 @@
+"""What holds of a pair at every step.
+
+P1  a slave's log is a piece of one history of its master's log: bytes of two never stand in one log
+P2  what a SYNC_MASTER answers OK, a slave has held
+P3  nobody shows more than is held: dispatched <= confirmed <= the log's end
+
+A history is what one broker wrote as master; one that lost its tail begins another there."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from messagestore.store import MessageStore
+from simulation.cluster.violation import Violation
+
+
+@dataclass
+class Span:
+    start: int
+    end: int
+
+
+@dataclass
+class Watched:
+    """One slave's log: up to where it was compared, and with which history."""
+
+    checked_end: int = 0
+    history: int = 0
+
+
+@dataclass
+class PairCheck:
+    """Fed with the stores of running brokers."""
+
+    histories: list[bytearray] = field(default_factory=lambda: [bytearray()])
+    held: list[Span] = field(default_factory=list)  # of the present history, by any slave at any time
+    broken: Violation | None = None
+    watched: dict[str, Watched] = field(default_factory=dict)
+
+    @property
+    def held_end(self) -> int:
+        return max((span.end for span in self.held), default=0)
+
+    def leads(self, store: MessageStore) -> None:
+        """A process begins to lead with this log. It begins another history where it lacks something, or has something else."""
+        log = content(store, 0, store.max_offset())
+        if log[: len(self.histories[-1])] != self.histories[-1]:
+            self.histories.append(bytearray(log))
+            end = common(self.histories[-2], log)
+            self.held = [Span(span.start, min(span.end, end)) for span in self.held if span.start < end]
+
+    def wrote(self, store: MessageStore) -> None:
+        """The log of the master, as far as it has grown."""
+        known = self.histories[-1]
+        known += content(store, len(known), store.max_offset())
+
+    def holds(self, store: MessageStore) -> None:
+        """A slave's log, at every step: what it holds of the present history counts for ever."""
+        history = self.histories[-1]
+        start, end = store.min_offset(), min(store.max_offset(), len(history))
+        span = next((span for span in self.held if span.start <= start <= span.end), None)
+        at = start if span is None else span.end
+        if end <= at or content(store, at, end) != history[at:end]:
+            return
+        if span is None:
+            self.held.append(Span(start, end))
+        else:
+            span.end = end
+
+    def answered(self, end: int) -> None:
+        """A SYNC_MASTER answers OK to a send that ends there: told in the midst of its work, and raised at the next look."""
+        if not any(span.start < end <= span.end for span in self.held):
+            why = f"a send that ends at {end} is answered OK, slaves have held {self.held}"
+            self.broken = self.broken or Violation("P2", why)
+
+    def shows(self, name: str, store: MessageStore) -> None:
+        dispatched, confirm, end = store.dispatched_offset(), store.confirm_offset(), store.max_offset()
+        if not dispatched <= max(confirm, store.min_offset()) or confirm > end:
+            raise Violation("P3", f"{name} shows {dispatched}, confirms {confirm}, holds {end}")
+
+    def is_of_one_log(self, name: str, store: MessageStore) -> None:
+        watched = self.watched.setdefault(name, Watched())
+        begins, end = store.min_offset(), store.max_offset()
+        if end < watched.checked_end or begins > watched.checked_end:
+            watched.checked_end = begins
+        at = watched.checked_end
+        if content(store, at, end) == self.histories[watched.history][at:end]:
+            watched.checked_end = end
+            return
+        for number, history in enumerate(self.histories):
+            if content(store, begins, end) == history[begins:end]:
+                watched.history, watched.checked_end = number, end
+                return
+        raise Violation("P1", f"{name} holds bytes of no one log in [{begins}, {end})")
+
+
+def content(store: MessageStore, start: int, end: int) -> bytes:
+    parts = []
+    while start < end:
+        view = store.read(start, end - start)
+        parts.append(bytes(view))
+        start += len(view)
+    return b"".join(parts)
+
+
+def common(one: bytes | bytearray, other: bytes | bytearray) -> int:
+    """How many bytes both begin with."""
+    low, high = 0, min(len(one), len(other))
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if one[:middle] == other[:middle] else (low, middle - 1)
+    return low

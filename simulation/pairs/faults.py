@@ -1,0 +1,200 @@
+"""What happens to a pair, drawn from the seed, and the operator who puts a slave in the place of a master that lost its memory.
+
+Invariant: one machine loses its memory at a time, and no other before the pair is whole again; so under a SYNC_MASTER a slave
+holds all that was answered OK. Whoever was killed comes back by itself."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable
+
+from broker.app import BrokerApp
+from simulation.kernel.node import Node
+from simulation.kernel.world import World
+
+BACK_MS = (500, 3_000, 8_000)
+NEVER_MS = 1 << 62
+OPERATOR_MS = (10, 5_000, 15_000)
+
+
+class PairFaults:
+    """`ids` says which broker each node starts as; `held_end()` what slaves have held; `start` starts a node."""
+
+    def __init__(
+        self,
+        world: World,
+        nodes: list[Node],
+        *,
+        sync: bool,
+        held_end: Callable[[], int],
+        whole: Callable[[], bool],
+    ) -> None:
+        self.world = world
+        self.nodes = nodes
+        self.ids = {node.name: number for number, node in enumerate(nodes)}
+        self.done: Counter[str] = Counter()
+        self.restart_at_ms: dict[str, int] = {}
+        self.operator_at_ms: int | None = None  # a master's memory was lost
+        self._random = random.Random(f"{world.seed}/pairfaults")
+        self._sync = sync
+        self._held_end = held_end
+        self._whole = whole
+        self._memory_lost = False  # since the pair was whole
+
+    @property
+    def master(self) -> Node:
+        return next(node for node in self.nodes if self.ids[node.name] == 0)
+
+    @property
+    def slaves(self) -> list[Node]:
+        return [node for node in self.nodes if self.ids[node.name]]
+
+    def strike(self) -> None:
+        """One fault, or none where it cannot be now."""
+        if self._memory_lost and self.operator_at_ms is None and self._whole():
+            self._memory_lost = False
+        kinds = {
+            "kill": self._kill, "stop": self._stop, "pause": self._pause, "cut": self._cut,
+            "one-way cut": self._cut_one_way, "reset": self._reset, "half-open": self._half_open,
+            "slow way": self._delay, "emptied slave": self._empty_slave,
+            "power cut of a slave": self._slave_power_cut, "power cut of the master": self._master_power_cut,
+        }  # fmt: skip
+        name = self._random.choice(list(kinds))
+        if kinds[name]():
+            self.done[name] += 1
+
+    def _one(self) -> Node:
+        return self._random.choice(self.nodes)
+
+    def _two(self) -> tuple[str, str]:
+        one, other = self._random.sample(self.nodes, 2)
+        return one.host, other.host
+
+    def _kill(self) -> bool:
+        return self._end(self._one())
+
+    def _end(self, node: Node, *, power_cut: bool = False) -> bool:
+        if not node.running:
+            return False
+        node.kill(power_cut=power_cut)
+        self.restart_at_ms[node.name] = self.world.now_ms + self._random.choice(BACK_MS)
+        return True
+
+    def _stop(self) -> bool:
+        node = self._one()
+        app = node.app
+        if not node.running or app is None:
+            return False
+
+        async def leave() -> None:
+            await app.stop()
+            node.kill()
+
+        node.spawn(leave())
+        self.restart_at_ms[node.name] = self.world.now_ms + 4_000
+        return True
+
+    def _pause(self) -> bool:
+        node = self._one()
+        if node.running:
+            node.pause(self._random.choice((300, 3_000, 12_000)))
+        return node.running
+
+    def _cut(self) -> bool:
+        self.world.network.cut(*self._two())
+        return True
+
+    def _cut_one_way(self) -> bool:
+        self.world.network.cut(*self._two(), both=False)
+        return True
+
+    def _reset(self) -> bool:
+        self.world.network.reset(*self._two())
+        return True
+
+    def _half_open(self) -> bool:
+        self.world.network.half_open(*self._two())
+        return True
+
+    def _delay(self) -> bool:
+        self.world.network.delay(*self._two(), 20, self._random.choice((40, 400)))
+        return True
+
+    # -- what loses memory or disk
+
+    def _may_lose(self) -> bool:
+        return not self._memory_lost and self._whole()
+
+    def _empty_slave(self) -> bool:
+        slave = self._random.choice(self.slaves)
+        if not self._may_lose():
+            return False
+        self._memory_lost = True
+        self._end(slave)
+        slave.disk.wipe()
+        return True
+
+    def _slave_power_cut(self) -> bool:
+        if not self._may_lose():
+            return False
+        self._memory_lost = True
+        return self._end(self._random.choice(self.slaves), power_cut=True)
+
+    def _master_power_cut(self) -> bool:
+        """Only where a slave could take its place: one that has the log from its beginning on."""
+        if not self._sync or not self._may_lose() or self._successor() is None:
+            return False
+        self._memory_lost = True
+        self.operator_at_ms = self.world.now_ms + self._random.choice(OPERATOR_MS)
+        ended = self._end(self.master, power_cut=True)
+        if len(self.slaves) > 1:  # one of them might follow it with less than the other holds
+            self.restart_at_ms[self.master.name] = NEVER_MS
+        return ended
+
+    def _successor(self) -> Node | None:
+        """The slave with the longest log, once all are there; None where that does not go back to the beginning."""
+        logs = [
+            (node.app.store.max_offset(), node.app.store.min_offset(), node)
+            for node in self.slaves
+            if isinstance(node.app, BrokerApp) and node.app.membership.is_slave
+        ]
+        if len(logs) < len(self.slaves):
+            return None
+        end, begins, node = max(logs, key=lambda log: log[0])
+        return node if begins == 0 and end >= self._held_end() else None
+
+    # -- who comes back
+
+    def due(self) -> list[Node]:
+        """Those to start now; all of them, with their new roles, when the operator has acted."""
+        if self.operator_at_ms is not None and self.world.now_ms >= self.operator_at_ms:
+            self._operator_acts()
+        now_ms = self.world.now_ms
+        due = [
+            node for node in self.nodes if not node.serving and self.restart_at_ms.get(node.name, 0) <= now_ms
+        ]
+        return due
+
+    def _operator_acts(self) -> None:
+        """A slave becomes the master, and the master that lost its memory a slave without a log."""
+        successor = self._successor()
+        if successor is None:
+            return  # it is down; once it is back
+        self.operator_at_ms = None
+        former = self.master
+        for node in self.nodes:
+            if node.running:
+                node.kill()
+            self.restart_at_ms[node.name] = 0
+        self.ids[former.name], self.ids[successor.name] = self.ids[successor.name], 0
+        former.disk.wipe()
+        self.done["slave in the master's place"] += 1
+
+    def heal(self) -> None:
+        """Nothing breaks any more; the operator does what is left to do."""
+        self.world.network.heal()
+        self.world.network.usual_delays()
+        self.restart_at_ms = {name: at for name, at in self.restart_at_ms.items() if at == NEVER_MS}
+        if self.operator_at_ms is not None:
+            self.operator_at_ms = self.world.now_ms

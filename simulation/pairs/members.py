@@ -1,0 +1,131 @@
+"""The servers and the client of a simulated pair: product apps with settings drawn from the seed.
+
+Invariant: product code runs here unchanged; only timers, file sizes and addresses differ from a real pair's."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from dataclasses import dataclass
+
+from broker.app import BrokerApp
+from broker.settings.broker import BrokerSettings
+from localcluster.history import Found
+from localcluster.load import Load, read_back
+from mqadmin.admin import AdminClient
+from mqadmin.errors import AdminError
+from mqadmin.replies import TopicSettings
+from mqclient.client import Client
+from mqruntime.runtime import Runtime
+from namesrv.server import NamesrvApp
+from namesrv.settings import NamesrvSettings
+
+NAMESRV_HOST = "10.0.0.1"
+NAMESRV = f"{NAMESRV_HOST}:9876"
+BROKER_HOSTS = ("10.0.2.1", "10.0.2.2", "10.0.2.3")
+BROKER_PORT = 10911
+CLIENT_HOST = "10.0.3.1"
+TOPIC = "pairs"
+QUEUES = 3
+SEND_TIMEOUT_MS = 2_500
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What one seed plays; the master waits for a slave where it is `sync`."""
+
+    sync: bool
+    slaves: int
+    segment_bytes: int
+    gap_max: int
+    flush: str
+    ha_heartbeat_ms: int
+
+
+def kind_of(seed: int) -> Kind:
+    drawn = random.Random(f"{seed}/pair")
+    return Kind(
+        sync=drawn.random() < 0.8,
+        slaves=drawn.choice((1, 1, 2)),
+        segment_bytes=drawn.choice((16_384, 65_536, 1 << 20)),
+        gap_max=drawn.choice((4_000, 1 << 20)),
+        flush=drawn.choice(("ASYNC_FLUSH", "ASYNC_FLUSH", "SYNC_FLUSH")),
+        ha_heartbeat_ms=drawn.choice((500, 5_000)),
+    )
+
+
+def namesrv_app(runtime: Runtime) -> NamesrvApp:
+    settings = NamesrvSettings.model_validate({"listenPort": 9876, "bindAddress": NAMESRV_HOST})
+    return NamesrvApp(settings, runtime)
+
+
+def broker_app(host: str, broker_id: int, runtime: Runtime, kind: Kind) -> BrokerApp:
+    """Broker id 0 is the master."""
+    role = ("SYNC_MASTER" if kind.sync else "ASYNC_MASTER") if broker_id == 0 else "SLAVE"
+    settings = BrokerSettings.model_validate(
+        {
+            "enableControllerMode": False,
+            "brokerRole": role,
+            "brokerId": broker_id,
+            "brokerIP1": host,
+            "bindAddress": host,
+            "listenPort": BROKER_PORT,
+            "namesrvAddr": NAMESRV,
+            "mappedFileSizeCommitLog": kind.segment_bytes,
+            "mappedFileSizeConsumeQueue": 2000,
+            "maxMessageSize": 4096,
+            "flushDiskType": kind.flush,
+            "flushIntervalCommitLog": 2_000,
+            "syncFlushTimeout": 1_000,
+            "haSlaveFallbehindMax": kind.gap_max,
+            "haSendHeartbeatInterval": kind.ha_heartbeat_ms,
+            "haHousekeepingInterval": 4 * kind.ha_heartbeat_ms,
+            "registerNameServerPeriod": 10_000,
+            "slaveReadEnable": True,
+        }
+    )
+    return BrokerApp(settings, runtime)
+
+
+class ClientApp:
+    """A producer at work until `stop_sending`."""
+
+    def __init__(self, runtime: Runtime, interval_ms: int) -> None:
+        self.client = Client(
+            NAMESRV, clock=runtime.clock, random=random.Random(runtime.random.getrandbits(32))
+        )
+        self.load = Load(
+            self.client.producer("producer"),
+            TOPIC,
+            queues=QUEUES,
+            clock=runtime.clock,
+            random=runtime.random,
+            interval_ms=interval_ms,
+            timeout_ms=SEND_TIMEOUT_MS,
+        )
+        self.never_fails: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
+
+    async def start(self) -> None:
+        admin = AdminClient(self.client.clock)
+        while True:
+            try:
+                await admin.create_topic(
+                    f"{BROKER_HOSTS[0]}:{BROKER_PORT}", TopicSettings(TOPIC, QUEUES, QUEUES)
+                )
+                await admin.topic_route(NAMESRV, TOPIC)
+                break
+            except AdminError:
+                await asyncio.sleep(0.2)
+        await admin.close()
+        self.load.start()
+
+    async def stop(self) -> None:
+        await self.load.stop()
+        await self.client.close()
+
+    async def wait_failed(self) -> BaseException:
+        return await self.never_fails
+
+    async def read_everything(self) -> list[Found]:
+        """Each queue from its first to its last readable message. Raises PullFailed."""
+        return await read_back(self.client.consumer("judge"), TOPIC)

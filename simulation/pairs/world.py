@@ -1,0 +1,266 @@
+"""A master, one or two slaves, a name server and a client in one simulated world: load, faults, every invariant.
+
+Invariant: a run follows from its seed alone. Faults stop in the last part of a run; then the pair must become whole, every
+slave's log a piece of its master's, and what a SYNC_MASTER answered OK must be what can be read.
+
+    python -m simulation.pairs.world --seeds 100 --first 1
+    python -m simulation.pairs.world --seeds 100 --bug logs-not-compared    (succeeds when a seed finds it)
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Coroutine
+from contextlib import nullcontext
+from functools import partial
+from typing import Any, TypeVar
+from unittest.mock import patch
+
+from broker.app import BrokerApp
+from broker.sends.pending import PendingSend, PendingSends
+from ha.errors import HAError
+from localcluster.history import Outcome, judge
+from messagestore.errors import StoreError
+from remoting.codes import ResponseCode
+from simulation.cluster.loggedbugs import LoggedBugs
+from simulation.cluster.totals import Totals
+from simulation.cluster.violation import Violation
+from simulation.kernel import seeds
+from simulation.kernel.node import Node
+from simulation.kernel.world import World
+from simulation.pairs import members
+from simulation.pairs.bugs import BUGS, planted
+from simulation.pairs.check import PairCheck
+from simulation.pairs.faults import PairFaults
+from simulation.pairs.members import BROKER_HOSTS, ClientApp, kind_of
+
+T = TypeVar("T")
+
+RUN_MS = 60_000
+HEAL_LIMIT_MS = 60_000
+LOOK_MS = 50
+PACE_MS = (700, 4_000)
+SEND_INTERVAL_MS = 60
+ACKNOWLEDGED_MIN = 50
+READ_LIMIT_MS = 60_000
+
+
+class PairWorld:
+    """One seed: its kind, faults and load are all drawn from it."""
+
+    def __init__(self, seed: int, totals: Totals | None = None) -> None:
+        self.world = World(seed)
+        self.kind = kind_of(seed)
+        self.totals = totals or Totals()
+        self.check = PairCheck()
+        self.errors = LoggedBugs()
+        self.namesrv = self.world.node("namesrv", members.NAMESRV_HOST)
+        hosts = BROKER_HOSTS[: 1 + self.kind.slaves]
+        self.nodes = [self.world.node(f"broker-{number}", host) for number, host in enumerate(hosts)]
+        self.client_node = self.world.node("client", members.CLIENT_HOST)
+        self.faults = PairFaults(
+            self.world,
+            self.nodes,
+            sync=self.kind.sync,
+            held_end=lambda: self.check.held_end,
+            whole=self.whole,
+        )
+        self.looked_us = 0
+        self.led: tuple[str, int] | None = None  # whose log is the present history
+
+    def run(self) -> None:
+        """Raises Violation, or what the world raises for a bug."""
+        tapped = patch.object(PendingSends, "_answer", self.noting()) if self.kind.sync else nullcontext()
+        with tapped, self.errors.attached(), self.world as world:
+            world.after_each_step(self.each_step)
+            self.namesrv.start(members.namesrv_app)
+            world.run_until(self.whole, 30_000)
+            self.client_node.start(lambda runtime: ClientApp(runtime, SEND_INTERVAL_MS))
+            end_ms = world.now_ms + RUN_MS
+            while world.now_ms < end_ms:
+                world.run_for_ms(self.faults_pace())
+                self.faults.strike()
+                if self.faults.done.total() % 3 == 0:
+                    world.network.heal()
+            self.faults.heal()
+            self.become_whole()
+            self.judge()
+        self.count()
+
+    def faults_pace(self) -> int:
+        return PACE_MS[self.faults.done.total() % len(PACE_MS)]
+
+    # Brokers
+
+    def start(self, node: Node) -> None:
+        typed = (OSError, StoreError, HAError)
+        if isinstance(node.failure, Exception) and not isinstance(node.failure, typed):
+            raise Violation("V2", f"{node.name} ended by itself: {node.failure!r}")
+        broker_id = self.faults.ids[node.name]
+        node.start(partial(broker_of, node.host, broker_id, self.kind))
+
+    def master(self) -> BrokerApp | None:
+        app = self.faults.master.app
+        return app if isinstance(app, BrokerApp) and app.membership.accepts_sends else None
+
+    def slaves(self) -> list[tuple[str, BrokerApp]]:
+        apps = [(node.name, node.app) for node in self.faults.slaves]
+        return [(name, app) for name, app in apps if isinstance(app, BrokerApp) and app.membership.is_slave]
+
+    # The run
+
+    def each_step(self) -> None:
+        """What a slave holds is seen at once, the rest each LOOK_MS of virtual time."""
+        self.follow_the_logs()
+        now_us = self.world.loop.now_us
+        if now_us < self.looked_us + 1000 * LOOK_MS:
+            return
+        self.looked_us = now_us
+        self.watch()
+        for node in self.faults.due():
+            self.start(node)
+
+    def follow_the_logs(self) -> None:
+        master = self.master()
+        if master is not None:
+            node = self.faults.master
+            if self.led != (node.name, node.incarnation):
+                self.led = node.name, node.incarnation
+                self.check.leads(master.store)
+                # a master may be killed in the very turn in which it appended
+                master.store.on_append(partial(self.check.wrote, master.store))
+            self.check.wrote(master.store)
+        for _, slave in self.slaves():
+            self.check.holds(slave.store)
+
+    def noting(self) -> Callable[[PendingSends, list[PendingSend]], None]:
+        """Stands in for what answers sends, and looks at each OK first."""
+        answer = PendingSends._answer  # noqa: SLF001 - a tap
+
+        def noted(pending: PendingSends, sends: list[PendingSend]) -> None:
+            for send in sends:
+                if send.reply.code == ResponseCode.SUCCESS:
+                    self.check.answered(send.end_offset)
+            answer(pending, sends)
+
+        return noted
+
+    def watch(self) -> None:
+        if (master := self.master()) is not None:
+            self.check.shows("the master", master.store)
+        for name, slave in self.slaves():
+            self.check.shows(name, slave.store)
+            self.check.is_of_one_log(name, slave.store)
+        if self.check.broken is not None:
+            raise self.check.broken
+        if self.errors.bugs:
+            raise Violation("bug", self.errors.bugs[0])
+
+    def whole(self) -> bool:
+        master, slaves = self.master(), self.slaves()
+        if master is None or len(slaves) < self.kind.slaves or self.faults.operator_at_ms is not None:
+            return False
+        return master.ha.in_sync_count() == 1 + self.kind.slaves and all(
+            slave.ha.follows for _, slave in slaves
+        )
+
+    def become_whole(self) -> None:
+        deadline_ms = self.world.now_ms + HEAL_LIMIT_MS
+        before = self.acknowledged()
+        while not self.whole() or self.acknowledged() < max(before + 10, ACKNOWLEDGED_MIN):
+            if self.world.now_ms > deadline_ms:
+                raise Violation("V2", f"not whole {HEAL_LIMIT_MS} ms after the last fault: {self.shown()}")
+            self.world.run_for_ms(200)
+
+    def shown(self) -> str:
+        slaves = [
+            (name, slave.store.min_offset(), slave.store.max_offset(), slave.ha.follows)
+            for name, slave in self.slaves()
+        ]
+        master = self.master()
+        ends = None if master is None else (master.store.max_offset(), master.ha.in_sync_count())
+        return f"master {self.faults.master.name} {ends}, slaves {slaves}, {self.acknowledged()} acknowledged"
+
+    # The end
+
+    @property
+    def client(self) -> ClientApp:
+        assert isinstance(self.client_node.app, ClientApp)
+        return self.client_node.app
+
+    def acknowledged(self) -> int:
+        app = self.client_node.app
+        if not isinstance(app, ClientApp):
+            return 0
+        return sum(attempt.outcome is Outcome.ACKNOWLEDGED for attempt in app.load.attempts)
+
+    def judge(self) -> None:
+        self.ask(self.client.load.stop())
+
+        def level() -> bool:
+            master = self.master()
+            assert master is not None
+            stores = [master.store, *(slave.store for _, slave in self.slaves())]
+            return (
+                len({end for store in stores for end in (store.max_offset(), store.dispatched_offset())}) == 1
+            )
+
+        self.world.run_until(level, HEAL_LIMIT_MS)
+        self.watch()
+        verdict = judge(self.client.load.attempts, self.ask(self.client.read_everything()))
+        if not verdict.holds:
+            raise Violation("P4", f"{len(verdict.faults)} broken promises, first: {verdict.faults[0]}")
+
+    def ask(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """Runs a coroutine of the client within its process."""
+        results: list[T] = []
+
+        async def run() -> None:
+            results.append(await coroutine)
+
+        async def spawned() -> None:
+            await self.client_node.spawn(run())
+
+        self.world.run(spawned(), limit_ms=READ_LIMIT_MS)
+        return results[0]
+
+    def count(self) -> None:
+        self.totals.faults.update(self.faults.done)
+        self.totals.simulated_ms += self.world.now_ms
+        self.totals.counts.update(
+            {
+                "seeds": 1,
+                "seeds with a SYNC_MASTER": int(self.kind.sync),
+                "acknowledged": self.acknowledged(),
+                "attempts": len(self.client.load.attempts),
+                "histories": len(self.check.histories),
+            }
+        )
+
+
+def broker_of(host: str, broker_id: int, kind: members.Kind, runtime: Any) -> BrokerApp:
+    return members.broker_app(host, broker_id, runtime, kind)
+
+
+def run_seed(seed: int, bug: str | None, totals: Totals) -> None:
+    """One run, with `bug` planted if there is one."""
+    with planted(bug) if bug else nullcontext():
+        PairWorld(seed, totals).run()
+
+
+def main() -> int:
+    totals = Totals()
+    started = time.process_time()
+
+    def told() -> list[str]:
+        seconds = time.process_time() - started
+        simulated_s = totals.simulated_ms / 1000
+        speed = f"{simulated_s / max(seconds, 0.001):.0f} x real time"
+        return [*totals.lines(), f"{simulated_s:.0f} simulated s in {seconds:.1f} s of CPU: {speed}"]
+
+    return seeds.main(__doc__, BUGS, 20, lambda seed, bug: run_seed(seed, bug, totals), told)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

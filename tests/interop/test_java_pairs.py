@@ -1,0 +1,111 @@
+"""Pairs without controllers: one half a broker of Apache RocketMQ 5.3.3, the other ours, over a name server of ours.
+
+Each test starts a JVM or two; files of the log are compared byte for byte."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import orjson
+import pytest
+
+from mqclient.producer import SendStatus
+from tests.interop.javapeer import broker_missing, java_broker
+from tests.realpair import TOPIC, RealPair, bodies, ours
+
+pytestmark = [
+    pytest.mark.skipif(broker_missing() is not None, reason=str(broker_missing())),
+]
+
+JAVA = {
+    "inSyncReplicas": 2,  # without it a Java SYNC_MASTER waits for nobody
+    "timerWheelEnable": "false",
+    "maxHashSlotNum": 100,
+    "maxIndexNum": 400,
+    "haSendHeartbeatInterval": 1_000,
+    "sendMessageThreadPoolNums": 2,
+    "slaveTimeout": 500,
+    "flushDiskType": "ASYNC_FLUSH",
+}
+
+
+def has_topic(pair: RealPair, number: int) -> bool:
+    """Whether the slave's own file has the topic."""
+    file = pair.store(number) / "config/topics.json"
+    return file.exists() and TOPIC.encode() in file.read_bytes()
+
+
+def level(pair: RealPair) -> bool:
+    """Both logs read the same from where the slave's begins; files beyond the end are made ahead."""
+    master, slave = pair.log(0), pair.log(1)
+    begins = min(slave, default=0)
+    contents = [
+        b"".join(log[at] for at in sorted(log) if at >= begins).rstrip(b"\0") for log in (master, slave)
+    ]
+    return contents[0] == contents[1] != b""
+
+
+def test_our_slave_follows_a_java_master_through_kills_of_either(tmp_path: Path) -> None:
+    with RealPair(tmp_path / "pair", [java_broker, ours], **JAVA) as pair:
+        pair.start(0)
+        pair.create_topic()
+        pair.start(1)
+        sent = bodies("first", 100)
+        pair.send_until_acknowledged(sent[0])
+        assert {result.status for result in pair.send(*sent[1:])} == {SendStatus.SEND_OK}
+        pair.kill("broker-1")
+        missed = bodies("missed", 10)
+        pair.start(1)
+        pair.send_until_acknowledged(*missed)
+        pair.kill("broker-0")
+        pair.start(0)
+        after = bodies("after", 20)
+        pair.send_until_acknowledged(*after)
+        assert {message.body for message in pair.read()} >= {*sent, *missed, *after}
+        pair.wait_for(lambda: level(pair))
+        pair.wait_for(lambda: has_topic(pair, 1))
+
+
+def test_a_java_slave_follows_our_master_through_kills_of_either(tmp_path: Path) -> None:
+    with RealPair(tmp_path / "pair", [ours, java_broker], **JAVA) as pair:
+        pair.start(0)
+        pair.create_topic()
+        pair.start(1)
+        sent = bodies("first", 100)
+        pair.send_until_acknowledged(sent[0])
+        assert {result.status for result in pair.send(*sent[1:])} == {SendStatus.SEND_OK}
+        pair.kill("broker-1")
+        missed = bodies("missed", 10)
+        assert SendStatus.SEND_OK not in {result.status for result in pair.send(*missed)}
+        pair.start(1)
+        pair.wait_for(lambda: pair.slaves_level() == 1)
+        pair.kill("broker-0")
+        pair.start(0)
+        after = bodies("after", 20)
+        pair.send_until_acknowledged(*after)
+        assert {message.body for message in pair.read()} >= {*sent, *missed, *after}
+        pair.wait_for(lambda: pair.slaves_level() == 1)
+        pair.wait_for(lambda: level(pair))
+        pair.wait_for(lambda: has_topic(pair, 1))
+        table = orjson.loads((pair.store(1) / "config/topics.json").read_bytes())["topicConfigTable"]
+        assert table[TOPIC]["writeQueueNums"] == 2
+
+
+def test_our_slave_stays_out_when_a_java_master_comes_back_with_another_log(tmp_path: Path) -> None:
+    with RealPair(tmp_path / "pair", [java_broker, ours], **JAVA) as pair:
+        pair.start(0)
+        pair.create_topic()
+        pair.start(1)
+        pair.send_until_acknowledged(*bodies("first", 20))
+        pair.kill("broker-0")
+        shutil.rmtree(pair.store(0))
+        held = pair.log(1)
+        pair.start(0)
+        pair.create_topic()
+        pair.wait_for(lambda: "does not follow its master" in pair.said(1))
+        for _ in range(4):  # more than the slave holds: upstream's would go on there
+            assert SendStatus.SEND_OK not in {
+                result.status for result in pair.send(*bodies("second", 10, 1_000))
+            }
+        assert pair.log(1) == held

@@ -1,0 +1,92 @@
+"""Where readers are sent, and what a slave does not tell them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pytest
+
+from broker.pulls.direction import MASTER_ID, Answer, Direction
+from broker.tables.subscriptiongroups import SubscriptionGroups
+from messagestore.messages import GetResult, GetStatus
+from remoting.bodies.groups import SubscriptionGroupConfig
+from remoting.codes import ResponseCode
+from tests.unit.doubles import ManualClock
+
+MEMORY = 1_000
+FOUND = ResponseCode.SUCCESS
+
+
+@dataclass
+class Standing:
+    is_slave: bool = False
+
+
+@dataclass
+class Keys:
+    slave_read_enable: bool = True
+    access_message_in_memory_max_ratio: int = 40
+
+
+def answered(
+    status: GetStatus,
+    code: ResponseCode,
+    *,
+    at: int = 0,
+    is_slave: bool = False,
+    linked: bool = True,
+    keys: Keys | None = None,
+    memory_bytes: int = MEMORY,
+) -> Answer:
+    """To a pull at queue offset 7 whose messages stand at `at` of a log that ends at 10000."""
+    groups = SubscriptionGroups(ManualClock(), auto_create=False, on_change=lambda: None)
+    groups.put(SubscriptionGroupConfig("group", broker_id=0, which_broker_when_consume_slowly=1))
+    direction = Direction(
+        Standing(is_slave),
+        keys or Keys(),
+        groups,
+        memory_bytes=memory_bytes,
+        log_end=lambda: 10_000,
+        master_is_there=lambda: linked,
+    )
+    result = GetResult(status, 9, 0, 20, ranges=[(at, 100)] if status is GetStatus.FOUND else [])
+    return direction.answer(code, "group", 7, result)
+
+
+@pytest.mark.parametrize(("at", "broker_id"), [(9_600, 0), (9_599, 1)])
+def test_a_master_sends_who_reads_below_its_memory_to_a_slave(at: int, broker_id: int) -> None:
+    assert answered(GetStatus.FOUND, FOUND, at=at) == Answer(FOUND, 9, broker_id)
+
+
+@pytest.mark.parametrize("changed", [{"keys": Keys(slave_read_enable=False)}, {"memory_bytes": 0}])
+def test_nobody_is_sent_to_slaves_that_serve_nobody_or_when_the_memory_is_unknown(changed: dict) -> None:  # type: ignore[type-arg]
+    assert answered(GetStatus.FOUND, FOUND, **changed).broker_id == MASTER_ID
+
+
+@pytest.mark.parametrize(("at", "broker_id"), [(9_700, 0), (9_699, 1)])
+def test_a_slave_keeps_who_reads_far_back_and_sends_others_home(at: int, broker_id: int) -> None:
+    assert answered(GetStatus.FOUND, FOUND, at=at, is_slave=True) == Answer(FOUND, 9, broker_id)
+
+
+@pytest.mark.parametrize(
+    ("status", "code"),
+    [
+        (GetStatus.OFFSET_OVERFLOW_BADLY, ResponseCode.PULL_OFFSET_MOVED),
+        (GetStatus.OFFSET_TOO_SMALL, ResponseCode.PULL_OFFSET_MOVED),
+        (GetStatus.NO_MATCHED_LOGIC_QUEUE, ResponseCode.PULL_OFFSET_MOVED),
+        (GetStatus.OFFSET_OVERFLOW_ONE, ResponseCode.PULL_NOT_FOUND),
+    ],
+)
+def test_a_slave_moves_nobodys_offset(status: GetStatus, code: ResponseCode) -> None:
+    """Its queues may end, or begin, elsewhere than the master's."""
+    sent_home = Answer(ResponseCode.PULL_RETRY_IMMEDIATELY, 7, MASTER_ID)
+    assert answered(status, code, is_slave=True) == sent_home
+    assert answered(status, code, is_slave=True, linked=False) == Answer(
+        ResponseCode.PULL_NOT_FOUND, 7, MASTER_ID
+    )
+    assert answered(status, code) == Answer(code, 9, MASTER_ID)
+
+
+def test_a_slave_goes_on_behind_what_nobody_wanted() -> None:
+    code = ResponseCode.PULL_RETRY_IMMEDIATELY
+    assert answered(GetStatus.NO_MATCHED_MESSAGE, code, is_slave=True) == Answer(code, 9, MASTER_ID)
