@@ -15,11 +15,14 @@ from broker.clients.renewal import SubscriptionRenewal
 from broker.clients.requests import ClientRequests
 from broker.metrics.latencies import Latencies
 from broker.metrics.totals import Totals
+from broker.neighbours.forwarding import Forwarding
 from broker.pulls.admission import PullAdmission
 from broker.pulls.held import HeldPulls
 from broker.pulls.processor import PullProcessor
 from broker.pulls.readgate import ReadGate
+from broker.role.actions import Grant
 from broker.role.contractmark import KeptContractMark
+from broker.role.handover import HandOverRequests
 from broker.role.membership import Membership
 from broker.sends.acknowledgement import Acknowledgement
 from broker.sends.admission import SendAdmission
@@ -40,6 +43,22 @@ from remoting.peer import Peer
 from remoting.router import Router
 
 
+class TakingWrites:
+    """Whether this broker may store something now, asked by what stores without being asked."""
+
+    def __init__(self, membership: Membership, forwarding: Forwarding) -> None:
+        self._membership = membership
+        self._forwarding = forwarding
+
+    @property
+    def accepts_sends(self) -> bool:
+        return self._membership.accepts_sends and self._forwarding.passage.writes_here
+
+    @property
+    def is_slave(self) -> bool:
+        return self._membership.is_slave
+
+
 class Requests:
     """The handlers, in `router`; `delivery` is to be run by a task. `tasks` run what a handler leaves behind."""
 
@@ -58,6 +77,9 @@ class Requests:
         tasks: Tasks,
     ) -> None:
         self._settings = settings
+        self.forwarding = forwarding = Forwarding(
+            clock, tasks, carried_max=settings.waiting_sends_max, on_here=lambda: self.delivery.soon()
+        )
         levels_ms = delay_levels_ms(settings.message_delay_level)
         reading = ReadGate(membership, settings)
         self.totals = Totals() if settings.serves_metrics else None
@@ -98,7 +120,7 @@ class Requests:
         )
         self.delivery = DelayDelivery(
             store=store,
-            role=membership,
+            role=TakingWrites(membership, forwarding),
             replication=acknowledgement,
             offsets=tables.delays,
             clock=clock,
@@ -135,8 +157,9 @@ class Requests:
             clock=clock,
         )
         self.agreement = Agreement(tables, membership, ha, settings, clock)
+        self._hand_over = HandOverRequests(membership, acknowledgement, store, ha, forwarding, clock)
         self.router = router = Router()
-        router.add_batch(SEND_CODES, self._sends.handle)
+        router.add_batch(SEND_CODES, forwarding.sends(self._sends.handle))
         router.add(RequestCode.PULL_MESSAGE, self.pulls.handle)
         router.add(RequestCode.LITE_PULL_MESSAGE, self.pulls.handle)
         add_table_requests(
@@ -152,6 +175,8 @@ class Requests:
         send_back.add_to(router)
         self.clients.add_to(router)
         self._status.add_to(router)
+        self._hand_over.add_to(router)
+        forwarding.guard(router)
 
     def all_added(self) -> None:
         """Every handler is in the router: from now on they are observed, where metrics are on."""
@@ -162,19 +187,32 @@ class Requests:
         """The confirm offset or what may be answered has moved."""
         self._gate.settle()
         self.delivery.acknowledged()
+        self._hand_over.moved()
 
-    def role_taken(self, *, became_master: bool) -> None:
-        """A role begins, or goes on under another epoch: of the sends that wait some may be answered."""
+    def role_taken(self, *, became_master: bool, grant: Grant | None) -> None:
+        """A role begins, or goes on under another epoch: of the sends that wait some may be answered. `grant` names the
+        master of a slave."""
         self._gate.settle()
+        if grant is None:
+            self.forwarding.leads()
+        else:
+            self.forwarding.follows(grant.master_address, grant.master_epoch)
+            if self.forwarding.passes_on:
+                self.pulls.ask_again()
+            elif not self._settings.slave_read_enable:
+                self.pulls.release_all()
         self.delivery.role_taken()
+        self._hand_over.moved()
         if became_master:
             self.clients.share_anew()
 
-    def leave_mastership(self) -> None:
-        """Nothing that waits will be known here."""
+    def leave_mastership(self, *, stopping: bool) -> None:
+        """Nothing that waits will be known here; who reads is answered until there is another role, unless the broker stops."""
         self.pending.give_up()
-        if not self._settings.slave_read_enable:
-            self.pulls.release_all()
+        if stopping:
+            self.forwarding.stop()
+            if not self._settings.slave_read_enable:
+                self.pulls.release_all()
 
     def disconnected(self, peer: Peer) -> None:
         """A client's connection has ended."""
@@ -183,6 +221,7 @@ class Requests:
     def sweep(self, now_ms: int) -> None:
         """Answer what has waited long enough at `now_ms` (monotonic), and take the rates."""
         self.pending.expire(now_ms, self._acknowledgement.replicated_end())
+        self.forwarding.expire(now_ms)
         self.pulls.expire(now_ms)
         self._status.sample()
 
@@ -201,3 +240,7 @@ class Requests:
     @property
     def pulls_held(self) -> int:
         return len(self._held)
+
+    @property
+    def requests_forwarded(self) -> int:
+        return self.forwarding.forwarded

@@ -143,6 +143,7 @@ class ReplicasManager:
                 case RoleAnnounced(grant):
                     said = fields(epoch=grant.master_epoch, master=grant.master_address)
                     logger.info("role announced", extra=said)
+                    self._roles.role_announced()
                 case BeginHeartbeats():
                     self._may_beat.set()
                 case _:
