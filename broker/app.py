@@ -1,8 +1,8 @@
 """One broker process: wires its parts, starts them in the order they need each other, and stops them in reverse.
 
 Invariant: the ports are open before any controller hears of this broker, and nothing is accepted before a role was
-taken. A stopping master first answers everybody, then lets the controllers see it go, and only then leaves the name
-servers, so that its successor is elected while clients still look for it."""
+taken. A stopping master first hands over, or else answers everybody, then lets the controllers see it go, and only then
+leaves the name servers, so that its successor is elected while clients still look for it."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from broker.role.contract import contract_sentence, runs_contract_a
 from broker.role.contractmark import KeptContractMark
 from broker.role.controllercalls import ControllerCalls
 from broker.role.controllerclient import ControllerClient
+from broker.role.farewell import Farewell
 from broker.role.fitness import Fitness, Trouble
 from broker.role.identity import IDENTITY_FILE, Identity, TemporaryIdentity
 from broker.role.identityfiles import IdentityFiles, LogFound
@@ -108,6 +109,9 @@ class BrokerApp:
             settings.broker_name,
         )
         controllers = ControllerClient(neighbours.client, settings.controllers)
+        calls = ControllerCalls(
+            membership, settings, store, ha, self.memory_mark, self._fitness, clock, clock.now_ms()
+        )
         self._manager = manager = ReplicasManager(
             membership,
             switch,
@@ -115,12 +119,21 @@ class BrokerApp:
             identity_files=self._identity_files,
             fitness=self._fitness,
             timers=settings,
-            calls=ControllerCalls(
-                membership, settings, store, ha, self.memory_mark, self._fitness, clock, clock.now_ms()
-            ),
+            calls=calls,
             controllers=controllers,
             clock=clock,
             on_fatal=self._fatal,
+        )
+        self._farewell = Farewell(
+            membership,
+            ha,
+            self._fitness,
+            manager,
+            calls=calls,
+            controllers=controllers,
+            forwarding=requests.forwarding,
+            forward_ms=1000 * settings.shutdown_forward_seconds,
+            clock=clock,
         )
         requests.router.add(RequestCode.NOTIFY_BROKER_ROLE_CHANGED, manager.notified)
         requests.all_added()
@@ -174,16 +187,22 @@ class BrokerApp:
         )
 
     async def stop(self) -> None:
-        """Graceful end within three seconds; also after a `start` that failed or was cut short."""
+        """Graceful end within five seconds, also after a `start` that failed or was cut short. One that was master and has a
+        successor stays to forward after that; it is on disk by then."""
+        self._neighbours.finder.retire()
+        forwards = await self._farewell.step_down()
         self._switch.stop_serving()
+        if forwards:
+            self.requests.only_forward()
         if self._probes is not None:
             await self._probes.stop()
         await self._manager.stop()
         await self._neighbours.leave()
         await self._tasks.stop()
-        await self._ports.close()
+        if not forwards:
+            await self.requests.forwarding.stop()
+            await self._ports.close()
         await self.ha.stop()
-        await self._neighbours.client.close()
         try:
             await self.tables.save()
         except OSError as error:
@@ -193,6 +212,11 @@ class BrokerApp:
         finally:
             await self._note_failed_sync()
         await self.memory_mark.close(synced=self.store.is_on_disk)
+        if forwards:
+            await self._farewell.forward()
+            await self.requests.forwarding.stop()
+            await self._ports.close()
+        await self._neighbours.client.close()
 
     async def wait_failed(self) -> BaseException:
         """Resolves with the first fatal error."""

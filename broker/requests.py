@@ -24,6 +24,7 @@ from broker.role.actions import Grant
 from broker.role.contractmark import KeptContractMark
 from broker.role.handover import HandOverRequests
 from broker.role.membership import Membership
+from broker.role.passage import FORWARD_MS
 from broker.sends.acknowledgement import Acknowledgement
 from broker.sends.admission import SendAdmission
 from broker.sends.delaydelivery import DelayDelivery
@@ -41,6 +42,13 @@ from mqruntime.tasks import Tasks
 from remoting.codes import RequestCode
 from remoting.peer import Peer
 from remoting.router import Router
+
+CLIENTS_THEMSELVES = (
+    RequestCode.HEART_BEAT,
+    RequestCode.UNREGISTER_CLIENT,
+    RequestCode.GET_CONSUMER_LIST_BY_GROUP,
+)
+"""What a broker that only forwards answers by itself: consumers tell every broker of their set who they are."""
 
 
 class TakingWrites:
@@ -78,7 +86,11 @@ class Requests:
     ) -> None:
         self._settings = settings
         self.forwarding = forwarding = Forwarding(
-            clock, tasks, carried_max=settings.waiting_sends_max, on_here=lambda: self.delivery.soon()
+            clock,
+            Tasks(tasks.fail),
+            carried_max=settings.waiting_sends_max,
+            forward_ms=max(FORWARD_MS, 1000 * settings.shutdown_forward_seconds),
+            on_here=lambda: self.delivery.soon(),
         )
         levels_ms = delay_levels_ms(settings.message_delay_level)
         reading = ReadGate(membership, settings)
@@ -206,11 +218,17 @@ class Requests:
         if became_master:
             self.clients.share_anew()
 
+    def only_forward(self) -> None:
+        """This broker stops, and stays for its clients: nothing is answered from its store and tables any more."""
+        self.forwarding.guards_all(self.router, but=(*SEND_CODES, *CLIENTS_THEMSELVES))
+
     def leave_mastership(self, *, stopping: bool) -> None:
-        """Nothing that waits will be known here; who reads is answered until there is another role, unless the broker stops."""
+        """Nothing that waits will be known here; who reads is answered until there is another role, unless the broker
+        stops."""
         self.pending.give_up()
         if stopping:
-            self.forwarding.stop()
+            if not self.forwarding.passes_on:
+                self.forwarding.refuse_waiting()
             if not self._settings.slave_read_enable:
                 self.pulls.release_all()
 

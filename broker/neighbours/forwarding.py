@@ -9,7 +9,7 @@ import asyncio
 import inspect
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Collection, Iterable
 from dataclasses import dataclass
 from functools import partial
 
@@ -30,6 +30,7 @@ logger = logging.getLogger("broker.forwarding")
 WAIT_MS_MAX = 2_500
 """Less than clients wait for an answer."""
 WAITING_BYTES_MAX = 64 << 20
+LAST_ANSWERS_MS, LAST_LOOK_MS = 500, 20
 WRITES = (RequestCode.CONSUMER_SEND_MSG_BACK, RequestCode.UPDATE_CONSUMER_OFFSET)
 READS = (
     RequestCode.PULL_MESSAGE,
@@ -54,17 +55,23 @@ class Waiting:
 
 
 class Forwarding:
-    """`carried_max` requests may wait for their answers, as many for the successor; `on_here` hears that a hand-over has come
-    to nothing or to mastership; `tasks` run what follows."""
+    """`carried_max` requests may wait for their answers, as many for the successor; `forward_ms` as of Passage; `on_here` hears
+    that a hand-over has come to nothing or to mastership; `tasks` run what follows."""
 
-    def __init__(self, clock: Clock, tasks: Tasks, *, carried_max: int, on_here: Callable[[], None]) -> None:
-        self.passage = Passage()
+    def __init__(
+        self, clock: Clock, tasks: Tasks, *, carried_max: int, forward_ms: int, on_here: Callable[[], None]
+    ) -> None:
+        self.passage = Passage(forward_ms)
+        self.clients: dict[Peer, None] = {}
+        """Open connections that brought what may be passed on."""
         self._on_here = on_here
         self.forwarded = 0
         self._clock = clock
         self._tasks = tasks
         self._carried_max = carried_max
         self._link: ForwardLink | None = None
+        self._links: list[ForwardLink] = []
+        """That one, and those left from which answers may come yet."""
         self._waiting: deque[Waiting] = deque()
         self._waiting_count = 0
         self._waiting_bytes = 0
@@ -75,6 +82,11 @@ class Forwarding:
         for codes, writes in ((WRITES, True), (READS, False)):
             for code in codes:
                 router.handlers[code] = partial(self._one, router.handlers[code], writes)
+
+    def guards_all(self, router: Router, *, but: Collection[int]) -> None:
+        """Everything in `router` that is not passed on is refused from now on, `but` these codes."""
+        for code in router.handlers.keys() - {*WRITES, *READS, *but}:
+            router.handlers[code] = _stopped
 
     def sends(self, serve: BatchHandler) -> BatchHandler:
         """`serve`, for sends that are served here."""
@@ -97,13 +109,22 @@ class Forwarding:
     def follows(self, address: str, master_epoch: int) -> None:
         self._perform(self.passage.follows(Successor(address, master_epoch), self._clock.monotonic_ms()))
 
-    def stop(self) -> None:
-        """Whoever waits is refused."""
-        if self._link is not None:
-            self._link.leave()
-            self._link = None
+    def refuse_waiting(self) -> None:
+        """Nobody waits here any more."""
+        self._refuse_until(None)
+
+    async def stop(self) -> None:
+        """Whoever waits is refused; what was passed on has a moment to be answered."""
+        self._leave()
         self._timer.cancel()
         self._refuse_until(None)
+        deadline_ms = self._clock.monotonic_ms() + LAST_ANSWERS_MS
+        while self._links and self._clock.monotonic_ms() < deadline_ms:
+            await asyncio.sleep(LAST_LOOK_MS / 1000)
+            self._forget_links()
+        for link in self._links:
+            link.cut()
+        await self._tasks.stop()
 
     def expire(self, now_ms: int) -> None:
         """Refuse what has waited long enough at `now_ms`."""
@@ -114,10 +135,16 @@ class Forwarding:
         """Whether clients that come here are, or soon will be, served by a successor."""
         return self.passage.stage in (Stage.AWAITING, Stage.OPEN)
 
+    @property
+    def is_open(self) -> bool:
+        return self.passage.stage is Stage.OPEN
+
     # -- requests
 
     def _sends(self, serve: BatchHandler, peer: Peer, commands: list[RemotingCommand]) -> None:
         stage = self.passage.stage
+        if peer not in self.clients:
+            self._note_client(peer)
         if stage is Stage.HERE:
             serve(peer, commands)
         elif stage is Stage.OPEN:
@@ -137,9 +164,15 @@ class Forwarding:
         else:
             _refuse(peer, commands)
 
+    def _note_client(self, peer: Peer) -> None:
+        self.clients[peer] = None
+        peer.on_close(lambda gone: self.clients.pop(gone, None))
+
     def _one(
         self, serve: Handler, writes: bool, peer: Peer, command: RemotingCommand
     ) -> Reply | Awaitable[Reply]:
+        if peer not in self.clients:
+            self._note_client(peer)
         if self._is_here(writes):
             return serve(peer, command)
         return self._one_elsewhere(serve, writes, peer, command)
@@ -236,6 +269,11 @@ class Forwarding:
             on_closed=partial(self._closed, successor),
             on_request=self._asked,
         )
+        self._forget_links()
+        self._links.append(self._link)
+
+    def _forget_links(self) -> None:
+        self._links = [link for link in self._links if not link.is_over]
 
     def _leave(self) -> None:
         if self._link is not None:
@@ -263,6 +301,10 @@ class Forwarding:
     def _asked(self, command: RemotingCommand) -> None:
         """The successor knows clients only by their own connections: it asks for nothing here."""
         logger.debug("request of the successor not answered", extra=fields(code=command.code))
+
+
+def _stopped(peer: Peer, command: RemotingCommand) -> RemotingCommand:
+    return command.reply(ResponseCode.SERVICE_NOT_AVAILABLE, "this broker has stopped, and only passes on")
 
 
 def _nobody_here(peer: Peer, command: RemotingCommand) -> RemotingCommand:

@@ -104,11 +104,22 @@ class ForwardLink:
             command.opaque = theirs
         self._connection.write(buffers)
 
+    @property
+    def is_over(self) -> bool:
+        """It was left, and nothing more can come over it."""
+        return self._left and self._connection is None
+
     def leave(self) -> None:
         """Nothing more is passed on; what is still unanswered may come back."""
         self._left, self._open = True, False
         self._running.cancel()
         self._close_when_empty()
+
+    def cut(self) -> None:
+        """Nothing comes back any more."""
+        self.leave()
+        if self._connection is not None:
+            self._connection.cut("forwarding ends")
 
     # -- the way there
 

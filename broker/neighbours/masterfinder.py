@@ -37,10 +37,13 @@ class MasterFinder:
         self._known: str | None = None
         self._again_ms = ASK_SOON_MS
         self._refusals = 0
+        self._retired = False
         self._changed = asyncio.Event()
 
     def follow(self, master_address: str, master_epoch: int) -> None:
         """Find the HA address of this master; its remoting address is `master_address`."""
+        if self._retired:
+            return
         self._master, self._known = (master_address, master_epoch), None
         self._again_ms = ASK_SOON_MS
         self._changed.set()
@@ -49,6 +52,10 @@ class MasterFinder:
         """This broker follows nobody."""
         self._master = None
         self._changed.set()
+
+    def retire(self) -> None:
+        """This broker follows nobody any more, whoever is master."""
+        self._retired = True
 
     def told_by_name_server(self, master_address: str, ha_address: str) -> None:
         """A registration reply: believed if it names our master and the master itself has not answered."""

@@ -1,7 +1,7 @@
 """Where requests of clients go while mastership passes from one broker to another: served here, held back, or passed on.
 
 Invariant: writes are held back from the controllers' word that a successor is awaited until it is known to serve, or not to
-come; nothing is passed on before the successor said that it serves, and nothing any more once FORWARD_MS are over, in which
+come; nothing is passed on before the successor said that it serves, and nothing any more once that time is over, in which
 every client has asked for routes. Whoever waits here waits a bounded time.
 
     HERE --hand over--> PARKING --role taken--> AWAITING --it serves--> OPEN --FORWARD_MS over--> HERE
@@ -66,7 +66,8 @@ Action = Reach | Leave | Release
 class Passage:
     """All times are monotonic ms."""
 
-    def __init__(self) -> None:
+    def __init__(self, forward_ms: int = FORWARD_MS) -> None:
+        self._forward_ms = forward_ms
         self._stage = Stage.HERE
         self._has_led = False  # clients may take this broker for the master
         self._successor: Successor | None = None
@@ -121,7 +122,7 @@ class Passage:
         if not self._has_led or successor == self._successor:
             return []
         if self._successor is None:
-            self._forward_until_ms = now_ms + FORWARD_MS
+            self._forward_until_ms = now_ms + self._forward_ms
         self._successor = successor
         self._hold(Stage.AWAITING, now_ms + PATIENCE_MS)
         return [Reach(successor)]

@@ -12,6 +12,7 @@ from mqclient.client import Client
 from mqclient.errors import ClientError
 from mqclient.producer import SendStatus
 from remoting.codes import RequestCode
+from simulation.kernel.node import Node
 from simulation.kernel.world import World
 from tests.unit.broker.brokerset import Cluster
 
@@ -58,11 +59,10 @@ async def sent_through(cluster: Cluster, change: object) -> list[Sender]:
     return senders
 
 
-def another(cluster: Cluster) -> int | None:
-    """The id of a broker that is not master."""
-    return next(
-        cluster.app(node).membership.broker_id for node in cluster.brokers if node is not cluster.master
-    )
+def another(cluster: Cluster, *but: Node) -> int | None:
+    """The id of a broker that is not master, nor of `but`."""
+    nodes = [node for node in cluster.brokers if node not in (cluster.master, *but)]
+    return cluster.app(nodes[0]).membership.broker_id
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
@@ -83,6 +83,71 @@ def test_nobody_who_sends_notices_that_another_is_elected(seed: int, members_min
         for sender in senders:
             of_it = [body for body in read if body.startswith(f"{sender.queue_id}:".encode())]
             assert of_it == sender.sent, "each once, in the order of sending"
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_nobody_who_sends_notices_that_the_master_is_stopped(seed: int) -> None:
+    with World(seed) as world:
+        cluster = Cluster(world, 3)
+        cluster.start_up()
+        old, stopping = cluster.master, []
+
+        async def stop() -> None:
+            stopping.append(asyncio.ensure_future(old.stop()))
+
+        senders = cluster.run(sent_through(cluster, stop))
+        assert [sender.errors for sender in senders] == [[]] * SENDERS
+        assert max(sender.longest_ms for sender in senders) <= 250
+        world.run_until(lambda: not old.running, 500)  # its clients have gone
+        assert not old.left_behind
+        read = [message.body for message in cluster.run(cluster.read_all())]
+        for sender in senders:
+            of_it = [body for body in read if body.startswith(f"{sender.queue_id}:".encode())]
+            assert of_it == sender.sent, "each once, in the order of sending"
+        cluster.start(old)
+        cluster.wait_in_sync(3)
+
+
+def test_a_stopped_master_stays_for_its_clients_until_they_have_asked_for_routes() -> None:
+    with World(3) as world:
+        cluster = Cluster(world, 3)
+        cluster.start_up()
+        old = cluster.master
+
+        async def connected() -> int:
+            async with cluster.client() as client:
+                await client.producer("PG").send("orders", b"one")
+                began_ms = client.clock.monotonic_ms()
+                stopping = asyncio.ensure_future(old.stop())
+                await asyncio.sleep(5)
+                await client.producer("PG").send("orders", b"two")
+                await stopping
+                return client.clock.monotonic_ms() - began_ms
+
+        assert 35_000 <= cluster.run(connected()) <= 40_000
+        assert not old.left_behind
+
+
+def test_a_stopped_master_follows_the_next_master_for_its_clients() -> None:
+    with World(5) as world:
+        cluster = Cluster(world, 3)
+        cluster.start_up()
+        old = cluster.master
+
+        async def two_successors() -> None:
+            async with cluster.client() as client:
+                producer = client.producer("PG")
+                await producer.send("orders", b"one", queue_id=0)
+                stopping = asyncio.ensure_future(old.stop())
+                await asyncio.sleep(3)
+                await producer.send("orders", b"two", queue_id=0)
+                await cluster.designate(another(cluster, old))
+                await asyncio.sleep(3)
+                await producer.send("orders", b"three", queue_id=0)
+                await stopping
+
+        cluster.run(two_successors())
+        assert [message.body for message in cluster.run(cluster.read_all())] == [b"one", b"two", b"three"]
 
 
 def test_a_master_that_does_not_know_the_request_is_deposed_as_ever() -> None:
