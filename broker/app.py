@@ -140,6 +140,7 @@ class BrokerApp:
         ha.speaks_through(manager, ReplicaTable(settings.broker_name, controllers))
         ha.on_confirm(requests.confirmed)
         ha.on_level(self._is_level)
+        ha.on_link_ended(manager.read_sync_state_set)
         tables.on_topics_changed(neighbours.registration.soon)
         if settings.flush_disk_type is FlushDiskType.SYNC_FLUSH:
             store.on_flush(requests.confirmed)

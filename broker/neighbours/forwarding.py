@@ -136,7 +136,7 @@ class Forwarding:
         return self.passage.stage in (Stage.AWAITING, Stage.OPEN)
 
     @property
-    def is_open(self) -> bool:
+    def reached(self) -> bool:
         return self.passage.stage is Stage.OPEN
 
     # -- requests

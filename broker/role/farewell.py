@@ -79,7 +79,7 @@ class Farewell:
             self._forwarding.expire(now_ms)
             if now_ms - began_ms >= self._forward_ms or not self._clients():
                 break
-            if not self._forwarding.is_open:
+            if not self._forwarding.reached:
                 await self._ask_for_master()
             await asyncio.sleep(FORWARD_LOOK_MS / 1000)
         said = fields(ms=self._clock.monotonic_ms() - began_ms, forwarded=self._forwarding.forwarded)

@@ -66,9 +66,10 @@ class SlaveClient:
         counters: HACounters,
         on_confirm: Callable[[], None],
         on_level: Callable[[], None],
+        on_ended: Callable[[], None],
         truncation_allowed: Callable[[], int | None],
     ) -> None:
-        """`truncation_allowed`: see SlaveLink; a word counts for one cut."""
+        """`on_ended` when a connection that stood has ended, unless by `stop`. `truncation_allowed`: see SlaveLink; a word counts for one cut."""
         self._log = log
         self._epochs = epochs
         self._broker_id = broker_id
@@ -78,6 +79,7 @@ class SlaveClient:
         self._counters = counters
         self._on_confirm = on_confirm
         self._on_level = on_level
+        self._on_ended = on_ended
         self._truncation_allowed = truncation_allowed
         self._word_used: int | None = None
         self._stays_out = RepeatedFailure()
@@ -168,6 +170,7 @@ class SlaveClient:
         logger.info(
             "connection to master ended", extra=fields(address=address, reason=connection.close_reason)
         )
+        self._on_ended()
         self._log_refused = connection.log_refused
         if self._log_refused:
             return self._settings.full_log_wait_ms
