@@ -141,6 +141,8 @@ class BrokerApp:
         ha.on_confirm(requests.confirmed)
         ha.on_level(self._is_level)
         ha.on_link_ended(manager.read_sync_state_set)
+        neighbours.registration.silent_while(lambda: requests.forwarding.stands_in)
+        requests.forwarding.on_release(neighbours.successor_serves)
         tables.on_topics_changed(neighbours.registration.soon)
         if settings.flush_disk_type is FlushDiskType.SYNC_FLUSH:
             store.on_flush(requests.confirmed)

@@ -85,12 +85,12 @@ class Requests:
         tasks: Tasks,
     ) -> None:
         self._settings = settings
+        self._acknowledgement = acknowledgement
         self.forwarding = forwarding = Forwarding(
             clock,
             Tasks(tasks.fail),
             carried_max=settings.waiting_sends_max,
             forward_ms=max(FORWARD_MS, 1000 * settings.shutdown_forward_seconds),
-            on_here=lambda: self.delivery.soon(),
         )
         levels_ms = delay_levels_ms(settings.message_delay_level)
         reading = ReadGate(membership, settings)
@@ -138,6 +138,7 @@ class Requests:
             clock=clock,
             levels_ms=levels_ms,
         )
+        forwarding.on_release(self.delivery.soon)
         self.consumers = ConsumerGroups()
         self.clients = ClientRequests(self.consumers, tables.groups, tables.topics, membership)
         self._held = HeldPulls(settings.held_pulls_max)
@@ -199,6 +200,8 @@ class Requests:
         """The confirm offset or what may be answered has moved."""
         self._gate.settle()
         self.delivery.acknowledged()
+        if self.forwarding.passage.forms and self._acknowledgement.enough_in_sync():
+            self.forwarding.formed()
         self._hand_over.moved()
 
     def role_taken(self, *, became_master: bool, grant: Grant | None) -> None:
@@ -206,7 +209,7 @@ class Requests:
         master of a slave."""
         self._gate.settle()
         if grant is None:
-            self.forwarding.leads()
+            self.forwarding.leads(is_formed=self._acknowledgement.enough_in_sync())
         else:
             self.forwarding.follows(grant.master_address, grant.master_epoch)
             if self.forwarding.passes_on:

@@ -55,16 +55,14 @@ class Waiting:
 
 
 class Forwarding:
-    """`carried_max` requests may wait for their answers, as many for the successor; `forward_ms` as of Passage; `on_here` hears
-    that a hand-over has come to nothing or to mastership; `tasks` run what follows."""
+    """`carried_max` requests may wait for their answers, as many for the successor; `forward_ms` as of Passage; `tasks`
+    run what follows."""
 
-    def __init__(
-        self, clock: Clock, tasks: Tasks, *, carried_max: int, forward_ms: int, on_here: Callable[[], None]
-    ) -> None:
+    def __init__(self, clock: Clock, tasks: Tasks, *, carried_max: int, forward_ms: int) -> None:
         self.passage = Passage(forward_ms)
         self.clients: dict[Peer, None] = {}
         """Open connections that brought what may be passed on."""
-        self._on_here = on_here
+        self._callbacks: list[Callable[[], None]] = []
         self.forwarded = 0
         self._clock = clock
         self._tasks = tasks
@@ -76,6 +74,10 @@ class Forwarding:
         self._waiting_count = 0
         self._waiting_bytes = 0
         self._timer = CoreTimer(clock, tasks, self._tick)
+
+    def on_release(self, callback: Callable[[], None]) -> None:
+        """`callback` when it is known where requests go: here, to a successor that serves, or nowhere."""
+        self._callbacks.append(callback)
 
     def guard(self, router: Router) -> None:
         """From now on requests of clients in `router` pass here first; sends do by themselves, through `sends`."""
@@ -103,8 +105,11 @@ class Forwarding:
     def announced(self) -> None:
         self._perform(self.passage.announced(self._clock.monotonic_ms()))
 
-    def leads(self) -> None:
-        self._perform(self.passage.leads())
+    def leads(self, *, is_formed: bool) -> None:
+        self._perform(self.passage.leads(self._clock.monotonic_ms(), is_formed=is_formed))
+
+    def formed(self) -> None:
+        self._perform(self.passage.formed())
 
     def follows(self, address: str, master_epoch: int) -> None:
         self._perform(self.passage.follows(Successor(address, master_epoch), self._clock.monotonic_ms()))
@@ -134,6 +139,11 @@ class Forwarding:
     def passes_on(self) -> bool:
         """Whether clients that come here are, or soon will be, served by a successor."""
         return self.passage.stage in (Stage.AWAITING, Stage.OPEN)
+
+    @property
+    def stands_in(self) -> bool:
+        """Whether name servers had better call this broker the master until its successor has told them otherwise."""
+        return self.passage.stage is Stage.AWAITING
 
     @property
     def reached(self) -> bool:
@@ -227,8 +237,8 @@ class Forwarding:
                 _let_go(waiting.turn)
             elif waiting.sends is not None:
                 self._sends(waiting.sends[2], *waiting.sends[:2])
-        if self.passage.stage is Stage.HERE:
-            self._on_here()
+        for callback in self._callbacks:
+            callback()
 
     def _refuse_until(self, now_ms: int | None) -> None:
         """Those whose time is over at `now_ms`, or all; a request with a task of its own refuses itself."""

@@ -60,12 +60,18 @@ class Registration:
         self._timeout_ms = timeout_ms
         self._topics = topics
         self._on_master = on_master
+        self._stands_in: Callable[[], bool] = lambda: False
         self._wakes = {name_server: asyncio.Event() for name_server in name_servers}
         self._failures = {name_server: RepeatedFailure() for name_server in name_servers}
 
     def start(self, tasks: Tasks) -> None:
         for name_server in self._name_servers:
             tasks.start(self._run(name_server), name=f"registration at {name_server}")
+
+    def silent_while(self, stands_in: Callable[[], bool]) -> None:
+        """Nothing is told while this broker stands in for a master that has yet to tell of itself: a set without a master has
+        no routes."""
+        self._stands_in = stands_in
 
     def soon(self) -> None:
         """Something that name servers know has changed."""
@@ -94,7 +100,7 @@ class Registration:
         while True:
             wake.clear()
             role_id = self._membership.role_id
-            if role_id is None or await self._register(name_server, role_id):
+            if role_id is None or self._stands_in() or await self._register(name_server, role_id):
                 wait_ms = self._period_ms
             else:
                 wait_ms = RETRY_MS

@@ -6,7 +6,7 @@ every client has asked for routes. Whoever waits here waits a bounded time.
 
     HERE --hand over--> PARKING --role taken--> AWAITING --it serves--> OPEN --FORWARD_MS over--> HERE
     PARKING --called off, or too late--> HERE       AWAITING, OPEN --another successor--> AWAITING
-    AWAITING --too late--> SHUT --it serves--> OPEN      any --elected--> HERE
+    AWAITING --too late--> SHUT --it serves--> OPEN      any --elected--> PARKING --followed--> HERE
 
 Pure."""
 
@@ -21,6 +21,8 @@ HOLD_MS_MAX = 3_000
 """How long a hand-over may hold messages back, whatever the request says."""
 PATIENCE_MS = 3_000
 """How long a successor may take until it serves, before what waits for it is refused."""
+FORM_MS = 1_000
+"""How long a new master may wait for followers; they come within some tens of ms."""
 FORWARD_MS = 35_000
 """Clients ask for routes every 30 s by default."""
 
@@ -29,7 +31,7 @@ class Stage(Enum):
     """What becomes of requests."""
 
     HERE = "served here, or refused"
-    PARKING = "writes wait for a successor or its failure to come, reads are served here"
+    PARKING = "writes wait for a successor, or for followers; reads are served here"
     AWAITING = "all wait until the successor serves"
     SHUT = "all are refused: the successor does not serve"
     OPEN = "all are passed on to the successor"
@@ -69,6 +71,7 @@ class Passage:
     def __init__(self, forward_ms: int = FORWARD_MS) -> None:
         self._forward_ms = forward_ms
         self._stage = Stage.HERE
+        self._forms = False  # a master waits for its first followers
         self._has_led = False  # clients may take this broker for the master
         self._successor: Successor | None = None
         self._hold_until_ms = NEVER_MS
@@ -85,6 +88,11 @@ class Passage:
     @property
     def reads_here(self) -> bool:
         return self._stage in (Stage.HERE, Stage.PARKING)
+
+    @property
+    def forms(self) -> bool:
+        """Whether a new master waits for followers."""
+        return self._forms
 
     @property
     def holds(self) -> bool:
@@ -111,11 +119,21 @@ class Passage:
             self._hold(Stage.PARKING, now_ms + HOLD_MS_MAX)
         return []
 
-    def leads(self) -> list[Action]:
-        """This broker is master, perhaps again."""
+    def leads(self, now_ms: int, *, is_formed: bool) -> list[Action]:
+        """This broker is master, perhaps again. Where its SyncStateSet `is_formed`, it takes messages; else they wait a
+        moment for the followers that are about to come."""
         former, self._has_led, self._successor = self._successor, True, None
         self._forward_until_ms = NEVER_MS
-        return [*([Leave()] if former is not None else []), *self._here()]
+        actions: list[Action] = [Leave()] if former is not None else []
+        self._forms = not is_formed
+        if is_formed:
+            return [*actions, *self._here()]
+        self._hold(Stage.PARKING, now_ms + FORM_MS)
+        return actions
+
+    def formed(self) -> list[Action]:
+        """Enough are in the SyncStateSet of this master."""
+        return self._here() if self._forms else []
 
     def follows(self, successor: Successor, now_ms: int) -> list[Action]:
         """This broker is slave of `successor`; who has not led has no clients to care for."""
@@ -157,4 +175,5 @@ class Passage:
         return [Release()]
 
     def _hold(self, stage: Stage, until_ms: int) -> None:
+        self._forms = self._forms and stage is Stage.PARKING
         self._stage, self._hold_until_ms = stage, until_ms

@@ -69,7 +69,8 @@ class SlaveClient:
         on_ended: Callable[[], None],
         truncation_allowed: Callable[[], int | None],
     ) -> None:
-        """`on_ended` when a connection that stood has ended, unless by `stop`. `truncation_allowed`: see SlaveLink; a word counts for one cut."""
+        """`on_ended` when a connection that stood has ended, unless by `stop`. `truncation_allowed`: see SlaveLink; a word
+        counts for one cut."""
         self._log = log
         self._epochs = epochs
         self._broker_id = broker_id

@@ -172,11 +172,9 @@ def test_who_waits_too_long_or_is_too_much_is_refused() -> None:
     async def scenario() -> None:
         clock, peer = ManualClock(), RecordingPeer()
         served: list[RemotingCommand] = []
-        forwarding = Forwarding(
-            clock, Tasks(_fail), carried_max=3, forward_ms=FORWARD_MS, on_here=lambda: None
-        )
+        forwarding = Forwarding(clock, Tasks(_fail), carried_max=3, forward_ms=FORWARD_MS)
         handle = forwarding.sends(lambda _, commands: served.extend(commands))
-        forwarding.leads()
+        forwarding.leads(is_formed=True)
         forwarding.hand_over(60_000)
         first, second, third = ([_send(opaque)] for opaque in (1, 2, 3))
         handle(peer, first)  # type: ignore[arg-type]

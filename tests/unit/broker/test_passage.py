@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from broker.role.passage import (
+    FORM_MS,
     FORWARD_MS,
     HOLD_MS_MAX,
     PATIENCE_MS,
@@ -19,7 +20,7 @@ NEXT = Successor("10.0.0.2:10911", 8)
 
 def of_a_master() -> Passage:
     passage = Passage()
-    passage.leads()
+    passage.leads(0, is_formed=True)
     return passage
 
 
@@ -72,8 +73,23 @@ def test_a_master_that_is_elected_again_serves_what_waited() -> None:
     passage = of_a_master()
     passage.announced(0)
     assert passage.reads_here and not passage.writes_here
-    assert passage.leads() == [Release()]
+    assert passage.leads(200, is_formed=True) == [Release()]
     assert passage.stage is Stage.HERE
+
+
+def test_a_new_master_waits_a_moment_for_its_followers() -> None:
+    passage = Passage()
+    assert passage.leads(0, is_formed=False) == []
+    assert passage.forms and passage.reads_here and not passage.writes_here
+    assert passage.formed() == [Release()]
+    assert passage.writes_here and passage.formed() == []
+
+
+def test_a_new_master_that_nobody_follows_says_so_soon() -> None:
+    passage = Passage()
+    passage.leads(0, is_formed=False)
+    assert passage.tick(FORM_MS) == [Release()]
+    assert passage.writes_here and not passage.forms
 
 
 def test_who_never_led_holds_and_forwards_nothing() -> None:
@@ -118,6 +134,6 @@ def test_forwarding_ends_when_every_client_has_asked_for_routes() -> None:
 def test_a_former_master_that_leads_again_forwards_no_more() -> None:
     passage = after_hand_over()
     passage.opened(NEXT)
-    assert passage.leads() == [Leave(), Release()]
+    assert passage.leads(200, is_formed=True) == [Leave(), Release()]
     assert passage.stage is Stage.HERE
     assert passage.tick(100 + FORWARD_MS) == []
