@@ -98,7 +98,6 @@ class Requests:
         self.latencies = (
             Latencies(clock, tables.topics, settings.slave_timeout) if settings.serves_metrics else None
         )
-        self._acknowledgement = acknowledgement
         self.pending = PendingSends(
             settings.waiting_sends_max, self.latencies.sends_settled if self.latencies is not None else None
         )

@@ -24,6 +24,7 @@ from remoting.peer import Peer
 logger = logging.getLogger("broker.farewell")
 
 STEP_DOWN_MS = 1_500
+SUCCESSOR_SERVES_MS, SUCCESSOR_REGISTERS_MS = 1_500, 300
 LOOK_MS = 20
 FORWARD_LOOK_MS = 200
 
@@ -55,7 +56,7 @@ class Farewell:
         self._clock = clock
 
     async def step_down(self) -> bool:
-        """Whether another broker leads now, to which requests are passed on; at most STEP_DOWN_MS."""
+        """Whether another broker leads now, to which requests are passed on; STEP_DOWN_MS at most if none does."""
         if not self._forward_ms or not self._membership.accepts_sends or not self._may_be_followed():
             return False
         logger.info("stepping down", extra=fields(epoch=self._membership.master_epoch))
@@ -68,6 +69,7 @@ class Farewell:
                 logger.info("nobody takes the role at once")
                 return False
             await asyncio.sleep(LOOK_MS / 1000)
+        await self._successor_known()
         return True
 
     async def forward(self) -> None:
@@ -84,6 +86,13 @@ class Farewell:
             await asyncio.sleep(FORWARD_LOOK_MS / 1000)
         said = fields(ms=self._clock.monotonic_ms() - began_ms, forwarded=self._forwarding.forwarded)
         logger.info("forwarding ends", extra=said)
+
+    async def _successor_known(self) -> None:
+        """Before this broker leaves the name servers: else they know of no master, and clients that ask get no routes."""
+        deadline_ms = self._clock.monotonic_ms() + SUCCESSOR_SERVES_MS
+        while not self._forwarding.reached and self._clock.monotonic_ms() < deadline_ms:
+            await asyncio.sleep(LOOK_MS / 1000)
+        await asyncio.sleep(SUCCESSOR_REGISTERS_MS / 1000)
 
     def _may_be_followed(self) -> bool:
         """A member of the set is connected."""

@@ -130,6 +130,21 @@ def test_nobody_who_sends_notices_that_the_master_is_stopped(seed: int) -> None:
         cluster.wait_in_sync(3)
 
 
+@pytest.mark.parametrize("seed", [1, 2])
+def test_nobody_who_sends_notices_that_a_master_yields(seed: int) -> None:
+    with World(seed) as world:
+        cluster = Cluster(world, 3, yieldAfterMillis=100)
+        cluster.start_up()
+        old = cluster.master
+
+        async def hang_the_disk() -> None:
+            old.disk.stall(2_500)
+
+        senders = cluster.run(sent_through(cluster, hang_the_disk))
+        assert cluster.master is not old
+        assert [sender.errors for sender in senders] == [[]] * SENDERS
+
+
 def test_a_stopped_master_stays_for_its_clients_until_they_have_asked_for_routes() -> None:
     with World(3) as world:
         cluster = Cluster(world, 3)
