@@ -6,6 +6,7 @@ once is judged at the end, like all others."""
 
 from __future__ import annotations
 
+import asyncio
 import random
 from collections.abc import Callable
 
@@ -22,7 +23,8 @@ from simulation.kernel.node import Node, SimulatedClock
 
 FIRST_MS = (15_000, 50_000)
 BETWEEN_MS = (6_000, 25_000)
-TROUBLE_AFTER_MS = (0, 400)
+TROUBLE_AFTER_MS, BEHIND_BURST_MS = (0, 400), (1, 8)
+BURST = 40
 PAUSE_MS = 1_500
 WATCHED_MS = 4_000
 CALM_MS, CALM_LIMIT_MS = 3_000, 40_000
@@ -40,13 +42,9 @@ class HandOverInTrouble(Fault):
         super().__init__(machines)
         self.random = random.Random(f"{machines.world.seed}/hand-over in trouble")
         self.due_ms = self.random.randint(*FIRST_MS) if self.random.random() < self.chance else None
-        self.planned: tuple[int, Callable[[], object]] | None = None
 
     def next_step(self) -> None:
         now_ms, master = self.world.now_ms, self.machines.master()
-        if self.planned is not None and now_ms >= self.planned[0]:
-            trouble, self.planned = self.planned[1], None
-            trouble()
         if self.due_ms is not None and now_ms >= self.due_ms and master is not None:
             self.due_ms = now_ms + self.random.randint(*BETWEEN_MS)
             self.begin(master, self.random.choice(self.machines.slaves(master)))
@@ -60,6 +58,7 @@ class HandOverInTrouble(Fault):
         trouble = self.random.choice(
             (
                 lambda: self.network.reset(former.host, successor.host),
+                lambda: self.network.reset(former.host, successor.host),
                 lambda: self.network.cut(former.host, successor.host),
                 lambda: self.network.cut(successor.host, former.host, both=False),
                 lambda: self.machines.kill(successor),
@@ -68,10 +67,21 @@ class HandOverInTrouble(Fault):
                 lambda: former.pause(PAUSE_MS) if former.running else None,
             )
         )
-        self.planned = self.world.now_ms + self.random.randint(*TROUBLE_AFTER_MS), trouble
+        after_ms, behind_ms = self.random.randint(*TROUBLE_AFTER_MS), self.random.randint(*BEHIND_BURST_MS)
+        self.machines.client.spawn(self.strike_under_load(trouble, after_ms, behind_ms))
+
+    async def strike_under_load(self, trouble: Callable[[], object], after_ms: int, behind_ms: int) -> None:
+        """While many messages are on their way."""
+        await asyncio.sleep(after_ms / 1000)
+        app = self.machines.client.app
+        if self.due_ms is None or not isinstance(app, ClientApp):
+            return
+        self.machines.client.spawn(app.burst(BURST))
+        await asyncio.sleep(behind_ms / 1000)
+        trouble()
 
     def heal(self) -> None:
-        self.due_ms = self.planned = None
+        self.due_ms = None
 
 
 class CleanHandOvers:
@@ -85,7 +95,7 @@ class CleanHandOvers:
         """One hand-over, once the client has met nothing bad for a while on a cluster that is `whole`. Raises Violation."""
         world, attempts = self.machines.world, app.load.attempts
         limit_ms = world.now_ms + CALM_LIMIT_MS
-        while not (self.unnoticed(attempts, CALM_MS) and whole()):
+        while not (self.unnoticed(attempts, CALM_MS) and whole() and not self.hangs()):
             if world.now_ms > limit_ms:
                 raise Violation(
                     "V2", f"no {CALM_MS} ms without a refusal, {CALM_LIMIT_MS} ms after all faults"
@@ -106,6 +116,9 @@ class CleanHandOvers:
             raise Violation("H1", f"a client noticed a hand-over: {bad.outcome.value}, {bad.why}")
         if self.machines.check.newest[0] == epoch:
             raise Violation("H1", f"no hand-over of {former.name} within {WATCHED_MS} ms")
+
+    def hangs(self) -> bool:
+        return any(node.disk.stalled for node in self.machines.servers)
 
     def unnoticed(self, attempts: list[Attempt], for_ms: int) -> bool:
         """Whether all that ends within this time, and something does, is acknowledged."""
