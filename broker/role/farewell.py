@@ -18,6 +18,7 @@ from broker.role.membership import Membership, Role
 from ha.service import HAService
 from mqruntime.clock import Clock
 from mqruntime.log import fields
+from mqruntime.waking import woken
 from remoting.errors import BodyError, HeaderError, RemotingError
 from remoting.peer import Peer
 
@@ -54,6 +55,8 @@ class Farewell:
         self._forwarding = forwarding
         self._forward_ms = forward_ms
         self._clock = clock
+        self._released = asyncio.Event()
+        forwarding.on_release(self._released.set)
 
     async def step_down(self) -> bool:
         """Whether another broker leads now, to which requests are passed on; STEP_DOWN_MS at most if none does."""
@@ -89,9 +92,9 @@ class Farewell:
 
     async def _successor_known(self) -> None:
         """Before this broker leaves the name servers: else they know of no master, and clients that ask get no routes."""
-        deadline_ms = self._clock.monotonic_ms() + SUCCESSOR_SERVES_MS
-        while not self._forwarding.reached and self._clock.monotonic_ms() < deadline_ms:
-            await asyncio.sleep(LOOK_MS / 1000)
+        self._released.clear()
+        if not self._forwarding.reached:
+            await woken(self._released, SUCCESSOR_SERVES_MS)
         await asyncio.sleep(SUCCESSOR_REGISTERS_MS / 1000)
 
     def _may_be_followed(self) -> bool:

@@ -46,7 +46,7 @@ FOUND_BY = {
     "facts-answered-early": 1,
     "foreign-epoch-file-trusted": 1,
     "foreign-ids-believed": 2,
-    "forwarded-again": 3,
+    "forwarded-again": 7,
     "forwards-nothing": 1,
     "late-grant-taken": 209,
     "learner-counted": 6,
