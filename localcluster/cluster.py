@@ -165,8 +165,9 @@ class Cluster:
             order = [name for name in reversed(self._checked(names)) if name in table]
             for name in order:
                 identity = table[name].identity
+                was_told = table[name].told_to_end  # a second SIGTERM ends one that forwards
                 table[name] = ProcessRecord(identity, told_to_end=True)
-                if identity.send(signal.SIGTERM):
+                if was_told or identity.send(signal.SIGTERM):
                     ended.append(name)
                 identity.send(signal.SIGCONT)  # a paused process hears SIGTERM only when it goes on
             forward_s = int(self.layout.broker_settings.get("shutdownForwardSeconds", 0))

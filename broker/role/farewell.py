@@ -14,7 +14,7 @@ from broker.role.controllercalls import ControllerCalls
 from broker.role.controllerclient import ControllerClient
 from broker.role.fitness import Fitness
 from broker.role.manager import ReplicasManager
-from broker.role.membership import Membership, Role
+from broker.role.membership import Membership
 from ha.service import HAService
 from mqruntime.clock import Clock
 from mqruntime.log import fields
@@ -67,8 +67,10 @@ class Farewell:
         self._manager.beat_now()
         deadline_ms = self._clock.monotonic_ms() + STEP_DOWN_MS
         while not self._forwarding.passes_on:
-            is_master = self._membership.role is Role.MASTER
-            if self._clock.monotonic_ms() >= deadline_ms or (is_master and not self._may_be_followed()):
+            alone = (
+                self._membership.accepts_sends and not self._may_be_followed()
+            )  # and nobody was elected yet
+            if alone or self._clock.monotonic_ms() >= deadline_ms:
                 logger.info("nobody takes the role at once")
                 return False
             await asyncio.sleep(LOOK_MS / 1000)
