@@ -1,8 +1,8 @@
 """One broker process: wires its parts, starts them in the order they need each other, and stops them in reverse.
 
 Invariant: the ports are open before any controller hears of this broker, and nothing is accepted before a role was
-taken. A stopping master first answers everybody, then lets the controllers see it go, and only then leaves the name
-servers, so that its successor is elected while clients still look for it."""
+taken. A stopping master first hands over, or else answers everybody, then lets the controllers see it go, and only then
+leaves the name servers, so that its successor is elected while clients still look for it."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from broker.role.contract import contract_sentence, runs_contract_a
 from broker.role.contractmark import KeptContractMark
 from broker.role.controllercalls import ControllerCalls
 from broker.role.controllerclient import ControllerClient
+from broker.role.farewell import Farewell
 from broker.role.fitness import Fitness, Trouble
 from broker.role.identity import IDENTITY_FILE, Identity, TemporaryIdentity
 from broker.role.identityfiles import IdentityFiles, LogFound
@@ -115,6 +116,9 @@ class BrokerApp:
             settings.broker_name,
         )
         controllers = ControllerClient(neighbours.client, settings.controllers)
+        calls = ControllerCalls(
+            membership, settings, store, ha, self.memory_mark, self._fitness, clock, clock.now_ms()
+        )
         self._manager = manager = ReplicasManager(
             membership,
             switch,
@@ -122,9 +126,7 @@ class BrokerApp:
             identity_files=self._identity_files,
             fitness=self._fitness,
             timers=settings,
-            calls=ControllerCalls(
-                membership, settings, store, ha, self.memory_mark, self._fitness, clock, clock.now_ms()
-            ),
+            calls=calls,
             controllers=controllers,
             clock=clock,
             on_fatal=self._fatal,
@@ -140,6 +142,17 @@ class BrokerApp:
             on_trimmed=self._log_trimmed,
         )
         RetentionRequests(cleaner).add_to(requests.router)
+        self._farewell = Farewell(
+            membership,
+            ha,
+            self._fitness,
+            manager,
+            calls=calls,
+            controllers=controllers,
+            forwarding=requests.forwarding,
+            forward_ms=1000 * settings.shutdown_forward_seconds,
+            clock=clock,
+        )
         requests.router.add(RequestCode.NOTIFY_BROKER_ROLE_CHANGED, manager.notified)
         requests.all_added()
         ha.speaks_through(manager, ReplicaTable(settings.broker_name, controllers))
@@ -147,6 +160,9 @@ class BrokerApp:
         ha.answers_first(lambda: requests.pending.first_end)
         ha.on_confirm(requests.confirmed)
         ha.on_level(self._is_level)
+        ha.on_link_ended(manager.read_sync_state_set)
+        neighbours.registration.silent_while(lambda: requests.forwarding.stands_in)
+        requests.forwarding.on_release(neighbours.successor_serves)
         tables.on_topics_changed(neighbours.registration.soon)
         if settings.flush_disk_type is FlushDiskType.SYNC_FLUSH:
             store.on_flush(requests.confirmed)
@@ -193,16 +209,22 @@ class BrokerApp:
         )
 
     async def stop(self) -> None:
-        """Graceful end within three seconds; also after a `start` that failed or was cut short."""
+        """Graceful end within five seconds, also after a `start` that failed or was cut short. One that was master and has a
+        successor stays to forward after that; it is on disk by then."""
+        self._neighbours.finder.retire()
+        forwards = await self._farewell.step_down()
         self._switch.stop_serving()
+        if forwards:
+            self.requests.only_forward()
         if self._probes is not None:
             await self._probes.stop()
         await self._manager.stop()
         await self._neighbours.leave()
         await self._tasks.stop()
-        await self._ports.close()
+        if not forwards:
+            await self.requests.forwarding.stop()
+            await self._ports.close()
         await self.ha.stop()
-        await self._neighbours.client.close()
         try:
             await self.tables.save()
         except OSError as error:
@@ -212,6 +234,11 @@ class BrokerApp:
         finally:
             await self._note_failed_sync()
         await self.memory_mark.close(synced=self.store.is_on_disk)
+        if forwards:
+            await self._farewell.forward()
+            await self.requests.forwarding.stop()
+            await self._ports.close()
+        await self._neighbours.client.close()
 
     async def wait_failed(self) -> BaseException:
         """Resolves with the first fatal error."""

@@ -15,13 +15,17 @@ from broker.clients.renewal import SubscriptionRenewal
 from broker.clients.requests import ClientRequests
 from broker.metrics.latencies import Latencies
 from broker.metrics.totals import Totals
+from broker.neighbours.forwarding import Forwarding
 from broker.pulls.admission import PullAdmission
 from broker.pulls.direction import Direction
 from broker.pulls.held import HeldPulls
 from broker.pulls.processor import PullProcessor
 from broker.pulls.readgate import ReadGate
+from broker.role.actions import Grant
 from broker.role.contractmark import KeptContractMark
+from broker.role.handover import HandOverRequests
 from broker.role.membership import Membership
+from broker.role.passage import FORWARD_MS
 from broker.sends.admission import SendAdmission
 from broker.sends.delaydelivery import DelayDelivery
 from broker.sends.pending import PendingSends
@@ -38,6 +42,29 @@ from mqruntime.tasks import Tasks
 from remoting.codes import RequestCode
 from remoting.peer import Peer
 from remoting.router import Router
+
+CLIENTS_THEMSELVES = (
+    RequestCode.HEART_BEAT,
+    RequestCode.UNREGISTER_CLIENT,
+    RequestCode.GET_CONSUMER_LIST_BY_GROUP,
+)
+"""What a broker that only forwards answers by itself: consumers tell every broker of their set who they are."""
+
+
+class TakingWrites:
+    """Whether this broker may store something now, asked by what stores without being asked."""
+
+    def __init__(self, membership: Membership, forwarding: Forwarding) -> None:
+        self._membership = membership
+        self._forwarding = forwarding
+
+    @property
+    def accepts_sends(self) -> bool:
+        return self._membership.accepts_sends and self._forwarding.passage.writes_here
+
+    @property
+    def is_slave(self) -> bool:
+        return self._membership.is_slave
 
 
 class Requests:
@@ -61,13 +88,19 @@ class Requests:
         memory_bytes: int,
     ) -> None:
         self._settings = settings
+        self._acknowledgement = acknowledgement
+        self.forwarding = forwarding = Forwarding(
+            clock,
+            Tasks(tasks.fail),
+            carried_max=settings.waiting_sends_max,
+            forward_ms=max(FORWARD_MS, 1000 * settings.shutdown_forward_seconds),
+        )
         levels_ms = delay_levels_ms(settings.message_delay_level)
         reading = ReadGate(membership, settings)
         self.totals = Totals() if settings.serves_metrics else None
         self.latencies = (
             Latencies(clock, tables.topics, settings.slave_timeout) if settings.serves_metrics else None
         )
-        self._acknowledgement = acknowledgement
         self.pending = PendingSends(
             settings.waiting_sends_max,
             self.latencies.sends_settled if self.latencies is not None else None,
@@ -102,12 +135,13 @@ class Requests:
         )
         self.delivery = DelayDelivery(
             store=store,
-            role=membership,
+            role=TakingWrites(membership, forwarding),
             replication=delivered,
             offsets=tables.delays,
             clock=clock,
             levels_ms=levels_ms,
         )
+        forwarding.on_release(self.delivery.soon)
         self.consumers = ConsumerGroups()
         self.clients = ClientRequests(self.consumers, tables.groups, tables.topics, membership)
         self._held = HeldPulls(settings.held_pulls_max)
@@ -147,8 +181,9 @@ class Requests:
             clock=clock,
         )
         self.agreement = Agreement(tables, membership, ha, settings, clock)
+        self._hand_over = HandOverRequests(membership, acknowledgement, store, ha, forwarding, clock)
         self.router = router = Router()
-        router.add_batch(SEND_CODES, self._sends.handle)
+        router.add_batch(SEND_CODES, forwarding.sends(self._sends.handle))
         router.add(RequestCode.PULL_MESSAGE, self.pulls.handle)
         router.add(RequestCode.LITE_PULL_MESSAGE, self.pulls.handle)
         add_table_requests(
@@ -164,6 +199,8 @@ class Requests:
         send_back.add_to(router)
         self.clients.add_to(router)
         self._status.add_to(router)
+        self._hand_over.add_to(router)
+        forwarding.guard(router)
 
     def all_added(self) -> None:
         """Every handler is in the router: from now on they are observed, where metrics are on."""
@@ -174,19 +211,40 @@ class Requests:
         """The confirm offset or what may be answered has moved."""
         self._gate.settle()
         self.delivery.acknowledged()
+        if self.forwarding.passage.forms and self._acknowledgement.enough_in_sync():
+            self.forwarding.formed()
+        self._hand_over.moved()
 
-    def role_taken(self, *, became_master: bool) -> None:
-        """A role begins, or goes on under another epoch: of the sends that wait some may be answered."""
+    def role_taken(self, *, became_master: bool, grant: Grant | None) -> None:
+        """A role begins, or goes on under another epoch: of the sends that wait some may be answered. `grant` names the
+        master of a slave."""
         self._gate.settle()
+        if grant is None:
+            self.forwarding.leads(is_formed=self._acknowledgement.enough_in_sync())
+        else:
+            self.forwarding.follows(grant.master_address, grant.master_epoch)
+            if self.forwarding.passes_on:
+                self.pulls.ask_again()
+            elif not self._settings.slave_read_enable:
+                self.pulls.release_all()
         self.delivery.role_taken()
+        self._hand_over.moved()
         if became_master:
             self.clients.share_anew()
 
-    def leave_mastership(self) -> None:
-        """Nothing that waits will be known here."""
+    def only_forward(self) -> None:
+        """This broker stops, and stays for its clients: nothing is answered from its store and tables any more."""
+        self.forwarding.guards_all(self.router, but=(*SEND_CODES, *CLIENTS_THEMSELVES))
+
+    def leave_mastership(self, *, stopping: bool) -> None:
+        """Nothing that waits will be known here; who reads is answered until there is another role, unless the broker
+        stops."""
         self.pending.give_up()
-        if not self._settings.slave_read_enable:
-            self.pulls.release_all()
+        if stopping:
+            if not self.forwarding.passes_on:
+                self.forwarding.refuse_waiting()
+            if not self._settings.slave_read_enable:
+                self.pulls.release_all()
 
     def disconnected(self, peer: Peer) -> None:
         """A client's connection has ended."""
@@ -196,6 +254,7 @@ class Requests:
         """Answer what has waited long enough at `now_ms` (monotonic), and take the rates."""
         self.pending.expire(now_ms, self._acknowledgement.replicated_end())
         self._gate.settle()  # of a pair, what waited for those that were first
+        self.forwarding.expire(now_ms)
         self.pulls.expire(now_ms)
         self._status.sample()
 
@@ -214,3 +273,7 @@ class Requests:
     @property
     def pulls_held(self) -> int:
         return len(self._held)
+
+    @property
+    def requests_forwarded(self) -> int:
+        return self.forwarding.forwarded

@@ -15,6 +15,7 @@ from itertools import islice
 from controller.decision import Decision
 from controller.elections import replace_lost_master
 from controller.events import ElectMaster, Event
+from controller.handover import HandOver
 from controller.heartbeats import Liveness
 from controller.livebrokers import LiveBrokers
 from controller.notify import Notifier
@@ -49,6 +50,7 @@ class MasterGuard:
         brokers: LiveBrokers,
         runner: CommandRunner,
         notifier: Notifier,
+        hand_over: HandOver,
         settings: ControllerSettings,
         clock: Clock,
         tasks: Tasks,
@@ -58,6 +60,7 @@ class MasterGuard:
         self._brokers = brokers
         self._runner = runner
         self._notifier = notifier
+        self._hand_over = hand_over
         self._settings = settings
         self._clock = clock
         self._tasks = tasks
@@ -106,7 +109,14 @@ class MasterGuard:
             before = replace(state.sync_states.get(broker_name, before))
             return decide(state, live)
 
-        decision = await self._runner.run(broker_name, decide_now)
+        leaving = await self._hand_over.prepare(broker_name, decide) if self._active else None
+        try:
+            decision = await self._runner.run(broker_name, decide_now)
+        except (NotLeader, Busy, TooManyProposals):
+            self._hand_over.called_off(leaving)
+            raise
+        if decision is None or not decision.events:
+            self._hand_over.called_off(leaving)
         if decision is not None:
             self._log_election(broker_name, decision, before, asked_by)
         return decision

@@ -126,6 +126,11 @@ class Heartbeats:
         spoken = self._spoken.get(key, {})
         return 0 < max((said for said, over in spoken.items() if over > connection), default=0) < incarnation
 
+    def unfit(self, key: BrokerKey) -> str:
+        """Why it last said that it could not lead."""
+        entry = self._entries.get(key)
+        return entry.heartbeat.report.unfit if entry is not None else ""
+
     def forget(self, key: BrokerKey) -> None:
         """What was heard under this id counts for nobody any more."""
         self._spoken.pop(key, None)

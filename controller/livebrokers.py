@@ -83,12 +83,15 @@ class LiveBrokers:
             header.async_learner,
         )
         heartbeat = Heartbeat(header.broker_addr, header.heartbeat_timeout_mills, report)
+        yields = bool(header.unfit_to_lead) and not self._heartbeats.unfit(key)
         if self._heartbeats.heard(key, connection, heartbeat, self._clock.monotonic_ms()):
             logger.info("broker alive", extra=fields(cluster=key[0], broker=key[1], id=key[2]))
             if header.may_lack_acknowledged:
                 _warn_of_lost_memory(key, header.max_offset)
             for came in self._awaited.get(key, ()):
                 came.set()
+            self._on_change(key[1])
+        elif yields:
             self._on_change(key[1])
 
     def restarted(self, broker_name: str, broker_id: int, connection: int, incarnation: int = 0) -> bool:

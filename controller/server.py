@@ -16,6 +16,7 @@ from controller.deaf import hand_over_if_deaf
 from controller.electionrecorder import ElectionRecorder
 from controller.events import Event
 from controller.guard import MasterGuard
+from controller.handover import HandOver
 from controller.holdingsfile import HoldingsFile
 from controller.leaderless import tell_leaderless
 from controller.livebrokers import LiveBrokers
@@ -86,6 +87,7 @@ class ControllerApp:
             self.brokers,
             self._runner,
             Notifier(self._client, clock, self._tasks),
+            HandOver(self._client, self.state, self.brokers.liveness, self._tasks),
             settings,
             clock,
             self._tasks,

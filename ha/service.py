@@ -79,6 +79,7 @@ class HAService:
         self._gate: Gate | None = None
         self._confirm_callbacks: list[Callable[[], None]] = []
         self._level_callbacks: list[Callable[[], None]] = []
+        self._ended_callbacks: list[Callable[[], None]] = []
         self._tasks = Tasks(on_fatal)
         self._server: asyncio.Server | None = None
         self._change_of_role = asyncio.Lock()
@@ -138,6 +139,10 @@ class HAService:
         """`callback` when this log holds all that a master of it must: on a slave, once a link, as SlaveLink says; on a
         master at once."""
         self._level_callbacks.append(callback)
+
+    def on_link_ended(self, callback: Callable[[], None]) -> None:
+        """`callback` when the connection of a slave to its master has ended: there may be another master."""
+        self._ended_callbacks.append(callback)
 
     def speaks_through(self, controllers: Controllers, replicas: Replicas) -> None:
         """Who asks the controllers for SyncStateSets, and who for the brokers of the set; before the first role."""
@@ -245,6 +250,7 @@ class HAService:
                     counters=self.counters,
                     on_confirm=self._confirmed,
                     on_level=self._is_level,
+                    on_ended=self._link_ended,
                     truncation_allowed=self._truncation_allowed,
                 )
                 self.counters.role_changes += 1
@@ -414,6 +420,10 @@ class HAService:
 
     def _is_level(self) -> None:
         for callback in self._level_callbacks:
+            callback()
+
+    def _link_ended(self) -> None:
+        for callback in self._ended_callbacks:
             callback()
 
     def _accept(self) -> asyncio.BaseProtocol:

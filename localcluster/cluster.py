@@ -158,19 +158,22 @@ class Cluster:
         return hit
 
     def stop(self, names: Iterable[str] = ()) -> list[str]:
-        """Ends the named processes (all, for none named) gracefully, brokers first, by force after 10 s."""
+        """Ends the named processes (all, for none named) gracefully, brokers first, by force after 10 s
+        and the time that brokers may stay to forward."""
         ended: list[str] = []
         with self._table.changing() as table:
             order = [name for name in reversed(self._checked(names)) if name in table]
             for name in order:
                 identity = table[name].identity
+                was_told = table[name].told_to_end  # a second SIGTERM ends one that forwards
                 table[name] = ProcessRecord(identity, told_to_end=True)
-                if identity.send(signal.SIGTERM):
+                if was_told or identity.send(signal.SIGTERM):
                     ended.append(name)
                 identity.send(signal.SIGCONT)  # a paused process hears SIGTERM only when it goes on
+            forward_s = int(self.layout.broker_settings.get("shutdownForwardSeconds", 0))
             for name in order:
                 identity = table[name].identity
-                if not identity.wait_gone(STOP_TIMEOUT_S):
+                if not identity.wait_gone(STOP_TIMEOUT_S + forward_s):
                     identity.send(signal.SIGKILL)
                     identity.wait_gone(STOP_TIMEOUT_S)
         return ended

@@ -113,13 +113,14 @@ async def run_drills(
     read: Callable[[Client, str], Awaitable[list[Found]]] | None = None,
     relay: RelayProcess | None = None,
     only: Shape | None = None,
+    asks_after_failures: bool = True,
 ) -> DrillReport:
     """`count` drills of one kind under load on `topic`, which is created; then everything is read back, by a
     consumer or by `read`.
 
     `seed` decides bodies, pauses between drills, who is elected, and what is cut unless `only` does. Partitions need
-    the cluster's `relay`. Raises what `Cluster.wait_whole` raises
-    before the first drill; later failures are in the report.
+    the cluster's `relay`. The client `asks_after_failures` for routes, or every 30 s only. Raises what
+    `Cluster.wait_whole` raises before the first drill; later failures are in the report.
     """
     chance = random.Random(seed)
     report = DrillReport()
@@ -133,7 +134,9 @@ async def run_drills(
         strike = partial(_partition, cluster, relay, drawn, cutting)
     else:
         strike = partial(_strike, cluster, kind, chance)
-    async with Client(cluster.layout.namesrv, clock=clock, random=chance) as client:
+    async with Client(
+        cluster.layout.namesrv, clock=clock, random=chance, asks_after_failures=asks_after_failures
+    ) as client:
         load = Load(
             client.producer("drill"),
             topic,
@@ -160,8 +163,9 @@ async def run_drills(
             await load.stop()
         if read is not None:
             found = await read(client, topic)
-        else:
-            consumer = client.consumer("drill-check")
+    if read is None:
+        async with Client(cluster.layout.namesrv, clock=clock, random=chance) as reader:
+            consumer = reader.consumer("drill-check")
             await wait_readable(consumer, topic, load.attempts, RECOVERY_TIMEOUT_MS)
             found = await read_back(consumer, topic)
     report.verdict = judge(load.attempts, found)
@@ -190,7 +194,7 @@ async def drill_once(
     if kind is Kind.KILL:
         cluster.start([old])
     elif kind is Kind.TERM:
-        cluster.restart([old])  # which waits for its end
+        await asyncio.to_thread(cluster.restart, [old])  # which waits for its end
     elif kind is Kind.PAUSE:
         cluster.resume(old)
     if not acknowledged:

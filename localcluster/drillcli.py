@@ -29,6 +29,7 @@ from mqclient.errors import ClientError
 from mqruntime.clock import SystemClock
 
 FAULT_LINES_MAX = 20
+JAVA_DEFAULT = "java-default"
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
@@ -50,6 +51,14 @@ FAULT_LINES_MAX = 20
 @click.option(
     "--interval-ms", default=5, show_default=True, type=click.IntRange(0), help="Between two sends."
 )
+@click.option(
+    "--client",
+    "client",
+    type=click.Choice(["quick", JAVA_DEFAULT]),
+    default="quick",
+    show_default=True,
+    help="When it asks for routes: after failures too, or every 30 s only.",
+)
 @click.option("--keep", is_flag=True, help="Leave a new cluster's directory behind.")
 @click.option("--json", "json_file", type=click.Path(path_type=Path), help="Write the whole report there.")
 def drill(
@@ -61,6 +70,7 @@ def drill(
     brokers: int,
     shape: str | None,
     interval_ms: int,
+    client: str,
     keep: bool,
     json_file: Path | None,
 ) -> None:
@@ -82,7 +92,12 @@ def drill(
         if json_file is not None:
             json_file.touch()  # not to learn after minutes that nothing can be written there
         plan = Plan(
-            Kind(kind), count, seed, interval_ms, Shape[shape.upper().replace("-", "_")] if shape else None
+            Kind(kind),
+            count,
+            seed,
+            interval_ms,
+            Shape[shape.upper().replace("-", "_")] if shape else None,
+            asks_after_failures=client != JAVA_DEFAULT,
         )
         if directory is not None:
             if plan.kind is Kind.PARTITION:
@@ -125,6 +140,7 @@ class Plan:
     seed: int
     interval_ms: int
     shape: Shape | None
+    asks_after_failures: bool
 
 
 def _on(cluster: Cluster, plan: Plan, relay: RelayProcess | None = None) -> DrillReport:
@@ -140,6 +156,7 @@ def _on(cluster: Cluster, plan: Plan, relay: RelayProcess | None = None) -> Dril
             interval_ms=plan.interval_ms,
             relay=relay,
             only=plan.shape,
+            asks_after_failures=plan.asks_after_failures,
         )
     )
 
@@ -154,6 +171,7 @@ def _on_new_cluster(controllers: int, brokers: int, keep: bool, plan: Plan) -> D
         controllers=controllers,
         brokers=brokers,
         bind_host=HOST_BEHIND_RELAY if relayed else HOST,
+        broker_settings=None if plan.asks_after_failures else {"shutdownForwardSeconds": "35"},
     )
     try:
         cluster.start()

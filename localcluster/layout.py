@@ -145,6 +145,7 @@ class Layout:
             "allAckInSyncStateSet": "true",
             "minInSyncReplicas": str(min(MIN_IN_SYNC_REPLICAS, self.brokers)),
             "autoCreateTopicEnable": "true",
+            "shutdownForwardSeconds": "0",
             **self.broker_settings,
         }
 

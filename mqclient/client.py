@@ -19,11 +19,14 @@ from remoting.client import RemotingClient
 class Client:
     """`async with Client("127.0.0.1:9876", clock=..., random=...) as client: client.producer("group")`."""
 
-    def __init__(self, namesrv: str, *, clock: Clock, random: random.Random) -> None:
+    def __init__(
+        self, namesrv: str, *, clock: Clock, random: random.Random, asks_after_failures: bool = True
+    ) -> None:
+        """`asks_after_failures` as of RouteTable."""
         self.clock = clock
         self.random = random
         self.remoting = RemotingClient(clock=clock)
-        self.routes = RouteTable(namesrv, self.remoting, clock)
+        self.routes = RouteTable(namesrv, self.remoting, clock, asks_after_failures=asks_after_failures)
 
     def producer(self, group: str) -> Producer:
         """A producer that sends as `group`; it needs no start and no close of its own."""

@@ -39,7 +39,12 @@ class RouteTable:
     """Topic -> route, from the name servers of a `host:port;host:port` list, asked in turn until one
     answers."""
 
-    def __init__(self, namesrv: str, client: RemotingClient, clock: Clock) -> None:
+    def __init__(
+        self, namesrv: str, client: RemotingClient, clock: Clock, *, asks_after_failures: bool = True
+    ) -> None:
+        """Without `asks_after_failures` a route that is known is asked for again when it is old, and no sooner: so Java's
+        clients do by default."""
+        self._asks_after_failures = asks_after_failures
         self._namesrv = [address.strip() for address in namesrv.split(";") if address.strip()]
         self._client = client
         self._clock = clock
@@ -52,12 +57,16 @@ class RouteTable:
         if entry.route is None:
             return await asyncio.shield(self._ask(topic, entry))
         if self._clock.monotonic_ms() - (entry.asked_ms or 0) > AGE_MS_MAX:
-            self.renew(topic)
+            self._renew(topic, entry)
         return entry.route
 
     def renew(self, topic: str) -> None:
-        """The route failed or is old: ask again, now or RETRY_MS after the last question."""
+        """The route failed: ask again, now or RETRY_MS after the last question."""
         entry = self._entries.setdefault(topic, _Entry())
+        if self._asks_after_failures or entry.route is None:
+            self._renew(topic, entry)
+
+    def _renew(self, topic: str, entry: _Entry) -> None:
         if self._closed or entry.again is not None:
             return
         if entry.asking is not None:
@@ -99,7 +108,7 @@ class RouteTable:
             entry.route = task.result()
         if entry.stale:
             entry.stale = False
-            self.renew(topic)
+            self._renew(topic, entry)
 
     async def _fetch(self, topic: str) -> TopicRoute:
         reasons: list[str] = []

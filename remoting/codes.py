@@ -115,8 +115,10 @@ class RequestCode(IntEnum):
     GET_BROKER_HA_STATUS = 907
     RESET_MASTER_FLUSH_OFFSET = 908
 
-    # ours, between the brokers of one set; a Java broker answers 3
+    # ours, between the brokers of one set and from controllers to masters; a Java broker answers 3
     COPY_TABLES = 290021
+    HAND_OVER = 290022
+    AWAIT_MASTER = 290023
 
     # controller
     CONTROLLER_ALTER_SYNC_STATE_SET = 1001

@@ -55,6 +55,9 @@ class Counters(Protocol):
     @property
     def pulls_held(self) -> int: ...
 
+    @property
+    def requests_forwarded(self) -> int: ...
+
 
 class StatusRequests:
     """Their handlers."""
@@ -129,6 +132,7 @@ class StatusRequests:
             "dispatchBehindBytes": str(max(store.confirm_offset() - store.dispatched_offset(), 0)),
             "earliestMessageTimeStamp": str(await self._earliest_ms()),
             "getTransferredTps": self._get_rates.per_second(counters.messages_got, now_ms),
+            "forwardedRequests": str(counters.requests_forwarded),
             "heldPulls": str(counters.pulls_held),
             "msgGetTotalTodayNow": str(counters.messages_got),
             "msgPutTotalTodayNow": str(counters.messages_put),

@@ -20,7 +20,8 @@ from remoting.headers.group import ExchangeHAInfoHeader
 
 logger = logging.getLogger("broker.masterfinder")
 
-ASK_AGAIN_MS = 200
+ASK_SOON_MS, ASK_AGAIN_MS = 10, 200
+"""An elected master takes its role within moments; one that does not is asked ever more rarely."""
 KNOWN_AGAIN_MS = 5_000  # a master that restarted within its epoch may have another HA port
 TIMEOUT_MS = 1_000
 REFUSALS_PER_CONNECTION = 10
@@ -34,18 +35,27 @@ class MasterFinder:
         self._on_found = on_found
         self._master: tuple[str, int] | None = None
         self._known: str | None = None
+        self._again_ms = ASK_SOON_MS
         self._refusals = 0
+        self._retired = False
         self._changed = asyncio.Event()
 
     def follow(self, master_address: str, master_epoch: int) -> None:
         """Find the HA address of this master; its remoting address is `master_address`."""
+        if self._retired:
+            return
         self._master, self._known = (master_address, master_epoch), None
+        self._again_ms = ASK_SOON_MS
         self._changed.set()
 
     def forget(self) -> None:
         """This broker follows nobody."""
         self._master = None
         self._changed.set()
+
+    def retire(self) -> None:
+        """This broker follows nobody any more, whoever is master."""
+        self._retired = True
 
     def told_by_name_server(self, master_address: str, ha_address: str) -> None:
         """A registration reply: believed if it names our master and the master itself has not answered."""
@@ -59,7 +69,8 @@ class MasterFinder:
                 await self._changed.wait()
                 continue
             await self._ask(*self._master)
-            await woken(self._changed, ASK_AGAIN_MS if self._known is None else KNOWN_AGAIN_MS)
+            again_ms, self._again_ms = self._again_ms, min(2 * self._again_ms, ASK_AGAIN_MS)
+            await woken(self._changed, again_ms if self._known is None else KNOWN_AGAIN_MS)
 
     async def _ask(self, master_address: str, master_epoch: int) -> None:
         request = RemotingCommand.request(RequestCode.EXCHANGE_BROKER_HA_INFO)

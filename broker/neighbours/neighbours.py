@@ -24,6 +24,7 @@ from remoting.client import RemotingClient
 logger = logging.getLogger("broker")
 
 LEAVE_MS = 1_000
+SUCCESSOR_REGISTERS_MS = 300
 
 
 class Neighbours:
@@ -44,6 +45,7 @@ class Neighbours:
         self._in_pair = settings.pair is not None
         self._ha = ha
         self._tasks = tasks
+        self._leaving = False
         self.client = RemotingClient(clock=clock, on_disconnect=self._lost)
         self.finder = MasterFinder(self.client, self._master_found)
         self.registration = Registration(
@@ -88,8 +90,18 @@ class Neighbours:
         if not self._in_pair:
             self.finder.follow(master_address, master_epoch)
 
+    def successor_serves(self) -> None:
+        """It has told name servers of itself, or is about to; then this broker may."""
+        if not self._leaving:
+            self._tasks.start(self._register_later(), name="register after successor")
+
+    async def _register_later(self) -> None:
+        await asyncio.sleep(SUCCESSOR_REGISTERS_MS / 1000)
+        self.registration.soon()
+
     async def leave(self) -> None:
         """Go, first from the controllers: the next master is elected while clients still look for it."""
+        self._leaving = True
         for controller in self._settings.controllers:
             self.client.disconnect(controller)
         try:

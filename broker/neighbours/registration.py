@@ -63,12 +63,18 @@ class Registration:
         self._topics = topics
         self._on_master = on_master
         self._needs_master = needs_master
+        self._stands_in: Callable[[], bool] = lambda: False
         self._wakes = {name_server: asyncio.Event() for name_server in name_servers}
         self._failures = {name_server: RepeatedFailure() for name_server in name_servers}
 
     def start(self, tasks: Tasks) -> None:
         for name_server in self._name_servers:
             tasks.start(self._run(name_server), name=f"registration at {name_server}")
+
+    def silent_while(self, stands_in: Callable[[], bool]) -> None:
+        """Nothing is told while this broker stands in for a master that has yet to tell of itself: a set without a master has
+        no routes."""
+        self._stands_in = stands_in
 
     def soon(self) -> None:
         """Something that name servers know has changed."""
@@ -97,7 +103,7 @@ class Registration:
         while True:
             wake.clear()
             role_id = self._membership.role_id
-            done = role_id is None or await self._register(name_server, role_id)
+            done = role_id is None or self._stands_in() or await self._register(name_server, role_id)
             wait_ms = self._period_ms if done and not self._needs_master() else RETRY_MS
             await woken(wake, wait_ms)
 

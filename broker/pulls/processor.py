@@ -158,6 +158,11 @@ class PullProcessor:
         for pull in self._held.release_expired(now_ms):
             self._answer_late(pull.peer, pull.request, self._read(pull.request))
 
+    def ask_again(self) -> None:
+        """Another broker serves who comes again: answer as if the time of all were over."""
+        for pull in self._held.release_all():
+            self._answer_late(pull.peer, pull.request, self._read(pull.request))
+
     def release_all(self) -> None:
         """The broker may not answer readers any more: send them to look elsewhere."""
         for pull in self._held.release_all():

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from enum import Enum
 
+STOPS = "it is being stopped"
+
 
 class Trouble(Enum):
     """What can keep a broker from leading."""
@@ -23,12 +25,17 @@ class Fitness:
     def __init__(self, yield_after_ms: int) -> None:
         self._yield_after_ms = yield_after_ms
         self._since_ms: dict[Trouble, int] = {}
+        self._stops = False
 
     def note(self, trouble: Trouble, is_there: bool, now_ms: int) -> None:
         if is_there:
             self._since_ms.setdefault(trouble, now_ms)
         else:
             self._since_ms.pop(trouble, None)
+
+    def stops(self) -> None:
+        """The broker is about to stop, which is no passing trouble."""
+        self._stops = True
 
     def why_unfit(self, now_ms: int) -> str:
         """In words for controllers and operators; empty while nothing keeps it from leading."""
@@ -37,4 +44,4 @@ class Fitness:
             for trouble, since_ms in self._since_ms.items()
             if now_ms - since_ms >= self._yield_after_ms
         ]
-        return ", ".join(sorted(lasting))
+        return ", ".join(sorted([*lasting, *([STOPS] if self._stops else [])]))

@@ -144,6 +144,7 @@ class ReplicasManager:
                 case RoleAnnounced(grant):
                     said = fields(epoch=grant.master_epoch, master=grant.master_address)
                     logger.info("role announced", extra=said)
+                    self._roles.role_announced()
                 case BeginHeartbeats():
                     self._may_beat.set()
                 case _:
@@ -228,6 +229,11 @@ class ReplicasManager:
             await asyncio.sleep(self._timers.sync_controller_metadata_period / 1000)
             await self._controllers.discover()
 
+    def beat_now(self) -> None:
+        """A heartbeat to each controller, out of turn."""
+        self._beat_now.set()
+        self._beat_now = asyncio.Event()
+
     async def _run_heartbeats(self, address: str) -> None:
         await self._may_beat.wait()
         while True:
@@ -266,8 +272,7 @@ class ReplicasManager:
             actions = membership.role_taken(grant, self._now_ms())
             logger.info("role taken", extra=said)
             self._roles.role_taken(former, membership.role, grant)
-            self._beat_now.set()  # the controllers note when an elected master acts
-            self._beat_now = asyncio.Event()
+            self.beat_now()  # the controllers note when an elected master acts
         self._no_change.set()
         self._perform(actions)
 

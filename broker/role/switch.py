@@ -63,7 +63,7 @@ class RoleSwitch:
 
     async def become_slave(self, grant: Grant, broker_id: int) -> None:
         """Raises RoleRefused, RoleChangeFailed."""
-        self._leave_mastership()
+        self._leave_mastership(stopping=False)
         with _told_as_role_errors():
             await self._ha.become_slave(grant.master_epoch, broker_id, grant.master_id)
 
@@ -75,23 +75,31 @@ class RoleSwitch:
             self._tables.deletions.log_ends_at(self._store.max_offset())
             for topic, queue_id in self._store.queues():
                 self._tables.cover(self._store, topic, queue_id)
-        self._requests.role_taken(became_master=role is Role.MASTER and former is not Role.MASTER)
+        self._requests.role_taken(
+            became_master=role is Role.MASTER and former is not Role.MASTER,
+            grant=grant if role is Role.SLAVE else None,
+        )
         self._tables.topics.led_under(max(self._ha.epoch, 0))
         self._neighbours.registration.soon()
 
     def master_moved(self, address: str, master_epoch: int) -> None:
         """The master is the same, its address is another."""
         self._neighbours.finder.follow(address, master_epoch)
+        self._requests.forwarding.follows(address, master_epoch)
 
     def stop_serving(self) -> None:
         """The broker stops: whoever waits gets an answer and goes elsewhere."""
         self._membership.stop()
-        self._leave_mastership()
+        self._leave_mastership(stopping=True)
 
-    def _leave_mastership(self) -> None:
+    def _leave_mastership(self, *, stopping: bool) -> None:
         """Nothing more is accepted, stored or answered OK."""
         self._store.become_slave()
-        self._requests.leave_mastership()
+        self._requests.leave_mastership(stopping=stopping)
+
+    def role_announced(self) -> None:
+        """Another role will be taken."""
+        self._requests.forwarding.announced()
 
     async def tables_held_by(self, members: frozenset[int]) -> bool:
         """Whether all of them hold what administrators were answered; who is to enter the set must."""

@@ -127,6 +127,10 @@ class DelayDelivery:
         self._in_flight.clear()
         self._wake.set()
 
+    def soon(self) -> None:
+        """It may be possible to deliver again."""
+        self._wake.set()
+
     def arrived(self, grown: list[QueueGrew]) -> None:
         """Queues grew."""
         if any(queue.topic == SCHEDULE_TOPIC for queue in grown):

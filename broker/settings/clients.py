@@ -16,7 +16,7 @@ PERM_READ_WRITE = 6
 class ClientSettings(Settings):
     """The part of a broker's settings that clients notice; ms and bytes unless a key says otherwise."""
 
-    UPSTREAM: ClassVar[dict[str, str]] = {"maxPullRequestHeld": OURS}
+    UPSTREAM: ClassVar[dict[str, str]] = {"maxPullRequestHeld": OURS, "shutdownForwardSeconds": OURS}
 
     broker_permission: int = Field(
         PERM_READ_WRITE, alias="brokerPermission", ge=0, le=7, description="4 read, 2 write, 6 both"
@@ -69,6 +69,14 @@ class ClientSettings(Settings):
         alias="maxPullRequestHeld",
         ge=1,
         description="pulls that may wait at one time; more are answered at once",
+    )
+    shutdown_forward_seconds: int = Field(
+        35,
+        alias="shutdownForwardSeconds",
+        ge=0,
+        le=3600,
+        description="a master that is stopped hands its role over first, and stays so long (seconds) to pass on what clients "
+        "send it; 0: it stops at once",
     )
     flush_consumer_offset_interval: int = Field(
         5_000,

@@ -208,7 +208,7 @@ class LogSender(asyncio.Protocol):
 
     async def wait_closed(self) -> None:
         """Until neither the socket nor a reading thread uses the log for this connection."""
-        await self._closed
+        await asyncio.shield(self._closed)  # who waits may be cancelled; the connection goes on to its end
         if self._cold_read is not None:
             await asyncio.wait([self._cold_read])
 

@@ -47,11 +47,14 @@ class SlaveClient(Follower):
         counters: HACounters,
         on_confirm: Callable[[], None],
         on_level: Callable[[], None],
+        on_ended: Callable[[], None],
         truncation_allowed: Callable[[], int | None],
     ) -> None:
-        """`truncation_allowed`: see SlaveLink; a word counts for one cut."""
+        """`on_ended` when a connection that stood has ended, unless by `stop`. `truncation_allowed`: see SlaveLink; a word
+        counts for one cut."""
         self._epochs = epochs
         self._broker_id = broker_id
+        self._on_ended = on_ended
         self._truncation_allowed = truncation_allowed
         self._word_used: int | None = None
         self._stays_out = RepeatedFailure()
@@ -127,6 +130,9 @@ class SlaveClient(Follower):
         )
         self._counters.truncations += 1
         connection.step_done(link.cut_done(boundary, self._clock.monotonic_ms()))
+
+    def _link_ended(self) -> None:
+        self._on_ended()
 
     def _stayed_out(self, connection: SlaveConnection, address: str) -> bool:
         self.stays_out = why = connection.stays_out

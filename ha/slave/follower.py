@@ -93,6 +93,9 @@ class Follower:
         """What must be durable before the link of `connection` goes on. OSError."""
         raise NotImplementedError
 
+    def _link_ended(self) -> None:
+        """A connection that stood has ended, unless by `stop`."""
+
     def _stayed_out(self, connection: SlaveConnection, address: str) -> bool:
         """Whether the link of a connection that has ended refused to follow this master; then it is told."""
         return False
@@ -172,6 +175,7 @@ class Follower:
         logger.info(
             "connection to master ended", extra=fields(address=address, reason=connection.close_reason)
         )
+        self._link_ended()
         self._log_refused = connection.log_refused
         if self._log_refused:
             return self._settings.full_log_wait_ms

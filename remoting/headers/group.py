@@ -1,11 +1,11 @@
-"""Headers between the brokers of one group: 906, and those of ours about tables."""
+"""Headers between the brokers of one group: 906, and those of ours about tables and about hand-over."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from remoting.headers.header import Header
-from remoting.wirefields import I64
+from remoting.wirefields import I32, I64
 
 
 @dataclass(slots=True)
@@ -42,3 +42,32 @@ class TablesVersionHeader(Header):
     """Ours, reply to COPY_TABLES and 43: the version of the master's topics, groups and deletions as it replied."""
 
     tables_version: str | None = None
+
+
+@dataclass(slots=True)
+class HandOverHeader(Header):
+    """HAND_OVER: the master of `master_epoch` takes no more messages for `hold_ms`, and answers within `wait_ms`, when all that
+    it took is confirmed and held by `successor_id`. With `called_off` there is no hand-over any more.
+    """
+
+    broker_name: str
+    master_epoch: I32
+    successor_id: I64
+    wait_ms: I64 = 0
+    hold_ms: I64 = 0
+    called_off: bool = False
+
+
+@dataclass(slots=True)
+class HandOverResponseHeader(Header):
+    """Where the log of the master that hands over ends."""
+
+    log_end: I64
+
+
+@dataclass(slots=True)
+class AwaitMasterHeader(Header):
+    """AWAIT_MASTER: to be answered when the broker takes messages under `master_epoch` or a newer one, in `wait_ms` at most."""
+
+    master_epoch: I32
+    wait_ms: I64 = 0

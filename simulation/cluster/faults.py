@@ -13,6 +13,7 @@ from simulation.cluster.diskerrors import DiskError, DiskStall
 from simulation.cluster.fault import Fault, Moment, NotNow
 from simulation.cluster.foreignepochs import ForeignEpochFile
 from simulation.cluster.fulldisks import FullDisk
+from simulation.cluster.handovers import HandOverInTrouble
 from simulation.cluster.hindrances import BurstOfLoad, ClockJump, Pause
 from simulation.cluster.losses import EmptiedMember, MemberWithoutLog
 from simulation.cluster.machines import Machines
@@ -96,6 +97,7 @@ class Faults:
             FullDisk(machines),
             ForeignEpochFile(machines),
             RottenSegment(machines),
+            HandOverInTrouble(machines),
             *besides,
         ]
 

@@ -30,7 +30,6 @@ from messagestore.errors import StoreError
 from messagestore.store import MessageStore
 from simulation.cluster import members, retentionbugs  # noqa: F401  its bugs join the others
 from simulation.cluster.appends import Appends
-from simulation.cluster.bugs import BUGS, planted
 from simulation.cluster.check import ClusterCheck
 from simulation.cluster.clientjudge import ClientJudge
 from simulation.cluster.crashes import AllLosePower
@@ -38,6 +37,8 @@ from simulation.cluster.delaycheck import all_delivered
 from simulation.cluster.factcheck import FactCheck
 from simulation.cluster.fault import Fault
 from simulation.cluster.faults import Faults
+from simulation.cluster.handoverbugs import BUGS, planted
+from simulation.cluster.handovers import CleanHandOvers
 from simulation.cluster.hindrances import GreatBurst
 from simulation.cluster.hostileframes import HostileFrames
 from simulation.cluster.learnerfaults import LearnerTrouble
@@ -100,6 +101,7 @@ class ClusterWorld:
         self.votes = VotesOnDisk({f"n{i}": node for i, node in enumerate(self.machines.controllers)})
         self.retention = Retention(self.machines, allowed=not self.may_lose)
         self.faults = Faults(self.machines, *self.besides())
+        self.hand_overs = CleanHandOvers(self.machines, seed)
         self.send_interval_ms = self.random.choice((250, 300, 400))
         self.pace_ms = self.random.choice((2_000, 5_000, 9_000))
 
@@ -233,8 +235,11 @@ class ClusterWorld:
                 self.world.network.heal()
 
     def heal(self) -> None:
-        """No faults any more: whole again within the limit, also when the master changes twice more."""
+        """No faults any more: whole again within the limit, also when the master changes twice more, once without any client's
+        noticing."""
         self.faults.heal()
+        self.become_whole()
+        self.hand_overs.hold(self.client.app, self.whole)
         self.become_whole()
         while (
             len(self.check.masters) < 1 + ROLE_CHANGES_MIN

@@ -90,6 +90,10 @@ class SimulatedDisk:
         """Every sync and every replace takes this long from now on."""
         self.sync_us = (int(min_ms * 1000), int(max_ms * 1000))
 
+    @property
+    def stalled(self) -> bool:
+        return self.loop.now_us < self._stalled_until_us
+
     def stall(self, ms: int) -> None:
         """No operation that starts from now on ends before `ms` have passed."""
         self._stalled_until_us = self.loop.now_us + ms * 1000

@@ -50,6 +50,8 @@ FOUND_BY = {
     "facts-answered-early": 1,
     "foreign-epoch-file-trusted": 1,
     "foreign-ids-believed": 2,
+    "forwarded-again": 7,
+    "forwards-nothing": 1,
     "late-grant-taken": 209,
     "learner-counted": 6,
     "leaves-on-disconnect": 1,

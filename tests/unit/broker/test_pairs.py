@@ -199,6 +199,7 @@ def test_a_slave_stays_out_when_its_master_lost_what_it_holds(
         pair.start_up()
         pair.send(*bodies(20))
         held = pair.end(pair.slave)
+        pair.master.disk.share_kept = 0.0
         pair.master.kill(power_cut=True)
         pair.start(pair.master)
         world.run_until(pair.leads, 20_000)

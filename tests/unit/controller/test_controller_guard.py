@@ -11,6 +11,7 @@ from controller.decision import Decision
 from controller.electpolicy import LiveReport
 from controller.events import AlterSyncStateSet, ApplyBrokerId, ElectMaster, decode
 from controller.guard import LOOK_AT_ALL_EVERY_MS, LOOK_EVERY_MS, SETS_A_TURN, MasterGuard
+from controller.handover import HandOver
 from controller.heartbeats import Heartbeat, Heartbeats, Liveness
 from controller.livebrokers import LiveBrokers
 from controller.notify import Notifier
@@ -20,6 +21,7 @@ from controller.state import ReplicasState
 from dledger.actions import Role
 from dledger.node import DLedgerNode
 from mqruntime.tasks import Tasks
+from remoting.client import RemotingClient
 from tests.unit.doubles import ManualClock
 
 SETS = 300
@@ -129,6 +131,7 @@ class Scene:
             cast(LiveBrokers, self.brokers),
             self.runner,
             cast(Notifier, self),
+            HandOver(cast(RemotingClient, None), self.state, self.brokers.liveness, self.tasks),
             SETTINGS,
             self.clock,
             self.tasks,

@@ -13,6 +13,7 @@ from mqclient.errors import PullFailed, SendOutcomeUnknown, SendRefused
 from mqclient.message import OutgoingMessage, decode_properties
 from mqclient.producer import SendStatus
 from mqclient.route import MessageQueue
+from mqclient.routetable import RouteTable
 from remoting.codes import ResponseCode
 from remoting.command import RemotingCommand
 from remoting.headers.pull import PullMessageHeader, PullMessageResponseHeader
@@ -296,5 +297,23 @@ def test_offsets_are_read_and_committed() -> None:
         assert await consumer.committed(queue) is None
         await consumer.commit(queue, 5)
         assert await consumer.committed(queue) == 5
+
+    with_servers(namesrv, broker)(scenario)
+
+
+def test_a_client_like_javas_asks_for_routes_when_they_are_old_and_not_when_a_send_fails() -> None:
+    namesrv, broker = cluster(stored_as())
+
+    async def scenario(client: Client) -> None:
+        patient = RouteTable(
+            client.routes._namesrv[0], client.remoting, client.clock, asks_after_failures=False
+        )
+        known = await patient.get("T")
+        asked = len(namesrv.asked)
+        patient.renew("T")
+        await asyncio.sleep(0.05)
+        assert await patient.get("T") is known
+        assert len(namesrv.asked) == asked
+        await patient.close()
 
     with_servers(namesrv, broker)(scenario)

@@ -1,0 +1,210 @@
+"""The connection over which requests of clients are passed on to the master that follows this broker.
+
+Invariant: a request leaves at most once unless it only reads, and its answer goes back as it came, under the client's own
+opaque. Where the connection ends before the answer of one that writes, nobody knows what became of it, and its client is told
+as it would have been by a master that dies: its connection ends."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from broker.role.passage import Successor
+from mqruntime.clock import Clock
+from mqruntime.connecting import connect
+from mqruntime.log import fields
+from mqruntime.tasks import Tasks
+from remoting.client import CLIENT_LIMITS
+from remoting.codes import RequestCode, ResponseCode
+from remoting.command import RESPONSE_BIT, Body, RemotingCommand
+from remoting.deadlines import Deadlines
+from remoting.frame import encode
+from remoting.headers.group import AwaitMasterHeader
+from remoting.peer import Peer
+
+logger = logging.getLogger("broker.forwarding")
+
+CONNECT_TIMEOUT_MS = 1_000
+AGAIN_MS = 50
+AWAIT_MS = 1_000
+AWAIT_TIMEOUT_MS = AWAIT_MS + 500
+UNSENT_BYTES_MAX = 32 << 20
+SERVES = (ResponseCode.SUCCESS, ResponseCode.REQUEST_CODE_NOT_SUPPORTED)
+"""What a master answers to AWAIT_MASTER; an upstream broker does not know it, and refuses for itself."""
+
+
+@dataclass(slots=True)
+class Carried:
+    """A request that was passed on: whose it is, under which opaque, and itself if it only reads."""
+
+    peer: Peer
+    opaque: int
+    again: RemotingCommand | None
+
+
+class ForwardLink:
+    """To one successor, opened anew until `leave`. `on_opened()` when it serves; `on_closed(unanswered reads)` when the
+    connection, once open, has ended; `on_request` gets what the successor asks."""
+
+    def __init__(
+        self,
+        successor: Successor,
+        clock: Clock,
+        tasks: Tasks,
+        *,
+        carried_max: int,
+        on_opened: Callable[[], None],
+        on_closed: Callable[[list[Carried]], None],
+        on_request: Callable[[RemotingCommand], None],
+    ) -> None:
+        self.successor = successor
+        self._clock = clock
+        self._carried_max = carried_max
+        self._on_opened = on_opened
+        self._on_closed = on_closed
+        self._on_request = on_request
+        self._deadlines = Deadlines(clock)
+        self._opaques = itertools.count(1)
+        self._carried: dict[int, Carried] = {}
+        self._connection: Peer | None = None
+        self._open = False
+        self._left = False
+        self._awaited: tuple[int, asyncio.Future[RemotingCommand]] | None = None
+        self._gone = asyncio.Event()
+        self._running = tasks.start(self._run(), name=f"forward to {successor.address}")
+
+    # -- what forwarding asks
+
+    @property
+    def takes_more(self) -> bool:
+        """Whether one more request may be passed on."""
+        connection = self._connection
+        return (
+            self._open
+            and connection is not None
+            and len(self._carried) < self._carried_max
+            and connection.unsent_bytes < UNSENT_BYTES_MAX
+        )
+
+    def pass_on(self, peer: Peer, commands: Sequence[RemotingCommand], *, reads: bool) -> None:
+        """Sends requests of `peer`, in one write, and later their answers back; their bodies are copied."""
+        assert self._connection is not None, "takes_more comes first"
+        buffers: list[Body] = []
+        for command in commands:
+            if command.body is not None:
+                command.body = bytes(command.body)
+            opaque = next(self._opaques)
+            if not command.is_oneway:
+                self._carried[opaque] = Carried(peer, command.opaque, command if reads else None)
+            theirs, command.opaque = command.opaque, opaque
+            buffers += encode(command)
+            command.opaque = theirs
+        self._connection.write(buffers)
+
+    @property
+    def is_over(self) -> bool:
+        """It was left, and nothing more can come over it."""
+        return self._left and self._connection is None
+
+    def leave(self) -> None:
+        """Nothing more is passed on; what is still unanswered may come back."""
+        self._left, self._open = True, False
+        self._running.cancel()
+        self._close_when_empty()
+
+    def cut(self) -> None:
+        """Nothing comes back any more."""
+        self.leave()
+        if self._connection is not None:
+            self._connection.cut("forwarding ends")
+
+    # -- the way there
+
+    async def _run(self) -> None:
+        while True:
+            if await self._connected() and await self._serves():
+                self._open = True
+                self._on_opened()
+                await self._gone.wait()
+            elif self._connection is not None:
+                self._connection.close()
+            await asyncio.sleep(AGAIN_MS / 1000)
+
+    async def _connected(self) -> bool:
+        if self._connection is not None and not self._connection.closed:
+            return True
+        host, _, port = self.successor.address.rpartition(":")
+        self._gone.clear()
+        try:
+            self._connection = await connect(self._protocol, host, int(port), CONNECT_TIMEOUT_MS)
+        except (OSError, TimeoutError, ValueError) as error:
+            said = fields(successor=self.successor.address, why=str(error) or "timeout")
+            logger.debug("successor not reached", extra=said)
+            return False
+        return True
+
+    async def _serves(self) -> bool:
+        """Whether it says so in time."""
+        header = AwaitMasterHeader(self.successor.master_epoch, AWAIT_MS)
+        question = RemotingCommand.request(RequestCode.AWAIT_MASTER, header)
+        question.opaque = next(self._opaques)
+        answer: asyncio.Future[RemotingCommand] = asyncio.get_running_loop().create_future()
+        self._awaited = question.opaque, answer
+        assert self._connection is not None
+        self._connection.send([question])
+        try:
+            async with asyncio.timeout(AWAIT_TIMEOUT_MS / 1000):
+                return (await answer).code in SERVES
+        except TimeoutError:
+            return False
+
+    def _protocol(self) -> Peer:
+        return Peer(self, CLIENT_LIMITS, self._clock, self._deadlines)
+
+    # -- what the connection tells
+
+    def opened(self, peer: Peer) -> None:
+        """It belongs to us from `_connected` on."""
+
+    def received(self, peer: Peer, commands: list[RemotingCommand]) -> None:
+        answers: dict[Peer, list[RemotingCommand]] = {}
+        for command in commands:
+            if not command.flag & RESPONSE_BIT:
+                self._on_request(command)
+                continue
+            if self._awaited is not None and command.opaque == self._awaited[0]:
+                if not self._awaited[1].done():
+                    self._awaited[1].set_result(command)
+                continue
+            carried = self._carried.pop(command.opaque, None)
+            if carried is None:
+                continue
+            command.opaque = carried.opaque
+            if command.body is not None:
+                command.body = bytes(command.body)
+            answers.setdefault(carried.peer, []).append(command)
+        for client, its_answers in answers.items():
+            client.send(its_answers)
+        if self._left:
+            self._close_when_empty()
+
+    def gone(self, peer: Peer) -> None:
+        if peer is not self._connection:
+            return
+        was_open, self._open, self._connection = self._open, False, None
+        carried, self._carried = list(self._carried.values()), {}
+        for one in carried:
+            if one.again is None:
+                one.peer.cut(
+                    "its request was passed on, and the connection to the master ended before the answer"
+                )
+        self._gone.set()
+        if was_open or carried:
+            self._on_closed([one for one in carried if one.again is not None and not one.peer.closed])
+
+    def _close_when_empty(self) -> None:
+        if not self._carried and self._connection is not None:
+            self._connection.close()

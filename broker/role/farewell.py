@@ -1,0 +1,119 @@
+"""How a master goes when it is told to stop: first its role passes to another, then it passes on what clients still send it.
+
+Invariant: a broker that cannot be followed at once stops at once; one that forwards holds nothing of its own any more, so it
+may be killed. It does not follow its successor, who need never wait for it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from broker.neighbours.forwarding import Forwarding
+from broker.role.actions import PollCall
+from broker.role.controllercalls import ControllerCalls
+from broker.role.controllerclient import ControllerClient
+from broker.role.fitness import Fitness
+from broker.role.manager import ReplicasManager
+from broker.role.membership import Membership
+from ha.service import HAService
+from mqruntime.clock import Clock
+from mqruntime.log import fields
+from mqruntime.waking import woken
+from remoting.errors import BodyError, HeaderError, RemotingError
+from remoting.peer import Peer
+
+logger = logging.getLogger("broker.farewell")
+
+STEP_DOWN_MS = 1_500
+SUCCESSOR_SERVES_MS, SUCCESSOR_REGISTERS_MS = 1_500, 300
+LOOK_MS = 20
+FORWARD_LOOK_MS = 200
+
+
+class Farewell:
+    """`forward_ms` is how long this broker may stay for its clients; 0: it goes as a slave does."""
+
+    def __init__(
+        self,
+        membership: Membership,
+        ha: HAService,
+        fitness: Fitness,
+        manager: ReplicasManager,
+        *,
+        calls: ControllerCalls,
+        controllers: ControllerClient,
+        forwarding: Forwarding,
+        forward_ms: int,
+        clock: Clock,
+    ) -> None:
+        self._membership = membership
+        self._ha = ha
+        self._fitness = fitness
+        self._manager = manager
+        self._calls = calls
+        self._controllers = controllers
+        self._forwarding = forwarding
+        self._forward_ms = forward_ms
+        self._clock = clock
+        self._released = asyncio.Event()
+        forwarding.on_release(self._released.set)
+
+    async def step_down(self) -> bool:
+        """Whether another broker leads now, to which requests are passed on; STEP_DOWN_MS at most if none does."""
+        if not self._forward_ms or not self._membership.accepts_sends or not self._may_be_followed():
+            return False
+        logger.info("stepping down", extra=fields(epoch=self._membership.master_epoch))
+        self._fitness.stops()
+        self._manager.beat_now()
+        deadline_ms = self._clock.monotonic_ms() + STEP_DOWN_MS
+        while not self._forwarding.passes_on:
+            alone = (
+                self._membership.accepts_sends and not self._may_be_followed()
+            )  # and nobody was elected yet
+            if alone or self._clock.monotonic_ms() >= deadline_ms:
+                logger.info("nobody takes the role at once")
+                return False
+            await asyncio.sleep(LOOK_MS / 1000)
+        await self._successor_known()
+        return True
+
+    async def forward(self) -> None:
+        """Until no client is left that may come here, at most `forward_ms`."""
+        began_ms = self._clock.monotonic_ms()
+        logger.info("stays to forward", extra=fields(ms_max=self._forward_ms, clients=len(self._clients())))
+        while self._forwarding.passage.holds or self._forwarding.passes_on:
+            now_ms = self._clock.monotonic_ms()
+            self._forwarding.expire(now_ms)
+            if now_ms - began_ms >= self._forward_ms or not self._clients():
+                break
+            if not self._forwarding.reached:
+                await self._ask_for_master()
+            await asyncio.sleep(FORWARD_LOOK_MS / 1000)
+        said = fields(ms=self._clock.monotonic_ms() - began_ms, forwarded=self._forwarding.forwarded)
+        logger.info("forwarding ends", extra=said)
+
+    async def _successor_known(self) -> None:
+        """Before this broker leaves the name servers: else they know of no master, and clients that ask get no routes."""
+        self._released.clear()
+        if not self._forwarding.reached:
+            await woken(self._released, SUCCESSOR_SERVES_MS)
+        await asyncio.sleep(SUCCESSOR_REGISTERS_MS / 1000)
+
+    def _may_be_followed(self) -> bool:
+        """A member of the set is connected."""
+        return any(in_sync for _, in_sync in self._ha.slaves().values())
+
+    def _clients(self) -> list[Peer]:
+        """The open connections of clients."""
+        return [peer for peer in self._forwarding.clients if not peer.closed]
+
+    async def _ask_for_master(self) -> None:
+        call = PollCall()
+        request = self._calls.request(call, self._clock.now_ms())
+        try:
+            reply = self._calls.reply(call, await self._controllers.call(request))
+        except (RemotingError, HeaderError, BodyError) as error:
+            logger.debug("master not asked for", extra=fields(why=error))
+            return
+        if reply.grant is not None and reply.grant.master_id != self._membership.broker_id:
+            self._forwarding.follows(reply.grant.master_address, reply.grant.master_epoch)

@@ -1,0 +1,103 @@
+"""What a broker answers when mastership is about to pass: as the master (HAND_OVER), and as its successor (AWAIT_MASTER).
+
+Invariant: a master answers OK only when all that it took is confirmed, and its successor, a member of the SyncStateSet, holds
+it; from the request on it takes nothing more, until it is called off or its time is over. No election depends on the answer."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from broker.neighbours.forwarding import Forwarding
+from broker.role.membership import Membership
+from broker.sends.writegate import Answering
+from ha.service import HAService
+from messagestore.store import MessageStore
+from mqruntime.clock import Clock
+from mqruntime.log import fields
+from mqruntime.waking import woken
+from remoting.codes import RequestCode, ResponseCode
+from remoting.command import RemotingCommand
+from remoting.headers.group import AwaitMasterHeader, HandOverHeader, HandOverResponseHeader
+from remoting.peer import Peer
+from remoting.router import Router
+
+logger = logging.getLogger("broker.handover")
+
+WAIT_MS_MAX = 3_000
+
+
+class HandOverRequests:
+    """Their handlers."""
+
+    def __init__(
+        self,
+        membership: Membership,
+        acknowledgement: Answering,
+        store: MessageStore,
+        ha: HAService,
+        forwarding: Forwarding,
+        clock: Clock,
+    ) -> None:
+        self._membership = membership
+        self._acknowledgement = acknowledgement
+        self._store = store
+        self._ha = ha
+        self._forwarding = forwarding
+        self._clock = clock
+        self._moved = asyncio.Event()  # a new one each time that it was set
+
+    def add_to(self, router: Router) -> None:
+        router.add(RequestCode.HAND_OVER, self._hand_over)
+        router.add(RequestCode.AWAIT_MASTER, self._await_master)
+
+    def moved(self) -> None:
+        """The role, the SyncStateSet or what is acknowledged may have changed."""
+        self._moved.set()
+        self._moved = asyncio.Event()
+
+    async def _hand_over(self, peer: Peer, command: RemotingCommand) -> RemotingCommand:
+        header = HandOverHeader.from_ext(command.ext)
+        us, said = self._membership, fields(successor=header.successor_id, epoch=header.master_epoch)
+        if header.broker_name != us.broker_name or header.master_epoch != us.master_epoch:
+            return command.reply(ResponseCode.SYSTEM_ERROR, "not the master of this epoch")
+        if header.called_off:
+            logger.info("hand-over called off", extra=said)
+            self._forwarding.called_off()
+            return command.reply()
+        if not us.accepts_sends or header.successor_id not in self._ha.applied_members():
+            return command.reply(ResponseCode.SYSTEM_ERROR, "no master that could hand over to this broker")
+        self._forwarding.hand_over(header.hold_ms)
+        if await self._until(self._is_level, header.wait_ms):
+            logger.info("handing over", extra=said)
+            return command.reply(header=HandOverResponseHeader(self._store.max_offset()))
+        self._forwarding.called_off()
+        logger.warning("hand-over given up: the successor did not draw level in time", extra=said)
+        return command.reply(ResponseCode.SYSTEM_ERROR, "the successor is not level")
+
+    def _is_level(self) -> bool:
+        """The confirmed end covers the whole log: so all members hold it, the successor among them."""
+        end = self._store.max_offset()
+        return self._store.confirm_offset() >= end and self._acknowledgement.acked_end() >= end
+
+    async def _await_master(self, peer: Peer, command: RemotingCommand) -> RemotingCommand:
+        header = AwaitMasterHeader.from_ext(command.ext)
+
+        def leads() -> bool:
+            return self._membership.accepts_sends and self._membership.master_epoch >= header.master_epoch
+
+        if await self._until(lambda: leads() and self._acknowledgement.enough_in_sync(), header.wait_ms):
+            return command.reply()
+        if leads():
+            return command.reply()  # its refusals say why
+        return command.reply(ResponseCode.SERVICE_NOT_AVAILABLE, "not the master of this epoch yet")
+
+    async def _until(self, is_so: Callable[[], bool], wait_ms: int) -> bool:
+        deadline_ms = self._clock.monotonic_ms() + min(max(wait_ms, 0), WAIT_MS_MAX)
+        while not is_so():
+            left_ms = deadline_ms - self._clock.monotonic_ms()
+            if left_ms <= 0:
+                return False
+            await woken(self._moved, left_ms)
+        return True

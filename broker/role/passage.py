@@ -1,0 +1,179 @@
+"""Where requests of clients go while mastership passes from one broker to another: served here, held back, or passed on.
+
+Invariant: writes are held back from the controllers' word that a successor is awaited until it is known to serve, or not to
+come; nothing is passed on before the successor said that it serves, and nothing any more once that time is over, in which
+every client has asked for routes. Whoever waits here waits a bounded time.
+
+    HERE --hand over--> PARKING --role taken--> AWAITING --it serves--> OPEN --FORWARD_MS over--> HERE
+    PARKING --called off, or too late--> HERE       AWAITING, OPEN --another successor--> AWAITING
+    AWAITING --too late--> SHUT --it serves--> OPEN      any --elected--> PARKING --followed--> HERE
+
+Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from mqruntime.core import NEVER_MS
+
+HOLD_MS_MAX = 3_000
+"""How long a hand-over may hold messages back, whatever the request says."""
+PATIENCE_MS = 3_000
+"""How long a successor may take until it serves, before what waits for it is refused."""
+FORM_MS = 1_000
+"""How long a new master may wait for followers; they come within some tens of ms."""
+FORWARD_MS = 35_000
+"""Clients ask for routes every 30 s by default."""
+
+
+class Stage(Enum):
+    """What becomes of requests."""
+
+    HERE = "served here, or refused"
+    PARKING = "writes wait for a successor, or for followers; reads are served here"
+    AWAITING = "all wait until the successor serves"
+    SHUT = "all are refused: the successor does not serve"
+    OPEN = "all are passed on to the successor"
+
+
+@dataclass(frozen=True, slots=True)
+class Successor:
+    """The master that follows this broker: where and under which masterEpoch."""
+
+    address: str
+    master_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """Connect to the successor, instead of any other, and report `opened` when it serves. Trying goes on until `Leave`."""
+
+    successor: Successor
+
+
+@dataclass(frozen=True, slots=True)
+class Leave:
+    """There is nobody to pass anything on to."""
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """What waits here goes where `stage` says."""
+
+
+Action = Reach | Leave | Release
+
+
+class Passage:
+    """All times are monotonic ms."""
+
+    def __init__(self, forward_ms: int = FORWARD_MS) -> None:
+        self._forward_ms = forward_ms
+        self._stage = Stage.HERE
+        self._forms = False  # a master waits for its first followers
+        self._has_led = False  # clients may take this broker for the master
+        self._successor: Successor | None = None
+        self._hold_until_ms = NEVER_MS
+        self._forward_until_ms = NEVER_MS
+
+    @property
+    def stage(self) -> Stage:
+        return self._stage
+
+    @property
+    def writes_here(self) -> bool:
+        return self._stage is Stage.HERE
+
+    @property
+    def reads_here(self) -> bool:
+        return self._stage in (Stage.HERE, Stage.PARKING)
+
+    @property
+    def forms(self) -> bool:
+        """Whether a new master waits for followers."""
+        return self._forms
+
+    @property
+    def holds(self) -> bool:
+        """Whether what is not served here waits."""
+        return self._stage in (Stage.PARKING, Stage.AWAITING)
+
+    @property
+    def next_tick_ms(self) -> int:
+        return min(self._hold_until_ms, self._forward_until_ms)
+
+    def hand_over(self, hold_ms: int, now_ms: int) -> list[Action]:
+        """A master is to hold its messages back: its successor is about to be elected."""
+        if self._stage is Stage.HERE:
+            self._hold(Stage.PARKING, now_ms + min(hold_ms, HOLD_MS_MAX))
+        return []
+
+    def called_off(self) -> list[Action]:
+        """There will be no successor."""
+        return self._here() if self._stage is Stage.PARKING else []
+
+    def announced(self, now_ms: int) -> list[Action]:
+        """A newer role was granted and is about to be taken; of a master another may be the successor."""
+        if self._stage is Stage.HERE and self._has_led:
+            self._hold(Stage.PARKING, now_ms + HOLD_MS_MAX)
+        return []
+
+    def leads(self, now_ms: int, *, is_formed: bool) -> list[Action]:
+        """This broker is master, perhaps again. Where its SyncStateSet `is_formed`, it takes messages; else they wait a
+        moment for the followers that are about to come."""
+        former, self._has_led, self._successor = self._successor, True, None
+        self._forward_until_ms = NEVER_MS
+        actions: list[Action] = [Leave()] if former is not None else []
+        self._forms = not is_formed
+        if is_formed:
+            return [*actions, *self._here()]
+        self._hold(Stage.PARKING, now_ms + FORM_MS)
+        return actions
+
+    def formed(self) -> list[Action]:
+        """Enough are in the SyncStateSet of this master."""
+        return self._here() if self._forms else []
+
+    def follows(self, successor: Successor, now_ms: int) -> list[Action]:
+        """This broker is slave of `successor`; who has not led has no clients to care for."""
+        if not self._has_led or successor == self._successor:
+            return []
+        if self._successor is None:
+            self._forward_until_ms = now_ms + self._forward_ms
+        self._successor = successor
+        self._hold(Stage.AWAITING, now_ms + PATIENCE_MS)
+        return [Reach(successor)]
+
+    def opened(self, successor: Successor) -> list[Action]:
+        """`successor` serves."""
+        if successor != self._successor:
+            return []
+        self._hold(Stage.OPEN, NEVER_MS)
+        return [Release()]
+
+    def closed(self, successor: Successor, now_ms: int) -> list[Action]:
+        """The connection to `successor` has ended; it is reached anew, or another will be named."""
+        if successor == self._successor and self._stage is Stage.OPEN:
+            self._hold(Stage.AWAITING, now_ms + PATIENCE_MS)
+        return []
+
+    def tick(self, now_ms: int) -> list[Action]:
+        """Call at `next_tick_ms` or later."""
+        if now_ms >= self._forward_until_ms:
+            self._has_led, self._successor, self._forward_until_ms = False, None, NEVER_MS
+            return [Leave(), *self._here()]
+        if now_ms < self._hold_until_ms:
+            return []
+        if self._stage is Stage.PARKING:
+            return self._here()
+        self._hold(Stage.SHUT, NEVER_MS)
+        return [Release()]
+
+    def _here(self) -> list[Action]:
+        self._hold(Stage.HERE, NEVER_MS)
+        return [Release()]
+
+    def _hold(self, stage: Stage, until_ms: int) -> None:
+        self._forms = self._forms and stage is Stage.PARKING
+        self._stage, self._hold_until_ms = stage, until_ms

@@ -1,0 +1,120 @@
+"""Planned hand-over: a master that lives is asked to let its successor draw level before an election that deposes it.
+
+Invariant: it decides nothing and no election depends on it: a master that refuses, does not know the request or does not
+answer in time is deposed as ever. Whoever was asked is told when there is no election after all; if that is lost it goes on by
+itself after HOLD_MS."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from controller.decision import Decision
+from controller.events import ElectMaster
+from controller.heartbeats import Liveness
+from controller.state import ReplicasState
+from mqruntime.log import fields
+from mqruntime.tasks import Tasks
+from remoting.client import RemotingClient
+from remoting.codes import RequestCode, ResponseCode
+from remoting.command import RemotingCommand
+from remoting.errors import RemotingError
+from remoting.headers.group import HandOverHeader
+
+logger = logging.getLogger(__name__)
+
+WAIT_MS = 400
+"""For the successor to draw level. Callers of an election wait 3000 ms, and it may itself take runner.TIMEOUT_MS."""
+ANSWER_MS = WAIT_MS + 150
+HOLD_MS = 3_000
+"""The master takes no messages for so long at most. Then it takes them as before: it was not deposed, or does not know."""
+
+
+@dataclass(frozen=True, slots=True)
+class Departure:
+    """A master that lives, at `address`, and who is to follow it."""
+
+    broker_name: str
+    address: str
+    master_epoch: int
+    successor_id: int
+
+
+def departure(
+    broker_name: str, decision: Decision | None, state: ReplicasState, live: Liveness
+) -> Departure | None:
+    """What `decision`, which was made on `state` and `live`, would do to a master that can hand over; None: nothing. Only a
+    member of the set can be waited for."""
+    known = state.known(broker_name)
+    elected = next(
+        (
+            event.master_id
+            for event in (decision.events if decision else ())
+            if isinstance(event, ElectMaster)
+        ),
+        None,
+    )
+    if known is None or elected is None:
+        return None
+    replicas, sync_state = known
+    master = replicas.by_id.get(sync_state.master_id or 0)
+    if master is None or sync_state.master_id == elected or elected not in sync_state.members:
+        return None
+    if not live.is_alive((replicas.cluster_name, broker_name, sync_state.master_id or 0)):
+        return None
+    return Departure(broker_name, master.address, sync_state.master_epoch, elected)
+
+
+class HandOver:
+    """Asks over `client`'s connections; `tasks` run what nobody waits for."""
+
+    def __init__(
+        self, client: RemotingClient, state: ReplicasState, liveness: Callable[[], Liveness], tasks: Tasks
+    ) -> None:
+        self._client = client
+        self._state = state
+        self._liveness = liveness
+        self._tasks = tasks
+
+    async def prepare(
+        self, broker_name: str, decide: Callable[[ReplicasState, Liveness], Decision | None]
+    ) -> Departure | None:
+        """Before the election that `decide` comes to now: the master that holds its messages back for it, level with its
+        successor; None where there is none."""
+        live = self._liveness()
+        leaving = departure(broker_name, decide(self._state, live), self._state, live)
+        if leaving is None:
+            return None
+        header = HandOverHeader(broker_name, leaving.master_epoch, leaving.successor_id, WAIT_MS, HOLD_MS)
+        try:
+            reply = await self._client.call(
+                leaving.address, RemotingCommand.request(RequestCode.HAND_OVER, header), ANSWER_MS
+            )
+        except RemotingError as error:
+            logger.warning("no planned hand-over", extra=fields(broker=broker_name, why=error))
+            self.called_off(leaving)
+            return None
+        if reply.code == ResponseCode.SUCCESS:
+            return leaving
+        logger.info(
+            "no planned hand-over",
+            extra=fields(broker=broker_name, code=reply.code, why=reply.remark or ""),
+        )
+        return None
+
+    def called_off(self, leaving: Departure | None) -> None:
+        """There was no election: the master need not wait for one."""
+        if leaving is not None:
+            self._tasks.start(self._call_off(leaving), name=f"call off hand-over of {leaving.broker_name}")
+
+    async def _call_off(self, leaving: Departure) -> None:
+        header = HandOverHeader(
+            leaving.broker_name, leaving.master_epoch, leaving.successor_id, called_off=True
+        )
+        try:
+            await self._client.one_way(
+                leaving.address, RemotingCommand.request(RequestCode.HAND_OVER, header)
+            )
+        except RemotingError as error:
+            logger.debug("hand-over not called off", extra=fields(broker=leaving.broker_name, why=error))

@@ -1,0 +1,31 @@
+"""Bugs planted into planned hand-over and forwarding; with them the list of all bugs of the cluster world.
+
+Invariant: as in simulation.cluster.bugs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from broker.neighbours.forwardlink import ForwardLink
+from broker.role.passage import Action, Passage, Successor
+from remoting.command import RemotingCommand
+from remoting.peer import Peer
+from simulation.cluster.bugs import BUGS, bug, planted
+
+__all__ = ["BUGS", "planted"]
+
+passed_on = ForwardLink.pass_on
+
+
+@bug("forwarded-again", ForwardLink, "pass_on")
+def asks_again_for_whatever_is_unanswered(
+    self: ForwardLink, peer: Peer, commands: Sequence[RemotingCommand], *, reads: bool
+) -> None:
+    """A message whose answer did not come before the connection ended is passed on once more."""
+    passed_on(self, peer, commands, reads=True)
+
+
+@bug("forwards-nothing", Passage, "follows")
+def cares_for_nobody(self: Passage, successor: Successor, now_ms: int) -> list[Action]:
+    """Upstream: a former master refuses what clients send it until they have asked for routes."""
+    return self.called_off()

@@ -1,0 +1,203 @@
+"""Hand-overs that do not go as planned: what waits ends in a bounded time, and lands once."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+
+from broker.neighbours.forwarding import WAIT_MS_MAX, Forwarding
+from broker.role.passage import FORWARD_MS, Stage
+from mqclient.errors import SendOutcomeUnknown
+from mqruntime.tasks import Tasks
+from remoting.codes import RequestCode, ResponseCode
+from remoting.command import RemotingCommand
+from remoting.headers.group import AwaitMasterHeader, HandOverHeader
+from simulation.kernel.node import Node
+from simulation.kernel.world import World
+from tests.unit.broker.brokerset import Cluster
+from tests.unit.broker.recordingpeer import RecordingPeer
+from tests.unit.broker.test_hand_over import another
+from tests.unit.doubles import ManualClock
+
+
+def successor_of(cluster: Cluster, broker_id: int | None) -> Node:
+    return next(node for node in cluster.brokers if cluster.app(node).membership.broker_id == broker_id)
+
+
+async def until(reached: Callable[[], bool]) -> None:
+    while not reached():  # noqa: ASYNC110 - the simulated world has no events for tests
+        await asyncio.sleep(0.0002)
+
+
+def stage_of(cluster: Cluster, node: Node) -> Stage:
+    return cluster.app(node).requests.forwarding.passage.stage
+
+
+async def ask_to_hand_over(cluster: Cluster, hold_ms: int, *, called_off: bool = False) -> RemotingCommand:
+    master = cluster.app(cluster.master)
+    header = HandOverHeader(
+        "broker-a", master.membership.master_epoch, another(cluster) or 0, 500, hold_ms, called_off
+    )
+    return await cluster.ask(master.address, RequestCode.HAND_OVER, header)
+
+
+async def timed_send(cluster: Cluster) -> int:
+    """How many ms a send takes, which must be acknowledged."""
+    async with cluster.client() as client:
+        await client.routes.get("orders")
+        began_ms = client.clock.monotonic_ms()
+        assert (await client.producer("PG").send("orders", b"one")).acknowledged
+        return client.clock.monotonic_ms() - began_ms
+
+
+def test_a_master_that_waits_in_vain_for_its_successor_takes_what_waited() -> None:
+    with World(1) as world:
+        cluster = Cluster(world, 3)
+        cluster.start_up()
+        reply = cluster.run(ask_to_hand_over(cluster, 700))
+        assert reply.code == 0
+        assert int(reply.ext["logEnd"]) == cluster.app(cluster.master).store.max_offset()
+        assert stage_of(cluster, cluster.master) is Stage.PARKING
+        assert 600 <= cluster.run(timed_send(cluster)) <= 800
+        assert [message.body for message in cluster.run(cluster.read_all())] == [b"one"]
+
+
+def test_a_master_goes_on_at_once_when_its_hand_over_is_called_off() -> None:
+    with World(1) as world:
+        cluster = Cluster(world, 3)
+        cluster.start_up()
+        cluster.run(ask_to_hand_over(cluster, 3_000))
+        cluster.run(ask_to_hand_over(cluster, 0, called_off=True))
+        assert cluster.run(timed_send(cluster)) <= 50
+
+
+def test_a_master_does_not_hand_over_in_another_epoch_nor_to_who_is_no_member() -> None:
+    with World(1) as world:
+        cluster = Cluster(world, 3)
+        cluster.start_up()
+        master = cluster.app(cluster.master)
+        epoch = master.membership.master_epoch
+        for header in (HandOverHeader("broker-a", epoch - 1, 2), HandOverHeader("broker-a", epoch, 77)):
+            reply = cluster.run(cluster.ask(master.address, RequestCode.HAND_OVER, header))
+            assert reply.code == ResponseCode.SYSTEM_ERROR
+        assert stage_of(cluster, cluster.master) is Stage.HERE
+
+
+def test_a_master_whose_successor_does_not_draw_level_goes_on() -> None:
+    with World(2) as world:
+        cluster = Cluster(world, 3)
+        cluster.start_up()
+        master, chosen = cluster.master, another(cluster)
+        successor = successor_of(cluster, chosen)
+
+        async def hand_over_to_a_lagging_one() -> RemotingCommand:
+            world.network.cut(master.host, successor.host)
+            async with cluster.client() as client:
+                sending = asyncio.ensure_future(client.producer("PG").send("orders", b"one"))
+                await asyncio.sleep(0.05)
+                reply = await ask_to_hand_over(cluster, 3_000)
+                sending.cancel()
+                return reply
+
+        reply = cluster.run(hand_over_to_a_lagging_one())
+        assert (reply.code, reply.remark) == (ResponseCode.SYSTEM_ERROR, "the successor is not level")
+        assert stage_of(cluster, master) is Stage.HERE
+
+
+def test_who_does_not_lead_says_so_after_a_while() -> None:
+    with World(1) as world:
+        cluster = Cluster(world, 2)
+        cluster.start_up()
+        slave = next(node for node in cluster.brokers if node is not cluster.master)
+        began_ms = world.now_ms
+        header = AwaitMasterHeader(1, 300)
+        reply = cluster.run(cluster.ask(cluster.app(slave).address, RequestCode.AWAIT_MASTER, header))
+        assert reply.code == ResponseCode.SERVICE_NOT_AVAILABLE
+        assert world.now_ms - began_ms >= 300
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_what_waits_for_a_successor_that_dies_is_served_by_the_next_one(seed: int) -> None:
+    with World(seed) as world:
+        cluster = Cluster(world, 3, minInSyncReplicas=1)
+        cluster.start_up()
+        old, chosen = cluster.master, another(cluster)
+        successor = successor_of(cluster, chosen)
+
+        async def killed_at_once() -> None:
+            async with cluster.client() as client:
+                await client.routes.get("orders")
+                electing = asyncio.ensure_future(cluster.designate(chosen))
+                await until(lambda: stage_of(cluster, old) is Stage.AWAITING)
+                successor.kill()
+                result = await client.producer("PG").send("orders", b"waited", timeout_ms=10_000)
+                assert result.acknowledged
+                electing.cancel()
+
+        cluster.run(killed_at_once())
+        assert [message.body for message in cluster.run(cluster.read_all())] == [b"waited"]
+
+
+def test_a_send_whose_answer_is_lost_on_the_way_back_is_told_as_unknown_and_lands_once() -> None:
+    with World(4) as world:
+        cluster = Cluster(world, 3)
+        cluster.start_up()
+        old, chosen = cluster.master, another(cluster)
+        successor = successor_of(cluster, chosen)
+
+        async def answers_lost() -> str:
+            async with cluster.client() as client:
+                producer = client.producer("PG")
+                await producer.send("orders", b"before", queue_id=0)
+                await cluster.designate(chosen)
+                await until(lambda: stage_of(cluster, old) is Stage.OPEN)
+                assert (await producer.send("orders", b"passed on", queue_id=0)).acknowledged
+                stored = cluster.app(successor).store.max_offset()
+                sending = asyncio.ensure_future(producer.send("orders", b"unknown", queue_id=0))
+                await until(lambda: cluster.app(successor).store.max_offset() > stored)
+                world.network.reset(old.host, successor.host)
+                with pytest.raises(SendOutcomeUnknown) as told:
+                    await sending
+                await asyncio.sleep(3)
+                return str(told.value)
+
+        assert "unknown" in cluster.run(answers_lost())
+        read = [message.body for message in cluster.run(cluster.read_all())]
+        assert read == [b"before", b"passed on", b"unknown"]
+
+
+def test_who_waits_too_long_or_is_too_much_is_refused() -> None:
+    async def scenario() -> None:
+        clock, peer = ManualClock(), RecordingPeer()
+        served: list[RemotingCommand] = []
+        forwarding = Forwarding(clock, Tasks(_fail), carried_max=3, forward_ms=FORWARD_MS)
+        handle = forwarding.sends(lambda _, commands: served.extend(commands))
+        forwarding.leads(is_formed=True)
+        forwarding.hand_over(60_000)
+        first, second, third = ([_send(opaque)] for opaque in (1, 2, 3))
+        handle(peer, first)  # type: ignore[arg-type]
+        clock.ms += 500
+        handle(peer, second)  # type: ignore[arg-type]
+        handle(peer, third + [_send(4)])  # type: ignore[arg-type]
+        assert [(reply.opaque, reply.code) for reply in peer.replies] == [
+            (3, ResponseCode.SYSTEM_BUSY),
+            (4, ResponseCode.SYSTEM_BUSY),
+        ]
+        clock.ms += WAIT_MS_MAX - 500
+        forwarding.expire(clock.monotonic_ms())
+        assert [reply.opaque for reply in peer.replies] == [3, 4, 1]
+        forwarding.called_off()
+        assert served == second
+        await forwarding.stop()
+
+    asyncio.run(scenario())
+
+
+def _send(opaque: int) -> RemotingCommand:
+    return RemotingCommand(RequestCode.SEND_MESSAGE_V2, opaque, body=b"x")
+
+
+def _fail(error: BaseException) -> None:
+    raise AssertionError(error)

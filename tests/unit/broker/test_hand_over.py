@@ -1,0 +1,197 @@
+"""electMaster while clients send and read that ask for routes every 30 s: nobody notices."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+
+import pytest
+
+from broker.role.passage import Stage
+from mqclient import routetable
+from mqclient.client import Client
+from mqclient.errors import ClientError
+from mqclient.producer import SendStatus
+from remoting.codes import RequestCode
+from simulation.kernel.node import Node
+from simulation.kernel.world import World
+from tests.unit.broker.brokerset import Cluster
+
+SENDERS = 4
+
+
+@dataclass
+class Sender:
+    """Sends to its own queue, one message after the other, until `done`."""
+
+    queue_id: int
+    sent: list[bytes] = field(default_factory=list)
+    errors: list[str] = field(default_factory=list)
+    longest_ms: int = 0
+    asks_for_routes: bool = False
+
+    async def run(self, client: Client, done: asyncio.Event) -> None:
+        producer, clock = client.producer("PG"), client.clock
+        while not done.is_set():
+            if self.asks_for_routes:
+                client.routes.renew("orders")
+            body = f"{self.queue_id}:{len(self.sent) + len(self.errors)}".encode()
+            began_ms = clock.monotonic_ms()
+            try:
+                result = await producer.send("orders", body, queue_id=self.queue_id)
+            except ClientError as error:
+                self.errors.append(str(error))
+            else:
+                if result.status is SendStatus.SEND_OK:
+                    self.sent.append(body)
+                else:
+                    self.errors.append(result.status.name)
+            self.longest_ms = max(self.longest_ms, clock.monotonic_ms() - began_ms)
+            await asyncio.sleep(0.003)
+
+
+async def sent_through(cluster: Cluster, change: object, *, asking: bool = False) -> list[Sender]:
+    """What SENDERS got told while `change`, which changes the master, was carried out; `asking` for routes all the time."""
+    senders = [Sender(number, asks_for_routes=asking) for number in range(SENDERS)]
+    done = asyncio.Event()
+    async with cluster.client() as client, asyncio.TaskGroup() as tasks:
+        for sender in senders:
+            tasks.create_task(sender.run(client, done))
+        await asyncio.sleep(0.5)
+        await change()  # type: ignore[operator]
+        await asyncio.sleep(3)
+        done.set()
+    return senders
+
+
+def another(cluster: Cluster, *but: Node) -> int | None:
+    """The id of a broker that is not master, nor of `but`."""
+    nodes = [node for node in cluster.brokers if node not in (cluster.master, *but)]
+    return cluster.app(nodes[0]).membership.broker_id
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+@pytest.mark.parametrize("members_min", [1, 2])
+def test_nobody_who_sends_notices_that_another_is_elected(seed: int, members_min: int) -> None:
+    with World(seed) as world:
+        cluster = Cluster(world, 3, minInSyncReplicas=members_min)
+        cluster.start_up()
+        old = cluster.master
+        designate = another(cluster)
+        senders = cluster.run(sent_through(cluster, lambda: cluster.designate(designate)))
+        assert cluster.master is not old
+        assert [sender.errors for sender in senders] == [[]] * SENDERS
+        assert max(sender.longest_ms for sender in senders) <= 300
+        assert cluster.app(old).requests.forwarding.passage.stage is Stage.OPEN
+        assert cluster.app(old).requests.forwarding.forwarded > 100
+        read = [message.body for message in cluster.run(cluster.read_all())]
+        for sender in senders:
+            of_it = [body for body in read if body.startswith(f"{sender.queue_id}:".encode())]
+            assert of_it == sender.sent, "each once, in the order of sending"
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+@pytest.mark.parametrize("members_min", [1, 2])
+def test_nor_does_who_asks_for_routes_all_the_time(
+    seed: int, members_min: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(routetable, "RETRY_MS", 1)
+    with World(seed) as world:
+        cluster = Cluster(world, 3, minInSyncReplicas=members_min)
+        cluster.start_up()
+        designate = another(cluster)
+        senders = cluster.run(sent_through(cluster, lambda: cluster.designate(designate), asking=True))
+        assert [sender.errors for sender in senders] == [[]] * SENDERS
+        assert sorted(message.body for message in cluster.run(cluster.read_all())) == sorted(
+            body for sender in senders for body in sender.sent
+        )
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_nobody_who_sends_notices_that_the_master_is_stopped(seed: int) -> None:
+    with World(seed) as world:
+        cluster = Cluster(world, 3)
+        cluster.start_up()
+        old, stopping = cluster.master, []
+
+        async def stop() -> None:
+            stopping.append(asyncio.ensure_future(old.stop()))
+
+        senders = cluster.run(sent_through(cluster, stop))
+        assert [sender.errors for sender in senders] == [[]] * SENDERS
+        assert max(sender.longest_ms for sender in senders) <= 350
+        world.run_until(lambda: not old.running, 500)  # its clients have gone
+        assert not old.left_behind
+        read = [message.body for message in cluster.run(cluster.read_all())]
+        for sender in senders:
+            of_it = [body for body in read if body.startswith(f"{sender.queue_id}:".encode())]
+            assert of_it == sender.sent, "each once, in the order of sending"
+        cluster.start(old)
+        cluster.wait_in_sync(3)
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_nobody_who_sends_notices_that_a_master_yields(seed: int) -> None:
+    with World(seed) as world:
+        cluster = Cluster(world, 3, yieldAfterMillis=100)
+        cluster.start_up()
+        old = cluster.master
+
+        async def hang_the_disk() -> None:
+            old.disk.stall(2_500)
+
+        senders = cluster.run(sent_through(cluster, hang_the_disk))
+        assert cluster.master is not old
+        assert [sender.errors for sender in senders] == [[]] * SENDERS
+
+
+def test_a_stopped_master_stays_for_its_clients_until_they_have_asked_for_routes() -> None:
+    with World(3) as world:
+        cluster = Cluster(world, 3)
+        cluster.start_up()
+        old = cluster.master
+
+        async def connected() -> int:
+            async with cluster.client() as client:
+                await client.producer("PG").send("orders", b"one")
+                began_ms = client.clock.monotonic_ms()
+                stopping = asyncio.ensure_future(old.stop())
+                await asyncio.sleep(5)
+                await client.producer("PG").send("orders", b"two")
+                await stopping
+                return client.clock.monotonic_ms() - began_ms
+
+        assert 35_000 <= cluster.run(connected()) <= 40_000
+        assert not old.left_behind
+
+
+def test_a_stopped_master_follows_the_next_master_for_its_clients() -> None:
+    with World(5) as world:
+        cluster = Cluster(world, 3)
+        cluster.start_up()
+        old = cluster.master
+
+        async def two_successors() -> None:
+            async with cluster.client() as client:
+                producer = client.producer("PG")
+                await producer.send("orders", b"one", queue_id=0)
+                stopping = asyncio.ensure_future(old.stop())
+                await asyncio.sleep(3)
+                await producer.send("orders", b"two", queue_id=0)
+                await cluster.designate(another(cluster, old))
+                await asyncio.sleep(3)
+                await producer.send("orders", b"three", queue_id=0)
+                await stopping
+
+        cluster.run(two_successors())
+        assert [message.body for message in cluster.run(cluster.read_all())] == [b"one", b"two", b"three"]
+
+
+def test_a_master_that_does_not_know_the_request_is_deposed_as_ever() -> None:
+    with World(4) as world:
+        cluster = Cluster(world, 3)
+        cluster.start_up()
+        old = cluster.master
+        del cluster.app(old).requests.router.handlers[RequestCode.HAND_OVER]
+        cluster.run(cluster.designate(another(cluster)))
+        world.run_until(lambda: cluster.masters not in ([], [old]) and cluster.in_sync(3), 10_000)
