@@ -191,6 +191,10 @@ class BrokerApp:
         await self.tables.load()
         await self.ha.start()
         await self._learn_who_we_are()
+        if (
+            self.memory_mark.sync_failed_before
+        ):  # below what the checkpoint vouches for all was on disk before
+            await self.store.write_anew(report.confirm_offset)
         await self._contract_mark.keep(
             contract_a=runs_contract_a(self.settings),
             epoch=self.ha.epoch,

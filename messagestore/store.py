@@ -276,6 +276,13 @@ class MessageStore:
         self._unsaved.set()
         return flushed
 
+    async def write_anew(self, offset: int) -> None:
+        """See CommitLog.write_anew. StoreFailed."""
+        try:
+            await self._log.write_anew(offset)
+        except OSError as error:
+            raise self._failed(error) from error
+
     @property
     def sync_failed(self) -> bool:
         """Whether a sync of the log has failed: a later one may succeed and say nothing of what this one left."""

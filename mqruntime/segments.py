@@ -50,6 +50,11 @@ class SegmentFile(Protocol):
         directory entry; OSError when the disk fails, then and at every later sync."""
         ...
 
+    def soil(self, start: int, end: int) -> None:
+        """The next sync writes all pages of [start, end), also those that the kernel takes for written because a sync of them
+        failed. They have disk blocks: see `written`."""
+        ...
+
     async def read_cold(self, start: int, end: int) -> bytes:
         """Bytes [start, end) read outside the mapping; OSError when the disk fails."""
         ...
@@ -165,6 +170,11 @@ class RealSegmentFile:
             await self._in_thread(self._sync)
         if self._sync_error is not None:
             raise OSError(self._sync_error.errno, self._sync_error.strerror, str(self._path))
+
+    def soil(self, start: int, end: int) -> None:
+        assert 0 <= start <= end <= self.size_bytes, f"{self._path}: soil({start}, {end})"
+        one_a_page = slice(start - start % mmap.PAGESIZE, end, mmap.PAGESIZE)
+        self._view[one_a_page] = bytes(self._view[one_a_page])
 
     async def read_cold(self, start: int, end: int) -> bytes:
         assert 0 <= start <= end <= self.size_bytes, f"{self._path}: read_cold({start}, {end})"

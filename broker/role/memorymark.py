@@ -49,6 +49,11 @@ class KeptMemoryMark:
         """Whether the log may lack what this broker had in memory, and was counted for."""
         return self._lost
 
+    @property
+    def sync_failed_before(self) -> bool:
+        """Whether one did under this boot: the kernel may hold for written what is on no disk."""
+        return self._unsynced
+
     async def open(self) -> None:
         """At the start, before any role and once what is in the log is on disk. A damaged mark counts as that of a lost boot.
         OSError."""

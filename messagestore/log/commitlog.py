@@ -322,6 +322,18 @@ class CommitLog:
                 await self._sync_to(self._end)  # callers that waited for the lock find their bytes synced
         return self._flushed
 
+    async def write_anew(self, offset: int) -> None:
+        """What the log holds from `offset` on is on disk on return, also where a sync failed before: the kernel drops what it
+        could not write, and tells of it once. OSError."""
+        async with self._disk:
+            for index, file in enumerate(self._files):
+                segment = self._first + index * self.segment_size_bytes
+                start, end = max(0, offset - segment), min(self.segment_size_bytes, self._end - segment)
+                if start < end:
+                    for begin, stop in file.written(start, end):
+                        file.soil(begin, stop)
+                    await self._sync(file, start, end)
+
     async def _sync_to(self, end: int) -> None:
         bounds = [self._flushed]
         while bounds[-1] < end:

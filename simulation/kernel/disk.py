@@ -390,6 +390,10 @@ class SimulatedSegmentFile:
         if self._sync_error is not None:
             raise OSError(self._sync_error.errno, self._sync_error.strerror, self._path)
 
+    def soil(self, start: int, end: int) -> None:
+        assert 0 <= start <= end <= self.size_bytes, f"{self._path}: soil({start}, {end})"
+        self._inode.soil(start, end)
+
     async def read_cold(self, start: int, end: int) -> bytes:
         assert 0 <= start <= end <= self.size_bytes, f"{self._path}: read_cold({start}, {end})"
         inode = self._inode

@@ -76,6 +76,12 @@ class Inode:
             if disk[start + at : start + at + len(page)] != page:
                 self._dropped[(start + at) // PAGE_BYTES] = page
 
+    def soil(self, start: int, end: int) -> None:
+        """The kernel knows again that it has to write these pages."""
+        first, last = self.pages(start, end)
+        for number in range(first // PAGE_BYTES, -(-last // PAGE_BYTES)):
+            self._dropped.pop(number, None)
+
     def durably_holds(self, content: bytes) -> bool:
         return self._disk is not None and content in self._disk
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+
 import pytest
 
 from broker.settings.broker import BrokerSettings
@@ -81,6 +83,29 @@ def test_a_slave_that_does_not_wait_for_its_disk_stays_out_of_the_set() -> None:
         assert cluster.in_sync(2)
         (result,) = cluster.run(cluster.send_all([b"counted by two"]))
         assert result.status is SendStatus.SEND_OK
+
+
+def test_what_a_failed_sync_left_in_memory_is_on_disk_before_it_is_counted() -> None:
+    """The kernel takes for written what it could not write, and the next sync succeeds."""
+    with World(501) as world:
+        cluster = Cluster(world, 2, **D)
+        cluster.start_up()
+        for node in cluster.brokers:
+            node.disk.fail_next("sync", OSError(errno.EIO, "Input/output error"), where="commitlog")
+        sending = world.loop.create_task(cluster.send_all([b"unwritten" * 2_000]))
+        world.run_until(lambda: all(node.failure is not None for node in cluster.brokers), 20_000)
+        for node in cluster.brokers:
+            cluster.start(node)
+        world.run_until(sending.done, 60_000)
+        cluster.wait_in_sync(2, 30_000)
+        cluster.run(cluster.send_all(BODIES))
+        for node in cluster.brokers:
+            lose_power(node)
+        for node in cluster.brokers:
+            cluster.start(node)
+        cluster.wait_in_sync(2, 60_000)
+        found = {bytes(message.body) for message in cluster.run(cluster.read_all())}
+        assert found >= {*BODIES, b"unwritten" * 2_000}
 
 
 @pytest.mark.parametrize(

@@ -131,6 +131,23 @@ def test_a_failed_sync_fails_every_later_one(
     asyncio.run(scenario())
 
 
+def test_pages_that_the_kernel_takes_for_written_are_written_again(
+    directory: RealSegmentDirectory, tmp_path: Path
+) -> None:
+    file = directory.create("0", 3 * 4096 + 100)
+    file.view()[4000:9000] = b"x" * 5000
+    before = bytes(file.view())
+    asyncio.run(file.sync(0, file.size_bytes))
+    path = next(tmp_path.rglob("0"))
+    os.utime(path, (1, 1))
+    asyncio.run(file.sync(0, file.size_bytes))
+    assert path.stat().st_mtime == 1, "there was nothing to write"
+    file.soil(5000, 9000)
+    asyncio.run(file.sync(0, file.size_bytes))
+    assert path.stat().st_mtime > 1 and bytes(file.view()) == before
+    file.close()
+
+
 def test_closing_waits_for_the_threads_that_use_the_file(
     directory: RealSegmentDirectory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
