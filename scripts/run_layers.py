@@ -30,8 +30,11 @@ BESIDE = {
     "process": [
         "tests/process/test_full_disks.py",
         "tests/process/test_live_bound.py",
+        "tests/process/test_pair_processes.py",
+        "tests/process/test_partitions.py",
         "tests/process/test_replay_commands.py",
         "tests/process/test_resend.py",
+        "tests/process/test_retention.py",
         "tests/process/test_stream_through_failovers.py",
     ],
     "spark": [
@@ -40,6 +43,7 @@ BESIDE = {
         "tests/spark/test_executor_package.py",
         "tests/spark/test_replicas_read_alike.py",
     ],
+    "interop": ["tests/interop/test_java_pairs.py"],
 }
 """What runs beside the rest of a layer: about half of its time, and no test that shares a fixture with the rest."""
 

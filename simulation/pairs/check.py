@@ -52,10 +52,14 @@ class PairCheck:
     def wrote(self, store: MessageStore) -> None:
         """The log of the master, as far as it has grown."""
         known = self.histories[-1]
+        if not store.has_segments():  # none yet, or none any more: its broker ends
+            return
         known += content(store, len(known), store.max_offset())
 
     def holds(self, store: MessageStore) -> None:
         """A slave's log, at every step: what it holds of the present history counts for ever."""
+        if not store.has_segments():
+            return
         history = self.histories[-1]
         start, end = store.min_offset(), min(store.max_offset(), len(history))
         span = next((span for span in self.held if span.start <= start <= span.end), None)
@@ -80,6 +84,8 @@ class PairCheck:
 
     def is_of_one_log(self, name: str, store: MessageStore) -> None:
         watched = self.watched.setdefault(name, Watched())
+        if not store.has_segments():
+            return
         begins, end = store.min_offset(), store.max_offset()
         if end < watched.checked_end or begins > watched.checked_end:
             watched.checked_end = begins

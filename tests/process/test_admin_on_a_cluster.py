@@ -151,6 +151,11 @@ def test_another_controller_leads_when_it_is_asked_to(admin: Admin) -> None:
     )
 
 
+@pytest.mark.parametrize("command", ["deleteExpiredCommitLog", "cleanExpiredCQ"])
+def test_what_has_expired_is_deleted_on_demand(admin: Admin, command: str) -> None:
+    assert "success" in admin.shown(command, "-c", CLUSTER_NAME)
+
+
 def test_topics_and_groups_go_away(admin: Admin) -> None:
     assert "success" in admin.shown("deleteSubGroup", "-c", CLUSTER_NAME, "-g", GROUP, "-r", "true")
     assert "success" in admin.shown("deleteTopic", "-c", CLUSTER_NAME, "-t", TOPIC)
