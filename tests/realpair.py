@@ -151,7 +151,8 @@ class RealPair:
 
     async def _created(self, admin: AdminClient, queues: int) -> bool:
         await admin.create_topic(self.address(0), TopicSettings(TOPIC, queues, queues, 6))
-        return bool(await admin.topic_route(self.namesrv, TOPIC))
+        route = await admin.topic_route(self.namesrv, TOPIC)  # which a slave that is there yet keeps alive
+        return any("0" in replicas["brokerAddrs"] for replicas in route["brokerDatas"])
 
     def slaves_level(self) -> int:
         """How many slaves hold all of the master's log, as the master knows; 0 while it does not answer."""
