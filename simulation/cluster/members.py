@@ -182,8 +182,7 @@ class ClientApp:
         self.never_fails: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
 
     async def start(self) -> None:
-        await self.create_topic(TOPIC, QUEUES)
-        await self.create_topic(LATER, 1)
+        await self.create_topics()
         self.load.start()
         self.delayed.start()
         self.administration.start()
@@ -210,6 +209,11 @@ class ClientApp:
             self.reading.cancel()
             await asyncio.wait([self.reading])
             self.reading = None
+
+    async def create_topics(self) -> None:
+        """Those that it sends to, where they are not there; an unclean election may have lost them."""
+        await self.create_topic(TOPIC, QUEUES)
+        await self.create_topic(LATER, 1)
 
     async def create_topic(self, topic: str, queues: int) -> None:
         """On the master, until the name server routes it."""
