@@ -227,7 +227,7 @@ class Requests:
                 self.pulls.ask_again()
             elif not self._settings.slave_read_enable:
                 self.pulls.release_all()
-        self.delivery.role_taken()
+        self.delivery.role_taken(leads=grant is None)
         self._hand_over.moved()
         if became_master:
             self.clients.share_anew()

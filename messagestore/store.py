@@ -521,6 +521,12 @@ class MessageStore:
         queue = self._queues.find(topic, queue_id)
         return queue.max_queue_offset if queue else self._queues.told_end(topic, queue_id)
 
+    def next_queue_offset(self, topic: str, queue_id: int) -> int:
+        """What a master gives to the next message; not below `max_queue_offset`, as dispatch may be behind."""
+        if self._appender is None:
+            return self.max_queue_offset(topic, queue_id)
+        return self._appender.next_queue_offset(topic, queue_id)
+
     def min_queue_offset(self, topic: str, queue_id: int) -> int:
         queue = self._queues.find(topic, queue_id)
         return queue.min_queue_offset if queue else self._queues.told_end(topic, queue_id)

@@ -48,6 +48,8 @@ class Log(Protocol):
 
     def max_queue_offset(self, topic: str, queue_id: int) -> int: ...
 
+    def next_queue_offset(self, topic: str, queue_id: int) -> int: ...
+
     def confirm_offset(self) -> int: ...
 
     async def message_at(self, physical_offset: int) -> memoryview | None: ...
@@ -118,14 +120,30 @@ class DelayDelivery:
         self._wake = asyncio.Event()
         self._damage = RepeatedFailure()
 
-    def role_taken(self) -> None:
-        """Begin anew where the table says: deliveries of an earlier mastership may have been cut off."""
+    def role_taken(self, *, leads: bool) -> None:
+        """Begin anew where the table says: deliveries of an earlier mastership may have been cut off. A table may be ahead of
+        the queue of a master that was elected without all that was confirmed; it goes back, lest it skip what comes then
+        (upstream: ScheduleMessageService.correctDelayOffset)."""
+        if leads:
+            self._correct_offsets()
         self._term += 1
         self._cursors.clear()
         self._heads.clear()
         self._sightings.clear()
         self._in_flight.clear()
         self._wake.set()
+
+    def _correct_offsets(self) -> None:
+        for level in range(1, len(self._levels_ms) + 1):
+            end, offset = (
+                self._store.next_queue_offset(SCHEDULE_TOPIC, level - 1),
+                self._offsets.next_offset(level),
+            )
+            if offset > end:
+                logger.warning(
+                    "delay offset beyond the queue", extra=fields(level=level, offset=offset, queue_end=end)
+                )
+                self._offsets.advance(level, end)
 
     def soon(self) -> None:
         """It may be possible to deliver again."""

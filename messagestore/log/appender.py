@@ -68,6 +68,9 @@ class Appender:
             appended.append(outcome)
         return appended
 
+    def next_queue_offset(self, topic: str, queue_id: int) -> int:
+        return self._next_offsets.get((topic.encode(), queue_id), 0)
+
     def _append_one(self, message: MessageToStore, store_host: bytes) -> Appended | PutStatus:
         topic = message.topic.encode()
         body, properties = message.body, message.properties

@@ -266,11 +266,16 @@ begun_anew = DelayDelivery.role_taken
 
 
 @bug("waiting-forgotten", DelayDelivery, "role_taken")
-def what_waited_is_forgotten(self: DelayDelivery) -> None:
+def what_waited_is_forgotten(self: DelayDelivery, *, leads: bool) -> None:
     """A new master takes what waits already for delivered by the one before."""
-    begun_anew(self)
+    begun_anew(self, leads=leads)
     for level in range(1, len(self._levels_ms) + 1):
         self._offsets.advance(level, self._store.max_queue_offset(SCHEDULE_TOPIC, level - 1))
+
+
+@bug("delay-offset-beyond-the-queue", DelayDelivery, "_correct_offsets")
+def offsets_left_ahead(self: DelayDelivery) -> None:
+    """A master whose log lost its end in an election goes on where the table says, and skips what is scheduled meanwhile."""
 
 
 @bug("emptied-store-elected", LogFound, "why_lost")

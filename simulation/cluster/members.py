@@ -44,6 +44,7 @@ HOSTILE_HOST = "10.0.4.2"
 OPERATOR_HOST = "10.0.5.1"
 TOPIC = "facts"
 QUEUES = 3
+QUEUES_OF = {TOPIC: QUEUES, LATER: 1}
 SEND_TIMEOUT_MS = 1500
 SLAVE_SYNC_MS = 5000
 BURST_IN_FLIGHT = 200
@@ -182,7 +183,8 @@ class ClientApp:
         self.never_fails: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
 
     async def start(self) -> None:
-        await self.create_topics()
+        for topic, queues in QUEUES_OF.items():
+            await self.create_topic(topic, queues)
         self.load.start()
         self.delayed.start()
         self.administration.start()
@@ -210,10 +212,17 @@ class ClientApp:
             await asyncio.wait([self.reading])
             self.reading = None
 
-    async def create_topics(self) -> None:
-        """Those that it sends to, where they are not there; an unclean election may have lost them."""
-        await self.create_topic(TOPIC, QUEUES)
-        await self.create_topic(LATER, 1)
+    async def create_lost_topics(self) -> None:
+        """Those that it sends to and that are not there any more, or came back smaller; what is larger stays so."""
+        admin = AdminClient(self.client.clock)
+        for topic, queues in QUEUES_OF.items():
+            try:
+                routed = (await admin.topic_route(NAMESRV, topic))["queueDatas"][0]
+            except AdminError:
+                routed = {"readQueueNums": 0, "writeQueueNums": 0}
+            if routed["writeQueueNums"] < queues:
+                await self.create_topic(topic, max(queues, routed["readQueueNums"]))
+        await admin.close()
 
     async def create_topic(self, topic: str, queues: int) -> None:
         """On the master, until the name server routes it."""

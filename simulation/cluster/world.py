@@ -263,7 +263,7 @@ class ClusterWorld:
                 raise Violation("V2", f"not whole {HEAL_LIMIT_MS} ms after the last fault: {self.shown()}")
             self.world.run_for_ms(WHOLE_MS)
         if self.check.forked:
-            self.client.run(self.client.app.create_topics())
+            self.client.run(self.client.app.create_lost_topics())
 
     def whole(self) -> bool:
         machines, looks = self.machines, self.machines.broker_looks()

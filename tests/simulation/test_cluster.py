@@ -37,6 +37,7 @@ FOUND_BY = {
     "confirm-skips-unknown": 4,
     "connections-counted": 12,
     "damage-unchecked": 7,
+    "delay-offset-beyond-the-queue": 177,
     "deletes-undelivered": 12,
     "deletes-under-a-link": 211,
     "deletes-what-no-checkpoint-vouches-for": 1,

@@ -55,6 +55,9 @@ class ScriptedLog:
     def max_queue_offset(self, topic: str, queue_id: int) -> int:
         return len(self.queues.get(queue_id, []))
 
+    def next_queue_offset(self, topic: str, queue_id: int) -> int:
+        return self.max_queue_offset(topic, queue_id)
+
     def confirm_offset(self) -> int:
         return self.confirmed
 
@@ -151,7 +154,7 @@ def test_a_new_mastership_delivers_again_what_the_replicas_may_lack() -> None:
     bench.log.schedule(b"held by all", 1)
     bench.log.schedule(b"in flight", 1)
     bench.after(1_000)
-    bench.delivery.role_taken()
+    bench.delivery.role_taken(leads=True)
     bench.after(0)
     assert bench.delivered == [b"held by all", b"in flight", b"in flight"]
 
@@ -227,6 +230,21 @@ def test_a_queue_whose_beginning_is_gone_goes_on_at_its_first_entry() -> None:
     bench.log.first = 1
     bench.after(1_000)
     assert bench.delivered == [b"kept"]
+
+
+def test_an_offset_beyond_the_queue_of_a_new_master_goes_back() -> None:
+    bench = Bench()
+    bench.offsets.advance(1, 5)
+    bench.offsets.advance(2, 1)
+    bench.log.schedule(b"known", 1)
+    bench.log.schedule(b"waits", 2)
+    bench.delivery.role_taken(leads=False)
+    assert bench.offsets.next_offset(1) == 5
+    bench.delivery.role_taken(leads=True)
+    assert [bench.offsets.next_offset(level) for level in (1, 2)] == [1, 1]
+    bench.log.schedule(b"new", 1)
+    bench.after(1_000)
+    assert bench.delivered == [b"new"]
 
 
 def test_no_more_is_in_flight_than_the_limit() -> None:
