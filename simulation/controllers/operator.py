@@ -154,6 +154,8 @@ class Operator:
             late = self.random.choice(list(self.around.late_beats))
             copy = RemotingCommand.request(RequestCode.BROKER_HEARTBEAT)
             copy.ext = dict(late.ext)
+            if not int(copy.ext.get("incarnation", 0)):
+                self.check.echoed.add((copy.ext["brokerName"], int(copy.ext["brokerId"])))
             with contextlib.suppress(RemotingError):
                 await self._client.one_way(leader, copy)
             return
