@@ -62,6 +62,10 @@ class ReplicatedLog(Protocol):
         """The bytes up to `end` have been filled in; the log ends there now."""
         ...
 
+    async def confirm_whole_records(self) -> None:
+        """Lowers the confirm offset to the end of a record, before anything of another role or connection is confirmed."""
+        ...
+
     async def truncate(self, offset: int) -> int:
         """The log ends at the greatest end of a whole record that is not above `offset`, which is returned, and its old
         tail cannot come back. At `max_offset` it also erases what a broken connection may have left above. OSError."""

@@ -430,6 +430,14 @@ class MessageStore:
     def confirm_offset(self) -> int:
         return self._confirm
 
+    async def confirm_whole_records(self) -> None:
+        """The confirm offset ends a record from now on. Nothing was answered of one that was confirmed in part, and who leads
+        next may lack its other part. To be called where nothing confirms meanwhile. StoreFailed."""
+        try:
+            self._confirm = await self._tail.boundary_at_or_below(self._confirm, self._confirm)
+        except (OSError, StoreCorrupted) as error:
+            raise self._failed(error) from error
+
     def set_confirm_offset(self, offset: int) -> None:
         """Every in-sync replica holds the log up to `offset`. Values above the log's end are lowered to it, values
         below the present one ignored: what was readable stays readable until a truncation."""

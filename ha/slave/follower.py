@@ -30,7 +30,8 @@ NO_ROOM = "the disk has no room for what the master's log asks of this one, tryi
 
 async def cut_partial_record(log: ReplicatedLog) -> None:
     """End the log with its last whole record, durably, and nothing above it: what a broken connection or a crash
-    left is cut. OSError."""
+    left is cut. What is confirmed ends with a whole record, too. OSError."""
+    await log.confirm_whole_records()
     log_end = log.max_offset()
     boundary = await log.truncate(log_end)
     if boundary < log_end:
@@ -70,8 +71,8 @@ class Follower:
         self._on_level = on_level
         self._address: str | None = None
         self._address_changed = asyncio.Event()
-        # where the log last ended with a whole record; finding that out reads a whole segment
-        self._whole_end = -1
+        # log end and confirm offset when they last ended a record; finding that out reads a whole segment
+        self._whole = -1, -1
         self._unreached = RepeatedFailure()
         self._write = RetriedWrite(logger, NO_ROOM)
         self._log_refused = False  # it had no place for what the last connection brought
@@ -146,10 +147,11 @@ class Follower:
     async def _connected_to(self, address: str) -> int | None:
         """One connection from its beginning to its end. How long to wait before the next one; None, as long as before
         this one, when the master sent nothing of its log or ended it soon, as one does that meets two brokers of one id."""
-        if self._log.max_offset() != self._whole_end:
-            if not await self._durably(cut_partial_record(self._log)):
+        log = self._log
+        if (log.max_offset(), log.confirm_offset()) != self._whole:
+            if not await self._durably(cut_partial_record(log)):
                 return self._settings.full_log_wait_ms
-            self._whole_end = self._log.max_offset()
+            self._whole = log.max_offset(), log.confirm_offset()
         if (wait_ms := await self._prepare()) is not None:
             return wait_ms
         if self._log_refused and not self._has_room():

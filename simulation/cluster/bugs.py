@@ -256,6 +256,11 @@ async def sent_as_it_is(self: MessageStore, offset: int, size: int) -> None:
     """Upstream: what stands on disk is sent to every new replica."""
 
 
+@bug("half-records-confirmed", MessageStore, "confirm_whole_records")
+async def confirmed_as_it_is(self: MessageStore) -> None:
+    """Who led stays out, for its successor lacks one half of a record that was confirmed in part."""
+
+
 @bug("delivered-without-delay", DelayDelivery, "_wait_ms")
 def due_at_once(self: DelayDelivery, level: int, queue_offset: int, due_ms: int) -> int:
     """Delayed messages are delivered without delay."""

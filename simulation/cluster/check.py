@@ -1,11 +1,12 @@
 """The invariants of a cluster, checked while it runs.
 
-Invariant of the checker itself: `confirmed` holds the bytes below the highest confirm offset that any broker ever had,
-and no broker may confirm others. Names of invariants: M masters, S SyncStateSet, C confirm offset and acknowledgements,
-L logs, Q readers."""
+Invariant of the checker itself: `confirmed` holds the whole records below the highest confirm offset that any broker ever
+had, and no broker may confirm others; of a record that is confirmed in part nothing was answered. Names of invariants:
+M masters, S SyncStateSet, C confirm offset and acknowledgements, L logs, Q readers."""
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
@@ -16,6 +17,10 @@ from simulation.cluster.holders import Holders
 from simulation.cluster.logmatch import logs_match
 from simulation.cluster.looks import BrokerLook
 from simulation.cluster.violation import Violation
+
+SIZE_BYTES = 4
+"""A record, and the filler at a segment's end, begin with their size."""
+RECORD_BYTES_MIN = 8
 
 
 @dataclass
@@ -40,6 +45,8 @@ class ClusterCheck:
     """SyncStateSet epoch -> (master id, members)."""
     grants: Grants = field(default_factory=Grants)
     confirmed: bytearray = field(default_factory=bytearray)
+    ends: list[int] = field(default_factory=lambda: [0])
+    """Where its records end."""
     watched: dict[tuple[str, int], Watched] = field(default_factory=dict)
     newest: tuple[int, int] = (0, 0)
     members: frozenset[int] = frozenset()
@@ -134,26 +141,44 @@ class ClusterCheck:
                 "Q1", f"{name} dispatched {watched.dispatched}, above its confirm offset {confirm}"
             )
         if confirm < watched.checked_end:
-            watched.checked_end = confirm
+            watched.checked_end = self.whole(confirm)
         if not self.forked:
             self.same_bytes(watched, broker, confirm)
         if truncated:
             self.on_truncated(name)
 
     def same_bytes(self, watched: Watched, broker: BrokerLook, end: int) -> None:
-        name, at = broker.name, max(watched.checked_end, broker.store.min_offset())
-        while at < end:
-            view = broker.store.read(at, end - at)
-            if not view:
-                raise Violation("C1", f"{name} has no bytes at {at}, below {end}")
+        at = max(watched.checked_end, broker.store.min_offset())
+        while view := self.record(broker, at, end):
             known = self.confirmed[at : at + len(view)]
-            if known != view[: len(known)] and known != self.before_it_rotted(name, at, known, view):
+            if known != view[: len(known)] and known != self.before_it_rotted(broker.name, at, known, view):
                 raise Violation(
-                    "C6", f"{name} holds other bytes than were confirmed, in [{at}, {at + len(view)})"
+                    "C6", f"{broker.name} holds other bytes than were confirmed, in [{at}, {at + len(view)})"
                 )
-            self.confirmed += view[len(known) :]
+            if len(known) < len(view):
+                self.confirmed += view[len(known) :]
+                self.ends.append(at + len(view))
             at += len(view)
-        watched.checked_end = end
+        watched.checked_end = at
+
+    def record(self, broker: BrokerLook, at: int, end: int) -> memoryview:
+        """The record, or filler, that begins there, if it ends at `end` at most; empty otherwise."""
+        if at + SIZE_BYTES > end:
+            return memoryview(b"")
+        rotten_at = self.rotten_at(broker.name)
+        is_rotten = rotten_at is not None and at <= rotten_at < at + SIZE_BYTES
+        head = self.confirmed[at : at + SIZE_BYTES] if is_rotten else broker.store.read(at, SIZE_BYTES)
+        size = int.from_bytes(head)
+        if size < RECORD_BYTES_MIN or at + size > end:
+            return memoryview(b"")
+        view = broker.store.read(at, size)
+        if len(view) < size:
+            raise Violation("C1", f"{broker.name} has {len(view)} of {size} bytes at {at}, below {end}")
+        return view
+
+    def whole(self, offset: int) -> int:
+        """The end of the last whole record that is not above it."""
+        return self.ends[bisect_right(self.ends, offset) - 1]
 
     def before_it_rotted(self, name: str, at: int, known: bytearray, view: memoryview) -> bytearray:
         held, rotten_at = bytearray(view[: len(known)]), self.rotten_at(name)
@@ -174,9 +199,9 @@ class ClusterCheck:
                     "S3",
                     f"the set is {sorted(self.members)}, its master counts acks over {sorted(master.counted)}",
                 )
-        confirm = max((master.store.confirm_offset() for master in masters), default=0)
         if self.forked:
             return
+        confirm = self.whole(max((master.store.confirm_offset() for master in masters), default=0))
         for broker in brokers:
             if (
                 broker.role is Role.NONE
@@ -228,5 +253,6 @@ class ClusterCheck:
             raise Violation("E2", f"epoch histories differ: {sorted(map(str, histories))}")
         if self.forked:
             self.confirmed.clear()
+            self.ends = [0]
         for broker in brokers:
             self.same_bytes(Watched(), broker, broker.store.max_offset())

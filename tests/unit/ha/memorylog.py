@@ -91,6 +91,9 @@ class MemoryLog:
         assert self._end < end <= self._begins + len(self._data)
         self._end = end
 
+    async def confirm_whole_records(self) -> None:
+        self._confirm = self.boundary_at_or_below(self._confirm)
+
     async def truncate(self, offset: int) -> int:
         assert self._begins <= offset <= self._end
         offset = self.boundary_at_or_below(offset)

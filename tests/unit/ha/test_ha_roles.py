@@ -8,6 +8,7 @@ import pytest
 
 from ha.errors import EpochFenced, EpochHistoryMissing
 from tests.unit.ha.hascene import Node, fill, in_step, played_by, turns, until
+from tests.unit.ha.memorylog import record
 
 
 @played_by(1, 2)
@@ -59,6 +60,24 @@ async def test_a_torn_tail_is_cut_before_a_broker_leads(a: Node) -> None:
     await a.lead(2)
     assert a.log.truncated == [(5040, 5000)]
     assert a.ha.history.entries == ((1, 0), (2, 5000))
+
+
+@played_by(1, 2)
+async def test_who_led_follows_a_successor_that_lacks_half_of_a_confirmed_record(a: Node, b: Node) -> None:
+    await in_step(a, b)
+    fill(a, "x", 10)
+    await until(lambda: b.log.max_offset() == a.log.max_offset() == a.log.confirm_offset())
+    await b.ha.stop()
+    whole = a.log.append(record("only here", 500)) - 500
+    b.log.write_view(whole, 500)[:200] = a.log.read(whole, 200)
+    b.log.advance(whole + 200)
+    a.log.set_confirm_offset(whole + 200)
+    await b.start_again()
+    await b.lead(2)
+    b.log.append(record("the successor's", 900))
+    await a.follow(b, 2)
+    await until(lambda: a.log.max_offset() == b.log.max_offset() and a.ha.history == b.ha.history)
+    assert a.log.content() == b.log.content()
 
 
 @played_by(1, 2)

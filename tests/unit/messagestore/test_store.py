@@ -368,6 +368,20 @@ async def test_truncation_cuts_log_queues_and_confirm_offset_together(tmp_path: 
 
 
 @in_loop
+async def test_what_is_confirmed_ends_with_a_whole_record_when_asked(tmp_path: Path) -> None:
+    store = await master(tmp_path)
+    first, second, _ = store.append([message(bytes(500)) for _ in range(3)])
+    store.set_confirm_offset(second.physical_offset + 100)
+    store.become_slave()
+    await store.confirm_whole_records()
+    assert store.confirm_offset() == first.end_offset
+    store.set_confirm_offset(second.end_offset)
+    await store.confirm_whole_records()
+    assert store.confirm_offset() == second.end_offset
+    await store.stop()
+
+
+@in_loop
 async def test_boundaries_are_found_from_anywhere(tmp_path: Path) -> None:
     store = await master(tmp_path)
     outcomes = store.append([message(bytes(500)) for _ in range(20)])
