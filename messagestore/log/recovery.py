@@ -83,15 +83,18 @@ class Recovery:
         )  # fmt: skip
 
     async def _index_start(self, dispatched: int, *, trusted: bool) -> int:
-        """Opens the index as of `dispatched`; from where on it has to be filled. Without any file that is all of the
-        log: the store had no index so far, or one of another geometry. The checkpoint says
-        so until all is filled: a start that does not come so far is followed by one that goes through all of the log again."""
+        """Opens the index as of `dispatched`; from where on it has to be filled. Without any file that is all of the log: the
+        store had no index so far, or one of another geometry. The checkpoint says so until all is filled and on disk: what a
+        start that was killed on the way left is vouched for by nothing, and the next goes through all of the log again."""
         if self._index is None:
             return dispatched
-        await self._index.load(dispatched, trusted=trusted)
+        partial = self._checkpoint.index_msg_timestamp == INDEX_PARTIAL
+        await self._index.load(
+            self._log.min_offset if partial and not trusted else dispatched, trusted=trusted
+        )
         if not self._index.exists and self._log.has_segments:
             await self._index_lost()
-        partial = self._checkpoint.index_msg_timestamp == INDEX_PARTIAL
+            partial = True
         return self._log.min_offset if partial else dispatched
 
     async def _vouched_start(self) -> int:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from messagestore.checkpoint import Checkpoint
+from messagestore.checkpoint import INDEX_PARTIAL, Checkpoint, decode_checkpoint
 from messagestore.index.file import (
     ENTRY,
     HEADER,
@@ -328,6 +328,33 @@ def test_an_index_that_a_start_did_not_finish_is_finished_by_the_next(
         assert [len(await again.find_by_key("TopicTest", f"k{n}", 9, 0, 1 << 62)) for n in range(100)] == [
             1
         ] * 100
+        await again.stop()
+
+    asyncio.run(scenario())
+
+
+def test_of_an_index_that_a_start_did_not_finish_nothing_is_kept_after_a_power_cut(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        store = open_store(tmp_path)
+        await store.start()
+        await store.become_master()
+        store.append([message(properties=b"KEYS\x01k%d\x02" % number) for number in range(100)])
+        store.set_confirm_offset(store.max_offset())
+        while store.dispatch():
+            pass
+        await store.stop()
+        vouched = decode_checkpoint((tmp_path / "checkpoint").read_bytes())
+        vouched.index_msg_timestamp = INDEX_PARTIAL
+        vouched.physic_msg_timestamp = vouched.logics_msg_timestamp = vouched.logics_msg_timestamp + 10_000
+        (tmp_path / "checkpoint").write_bytes(vouched.encode())
+        (tmp_path / "abort").touch()
+        for file in (tmp_path / "index").iterdir():
+            head = file.read_bytes()[: HEADER.size]  # of all pages the first alone came to the disk
+            file.write_bytes(head.ljust(file.stat().st_size, b"\0"))
+        again = open_store(tmp_path)
+        await again.start()
+        found = [await again.find_by_key("TopicTest", f"k{n}", 9, 0, 1 << 62) for n in range(100)]
+        assert [len(records) for records in found] == [1] * 100
         await again.stop()
 
     asyncio.run(scenario())
