@@ -58,14 +58,12 @@ class IndexTable:
         self._disk = asyncio.Lock()  # a sync and a truncation exclude each other
 
     async def load(self, phy_limit: int, *, trusted: bool) -> None:
-        """Opens the files and keeps what they say of records below `phy_limit`. Files of another geometry go: they are
-        rebuilt. Files of a clean stop are `trusted`."""
-        size = file_size_for(self._slots, self._entries)
-        found = [(name, bytes_) for name, bytes_ in self._directory.names() if bytes_]
-        fitting = all(name.isdigit() and bytes_ == size for name, bytes_ in found)
+        """Opens the files and keeps what they say of records below `phy_limit`. Files that do not fit go: they are rebuilt.
+        Files of a clean stop are `trusted`."""
+        fitting = self.fits
         if not fitting:
             logger.warning("index files have another geometry than the settings: they are built anew")
-        for name, _ in found:
+        for name, _ in self._found():
             if not fitting:
                 await self._directory.delete(name)
                 continue
@@ -78,8 +76,17 @@ class IndexTable:
         await self.truncate(phy_limit)
 
     @property
+    def fits(self) -> bool:
+        """Whether all files on disk have this geometry."""
+        size = file_size_for(self._slots, self._entries)
+        return all(name.isdigit() and bytes_ == size for name, bytes_ in self._found())
+
+    @property
     def exists(self) -> bool:
         return bool(self._files)
+
+    def _found(self) -> list[tuple[str, int]]:
+        return [(name, bytes_) for name, bytes_ in self._directory.names() if bytes_]
 
     def put(self, phy: int, facts: QueueFacts) -> None:
         """Index the record at `phy` unless it is; OSError (ENOSPC) leaves it to be done again."""

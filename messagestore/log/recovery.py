@@ -88,6 +88,8 @@ class Recovery:
         start that was killed on the way left is vouched for by nothing, and the next goes through all of the log again."""
         if self._index is None:
             return dispatched
+        if self._log.has_segments and not self._index.fits:  # told before the first of them is deleted
+            await self._index_lost()
         partial = self._checkpoint.index_msg_timestamp == INDEX_PARTIAL
         await self._index.load(
             self._log.min_offset if partial and not trusted else dispatched, trusted=trusted

@@ -25,6 +25,7 @@ from messagestore.index.table import IndexTable
 from messagestore.properties import java_string_hash
 from messagestore.record import QueueFacts, decode
 from mqruntime.realruntime import real_runtime
+from mqruntime.segments import RealSegmentDirectory
 from tests.unit.messagestore.storehelp import GOLDEN, golden_index, message, open_store, small_settings
 
 SLOTS, ENTRIES = 4, 8
@@ -351,6 +352,45 @@ def test_of_an_index_that_a_start_did_not_finish_nothing_is_kept_after_a_power_c
         for file in (tmp_path / "index").iterdir():
             head = file.read_bytes()[: HEADER.size]  # of all pages the first alone came to the disk
             file.write_bytes(head.ljust(file.stat().st_size, b"\0"))
+        again = open_store(tmp_path)
+        await again.start()
+        found = [await again.find_by_key("TopicTest", f"k{n}", 9, 0, 1 << 62) for n in range(100)]
+        assert [len(records) for records in found] == [1] * 100
+        await again.stop()
+
+    asyncio.run(scenario())
+
+
+def test_an_index_of_another_geometry_is_lost_before_its_first_file_goes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario() -> None:
+        store = open_store(tmp_path)
+        await store.start()
+        await store.become_master()
+        store.append([message(properties=b"KEYS\x01k%d\x02" % number) for number in range(100)])
+        store.set_confirm_offset(store.max_offset())
+        while store.dispatch():
+            pass
+        await store.stop()
+        vouched = decode_checkpoint((tmp_path / "checkpoint").read_bytes())
+        vouched.index_msg_timestamp += 10_000
+        vouched.physic_msg_timestamp = vouched.logics_msg_timestamp = vouched.index_msg_timestamp
+        (tmp_path / "checkpoint").write_bytes(vouched.encode())
+        first, *others = sorted(file.name for file in (tmp_path / "index").iterdir())
+        assert others
+        delete = RealSegmentDirectory.delete
+
+        async def deletes_one(self: RealSegmentDirectory, name: str) -> None:
+            if name in others:
+                raise OSError(errno.EIO, os.strerror(errno.EIO))
+            await delete(self, name)
+
+        with monkeypatch.context() as disk:
+            disk.setattr(RealSegmentDirectory, "delete", deletes_one)
+            with pytest.raises(OSError, match="Input/output"):
+                await open_store(tmp_path, small_settings(max_index_num=400, max_hash_slot_num=7)).start()
+        assert not (tmp_path / "index" / first).exists()
         again = open_store(tmp_path)
         await again.start()
         found = [await again.find_by_key("TopicTest", f"k{n}", 9, 0, 1 << 62) for n in range(100)]
