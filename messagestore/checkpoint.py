@@ -6,7 +6,7 @@ written, and what recovery builds anew is what follows the confirm offset and th
 
 from __future__ import annotations
 
-from dataclasses import astuple, dataclass
+from dataclasses import astuple, dataclass, field
 from struct import Struct
 from zlib import crc32
 
@@ -46,6 +46,9 @@ class Checkpoint:
     index_msg_timestamp: int = 0
     master_flushed_offset: int = 0
     confirm_phy_offset: int = 0
+    ours: bool = field(
+        default=False, compare=False
+    )  # so queues and index list all below confirm_phy_offset, on disk
 
     @property
     def min_timestamp(self) -> int:
@@ -54,7 +57,7 @@ class Checkpoint:
         return max(0, oldest - TIMESTAMP_MARGIN_MS)
 
     def encode(self) -> bytes:
-        values = CHECKPOINT.pack(*astuple(self))
+        values = CHECKPOINT.pack(*astuple(self)[:-1])
         return (values + CHECK.pack(_check(values))).ljust(FILE_BYTES, b"\0")
 
 
@@ -71,6 +74,7 @@ def decode_checkpoint(data: bytes | None) -> Checkpoint:
     if check not in (0, _check(values)):
         raise CheckpointDamaged
     checkpoint = Checkpoint(*CHECKPOINT.unpack(values))
+    checkpoint.ours = check != 0
     checkpoint.confirm_phy_offset = max(0, checkpoint.confirm_phy_offset)
     return checkpoint
 

@@ -119,6 +119,15 @@ class BulkEntries:
             return Taken(len(records), records.end_offset, records.last_store_timestamp, grown)
         return NOTHING
 
+    def are_listed(self, records: Records) -> bool:
+        """Whether each record that belongs in a queue has a queue offset below that queue's end."""
+        by_queue = records.by_queue()
+        offsets = np.where(records.in_queues, records.columns.queue_offsets, UNKNOWN)[by_queue.rows]
+        ends = np.array(
+            [self._queues.end_of(topic, queue_id) for topic, queue_id in by_queue.queues], np.int64
+        )
+        return bool((np.maximum.reduceat(offsets, by_queue.firsts) < ends).all())
+
     def index(self, records: Records) -> int:
         """Indexes the records that are not, as far as the newest file has room; how many there were. OSError (ENOSPC)."""
         if self._index is None:

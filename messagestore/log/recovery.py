@@ -22,6 +22,10 @@ READ_STEP_BYTES = 4 << 20
 SINGLE_RECORDS = 512
 
 
+class RecordUnlisted(Exception):
+    """A queue does not list a record that the checkpoint vouched for."""
+
+
 class Recovery:
     """One run over one store. The parts are those of the store that starts; `begins` see CommitLog.load. After `index_lost()`
     the checkpoint on disk says that the index is partial."""
@@ -49,6 +53,7 @@ class Recovery:
         self._confirm = 0
         self._records = 0
         self._clean = False
+        self._looks_up = False  # whether queues list what they are said to list
 
     async def run(self, *, clean: bool) -> RecoveryReport:
         """Opens log and queues and brings them to one state. `clean`: the last run stopped by itself, so everything it
@@ -64,15 +69,22 @@ class Recovery:
             await self._queues.load(log.min_offset, self._confirm, trusted=True)
             dispatched = max(self._queues.phy_end(), log.min_offset)
         else:
-            dispatched = await self._vouched_start()
-            await self._queues.load(log.min_offset, dispatched, trusted=False)
+            dispatched = vouched_start = await self._vouched_start()
+            limit = self._confirm if checkpoint.ours else vouched_start
+            await self._queues.load(log.min_offset, limit, trusted=False)
+            if checkpoint.ours:
+                self._looks_up, dispatched = True, max(self._queues.phy_end(), vouched_start)
             if self._queues.phy_end() <= log.min_offset:  # the folder was emptied: build all of them anew
                 dispatched = log.min_offset
         self._dispatcher.position = dispatched
         self._dispatcher.log_min = log.min_offset
         walked_from = log.segment_start(await self._index_start(dispatched, trusted=clean))
         self._dispatcher.refuses_gaps = True
-        end = await self._walk(walked_from)
+        try:
+            end = await self._walk(walked_from)
+        except RecordUnlisted:
+            await self._forget_entries(vouched_start)
+            end = await self._walk(log.segment_start(min(walked_from, self._dispatcher.position)))
         self._dispatcher.refuses_gaps = False
         cut_bytes, removed_segments = await log.found_end(end)
         confirm = min(self._confirm, end)
@@ -102,7 +114,7 @@ class Recovery:
     async def _vouched_start(self) -> int:
         """The start of a segment in front of which every queue entry is on disk: that of the confirm offset, or an
         earlier one whose first record is not younger than the checkpoint's timestamps. These decide about stores of
-        upstream, whose confirm offset says nothing about queues."""
+        upstream, whose confirm offset says nothing about queues; ours vouches for all below it."""
         log = self._log
         start = log.segment_start(min(self._confirm, log.loaded_end))
         while start > log.min_offset:
@@ -113,6 +125,16 @@ class Recovery:
                     break
             start -= log.segment_size_bytes
         return start
+
+    async def _forget_entries(self, offset: int) -> None:
+        """Queues lack records that the checkpoint vouched for: part of a folder was lost. What they list from `offset` on is
+        built anew, and QueueOffsetGap raised where more is missing."""
+        self._looks_up, self._records = False, 0
+        await self._queues.truncate(offset)
+        if self._index is not None:
+            await self._index.truncate(offset)
+        lost = self._queues.phy_end() <= self._log.min_offset
+        self._dispatcher.position = self._log.min_offset if lost else offset
 
     async def _walk(self, position: int) -> int:
         """Goes through the records from `position`, dispatches the confirmed ones and returns where the log ends."""
@@ -150,8 +172,7 @@ class Recovery:
     def _many(self, content: memoryview, position: int) -> int:
         """Takes in what of the records at the beginning of `content` can be taken at once; where the last of them ends."""
         dispatcher = self._dispatcher
-        records = dispatcher.bulk.records_of(content, position) if dispatcher.bulk is not None else None
-        if records is None:
+        if dispatcher.bulk is None or (records := dispatcher.bulk.records_of(content, position)) is None:
             return position
         if self._verify_body:
             records = records.first(records.sound_bodies())
@@ -159,6 +180,8 @@ class Recovery:
         if not self._clean:
             records = records.first(confirmed + records.rows(confirmed, len(records)).without_zeros())
         dispatched = records.starting_below(dispatcher.position)
+        if dispatched and self._looks_up and not dispatcher.bulk.are_listed(records.first(dispatched)):
+            raise RecordUnlisted
         taken = dispatcher.index_many(records.first(dispatched))
         if taken == dispatched < confirmed:
             taken += dispatcher.put_many(records.rows(dispatched, confirmed))
@@ -179,6 +202,9 @@ class Recovery:
             return False
         self._records += 1
         if position < self._dispatcher.position:
+            listed = facts.queue_offset < self._queues.end_of(facts.topic, facts.queue_id)
+            if self._looks_up and not listed and record.counts_in_queue(facts.sys_flag):
+                raise RecordUnlisted
             self._dispatcher.store_timestamp = facts.store_timestamp
             self._dispatcher.index(position, facts)
         elif confirmed:

@@ -8,10 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from messagestore.bulk.records import Records
 from messagestore.checkpoint import Checkpoint, CheckpointDamaged, decode_checkpoint
 from messagestore.errors import BadSegments, LogMissing, QueueOffsetGap, StoreCorrupted
 from messagestore.messages import Appended
-from messagestore.record import encode_blank
+from messagestore.queues.dispatcher import Dispatcher
+from messagestore.record import QueueFacts, decode, encode_blank
 from messagestore.store import MessageStore
 from tests.unit.messagestore.storehelp import message, open_store, small_settings
 
@@ -217,6 +219,103 @@ def test_a_queue_that_lost_its_beginning_is_an_error_that_says_what_to_do(tmp_pa
             path.unlink()
         with pytest.raises(QueueOffsetGap, match="delete the folder consumequeue"):
             await recovered(tmp_path)
+
+    asyncio.run(scenario())
+
+
+def counted_puts(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Where the records stand that get entries from now on."""
+    positions: list[int] = []
+    put, put_many = Dispatcher.put, Dispatcher.put_many
+
+    def counted(self: Dispatcher, position: int, facts: QueueFacts) -> None:
+        positions.append(position)
+        put(self, position, facts)
+
+    def counted_many(self: Dispatcher, records: Records) -> int:
+        taken = put_many(self, records)
+        positions.extend(records.physical_offsets[:taken].tolist())
+        return taken
+
+    monkeypatch.setattr(Dispatcher, "put", counted)
+    monkeypatch.setattr(Dispatcher, "put_many", counted_many)
+    return positions
+
+
+ALIKE = small_settings(mapped_file_size_commit_log=1 << 20, mapped_file_size_consume_queue=60_000)
+
+
+@pytest.fixture(params=[False, True], ids=["one by one", "in bulk"])
+def bulk(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    if not request.param:
+        monkeypatch.setattr("messagestore.queues.dispatcher.NUMPY", False)
+
+
+async def killed_store(root: Path) -> None:
+    """3,000 records of two topics in one segment, all confirmed; the last checkpoint came before the last tenth."""
+    store = open_store(root, ALIKE)
+    await store.start()
+    await store.become_master()
+    for number in range(1_500):
+        key = b"KEYS\x01k%d\x02" % number
+        store.append([message(properties=key), message(topic="Other", properties=key)])
+        store.set_confirm_offset(store.max_offset())
+        if number == 1_350:
+            while store.dispatch():
+                pass
+            await store.flush()
+            await store._saved.sync()
+            await store._saved.save_checkpoint()
+            kept = (root / "checkpoint").read_bytes()
+    while store.dispatch():
+        pass
+    await store.stop()
+    (root / "abort").touch()
+    (root / "checkpoint").write_bytes(kept)
+
+
+def test_entries_that_the_checkpoint_vouches_for_are_not_made_again(
+    tmp_path: Path, bulk: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario() -> None:
+        await killed_store(tmp_path)
+        vouched_for = decode_checkpoint((tmp_path / "checkpoint").read_bytes()).confirm_phy_offset
+        made = counted_puts(monkeypatch)
+        store = open_store(tmp_path, ALIKE)
+        report = await store.start()
+        assert report.walked_from == 0 and report.walked_records == 3_000
+        assert report.confirm_offset == store.dispatched_offset() == vouched_for and made == []
+        store.set_confirm_offset(store.max_offset())
+        while store.dispatch():
+            pass
+        assert min(made) == vouched_for and len(made) == 2 * 149
+        assert store.max_queue_offset("TopicTest", 0) == store.max_queue_offset("Other", 0) == 1_500
+        for number in (0, 1_350, 1_351, 1_499):
+            (found,) = await store.find_by_key("Other", f"k{number}", 9, 0, 1 << 62)
+            assert decode(found).queue_offset == number
+        await store.stop()
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("lost", ["all of it", "its end"])
+def test_what_a_queue_lost_of_them_is_found_and_made_again(tmp_path: Path, bulk: None, lost: str) -> None:
+    async def scenario() -> None:
+        await killed_store(tmp_path)
+        (file,) = (tmp_path / "consumequeue" / "Other" / "0").iterdir()
+        content = file.read_bytes()
+        if lost == "all of it":
+            file.unlink()
+        else:
+            file.write_bytes(content[: 700 * 20].ljust(len(content), b"\0"))
+        store = open_store(tmp_path, ALIKE)
+        report = await store.start()
+        assert report.walked_records == 3_000 and report.dispatched_offset == report.confirm_offset
+        store.set_confirm_offset(store.max_offset())
+        while store.dispatch():
+            pass
+        await store.stop()
+        assert file.read_bytes() == content
 
     asyncio.run(scenario())
 
