@@ -89,7 +89,9 @@ class MessageStore:
         self._dispatcher = Dispatcher(self._queues, settings.message_delay_level, self._index)
         self._appender: Appender | None = None  # while it is the master
         self._next_segment = NextSegment(self._log)
-        self.soundness = Soundness(self._log, self._queues.boundary_at_or_below)
+        self.soundness = Soundness(
+            self._log, self._queues.boundary_at_or_below, verify_record=settings.force_verify_prop_crc
+        )
         self.scrubber = Scrubber(
             self._log, self.soundness, self.confirm_offset, runtime.clock,
             bytes_per_second=settings.scrub_bytes_per_second, interval_ms=settings.scrub_interval,
@@ -135,7 +137,8 @@ class MessageStore:
             vouched_for = checkpoint.confirm_phy_offset
             recovery = Recovery(
                 self._log, self._queues, self._dispatcher, checkpoint, self._index,
-                verify_body=self._settings.check_crc_on_recover, index_lost=self._saved.index_lost,
+                verify_body=self._settings.check_crc_on_recover, verify_record=self._settings.force_verify_prop_crc,
+                index_lost=self._saved.index_lost,
                 begins=_beginning(await self._files.read(BEGINNING_FILE)),
             )  # fmt: skip
             report = await recovery.run(clean=clean)
@@ -209,7 +212,10 @@ class MessageStore:
         except OSError as error:
             raise self._failed(error) from error
         if self._running:
-            self._appender = Appender(self._log, self._settings.max_message_size, next_offsets, timestamp)
+            self._appender = Appender(
+                self._log, self._settings.max_message_size, next_offsets, timestamp,
+                record_crcs=self._settings.enabled_append_prop_crc,
+            )  # fmt: skip
 
     def become_slave(self) -> None:
         """Appends are refused from now on; the log grows through write_view and advance."""

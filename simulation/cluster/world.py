@@ -28,7 +28,7 @@ from localcluster.history import Attempt
 from messagestore.bulk import entries as bulk_entries
 from messagestore.errors import StoreError
 from messagestore.store import MessageStore
-from simulation.cluster import members, retentionbugs  # noqa: F401  its bugs join the others
+from simulation.cluster import members, retentionbugs, sealbugs  # noqa: F401  their bugs join the others
 from simulation.cluster.appends import Appends
 from simulation.cluster.check import ClusterCheck
 from simulation.cluster.clientjudge import ClientJudge
@@ -49,6 +49,7 @@ from simulation.cluster.masterfirst import MasterFirst
 from simulation.cluster.members import FAST, SLAVE_SYNC_MS, ClientApp, Timers
 from simulation.cluster.operators import Operator
 from simulation.cluster.retention import Retention
+from simulation.cluster.seals import all_sealed
 from simulation.cluster.shape import Shape
 from simulation.cluster.sickdisks import SickDisks
 from simulation.cluster.totals import Totals
@@ -156,7 +157,7 @@ class ClusterWorld:
                     timers=self.timers,
                     segment_bytes=self.segment_bytes,
                     contract=self.contract,
-                    retention=self.retention.settings(),
+                    retention={**self.retention.settings(), **self.shape.settings()},
                 )
             )
 
@@ -300,6 +301,9 @@ class ClusterWorld:
         self.watch()
         brokers = machines.broker_looks()
         self.check.at_the_end(brokers)
+        if self.shape.is_sealed and not self.check.forked:
+            sealed = all_sealed(self.check.confirmed, brokers[0].store.segment_size_bytes)
+            self.totals.counts["records with their own CRC"] += sealed
         self.world.run_for_ms(COPIED_MS)
         begins = max(broker.store.min_offset() for broker in brokers)
         if not self.check.forked:
