@@ -88,7 +88,7 @@ class MessageStore:
             )  # fmt: skip
         self._dispatcher = Dispatcher(self._queues, settings.message_delay_level, self._index)
         self._appender: Appender | None = None  # while it is the master
-        self._next_segment = NextSegment(self._log)
+        self._next_segment = NextSegment(self._log, self._tasks)
         self.soundness = Soundness(
             self._log, self._queues.boundary_at_or_below, verify_record=settings.force_verify_prop_crc
         )
@@ -400,7 +400,7 @@ class MessageStore:
     async def _truncate(self, offset: int) -> int:
         try:
             offset = await self._tail.boundary_at_or_below(offset, self._confirm)
-            self._log.prepare_cut(offset)
+            await self._log.prepare_cut(offset)
         except OSError as error:  # told by the log
             if error.errno not in DISK_FULL:
                 raise self._failed(error) from error

@@ -4,8 +4,9 @@ Invariant: a file under its final name has its full size from the first moment; 
 is on disk; after a failed sync every later sync of that file fails too, because the kernel forgets which
 pages it dropped. Reserved bytes have disk blocks, so writing them through the view cannot end in SIGBUS.
 
-Of what waits for the disk only `create`, `reserve` and `read_now` run in the event loop's thread. Syncs and cold reads
-go to other threads, and around the mapping: page faults and msync hold the interpreter's lock."""
+Of what waits for the disk only `create`, `reserve` and `read_now` run in the event loop's thread. Syncs, cold reads and blocks
+for what comes later go to other threads, and around the mapping: page faults and msync hold the interpreter's lock. Where there
+is no fallocate, blocks are made by writing, so nobody writes through the view where blocks are being made."""
 
 from __future__ import annotations
 
@@ -14,8 +15,10 @@ import errno
 import mmap
 import os
 import stat
+import threading
 from collections.abc import Callable
 from concurrent.futures import Executor, ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Protocol, TypeVar
 
@@ -28,6 +31,8 @@ UNFINISHED_SUFFIX = (
 )
 COPY_STEP_BYTES = 1 << 20
 VIEWED_RETRY_S = 1.0
+RESERVE_STEP_BYTES = 4 << 20
+"""So much is reserved at a time beside the loop, which waits for one such step at most: some ms where there is no fallocate."""
 DISK_THREADS = 4  # one sync of the log, one of the queues, cold reads beside them
 
 
@@ -41,8 +46,13 @@ class SegmentFile(Protocol):
         """The whole file, writable, of a shared mapping; slices of it may outlive `close`."""
         ...
 
-    def reserve(self, end: int) -> None:
-        """Disk blocks for [0, end) exist, or OSError (ENOSPC)."""
+    def reserve(self, end: int, start: int = 0) -> None:
+        """Disk blocks for [start, end) exist, or OSError (ENOSPC)."""
+        ...
+
+    async def reserve_ahead(self, end: int, start: int = 0) -> None:
+        """The same beside the event loop, in steps. Of [start, end) nothing is written through the view that was not reserved
+        before. Ends without a word when the file is closed."""
         ...
 
     async def sync(self, start: int, end: int) -> None:
@@ -146,7 +156,8 @@ class RealSegmentFile:
         self._descriptor = descriptor
         self._threads = threads
         self._folders = folders
-        self._reserved_end = 0
+        self._reserved = 0, 0  # has blocks
+        self._reserving = threading.Lock()
         self._entry_synced = False
         self._sync_error: OSError | None = None
         self._in_threads = 0
@@ -158,11 +169,23 @@ class RealSegmentFile:
     def view(self) -> memoryview:
         return self._view
 
-    def reserve(self, end: int) -> None:
-        assert 0 <= end <= self.size_bytes, f"{self._path}: reserve({end}) of {self.size_bytes} bytes"
-        if end > self._reserved_end:
-            allocate_blocks(self._descriptor, self._path, self._reserved_end, end)
-            self._reserved_end = end
+    def reserve(self, end: int, start: int = 0) -> None:
+        assert 0 <= start <= end <= self.size_bytes, f"{self._path}: reserve({end}, {start})"
+        with self._reserving:
+            low, high = self._reserved
+            if not low <= start <= high and not start < low <= end:  # apart from what is reserved
+                low, high = start, start
+            if start < low:
+                allocate_blocks(self._descriptor, self._path, start, low)
+            if end > high:
+                allocate_blocks(self._descriptor, self._path, high, end)
+            self._reserved = min(start, low), max(end, high)
+
+    async def reserve_ahead(self, end: int, start: int = 0) -> None:
+        for at in range(start, end, RESERVE_STEP_BYTES):
+            if self._closing:
+                return
+            await self._in_thread(partial(self.reserve, min(at + RESERVE_STEP_BYTES, end), at))
 
     async def sync(self, start: int, end: int) -> None:
         assert 0 <= start <= end <= self.size_bytes, f"{self._path}: sync({start}, {end})"

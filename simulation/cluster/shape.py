@@ -24,6 +24,9 @@ HARSH = 10, 8
 SEALED = 16, 13
 """Of so many this one's masters end each record with its own CRC, which is checked wherever a body's is."""
 
+IN_STEPS = 16, 9
+"""Of so many this one's logs get their disk blocks a page at a time."""
+
 
 @dataclass(frozen=True)
 class Shape:
@@ -33,6 +36,7 @@ class Shape:
     is_unclean: bool = False
     is_harsh: bool = False
     is_sealed: bool = False
+    reserves_pages: bool = False
 
     @staticmethod
     def of(seed: int) -> Shape:
@@ -46,6 +50,7 @@ class Shape:
             is_unclean=is_unclean,
             is_harsh=of(HARSH, seed),
             is_sealed=of(SEALED, seed),
+            reserves_pages=of(IN_STEPS, seed),
         )
 
     def settings(self) -> dict[str, object]:

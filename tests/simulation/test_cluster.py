@@ -75,6 +75,7 @@ FOUND_BY = {
     "unconfirmed-taken-back": 14,
     "vote-not-persisted": 1,
     "waiting-forgotten": 1,
+    "writes-without-blocks": 1,
 }
 """Planted bug -> the first seed that finds it."""
 SEEDS_TRIED = 8
