@@ -222,9 +222,21 @@ class ConsumeQueue:
             yield self._entry(place)
 
     def boundary_at_or_below(self, phy: int) -> int:
-        """The greatest end of an indexed record that is not above `phy`, or -1."""
+        """The greatest end of an indexed record that is not above `phy`, or -1. Looked for from the queue's end on: what stands
+        far in front of it may have to come from the disk, for which every other request would wait."""
         places = range(self.min_queue_offset, self.max_queue_offset)
-        count = bisect_left(places, True, key=lambda place: listed_end(self._entry(place)) > phy)
+        if not places:
+            return -1
+        if self.phy_end <= phy:
+            return self.phy_end
+
+        def is_above(place: int) -> bool:
+            return listed_end(self._entry(place)) > phy
+
+        high, step = len(places) - 1, 1
+        while (low := high - step) >= 0 and is_above(places[low]):
+            high, step = low, 2 * step
+        count = bisect_left(places, True, max(low, 0), high, key=is_above)
         if not count:
             return -1
         last = self._entry(places[count - 1])
