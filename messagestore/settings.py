@@ -115,7 +115,8 @@ class StoreSettings(Settings):
         default=2,
         alias="hotCommitLogFiles",
         ge=1,
-        description="newest segments that are read through their mapping; older ones are read in a thread",
+        description="newest segments that are read through their mapping; older ones, and what the page cache has lost of "
+        "these, are read in a thread",
     )
 
     # retention

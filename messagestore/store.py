@@ -488,6 +488,13 @@ class MessageStore:
         """See QueueReader.get; a cold result needs `load` before its buffers are there."""
         return self._reader.get(topic, queue_id, queue_offset, max_count, max_bytes, tag_filter)
 
+    def is_at_hand(self, topic: str, queue_id: int, queue_offset: int, max_count: int) -> bool:
+        """Whether `get` waits for no disk; else `await bring(...)` first. OSError."""
+        return self._reader.is_at_hand(topic, queue_id, queue_offset, max_count)
+
+    async def bring(self, topic: str, queue_id: int, queue_offset: int, max_count: int) -> None:
+        await self._reader.bring(topic, queue_id, queue_offset, max_count)
+
     async def load(self, result: GetResult) -> None:
         await self._reader.load(result)
 

@@ -77,6 +77,10 @@ class SegmentFile(Protocol):
         """The same while the caller waits, for few bytes and for starts, when nobody else does."""
         ...
 
+    def is_cached(self, start: int, end: int) -> bool:
+        """Whether a look at [start, end), few bytes, waits for no disk; True where the file system cannot tell."""
+        ...
+
     def written(self, start: int, end: int) -> list[tuple[int, int]]:
         """Ranges, in order, that hold all of [start, end) that was ever written: the rest reads as zeros. OSError."""
         ...
@@ -210,6 +214,10 @@ class RealSegmentFile:
     def read_now(self, start: int, end: int) -> bytes:
         assert 0 <= start <= end <= self.size_bytes, f"{self._path}: read_now({start}, {end})"
         return read_range(self._descriptor, self._path, start, end)
+
+    def is_cached(self, start: int, end: int) -> bool:
+        assert 0 <= start <= end <= self.size_bytes, f"{self._path}: is_cached({start}, {end})"
+        return in_page_cache(self._descriptor, start, end)
 
     def written(self, start: int, end: int) -> list[tuple[int, int]]:
         assert 0 <= start <= end <= self.size_bytes, f"{self._path}: written({start}, {end})"
@@ -378,6 +386,18 @@ def read_range(descriptor: int, path: Path, start: int, end: int) -> bytes:
         parts.append(part)
         start += len(part)
     return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+def in_page_cache(descriptor: int, start: int, end: int) -> bool:
+    """Whether [start, end) of an open file can be read without the disk; True where nothing tells."""
+    try:
+        return os.preadv(descriptor, [bytearray(end - start)], start, os.RWF_NOWAIT) == end - start
+    except BlockingIOError:
+        return False
+    except OSError as error:
+        if error.errno not in (errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS):
+            raise
+        return True
 
 
 def written_ranges(descriptor: int, start: int, end: int) -> list[tuple[int, int]]:

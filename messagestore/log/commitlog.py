@@ -37,6 +37,8 @@ T = TypeVar("T")
 FOLDER = "commitlog"
 ERASE_STEP_BYTES = 4 << 20
 PAGE_BYTES = 4096
+AT_HAND_BYTES = 64 << 20
+"""What was written last is taken to be in memory; of what is older a look at one page tells, for the kernel reads ahead."""
 ZEROS = bytes(ERASE_STEP_BYTES)
 
 
@@ -143,8 +145,11 @@ class CommitLog:
     # Reading
 
     def is_cold(self, offset: int) -> bool:
-        """Whether bytes at `offset` are to be read with `read_cold`: older than the newest few segments."""
-        return offset < self.cold_end
+        """Whether bytes at `offset` are to be read with `read_cold`: older than the newest few segments, or not in memory."""
+        if offset >= self._end - AT_HAND_BYTES or offset < self._first:
+            return offset < self.cold_end
+        file, start = self._file_at(offset)
+        return offset < self.cold_end or not file.is_cached(offset - start, offset - start + 1)
 
     @property
     def cold_end(self) -> int:

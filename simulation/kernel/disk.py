@@ -420,6 +420,9 @@ class SimulatedSegmentFile:
         self._disk.check("read", self._path)
         return bytes(self._inode.data[start:end])
 
+    def is_cached(self, start: int, end: int) -> bool:
+        return True
+
     def written(self, start: int, end: int) -> list[tuple[int, int]]:
         assert 0 <= start <= end <= self.size_bytes, f"{self._path}: written({start}, {end})"
         return self._inode.written(start, end)
