@@ -375,8 +375,7 @@ class HAService:
 
     def read_from(self) -> int | None:
         """Above this connected slaves still read the log; None without any, and unless master."""
-        mastership = self.mastership
-        return None if mastership is None else mastership.read_from()
+        return self._end.read_from() if isinstance(self._end, Mastership | PairMastership) else None
 
     async def truncate_epoch_prefix(self, log_min: int) -> None:
         """Retention has removed the log below `log_min`. OSError."""
@@ -385,7 +384,7 @@ class HAService:
     @property
     def stays_out(self) -> StayOut | LeftBehind | None:
         """Why this replica does not follow its master until an operator acts; None while it does, or leads."""
-        return self._end.stays_out if isinstance(self._end, SlaveClient) else None
+        return self._end.stays_out if isinstance(self._end, SlaveClient | PairSlave) else None
 
     def status(self) -> dict[str, Any]:
         """HARuntimeInfo, see ha/status.py."""

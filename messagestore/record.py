@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, Protocol, TypeAlias
 from zlib import crc32
 
 from messagestore.properties import parse_properties
+from messagestore.recordcrc import CRC_MASK, contradicts
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 
@@ -33,7 +34,6 @@ BORN_HOST_IPV6 = 0x10
 STORE_HOST_IPV6 = 0x20
 COMPRESSION_TYPE_MASK = 0x700
 
-CRC_MASK = 0x7FFFFFFF
 TOPIC_BYTES_MAX_V1 = 127
 TOPIC_BYTES_MAX = 255
 PROPERTIES_BYTES_MAX = 32767
@@ -255,13 +255,18 @@ def _parts(
     return fields, body_at, topic_length_at, topic_at, properties_at
 
 
-def check(buffer: Buffer, at: int, left: int, physical_offset: int, *, verify_body: bool = True) -> int:
+def check(
+    buffer: Buffer, at: int, left: int, physical_offset: int, *, verify_body: bool = True, verify_record: bool = False
+) -> int:  # fmt: skip
     """What stands at `buffer[at]`, `left` bytes before the end of its segment: the size of a whole valid record
-    (> 0), or END_OF_SEGMENT, INVALID, or INCOMPLETE when the buffer ends before the record does."""
+    (> 0), or END_OF_SEGMENT, INVALID, or INCOMPLETE when the buffer ends before the record does. `verify_record`: a record
+    that ends with a CRC of its own agrees with it."""
     parts = _parts(buffer, at, left, physical_offset)
     if isinstance(parts, int):
         return parts
-    fields, body_at, topic_length_at, _, _ = parts
+    fields, body_at, topic_length_at, _, properties_at = parts
+    if verify_record and contradicts(buffer, at, fields[0], at + fields[0] - properties_at):
+        return INVALID
     verified = not verify_body or topic_length_at == body_at
     if not verified and crc32(buffer[body_at:topic_length_at]) & CRC_MASK != fields[2]:
         return INVALID

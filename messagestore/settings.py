@@ -66,6 +66,17 @@ class StoreSettings(Settings):
         alias="checkCRCOnRecover",
         description="check each body when a store is recovered after a crash",
     )
+    enabled_append_prop_crc: bool = Field(
+        default=False,
+        alias="enabledAppendPropCRC",
+        description="a master ends each record with a CRC of all of it, the property `__CRC32#`, 20 bytes",
+    )
+    force_verify_prop_crc: bool = Field(
+        default=False,
+        alias="forceVerifyPropCRC",
+        description="where a record has such a CRC, it is checked wherever the CRC of its body is. Not for a log in which "
+        "`enabledAppendPropCRC` was switched off again: a message that is stored once more brings the CRC of its former record",
+    )
     message_delay_level: str = Field(
         default="1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h",
         alias="messageDelayLevel",
@@ -104,7 +115,8 @@ class StoreSettings(Settings):
         default=2,
         alias="hotCommitLogFiles",
         ge=1,
-        description="newest segments that are read through their mapping; older ones are read in a thread",
+        description="newest segments that are read through their mapping; older ones, and what the page cache has lost of "
+        "these, are read in a thread",
     )
 
     # retention

@@ -88,8 +88,10 @@ class MessageStore:
             )  # fmt: skip
         self._dispatcher = Dispatcher(self._queues, settings.message_delay_level, self._index)
         self._appender: Appender | None = None  # while it is the master
-        self._next_segment = NextSegment(self._log)
-        self.soundness = Soundness(self._log, self._queues.boundary_at_or_below)
+        self._next_segment = NextSegment(self._log, self._tasks)
+        self.soundness = Soundness(
+            self._log, self._queues.boundary_at_or_below, verify_record=settings.force_verify_prop_crc
+        )
         self.scrubber = Scrubber(
             self._log, self.soundness, self.confirm_offset, runtime.clock,
             bytes_per_second=settings.scrub_bytes_per_second, interval_ms=settings.scrub_interval,
@@ -135,7 +137,8 @@ class MessageStore:
             vouched_for = checkpoint.confirm_phy_offset
             recovery = Recovery(
                 self._log, self._queues, self._dispatcher, checkpoint, self._index,
-                verify_body=self._settings.check_crc_on_recover, index_lost=self._saved.index_lost,
+                verify_body=self._settings.check_crc_on_recover, verify_record=self._settings.force_verify_prop_crc,
+                index_lost=self._saved.index_lost,
                 begins=_beginning(await self._files.read(BEGINNING_FILE)),
             )  # fmt: skip
             report = await recovery.run(clean=clean)
@@ -209,7 +212,10 @@ class MessageStore:
         except OSError as error:
             raise self._failed(error) from error
         if self._running:
-            self._appender = Appender(self._log, self._settings.max_message_size, next_offsets, timestamp)
+            self._appender = Appender(
+                self._log, self._settings.max_message_size, next_offsets, timestamp,
+                record_crcs=self._settings.enabled_append_prop_crc,
+            )  # fmt: skip
 
     def become_slave(self) -> None:
         """Appends are refused from now on; the log grows through write_view and advance."""
@@ -394,7 +400,7 @@ class MessageStore:
     async def _truncate(self, offset: int) -> int:
         try:
             offset = await self._tail.boundary_at_or_below(offset, self._confirm)
-            self._log.prepare_cut(offset)
+            await self._log.prepare_cut(offset)
         except OSError as error:  # told by the log
             if error.errno not in DISK_FULL:
                 raise self._failed(error) from error
@@ -489,6 +495,13 @@ class MessageStore:
     ) -> GetResult:  # fmt: skip
         """See QueueReader.get; a cold result needs `load` before its buffers are there."""
         return self._reader.get(topic, queue_id, queue_offset, max_count, max_bytes, tag_filter)
+
+    def is_at_hand(self, topic: str, queue_id: int, queue_offset: int, max_count: int) -> bool:
+        """Whether `get` waits for no disk; else `await bring(...)` first. OSError."""
+        return self._reader.is_at_hand(topic, queue_id, queue_offset, max_count)
+
+    async def bring(self, topic: str, queue_id: int, queue_offset: int, max_count: int) -> None:
+        await self._reader.bring(topic, queue_id, queue_offset, max_count)
 
     async def load(self, result: GetResult) -> None:
         await self._reader.load(result)

@@ -4,8 +4,9 @@ Invariant: a file under its final name has its full size from the first moment; 
 is on disk; after a failed sync every later sync of that file fails too, because the kernel forgets which
 pages it dropped. Reserved bytes have disk blocks, so writing them through the view cannot end in SIGBUS.
 
-Of what waits for the disk only `create`, `reserve` and `read_now` run in the event loop's thread. Syncs and cold reads
-go to other threads, and around the mapping: page faults and msync hold the interpreter's lock."""
+Of what waits for the disk only `create`, `reserve` and `read_now` run in the event loop's thread. Syncs, cold reads and blocks
+for what comes later go to other threads, and around the mapping: page faults and msync hold the interpreter's lock. Where there
+is no fallocate, blocks are made by writing, so nobody writes through the view where blocks are being made."""
 
 from __future__ import annotations
 
@@ -14,8 +15,10 @@ import errno
 import mmap
 import os
 import stat
+import threading
 from collections.abc import Callable
 from concurrent.futures import Executor, ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Protocol, TypeVar
 
@@ -28,6 +31,8 @@ UNFINISHED_SUFFIX = (
 )
 COPY_STEP_BYTES = 1 << 20
 VIEWED_RETRY_S = 1.0
+RESERVE_STEP_BYTES = 4 << 20
+"""So much is reserved at a time beside the loop, which waits for one such step at most: some ms where there is no fallocate."""
 DISK_THREADS = 4  # one sync of the log, one of the queues, cold reads beside them
 
 
@@ -41,8 +46,13 @@ class SegmentFile(Protocol):
         """The whole file, writable, of a shared mapping; slices of it may outlive `close`."""
         ...
 
-    def reserve(self, end: int) -> None:
-        """Disk blocks for [0, end) exist, or OSError (ENOSPC)."""
+    def reserve(self, end: int, start: int = 0) -> None:
+        """Disk blocks for [start, end) exist, or OSError (ENOSPC)."""
+        ...
+
+    async def reserve_ahead(self, end: int, start: int = 0) -> None:
+        """The same beside the event loop, in steps. Of [start, end) nothing is written through the view that was not reserved
+        before. Ends without a word when the file is closed."""
         ...
 
     async def sync(self, start: int, end: int) -> None:
@@ -65,6 +75,10 @@ class SegmentFile(Protocol):
 
     def read_now(self, start: int, end: int) -> bytes:
         """The same while the caller waits, for few bytes and for starts, when nobody else does."""
+        ...
+
+    def is_cached(self, start: int, end: int) -> bool:
+        """Whether a look at [start, end), few bytes, waits for no disk; True where the file system cannot tell."""
         ...
 
     def written(self, start: int, end: int) -> list[tuple[int, int]]:
@@ -146,7 +160,8 @@ class RealSegmentFile:
         self._descriptor = descriptor
         self._threads = threads
         self._folders = folders
-        self._reserved_end = 0
+        self._reserved = 0, 0  # has blocks
+        self._reserving = threading.Lock()
         self._entry_synced = False
         self._sync_error: OSError | None = None
         self._in_threads = 0
@@ -158,11 +173,23 @@ class RealSegmentFile:
     def view(self) -> memoryview:
         return self._view
 
-    def reserve(self, end: int) -> None:
-        assert 0 <= end <= self.size_bytes, f"{self._path}: reserve({end}) of {self.size_bytes} bytes"
-        if end > self._reserved_end:
-            allocate_blocks(self._descriptor, self._path, self._reserved_end, end)
-            self._reserved_end = end
+    def reserve(self, end: int, start: int = 0) -> None:
+        assert 0 <= start <= end <= self.size_bytes, f"{self._path}: reserve({end}, {start})"
+        with self._reserving:
+            low, high = self._reserved
+            if not low <= start <= high and not start < low <= end:  # apart from what is reserved
+                low, high = start, start
+            if start < low:
+                allocate_blocks(self._descriptor, self._path, start, low)
+            if end > high:
+                allocate_blocks(self._descriptor, self._path, high, end)
+            self._reserved = min(start, low), max(end, high)
+
+    async def reserve_ahead(self, end: int, start: int = 0) -> None:
+        for at in range(start, end, RESERVE_STEP_BYTES):
+            if self._closing:
+                return
+            await self._in_thread(partial(self.reserve, min(at + RESERVE_STEP_BYTES, end), at))
 
     async def sync(self, start: int, end: int) -> None:
         assert 0 <= start <= end <= self.size_bytes, f"{self._path}: sync({start}, {end})"
@@ -187,6 +214,10 @@ class RealSegmentFile:
     def read_now(self, start: int, end: int) -> bytes:
         assert 0 <= start <= end <= self.size_bytes, f"{self._path}: read_now({start}, {end})"
         return read_range(self._descriptor, self._path, start, end)
+
+    def is_cached(self, start: int, end: int) -> bool:
+        assert 0 <= start <= end <= self.size_bytes, f"{self._path}: is_cached({start}, {end})"
+        return in_page_cache(self._descriptor, start, end)
 
     def written(self, start: int, end: int) -> list[tuple[int, int]]:
         assert 0 <= start <= end <= self.size_bytes, f"{self._path}: written({start}, {end})"
@@ -355,6 +386,18 @@ def read_range(descriptor: int, path: Path, start: int, end: int) -> bytes:
         parts.append(part)
         start += len(part)
     return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+def in_page_cache(descriptor: int, start: int, end: int) -> bool:
+    """Whether [start, end) of an open file can be read without the disk; True where nothing tells."""
+    try:
+        return os.preadv(descriptor, [bytearray(end - start)], start, os.RWF_NOWAIT) == end - start
+    except BlockingIOError:
+        return False
+    except OSError as error:
+        if error.errno not in (errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS):
+            raise
+        return True
 
 
 def written_ranges(descriptor: int, start: int, end: int) -> list[tuple[int, int]]:

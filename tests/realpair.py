@@ -44,7 +44,7 @@ class RealPair:
 
     def __init__(self, home: Path, commands: Sequence[Command], **settings: object) -> None:
         self._home = home
-        self._commands = commands
+        self.commands = list(commands)
         self._lease = lease_any(home, 10 * (1 + len(commands)))
         self._settings = settings
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
@@ -91,7 +91,7 @@ class RealPair:
         }
         file = self._home / f"broker-{number}.conf"
         file.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
-        self._run(f"broker-{number}", self._commands[number](file))
+        self._run(f"broker-{number}", self.commands[number](file))
 
     def _run(self, name: str, command: list[str]) -> None:
         said = (self._home / f"{name}.log").open("ab")

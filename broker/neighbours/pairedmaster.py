@@ -1,4 +1,4 @@
-"""The master of a pair, asked for a record by its place in the log (33), which Java masters answer too.
+"""The master of a pair, asked for a record by its place in the log (33) and where its log begins (28): Java answers both, too.
 
 Invariant: code 0 brings what stands at that place in its log, code 1 says that nothing does, and any other answer is none."""
 
@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from broker.role.membership import Membership
 from ha.errors import MasterUnread
+from remoting import fastjson
 from remoting.client import RemotingClient
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import RemotingCommand
@@ -24,16 +25,31 @@ class PairedMaster:
 
     async def record_at(self, offset: int) -> bytes | None:
         """See ha.classic.client.MasterRecords."""
-        master = self._membership.master_address
-        if master is None:
-            raise MasterUnread("no name server has told where the master of this pair is")
         request = RemotingCommand.request(RequestCode.VIEW_MESSAGE_BY_ID, ViewMessageHeader(offset))
-        try:
-            reply = await self._client.call(master, request, TIMEOUT_MS)
-        except RemotingError as error:
-            raise MasterUnread(str(error)) from error
+        reply = await self._asked(request)
         if reply.code == ResponseCode.SUCCESS:
             return bytes(reply.body or b"")
         if reply.code == ResponseCode.SYSTEM_ERROR:
             return None
-        raise MasterUnread(f"{master} answers {reply.code}: {reply.remark or ''}")
+        raise self._unread(reply)
+
+    async def begins_at(self) -> int:
+        reply = await self._asked(RemotingCommand.request(RequestCode.GET_BROKER_RUNTIME_INFO))
+        if reply.code != ResponseCode.SUCCESS:
+            raise self._unread(reply)
+        try:
+            return int(fastjson.loads(reply.body or b"{}")["table"]["commitLogMinOffset"])
+        except (fastjson.FastJsonError, KeyError, TypeError, ValueError) as error:
+            raise MasterUnread(f"its master does not say where its log begins: {error!r}") from error
+
+    async def _asked(self, request: RemotingCommand) -> RemotingCommand:
+        master = self._membership.master_address
+        if master is None:
+            raise MasterUnread("no name server has told where the master of this pair is")
+        try:
+            return await self._client.call(master, request, TIMEOUT_MS)
+        except RemotingError as error:
+            raise MasterUnread(str(error)) from error
+
+    def _unread(self, reply: RemotingCommand) -> MasterUnread:
+        return MasterUnread(f"{self._membership.master_address} answers {reply.code}: {reply.remark or ''}")

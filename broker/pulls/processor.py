@@ -59,6 +59,10 @@ class Queues(Protocol):
 
     async def load(self, result: GetResult) -> None: ...
 
+    def is_at_hand(self, topic: str, queue_id: int, queue_offset: int, max_count: int) -> bool: ...
+
+    async def bring(self, topic: str, queue_id: int, queue_offset: int, max_count: int) -> None: ...
+
     def min_queue_offset(self, topic: str, queue_id: int) -> int: ...
 
     def max_queue_offset(self, topic: str, queue_id: int) -> int: ...
@@ -118,6 +122,9 @@ class PullProcessor:
             return self._moved(command, header, moved_to)
         if header.sys_flag & SYS_FLAG_COMMIT_OFFSET:
             self._offsets.commit(header.consumer_group, header.topic, header.queue_id, header.commit_offset)
+        place = request.topic, request.queue_id, request.offset, request.count_max
+        if not self._store.is_at_hand(*place):
+            return self._bring_and_answer(peer, request)
         result = self._read(request)
         waits = header.sys_flag & SYS_FLAG_SUSPEND and header.suspend_timeout_millis > 0
         if waits and not self._held.full and self._code(result, request) == ResponseCode.PULL_NOT_FOUND:
@@ -214,6 +221,11 @@ class PullProcessor:
             said.broker_id, said.next_offset, result.min_offset, result.max_offset
         )
         return request.command.reply(said.code, result.status.value, header)
+
+    async def _bring_and_answer(self, peer: Peer, request: PullRequest) -> None:
+        """Entries that the page cache has lost are read while others are served."""
+        await self._store.bring(request.topic, request.queue_id, request.offset, request.count_max)
+        self._answer_late(peer, request, self._read(request))
 
     async def _load_and_write(
         self, peer: Peer, request: PullRequest, reply: RemotingCommand, result: GetResult

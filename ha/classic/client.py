@@ -17,7 +17,7 @@ from ha.log import ReplicatedLog
 from ha.settings import HASettings
 from ha.slave.connection import SlaveConnection
 from ha.slave.follower import Follower
-from ha.slave.link import Cut, PersistEpochs
+from ha.slave.link import Cut, LeftBehind, PersistEpochs, StayOut
 from mqruntime.clock import Clock
 from mqruntime.log import fields
 from mqruntime.repeatedfailure import RepeatedFailure
@@ -30,6 +30,11 @@ PARTED = (
     "written what the other has not. To keep what this one holds, stop the master and start this broker in its place, with "
     "brokerRole and brokerId of the master. To give it up, stop this broker and empty its store"
 )
+LEFT_BEHIND = (
+    "this slave does not follow its master, which by retention has deleted what this log ends with: nothing tells any more "
+    "whether the two logs are one. Stop this broker, empty its store, and start it: it begins with the last file of its "
+    "master's log. To spare more for slow slaves raise slaveCatchupReserveBytes of the master"
+)
 
 
 class MasterRecords(Protocol):
@@ -37,6 +42,10 @@ class MasterRecords(Protocol):
 
     async def record_at(self, offset: int) -> bytes | None:
         """What the master says that begins at `offset` of its log; None when it says that nothing does. MasterUnread."""
+        ...
+
+    async def begins_at(self) -> int:
+        """Where its log begins. MasterUnread."""
         ...
 
 
@@ -55,6 +64,8 @@ class PairSlave(Follower):
     ) -> None:
         self._records = records
         self._parted = RepeatedFailure()
+        self.stays_out: StayOut | LeftBehind | None = None
+        """Why it does not follow its master until an operator acts."""
         super().__init__(
             log,
             settings=settings,
@@ -78,20 +89,30 @@ class PairSlave(Follower):
             return self._settings.full_log_wait_ms
         try:
             there = await self._records.record_at(offset)
+            master_min = await self._records.begins_at() if there is None else 0
         except MasterUnread as error:
             if self._parted.failed(type(error), self._clock.monotonic_ms()):
                 logger.warning("master not asked for its records, trying on", extra=fields(why=error))
             return self._settings.reconnect_ms_max
         if there == content:
             self._parted.recovered(self._clock.monotonic_ms())
+            self.stays_out = None
             return None
-        if self._parted.failed(offset, self._clock.monotonic_ms()):
-            held = "nothing" if there is None else "another record"
-            said = fields(
-                master=self._address, last_record=offset, log_end=self._log.max_offset(), there=held
-            )
-            logger.error("%s", PARTED, extra=said)
+        log_end = self._log.max_offset()
+        if offset < master_min:
+            self.stays_out = LeftBehind(master_min, log_end)
+        else:
+            self.stays_out = StayOut(offset, self._log.confirm_offset(), log_end)
+        if self._parted.failed((type(self.stays_out), offset), self._clock.monotonic_ms()):
+            self._tell(self.stays_out, offset, "nothing" if there is None else "another record")
         return self._settings.full_log_wait_ms
+
+    def _tell(self, why: StayOut | LeftBehind, offset: int, there: str) -> None:
+        said = {"master": self._address, "last_record": offset, "log_end": why.log_end}
+        if isinstance(why, LeftBehind):
+            logger.error("%s", LEFT_BEHIND, extra=fields(master_min=why.master_min, **said))
+        else:
+            logger.error("%s", PARTED, extra=fields(there=there, **said))
 
     async def _cut_to(self, end: int) -> None:
         """Behind the last record stands the rest of a segment, which its master may have filled otherwise."""

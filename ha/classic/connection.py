@@ -36,7 +36,7 @@ class PairConnection(LogSender):
         tasks: Tasks,
         counters: HACounters,
     ) -> None:
-        link = ClassicMasterLink(
+        self._classic = link = ClassicMasterLink(
             master,
             transfer_batch_size=settings.transfer_batch_size,
             heartbeat_interval_ms=settings.heartbeat_interval_ms,
@@ -48,6 +48,11 @@ class PairConnection(LogSender):
             link, log, buffer_size_max=buffer_size_max, clock=clock, tasks=tasks, counters=counters
         )
         self._listener = listener
+
+    @property
+    def read_from(self) -> int | None:
+        """See ClassicMasterLink."""
+        return self._classic.read_from
 
     def _opened(self) -> None:
         self._listener.opened(self)

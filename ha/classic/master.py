@@ -57,6 +57,7 @@ class ClassicMasterLink:
         self.state = ClassicMasterState.WAITING
         self.ack_offset = UNKNOWN
         self.next_offset = UNKNOWN  # of the next frame
+        self._began = UNKNOWN  # of the first frame
 
     # -- from the slave
 
@@ -78,7 +79,7 @@ class ClassicMasterLink:
 
     def _reported(self, offset: int, now_ms: int) -> None:
         if self.state is ClassicMasterState.WAITING:
-            self.next_offset = self._start_at(offset)
+            self.next_offset = self._began = self._start_at(offset)
             self.state = ClassicMasterState.SENDING
             self._written_ms = now_ms
         elif not self.ack_offset <= offset <= self.next_offset:
@@ -99,6 +100,12 @@ class ClassicMasterLink:
                 f"a request for {requested}, this log begins at {master.log_min}; empty the slave's store"
             )
         return requested
+
+    @property
+    def read_from(self) -> int | None:
+        """The slave has still to read what is above; None unless it does."""
+        is_sending = self.state is ClassicMasterState.SENDING
+        return max(self.ack_offset, self._began) if is_sending else None
 
     # -- to the slave
 

@@ -102,6 +102,11 @@ class PairMastership:
     def connections(self) -> list[PairConnection]:
         return list(self._connections)
 
+    def read_from(self) -> int | None:
+        """Above this connected slaves still read the log; None without any."""
+        places = (connection.read_from for connection in self._connections)
+        return min((place for place in places if place is not None), default=None)
+
     @property
     def acked_end(self) -> int:
         """Up to where sends may be answered: what one slave at least has held, or all where none is waited for."""

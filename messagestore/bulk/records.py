@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 
 from messagestore.bulk.lockstep import boundaries_in_step
 from messagestore.record import (
-    CRC_MASK,
     FIXED_FIELDS,
     FIXED_PARTS,
     MAGIC_V1,
@@ -27,6 +26,7 @@ from messagestore.record import (
     TRANSACTION_COMMIT,
     TRANSACTION_MASK,
 )
+from messagestore.recordcrc import CRC_MASK, contradicts
 
 ROWS_MAX = 4096
 ROOM_BYTES = 1 << 10
@@ -188,6 +188,15 @@ class Records:
         found = np.array([crc32(view[begin:end]) for begin, end in zip(begins, ends, strict=True)], np.int64)
         wrong = (found & CRC_MASK != columns.body_crcs) & (columns.body_ends > columns.body_starts)
         return first_of(wrong)
+
+    def sound_records(self) -> int:
+        """How many rows there are in front of the first that ends with a CRC of its own which is another."""
+        columns = self.columns
+        places = zip(columns.starts.tolist(), columns.topic_ends.tolist(), columns.ends.tolist(), strict=True)
+        for row, (start, topic_end, end) in enumerate(places):
+            if contradicts(self.buffer, start, end - start, end - topic_end - PROPERTIES_LENGTH.size):
+                return row
+        return len(self)
 
     def without_zeros(self) -> int:
         """How many rows there are in front of the first with a zero in its topic or its properties."""

@@ -22,6 +22,7 @@ from messagestore.record import (
     pack_record,
     record_size,
 )
+from messagestore.recordcrc import seal, with_room
 from mqruntime.diskfull import DISK_FULL
 
 RECORD_OVERHEAD_BYTES_MAX = 64 << 10
@@ -30,7 +31,7 @@ IPV4_HOST_BYTES = 8
 
 class Appender:
     """`next_offsets`: (topic, queue id) -> the queue offset that the next message of it gets; `store_timestamp`: of the last
-    record in the log, ms."""
+    record in the log, ms; `record_crcs`: each record ends with a CRC of its own."""
 
     def __init__(
         self,
@@ -38,10 +39,13 @@ class Appender:
         message_size_max: int,
         next_offsets: dict[tuple[bytes, int], int],
         store_timestamp: int,
+        *,
+        record_crcs: bool,
     ) -> None:
         self._next_offsets = next_offsets
         self._store_timestamp = store_timestamp
         self._log = log
+        self._record_crcs = record_crcs
         self._message_size_max = message_size_max
         self._record_size_max = min(
             message_size_max + RECORD_OVERHEAD_BYTES_MAX, log.segment_size_bytes - PREFIX.size
@@ -74,6 +78,8 @@ class Appender:
     def _append_one(self, message: MessageToStore, store_host: bytes) -> Appended | PutStatus:
         topic = message.topic.encode()
         body, properties = message.body, message.properties
+        if self._record_crcs:
+            properties = with_room(properties)
         sys_flag = with_host_flags(message.sys_flag, message.born_host, store_host)
         size = record_size(sys_flag, len(body), len(topic), len(properties))
         if refused := self._refusal(topic, len(body), properties, size):
@@ -87,6 +93,8 @@ class Appender:
             view, at, size, topic, body, properties, message, message.flag, queue_offset, start, sys_flag,
             self._store_timestamp, store_host,
         )  # fmt: skip
+        if self._record_crcs:
+            seal(view, at, size)
         self._log.grow(start + size)
         if counts:
             self._next_offsets[queue] = queue_offset + 1
@@ -105,6 +113,8 @@ class Appender:
         records: list[tuple[int, BatchMember, bytes]] = []
         for member in members:
             properties = join_properties(member.properties, message.properties)
+            if self._record_crcs:
+                properties = with_room(properties)
             size = record_size(sys_flag, len(member.body), len(topic), len(properties))
             if refused := self._refusal(topic, len(member.body), properties, size):
                 return refused
@@ -124,6 +134,8 @@ class Appender:
                 view, at, size, topic, body, properties, message, flag, first_queue_offset + number, end, sys_flag,
                 self._store_timestamp, store_host,
             )  # fmt: skip
+            if self._record_crcs:
+                seal(view, at, size)
             offsets.append(end)
             at += size
             end += size

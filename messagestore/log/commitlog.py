@@ -28,7 +28,7 @@ from messagestore.record import (
 )
 from messagestore.walker import check_names, check_size_set, order_segments, segment_name
 from mqruntime.diskfull import RetriedWrite
-from mqruntime.segments import SegmentDirectory, SegmentFile
+from mqruntime.segments import RESERVE_STEP_BYTES, SegmentDirectory, SegmentFile
 
 logger = logging.getLogger(__name__)
 
@@ -37,6 +37,8 @@ T = TypeVar("T")
 FOLDER = "commitlog"
 ERASE_STEP_BYTES = 4 << 20
 PAGE_BYTES = 4096
+AT_HAND_BYTES = 64 << 20
+"""What was written last is taken to be in memory; of what is older a look at one page tells, for the kernel reads ahead."""
 ZEROS = bytes(ERASE_STEP_BYTES)
 
 
@@ -61,9 +63,10 @@ class CommitLog:
         self._end = 0
         self._written_end = 0  # bytes that a slave's connection may have filled above the end
         self._flushed = 0
-        self._reserved_from = 0  # index of the first segment that has its disk blocks, with all after it
+        self._blocks_end = 0  # [end, here) has disk blocks, as far as is known
         self._disk = asyncio.Lock()  # a flush and a truncation exclude each other
         self._cutting = False
+        self._cuts = 0
         self.sync_failed = (
             False  # the kernel may hold for written what is on no disk, until it is written anew
         )
@@ -94,7 +97,6 @@ class CommitLog:
         self._files = [self._directory.open(segment.name) for segment in segments]
         self._first = segments[0].start_offset if segments else 0
         self._end = self._written_end = self.loaded_end
-        self._reserved_from = len(self._files)
 
     async def found_end(self, end: int) -> tuple[int, int]:
         """Recovery says where the log ends: what stands above is erased and later segments are removed, durably.
@@ -103,7 +105,7 @@ class CommitLog:
         assert self._first <= end <= self._end
         removed = await self._remove_segments_from(end)
         erased = await self._erase_rest(end) if self._files and end < self.loaded_end else 0
-        self._end = self._written_end = end
+        self._end = self._written_end = self._blocks_end = end
         for file in self._files:  # a killed process leaves whole records that were never synced
             await self._sync(file, 0, self.segment_size_bytes)
         self._flushed = end
@@ -143,8 +145,11 @@ class CommitLog:
     # Reading
 
     def is_cold(self, offset: int) -> bool:
-        """Whether bytes at `offset` are to be read with `read_cold`: older than the newest few segments."""
-        return offset < self.cold_end
+        """Whether bytes at `offset` are to be read with `read_cold`: older than the newest few segments, or not in memory."""
+        if offset >= self._end - AT_HAND_BYTES or offset < self._first:
+            return offset < self.cold_end
+        file, start = self._file_at(offset)
+        return offset < self.cold_end or not file.is_cached(offset - start, offset - start + 1)
 
     @property
     def cold_end(self) -> int:
@@ -222,10 +227,13 @@ class CommitLog:
         segment when this one is too full. OSError, with the log unchanged, when that segment cannot be made."""
         assert not self._cutting and bytes_needed + PREFIX.size <= self.segment_size_bytes
         start = self.segment_start(self._end)
-        present = self._ensure_segment(start)
         left = start + self.segment_size_bytes - self._end
-        if bytes_needed + PREFIX.size > left:
-            following = self._ensure_segment(start + self.segment_size_bytes)
+        rolls = bytes_needed + PREFIX.size > left
+        present = self._with_blocks(
+            self._end, min(PREFIX.size, left) if rolls else bytes_needed + PREFIX.size
+        )
+        if rolls:
+            following = self._with_blocks(start + self.segment_size_bytes, bytes_needed + PREFIX.size)
             if left >= PREFIX.size:
                 at = self._end - start
                 present.view()[at : at + PREFIX.size] = encode_blank(left)
@@ -246,12 +254,12 @@ class CommitLog:
         if not self._files:
             if offset % self.segment_size_bytes:
                 raise OffsetOutOfRange(offset, self._first, self._end)
-            self._first = self._end = self._written_end = self._flushed = offset
+            self._first = self._end = self._written_end = self._flushed = self._blocks_end = offset
         if not self._end <= offset <= self._written_end:
             raise OffsetOutOfRange(offset, self._first, self._end)
-        start = self.segment_start(offset)
-        at = offset - start
-        view = self._ensure_segment(start).view()[at : min(at + size_max, self.segment_size_bytes)]
+        at = offset - self.segment_start(offset)
+        size = min(size_max, self.segment_size_bytes - at)
+        view = self._with_blocks(offset, size).view()[at : at + size]
         self._written_end = max(self._written_end, offset + len(view))
         return view
 
@@ -261,34 +269,37 @@ class CommitLog:
         self._end = end
 
     def has_room_for(self, size: int) -> bool:
-        """Whether `size` bytes, less than half a segment, find a place; False while the disk refuses the segment that they
+        """Whether `size` bytes, less than half a segment, find a place; False while the disk refuses the blocks that they
         would need."""
-        ready = self.loaded_end - self._end if self._tail_is_reserved else 0
-        return not self._segment_write.refused or ready >= size
-
-    @property
-    def _tail_is_reserved(self) -> bool:
-        return self._end >= self._first + self._reserved_from * self.segment_size_bytes
-
-    @property
-    def _half_full(self) -> bool:
-        return self._end > self.loaded_end - self.segment_size_bytes // 2
+        return not self._segment_write.refused or self._blocks_end - self._end >= size
 
     def wants_next(self) -> bool:
-        """The tail has no disk blocks yet, or is half full and its successor does not exist. A cut is waited for: its files
+        """The tail has not all its disk blocks yet, or is half full and its successor has not. A cut is waited for: its files
         are not gone yet."""
-        return bool(self._files) and not self._cutting and (self._half_full or not self._tail_is_reserved)
+        half = self.segment_size_bytes // 2
+        wanted = self.segment_start(self._end + half - 1) + self.segment_size_bytes
+        return bool(self._files) and not self._cutting and self._blocks_end < wanted
 
-    def prepare_next(self) -> None:
+    async def prepare_next(self) -> None:
         """Makes the tail's blocks and the successor of a half full one, so that no write waits for them. OSError."""
-        if self.wants_next() and not self._tail_is_reserved:
-            self._ensure_segment(self.segment_start(self._end))
-        if self.wants_next():
-            self._ensure_segment(self.loaded_end)
+        while self.wants_next():
+            offset = max(self._blocks_end, self._end)
+            start, cuts = self.segment_start(offset), self._cuts
+            file = self._segment_at(start)
+            await self._reserve_ahead(file, self.segment_size_bytes, offset - start)
+            if cuts == self._cuts:
+                self._blocks_end = max(self._blocks_end, start + self.segment_size_bytes)
 
-    def _ensure_segment(self, start: int) -> SegmentFile:
-        """The segment at `start` with its disk blocks: one that was found may be sparse, as upstream makes them and some
-        tools copy them. OSError (ENOSPC)."""
+    async def _reserve_ahead(self, file: SegmentFile, end: int, start: int) -> None:
+        try:
+            await file.reserve_ahead(end, start)
+        except OSError as error:
+            self._segment_write.failed(error)
+            raise
+        self._segment_write.done()
+
+    def _segment_at(self, start: int) -> SegmentFile:
+        """The segment at `start`, made when it is the next one. OSError."""
         index = (start - self._first) // self.segment_size_bytes
         if index == len(self._files):
             if not self._files:
@@ -296,13 +307,21 @@ class CommitLog:
             name = segment_name(start)
             self._files.append(
                 self._segment_write.make(
-                    lambda: self._directory.create(name, self.segment_size_bytes, reserve=True)
+                    lambda: self._directory.create(name, self.segment_size_bytes, reserve=False)
                 )
             )
-        file = self._files[index]
-        if index < self._reserved_from:
-            self._segment_write.make(lambda: file.reserve(self.segment_size_bytes))
-            self._reserved_from = index
+        return self._files[index]
+
+    def _with_blocks(self, offset: int, size: int) -> SegmentFile:
+        """The segment at `offset`, with disk blocks for the `size` bytes from there on, which is behind what has blocks or in
+        it: one that was found may be sparse, as upstream makes them and some tools copy them. OSError (ENOSPC)."""
+        start = self.segment_start(offset)
+        file = self._segment_at(start)
+        if offset + size > self._blocks_end:
+            at = offset - start
+            end = min(at + max(size, RESERVE_STEP_BYTES), self.segment_size_bytes)
+            self._segment_write.make(lambda: file.reserve(end, at))
+            self._blocks_end = start + end
         return file
 
     # The disk
@@ -344,10 +363,12 @@ class CommitLog:
             await self._sync(self._files[index], start - segment, stop - segment)
             self._flushed = stop
 
-    def prepare_cut(self, offset: int) -> None:
-        """To be called before `truncate`: the segment that is cut has its disk blocks on return. OSError (ENOSPC)."""
+    async def prepare_cut(self, offset: int) -> None:
+        """To be called before `truncate`: what that erases has its disk blocks on return. OSError (ENOSPC)."""
         if self._first <= offset < self._written_end and offset < self.loaded_end:
-            self._ensure_segment(self.segment_start(offset))
+            file, start = self._file_at(offset)
+            end = min(self._written_end - start, self.segment_size_bytes)
+            await self._reserve_ahead(file, end, offset - start)
 
     async def truncate(self, offset: int) -> None:
         """The log ends at `offset`, durably on return: the tail is erased and cannot come back. With `offset` at the
@@ -357,8 +378,10 @@ class CommitLog:
         if offset == self._written_end:
             return
         self._cutting = True
+        self._cuts += 1
         try:
             written_end, self._end = self._written_end, offset
+            self._blocks_end = min(self._blocks_end, offset)
             async with self._disk:
                 if offset % self.segment_size_bytes or offset == self._first:
                     view, start = self.segment_view(offset)
@@ -406,7 +429,8 @@ class CommitLog:
             if self._files:
                 await self._directory.delete(self._files[0].name)
                 self._files.pop().close()
-            self._reserved_from = 0
+            self._cuts += 1
+            self._blocks_end = self._end
 
     def begin_at(self, offset: int) -> None:
         """The log begins at `offset`, where a segment does: those below are no part of it any more, but on disk until
@@ -415,7 +439,6 @@ class CommitLog:
         while self._first < offset:
             self._leaving.append(self._files.pop(0))
             self._first += self.segment_size_bytes
-            self._reserved_from = max(self._reserved_from - 1, 0)
 
     async def delete_former(self) -> list[SegmentFile]:
         """Deletes the files of segments that are no part of the log any more, oldest first and each durably, so that no gap

@@ -1,6 +1,6 @@
 """The segment that the log wants next, made before a write waits for it.
 
-Invariant: one try is planned at a time, and a refused one is repeated without a send."""
+Invariant: one task makes it at a time, beside the event loop, and a refused try is repeated without a send."""
 
 from __future__ import annotations
 
@@ -8,27 +8,36 @@ import asyncio
 
 from messagestore.log.commitlog import CommitLog
 from mqruntime.diskfull import RETRY_S
+from mqruntime.tasks import Tasks
 
 
 class NextSegment:
-    def __init__(self, log: CommitLog) -> None:
+    def __init__(self, log: CommitLog, tasks: Tasks) -> None:
         self._log = log
-        self._planned: asyncio.Handle | None = None
+        self._tasks = tasks
+        self._task: asyncio.Task[None] | None = None
         self._stopped = False
 
     def prepare_soon(self) -> None:
-        if self._planned is None and not self._stopped and self._log.wants_next():
-            self._planned = asyncio.get_running_loop().call_soon(self._prepare)
+        if self._task is None and not self._stopped and self._log.wants_next():
+            self._task = self._tasks.start(self._prepare(), name="store-next-segment")
 
     def stop(self) -> None:
         """No try any more."""
         self._stopped = True
-        if self._planned is not None:
-            self._planned.cancel()
+        if self._task is not None:
+            self._task.cancel()
 
-    def _prepare(self) -> None:
-        self._planned = None
+    async def _prepare(self) -> None:
         try:
-            self._log.prepare_next()
+            while not await self._prepared():  # noqa: ASYNC110 - room on a disk tells nobody that it is there
+                await asyncio.sleep(RETRY_S)
+        finally:
+            self._task = None
+
+    async def _prepared(self) -> bool:
+        try:
+            await self._log.prepare_next()
         except OSError:  # told by the log; a roll tries again too, and answers the sender
-            self._planned = asyncio.get_running_loop().call_later(RETRY_S, self._prepare)
+            return False
+        return True

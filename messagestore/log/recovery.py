@@ -39,6 +39,7 @@ class Recovery:
         index: IndexTable | None,
         *,
         verify_body: bool,
+        verify_record: bool,
         index_lost: Callable[[], Awaitable[None]],
         begins: int = 0,
     ) -> None:
@@ -48,6 +49,7 @@ class Recovery:
         self._checkpoint = checkpoint
         self._index = index
         self._verify_body = verify_body
+        self._verify_record = verify_body and verify_record
         self._index_lost = index_lost
         self._begins = begins
         self._confirm = 0
@@ -151,7 +153,10 @@ class Recovery:
                 continue
             else:
                 single = SINGLE_RECORDS
-            size = record.check(buffer, at, segment_end - position, position, verify_body=self._verify_body)
+            size = record.check(
+                buffer, at, segment_end - position, position,
+                verify_body=self._verify_body, verify_record=self._verify_record,
+            )  # fmt: skip
             if size > 0 and self._found(buffer, at, segment_end - position, position):
                 position += size
             elif size == record.END_OF_SEGMENT:
@@ -176,6 +181,8 @@ class Recovery:
             return position
         if self._verify_body:
             records = records.first(records.sound_bodies())
+        if self._verify_record:
+            records = records.first(records.sound_records())
         confirmed = records.ending_by(self._confirm)
         if not self._clean:
             records = records.first(confirmed + records.rows(confirmed, len(records)).without_zeros())
@@ -193,7 +200,7 @@ class Recovery:
     def _found(self, buffer: bytes, at: int, left: int, position: int) -> bool:
         """Takes in a whole record; False when it is torn after all.
 
-        Checksums cover bodies only. What a power cut took from topic or properties reads as zeros, which the text of
+        Most checksums cover bodies only. What a power cut took from topic or properties reads as zeros, which the text of
         no record contains."""
         facts = record.queue_facts(buffer, at, left, position)
         assert not isinstance(facts, int), f"the record at {position} was whole a moment ago"

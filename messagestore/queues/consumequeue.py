@@ -221,10 +221,49 @@ class ConsumeQueue:
         for place in range(queue_offset, min(queue_offset + count_max, self.max_queue_offset)):
             yield self._entry(place)
 
+    def is_at_hand(self, queue_offset: int, count_max: int) -> bool:
+        """Whether these entries can be read without the disk; the newest are taken to be. OSError."""
+        if queue_offset >= self.max_queue_offset - STEP_PLACES:
+            return True
+        parts = self._parts(queue_offset, count_max)
+        return all(self._open(index).is_cached(start, stop) for index, start, stop in parts)
+
+    async def bring(self, queue_offset: int, count_max: int) -> None:
+        """Reads them beside the event loop, so that they are at hand. OSError."""
+        for index, start, stop in self._parts(queue_offset, count_max):
+            if index < len(self._files):  # a cut may come in between
+                await self._open(index).read_cold(start, stop)
+
+    def _parts(self, queue_offset: int, count_max: int) -> list[tuple[int, int, int]]:
+        """(index of the file, first byte, end) of entries that exist."""
+        parts = []
+        at, end = (
+            max(queue_offset, self.min_queue_offset),
+            min(queue_offset + count_max, self.max_queue_offset),
+        )
+        while at < end:
+            index, within = divmod(at - self._first, self._per_file)
+            count = min(end - at, self._per_file - within)
+            parts.append((index, within * ENTRY.size, (within + count) * ENTRY.size))
+            at += count
+        return parts
+
     def boundary_at_or_below(self, phy: int) -> int:
-        """The greatest end of an indexed record that is not above `phy`, or -1."""
+        """The greatest end of an indexed record that is not above `phy`, or -1. Looked for from the queue's end on: what stands
+        far in front of it may have to come from the disk, for which every other request would wait."""
         places = range(self.min_queue_offset, self.max_queue_offset)
-        count = bisect_left(places, True, key=lambda place: listed_end(self._entry(place)) > phy)
+        if not places:
+            return -1
+        if self.phy_end <= phy:
+            return self.phy_end
+
+        def is_above(place: int) -> bool:
+            return listed_end(self._entry(place)) > phy
+
+        high, step = len(places) - 1, 1
+        while (low := high - step) >= 0 and is_above(places[low]):
+            high, step = low, 2 * step
+        count = bisect_left(places, True, max(low, 0), high, key=is_above)
         if not count:
             return -1
         last = self._entry(places[count - 1])

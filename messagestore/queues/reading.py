@@ -16,6 +16,11 @@ from messagestore.scrub.soundness import Soundness
 FILTERED_SCAN_BYTES_MIN = 16_000  # maxFilterMessageSize: how much of a queue one read looks through
 
 
+def scan_max(max_count: int) -> int:
+    """How many entries a read of `max_count` messages may look at."""
+    return max(FILTERED_SCAN_BYTES_MIN // ENTRY.size, max_count)
+
+
 class QueueReader:
     def __init__(self, log: CommitLog, queues: QueueTable, soundness: Soundness) -> None:
         self._log = log
@@ -46,6 +51,17 @@ class QueueReader:
             return GetResult(GetStatus.OFFSET_OVERFLOW_BADLY, end, first, end)
         return self._collect(queue, queue_offset, max(max_count, 1), max_bytes, tag_filter)
 
+    def is_at_hand(self, topic: str, queue_id: int, queue_offset: int, max_count: int) -> bool:
+        """Whether `get` reads no entry from the disk."""
+        queue = self._queues.find(topic, queue_id)
+        return queue is None or queue.is_at_hand(queue_offset, scan_max(max_count))
+
+    async def bring(self, topic: str, queue_id: int, queue_offset: int, max_count: int) -> None:
+        """Reads what `get` would, beside the event loop. OSError."""
+        queue = self._queues.find(topic, queue_id)
+        if queue is not None:
+            await queue.bring(queue_offset, scan_max(max_count))
+
     def _collect(
         self,
         queue: ConsumeQueue,
@@ -59,9 +75,8 @@ class QueueReader:
         bytes_found = 0
         count = 0
         removed = False
-        scan_max = max(FILTERED_SCAN_BYTES_MIN // ENTRY.size, max_count)
         next_offset = queue_offset
-        for entry in queue.entries(queue_offset, scan_max):
+        for entry in queue.entries(queue_offset, scan_max(max_count)):
             phy, size, tags_code = entry
             if is_filler(entry) or phy < log_min:
                 removed = True
@@ -139,6 +154,10 @@ class QueueReader:
         queue = self._queues.find(topic, queue_id)
         if queue is None or not queue.min_queue_offset <= queue_offset < queue.max_queue_offset:
             return -1
+        if not queue.is_at_hand(queue_offset, 1):
+            await queue.bring(queue_offset, 1)
+            if not queue.min_queue_offset <= queue_offset < queue.max_queue_offset:
+                return -1
         entry = queue.entry(queue_offset)
         return -1 if is_filler(entry) else await self._store_time(entry)
 
@@ -159,6 +178,10 @@ class QueueReader:
         # both ends may move while the disk is read
         while (low := max(low, queue.min_queue_offset)) < (high := min(high, queue.max_queue_offset)):
             middle = (low + high) // 2
+            if not queue.is_at_hand(middle, 1):
+                await queue.bring(middle, 1)
+                if not queue.min_queue_offset <= middle < queue.max_queue_offset:
+                    continue
             if await self._store_time(queue.entry(middle)) < timestamp_ms:
                 low = middle + 1
             else:

@@ -103,7 +103,11 @@ class QueueTable:
 
     def boundary_at_or_below(self, phy: int) -> int:
         """The greatest record end not above `phy` that any queue knows; -1 when there is none."""
-        return max((queue.boundary_at_or_below(phy) for queue in self._queues.values()), default=-1)
+        boundary = -1
+        for queue in self._queues.values():
+            if queue.phy_end > boundary:
+                boundary = max(boundary, queue.boundary_at_or_below(phy))
+        return boundary
 
     async def truncate(self, phy: int) -> None:
         """Drops the entries of records that end above `phy`."""

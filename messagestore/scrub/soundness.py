@@ -39,10 +39,14 @@ class Damage:
 
 
 class Soundness:
-    """`boundary_at_or_below`: the greatest record boundary that the consume queues know, not above an offset."""
+    """`boundary_at_or_below`: the greatest record boundary that the consume queues know, not above an offset.
+    `verify_record`: records that have a CRC of their own agree with it, too."""
 
-    def __init__(self, log: CommitLog, boundary_at_or_below: Callable[[int], int]) -> None:
+    def __init__(
+        self, log: CommitLog, boundary_at_or_below: Callable[[int], int], *, verify_record: bool
+    ) -> None:
         self._log = log
+        self._verify_record = verify_record
         self._boundary_at_or_below = boundary_at_or_below
         self.unchecked = Unchecked()
         self.damages: dict[int, Damage] = {}
@@ -110,14 +114,18 @@ class Soundness:
 
     async def _walked(self, position: int, end: int, segment_end: int, limit: int) -> Walked:
         return await self._log.examine(
-            position, end, lambda content: walk_slice(content, position, segment_end, limit)
+            position,
+            end,
+            lambda content: walk_slice(content, position, segment_end, limit, self._verify_record),
         )
 
     async def fits(self, offset: int, content: bytes) -> bool:
         """Whether `content` is a sound record of just the size that is damaged at `offset`. OSError."""
         damage, end = self.damages.get(offset), offset + len(content)
         left = self._log.segment_start(offset) + self._log.segment_size_bytes - offset
-        if damage is None or end > self._log.max_offset or check(content, 0, left, offset) != len(content):
+        if damage is None or end > self._log.max_offset:
+            return False
+        if check(content, 0, left, offset, verify_record=self._verify_record) != len(content):
             return False
         if damage.size:
             return damage.size == len(content)

@@ -1,4 +1,5 @@
-"""Checking a slice of the log: size, magic, position and body CRC of each record, as upstream writes them.
+"""Checking a slice of the log: size, magic, position and body CRC of each record, as upstream writes them, and the record CRC
+of those that have one, if asked for.
 
 Invariant: a slice is walked from a record boundary to another one, and no further than its limit; a walk is short enough to
 leave the interpreter to others every few milliseconds. Pure."""
@@ -25,14 +26,16 @@ class Walked(NamedTuple):
     wanted: int = 0
 
 
-def walk_slice(buffer: Buffer, start: int, segment_end: int, limit: int) -> Walked:
+def walk_slice(
+    buffer: Buffer, start: int, segment_end: int, limit: int, verify_record: bool = False
+) -> Walked:
     """The records of `buffer`, which holds the log from `start` on, in one segment and up to `limit` at most."""
     position = start
     for records in range(RECORDS_MAX):
         if position >= limit:
             return Walked(position, records)
         at = position - start
-        size = check(buffer, at, segment_end - position, position)
+        size = check(buffer, at, segment_end - position, position, verify_record=verify_record)
         if size == END_OF_SEGMENT:
             return Walked(segment_end, records)
         if size == INCOMPLETE:
@@ -42,7 +45,9 @@ def walk_slice(buffer: Buffer, start: int, segment_end: int, limit: int) -> Walk
             return Walked(position, records, wanted=max(whole, PREFIX.size) if at == 0 else 0)
         if size < 0:
             size = max(check(buffer, at, segment_end - position, position, verify_body=False), 0)
-            why = "the body has another CRC" if size else "no head of a record stands here"
+            body_differs = size and check(buffer, at, segment_end - position, position) < 0
+            crc_of = "body" if body_differs else "record"
+            why = f"the {crc_of} has another CRC" if size else "no head of a record stands here"
             return Walked(position, records, why, size)
         position += size
     return Walked(position, RECORDS_MAX)

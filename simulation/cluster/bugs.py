@@ -57,6 +57,7 @@ from messagestore.queues.dispatchloop import DispatchLoop
 from messagestore.queues.reading import QueueReader
 from messagestore.store import ABORT_FILE, MessageStore
 from messagestore.systemtopics import SCHEDULE_TOPIC
+from mqruntime.segments import SegmentFile
 from remoting.bodies.tables import Deletion, DeletionTable
 from simulation.kernel.plants import Bugs
 
@@ -114,6 +115,12 @@ async def truncated_in_memory(self: CommitLog, offset: int) -> None:
     """Upstream #10666: positions move, the old tail stays in the file."""
     self._end = self._written_end = offset
     self._flushed = min(self._flushed, offset)
+
+
+@bug("writes-without-blocks", CommitLog, "_with_blocks")
+def whatever_the_file_has(self: CommitLog, offset: int, size: int) -> SegmentFile:
+    """A sparse segment is written on: on a full disk the kernel ends the process without a word."""
+    return self._segment_at(self.segment_start(offset))
 
 
 @bug("epoch-not-persisted", KeptEpochs, "_store")

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from broker.role.membership import Role
 from messagestore.checkpoint import FILE, CheckpointDamaged, decode_checkpoint
 from messagestore.record import decode, store_timestamp
+from messagestore.recordcrc import HEAD, RECORD_CRC_BYTES
 from messagestore.walker import SegmentWalk
 from simulation.cluster.damagedstores import LOG, Rot
 from simulation.cluster.fault import Fault
@@ -133,6 +134,8 @@ def old_bytes(node: Node, chance: random.Random) -> list[Rot]:
             within = chance.choice(
                 (record.index(body) + chance.randrange(len(body)), chance.randrange(HEAD_BYTES))
             )
+            if record[-RECORD_CRC_BYTES:].startswith(HEAD):  # no bit of it may flip unseen
+                within = chance.randrange(size - RECORD_CRC_BYTES)
             at = offset - start
             found.append(
                 Rot(f"{LOG}{start:020d}", at, at + size, at + within, chance.randrange(8), offset + within)

@@ -21,6 +21,11 @@ UNCLEAN = 13, 8
 """Of so many this one has the unclean elections switched on, and an operator."""
 HARSH = 10, 8
 """Of so many this one meets hostile frames, great bursts and disks that are sick for good."""
+SEALED = 16, 13
+"""Of so many this one's masters end each record with its own CRC, which is checked wherever a body's is."""
+
+IN_STEPS = 16, 9
+"""Of so many this one's logs get their disk blocks a page at a time."""
 
 
 @dataclass(frozen=True)
@@ -30,6 +35,8 @@ class Shape:
     has_operator: bool = False
     is_unclean: bool = False
     is_harsh: bool = False
+    is_sealed: bool = False
+    reserves_pages: bool = False
 
     @staticmethod
     def of(seed: int) -> Shape:
@@ -42,7 +49,13 @@ class Shape:
             has_operator=of(OPERATED, seed) or is_unclean,
             is_unclean=is_unclean,
             is_harsh=of(HARSH, seed),
+            is_sealed=of(SEALED, seed),
+            reserves_pages=of(IN_STEPS, seed),
         )
+
+    def settings(self) -> dict[str, object]:
+        """What brokers are told besides."""
+        return {"enabledAppendPropCRC": True, "forceVerifyPropCRC": True} if self.is_sealed else {}
 
 
 def of(kind: tuple[int, int], seed: int) -> bool:

@@ -27,9 +27,12 @@ from ha.master.mastership import Mastership
 from localcluster.history import Attempt
 from messagestore.bulk import entries as bulk_entries
 from messagestore.errors import StoreError
+from messagestore.log import commitlog
 from messagestore.store import MessageStore
-from simulation.cluster import members, retentionbugs  # noqa: F401  its bugs join the others
+from mqruntime.segments import RESERVE_STEP_BYTES
+from simulation.cluster import members, retentionbugs, sealbugs  # noqa: F401  their bugs join the others
 from simulation.cluster.appends import Appends
+from simulation.cluster.blocks import log_has_blocks
 from simulation.cluster.check import ClusterCheck
 from simulation.cluster.clientjudge import ClientJudge
 from simulation.cluster.crashes import AllLosePower
@@ -49,12 +52,14 @@ from simulation.cluster.masterfirst import MasterFirst
 from simulation.cluster.members import FAST, SLAVE_SYNC_MS, ClientApp, Timers
 from simulation.cluster.operators import Operator
 from simulation.cluster.retention import Retention
+from simulation.cluster.seals import all_sealed
 from simulation.cluster.shape import Shape
 from simulation.cluster.sickdisks import SickDisks
 from simulation.cluster.totals import Totals
 from simulation.cluster.violation import Violation
 from simulation.cluster.votes import VotesOnDisk
 from simulation.kernel import seeds
+from simulation.kernel.inode import PAGE_BYTES
 from simulation.kernel.node import Node
 from simulation.kernel.world import World
 from simulation.raft.member import watched
@@ -107,11 +112,14 @@ class ClusterWorld:
 
     def run(self) -> None:
         """Raises Violation, or what the world raises for a bug."""
+        paging = patch.object(commitlog, "RESERVE_STEP_BYTES", self.reserve_step_bytes)
         watching = patch.object(DLedgerNode, "core_class", watched(Raft, self.votes))
         granting = patch.object(ReplicasStateMachine, "apply", self.check.grants.noting())
         holding = patch.object(Mastership, "acked", self.check.holders.noting(self.machines.brokers))
         keeping, logged = self.retention.watched(), self.errors.attached()
-        with watching, granting, holding, keeping, self.appended(), self.bulk(), logged, self.world as world:
+        with (
+            paging, watching, granting, holding, keeping, self.appended(), self.bulk(), logged, self.world as world,
+        ):  # fmt: skip
             world.after_each_step(self.each_step)
             self.start_all()
             world.run_until(lambda: self.machines.master() is not None, 10_000)
@@ -156,7 +164,7 @@ class ClusterWorld:
                     timers=self.timers,
                     segment_bytes=self.segment_bytes,
                     contract=self.contract,
-                    retention=self.retention.settings(),
+                    retention={**self.retention.settings(), **self.shape.settings()},
                 )
             )
 
@@ -175,6 +183,10 @@ class ClusterWorld:
         if self.in_bulk:
             return patch.multiple(bulk_entries, RECORDS_MIN=1, QUEUE_ROWS_MIN=0)
         return nullcontext()
+
+    @property
+    def reserve_step_bytes(self) -> int:
+        return PAGE_BYTES if self.shape.reserves_pages else RESERVE_STEP_BYTES
 
     @property
     def may_lose(self) -> bool:
@@ -219,6 +231,8 @@ class ClusterWorld:
         self.check.look(self.sync_states(), looks)
         if not self.check.forked:
             self.fact_check.look(looks)
+        for node in self.machines.brokers:
+            log_has_blocks(node)
         self.votes.look_at_all()
         if not self.check.forked:
             self.client.look()
@@ -300,6 +314,9 @@ class ClusterWorld:
         self.watch()
         brokers = machines.broker_looks()
         self.check.at_the_end(brokers)
+        if self.shape.is_sealed and not self.check.forked:
+            sealed = all_sealed(self.check.confirmed, brokers[0].store.segment_size_bytes)
+            self.totals.counts["records with their own CRC"] += sealed
         self.world.run_for_ms(COPIED_MS)
         begins = max(broker.store.min_offset() for broker in brokers)
         if not self.check.forked:

@@ -30,6 +30,7 @@ T = TypeVar("T")
 
 SYNC_US = (200, 2_000)
 READ_US = (50, 400)
+RESERVE_US = (200, 2_000)
 OPERATIONS = (
     "read",
     "replace",
@@ -363,10 +364,16 @@ class SimulatedSegmentFile:
     def view(self) -> memoryview:
         return self._view
 
-    def reserve(self, end: int) -> None:
-        assert 0 <= end <= self.size_bytes, f"{self._path}: reserve({end}) of {self.size_bytes} bytes"
+    def reserve(self, end: int, start: int = 0) -> None:
+        assert 0 <= start <= end <= self.size_bytes, f"{self._path}: reserve({end}, {start})"
         self._disk.check("reserve", self._path)
         self._disk.allocate(self._inode, end, self._path)
+
+    async def reserve_ahead(self, end: int, start: int = 0) -> None:
+        at_us = self._disk.now_and(RESERVE_US)
+        await self._disk.finish(
+            at_us, self._process, lambda: self.reserve(end, start), "reserve", self._path, end - start
+        )
 
     async def sync(self, start: int, end: int) -> None:
         assert 0 <= start <= end <= self.size_bytes, f"{self._path}: sync({start}, {end})"
@@ -412,6 +419,9 @@ class SimulatedSegmentFile:
         assert 0 <= start <= end <= self.size_bytes, f"{self._path}: read_now({start}, {end})"
         self._disk.check("read", self._path)
         return bytes(self._inode.data[start:end])
+
+    def is_cached(self, start: int, end: int) -> bool:
+        return True
 
     def written(self, start: int, end: int) -> list[tuple[int, int]]:
         assert 0 <= start <= end <= self.size_bytes, f"{self._path}: written({start}, {end})"

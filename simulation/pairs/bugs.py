@@ -13,6 +13,7 @@ from broker.sends.pairacknowledgement import PairAcknowledgement
 from ha.classic.acks import PairAcks
 from ha.classic.client import PairSlave
 from ha.classic.master import ClassicMasterLink, ClassicMasterState
+from ha.classic.mastership import PairMastership
 from ha.classic.slave import ClassicSlaveLink
 from ha.slave.link import Action, Advance, Confirm
 from messagestore.store import MessageStore
@@ -80,6 +81,12 @@ def by_the_furthest_report(self: PairAcks, waiting_end: int) -> int:
     """Upstream: a slave that began with the last file answers for what stands in the one before."""
     self._counted_end = max([self._counted_end, *(held.end for held in self._holdings.values())])
     return self._counted_end
+
+
+@bug("deletes-under-a-slave", PairMastership, "read_from")
+def nobody_reads(self: PairMastership) -> int | None:
+    """Upstream: age and disk alone decide, and the slave waits for ever for what is gone."""
+    return None
 
 
 @bug("reports-ahead", ClassicSlaveLink, "_own_end")

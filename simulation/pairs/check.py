@@ -43,7 +43,8 @@ class PairCheck:
 
     def leads(self, store: MessageStore) -> None:
         """A process begins to lead with this log. It begins another history where it lacks something, or has something else."""
-        log = content(store, 0, store.max_offset())
+        begins = store.min_offset()
+        log = bytes(self.histories[-1][:begins]) + content(store, begins, store.max_offset())
         if log[: len(self.histories[-1])] != self.histories[-1]:
             self.histories.append(bytearray(log))
             end = common(self.histories[-2], log)

@@ -135,6 +135,15 @@ class PairFaults:
         slave.disk.wipe()
         return True
 
+    def empty(self, slave: Node) -> bool:
+        """The operator's work on one that was left behind; not while he waits for another to take the master's place."""
+        if self.operator_at_ms is not None:
+            return False
+        self._memory_lost = True
+        self._end(slave)
+        slave.disk.wipe()
+        return True
+
     def _slave_power_cut(self) -> bool:
         if not self._may_lose():
             return False

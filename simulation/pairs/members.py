@@ -59,7 +59,9 @@ def namesrv_app(runtime: Runtime) -> NamesrvApp:
     return NamesrvApp(settings, runtime)
 
 
-def broker_app(host: str, broker_id: int, runtime: Runtime, kind: Kind) -> BrokerApp:
+def broker_app(
+    host: str, broker_id: int, runtime: Runtime, kind: Kind, retention: dict[str, object]
+) -> BrokerApp:
     """Broker id 0 is the master."""
     role = ("SYNC_MASTER" if kind.sync else "ASYNC_MASTER") if broker_id == 0 else "SLAVE"
     settings = BrokerSettings.model_validate(
@@ -82,6 +84,7 @@ def broker_app(host: str, broker_id: int, runtime: Runtime, kind: Kind) -> Broke
             "haHousekeepingInterval": 4 * kind.ha_heartbeat_ms,
             "registerNameServerPeriod": 10_000,
             "slaveReadEnable": True,
+            **retention,
         }
     )
     return BrokerApp(settings, runtime)

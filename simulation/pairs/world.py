@@ -20,10 +20,12 @@ from unittest.mock import patch
 from broker.app import BrokerApp
 from broker.sends.pending import PendingSend, PendingSends
 from ha.errors import HAError
-from localcluster.history import Outcome, judge
+from localcluster.history import Found, Outcome, judge
 from messagestore.errors import StoreError
 from remoting.codes import ResponseCode
+from simulation.cluster.clientjudge import found_in_queue
 from simulation.cluster.loggedbugs import LoggedBugs
+from simulation.cluster.shadow import deleted_messages
 from simulation.cluster.totals import Totals
 from simulation.cluster.violation import Violation
 from simulation.kernel import seeds
@@ -34,6 +36,7 @@ from simulation.pairs.bugs import BUGS, planted
 from simulation.pairs.check import PairCheck
 from simulation.pairs.faults import PairFaults
 from simulation.pairs.members import BROKER_HOSTS, ClientApp, kind_of
+from simulation.pairs.retention import PairRetention
 
 T = TypeVar("T")
 
@@ -66,13 +69,14 @@ class PairWorld:
             held_end=lambda: self.check.held_end,
             whole=self.whole,
         )
+        self.retention = PairRetention(seed, self.nodes, self.faults.empty)
         self.looked_us = 0
         self.led: tuple[str, int] | None = None  # whose log is the present history
 
     def run(self) -> None:
         """Raises Violation, or what the world raises for a bug."""
         tapped = patch.object(PendingSends, "_answer", self.noting()) if self.kind.sync else nullcontext()
-        with tapped, self.errors.attached(), self.world as world:
+        with tapped, self.retention.watched(), self.errors.attached(), self.world as world:
             world.after_each_step(self.each_step)
             self.namesrv.start(members.namesrv_app)
             world.run_until(self.whole, 30_000)
@@ -98,7 +102,7 @@ class PairWorld:
         if isinstance(node.failure, Exception) and not isinstance(node.failure, typed):
             raise Violation("V2", f"{node.name} ended by itself: {node.failure!r}")
         broker_id = self.faults.ids[node.name]
-        node.start(partial(broker_of, node.host, broker_id, self.kind))
+        node.start(partial(broker_of, node.host, broker_id, self.kind, self.retention.settings()))
 
     def master(self) -> BrokerApp | None:
         app = self.faults.master.app
@@ -118,6 +122,7 @@ class PairWorld:
             return
         self.looked_us = now_us
         self.watch()
+        self.retention.next_step(self.world.now_ms)
         for node in self.faults.due():
             self.start(node)
 
@@ -197,6 +202,7 @@ class PairWorld:
 
     def judge(self) -> None:
         self.ask(self.client.load.stop())
+        self.retention.stop()
 
         def level() -> bool:
             master = self.master()
@@ -208,9 +214,19 @@ class PairWorld:
 
         self.world.run_until(level, HEAL_LIMIT_MS)
         self.watch()
-        verdict = judge(self.client.load.attempts, self.ask(self.client.read_everything()))
+        verdict = judge(
+            self.client.load.attempts, [*self.deleted(), *self.ask(self.client.read_everything())]
+        )
         if not verdict.holds:
             raise Violation("P4", f"{len(verdict.faults)} broken promises, first: {verdict.faults[0]}")
+
+    def deleted(self) -> list[Found]:
+        """What could be read once and went with old segments, by the check's copy of the log."""
+        master = self.master()
+        assert master is not None
+        log, begins = self.check.histories[-1], master.store.min_offset()
+        gone = deleted_messages(log, begins, master.store.segment_size_bytes)
+        return [found_in_queue(message) for message in gone if message.topic == members.TOPIC]
 
     def ask(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """Runs a coroutine of the client within its process."""
@@ -235,12 +251,16 @@ class PairWorld:
                 "acknowledged": self.acknowledged(),
                 "attempts": len(self.client.load.attempts),
                 "histories": len(self.check.histories),
+                "beginnings moved up": self.retention.deleted,
+                "slaves left behind": self.retention.left_behind,
             }
         )
 
 
-def broker_of(host: str, broker_id: int, kind: members.Kind, runtime: Any) -> BrokerApp:
-    return members.broker_app(host, broker_id, runtime, kind)
+def broker_of(
+    host: str, broker_id: int, kind: members.Kind, retention: dict[str, object], runtime: Any
+) -> BrokerApp:
+    return members.broker_app(host, broker_id, runtime, kind, retention)
 
 
 def run_seed(seed: int, bug: str | None, totals: Totals) -> None:

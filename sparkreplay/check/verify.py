@@ -55,6 +55,7 @@ class VerifyJob:
 
     stores: tuple[StoreSnapshot, ...]
     stretches: tuple[Stretch, ...]
+    record_crcs: bool = False
 
 
 def has_queues(store: StoreSnapshot) -> bool:
@@ -89,18 +90,20 @@ def checked(job: VerifyJob, number: int) -> StretchReport:
     queues = QueueCheck(store.files, report.findings, has_queues(store))
     at: int | None = stretch.start
     while at is not None and at < stretch.end:
-        at = walk_on(store, replace(stretch, start=at), report, queues)
+        at = walk_on(store, replace(stretch, start=at), report, queues, job.record_crcs)
     queues.flush()
     report.queues = queues.runs
     return report
 
 
-def walk_on(store: StoreSnapshot, stretch: Stretch, report: StretchReport, queues: QueueCheck) -> int | None:
+def walk_on(
+    store: StoreSnapshot, stretch: Stretch, report: StretchReport, queues: QueueCheck, record_crcs: bool
+) -> int | None:
     """Checks records up to the first place where the walk breaks; returns where it can go on, None at the end."""
     path = stretch.segment.path
     try:
         for chunk in chunks_of(store.files, stretch):
-            check_chunk(chunk, path, stretch, report, queues)
+            check_chunk(chunk, path, stretch, report, queues, record_crcs)
             reached = chunk.start_offset + len(chunk.data)
             stretch = replace(stretch, start=min(reached, stretch.end))
         return None
@@ -108,7 +111,7 @@ def walk_on(store: StoreSnapshot, stretch: Stretch, report: StretchReport, queue
         broken = error
     if broken.offset > stretch.start:  # records of the broken chunk that stand in front of the damage
         for chunk in chunks_of(store.files, replace(stretch, end=broken.offset, at_bound=False)):
-            check_chunk(chunk, path, stretch, report, queues)
+            check_chunk(chunk, path, stretch, report, queues, record_crcs)
     report.findings.add("log", path, broken.offset, broken.why)
     return next_record(store, stretch.segment, broken.offset + 1, stretch.end)
 
@@ -123,19 +126,22 @@ def next_record(store: StoreSnapshot, segment: Segment, offset: int, end: int) -
     return None
 
 
-def check_chunk(chunk: Chunk, path: str, stretch: Stretch, report: StretchReport, queues: QueueCheck) -> None:
+def check_chunk(
+    chunk: Chunk, path: str, stretch: Stretch, report: StretchReport, queues: QueueCheck, record_crcs: bool
+) -> None:
     report.records += len(chunk.positions)
     report.bytes += len(chunk.data)
     try:
-        batch = decode_chunk(chunk, EVERYTHING, path)
+        batch = decode_chunk(chunk, replace(EVERYTHING, check_record_crc=record_crcs), path)
     except (LogCorrupted, NotText):
-        batch = pa.RecordBatch.from_pylist(list(sound_records(chunk, path, stretch, report.findings)))
+        found = sound_records(chunk, path, stretch, report.findings, record_crcs)
+        batch = pa.RecordBatch.from_pylist(list(found))
     if batch.num_rows:
         add_to_queues(batch, queues)
 
 
 def sound_records(
-    chunk: Chunk, path: str, stretch: Stretch, findings: Findings
+    chunk: Chunk, path: str, stretch: Stretch, findings: Findings, record_crcs: bool
 ) -> Iterator[dict[str, object]]:
     """One record after the other, where a chunk has one that is not sound."""
     view = chunk.data.data
@@ -147,6 +153,8 @@ def sound_records(
             continue
         if check(view, position, left, offset) <= 0:
             findings.add("record", path, offset, "the body's CRC differs")  # its place in its queue is known
+        elif record_crcs and check(view, position, left, offset, verify_record=True) <= 0:
+            findings.add("record", path, offset, "the record's own CRC differs")
         facts = queue_facts(view, position, left, offset)
         assert not isinstance(facts, int), "a record that checks has its facts"
         yield {

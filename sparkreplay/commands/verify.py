@@ -39,10 +39,12 @@ from sparkreplay.store.snapshot import StoreSnapshot, check_epochs, open_store
 @click.command()
 @stores_argument
 @click.option("--compare-only", is_flag=True, help="Only compare replicas; do not check each against itself.")
+@click.option("--record-crc", is_flag=True, help="Also check the CRCs of whole records, where they have one.")
 @running_options
 def command(
     stores: tuple[str, ...],
     compare_only: bool,
+    record_crc: bool,
     engine: str,
     master: str,
     workers: int | None,
@@ -64,7 +66,7 @@ def command(
     checked: list[dict[str, Any]] = []
     with engine_of(engine, master, workers) as workplace:
         if not compare_only and opened:
-            checked = verify(opened, workplace, findings, quiet=quiet)
+            checked = verify(opened, workplace, findings, record_crcs=record_crc, quiet=quiet)
         compared = [compare(one, other, workplace, findings, quiet=quiet) for one, other in pairs]
     for store in opened:
         try:
@@ -95,7 +97,7 @@ def opened_store(path: str, findings: Findings) -> StoreSnapshot | None:
 
 
 def verify(
-    stores: list[StoreSnapshot], engine: Engine, findings: Findings, *, quiet: bool
+    stores: list[StoreSnapshot], engine: Engine, findings: Findings, *, record_crcs: bool, quiet: bool
 ) -> list[dict[str, Any]]:
     """What was checked, a row a store."""
     stretches = tuple(
@@ -107,7 +109,7 @@ def verify(
         reports[number] = report
         return report.records
 
-    work = partial(verify_stretch, VerifyJob(tuple(stores), stretches))
+    work = partial(verify_stretch, VerifyJob(tuple(stores), stretches, record_crcs))
     run_stretches(engine, "verify", stretches, work, take, quiet=quiet)
     rows = []
     for number, store in enumerate(stores):

@@ -57,7 +57,8 @@ OPTIONS = (
            "fewer columns are read faster"),
     Option("includeProperties", "`true`, `false`", "`false`", "add `properties` to the columns of a preset"),
     Option("decompress", "`true`, `false`", "`true`", "open compressed bodies; `false` gives them as they are stored"),
-    Option("crc", "`true`, `false`", "`false`", "check the CRC of every body that becomes a row"),
+    Option("crc", "`true`, `record`, `false`", "`false`", "check the CRC of every body that becomes a row; `record`: also that "
+           "of the whole record, where it has one (`enabledAppendPropCRC` of the broker)"),
     Option("mode", "`failfast`", "`failfast`", "damage below the bound fails the job; nothing is ever skipped"),
     Option("index", "`walk`, `consumequeue`", "`walk`", "how a batch finds records: by walking the log, which proves it, or "
            "through the consume queues, which is faster for a few named topics of many. The rows are those of whole queues; an "

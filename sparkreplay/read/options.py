@@ -47,6 +47,7 @@ class ReadOptions:
     committed_only: bool = True
     system_topics: bool = False
     check_crc: bool = False
+    check_record_crc: bool = False
     decompress: bool = True
     use_index: bool = False
     store_times_ordered: bool = False
@@ -59,6 +60,7 @@ def read_options(given: Mapping[str, str]) -> ReadOptions:
     options = normalized(given)
     ending = options.get("endingoffsets", "confirmed")
     choice("mode", options.get("mode", "failfast"), ("failfast",))
+    crc = choice("crc", options.get("crc", "false"), ("true", "record", "false"))
     read = ReadOptions(
         paths=store_paths(options.get("path", "")),
         columns=chosen_columns(options),
@@ -85,7 +87,8 @@ def read_options(given: Mapping[str, str]) -> ReadOptions:
         committed_only=choice("transactions", options.get("transactions", "committed"), ("committed", "all"))
         == "committed",
         system_topics=flag("includeSystemTopics", options),
-        check_crc=flag("crc", options),
+        check_crc=crc != "false",
+        check_record_crc=crc == "record",
         decompress=flag("decompress", options, default=True),
         use_index=choice("index", options.get("index", "walk"), ("walk", "consumequeue")) == "consumequeue",
         store_times_ordered=flag("storeTimesOrdered", options),

@@ -123,6 +123,7 @@ def selection_of(options: ReadOptions, store: StoreSnapshot) -> Selection:
         committed_only=options.committed_only,
         system_topics=options.system_topics,
         check_crc=options.check_crc,
+        check_record_crc=options.check_record_crc,
         decompress=options.decompress,
         broker_name=store.broker_name,
         epochs=store.epochs,

@@ -16,7 +16,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from messagestore.record import CRC_MASK, MAGIC_V2, TRANSACTION_MASK
+from messagestore.record import MAGIC_V2, TRANSACTION_MASK
+from messagestore.recordcrc import CRC_MASK, contradicts
 from messagestore.systemtopics import SYSTEM_PREFIX, SYSTEM_TOPICS, is_system_topic
 from sparkreplay.errors import LogCorrupted, NotText
 from sparkreplay.records.bodies import decompressed
@@ -47,6 +48,7 @@ class Selection:
     committed_only: bool = True
     system_topics: bool = False
     check_crc: bool = False
+    check_record_crc: bool = False
     decompress: bool = True
     broker_name: str = ""
     epochs: tuple[tuple[int, int], ...] = field(default=())
@@ -188,6 +190,8 @@ class ChunkColumns:
                 self.topics = self.topics_of(rows)
         if selection.check_crc:
             self.check_crc(rows)
+        if selection.check_record_crc:
+            self.check_record_crc(rows)
         self.are_all = rows is every
         return rows
 
@@ -215,6 +219,20 @@ class ChunkColumns:
         for row, start, end, stored in bodies:
             if end > start and crc32(view[start:end]) & CRC_MASK != stored:
                 raise LogCorrupted(self.path, self.offset_of(row), "the body's CRC differs")
+
+    def check_record_crc(self, rows: Rows) -> None:
+        """Of the records that have one: `recordcrc`."""
+        view = self.chunk.data.data
+        places = zip(
+            rows.tolist(),
+            self.chunk.positions[rows].tolist(),
+            self.properties_at[rows].tolist(),
+            self.ends[rows].tolist(),
+            strict=True,
+        )
+        for row, start, properties_at, end in places:
+            if contradicts(view, start, end - start, end - properties_at):
+                raise LogCorrupted(self.path, self.offset_of(row), "the record's own CRC differs")
 
     def picked(self, values: NDArray[Any]) -> NDArray[Any]:
         """Of the chosen rows."""

@@ -10,9 +10,11 @@ from pathlib import Path
 import orjson
 import pytest
 
+from messagestore.record import FIXED_PARTS
+from messagestore.recordcrc import HEAD
 from mqclient.producer import SendStatus
 from tests.interop.javapeer import broker_missing, java_broker
-from tests.realpair import TOPIC, RealPair, bodies, ours
+from tests.realpair import SEGMENT_BYTES, TOPIC, RealPair, bodies, ours
 
 pytestmark = [
     pytest.mark.skipif(broker_missing() is not None, reason=str(broker_missing())),
@@ -109,3 +111,29 @@ def test_our_slave_stays_out_when_a_java_master_comes_back_with_another_log(tmp_
                 result.status for result in pair.send(*bodies("second", 10, 1_000))
             }
         assert pair.log(1) == held
+
+
+@pytest.mark.parametrize("rotten", [False, True])
+def test_a_java_broker_verifies_the_record_crcs_that_ours_wrote(tmp_path: Path, rotten: bool) -> None:
+    """After a kill it keeps what is in front of the first record that contradicts its CRC."""
+    with RealPair(tmp_path / "pair", [ours], **{**JAVA, "brokerRole": "ASYNC_MASTER"}) as pair:
+        pair.start(0, enabledAppendPropCRC="true")
+        pair.create_topic(queues=1)
+        sent = bodies("first", 30)
+        pair.send_until_acknowledged(*sent)
+        pair.kill("broker-0")
+        content = b"".join(pair.log(0).values())
+        assert content.count(HEAD) >= len(sent)
+        if rotten:
+            at = (
+                content.index(sent[20]) - FIXED_PARTS[0].size + 19
+            )  # the application's flag, which nothing else covers
+            segment = pair.store(0) / "commitlog" / f"{at - at % SEGMENT_BYTES:020d}"
+            held = bytearray(segment.read_bytes())
+            held[at % SEGMENT_BYTES] ^= 1
+            segment.write_bytes(held)
+        pair.commands[0] = java_broker
+        pair.start(0, forceVerifyPropCRC="true")
+        after = bodies("after", 1)
+        pair.send_until_acknowledged(*after)
+        assert {message.body for message in pair.read()} == {*(sent[:20] if rotten else sent), *after}

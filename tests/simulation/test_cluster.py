@@ -66,6 +66,8 @@ FOUND_BY = {
     "outsider-elected": 10,
     "queue-begins-with-what-is-gone": 1,
     "queue-offsets-forgotten": 1,
+    "record-crc-left-out": 13,
+    "record-crc-unchecked": 29,
     "remembered": 10,
     "stays-with-former-master": 32,
     "swap-instead-of-union": 2,
@@ -73,6 +75,7 @@ FOUND_BY = {
     "unconfirmed-taken-back": 14,
     "vote-not-persisted": 1,
     "waiting-forgotten": 1,
+    "writes-without-blocks": 1,
 }
 """Planted bug -> the first seed that finds it."""
 SEEDS_TRIED = 8

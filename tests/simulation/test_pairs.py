@@ -13,8 +13,9 @@ from simulation.pairs.world import ACKNOWLEDGED_MIN, PairWorld, run_seed
 
 FOUND_BY = {
     "any-report-believed": 27,
+    "deletes-under-a-slave": 12,
     "logs-not-compared": 27,
-    "newcomer-answers-for-all": 76,
+    "newcomer-answers-for-all": 86,
     "nobody-is-waited-for": 1,
     "reports-ahead": 1,
     "shows-what-is-on-its-way": 1,

@@ -67,6 +67,12 @@ class ScriptedQueues:
     async def load(self, result: GetResult) -> None:
         raise AssertionError("nothing is cold here")
 
+    def is_at_hand(self, topic: str, queue_id: int, queue_offset: int, max_count: int) -> bool:
+        return True
+
+    async def bring(self, topic: str, queue_id: int, queue_offset: int, max_count: int) -> None:
+        raise AssertionError("all is at hand here")
+
 
 @dataclass
 class Limits:
@@ -375,3 +381,35 @@ def test_a_damaged_record_is_answered_with_an_error_that_names_it() -> None:
     (reply,) = bench.peer.replies
     assert reply.code == ResponseCode.SYSTEM_ERROR and reply.body is None
     assert "commitlog/00000000000000000000: the record at 800 is damaged" in (reply.remark or "")
+
+
+class FarQueues(ScriptedQueues):
+    """Its entries are on the disk only, until they are brought."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.brought: list[int] = []
+
+    def get(
+        self, topic: str, queue_id: int, offset: int, count: int, size: int, wanted: TagFilter | None = None
+    ) -> GetResult:
+        assert self.brought, "the loop would wait for the disk"
+        return super().get(topic, queue_id, offset, count, size, wanted)
+
+    def is_at_hand(self, topic: str, queue_id: int, queue_offset: int, max_count: int) -> bool:
+        return bool(self.brought)
+
+    async def bring(self, topic: str, queue_id: int, queue_offset: int, max_count: int) -> None:
+        self.brought.append(queue_offset)
+
+
+def test_a_queue_that_the_page_cache_has_lost_is_read_before_a_pull_is_answered() -> None:
+    queues = FarQueues()
+    queues.messages = [("TagA", b"far")]
+    bench = Bench(queues=queues)
+    answer = bench.processor.handle(cast(Any, bench.peer), pull())
+    assert answer is not None and not isinstance(answer, RemotingCommand)
+    asyncio.run(answer)
+    (reply,) = bench.peer.replies
+    assert (reply.code, bytes(reply.body or b"")) == (ResponseCode.SUCCESS, b"far")
+    assert queues.brought == [0]

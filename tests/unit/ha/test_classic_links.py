@@ -90,6 +90,21 @@ def reason(actions: list[Action]) -> str:
     return close.reason
 
 
+def test_what_a_slave_has_still_to_read_begins_where_it_said_that_it_is() -> None:
+    link = master_link(Master(log_end=15_000), transfer_batch_size=100)
+    assert link.read_from is None
+    link.receive(encode_report(700), 0)
+    link.writable(0)
+    assert link.read_from == 700
+    link.receive(encode_report(800), 0)
+    assert link.read_from == 800
+    link.connection_lost()
+    assert link.read_from is None
+    empty = master_link(Master(log_end=15_000))
+    empty.receive(encode_report(0), 0)
+    assert empty.read_from == 10_000
+
+
 def test_nothing_is_sent_before_the_first_report_and_from_there_on_after_it() -> None:
     link = master_link(Master())
     assert frames(link, now_ms=6000) == [] and link.tick(6000) == []

@@ -23,8 +23,9 @@ LAST = record("last", 40)
 class Records:
     """A master that says what is given for any place; asked for `asked`."""
 
-    def __init__(self, there: bytes | None | MasterUnread) -> None:
+    def __init__(self, there: bytes | None | MasterUnread, begins: int | MasterUnread = 0) -> None:
         self.there = there
+        self.begins = begins
         self.asked: list[int] = []
 
     async def record_at(self, offset: int) -> bytes | None:
@@ -32,6 +33,11 @@ class Records:
         if isinstance(self.there, MasterUnread):
             raise self.there
         return self.there
+
+    async def begins_at(self) -> int:
+        if isinstance(self.begins, MasterUnread):
+            raise self.begins
+        return self.begins
 
 
 def prepared(log: MemoryLog, records: Records | None) -> int | None:
@@ -77,6 +83,21 @@ def test_a_master_that_has_not_is_left_alone_and_that_is_told(
     with caplog.at_level(logging.ERROR):
         assert prepared(log_with(LAST), Records(there)) == SETTINGS.full_log_wait_ms
     assert "does not follow its master" in caplog.text
+
+
+@pytest.mark.parametrize("begins, left_behind", [(0, False), (40, True), (1 << 20, True)])
+def test_a_slave_whose_last_record_retention_deleted_at_its_master_says_so(
+    begins: int, left_behind: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.ERROR):
+        assert prepared(log_with(LAST), Records(None, begins)) == SETTINGS.full_log_wait_ms
+    assert ("by retention has deleted" in caplog.text) is left_behind
+    assert ("which does not have the last record" in caplog.text) is not left_behind
+
+
+def test_a_master_that_does_not_say_where_its_log_begins_is_asked_again_soon() -> None:
+    records = Records(None, MasterUnread("it is down"))
+    assert prepared(log_with(LAST), records) == SETTINGS.reconnect_ms_max
 
 
 def test_one_that_does_not_say_is_asked_again_soon() -> None:

@@ -13,7 +13,8 @@ from typing import Any
 from messagestore.batch import MEMBER_HEADER, MEMBER_SIZE_MIN, PROPERTIES_LENGTH
 from messagestore.index.file import file_size_for
 from messagestore.messages import MessageToStore
-from messagestore.record import CRC_MASK, Message, pack_host
+from messagestore.record import Message, pack_host
+from messagestore.recordcrc import CRC_MASK
 from messagestore.settings import StoreSettings
 from messagestore.store import MessageStore
 from mqruntime.realruntime import real_runtime

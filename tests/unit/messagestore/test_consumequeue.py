@@ -135,3 +135,22 @@ def test_a_queue_starts_at_its_first_message_that_the_log_still_has(tmp_path: Pa
 def test_the_nearest_record_end_below_an_offset_is_found(tmp_path: Path) -> None:
     queue = filled(tmp_path, 50)
     assert [queue.boundary_at_or_below(phy) for phy in (99, 100, 2345, 1 << 40)] == [-1, 100, 2300, 5000]
+    assert [queue.boundary_at_or_below(phy) for phy in range(0, 5000, 100)] == [-1, *range(100, 5000, 100)]
+
+
+def test_a_record_end_near_the_end_is_found_without_a_look_at_older_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A broker that becomes a slave asks all its queues for one; what the page cache has lost would hold all else."""
+    queue = filled(tmp_path, 2000)
+    looked_at: list[int] = []
+    entry = ConsumeQueue._entry
+
+    def noted(self: ConsumeQueue, place: int) -> tuple[int, int, int]:
+        looked_at.append(place)
+        return entry(self, place)
+
+    monkeypatch.setattr(ConsumeQueue, "_entry", noted)
+    assert queue.boundary_at_or_below(queue.phy_end) == queue.phy_end and not looked_at
+    assert queue.boundary_at_or_below(queue.phy_end - 1050) == queue.phy_end - 1100
+    assert min(looked_at) >= 2000 - 32 and len(looked_at) <= 12

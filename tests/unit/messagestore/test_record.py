@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from messagestore import record
 from messagestore.record import Message, check, decode, encode, pack_host
+from messagestore.recordcrc import CRC_MASK
 from tests.unit.messagestore.storehelp import format_host, record_crc, record_crc_property, worked
 
 WORKED = bytes.fromhex(
@@ -70,7 +71,7 @@ def messages(draw: st.DrawFn) -> Message:
     return Message(
         topic=topic, queue_id=draw(i32), queue_offset=draw(i64), physical_offset=draw(i64),
         total_size=record.record_size(sys_flag, len(body), len(topic), len(properties)), flag=draw(i32),
-        sys_flag=sys_flag, body_crc=crc32(body) & record.CRC_MASK, born_timestamp=draw(i64), born_host=born,
+        sys_flag=sys_flag, body_crc=crc32(body) & CRC_MASK, born_timestamp=draw(i64), born_host=born,
         store_timestamp=draw(i64), store_host=stored, reconsume_times=draw(i32),
         prepared_transaction_offset=draw(i64), body=body, properties=properties,
         magic=record.MAGIC_V1 if len(topic) <= 127 else record.MAGIC_V2,

@@ -317,3 +317,17 @@ def test_a_gap_that_a_store_has_bridged_is_told_once_and_its_entries_are_right(t
         b"".join([*entries[:5], filler, filler, *entries[5:]]).ljust(400, b"\0")
     )
     assert told(verify(tmp_path)) == [("queue offsets", behind)]
+
+
+def test_the_crc_of_a_whole_record_is_checked_when_asked_for(tmp_path: Path) -> None:
+    source = GOLDEN / "non-controller-record-crc"
+    (tmp_path / "commitlog").mkdir()
+    (packed,) = (source / "commitlog").iterdir()
+    content = bytearray(gzip.decompress(packed.read_bytes()) if packed.suffix else packed.read_bytes())
+    end = len(content.rstrip(b"\0"))
+    content[415 + 48] ^= 1  # the second record's host of birth
+    (tmp_path / "commitlog" / packed.stem).write_bytes(content.ljust(65536, b"\0"))
+    (tmp_path / "checkpoint").write_bytes(struct.pack(">5q", 0, 0, 0, 0, end).ljust(4096, b"\0"))
+    StoreFolder(tmp_path).write_epochs(((1, 0),))
+    assert told(verify(tmp_path)) == []
+    assert told(verify(tmp_path, options=("--record-crc",))) == [("record", 415)]

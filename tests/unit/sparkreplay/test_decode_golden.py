@@ -15,6 +15,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from sparkreplay.errors import LogCorrupted
 from sparkreplay.read.index import indexed_end, read_indexed
 from sparkreplay.read.options import read_options
 from sparkreplay.read.reader import plan_read, read_all
@@ -126,3 +127,16 @@ def test_a_java_store_is_read_through_its_own_queues(tmp_path: Path) -> None:
         for row in batch.to_pylist()
     ]
     assert indexed == [row for batch in read_all(read) for row in batch.to_pylist()] and len(indexed) > 40
+
+
+def test_a_read_that_asks_for_it_checks_the_crcs_of_whole_records(tmp_path: Path) -> None:
+    path, lines = lay_out("non-controller-record-crc", tmp_path)
+    assert len(rows_of(path, crc="record")) == len(lines)
+    segment = tmp_path / "commitlog" / f"{0:020d}"
+    content = bytearray(segment.read_bytes())
+    content[lines[2]["pos"] + 43] ^= 1  # of the queue offset, where no other check looks
+    segment.write_bytes(content)
+    assert len(rows_of(path, crc="true")) == len(lines)
+    with pytest.raises(LogCorrupted, match="the record's own CRC differs") as damage:
+        rows_of(path, crc="record")
+    assert str(lines[2]["physicalOffset"]) in str(damage.value)

@@ -1,0 +1,49 @@
+"""The CRC of a whole record, kept in a property that ends it: `__CRC32#`, 0x01, ten digits, 0x02 (`enabledAppendPropCRC`).
+
+Invariant: it covers all bytes of the record in front of that property, offsets and store time among them; its digits stand the
+least significant first, as upstream writes them. A property of this name anywhere else is none. Pure."""
+
+from __future__ import annotations
+
+from zlib import crc32
+
+from messagestore.properties import NAME_VALUE_SEPARATOR, PROPERTY_SEPARATOR
+
+CRC_MASK = 0x7FFFFFFF
+NAME = b"__CRC32#"
+DIGITS = 10
+HEAD = NAME + NAME_VALUE_SEPARATOR
+ROOM = HEAD + b"0" * DIGITS + PROPERTY_SEPARATOR
+"""What stands in its place until the record is whole."""
+RECORD_CRC_BYTES = len(ROOM)
+
+Buffer = bytes | bytearray | memoryview
+
+
+def with_room(properties: bytes) -> bytes:
+    """Properties that end with room for the CRC. One that came with the message, of a record that it was once, goes."""
+    if HEAD in properties:
+        kept = [part for part in properties.split(PROPERTY_SEPARATOR) if not part.startswith(HEAD)]
+        properties = PROPERTY_SEPARATOR.join(kept)
+    if properties and not properties.endswith(PROPERTY_SEPARATOR):
+        properties += PROPERTY_SEPARATOR
+    return properties + ROOM
+
+
+def seal(buffer: bytearray | memoryview, at: int, size: int) -> None:
+    """Puts the CRC of the record at `buffer[at : at + size]`, whose properties are `with_room`, into it."""
+    place = at + size - RECORD_CRC_BYTES
+    buffer[place : at + size] = crc_property(crc32(memoryview(buffer)[at:place]) & CRC_MASK)
+
+
+def crc_property(crc: int) -> bytes:
+    return HEAD + (b"%0*d" % (DIGITS, crc))[::-1] + PROPERTY_SEPARATOR
+
+
+def contradicts(buffer: Buffer, at: int, size: int, properties_bytes: int) -> bool:
+    """Whether the record at `buffer[at : at + size]` ends with a CRC that is not its own; one without any never does."""
+    end = at + size
+    place = end - RECORD_CRC_BYTES
+    if properties_bytes < RECORD_CRC_BYTES or buffer[place : place + len(HEAD)] != HEAD:
+        return False
+    return buffer[place:end] != crc_property(crc32(memoryview(buffer)[at:place]) & CRC_MASK)

@@ -1,0 +1,26 @@
+"""Disk blocks below what brokers write.
+
+Invariant L8: a segment has blocks for all that a broker has written into it: without them a full disk would end the process
+after it acknowledged."""
+
+from __future__ import annotations
+
+from messagestore.log.commitlog import FOLDER
+from messagestore.walker import segment_name
+from simulation.cluster.looks import broker_on
+from simulation.cluster.violation import Violation
+from simulation.kernel.node import Node
+
+
+def log_has_blocks(node: Node) -> None:
+    """At this moment, in the segment where the log ends. Raises Violation."""
+    look = broker_on(node)
+    if look is None:
+        return
+    end = look.store.max_offset()
+    at = end % look.store.segment_size_bytes
+    inode = node.disk.entries.get(f"{FOLDER}/{segment_name(end - at)}")
+    if inode is not None and inode.allocated_end < at:
+        raise Violation(
+            "L8", f"{node.name}'s log ends at {end}, its segment has blocks for {inode.allocated_end} bytes"
+        )
