@@ -209,11 +209,14 @@ class MessageStore:
         except OSError as error:
             raise self._failed(error) from error
         if self._running:
-            self._appender = Appender(self._log, self._settings.max_message_size, next_offsets, timestamp)
+            self._appender = Appender(
+                self._log, self._settings.max_message_size, next_offsets, timestamp, self._dispatcher.known
+            )
 
     def become_slave(self) -> None:
         """Appends are refused from now on; the log grows through write_view and advance."""
         self._appender = None
+        self._dispatcher.known.clear()
 
     # The master's writes
 
@@ -412,6 +415,7 @@ class MessageStore:
             self._unsaved.set()
             raise
         self.soundness.cut(offset)
+        self._dispatcher.known.clear()
         try:
             await self._saved.truncate(offset)
             self._tail.cut(offset)

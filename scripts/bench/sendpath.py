@@ -1,11 +1,11 @@
 """What a send costs its master, from the bytes of the frame to the bytes of the reply: CPU a message, beside a bare probe.
 
-    python -m scripts.bench.sendpath [--messages 12800] [--rounds 7] [--groups 1,16,64] [--batches 32] [--profile ROWS]
+    python -m scripts.bench.sendpath [--messages 51200] [--groups 1,16,64] [--batches 32] [--profile ROWS]
 
 A real store in a temporary folder with the configuration as shipped, replication with two slaves in the set, and the handlers
 of the broker, all in this process and without a socket: frames as a Java client sends them, so many in one receive, go into
 the connection's buffer, each slave acknowledges what it was sent, and the replies are counted. CPU is that of the one thread,
-the least of the rounds. `--batches` are sends of so many members, one a receive.
+the least tenth of receives, for the machine does other things, too. `--batches` are sends of so many members, one a receive.
 
 The probe does with the same bytes what no master can spare, as plainly as Python can: `orjson` for headers of requests and
 replies, a CRC, `struct` for the record's head, a queue entry and two index entries, one copy into a mapped file, two frames to
@@ -22,6 +22,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from statistics import quantiles
 from struct import Struct
 from typing import Any
 from zlib import crc32
@@ -284,38 +285,40 @@ class Probe:
         self._end = at + size
 
 
-async def measured(master: Master, receives: Receives, turns: int) -> float:
-    """CPU seconds."""
-    before = time.thread_time()
+async def measured(master: Master, probe: Probe, receives: Receives, turns: int) -> tuple[float, float]:
+    """CPU seconds of a receive, of the master and of the probe, which take turns, so that both meet the same moods."""
+    own: list[float] = []
+    bare: list[float] = []
     for turn in range(turns):
-        if not await master.serve(receives[turn % RECEIVES_KEPT]):
+        received = receives[turn % RECEIVES_KEPT]
+        before = time.thread_time()
+        written = await master.serve(received)
+        between = time.thread_time()
+        probe.serve(received)
+        bare.append(time.thread_time() - between)
+        own.append(between - before)
+        if not written:
             raise SystemExit("not answered")
-    return time.thread_time() - before
+    return quantiles(own, n=10)[0], quantiles(bare, n=10)[0]
 
 
 async def run(root: Path, shapes: dict[str, tuple[int, Receives]], given: Any) -> None:
     master = Master(root)
     await master.start()
-    probe = Probe(root / "probe", given.messages * (given.rounds + 1) * len(shapes) * 2 * len(BODY))
+    probe = Probe(root / "probe", given.messages * len(shapes) * 2 * len(BODY))
     for name, (count, receives) in shapes.items():
         turns = max(given.messages // count, 1)
-        await measured(master, receives, turns)
         if given.profile:
             profile = cProfile.Profile()
             profile.enable()
-            await measured(master, receives, turns)
+            for turn in range(turns):
+                await master.serve(receives[turn % RECEIVES_KEPT])
             profile.disable()
             print(f"{name}, {turns * count} messages")
             pstats.Stats(profile).sort_stats("tottime").print_stats(given.profile)
             continue
-        own, bare = [], []
-        for _ in range(given.rounds):  # in turn, so that both meet the same moods of the machine
-            own.append(await measured(master, receives, turns))
-            before = time.thread_time()
-            for turn in range(turns):
-                probe.serve(receives[turn % RECEIVES_KEPT])
-            bare.append(time.thread_time() - before)
-        us, probe_us = (min(values) / turns / count * 1e6 for values in (own, bare))
+        own, bare = await measured(master, probe, receives, turns)
+        us, probe_us = own / count * 1e6, bare / count * 1e6
         print(f"{name:20} {us:7.2f} us/message   probe {probe_us:6.2f}   multiple {us / probe_us:5.2f}")
     for slave, _ in master.slaves:
         slave.connection_lost(None)
@@ -329,8 +332,7 @@ def numbers(text: str) -> list[int]:
 
 def main() -> None:
     parser = options(__doc__)
-    parser.add_argument("--messages", type=int, default=12_800, help="a round")
-    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--messages", type=int, default=51_200, help="of each shape")
     parser.add_argument("--groups", type=numbers, default=[1, 16, 64], help="sends in one receive")
     parser.add_argument("--batches", type=numbers, default=[32], help="members of a batch")
     parser.add_argument("--profile", type=int, default=0, metavar="ROWS")
