@@ -1,11 +1,12 @@
 """What a send costs its master, from the bytes of the frame to the bytes of the reply: CPU a message, beside a bare probe.
 
-    python -m scripts.bench.sendpath [--messages 51200] [--groups 1,16,64] [--batches 32] [--profile ROWS]
+    python -m scripts.bench.sendpath [--messages 51200] [--groups 1,16,64] [--clients 16] [--batches 32] [--profile ROWS]
 
 A real store in a temporary folder with the configuration as shipped, replication with two slaves in the set, and the handlers
 of the broker, all in this process and without a socket: frames as a Java client sends them, so many in one receive, go into
-the connection's buffer, each slave acknowledges what it was sent, and the replies are counted. CPU is that of the one thread,
-the least tenth of receives, for the machine does other things, too. `--batches` are sends of so many members, one a receive.
+the connection's buffer, each slave acknowledges what it was sent, and the replies are counted. Of `--clients` each sends
+one message in the same turn of the event loop; `--batches` are sends of so many members, one a receive. CPU is that of the one
+thread, the least tenth of turns, for the machine does other things, too.
 
 The probe does with the same bytes what no master can spare, as plainly as Python can: `orjson` for headers of requests and
 replies, a CRC, `struct` for the record's head, a queue entry and two index entries, one copy into a mapped file, two frames to
@@ -60,8 +61,8 @@ OWN_ID, SLAVES = 1, (2, 3)
 TOPIC, QUEUES, BODY = "TopicTest", 8, bytes(range(256)) * 4
 RECEIVES_KEPT = 64
 
-Receives = list[bytes]
-"""Bytes that arrive together, each made of whole frames."""
+Receives = list[list[bytes]]
+"""What arrives in one turn of the event loop, by connections, each made of whole frames."""
 
 
 def properties(number: int) -> str:
@@ -81,15 +82,22 @@ def request(code: int, opaque: int, own: str, body: bytes, batch: str) -> bytes:
 def singles(group: int) -> Receives:
     numbers = range(RECEIVES_KEPT * group)
     frames = [request(RequestCode.SEND_MESSAGE_V2, n, properties(n), BODY, "false") for n in numbers]
-    return [b"".join(frames[at : at + group]) for at in range(0, len(frames), group)]
+    return [[b"".join(frames[at : at + group])] for at in range(0, len(frames), group)]
+
+
+def of_each(clients: int) -> Receives:
+    apart = [receive for (receive,) in singles(1) * clients]
+    return [apart[at : at + clients] for at in range(0, len(apart), clients)]
 
 
 def batches(members: int) -> Receives:
     return [
-        request(
-            RequestCode.SEND_BATCH_MESSAGE, number, properties(number),
-            b"".join(member(number * members + each) for each in range(members)), "true",
-        )
+        [
+            request(
+                RequestCode.SEND_BATCH_MESSAGE, number, properties(number),
+                b"".join(member(number * members + each) for each in range(members)), "true",
+            )
+        ]
         for number in range(RECEIVES_KEPT)
     ]  # fmt: skip
 
@@ -149,9 +157,9 @@ class Controllers:
 
 
 class Master:
-    """A master with its store in `root`, `SLAVES` and one client."""
+    """A master with its store in `root`, `SLAVES` and clients."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, clients: int) -> None:
         settings = BrokerSettings.load(CONFIGURATION, [f"storePathRootDir={root}"])
         runtime, tasks, controllers = real_runtime(root), Tasks(failed), Controllers()
         clock = runtime.clock
@@ -171,7 +179,8 @@ class Master:
             tasks=tasks, memory_bytes=runtime.memory_bytes,
         )  # fmt: skip
         self.ha.on_confirm(requests.confirmed)
-        self.client: Peer = Connections(requests.router, clock, Limits()).protocol()
+        connections = Connections(requests.router, clock, Limits())
+        self.clients: list[Peer] = [connections.protocol() for _ in range(clients)]
         self.replies = Wire(5000)
         self.slaves: list[tuple[Any, Wire]] = []
 
@@ -193,17 +202,19 @@ class Master:
             self.slaves.append((slave, wire))
         while not self.ha.may_confirm():  # noqa: ASYNC110 - as above
             await asyncio.sleep(0.001)
-        self.client.connection_made(self.replies)
+        for client in self.clients:
+            client.connection_made(self.replies)
 
-    async def serve(self, received: bytes) -> int:
-        """Until it is answered; how many writes that took."""
-        client = self.client
-        while received:
-            room = client.get_buffer(-1)
-            part = received[: len(room)]
-            room[: len(part)] = part
-            received = received[len(part) :]
-            client.buffer_updated(len(part))
+    async def serve(self, receives: Sequence[bytes]) -> int:
+        """Until all is answered; how many buffers that took."""
+        for client, received in zip(self.clients, receives, strict=False):
+            while received:
+                room = client.get_buffer(-1)
+                part = received[: len(room)]
+                room[: len(part)] = part
+                received = received[len(part) :]
+                client.buffer_updated(len(part))
+        await asyncio.sleep(0)
         for slave, wire in self.slaves:
             while frames := wire.taken():
                 *_, (offset, size) = ends_of(frames)
@@ -239,8 +250,16 @@ class Probe:
         self._view = memoryview(self._log)
         self._queue, self._index, self._end = bytearray(64), bytearray(64), 0
 
-    def serve(self, received: bytes) -> int:
-        view, at, replies, begin = memoryview(received), 0, [], self._end
+    def serve(self, receives: Sequence[bytes]) -> int:
+        begin = self._end
+        answered = sum(map(self._answer, receives))
+        for _ in SLAVES:
+            sent = [FRAME.pack(2, self._end - begin, begin, 1, 0, begin), self._view[begin : self._end]]
+            ACK.unpack(ACK.pack(2, begin + len(sent[1])))
+        return answered
+
+    def _answer(self, received: bytes) -> int:
+        view, at, replies = memoryview(received), 0, []
         while at < len(view):
             length, word = HEAD.unpack_from(view, at)
             body_at, end = at + 8 + (word & 0xFFFFFF), at + 4 + length
@@ -266,9 +285,6 @@ class Probe:
             reply = orjson.dumps({"code": 0, "extFields": answer, "flag": 1, "opaque": fields["opaque"]})
             replies += [HEAD.pack(4 + len(reply), len(reply)), reply]
             at = end
-        for _ in SLAVES:
-            sent = [FRAME.pack(2, self._end - begin, begin, 1, 0, begin), self._view[begin : self._end]]
-            ACK.unpack(ACK.pack(2, begin + len(sent[1])))
         return len(b"".join(replies))
 
     def _store(self, body: memoryview, rest: bytes) -> None:
@@ -290,7 +306,7 @@ async def measured(master: Master, probe: Probe, receives: Receives, turns: int)
     own: list[float] = []
     bare: list[float] = []
     for turn in range(turns):
-        received = receives[turn % RECEIVES_KEPT]
+        received = receives[turn % len(receives)]
         before = time.thread_time()
         written = await master.serve(received)
         between = time.thread_time()
@@ -303,7 +319,7 @@ async def measured(master: Master, probe: Probe, receives: Receives, turns: int)
 
 
 async def run(root: Path, shapes: dict[str, tuple[int, Receives]], given: Any) -> None:
-    master = Master(root)
+    master = Master(root, max([1, *given.clients]))
     await master.start()
     probe = Probe(root / "probe", given.messages * len(shapes) * 2 * len(BODY))
     for name, (count, receives) in shapes.items():
@@ -312,7 +328,7 @@ async def run(root: Path, shapes: dict[str, tuple[int, Receives]], given: Any) -
             profile = cProfile.Profile()
             profile.enable()
             for turn in range(turns):
-                await master.serve(receives[turn % RECEIVES_KEPT])
+                await master.serve(receives[turn % len(receives)])
             profile.disable()
             print(f"{name}, {turns * count} messages")
             pstats.Stats(profile).sort_stats("tottime").print_stats(given.profile)
@@ -334,11 +350,13 @@ def main() -> None:
     parser = options(__doc__)
     parser.add_argument("--messages", type=int, default=51_200, help="of each shape")
     parser.add_argument("--groups", type=numbers, default=[1, 16, 64], help="sends in one receive")
+    parser.add_argument("--clients", type=numbers, default=[16], help="that send one each in a turn")
     parser.add_argument("--batches", type=numbers, default=[32], help="members of a batch")
     parser.add_argument("--profile", type=int, default=0, metavar="ROWS")
     parser.add_argument("--directory", type=Path, default=None, help="where the temporary store goes")
     given = parser.parse_args()
     shapes = {f"{group} in a receive": (group, singles(group)) for group in given.groups}
+    shapes |= {f"one of {count} clients": (count, of_each(count)) for count in given.clients}
     shapes |= {f"batch of {count}": (count, batches(count)) for count in given.batches}
     print(machine())
     with tempfile.TemporaryDirectory(dir=given.directory) as root:
