@@ -23,6 +23,9 @@ class HAConnectionState(IntEnum):
     SHUTDOWN = 4
 
 
+HANDSHAKE_STATE, TRANSFER_STATE = int(HAConnectionState.HANDSHAKE), int(HAConnectionState.TRANSFER)
+"""For what is asked of every frame: an enum's own attributes are slow to find."""
+
 HANDSHAKE = Struct(
     ">"  # offset field
     "i"  #  0 state                   HANDSHAKE
@@ -183,7 +186,7 @@ class TransferHeader(NamedTuple):
     confirm_offset: int
 
     def encode(self) -> bytes:
-        return TRANSFER.pack(HAConnectionState.TRANSFER, *self)
+        return TRANSFER.pack(TRANSFER_STATE, *self)
 
     @staticmethod
     def decode(data: Readable) -> TransferHeader:
@@ -197,7 +200,7 @@ class TransferHeader(NamedTuple):
 
 
 def encode_ack(max_offset: int) -> bytes:
-    return ACK.pack(HAConnectionState.TRANSFER, max_offset)
+    return ACK.pack(TRANSFER_STATE, max_offset)
 
 
 def decode_ack(data: Readable) -> int:

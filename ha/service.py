@@ -87,6 +87,7 @@ class HAService:
         self._end: Mastership | PairMastership | Follower | None = None
         self._epoch = NO_EPOCH
         self._master_id = -1
+        self._growth_untold = False
         self.counters = HACounters()
 
     async def start(self) -> None:
@@ -403,8 +404,18 @@ class HAService:
         }
 
     def _log_grew(self) -> None:
-        if isinstance(self._end, Mastership | PairMastership):
-            self._end.log_grew()
+        """Told once a turn of the event loop, however many connections brought messages in it."""
+        if not self._growth_untold:
+            self._growth_untold = True
+            asyncio.get_running_loop().call_soon(self._tell_growth)
+
+    def _tell_growth(self) -> None:
+        self._growth_untold = False
+        try:
+            if isinstance(self._end, Mastership | PairMastership):
+                self._end.log_grew()
+        except Exception as error:
+            self._tasks.fail(error)
 
     def _flushed(self) -> None:
         if isinstance(self._end, Mastership | SlaveClient):

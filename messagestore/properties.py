@@ -16,6 +16,10 @@ KEYS = "KEYS"
 UNIQ_KEY = "UNIQ_KEY"
 WAIT = "WAIT"
 DELAY = "DELAY"
+TAGS_NAME, KEYS_NAME, UNIQ_KEY_NAME = TAGS.encode(), KEYS.encode(), UNIQ_KEY.encode()
+TAGS_LED, KEYS_LED, UNIQ_KEY_LED = (
+    PROPERTY_SEPARATOR + name + NAME_VALUE_SEPARATOR for name in (TAGS_NAME, KEYS_NAME, UNIQ_KEY_NAME)
+)
 
 SHORTEST_PAIR = 3
 
@@ -57,6 +61,23 @@ def last_value(raw: bytes, key: bytes) -> bytes:
                 return value
         at = raw.rfind(wanted, 0, at)
     return b""
+
+
+def dispatched_values(raw: bytes) -> tuple[bytes, bytes, bytes]:
+    """TAGS, UNIQ_KEY and KEYS, each as `last_value` finds it: what dispatch asks of every record, in one go."""
+    led = PROPERTY_SEPARATOR + raw + PROPERTY_SEPARATOR
+    find, rfind = led.find, led.rfind
+    tag = unique = keys = b""
+    if (at := rfind(TAGS_LED)) >= 0:
+        start = at + len(TAGS_LED)
+        tag = led[start : find(PROPERTY_SEPARATOR, start)] or last_value(raw, TAGS_NAME)
+    if (at := rfind(UNIQ_KEY_LED)) >= 0:
+        start = at + len(UNIQ_KEY_LED)
+        unique = led[start : find(PROPERTY_SEPARATOR, start)] or last_value(raw, UNIQ_KEY_NAME)
+    if (at := rfind(KEYS_LED)) >= 0:
+        start = at + len(KEYS_LED)
+        keys = led[start : find(PROPERTY_SEPARATOR, start)] or last_value(raw, KEYS_NAME)
+    return tag, unique, keys
 
 
 def java_string_hash(text: str) -> int:

@@ -11,7 +11,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from ipaddress import ip_address
 from struct import Struct
-from struct import error as StructError
 from typing import Any, NamedTuple, Protocol, TypeAlias
 from zlib import crc32
 
@@ -184,25 +183,19 @@ def pack_record(
     flag: int, queue_offset: int, physical_offset: int, sys_flag: int, store_timestamp: int, store_host: bytes,
 ) -> None:  # fmt: skip
     """Puts a record of `size` bytes, as record_size counts them, at `buffer[at]`. struct.error when a field cannot hold its
-    number; zeros stand there then."""
+    number, with nothing written."""
     fixed = FIXED_PARTS[(sys_flag >> 4) & 3]
     # V2 only where V1 cannot hold the topic's length: old clients read V1 alone
     magic = MAGIC_V1 if len(topic) <= TOPIC_BYTES_MAX_V1 else MAGIC_V2
-    body_at = at + fixed.size
-    try:
-        fixed.pack_into(
-            buffer, at, size, magic, crc32(body) & CRC_MASK, sent.queue_id, flag, queue_offset, physical_offset, sys_flag,
-            sent.born_timestamp, sent.born_host, store_timestamp, store_host, sent.reconsume_times,
-            sent.prepared_transaction_offset, len(body),
-        )  # fmt: skip
-    except StructError:
-        buffer[at:body_at] = bytes(fixed.size)
-        raise
-    topic_at = body_at + len(body)
-    buffer[body_at:topic_at] = body
-    buffer[topic_at : at + size] = b"".join(
-        (TOPIC_LENGTHS[magic].pack(len(topic)), topic, PROPERTIES_LENGTH.pack(len(properties)), properties)
+    head = fixed.pack(
+        size, magic, crc32(body) & CRC_MASK, sent.queue_id, flag, queue_offset, physical_offset, sys_flag, sent.born_timestamp,
+        sent.born_host, store_timestamp, store_host, sent.reconsume_times, sent.prepared_transaction_offset, len(body),
+    )  # fmt: skip
+    topic_length, properties_length = (
+        TOPIC_LENGTHS[magic].pack(len(topic)),
+        PROPERTIES_LENGTH.pack(len(properties)),
     )
+    buffer[at : at + size] = b"".join((head, body, topic_length, topic, properties_length, properties))
 
 
 def encode(message: Message) -> bytes:

@@ -213,13 +213,14 @@ class MessageStore:
             raise self._failed(error) from error
         if self._running:
             self._appender = Appender(
-                self._log, self._settings.max_message_size, next_offsets, timestamp,
+                self._log, self._settings.max_message_size, next_offsets, timestamp, self._dispatcher.known,
                 record_crcs=self._settings.enabled_append_prop_crc,
             )  # fmt: skip
 
     def become_slave(self) -> None:
         """Appends are refused from now on; the log grows through write_view and advance."""
         self._appender = None
+        self._dispatcher.known.clear()
 
     # The master's writes
 
@@ -418,6 +419,7 @@ class MessageStore:
             self._unsaved.set()
             raise
         self.soundness.cut(offset)
+        self._dispatcher.known.clear()
         try:
             await self._saved.truncate(offset)
             self._tail.cut(offset)

@@ -23,6 +23,7 @@ from remoting.peer import Peer
 
 SEND_CODES = {RequestCode.SEND_MESSAGE, RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE}
 
+SUCCESS = int(ResponseCode.SUCCESS)
 REPLY_PROPERTIES = {"MSG_REGION": "DefaultRegion", "TRACE_ON": "true"}
 
 
@@ -96,7 +97,7 @@ class SendProcessor:
             if command.is_oneway:
                 continue
             fields = self._reply_fields(request.queue_id, appended, uniq_key)
-            reply = RemotingCommand(ResponseCode.SUCCESS.value, command.opaque, RESPONSE_BIT, None, fields)
+            reply = RemotingCommand(SUCCESS, command.opaque, RESPONSE_BIT, None, fields)
             if request.waits_for_replicas:
                 alone = not self._gate.reachable(appended.end_offset)
                 if alone:

@@ -33,6 +33,7 @@ READ: dict[str, int | None] = {
 """The fields that a send needs, in the order they are read; for numbers the greatest magnitude."""
 
 FIELDS = {field.attribute: field for field in wire_fields(SendMessageHeader)}
+LONG_NAMED = int(RequestCode.SEND_MESSAGE)
 LONG_NAMES = tuple(FIELDS[name].wire_name for name in READ)
 SHORT_NAMES = tuple(FIELDS[name].short_name or "" for name in READ)
 WIDTHS = tuple(READ.values())
@@ -93,7 +94,7 @@ class SendRequest:
 
 def read_send_request(code: int, ext: dict[str, str]) -> SendRequest:
     """The request of a command with `code` and `ext`. Raises HeaderError (answered code 1)."""
-    names = LONG_NAMES if code == RequestCode.SEND_MESSAGE else SHORT_NAMES
+    names = LONG_NAMES if code == LONG_NAMED else SHORT_NAMES
     group, topic, default_topic, queue_nums, queue_id, sys_flag, born, flag, properties, times, batch = map(
         ext.get, names
     )
@@ -131,7 +132,7 @@ def read_send_request(code: int, ext: dict[str, str]) -> SendRequest:
 def asked_retries_max(code: int, ext: dict[str, str]) -> int | None:
     """How often the sender of a retried message wants it tried again; None when it does not say. Raises HeaderError."""
     field = FIELDS["max_reconsume_times"]
-    name = field.wire_name if code == RequestCode.SEND_MESSAGE else field.short_name or ""
+    name = field.wire_name if code == LONG_NAMED else field.short_name or ""
     value = ext.get(name)
     if not value:
         return None

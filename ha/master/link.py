@@ -17,11 +17,13 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol
 
-from epochfile.history import NO_EPOCH, EpochHistory
+from epochfile.entry import EpochEntry
+from epochfile.history import EpochHistory
 from ha.frames import (
     ACK,
+    HANDSHAKE_STATE,
+    TRANSFER_STATE,
     FrameError,
-    HAConnectionState,
     Handshake,
     HandshakeReply,
     TransferHeader,
@@ -102,6 +104,10 @@ class MasterState(Enum):
     CLOSED = "closed"
 
 
+SENDING, CLOSED = MasterState.SENDING, MasterState.CLOSED
+"""Looked up for every frame: an enum's own attributes are slow to find."""
+
+
 class MasterLink:
     """Feed it the stream (`receive`), say when frames can be written (`writable`, again after every append and after
     every frame; not before the handshake's reply was) or cannot (`hold`), and `tick` it."""
@@ -123,8 +129,10 @@ class MasterLink:
         self._handshake_timeout_ms = handshake_timeout_ms
         self._opened_ms = self._read_ms = self._written_ms = now_ms
         self._received = bytearray()
-        self._labelled_epoch = NO_EPOCH  # of the newest frame
-        self._labelled_start = UNKNOWN
+        self._labelled: EpochEntry | None = None  # of the newest frame
+        self._history: EpochHistory | None = None  # in which the next frame's epoch was looked up
+        self._entry: EpochEntry | None = None
+        self._stretch_end = UNKNOWN  # of that epoch, as far as it is over, and of the segment
         self._confirm_sent = UNKNOWN
         self._sent_marks: deque[tuple[int, int]] = deque()  # (log end, ms) when a frame was made, both rising
         self._held: set[Hold] = set()
@@ -141,35 +149,38 @@ class MasterLink:
 
     def receive(self, data: bytes, now_ms: int) -> list[Action]:
         """The next bytes of the stream, however they are cut."""
-        if self.state is MasterState.CLOSED:
+        if self.state is CLOSED:
             return []
         self._read_ms = now_ms
         self._received += data
         actions: list[Action] = []
         try:
-            while (frame := self._take_frame()) is not None:
-                actions += self._frame(frame, now_ms)
+            while (told := self._frame(now_ms)) is not None:
+                actions += told
         except FrameError as error:
             actions += self._close(str(error))
         return actions
 
-    def _take_frame(self) -> bytes | None:
-        if len(self._received) < _STATE_SIZE:
+    def _frame(self, now_ms: int) -> list[Action] | None:
+        """What the next frame means; None when it is not there yet."""
+        received = self._received
+        if len(received) < _STATE_SIZE:
             return None
-        state = state_of(self._received)
-        if state not in (HAConnectionState.HANDSHAKE, HAConnectionState.TRANSFER):
+        state = state_of(received)
+        if state == TRANSFER_STATE:
+            if len(received) < ACK.size:
+                return None
+            offset = decode_ack(received[: ACK.size])
+            del received[: ACK.size]
+            return self._ack_frame(offset, now_ms)
+        if state != HANDSHAKE_STATE:
             raise FrameError(f"a frame of state {state}")
-        size = Handshake.size_of(self._received) if state == HAConnectionState.HANDSHAKE else ACK.size
-        if size is None or len(self._received) < size:
+        size = Handshake.size_of(received)
+        if size is None or len(received) < size:
             return None
-        frame = bytes(self._received[:size])
-        del self._received[:size]
-        return frame
-
-    def _frame(self, frame: bytes, now_ms: int) -> list[Action]:
-        if state_of(frame) == HAConnectionState.HANDSHAKE:
-            return self._handshake_frame(Handshake.decode(frame))
-        return self._ack_frame(decode_ack(frame), now_ms)
+        handshake = Handshake.decode(received[:size])
+        del received[:size]
+        return self._handshake_frame(handshake)
 
     def _handshake_frame(self, handshake: Handshake) -> list[Action]:
         if self.state is MasterState.GREETED and handshake == self.handshake:
@@ -184,17 +195,18 @@ class MasterLink:
         return [Greeted(handshake, HandshakeReply(self._master.log_end, self._master.history).encode())]
 
     def _ack_frame(self, offset: int, now_ms: int) -> list[Action]:
-        if self.state is MasterState.WAITING:
-            raise FrameError("an ack before the handshake")
-        if self.state is MasterState.TURNED_AWAY:
+        if self.state is SENDING:
+            if not self.ack_offset <= offset <= self.next_offset:
+                raise FrameError(f"an ack of {offset} after {self.ack_offset}, sent up to {self.next_offset}")
+        elif self.state is MasterState.GREETED:
+            self.next_offset = self._start_at(offset)
+            self.state = SENDING
+        elif self.state is MasterState.TURNED_AWAY:
             raise FrameError(
                 f"an ack of {offset} after it was told that the log begins at {self._master.log_min}"
             )
-        if self.state is MasterState.GREETED:
-            self.next_offset = self._start_at(offset)
-            self.state = MasterState.SENDING
-        elif not self.ack_offset <= offset <= self.next_offset:
-            raise FrameError(f"an ack of {offset} after {self.ack_offset}, sent up to {self.next_offset}")
+        else:
+            raise FrameError("an ack before the handshake")
         self.ack_offset = offset
         self._note_caught_up(offset, now_ms)
         return [Acked(offset)]
@@ -240,48 +252,50 @@ class MasterLink:
     def writable(self, now_ms: int) -> list[Action]:
         """The next frame: with a body, of an epoch that has no bytes yet, or without a body when one is overdue; nothing when
         all is told."""
-        if self.state is not MasterState.SENDING or self._held:
+        if self.state is not SENDING or self._held:
             return []
-        if self.next_offset < self._master.log_min:
+        offset = self.next_offset
+        if offset < self._master.log_min:
             return [self._turn_away(now_ms)]
-        entry = self._master.history.entry_at(self.next_offset)
+        if offset >= self._stretch_end or self._history is not self._master.history:
+            self._find_stretch(offset)
+        entry = self._entry
         if entry is None:
-            return self._close(
-                f"{self.next_offset} is due, the epochs of the log are {self._master.history!r}"
-            )
-        size = self._size_next(entry.epoch)
-        if size == 0 and (entry.epoch, entry.start_offset) == (self._labelled_epoch, self._labelled_start):
+            return self._close(f"{offset} is due, the epochs of the log are {self._history!r}")
+        size = min(self._master.log_end, self._stretch_end) - offset
+        if size == 0 and entry == self._labelled:
             owed = self._confirm_owed and self._master.confirm_offset != self._confirm_sent
             return [self._frame_of(0, now_ms)] if owed else self._heartbeat_if_due(now_ms)
-        return [self._frame_of(size, now_ms)]
+        return [self._frame_of(min(size, self._transfer_batch_size), now_ms)]
 
-    def _size_next(self, epoch: int) -> int:
-        begins, segment = self.next_offset, self._master.segment_size_bytes
-        return min(
-            self._master.history.epoch_end(epoch, self._master.log_end) - begins,
-            self._transfer_batch_size,
-            segment - begins % segment,
-        )
+    def _find_stretch(self, offset: int) -> None:
+        """To which epoch `offset` belongs, and up to where all that is or will be in the log does, in the same segment. True
+        until there is another history: it is a value."""
+        self._history = history = self._master.history
+        self._entry = history.entry_at(offset)
+        segment = self._master.segment_size_bytes
+        self._stretch_end = offset - offset % segment + segment
+        if self._entry is not None:
+            self._stretch_end = history.epoch_end(self._entry.epoch, self._stretch_end)
 
     def confirm_offset_moved(self, now_ms: int) -> list[Action]:
         """A frame without a body when the slave does not know the confirm offset yet."""
-        self._confirm_owed = (
-            self.state is MasterState.SENDING and self._master.confirm_offset != self._confirm_sent
-        )
+        self._confirm_owed = self.state is SENDING and self._master.confirm_offset != self._confirm_sent
         if not self._confirm_owed or self._held:
             return []
         return [self._frame_of(0, now_ms)]
 
     def _frame_of(self, size: int, now_ms: int) -> Batch:
-        offset = self.next_offset
-        entry = self._master.history.entry_at(offset) or self._master.history.entries[0]
-        self._labelled_epoch, self._labelled_start = entry
+        offset, log_end = self.next_offset, self._master.log_end
+        if offset >= self._stretch_end or self._history is not self._master.history:
+            self._find_stretch(offset)
+        self._labelled = entry = self._entry or self._master.history.entries[0]
         self._confirm_sent, self._confirm_owed = self._master.confirm_offset, False
         self._written_ms = now_ms
         self.next_offset += size
         marks = self._sent_marks
-        if size and len(marks) < _MARKS_MAX and (not marks or marks[-1][0] < self._master.log_end):
-            self._sent_marks.append((self._master.log_end, now_ms))
+        if size and len(marks) < _MARKS_MAX and (not marks or marks[-1][0] < log_end):
+            marks.append((log_end, now_ms))
         header = TransferHeader(size, offset, entry.epoch, entry.start_offset, self._confirm_sent)
         return Batch(header.encode(), offset, size)
 
@@ -300,7 +314,7 @@ class MasterLink:
         return self._heartbeat_if_due(now_ms)
 
     def _heartbeat_if_due(self, now_ms: int) -> list[Action]:
-        due = self.state is MasterState.SENDING and now_ms - self._written_ms >= self._heartbeat_interval_ms
+        due = self.state is SENDING and now_ms - self._written_ms >= self._heartbeat_interval_ms
         return [self._frame_of(0, now_ms)] if due and not self._held else []
 
     @property

@@ -15,10 +15,11 @@ from messagestore.bulk.layouts import QUEUE_ENTRIES
 from messagestore.bulk.records import ROOM_BYTES, ROWS_MAX, QueueRows, Records, records_in
 from messagestore.bulk.texts import Texts, Values, key_hashes
 from messagestore.index.file import U32_MASK, topic_prefix_hash
-from messagestore.index.table import KEYS_NAME, UNIQ_KEY_NAME, IndexTable
+from messagestore.index.table import IndexTable
+from messagestore.properties import KEYS_NAME, TAGS_NAME, UNIQ_KEY_NAME, dispatched_values
 from messagestore.queues.consumequeue import ConsumeQueue
 from messagestore.queues.table import QueueTable
-from messagestore.queues.tagcodes import TAGS_NAME, TagCodes
+from messagestore.queues.tagcodes import TagCodes
 from messagestore.record import PREFIX, PROPERTIES_LENGTH, TRANSACTION_MASK, TRANSACTION_ROLLBACK
 from messagestore.systemtopics import SCHEDULE_TOPIC
 
@@ -155,7 +156,10 @@ class BulkEntries:
         plain = wanted & ~(unique.odd | keys.odd)
         has_unique, has_keys = unique.given & plain, keys.given & plain
         counts = has_unique.astype(np.int64) + has_keys
-        own = [self._index.hashes_of(records.topic(row), records.properties(row)) for row in odd.tolist()]
+        own = [
+            self._index.hashes_of(records.topic(row), *dispatched_values(records.properties(row))[1:])
+            for row in odd.tolist()
+        ]
         counts[odd] = [len(hashes) for hashes in own]
         firsts = np.cumsum(counts) - counts
         hashes = np.empty(int(counts.sum()), np.int64)
@@ -202,8 +206,12 @@ class BulkEntries:
         if any(scheduled):
             by_hand = by_hand | _of_each_row(by_queue, scheduled, len(records)).astype(np.bool_)
         for row in np.flatnonzero(by_hand).tolist():
+            properties = records.properties(row)
             codes[row] = self._tags.code(
-                records.topic(row), records.properties(row), int(records.columns.store_timestamps[row])
+                records.topic(row),
+                dispatched_values(properties)[0],
+                properties,
+                int(records.columns.store_timestamps[row]),
             )
         return codes
 

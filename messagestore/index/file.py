@@ -95,6 +95,7 @@ class IndexFile:
         self._entries_max = entries
         self._entries_at = HEADER.size + SLOT.size * slots
         self._reserved_end = 0
+        self.ready_end = 0  # entries below this number have their blocks, and are not the file's last place
         (
             self.begin_timestamp, self.end_timestamp, self.begin_phy, self.end_phy, self._used_slots, count,
         ) = HEADER.unpack(header)  # fmt: skip
@@ -119,6 +120,7 @@ class IndexFile:
             end = min(-(-end // RESERVE_STEP_BYTES) * RESERVE_STEP_BYTES, self.file.size_bytes)
             self.file.reserve(end)
             self._reserved_end = end
+            self.ready_end = min((end - self._entries_at) // ENTRY.size, self._entries_max)
 
     def put(self, hashes: list[int], phy: int, store_timestamp: int) -> None:
         """Entries for the record at `phy`, above all others here. There is room and it is reserved."""

@@ -10,7 +10,7 @@ import asyncio
 from messagestore import record
 from messagestore.index.file import PAUSE
 from messagestore.index.table import IndexTable
-from messagestore.properties import KEYS, UNIQ_KEY, last_value
+from messagestore.properties import dispatched_values
 from messagestore.queues.reading import QueueReader
 
 ANSWER_BYTES_MAX = 4 << 20  # reached, the rest is left out; one record is always returned
@@ -50,5 +50,5 @@ def _has_key(content: memoryview, phy: int, topic: bytes, key: bytes, begin_ms: 
     assert not isinstance(facts, int), f"the record at {phy} was whole a moment ago"
     if facts.topic != topic or not begin_ms <= facts.store_timestamp <= end_ms:
         return False
-    keys = last_value(facts.properties, KEYS.encode()).split(b" ")
-    return key in keys or key == last_value(facts.properties, UNIQ_KEY.encode())
+    _, unique, keys = dispatched_values(facts.properties)
+    return key in keys.split(b" ") or key == unique

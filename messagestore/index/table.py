@@ -21,7 +21,6 @@ from messagestore.index.file import (
     longer_hash,
     topic_prefix_hash,
 )
-from messagestore.properties import KEYS, UNIQ_KEY, last_value
 from messagestore.record import TRANSACTION_MASK, TRANSACTION_ROLLBACK, QueueFacts
 from mqruntime.segments import SegmentDirectory, SegmentFile
 
@@ -30,8 +29,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 FOLDER = "index"
-KEYS_NAME = KEYS.encode()
-UNIQ_KEY_NAME = UNIQ_KEY.encode()
 BEGINNINGS_REMEMBERED_MAX = 10_000
 SHARED_BYTES = (
     20  # of a unique key: address, process and class loader of its producer; time and number follow
@@ -88,24 +85,25 @@ class IndexTable:
     def _found(self) -> list[tuple[str, int]]:
         return [(name, bytes_) for name, bytes_ in self._directory.names() if bytes_]
 
-    def put(self, phy: int, facts: QueueFacts) -> None:
-        """Index the record at `phy` unless it is; OSError (ENOSPC) leaves it to be done again."""
+    def put(self, phy: int, facts: QueueFacts, unique: bytes, keys: bytes) -> None:
+        """Index the record at `phy`, with these values of UNIQ_KEY and KEYS, unless it is; OSError (ENOSPC) leaves it to be
+        done again."""
         if phy < self.phy_end or facts.sys_flag & TRANSACTION_MASK == TRANSACTION_ROLLBACK:
             return
-        hashes = self.hashes_of(facts.topic, facts.properties)
+        hashes = self.hashes_of(facts.topic, unique, keys)
         if not hashes:
             return
         file = self._files[-1] if self._files else None
-        if file is None or not file.room_for(len(hashes)):
-            file = self._new_file()
-        file.reserve(len(hashes))
+        if file is None or file.index_count + len(hashes) > file.ready_end:
+            if file is None or not file.room_for(len(hashes)):
+                file = self._new_file()
+            file.reserve(len(hashes))
         file.put(hashes, phy, facts.store_timestamp)
         self.phy_end = phy + 1
         self._written(file)
 
-    def hashes_of(self, topic: bytes, properties: bytes) -> list[int]:
+    def hashes_of(self, topic: bytes, unique: bytes, keys: bytes) -> list[int]:
         """Of the unique key and of each word of the keys, as many as one file can hold."""
-        unique, keys = last_value(properties, UNIQ_KEY_NAME), last_value(properties, KEYS_NAME)
         hashes = [self._hash_of(topic, unique)] if unique else []
         if keys:
             hashes += [self._hash_of(topic, key) for key in keys.split(b" ") if key]

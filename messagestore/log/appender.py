@@ -5,6 +5,7 @@ clock does. A refused message leaves log and queue offsets as they were."""
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
 from struct import error as StructError
 
@@ -18,6 +19,7 @@ from messagestore.record import (
     PROPERTIES_BYTES_MAX,
     STORE_HOST_IPV6,
     TOPIC_BYTES_MAX,
+    QueueFacts,
     counts_in_queue,
     pack_record,
     record_size,
@@ -31,7 +33,8 @@ IPV4_HOST_BYTES = 8
 
 class Appender:
     """`next_offsets`: (topic, queue id) -> the queue offset that the next message of it gets; `store_timestamp`: of the last
-    record in the log, ms; `record_crcs`: each record ends with a CRC of its own."""
+    record in the log, ms; `known` gets the facts of each record, for dispatch, see Dispatcher; `record_crcs`: each record ends
+    with a CRC of its own."""
 
     def __init__(
         self,
@@ -39,11 +42,13 @@ class Appender:
         message_size_max: int,
         next_offsets: dict[tuple[bytes, int], int],
         store_timestamp: int,
+        known: deque[tuple[int, QueueFacts]],
         *,
         record_crcs: bool,
     ) -> None:
         self._next_offsets = next_offsets
         self._store_timestamp = store_timestamp
+        self._known = known
         self._log = log
         self._record_crcs = record_crcs
         self._message_size_max = message_size_max
@@ -96,6 +101,9 @@ class Appender:
         if self._record_crcs:
             seal(view, at, size)
         self._log.grow(start + size)
+        timestamp = self._store_timestamp
+        facts = QueueFacts(size, topic, message.queue_id, queue_offset, sys_flag, timestamp, properties)
+        self._known.append((start, facts))
         if counts:
             self._next_offsets[queue] = queue_offset + 1
         return Appended(start, start + size, queue_offset, 1, self._store_timestamp)
@@ -127,6 +135,8 @@ class Appender:
         queue = topic, message.queue_id
         first_queue_offset = self._next_offsets.get(queue, 0)
         offsets: list[int] = []
+        timestamp, queue_id = self._store_timestamp, message.queue_id
+        known: list[tuple[int, QueueFacts]] = []
         for number, (size, (flag, body, _), properties) in enumerate(
             records
         ):  # the first fails, or none does
@@ -136,10 +146,15 @@ class Appender:
             )  # fmt: skip
             if self._record_crcs:
                 seal(view, at, size)
+            queue_offset = first_queue_offset + number
+            known.append(
+                (end, QueueFacts(size, topic, queue_id, queue_offset, sys_flag, timestamp, properties))
+            )
             offsets.append(end)
             at += size
             end += size
         self._log.grow(end)
+        self._known.extend(known)
         self._next_offsets[queue] = first_queue_offset + len(members)
         return Appended(
             first, end, first_queue_offset, len(members), self._store_timestamp, None, tuple(offsets)

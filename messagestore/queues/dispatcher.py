@@ -2,11 +2,13 @@
 
 Invariant: every record that ends at or below `position` has its entries, no record that ends above the confirm offset
 has one, and a run stops for good at the first record that does: only a moved confirm offset starts the next run. Nothing
-that a master wrote ends a run otherwise: where it skips queue offsets the gap is bridged, counted and told."""
+that a master wrote ends a run otherwise: where it skips queue offsets the gap is bridged, counted and told. What `known` says
+of records is what the log holds: whoever cuts the log, or lets others write it, clears it first."""
 
 from __future__ import annotations
 
 import logging
+from collections import deque
 from typing import TYPE_CHECKING
 
 from messagestore import record
@@ -14,6 +16,7 @@ from messagestore.bulk.presence import NUMPY
 from messagestore.errors import QueueOffsetGap, StoreCorrupted
 from messagestore.index.table import IndexTable
 from messagestore.messages import QueueGrew
+from messagestore.properties import dispatched_values
 from messagestore.queues.table import QueueTable
 from messagestore.queues.tagcodes import TagCodes
 from messagestore.record import Buffer, QueueFacts
@@ -25,6 +28,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+KNOWN_MAX = 256  # of more the older are read from the log, many at once
 NEW_QUEUES_MAX = 8  # in one run: each makes folders and a file, which takes as long as hundreds of records
 
 
@@ -37,6 +41,8 @@ class Dispatcher:
             0  # records whose queue offset was not the next one of their queue, or whose queue cannot be
         )
         self.refuses_gaps = False  # while it is not known whether the log or the queue lacks something
+        self.known: deque[tuple[int, QueueFacts]] = deque(maxlen=KNOWN_MAX)
+        """Of records that this process appended, each with where it stands, in log order."""
         self._queues = queues
         self._index = index
         self._tags = TagCodes(message_delay_level)
@@ -58,6 +64,7 @@ class Dispatcher:
         OSError of a full disk, after which the same run may be tried again. In bulk a run may take thousands."""
         self._new_queues = 0
         end = min(limit, segment_end)
+        records_max -= self._put_known(end, records_max)
         if self.bulk is not None and end - self.position >= self.bulk.records_min * record.RECORD_SIZE_MIN:
             ahead = memoryview(buffer)[self.position - start : end - start]
             records = self.bulk.records_of(ahead, self.position)
@@ -86,10 +93,24 @@ class Dispatcher:
                 return False  # a slave, or this buffer, has the first part of it only
         return True
 
+    def _put_known(self, limit: int, records_max: int) -> int:
+        """The entries of records whose facts are known and which stand next; how many those are."""
+        known, count = self.known, 0
+        while known and count < records_max and self._new_queues < NEW_QUEUES_MAX:
+            position, facts = known[0]
+            if position > self.position or position + facts.size > limit:
+                break
+            if position == self.position:
+                self.put(position, facts)
+                count += 1
+            known.popleft()
+        return count
+
     def put(self, position: int, facts: QueueFacts) -> None:
         """The entry of the record that stands at `position`, the next one to be dispatched. QueueOffsetGap if gaps are
         refused, with nothing done."""
         size, topic, queue_id, queue_offset, sys_flag, store_timestamp, properties = facts
+        tag, unique, keys = dispatched_values(properties)
         if record.counts_in_queue(sys_flag):
             queue = self._queues.get(topic, queue_id)
             if queue is None:
@@ -100,10 +121,11 @@ class Dispatcher:
                     self._skip(topic, queue_id, position, queue_offset, end)
                 if not end:
                     self._new_queues += 1
-                tags_code = self._tags.code(topic, properties, store_timestamp)
+                tags_code = self._tags.code(topic, tag, properties, store_timestamp)
                 if queue.append(queue_offset, position, size, tags_code):
                     self._grown[topic, queue_id] = queue.max_queue_offset
-        self.index(position, facts)
+        if self._index is not None:
+            self._index.put(position, facts, unique, keys)
         self.position = position + size
         self.store_timestamp = store_timestamp
 
@@ -144,7 +166,8 @@ class Dispatcher:
     def index(self, position: int, facts: QueueFacts) -> None:
         """Index the record at `position`, unless it is."""
         if self._index is not None:
-            self._index.put(position, facts)
+            _, unique, keys = dispatched_values(facts.properties)
+            self._index.put(position, facts, unique, keys)
 
     def index_many(self, records: Records) -> int:
         """Index the records that are not, which stand below `position`, as far as they are plain; how many are now."""

@@ -5,11 +5,11 @@ Invariant: what is remembered of tags is bounded. Pure."""
 from __future__ import annotations
 
 from messagestore.delaylevels import delay_levels_ms
-from messagestore.properties import DELAY, TAGS, java_string_hash, last_value
+from messagestore.properties import DELAY, java_string_hash, last_value
 from messagestore.systemtopics import SCHEDULE_TOPIC
 
 SCHEDULE_TOPIC_BYTES = SCHEDULE_TOPIC.encode()
-TAGS_NAME, DELAY_NAME = TAGS.encode(), DELAY.encode()
+DELAY_NAME = DELAY.encode()
 TAGS_REMEMBERED_MAX = 10_000
 
 
@@ -18,13 +18,12 @@ class TagCodes:
         self._levels_ms = delay_levels_ms(message_delay_level)
         self._hashes: dict[bytes, int] = {}
 
-    def code(self, topic: bytes, properties: bytes, store_timestamp: int) -> int:
-        """Of a record with this topic, these properties in stored form, and stored then (ms)."""
+    def code(self, topic: bytes, tag: bytes, properties: bytes, store_timestamp: int) -> int:
+        """Of a record with this topic, this tag among these properties in stored form, and stored then (ms)."""
         if topic == SCHEDULE_TOPIC_BYTES and (level := last_value(properties, DELAY_NAME)):
             number = int(level) if level.removeprefix(b"-").isdigit() else 0
             if number > 0:
                 return store_timestamp + self._levels_ms[min(number, len(self._levels_ms)) - 1]
-        tag = last_value(properties, TAGS_NAME)
         if not tag:
             return 0
         code = self._hashes.get(tag)

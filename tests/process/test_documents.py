@@ -101,6 +101,7 @@ COMMANDS: dict[str, Run | Elsewhere] = {
     "python -m scripts.bench.controllers": Run("--quick", "--help"),
     "python -m scripts.bench.dispatch --runs 3": Run("--body", "--help"),
     "python -m scripts.bench.restart --runs 3": Run("--load", "--help"),
+    "python -m scripts.bench.sendpath": Run("--groups", "--help"),
     "mqadmin watch": Run("--once", "--help"),
     "mqreplay scan": Run("mqreplay scan", "--help"),
     "mqreplay export": Run("mqreplay export", "--help"),

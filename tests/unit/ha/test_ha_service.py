@@ -11,6 +11,7 @@ from epochfile.file import EpochFile
 from epochfile.history import EpochHistory
 from ha.epochs import KeptEpochs
 from ha.frames import Handshake
+from ha.master.link import Action, Batch
 from tests.unit.doubles import MemoryFiles
 from tests.unit.ha.hascene import Node, fill, greeted, in_step, played_by, turns, until
 
@@ -193,3 +194,35 @@ async def test_a_slave_takes_another_role_at_any_step_of_its_connection(
     await slave.follow(master, 1)
     await turns(steps)
     await slave.lead(2)
+
+
+@played_by(1, 2)
+async def test_what_a_turn_of_the_loop_appends_leaves_in_one_frame(a: Node, b: Node) -> None:
+    await in_step(a, b)
+    assert a.ha.mastership is not None
+    (connection,) = a.ha.mastership.connections
+    sizes, writable, start = [], connection.link.writable, a.log.max_offset()
+
+    def noted(now_ms: int) -> list[Action]:
+        frames = writable(now_ms)
+        sizes.extend(frame.size for frame in frames if isinstance(frame, Batch) and frame.size)
+        return frames
+
+    connection.link.writable = noted  # type: ignore[method-assign]
+    fill(a, "of one client", 3)
+    fill(a, "of another", 3)
+    await until(lambda: b.log.max_offset() == a.log.max_offset())
+    assert sizes == [a.log.max_offset() - start]
+
+
+@played_by(1)
+async def test_a_bug_in_sending_the_log_ends_the_process(a: Node) -> None:
+    await a.lead(1)
+    assert a.ha.mastership is not None
+
+    def fails() -> None:
+        raise AssertionError("a bug")
+
+    a.ha.mastership.log_grew = fails  # type: ignore[method-assign]
+    fill(a, "first", 1)
+    await until(lambda: len(a.fatal) == 1)

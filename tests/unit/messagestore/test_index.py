@@ -22,7 +22,7 @@ from messagestore.index.file import (
     topic_prefix_hash,
 )
 from messagestore.index.table import IndexTable
-from messagestore.properties import java_string_hash
+from messagestore.properties import dispatched_values, java_string_hash
 from messagestore.record import QueueFacts, decode
 from mqruntime.realruntime import real_runtime
 from mqruntime.segments import RealSegmentDirectory
@@ -42,6 +42,11 @@ def facts(
     text = f"KEYS\x01{' '.join(keys)}\x02" if keys else ""
     text += f"UNIQ_KEY\x01{unique}\x02" if unique else ""
     return QueueFacts(100, topic.encode(), 0, 0, sys_flag, at_ms, text.encode())
+
+
+def put(index: IndexTable, phy: int, record: QueueFacts) -> None:
+    _, unique, keys = dispatched_values(record.properties)
+    index.put(phy, record, unique, keys)
 
 
 def found(index: IndexTable, key: str, topic: str = "T") -> list[int]:
@@ -86,10 +91,10 @@ def test_the_bytes_of_a_java_index_are_what_its_listing_says(name: str) -> None:
 
 def test_a_record_is_found_by_its_unique_key_and_by_each_of_its_keys(tmp_path: Path) -> None:
     index = table(tmp_path)
-    index.put(0, facts("a", "b", unique="U"))
-    index.put(100, facts("b"))
-    index.put(200, facts())
-    index.put(300, facts("b", sys_flag=0xC))  # a rollback
+    put(index, 0, facts("a", "b", unique="U"))
+    put(index, 100, facts("b"))
+    put(index, 200, facts())
+    put(index, 300, facts("b", sys_flag=0xC))  # a rollback
     assert [found(index, key) for key in ("a", "b", "U", "c")] == [[0], [100, 0], [0], []]
     assert found(index, "a", "other") == []
     assert index.last() == (5_000, 100)
@@ -98,14 +103,14 @@ def test_a_record_is_found_by_its_unique_key_and_by_each_of_its_keys(tmp_path: P
 def test_a_record_is_indexed_once(tmp_path: Path) -> None:
     index = table(tmp_path)
     for phy in (0, 100, 0, 100):
-        index.put(phy, facts("a"))
+        put(index, phy, facts("a"))
     assert found(index, "a") == [100, 0]
 
 
 def test_times_narrow_a_search_to_the_second(tmp_path: Path) -> None:
     index = table(tmp_path)
     for number in range(5):
-        index.put(number * 100, facts("a", at_ms=10_000 + number * 1_000))
+        put(index, number * 100, facts("a", at_ms=10_000 + number * 1_000))
     assert list(index.find("T", "a", 12_000, 13_000)) == [300, 200]
     assert list(index.find("T", "a", 13_900, 20_000)) == [400, 300], "entries hold whole seconds"
     assert list(index.find("T", "a", 20_000, 30_000)) == []
@@ -114,7 +119,7 @@ def test_times_narrow_a_search_to_the_second(tmp_path: Path) -> None:
 def test_a_full_file_is_followed_by_the_next_and_both_are_searched(tmp_path: Path) -> None:
     index = table(tmp_path)
     for number in range(20):
-        index.put(number * 100, facts("a"))
+        put(index, number * 100, facts("a"))
     assert found(index, "a") == [number * 100 for number in reversed(range(20))]
     names = list(content(tmp_path))
     assert len(names) == 3
@@ -126,7 +131,7 @@ def test_a_clock_that_went_back_a_year_costs_the_next_file_no_time(tmp_path: Pat
     directory = real_runtime(tmp_path).segments.subdirectory("index")
     index = IndexTable(directory, SLOTS, ENTRIES, lambda: next(moments))
     for number in range(20):
-        index.put(number * 100, facts("a"))
+        put(index, number * 100, facts("a"))
     assert found(index, "a") == [number * 100 for number in reversed(range(20))]
     first, *later = content(tmp_path)
     assert first.startswith("20231114") and later == [str(int(first) + 1), str(int(first) + 2)]
@@ -138,14 +143,14 @@ def test_a_cut_leaves_what_would_stand_there_without_the_rest(tmp_path: Path, cu
         whole, part = table(tmp_path / "whole"), table(tmp_path / "part")
         for number in range(20):
             record = facts(f"k{number % 3}", unique=f"U{number}", at_ms=number * 1_000)
-            whole.put(number * 100, record)
+            put(whole, number * 100, record)
             if number * 100 < cut:
-                part.put(number * 100, record)
+                put(part, number * 100, record)
         await whole.truncate(cut)
         assert whole.phy_end == part.phy_end
         for key in ("k0", "k1", "k2", "U3", "U19"):
             assert found(whole, key) == found(part, key)
-        whole.put(cut + 1, facts("new"))
+        put(whole, cut + 1, facts("new"))
         assert found(whole, "new") == [cut + 1]
 
     asyncio.run(scenario())
@@ -156,7 +161,7 @@ def test_what_a_power_cut_tore_is_mended_below_what_is_vouched_for(tmp_path: Pat
     async def scenario() -> None:
         index = table(tmp_path, 8, 64)
         for number in range(12):
-            index.put(number * 100, facts(f"k{number % 3}"))
+            put(index, number * 100, facts(f"k{number % 3}"))
         await index.sync()
         index.close()
         ((name, raw),) = content(tmp_path).items()
@@ -175,7 +180,7 @@ def test_what_a_power_cut_tore_is_mended_below_what_is_vouched_for(tmp_path: Pat
             [500, 200],
         ]
         for number in range(8, 12):
-            mended.put(number * 100, facts(f"k{number % 3}"))
+            put(mended, number * 100, facts(f"k{number % 3}"))
         await mended.sync()
         assert content(tmp_path) == {name: raw}, "filled again it is what it was"
 
@@ -270,7 +275,7 @@ def test_without_an_index_nothing_is_found_and_no_file_is_made(tmp_path: Path) -
 def test_a_long_chain_lets_others_run(tmp_path: Path) -> None:
     index = table(tmp_path, 16, 20_000)
     for number in range(10_000):
-        index.put(number * 100, facts("a"))
+        put(index, number * 100, facts("a"))
     steps = list(index.find("T", "a", 0, 1 << 62))
     assert steps.count(PAUSE) == 2
     assert len(steps) == 10_002

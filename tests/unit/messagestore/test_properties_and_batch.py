@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from messagestore.batch import BatchError, parse_batch
 from messagestore.properties import (
+    dispatched_values,
     format_properties,
     java_string_hash,
     join_properties,
@@ -40,6 +41,16 @@ def test_one_property_is_found_without_parsing_the_others() -> None:
     assert last_value(b"K\x01TAGS\x02TAGS\x01\x02", b"TAGS") == b""
     assert last_value(b"TAGS\x01first\x02TAGS\x01\x02", b"TAGS") == b"first"
     assert last_value(b"", b"TAGS") == b""
+
+
+@given(
+    st.lists(
+        st.sampled_from(["TAGS", "KEYS", "UNIQ_KEY", "XTAGS", "KEY", "\x01", "\x02", "a b", ""]), max_size=12
+    ).map("".join)
+)
+def test_what_dispatch_asks_for_is_found_as_one_by_one(text: str) -> None:
+    raw = text.encode()
+    assert dispatched_values(raw) == tuple(last_value(raw, name) for name in (b"TAGS", b"UNIQ_KEY", b"KEYS"))
 
 
 names = st.text("abcdeXYZ_0123", min_size=1, max_size=8)

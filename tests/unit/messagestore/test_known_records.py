@@ -1,0 +1,142 @@
+"""What a master knows of the records that it appended is what stands in its log, and makes the same entries."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from pathlib import Path
+
+import pytest
+
+from messagestore import record
+from messagestore.messages import MessageToStore
+from messagestore.queues.dispatcher import KNOWN_MAX
+from messagestore.record import TRANSACTION_COMMIT, TRANSACTION_PREPARED, TRANSACTION_ROLLBACK, pack_host
+from messagestore.store import MessageStore
+from tests.unit.messagestore.storehelp import encode_batch, message, open_store, small_settings
+
+HOSTS = [pack_host("10.0.0.9", 5000), pack_host("fd00::9", 5000)]
+PROPERTIES = [
+    b"",
+    b"TAGS\x01a\x02",
+    b"KEYS\x01k1 k2\x02UNIQ_KEY\x01U1\x02TAGS\x01\x02TAGS\x01b\x02",
+    b"KEYS\x01no end",
+    b"DELAY\x013\x02",
+]
+
+
+def sends(seed: int) -> list[list[MessageToStore]]:
+    """Of all kinds, some refused, in groups."""
+    choose = random.Random(seed)
+
+    def one() -> MessageToStore:
+        members = [(number, b"m" * choose.randrange(40), choose.choice(PROPERTIES)) for number in range(5)]
+        batch = choose.random() < 0.2
+        return message(
+            encode_batch(members) if batch else bytes(choose.randrange(200)),
+            topic=choose.choice(["TopicTest", "T" * 130, "SCHEDULE_TOPIC_XXXX", ""]),
+            queue_id=choose.randrange(3),
+            properties=choose.choice(PROPERTIES),
+            flag=choose.choice([0, 0, 0, 1 << 31]),
+            sys_flag=0
+            if batch
+            else choose.choice([0, 0, TRANSACTION_PREPARED, TRANSACTION_COMMIT, TRANSACTION_ROLLBACK]),
+            born_host=choose.choice(HOSTS),
+            batch=batch,
+        )
+
+    return [[one() for _ in range(choose.randrange(1, 12))] for _ in range(30)]
+
+
+def in_log(store: MessageStore, position: int) -> record.QueueFacts | int:
+    size = store.segment_size_bytes
+    whole = store.read(position, size)
+    return record.queue_facts(whole, 0, size - position % size, position)
+
+
+def entries(root: Path) -> dict[str, bytes]:
+    """What was made for dispatch; a file of the index is named after the time."""
+    found = {}
+    for folder in ("consumequeue", "index"):
+        for number, path in enumerate(sorted((root / folder).rglob("[0-9]*"))):
+            if path.is_file():
+                name = str(path.relative_to(root)) if folder == "consumequeue" else f"index {number}"
+                found[name] = path.read_bytes()
+    return found
+
+
+def end_of_first(content: bytes) -> int:
+    return record.PREFIX.unpack_from(content)[0]
+
+
+async def master(root: Path) -> MessageStore:
+    store = open_store(root, small_settings())
+    await store.start()
+    await store.become_master()
+    return store
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_facts_are_those_of_the_log_and_make_the_same_entries(tmp_path: Path, seed: int) -> None:
+    made: list[dict[str, bytes]] = []
+
+    async def scenario(root: Path, *, knows: bool) -> None:
+        store = await master(root)
+        store._clock.now_ms = lambda: 1_700_000_000_000  # type: ignore[method-assign]
+        known = store._dispatcher.known
+        for group in sends(seed):
+            store.append(group)
+            assert all(in_log(store, position) == facts for position, facts in known)
+            if not knows:
+                known.clear()
+            store.set_confirm_offset(store.max_offset())
+            while store.dispatch():
+                pass
+            assert store.dispatched_offset() == store.max_offset() and not known
+        await store.stop()
+        made.append(entries(root))
+
+    asyncio.run(scenario(tmp_path / "knows", knows=True))
+    asyncio.run(scenario(tmp_path / "reads", knows=False))
+    assert made[0] == made[1] and len(made[0]) > 10
+
+
+def test_of_many_records_the_older_are_read_from_the_log(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        store = await master(tmp_path)
+        count = 3 * KNOWN_MAX
+        for number in range(count):
+            assert store.append([message(b"%d" % number)])[0].error is None
+        known = store._dispatcher.known
+        assert len(known) == KNOWN_MAX
+        confirmed = known[KNOWN_MAX // 2][0]
+        for confirm in (known[0][0] - 1, confirmed + 1, store.max_offset()):
+            store.set_confirm_offset(confirm)
+            while store.dispatch():
+                pass
+            assert store.dispatched_offset() <= confirm
+        assert store.max_queue_offset("TopicTest", 0) == count and not known
+        await store.stop()
+
+    asyncio.run(scenario())
+
+
+def test_what_was_cut_is_not_known_any_more(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        former, store = await master(tmp_path / "former"), await master(tmp_path / "other")
+        former.append([message(b"shared")])
+        former.append([message(b"cut off!", topic="Former")])
+        store.append([message(b"shared"), message(b"kept now", topic="Latter")])
+        content = bytes(store.read(0, 4096))
+        former.become_slave()
+        shared = await former.truncate(end_of_first(content))
+        former.write_view(shared, len(content) - shared)[:] = content[shared:]
+        former.advance(len(content))
+        former.set_confirm_offset(len(content))
+        while former.dispatch():
+            pass
+        assert (former.max_queue_offset("Former", 0), former.max_queue_offset("Latter", 0)) == (0, 1)
+        await former.stop()
+        await store.stop()
+
+    asyncio.run(scenario())
