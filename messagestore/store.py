@@ -113,6 +113,7 @@ class MessageStore:
             self._log, self._dispatcher,
             confirm_offset=self.confirm_offset,
             record_size_max=settings.max_message_size,
+            gathers=lambda: self._appender is None,
             on_progress=self._unsaved.set,
         )  # fmt: skip
         self._tail = LogTail(self._log, self._queues, self._dispatcher, self._dispatch_loop.held)

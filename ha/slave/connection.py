@@ -1,4 +1,4 @@
-"""A slave's connection to its master: moves bytes from the socket straight into the log, as its link says.
+"""A slave's connection to its master: moves bytes from the socket into the log, as its link says.
 
 Invariant: while a cut or an epoch entry is being made durable the socket is not read. A view of the log is held by
 the transport only between `get_buffer` and `buffer_updated`, and by nobody once `wait_closed` returns."""
@@ -22,6 +22,7 @@ from ha.slave.link import (
     Level,
     LogRange,
     PersistEpochs,
+    Place,
     Send,
     SlaveLink,
     SlaveState,
@@ -118,9 +119,8 @@ class SlaveConnection(asyncio.BufferedProtocol):
             if isinstance(place, LogRange):
                 return self._log.write_view(place.offset, place.size)
         except Exception as error:  # the disk is full, or the log refuses all for a reason that it tells
-            cure = "; make room on this broker's disk" if isinstance(error, OSError) else ""
             # not at once: uvloop crashes when a transport is aborted while it asks for a buffer
-            self._loop.call_soon(self.refuse_log, f"the log takes no bytes: {error}{cure}")
+            self._loop.call_soon(self.refuse_log, _refusal(error))
             self.link.connection_lost()
             return self._unplaced
         return self._unplaced if place is None else place
@@ -157,6 +157,13 @@ class SlaveConnection(asyncio.BufferedProtocol):
             match action:
                 case Send(data):
                     self._write(data)
+                case Place(offset, data):
+                    try:
+                        self._place(offset, data)
+                    except Exception as error:  # as in get_buffer
+                        self.refuse_log(_refusal(error))
+                        return
+                    self._ack_once_this_turn_is_over()
                 case Advance(end):
                     self._log.advance(end)
                     self._ack_once_this_turn_is_over()
@@ -173,6 +180,14 @@ class SlaveConnection(asyncio.BufferedProtocol):
                     self._to_do.put_nowait(action)
                 case Close(reason):
                     self.close(reason)
+
+    def _place(self, offset: int, data: bytes) -> None:
+        at = 0
+        while at < len(data):  # a segment may end within
+            view = self._log.write_view(offset + at, len(data) - at)
+            view[:] = data[at : at + len(view)]
+            at += len(view)
+            self._log.advance(offset + at)
 
     def _arm_timer(self) -> None:
         """To be called when the link may want its tick sooner than before: what comes and goes only puts it off."""
@@ -216,3 +231,8 @@ class SlaveConnection(asyncio.BufferedProtocol):
         """Until the socket holds no view of the log; at once for one that was never opened."""
         if self._transport is not None:
             await self.closed
+
+
+def _refusal(error: Exception) -> str:
+    cure = "; make room on this broker's disk" if isinstance(error, OSError) else ""
+    return f"the log takes no bytes: {error}{cure}"

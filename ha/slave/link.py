@@ -56,6 +56,14 @@ class PersistEpochs:
 
 
 @dataclass(frozen=True, slots=True)
+class Place:
+    """These bytes belong into the log at `offset`, its end, and it ends behind them then; an ack is due."""
+
+    offset: int
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
 class Advance:
     """The log ends at `end` now; an ack is due."""
 
@@ -100,7 +108,7 @@ class Close:
     reason: str
 
 
-Action = Send | Cut | PersistEpochs | Advance | Confirm | Level | StayOut | LeftBehind | Close
+Action = Send | Cut | PersistEpochs | Place | Advance | Confirm | Level | StayOut | LeftBehind | Close
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +117,11 @@ class LogRange:
 
     offset: int
     size: int
+
+
+READ_AHEAD_BYTES = 64 * 1024
+PLACED_BYTES_MIN = 16 * 1024
+"""A body of which less is due is read together with what follows it, and copied; of others the bytes go where they belong."""
 
 
 class SlaveState(Enum):
@@ -164,10 +177,12 @@ class SlaveLink:
         self._handshake_timeout_ms = handshake_timeout_ms
         self._opened_ms = self._read_ms = self._written_ms = now_ms
         self._acked = -1
-        self._header = bytearray(HANDSHAKE_REPLY.size)
+        self._header = bytearray(HANDSHAKE_REPLY.size)  # of the handshake's reply, and what follows it
         self._header_filled = 0
-        self._frame: TransferHeader | None = None  # the frame whose body is being received
-        self._body_left = 0
+        self._stream = bytearray(READ_AHEAD_BYTES)  # frames that came and were not looked at yet
+        self._stream_filled = 0
+        self._frame: TransferHeader | None = None  # the last one
+        self._body_left = 0  # of it
         self.frames = 0  # transfer frames begun, notices included
         self.state = SlaveState.CONNECTED
 
@@ -183,36 +198,74 @@ class SlaveLink:
     def next_read(self) -> memoryview | LogRange | None:
         """Where the next bytes of the stream go: a view to fill from its start, or a range of the log.
         None while nothing may be read."""
-        if self.state not in (SlaveState.CONNECTED, SlaveState.TRANSFER):
+        if self.state is SlaveState.CONNECTED:
+            return memoryview(self._header)[self._header_filled :]
+        if self.state is not SlaveState.TRANSFER:
             return None
-        if self._frame is not None:
+        if self._body_left >= PLACED_BYTES_MIN:
             return LogRange(self._log_end, self._body_left)
-        return memoryview(self._header)[self._header_filled :]
+        # behind a large body another one is likely: its header is read alone
+        alone = not self._body_left and self._frame is not None and self._frame.body_size >= PLACED_BYTES_MIN
+        end = TRANSFER.size if alone else len(self._stream)
+        return memoryview(self._stream)[self._stream_filled : end]
 
     def filled(self, size: int, now_ms: int) -> list[Action]:
         """`size` bytes, 1 at least, have arrived where the last `next_read` said."""
         self._read_ms = now_ms
-        try:
-            if self._frame is not None:
-                return self._body_filled(self._frame, size)
+        if self.state is SlaveState.CONNECTED:
             self._header_filled += size
             if self._header_filled < len(self._header):
                 return []
-            if self.state is SlaveState.CONNECTED:
+            try:
                 return self._reply_filled(now_ms)
-            self._header_filled = 0
-            return self._frame_begins(TransferHeader.decode(self._header))
-        except FrameError as error:
-            return self._close(str(error))
+            except FrameError as error:
+                return self._close(str(error))
+        if self._body_left >= PLACED_BYTES_MIN:
+            self._take(size)
+            return [Advance(self._log_end), *self._told()]
+        self._stream_filled += size
+        return self._read_stream()
 
-    def _body_filled(self, frame: TransferHeader, size: int) -> list[Action]:
+    def _read_stream(self) -> list[Action]:
+        """Takes in the frames that came, up to one of a new epoch; their bodies are placed together."""
+        stream, filled, at = memoryview(self._stream), self._stream_filled, 0
+        bodies: list[memoryview] = []
+        begin, last = self._log_end, list[Action]()
+        while at < filled and not last:
+            if self._body_left:
+                body = stream[at : min(at + self._body_left, filled)]
+                if not bodies:
+                    begin = self._log_end
+                bodies.append(body)
+                at += len(body)
+                self._take(len(body))
+            elif filled - at < TRANSFER.size:
+                break
+            else:
+                try:
+                    last = self._frame_begins(TransferHeader.decode(stream[at : at + TRANSFER.size]))
+                except FrameError as error:
+                    last = self._close(str(error))
+                at += TRANSFER.size
+        placed = [Place(begin, b"".join(bodies))] if bodies else []
+        self._stream_filled = filled - at
+        stream[: filled - at] = bytes(stream[at:filled])
+        return [*placed, *self._told(), *last]
+
+    def _take(self, size: int) -> None:
+        """So much of the body has its place in the log, or is about to."""
         assert size <= self._body_left
         self._log_end += size
         self._body_left -= size
         self._empty = False
-        if self._body_left == 0:
-            self._frame = None
-        return [Advance(self._log_end), *self._confirmed(frame), *self._level_with(frame)]
+
+    def _told(self) -> list[Action]:
+        """What the last frame says of what is held by now."""
+        frame = self._frame
+        if frame is None:
+            return []
+        comes = self._body_left < frame.body_size or not frame.body_size
+        return [*self._confirmed(frame), *(self._level_with(frame) if comes else [])]
 
     def _frame_begins(self, frame: TransferHeader) -> list[Action]:
         """Check the frame against the own end and the master's epochs; the body follows when all is durable."""
@@ -229,16 +282,11 @@ class SlaveLink:
             raise FrameError(f"a frame at {frame.offset}, the own log ends at {self._log_end}")
         self._learn_epoch(frame)
         history = self._history_with(frame.offset, frame.body_size)
-        if frame.body_size:
-            self._frame = frame
-            self._body_left = frame.body_size
-            self._log_end = frame.offset
-        self._own = history
-        level = [] if frame.body_size else self._level_with(frame)
-        if history == self._stored:
-            return [*self._confirmed(frame), *level]
         begins = frame.offset if self._empty and frame.body_size else None
-        return [*self._confirmed(frame), *level, *self._persist(history, begins)]
+        if frame.body_size:
+            self._log_end = frame.offset
+        self._frame, self._body_left, self._own = frame, frame.body_size, history
+        return [] if history == self._stored else self._persist(history, begins)
 
     def _learn_epoch(self, frame: TransferHeader) -> None:
         """Accept the frame's epoch label. It is the epoch of the body; a Java master labels a body that it has
@@ -322,8 +370,6 @@ class SlaveLink:
             self._header = self._header + bytes(body_size)  # a new one: the old one may still be exported
             return []
         reply = HandshakeReply.decode(self._header[:header_size], self._header[header_size:])
-        self._header = bytearray(TRANSFER.size)
-        self._header_filled = 0
         self._master = reply.epochs
         if reply.epochs.last_epoch() < self._epoch_min:
             raise FrameError(
@@ -401,7 +447,7 @@ class SlaveLink:
         assert self.state is SlaveState.PERSISTING
         self.state = SlaveState.TRANSFER
         self._read_ms = now_ms
-        return self.turn_over(now_ms)
+        return [*self.turn_over(now_ms), *self._read_stream()]
 
     # -- acks and time
 

@@ -1,7 +1,7 @@
 """Runs dispatch whenever the confirm offset moves, in steps short enough for others to run in between.
 
 Invariant: dispatch never passes the confirm offset; while the disk has no room for consume queues it waits, and `full`
-says so."""
+says so. Where nobody waits for a message, on a slave, it lets some gather: many at once cost a fifth of one by one."""
 
 from __future__ import annotations
 
@@ -19,10 +19,13 @@ logger = logging.getLogger(__name__)
 
 STEP_RECORDS = 512
 COLD_STEP_BYTES = 1 << 20
+GATHER_BYTES = 4 << 20
+GATHER_S = 0.01
 
 
 class DispatchLoop:
-    """`on_progress()` after each step that added something to the queues."""
+    """`on_progress()` after each step that added something to the queues. While `gathers()`, what is less than GATHER_BYTES
+    waits GATHER_S for more."""
 
     def __init__(
         self,
@@ -31,6 +34,7 @@ class DispatchLoop:
         *,
         confirm_offset: Callable[[], int],
         record_size_max: int,
+        gathers: Callable[[], bool],
         on_progress: Callable[[], None],
     ) -> None:
         self._log = commit_log
@@ -42,6 +46,7 @@ class DispatchLoop:
             "no entry of a consume queue or the index can be written, trying on",
             again="entry of a consume queue or the index can be written again",
         )
+        self._gathers = gathers
         self._on_progress = on_progress
         self._callbacks: list[Callable[[list[QueueGrew]], None]] = []
         self._wanted = asyncio.Event()
@@ -73,6 +78,8 @@ class DispatchLoop:
         """As long as the store runs."""
         while True:
             await self._wanted.wait()
+            if self._gathers() and self._confirm_offset() - self._dispatcher.position < GATHER_BYTES:
+                await asyncio.sleep(GATHER_S)
             self._wanted.clear()
             if not self._holds and await self._step():
                 self._wanted.set()

@@ -16,6 +16,7 @@ from ha.slave.link import (
     Level,
     LogRange,
     PersistEpochs,
+    Place,
     Send,
     SlaveLink,
     StayOut,
@@ -65,6 +66,11 @@ class SlaveDriver:
             match action:
                 case Send(data):
                     self.sent.append(data)
+                case Place(offset, data):
+                    while data:
+                        view = self.log.write_view(offset, len(data))
+                        view[:], data, offset = data[: len(view)], data[len(view) :], offset + len(view)
+                        self.log.advance(offset)
                 case Advance(end):
                     self.log.advance(end)
                 case Confirm(offset):

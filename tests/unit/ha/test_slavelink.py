@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from epochfile.history import EpochHistory
 from ha.frames import Handshake, HandshakeReply, TransferHeader, decode_ack, encode_ack
-from ha.slave.link import Advance, Close, LeftBehind, Level, PersistEpochs, Send, StayOut
+from ha.slave.link import Close, Confirm, LeftBehind, Level, LogRange, PersistEpochs, Place, Send, StayOut
 from tests.unit.ha.memorylog import MemoryLog, record
 from tests.unit.ha.slavedriver import SlaveDriver
 
@@ -246,7 +248,7 @@ def test_an_entry_is_durable_before_the_first_byte_of_its_epoch_has_a_place_e3()
     header = frame(500, data(500, 600), 2, 500)[:36]
     place = s.link.next_read()
     assert isinstance(place, memoryview)
-    place[:] = header
+    place[:36] = header
     assert s.link.filled(36, 0) == [PersistEpochs(EpochHistory([(1, 0), (2, 500)]))]
     assert s.link.next_read() is None and s.link.turn_over(0) == []
     assert s.link.persisted(0) == []
@@ -364,7 +366,7 @@ def test_what_becomes_durable_after_the_end_of_a_connection_is_ignored() -> None
     s = slave(log_to(500), (1, 0)).feed(greeting(500, (1, 0)))
     place = s.link.next_read()
     assert isinstance(place, memoryview)
-    place[:] = frame(500, data(500, 600), 2, 500)[:36]
+    place[:36] = frame(500, data(500, 600), 2, 500)[:36]
     s.link.filled(36, 0)
     s.link.connection_lost()
     assert s.link.persisted(0) == [] and s.link.next_read() is None and s.link.turn_over(0) == []
@@ -382,5 +384,46 @@ def test_no_bytes_reach_the_log_but_those_of_a_valid_frame(garbage: bytes, greet
 
 def test_bytes_are_visible_as_they_come() -> None:
     s = slave(log_to(500), (1, 0)).feed(greeting(800, (1, 0)))
-    s.feed(frame(500, data(500, 600), 1, 0)[:36])
-    assert s.link.filled(60, 0) == [Advance(560), Level()]
+    s.feed(frame(500, data(500, 600), 1, 0)[:96])
+    assert s.log.max_offset() == 560 and s.level == [560] and acks(s)[-1] == 560
+
+
+def test_small_frames_of_one_receive_are_placed_and_confirmed_together() -> None:
+    s = slave(log_to(100), (1, 0)).feed(greeting(100, (1, 0)))
+    frames = b"".join(frame(at, data(at, at + 100), 1, 0, confirm=at) for at in range(100, 600, 100))
+    place = s.link.next_read()
+    assert isinstance(place, memoryview)
+    place[: len(frames)] = frames
+    assert s.link.filled(len(frames), 0) == [Place(100, data(100, 600)), Confirm(500), Level()]
+
+
+def test_frames_behind_the_first_of_an_epoch_wait_until_its_entry_is_durable() -> None:
+    s = slave(log_to(100), (1, 0)).feed(greeting(100, (1, 0)))
+    frames = frame(100, data(100, 200), 1, 0) + frame(200, data(200, 300), 2, 200, confirm=200)
+    frames += frame(300, data(300, 400), 2, 200, confirm=300)[:-7]
+    place = s.link.next_read()
+    assert isinstance(place, memoryview)
+    place[: len(frames)] = frames
+    persist = PersistEpochs(EpochHistory([(1, 0), (2, 200)]))
+    assert s.link.filled(len(frames), 0) == [Place(100, data(100, 200)), Confirm(200), persist]
+    assert s.link.next_read() is None and s.link.log_end == 200
+    acked, *rest = s.link.persisted(0)
+    assert acked == Send(encode_ack(200))
+    assert rest == [Place(200, data(200, 400)[:-7]), Confirm(300), Level()]
+
+
+@pytest.mark.parametrize("step", [1 << 30, 30_000, 16_400, 999])
+def test_a_large_body_goes_where_it_belongs_and_frames_behind_it_follow(step: int) -> None:
+    s = SlaveDriver(MemoryLog(1 << 20, data(0, 100)), EpochHistory([(1, 0)])).feed(greeting(100, (1, 0)))
+    ends = [100, 60_100, 100_100, 100_200, 100_300, 140_300]
+    s.feed(b"".join(frame(at, data(at, end), 1, 0) for at, end in pairwise(ends)), step)
+    assert s.log.content() == data(0, 140_300) and acks(s)[-1] == 140_300 and s.closed is None
+
+
+def test_of_a_large_body_nothing_is_copied_but_its_first_bytes() -> None:
+    s = SlaveDriver(MemoryLog(1 << 20, data(0, 100)), EpochHistory([(1, 0)])).feed(greeting(100, (1, 0)))
+    s.feed(frame(100, data(100, 60_100), 1, 0)[: 36 + 1000])
+    assert s.link.next_read() == LogRange(1_100, 59_000)
+    s.feed(data(100, 60_100)[1000:])
+    behind = s.link.next_read()
+    assert isinstance(behind, memoryview) and len(behind) == 36  # another one is likely
