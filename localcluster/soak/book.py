@@ -196,9 +196,6 @@ class Book:
         self.delayed_late_ms = max(self.delayed_late_ms, now_ms - due_ms)
         self._judge_refused(number)
 
-    def is_read(self, number: int) -> bool:
-        return bool(self._states[number] & READ)
-
     def give_up_awaited(self, passed_over: int) -> None:
         """No more is read: what did not come is lost, but for `passed_over` messages, which retention removed before the
         consumer came."""

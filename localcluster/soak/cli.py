@@ -58,7 +58,7 @@ NAMES = {kind.name.lower().replace("_", "-"): kind for kind in Kind}
 @click.option(
     "--reserved",
     type=click.IntRange(1),
-    help="Seconds for which the log is kept; else a twelfth of the run, 5 at least.",
+    help="Seconds for which the log is kept; else a twelfth of the run, 60 at least.",
 )
 @click.option(
     "--only",
@@ -97,7 +97,7 @@ def soak(
 
 def _on_new_cluster(plan: Plan, page_file: Path, keep: bool) -> End:
     directory = Path(tempfile.mkdtemp(prefix="autoswitch-mq-soak-"))
-    click.echo(f"new cluster in {directory}; {page_file} is written every {plan.page_s:g} s")
+    click.echo(f"new cluster in {directory}; {page_file} is written as it goes")
     end = None
     cluster = Cluster.create(
         directory,

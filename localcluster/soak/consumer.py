@@ -118,11 +118,12 @@ class Consumer:
         if reading.position < result.min_offset:
             self.skipped += (result.min_offset - reading.position) * is_delayed
             reading.position = result.min_offset
-        if reading.position > result.max_offset and not reading.is_told_back:
+        told_back = result.status is PullStatus.OFFSET_ILLEGAL and reading.position > result.max_offset
+        if told_back and not reading.is_told_back:
             self._book.faults.add(
                 Fault.TAKEN_BACK, f"{queue} was read up to {reading.position}, ends at {result.max_offset}"
             )
-        reading.is_told_back = reading.position > result.max_offset
+        reading.is_told_back = told_back
         for message in result.messages:
             if message.queue_offset != reading.position:
                 self._book.faults.add(

@@ -10,11 +10,12 @@ from localcluster.soak.strikekinds import Kind
 
 RETENTIONS_IN_A_RUN = 12
 """An hour keeps five minutes: in its last two thirds, all that is there has been replaced several times."""
-RESERVED_S_MIN = 5
+RESERVED_S_MIN = 60
+"""Longer than a strike keeps a replica away: one that retention leaves behind cannot come back."""
 CLEANS_IN_A_RETENTION = 30
 CLEAN_MS = 200, 10_000
 FORWARD_S = 5
-PAGES_IN_A_RUN = 60
+PAGES_SHARE = 0.05
 PAGE_S = 5.0, 60.0
 SAMPLES_IN_A_RUN = 120
 SAMPLE_S_MAX = 5.0
@@ -36,10 +37,6 @@ class Plan:
     def sample_s(self) -> float:
         return min(SAMPLE_S_MAX, self.seconds / SAMPLES_IN_A_RUN)
 
-    @property
-    def page_s(self) -> float:
-        return min(max(self.seconds / PAGES_IN_A_RUN, PAGE_S[0]), PAGE_S[1])
-
     def broker_settings(self) -> dict[str, str]:
         clean_ms = min(max(1000 * self.reserved_s // CLEANS_IN_A_RETENTION, CLEAN_MS[0]), CLEAN_MS[1])
         return {
@@ -52,6 +49,11 @@ class Plan:
             "cleanFileForciblyEnable": "false",
             "shutdownForwardSeconds": str(FORWARD_S),
         }
+
+
+def page_after_s(elapsed_s: float) -> float:
+    """How long after a page the next one is written: often at first, each minute later."""
+    return min(max(PAGES_SHARE * elapsed_s, PAGE_S[0]), PAGE_S[1])
 
 
 def reserved_s_for(seconds: float) -> int:

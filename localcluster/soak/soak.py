@@ -23,7 +23,7 @@ from localcluster.soak.figures import IN_BYTES, LOAD, Figure, column, told
 from localcluster.soak.logwatch import LogWatch
 from localcluster.soak.message import Messages
 from localcluster.soak.page import Chart, Line, Mark, Page, Row
-from localcluster.soak.plan import Plan
+from localcluster.soak.plan import Plan, page_after_s
 from localcluster.soak.recording import Recording
 from localcluster.soak.sampler import Sampler
 from localcluster.soak.sender import Sender
@@ -174,15 +174,16 @@ class Soak:
             self._findings.strikes.append(f"what is left cannot be read again: {error}")
 
     async def _look(self, sampler: Sampler) -> None:
-        page_due = self._clock.monotonic_ms()
+        page_due_s = 0.0
         while True:
             row = await sampler.look()
-            self._recording.add((self._clock.now_ms() - self._began_ms) / 1000, row)
+            elapsed_s = self._seconds(self._clock.now_ms())
+            self._recording.add(elapsed_s, row)
             self._logs.look()
             self._findings.log_lines = self._logs.bad
-            if self._clock.monotonic_ms() >= page_due:
+            if elapsed_s >= page_due_s:
                 self._write_page()
-                page_due = self._clock.monotonic_ms() + round(self._plan.page_s * 1000)
+                page_due_s = elapsed_s + page_after_s(elapsed_s)
             await asyncio.sleep(self._plan.sample_s)
 
     def _write_page(self) -> None:

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 from localcluster.soak.cli import soak
 from localcluster.soak.message import Messages
-from localcluster.soak.plan import Plan, reserved_s_for
+from localcluster.soak.plan import Plan, page_after_s, reserved_s_for
 from localcluster.soak.strikekinds import Kind, kinds
 
 MESSAGES = Messages("1x2f", "Soak", "SoakDelayed", 1000)
@@ -40,9 +40,14 @@ def test_every_kind_of_strike_comes_before_one_comes_again() -> None:
     assert set(islice(kinds(random.Random(3), [Kind.ELECT]), 5)) == {Kind.ELECT}
 
 
-@pytest.mark.parametrize(("seconds", "reserved_s"), [(3600, 300), (1800, 150), (40, 5)])
+@pytest.mark.parametrize(("seconds", "reserved_s"), [(3600, 300), (1800, 150), (40, 60)])
 def test_an_hour_of_retention_is_minutes(seconds: float, reserved_s: int) -> None:
     assert reserved_s_for(seconds) == reserved_s
+
+
+@pytest.mark.parametrize(("elapsed_s", "after_s"), [(0, 5), (200, 10), (4000, 60)])
+def test_pages_are_written_often_at_first(elapsed_s: float, after_s: float) -> None:
+    assert page_after_s(elapsed_s) == after_s
 
 
 def test_brokers_remove_by_age_alone_and_look_often_enough() -> None:
