@@ -5,6 +5,7 @@ Invariant: exit 0 only if every verdict holds; whatever happens, every process t
 from __future__ import annotations
 
 import asyncio
+import signal
 import tempfile
 from pathlib import Path
 
@@ -89,16 +90,21 @@ def soak(
     seconds = hours * 3600
     kinds = tuple(NAMES[name] for name in only) or tuple(Kind)
     plan = Plan(seconds, seed, rate, body, segment, reserved or reserved_s_for(seconds), kinds)
-    with one_line_errors():
-        page_file.touch()  # not to learn after an hour that nothing can be written there
-        end = _on_new_cluster(plan, page_file, keep)
+    try:
+        with one_line_errors():
+            page_file.touch()  # not to learn after an hour that nothing can be written there
+            end = _on_new_cluster(plan, page_file, keep)
+    except KeyboardInterrupt:
+        raise SystemExit(End.INTERRUPTED.value) from None
     raise SystemExit(end.value)
 
 
 def _on_new_cluster(plan: Plan, page_file: Path, keep: bool) -> End:
+    for number in (signal.SIGTERM, signal.SIGHUP):  # as Ctrl-C, whenever they come
+        signal.signal(number, lambda *_: signal.raise_signal(signal.SIGINT))
     directory = Path(tempfile.mkdtemp(prefix="autoswitch-mq-soak-"))
     click.echo(f"new cluster in {directory}; {page_file} is written as it goes")
-    end = None
+    end = End.INTERRUPTED
     cluster = Cluster.create(
         directory,
         bind_host=HOST_BEHIND_RELAY,

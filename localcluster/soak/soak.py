@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import random
-import signal
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from datetime import datetime
@@ -73,24 +72,20 @@ class Soak:
 
     async def run(self) -> End:
         """Raises what `Cluster.wait_whole` raises before the load begins."""
-        task = asyncio.current_task()
-        assert task is not None
-        for number in (signal.SIGTERM, signal.SIGHUP):  # as Ctrl-C, which asyncio turns into the same
-            asyncio.get_running_loop().add_signal_handler(number, task.cancel)
-        await self._cluster.wait_whole()
-        for topic in (TOPIC, DELAYED_TOPIC):
-            await self._cluster.create_topic(topic, QUEUES)
+        end = End.FAILED
         try:
+            await self._cluster.wait_whole()
+            for topic in (TOPIC, DELAYED_TOPIC):
+                await self._cluster.create_topic(topic, QUEUES)
             await self._load_and_strike()
-        except asyncio.CancelledError:
-            self._ended_as = End.INTERRUPTED
+            self._look_at_logs()
+            end = End.PASSED if passed(self.rows()) else End.FAILED
+        except asyncio.CancelledError:  # Ctrl-C
+            end = End.INTERRUPTED
         finally:
-            self._logs.look()
-            self._findings.log_lines = self._logs.bad
-            if self._ended_as is None:
-                self._ended_as = End.PASSED if passed(self.rows()) else End.FAILED
+            self._ended_as = end
             self._write_page()
-        return self._ended_as
+        return end
 
     def rows(self) -> list[Row]:
         layout = self._cluster.layout
@@ -179,12 +174,15 @@ class Soak:
             row = await sampler.look()
             elapsed_s = self._seconds(self._clock.now_ms())
             self._recording.add(elapsed_s, row)
-            self._logs.look()
-            self._findings.log_lines = self._logs.bad
+            self._look_at_logs()
             if elapsed_s >= page_due_s:
                 self._write_page()
                 page_due_s = elapsed_s + page_after_s(elapsed_s)
             await asyncio.sleep(self._plan.sample_s)
+
+    def _look_at_logs(self) -> None:
+        self._logs.look()
+        self._findings.log_lines = self._logs.bad
 
     def _write_page(self) -> None:
         temporary = self._page_file.with_name(self._page_file.name + ".tmp")
