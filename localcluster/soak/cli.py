@@ -11,7 +11,7 @@ from pathlib import Path
 
 import click
 
-from localcluster.cli import one_line_errors
+from localcluster.cli import one_line_errors, parsed_settings
 from localcluster.cluster import Cluster
 from localcluster.layout import HOST_BEHIND_RELAY, SEGMENT_BYTES
 from localcluster.relayprocess import RelayProcess
@@ -68,6 +68,7 @@ NAMES = {kind.name.lower().replace("_", "-"): kind for kind in Kind}
     type=click.Choice(list(NAMES)),
     help="Strikes of this kind; may be given again.",
 )
+@click.option("--opt", "options", multiple=True, metavar="KEY=VALUE", help="Setting of every broker.")
 @click.option("--keep", is_flag=True, help="Leave the cluster's directory behind.")
 def soak(
     hours: float,
@@ -78,6 +79,7 @@ def soak(
     segment: int,
     reserved: int | None,
     only: tuple[str, ...],
+    options: tuple[str, ...],
     keep: bool,
 ) -> None:
     """Runs a new cluster under steady load and retention while it is struck again and again, and draws what it takes.
@@ -93,13 +95,13 @@ def soak(
     try:
         with one_line_errors():
             page_file.touch()  # not to learn after an hour that nothing can be written there
-            end = _on_new_cluster(plan, page_file, keep)
+            end = _on_new_cluster(plan, parsed_settings(options), page_file, keep)
     except KeyboardInterrupt:
         raise SystemExit(End.INTERRUPTED.value) from None
     raise SystemExit(end.value)
 
 
-def _on_new_cluster(plan: Plan, page_file: Path, keep: bool) -> End:
+def _on_new_cluster(plan: Plan, settings: dict[str, str], page_file: Path, keep: bool) -> End:
     for number in (signal.SIGTERM, signal.SIGHUP):  # as Ctrl-C, whenever they come
         signal.signal(number, lambda *_: signal.raise_signal(signal.SIGINT))
     directory = Path(tempfile.mkdtemp(prefix="autoswitch-mq-soak-"))
@@ -109,7 +111,7 @@ def _on_new_cluster(plan: Plan, page_file: Path, keep: bool) -> End:
         directory,
         bind_host=HOST_BEHIND_RELAY,
         segment_bytes=plan.segment_bytes,
-        broker_settings=plan.broker_settings(),
+        broker_settings={**plan.broker_settings(), **settings},
     )
     try:
         cluster.start()
