@@ -58,15 +58,19 @@ class Consumer:
         ]
         self._tasks.append(loop.create_task(self._commit(), name="soak commits"))
 
+    def check(self) -> None:
+        """Raises what ended a task of it: a defect of ours."""
+        for task in self._tasks:
+            if task.done() and not task.cancelled():
+                task.result()
+
     async def stop(self) -> None:
-        """What ended a task of it is raised."""
+        """Raises as `check`."""
         for task in self._tasks:
             task.cancel()
         if self._tasks:
             await asyncio.wait(self._tasks)
-        for task in self._tasks:
-            if not task.cancelled():
-                task.result()
+        self.check()
 
     @property
     def lag(self) -> int:

@@ -40,19 +40,25 @@ class Sender:
         self._last_ms = clock.now_ms()
         self._sending: dict[asyncio.Task[None], None] = {}
         self._pacing: asyncio.Task[None] | None = None
+        self._defect: BaseException | None = None
 
     def start(self) -> None:
         self._last_ms = self._clock.now_ms()
         self._pacing = asyncio.get_running_loop().create_task(self._pace(), name="soak pace")
 
+    def check(self) -> None:
+        """Raises what no send may end with: a defect of ours."""
+        if self._pacing is not None and self._pacing.done() and not self._pacing.cancelled():
+            self._pacing.result()
+        if self._defect is not None:
+            raise self._defect
+
     async def stop(self) -> None:
-        """Begins no more sends and waits for those under way. What ended the sender is raised."""
+        """Begins no more sends and waits for those under way. Raises as `check`."""
         if self._pacing is not None:
             self._pacing.cancel()
-            await asyncio.wait([self._pacing])
-            if not self._pacing.cancelled():
-                self._pacing.result()
-        await asyncio.gather(*self._sending)
+            await asyncio.wait([self._pacing, *self._sending])
+        self.check()
 
     def silence_ms(self) -> int:
         """How long ago the last acknowledgement came."""
@@ -73,8 +79,8 @@ class Sender:
 
     def _sent(self, task: asyncio.Task[None]) -> None:
         del self._sending[task]
-        if not task.cancelled() and task.exception() is not None and self._pacing is not None:
-            self._pacing.cancel()  # a defect of ours; `stop` tells it
+        if not task.cancelled():
+            self._defect = self._defect or task.exception()
 
     async def _send(self, number: int) -> None:
         messages, began_ms = self._messages, self._clock.now_ms()

@@ -130,7 +130,7 @@ class Soak:
             stack.push_async_callback(sender.stop)
             self._began_ms = self._clock.now_ms()
             async with asyncio.TaskGroup() as tasks:
-                looking = tasks.create_task(self._look(sampler), name="soak looks")
+                looking = tasks.create_task(self._look(sampler, sender, consumer), name="soak looks")
                 await self._strike(strikes)
                 await sender.stop()
                 await self._read_again(consumer)
@@ -168,9 +168,11 @@ class Soak:
         except ClientError as error:
             self._findings.strikes.append(f"what is left cannot be read again: {error}")
 
-    async def _look(self, sampler: Sampler) -> None:
+    async def _look(self, sampler: Sampler, sender: Sender, consumer: Consumer) -> None:
         page_due_s = 0.0
         while True:
+            sender.check()
+            consumer.check()
             row = await sampler.look()
             elapsed_s = self._seconds(self._clock.now_ms())
             self._recording.add(elapsed_s, row)
