@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections import deque
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from datetime import datetime
@@ -65,7 +66,7 @@ class Soak:
         self._recording = Recording()
         self._findings = Findings()
         self._logs = LogWatch((name, cluster.log_file(name)) for name in cluster.layout.names)
-        self._struck: list[Struck] = []
+        self._struck: deque[Struck] = deque()
         self._outages_ms: list[tuple[int, int]] = []
         self._began_ms = self._clock.now_ms()
         self._ended_as: End | None = None
@@ -209,7 +210,7 @@ class Soak:
         ended = {None: "still running", End.INTERRUPTED: "interrupted"}.get(self._ended_as, "came to its end")
         facts = [
             f"{began}, {self._seconds(now_ms) / 60:.1f} of {plan.seconds / 60:.1f} minutes, {ended}; "
-            f"seed {plan.seed}; {len(self._struck)} strikes",
+            f"seed {plan.seed}; {self._struck[-1].number if self._struck else 0} strikes",
             f"{plan.rate:g} messages a second of {told(plan.mean_bytes, in_bytes=True)} on average, one in ten delayed; "
             f"segments of {told(plan.segment_bytes, in_bytes=True)}, kept for {plan.reserved_s} s",
         ]

@@ -7,11 +7,12 @@ from __future__ import annotations
 import asyncio
 import random
 import signal
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from localcluster.cluster import Cluster
-from localcluster.drill import cut_ways, elect_another, other_members
+from localcluster.drill import DrillFailed, cut_ways, elect_another, other_members
 from localcluster.partitions import shapes
 from localcluster.relayprocess import RelayProcess
 from localcluster.soak.strikekinds import Kind, kinds
@@ -23,20 +24,23 @@ QUIET_S = 3.0, 20.0
 DOWN_S = 0.0, 8.0
 PAUSED_S = 1.0, 16.0
 """Below and above the 10 s after which controllers give a silent broker up."""
+STRUCK_MAX = 500
+"""So many are drawn and told: days have thousands."""
 
 
 @dataclass(slots=True)
 class Struck:
-    """One strike: `told` is a person's line; moments are ms of the wall clock, `whole_ms` None while it is not over."""
+    """One strike, the `number`th: `told` is a person's line; moments are ms of the wall clock, `whole_ms` None while it is not
+    over."""
 
-    kind: Kind
+    number: int
     told: str
     began_ms: int
     whole_ms: int | None = None
 
 
 class Strikes:
-    """`struck` grows by one strike at a time; `said` gets it when it is over."""
+    """`struck` are the last STRUCK_MAX; `said` gets each when it is over."""
 
     def __init__(
         self,
@@ -48,7 +52,7 @@ class Strikes:
         of: Sequence[Kind],
         said: Callable[[Struck], None],
     ) -> None:
-        self.struck: list[Struck] = []
+        self.struck: deque[Struck] = deque(maxlen=STRUCK_MAX)
         self._cluster = cluster
         self._relay = relay
         self._clock = clock
@@ -63,9 +67,14 @@ class Strikes:
         await asyncio.sleep(self._chance.uniform(*QUIET_S))
         kind = next(self._kinds)
         master = self._cluster.layout.name_of(state.master_address or "") or ""
-        strike = Struck(kind, kind, self._clock.now_ms())
+        number = self.struck[-1].number + 1 if self.struck else 1
+        strike = Struck(number, kind, self._clock.now_ms())
         self.struck.append(strike)
-        strike.told = await self._do(kind, state, master)
+        try:
+            strike.told = await self._do(kind, state, master)
+        except DrillFailed:
+            strike.whole_ms = self._clock.now_ms()
+            raise
         await self._cluster.wait_whole(timeout_ms=WHOLE_TIMEOUT_MS)
         strike.whole_ms = self._clock.now_ms()
         self._said(strike)
