@@ -67,6 +67,11 @@ class TakingWrites:
         return self._membership.is_slave
 
 
+def _newest_epoch_start(ha: HAService) -> int:
+    newest = ha.history.last()
+    return 0 if newest is None else newest.start_offset
+
+
 class Requests:
     """The handlers, in `router`; `delivery` is to be run by a task. `tasks` run what a handler leaves behind; `delivered` says
     up to where delayed messages are delivered."""
@@ -161,6 +166,7 @@ class Requests:
                 memory_bytes=memory_bytes,
                 log_end=store.max_offset,
                 master_is_there=lambda: ha.follows,
+                lists_former_epochs=lambda: store.dispatched_offset() >= _newest_epoch_start(ha),
             ),
             offsets=tables.offsets,
             renewal=SubscriptionRenewal(self.consumers, tasks),

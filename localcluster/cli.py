@@ -98,8 +98,8 @@ def up(
                 brokers=brokers,
                 base_port=base_port,
                 segment_bytes=segment,
-                broker_settings=_settings(broker_options),
-                controller_settings=_settings(controller_options),
+                broker_settings=parsed_settings(broker_options),
+                controller_settings=parsed_settings(controller_options),
             )
         run(made)
         click.echo(format_rows(asyncio.run(status_rows(made))), nl=False)
@@ -225,7 +225,8 @@ def _named(names: list[str]) -> list[str]:
     return names
 
 
-def _settings(options: tuple[str, ...]) -> dict[str, str]:
+def parsed_settings(options: tuple[str, ...]) -> dict[str, str]:
+    """Of KEY=VALUE options. Raises `ClusterError`."""
     settings: dict[str, str] = {}
     for option in options:
         key, separator, value = option.partition("=")

@@ -24,7 +24,7 @@ from localcluster.partitions import ELECTION_MS_MAX, Partition, Roles, Shape, dr
 from localcluster.relayprocess import RelayProcess
 from mqadmin.admin import AdminClient
 from mqadmin.errors import AdminError
-from mqadmin.replies import SyncState
+from mqadmin.replies import Replica, SyncState
 from mqclient.client import Client
 from mqruntime.clock import SystemClock
 
@@ -237,19 +237,26 @@ async def _strike(cluster: Cluster, kind: Kind, chance: random.Random, state: Sy
     elif kind is Kind.PAUSE:
         cluster.pause(master)
     else:
-        others = [replica for replica in state.in_sync if replica.broker_id != state.master_id]
-        if not others:
-            raise DrillFailed("there is no other broker in the SyncStateSet to elect")
-        chosen = chance.choice(others)
-        admin = AdminClient(SystemClock())
-        try:
-            await admin.elect_master(
-                cluster.layout.controller_list, CLUSTER_NAME, BROKER_SET, chosen.broker_id
-            )
-        except AdminError as error:
-            raise DrillFailed(f"electMaster of broker {chosen.broker_id}: {error}") from error
-        finally:
-            await admin.close()
+        await elect_another(cluster, chance.choice(other_members(state)))
+
+
+def other_members(state: SyncState) -> list[Replica]:
+    """Of the SyncStateSet, without the master. Raises `DrillFailed` where there is none."""
+    others = [replica for replica in state.in_sync if replica.broker_id != state.master_id]
+    if not others:
+        raise DrillFailed("there is no other broker in the SyncStateSet to elect")
+    return others
+
+
+async def elect_another(cluster: Cluster, chosen: Replica) -> None:
+    """Hands mastership over to `chosen`. Raises `DrillFailed`."""
+    admin = AdminClient(SystemClock())
+    try:
+        await admin.elect_master(cluster.layout.controller_list, CLUSTER_NAME, BROKER_SET, chosen.broker_id)
+    except AdminError as error:
+        raise DrillFailed(f"electMaster of broker {chosen.broker_id}: {error}") from error
+    finally:
+        await admin.close()
 
 
 async def _partition(
@@ -260,7 +267,13 @@ async def _partition(
     state: SyncState,
     master: str,
 ) -> Partition:
-    """Cuts what the next shape says, for as long and as often as was drawn."""
+    return await cut_ways(cluster, relay, next(drawn), chance, master)
+
+
+async def cut_ways(
+    cluster: Cluster, relay: RelayProcess, shape: Shape, chance: random.Random, master: str
+) -> Partition:
+    """Cuts what the shape says, for as long and as often as is drawn."""
     layout = cluster.layout
     leader = layout.name_of(await cluster.wait_leader()) or ""
     roles = Roles(
@@ -269,7 +282,7 @@ async def _partition(
         leader=leader,
         followers=[name for name in layout.controller_names if name != leader],
     )
-    partition = draw(next(drawn), roles, chance)
+    partition = draw(shape, roles, chance)
     for number in range(partition.rounds):
         if number:
             await asyncio.sleep(partition.open_ms / 1000)

@@ -1,7 +1,8 @@
 """Which broker of the set a reader is sent to with the answer to a pull, and what a slave does not say.
 
 Invariant: where slaves serve no readers everybody is sent to the master. A slave moves nobody's offset: it may lack what the
-master has, so a reader whose offset it does not know keeps it and asks the master."""
+master has, so a reader whose offset it does not know keeps it and asks the master. Nor does a new master take a reader back,
+before its queues list what a former one may have served."""
 
 from __future__ import annotations
 
@@ -26,6 +27,7 @@ MOVED = frozenset(
     }
 )
 """The store's answer to these is another offset."""
+BEYOND = MOVED - {GetStatus.OFFSET_TOO_SMALL}
 
 
 class Standing(Protocol):
@@ -53,7 +55,8 @@ class Answer:
 
 class Direction:
     """`memory_bytes` of the machine, 0 where that is not known; `log_end()` of this log; `master_is_there()`: a slave is
-    connected to its master."""
+    connected to its master; `lists_former_epochs()`: all that this master holds of former ones is confirmed, and in its
+    queues."""
 
     def __init__(
         self,
@@ -64,6 +67,7 @@ class Direction:
         memory_bytes: int,
         log_end: Callable[[], int],
         master_is_there: Callable[[], bool],
+        lists_former_epochs: Callable[[], bool],
     ) -> None:
         self._role = role
         self._keys = keys
@@ -71,11 +75,18 @@ class Direction:
         self._memory_bytes = memory_bytes
         self._log_end = log_end
         self._master_is_there = master_is_there
+        self._lists_former_epochs = lists_former_epochs
 
     def answer(self, code: ResponseCode, group: str, offset: int, result: GetResult) -> Answer:
         """What is said of a `result` that was read at `offset`, where a master would answer `code`."""
         behind = self._reads_far_back(result)
         if not self._role.is_slave:
+            if (
+                code == ResponseCode.PULL_OFFSET_MOVED
+                and result.status in BEYOND
+                and not self._lists_former_epochs()
+            ):
+                return Answer(ResponseCode.PULL_NOT_FOUND, offset, MASTER_ID)
             return Answer(code, result.next_begin_offset, self._suggested(group, behind))
         next_offset = offset if result.status in MOVED else result.next_begin_offset
         if behind:

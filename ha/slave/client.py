@@ -136,7 +136,9 @@ class SlaveClient(Follower):
 
     def _stayed_out(self, connection: SlaveConnection, address: str) -> bool:
         self.stays_out = why = connection.stays_out
-        if why is not None and self._stays_out.failed(why, self._clock.monotonic_ms()):
+        # master_min moves on with every segment that goes
+        what = LeftBehind if isinstance(why, LeftBehind) else why
+        if why is not None and self._stays_out.failed(what, self._clock.monotonic_ms()):
             self._tell_stays_out(why, address)
         return why is not None
 

@@ -66,6 +66,8 @@ COMMANDS: dict[str, Run | Elsewhere] = {
     "scripts/drill KIND --count N --seed S": Run(
         "partition", instead=(("KIND --count N --seed S", "--help"),)
     ),
+    "scripts/soak --hours 1": Elsewhere("tests/process/test_soak.py, for seconds"),
+    "scripts/soak --hours N --seed S --out FILE": Elsewhere("tests/process/test_soak.py"),
     "scripts/quickstart": Elsewhere("takes minutes and needs Java; tests/spark has its Spark step"),
     "scripts/quickstart --install-java": Elsewhere("installs packages of the system"),
     "scripts/test": Elsewhere("runs this test"),

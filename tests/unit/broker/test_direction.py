@@ -37,6 +37,7 @@ def answered(
     linked: bool = True,
     keys: Keys | None = None,
     memory_bytes: int = MEMORY,
+    settled: bool = True,
 ) -> Answer:
     """To a pull at queue offset 7 whose messages stand at `at` of a log that ends at 10000."""
     groups = SubscriptionGroups(ManualClock(), auto_create=False, on_change=lambda: None)
@@ -48,6 +49,7 @@ def answered(
         memory_bytes=memory_bytes,
         log_end=lambda: 10_000,
         master_is_there=lambda: linked,
+        lists_former_epochs=lambda: settled,
     )
     result = GetResult(status, 9, 0, 20, ranges=[(at, 100)] if status is GetStatus.FOUND else [])
     return direction.answer(code, "group", 7, result)
@@ -85,6 +87,20 @@ def test_a_slave_moves_nobodys_offset(status: GetStatus, code: ResponseCode) -> 
         ResponseCode.PULL_NOT_FOUND, 7, MASTER_ID
     )
     assert answered(status, code) == Answer(code, 9, MASTER_ID)
+
+
+@pytest.mark.parametrize(
+    "status",
+    [GetStatus.OFFSET_OVERFLOW_BADLY, GetStatus.NO_MESSAGE_IN_QUEUE, GetStatus.NO_MATCHED_LOGIC_QUEUE],
+)
+def test_a_new_master_takes_nobody_back_below_what_a_former_one_has_served(status: GetStatus) -> None:
+    """Its queues end before what it holds of former epochs, until a quorum confirms that it does."""
+    moved = ResponseCode.PULL_OFFSET_MOVED
+    waits = Answer(ResponseCode.PULL_NOT_FOUND, 7, MASTER_ID)
+    assert answered(status, moved, settled=False) == waits
+    assert answered(status, moved) == Answer(moved, 9, MASTER_ID)
+    removed = GetStatus.OFFSET_TOO_SMALL
+    assert answered(removed, moved, settled=False) == Answer(moved, 9, MASTER_ID)
 
 
 def test_a_slave_goes_on_behind_what_nobody_wanted() -> None:

@@ -103,6 +103,7 @@ class Bench:
     renewal: RecordingRenewal = field(default_factory=RecordingRenewal)
     peer: RecordingPeer = field(default_factory=RecordingPeer)
     auto_create_groups: bool = True
+    lists_former_epochs: bool = True
 
     def __post_init__(self) -> None:
         self.topics = Topics(self.clock, [], lambda: None)
@@ -127,6 +128,7 @@ class Bench:
                 memory_bytes=0,
                 log_end=lambda: 0,
                 master_is_there=lambda: False,
+                lists_former_epochs=lambda: self.lists_former_epochs,
             ),
             offsets=self.offsets,
             held=self.held,
@@ -154,6 +156,17 @@ def pull(**fields: Any) -> RemotingCommand:
 
 
 HOLD = {"sysFlag": 6, "suspendTimeoutMillis": 15_000}
+
+
+def test_a_reader_ahead_of_a_new_master_waits_for_what_comes_next() -> None:
+    bench = Bench(lists_former_epochs=False)
+    bench.queues.messages = [("A", b"one")]
+    assert bench.pull(queueOffset=2, **HOLD) is None
+    bench.queues.messages += [("A", b"two"), ("A", b"three")]
+    bench.processor.arrived([QueueGrew("orders", 0, 2)])
+    assert bench.peer.replies == []
+    bench.processor.arrived([QueueGrew("orders", 0, 3)])
+    assert [bytes(reply.body or b"") for reply in bench.peer.replies] == [b"three"]
 
 
 def test_found_messages_are_the_body_and_the_header_says_where_to_go_on() -> None:

@@ -282,3 +282,24 @@ def test_epochs_of_what_is_gone_are_forgotten_and_a_restart_takes_the_rest() -> 
         for node in cluster.brokers:
             cluster.start(node)
         cluster.wait_in_sync(3, limit_ms=40_000)
+
+
+def test_a_slave_that_is_left_behind_says_so_once_in_a_while_however_much_more_is_deleted(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with World(46) as world, caplog.at_level(logging.ERROR):
+        cluster = cluster_in(world)
+        cluster.run(cluster.send_all(bodies(0, 10)))
+        away = a_slave(cluster)
+        end = cluster.app(away).store.max_offset()
+        away.kill()
+        cluster.run(cluster.send_all(bodies(10, 60)))
+        world.run_until(lambda: cluster.app(cluster.master).store.min_offset() > end, 30_000)
+        cluster.start(away)
+        begins_at = set()
+        for first in range(70, 170, 20):
+            cluster.run(cluster.send_all(bodies(first, 20)))
+            world.run_for_ms(4_000)
+            begins_at.add(cluster.app(cluster.master).store.min_offset())
+        assert len(begins_at) > 2
+        assert sum("by retention has deleted" in record.getMessage() for record in caplog.records) == 1

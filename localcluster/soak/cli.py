@@ -1,0 +1,137 @@
+"""`scripts/soak`: a soak from the command line, with a page, a verdict and an exit code.
+
+Invariant: exit 0 only if every verdict holds; whatever happens, every process that was started is ended."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import tempfile
+from pathlib import Path
+
+import click
+
+from localcluster.cli import one_line_errors, parsed_settings
+from localcluster.cluster import Cluster
+from localcluster.layout import HOST_BEHIND_RELAY, SEGMENT_BYTES
+from localcluster.relayprocess import RelayProcess
+from localcluster.soak.plan import Plan, reserved_s_for
+from localcluster.soak.soak import End, Soak
+from localcluster.soak.strikekinds import Kind
+
+NAMES = {kind.name.lower().replace("_", "-"): kind for kind in Kind}
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.option(
+    "--hours",
+    default=1.0,
+    show_default=True,
+    type=click.FloatRange(0, min_open=True),
+    help="How long; fractions too.",
+)
+@click.option("--seed", default=1, show_default=True, help="Decides what is struck, when and for how long.")
+@click.option(
+    "--out",
+    "page_file",
+    default=Path("soak.html"),
+    show_default=True,
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="The page.",
+)
+@click.option(
+    "--rate",
+    default=200.0,
+    show_default=True,
+    type=click.FloatRange(0, min_open=True),
+    help="Messages a second.",
+)
+@click.option(
+    "--body", default=8192, show_default=True, type=click.IntRange(64, 1 << 20), help="Mean bytes of a body."
+)
+@click.option(
+    "--segment",
+    default=SEGMENT_BYTES,
+    show_default=True,
+    type=click.IntRange(1 << 16),
+    help="Bytes of a log file.",
+)
+@click.option(
+    "--reserved",
+    type=click.IntRange(1),
+    help="Seconds for which the log is kept; else a twelfth of the run, 60 at least.",
+)
+@click.option(
+    "--only",
+    "only",
+    multiple=True,
+    type=click.Choice(list(NAMES)),
+    help="Strikes of this kind; may be given again.",
+)
+@click.option("--opt", "options", multiple=True, metavar="KEY=VALUE", help="Setting of every broker.")
+@click.option("--keep", is_flag=True, help="Leave the cluster's directory behind.")
+def soak(
+    hours: float,
+    seed: int,
+    page_file: Path,
+    rate: float,
+    body: int,
+    segment: int,
+    reserved: int | None,
+    only: tuple[str, ...],
+    options: tuple[str, ...],
+    keep: bool,
+) -> None:
+    """Runs a new cluster under steady load and retention while it is struck again and again, and draws what it takes.
+
+    Three controllers and three brokers are killed, stopped, paused, replaced and cut off, one after the other, in an order that
+    the seed decides. It passes if nothing that was acknowledged is lost in what retention has left, and nothing was removed too
+    young; if memory, descriptors and disk stay as they are; if no process ended by itself and none logged an error. Ctrl-C
+    ends it with exit code 130; its page is there.
+    """
+    seconds = hours * 3600
+    kinds = tuple(NAMES[name] for name in only) or tuple(Kind)
+    plan = Plan(seconds, seed, rate, body, segment, reserved or reserved_s_for(seconds), kinds)
+    try:
+        with one_line_errors():
+            page_file.touch()  # not to learn after an hour that nothing can be written there
+            end = _on_new_cluster(plan, parsed_settings(options), page_file, keep)
+    except KeyboardInterrupt:
+        raise SystemExit(End.INTERRUPTED.value) from None
+    raise SystemExit(end.value)
+
+
+def _on_new_cluster(plan: Plan, settings: dict[str, str], page_file: Path, keep: bool) -> End:
+    for number in (signal.SIGTERM, signal.SIGHUP):  # as Ctrl-C, whenever they come
+        signal.signal(number, lambda *_: signal.raise_signal(signal.SIGINT))
+    directory = Path(tempfile.mkdtemp(prefix="autoswitch-mq-soak-"))
+    click.echo(f"new cluster in {directory}; {page_file} is written as it goes")
+    end = End.INTERRUPTED
+    cluster = Cluster.create(
+        directory,
+        bind_host=HOST_BEHIND_RELAY,
+        segment_bytes=plan.segment_bytes,
+        broker_settings={**plan.broker_settings(), **settings},
+    )
+    try:
+        cluster.start()
+        with RelayProcess(cluster) as relay:
+            run = Soak(cluster, relay, plan, page_file, click.echo)
+            end = asyncio.run(run.run())
+        for row in run.rows():
+            mark = {True: "holds ", False: "BROKEN", None: "-     "}[row.holds]
+            click.echo(f"{mark} {row.what}: {row.told}")
+        for heading, lines in run.details()[:2]:
+            for line in lines:
+                click.echo(f"{heading}: {line}")
+        click.echo(f"{end.name.lower()}; drawn in {page_file}")
+        return end
+    finally:
+        kept = keep or end is not End.PASSED
+        cluster.down(remove=not kept)
+        if kept:
+            click.echo(f"logs and data are in {directory}")
+
+
+if __name__ == "__main__":
+    soak(prog_name="soak")

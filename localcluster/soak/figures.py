@@ -1,0 +1,55 @@
+"""Which figures a soak draws, of whom, and how a value is told.
+
+Invariant: every column of a recording is `column` of a name and a figure. Pure."""
+
+from __future__ import annotations
+
+import math
+from enum import StrEnum
+
+LOAD = "load"
+"""The process of the soak itself: sender, consumer, and the look at all others."""
+
+
+class Figure(StrEnum):
+    """The value is its heading; disk, offsets and lags in bytes unless it says otherwise."""
+
+    RATE = "acknowledged messages a second"
+    SILENCE = "seconds since the last acknowledgement"
+    CONSUMER_LAG = "messages that the consumer has not read"
+    MEMORY = "anonymous memory"
+    DESCRIPTORS = "open descriptors"
+    DISK = "disk taken by the store"
+    CPU = "CPU, per cent of a core"
+    DISPATCH_BEHIND = "confirmed log that queues do not list yet"
+    MIN_OFFSET = "first offset of the log"
+    MAX_OFFSET = "end of the log"
+    CONFIRM_OFFSET = "confirm offset"
+
+
+IN_BYTES = frozenset(
+    {
+        Figure.MEMORY,
+        Figure.DISK,
+        Figure.DISPATCH_BEHIND,
+        Figure.MIN_OFFSET,
+        Figure.MAX_OFFSET,
+        Figure.CONFIRM_OFFSET,
+    }
+)
+
+
+def column(name: str, figure: Figure) -> str:
+    return f"{name}/{figure.name}"
+
+
+def told(value: float, *, in_bytes: bool) -> str:
+    """At most four digits and a unit; `-` for what is not known."""
+    if math.isnan(value):
+        return "-"
+    if not in_bytes:
+        return f"{value:,.0f}" if value >= 100 or value == int(value) else f"{value:.1f}"
+    for unit, size in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
+        if abs(value) >= size:
+            return f"{value / size:.1f} {unit}"
+    return f"{value:.0f} B"

@@ -1,0 +1,48 @@
+"""Whether a figure stays as it is, or grows with time.
+
+Invariant: the first third of a run never counts: caches fill, and retention has nothing old enough yet. Pure."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Sequence
+from typing import NamedTuple
+
+SPAN_S_MIN = 600
+SAMPLES_MIN = 12
+"""In each third: of less nothing is said."""
+
+
+class Allowance(NamedTuple):
+    """The last third's median may be `share` of the middle third's, and `more` beside, above it."""
+
+    share: float
+    more: float
+
+
+class Flatness(NamedTuple):
+    """Medians of the middle and the last third, and the highest value that the last may be."""
+
+    middle: float
+    last: float
+    limit: float
+
+    @property
+    def is_flat(self) -> bool:
+        return self.last <= self.limit
+
+
+def flatness(times_s: Sequence[float], values: Sequence[float], allowance: Allowance) -> Flatness | None:
+    """Of values at growing times; a missing one is NaN. None where the run is too short to tell."""
+    if not times_s or times_s[-1] - times_s[0] < SPAN_S_MIN:
+        return None
+    first, span = times_s[0], times_s[-1] - times_s[0]
+    thirds: tuple[list[float], list[float], list[float]] = ([], [], [])
+    for time_s, value in zip(times_s, values, strict=True):
+        if not math.isnan(value):
+            thirds[min(int(3 * (time_s - first) / span), 2)].append(value)
+    if min(len(thirds[1]), len(thirds[2])) < SAMPLES_MIN:
+        return None
+    middle, last = statistics.median(thirds[1]), statistics.median(thirds[2])
+    return Flatness(middle, last, middle * (1 + allowance.share) + allowance.more)

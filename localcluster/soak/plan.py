@@ -1,0 +1,61 @@
+"""What a soak is to do, and the settings that its brokers get for it.
+
+Invariant: age alone decides what retention removes, however full the disk of this machine is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from localcluster.soak.strikekinds import Kind
+
+RETENTIONS_IN_A_RUN = 12
+"""An hour keeps five minutes: in its last two thirds, all that is there has been replaced several times."""
+RESERVED_S_MIN = 60
+"""Longer than a strike keeps a replica away: one that retention leaves behind cannot come back."""
+CLEANS_IN_A_RETENTION = 30
+CLEAN_MS = 200, 10_000
+FORWARD_S = 5
+PAGES_SHARE = 0.05
+PAGE_S = 5.0, 60.0
+SAMPLES_IN_A_RUN = 120
+SAMPLE_S_MAX = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """`rate` messages a second of `mean_bytes` on average; the log is kept for `reserved_s`."""
+
+    seconds: float
+    seed: int
+    rate: float
+    mean_bytes: int
+    segment_bytes: int
+    reserved_s: int
+    kinds: tuple[Kind, ...]
+
+    @property
+    def sample_s(self) -> float:
+        return min(SAMPLE_S_MAX, self.seconds / SAMPLES_IN_A_RUN)
+
+    def broker_settings(self) -> dict[str, str]:
+        clean_ms = min(max(1000 * self.reserved_s // CLEANS_IN_A_RETENTION, CLEAN_MS[0]), CLEAN_MS[1])
+        return {
+            "fileReservedSeconds": str(self.reserved_s),
+            "deleteWhen": ";".join(f"{hour:02}" for hour in range(24)),
+            "cleanResourceInterval": str(clean_ms),
+            "diskMaxUsedSpaceRatio": "100",
+            "diskSpaceCleanForciblyRatio": "100",
+            "diskSpaceWarningLevelRatio": "100",
+            "cleanFileForciblyEnable": "false",
+            "shutdownForwardSeconds": str(FORWARD_S),
+        }
+
+
+def page_after_s(elapsed_s: float) -> float:
+    """How long after a page the next one is written: often at first, each minute later."""
+    return min(max(PAGES_SHARE * elapsed_s, PAGE_S[0]), PAGE_S[1])
+
+
+def reserved_s_for(seconds: float) -> int:
+    """How long a run of so many seconds keeps its log, unless it is told."""
+    return max(round(seconds / RETENTIONS_IN_A_RUN), RESERVED_S_MIN)

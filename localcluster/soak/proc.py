@@ -1,0 +1,58 @@
+"""What the kernel says of a process: the texts of /proc, and where they are.
+
+Invariant: of a process that has ended, or is another one under the same number, nothing is told."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import NamedTuple
+
+TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
+USER_TICKS_FIELD = 11  # of /proc/PID/stat, counted after the command's name; system ticks follow
+BLOCK_BYTES = 512
+
+
+class Taken(NamedTuple):
+    """Anonymous memory in bytes, open descriptors, CPU seconds since its start."""
+
+    memory: int
+    descriptors: int
+    cpu_s: float
+
+
+def anonymous_bytes(status: str) -> int:
+    """RssAnon of /proc/PID/status; ValueError where it is not told (a kernel before 4.5, a zombie)."""
+    for line in status.splitlines():
+        key, _, value = line.partition(":")
+        if key == "RssAnon":
+            return int(value.split()[0]) * 1024
+    raise ValueError("no RssAnon in /proc/PID/status")
+
+
+def cpu_seconds(stat: str) -> float:
+    """User and system time of /proc/PID/stat, all threads; the command's name may hold blanks and brackets."""
+    user, system = stat.rpartition(")")[2].split()[USER_TICKS_FIELD : USER_TICKS_FIELD + 2]
+    return (int(user) + int(system)) / TICKS_PER_SECOND
+
+
+def taken_by(pid: int) -> Taken | None:
+    """None of a process that is gone."""
+    folder = Path(f"/proc/{pid}")
+    try:
+        memory = anonymous_bytes((folder / "status").read_text())
+        return Taken(memory, len(os.listdir(folder / "fd")), cpu_seconds((folder / "stat").read_text()))
+    except (OSError, ValueError):
+        return None
+
+
+def disk_bytes(folder: Path) -> int:
+    """What the files below take on the disk, holes left out; those that go meanwhile count nothing."""
+    total = 0
+    for place, _, names in os.walk(folder):
+        for name in names:
+            try:
+                total += os.lstat(os.path.join(place, name)).st_blocks * BLOCK_BYTES
+            except FileNotFoundError:
+                continue
+    return total

@@ -1,0 +1,48 @@
+"""Figures over time, in bounded memory.
+
+Invariant: never more than ROWS_MAX moments; once so many are there, every second one is forgotten, and from then on only
+every second one is taken, and so on: what is there is spread evenly over the whole run. Pure."""
+
+from __future__ import annotations
+
+import math
+from array import array
+from collections.abc import Mapping
+
+ROWS_MAX = 1200
+NOT_KNOWN = math.nan
+
+
+class Recording:
+    def __init__(self, rows_max: int = ROWS_MAX) -> None:
+        assert rows_max % 2 == 0
+        self.times_s = array("d")
+        self.columns: dict[str, array[float]] = {}
+        self._rows_max = rows_max
+        self._stride = 1
+        self._skipped = 0
+
+    def add(self, time_s: float, row: Mapping[str, float]) -> None:
+        """The figures of one moment by name; what is missing is not known."""
+        self._skipped += 1
+        if self._skipped < self._stride:
+            return
+        self._skipped = 0
+        for name in row:
+            if name not in self.columns:
+                self.columns[name] = array("d", [NOT_KNOWN]) * len(self.times_s)
+        self.times_s.append(time_s)
+        for name, column in self.columns.items():
+            column.append(row.get(name, NOT_KNOWN))
+        if len(self.times_s) >= self._rows_max:
+            self._thin()
+
+    def column(self, name: str) -> array[float]:
+        """All values of one figure, NOT_KNOWN where it was never told."""
+        return self.columns.get(name) or array("d", [NOT_KNOWN]) * len(self.times_s)
+
+    def _thin(self) -> None:
+        self._skipped = self._stride  # the last moment is among those that go
+        self._stride *= 2
+        self.times_s = self.times_s[::2]
+        self.columns = {name: column[::2] for name, column in self.columns.items()}

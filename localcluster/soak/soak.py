@@ -1,0 +1,239 @@
+"""A soak: a cluster under load, struck again and again, looked at all the time, judged at the end.
+
+Invariant: the page is written anew as it goes and once more at the end, whatever the end is; only a run that came to its end by
+itself reads all again and claims that nothing is lost."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import deque
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+from datetime import datetime
+from enum import Enum
+from pathlib import Path
+
+from localcluster.cluster import Cluster, ClusterError
+from localcluster.drill import DrillFailed
+from localcluster.relayprocess import RelayProcess
+from localcluster.soak.book import Book
+from localcluster.soak.consumer import Consumer
+from localcluster.soak.figures import IN_BYTES, LOAD, Figure, column, told
+from localcluster.soak.logwatch import LogWatch
+from localcluster.soak.message import Messages
+from localcluster.soak.page import Chart, Line, Mark, Page, Row
+from localcluster.soak.plan import Plan, page_after_s
+from localcluster.soak.recording import Recording
+from localcluster.soak.sampler import Sampler
+from localcluster.soak.sender import Sender
+from localcluster.soak.strikes import Strikes, Struck
+from localcluster.soak.verdict import Findings, passed, rows
+from localcluster.waiting import NotYet, WaitExpired, wait_for
+from mqclient.client import Client
+from mqclient.errors import ClientError
+from mqruntime.clock import SystemClock
+
+TOPIC, DELAYED_TOPIC = "Soak", "SoakDelayed"
+QUEUES = 4
+READ_TIMEOUT_MS = 300_000
+BROKER_FIGURES = (Figure.MIN_OFFSET, Figure.MAX_OFFSET, Figure.CONFIRM_OFFSET, Figure.DISPATCH_BEHIND)
+LOAD_FIGURES = (Figure.RATE, Figure.SILENCE, Figure.CONSUMER_LAG)
+
+
+class End(Enum):
+    """How a soak ended; its value is the exit code."""
+
+    PASSED = 0
+    FAILED = 1
+    INTERRUPTED = 130
+
+
+class Soak:
+    """`say` gets a line for each strike; the page goes to `page_file`."""
+
+    def __init__(
+        self, cluster: Cluster, relay: RelayProcess, plan: Plan, page_file: Path, say: Callable[[str], None]
+    ) -> None:
+        self._cluster = cluster
+        self._relay = relay
+        self._plan = plan
+        self._page_file = page_file
+        self._say = say
+        self._clock = SystemClock()
+        self._run = f"{plan.seed}x{self._clock.now_ms():x}"
+        self._book = Book(plan.reserved_s * 1000)
+        self._recording = Recording()
+        self._findings = Findings()
+        self._logs = LogWatch((name, cluster.log_file(name)) for name in cluster.layout.names)
+        self._struck: deque[Struck] = deque()
+        self._outages_ms: list[tuple[int, int]] = []
+        self._began_ms = self._clock.now_ms()
+        self._ended_as: End | None = None
+
+    async def run(self) -> End:
+        """Raises what `Cluster.wait_whole` raises before the load begins."""
+        end = End.FAILED
+        try:
+            await self._cluster.wait_whole()
+            for topic in (TOPIC, DELAYED_TOPIC):
+                await self._cluster.create_topic(topic, QUEUES)
+            await self._load_and_strike()
+            self._look_at_logs()
+            end = End.PASSED if passed(self.rows()) else End.FAILED
+        except asyncio.CancelledError:  # Ctrl-C
+            end = End.INTERRUPTED
+        finally:
+            self._ended_as = end
+            self._write_page()
+        return end
+
+    def rows(self) -> list[Row]:
+        layout = self._cluster.layout
+        others = ["namesrv", *layout.controller_names]
+        return rows(
+            self._book, self._recording, self._findings, self._plan.segment_bytes, layout.broker_names, others
+        )
+
+    def details(self) -> list[tuple[str, list[str]]]:
+        """What a person reads who wants to know why."""
+        outages = [
+            f"{self._moment(from_ms)} for {(to_ms - from_ms) / 1000:.1f} s"
+            for from_ms, to_ms in self._outages_ms
+        ]
+        return [
+            ("Broken promises", self._book.faults.told),
+            ("Errors in logs", self._logs.told),
+            ("Strikes", [self._told(strike) for strike in self._struck]),
+            ("Without an acknowledgement for more than a second", outages),
+        ]
+
+    async def _load_and_strike(self) -> None:
+        plan, namesrv = self._plan, self._cluster.layout.namesrv
+        chance = random.Random(plan.seed)
+        messages = Messages(self._run, TOPIC, DELAYED_TOPIC, plan.mean_bytes)
+        async with AsyncExitStack() as stack:
+            sending = await stack.enter_async_context(Client(namesrv, clock=self._clock, random=chance))
+            reading = await stack.enter_async_context(Client(namesrv, clock=self._clock, random=chance))
+            sender = Sender(
+                sending.producer("soak"), messages, self._book, self._clock, queues=QUEUES, rate=plan.rate
+            )
+            consumer = Consumer(reading.consumer("soak"), messages, self._book, self._clock)
+            strikes = Strikes(
+                self._cluster, self._relay, self._clock, seed=plan.seed, of=plan.kinds, said=self._said
+            )
+            self._struck, self._outages_ms = strikes.struck, sender.outages_ms
+            sampler = Sampler(self._cluster, sender, consumer, self._clock)
+            stack.push_async_callback(sampler.close)
+            await consumer.start()
+            stack.push_async_callback(consumer.stop)
+            sender.start()
+            stack.push_async_callback(sender.stop)
+            self._began_ms = self._clock.now_ms()
+            async with asyncio.TaskGroup() as tasks:
+                looking = tasks.create_task(self._look(sampler, sender, consumer), name="soak looks")
+                await self._strike(strikes)
+                await sender.stop()
+                await self._read_again(consumer)
+                looking.cancel()
+
+    async def _strike(self, strikes: Strikes) -> None:
+        """One strike at least, then on until the time is over or the cluster stays broken."""
+        while True:
+            try:
+                await strikes.one()
+            except DrillFailed as error:
+                self._findings.strikes.append(str(error))
+            except WaitExpired as error:
+                self._findings.strikes.append(str(error))
+                return
+            except ClusterError as error:
+                self._findings.ended.append(str(error))
+                return
+            if self._clock.now_ms() - self._began_ms >= self._plan.seconds * 1000:
+                return
+
+    async def _read_again(self, consumer: Consumer) -> None:
+        async def probe() -> None:
+            if consumer.lag or self._book.awaited:
+                raise NotYet(f"{consumer.lag} unread, {len(self._book.awaited)} delayed ones under way")
+
+        try:
+            await wait_for("all that was acknowledged", probe, READ_TIMEOUT_MS)
+        except WaitExpired as error:
+            self._findings.strikes.append(str(error))
+        await consumer.stop()
+        self._book.give_up_awaited(consumer.skipped)
+        try:
+            self._findings.retained = await consumer.read_retained()
+        except ClientError as error:
+            self._findings.strikes.append(f"what is left cannot be read again: {error}")
+
+    async def _look(self, sampler: Sampler, sender: Sender, consumer: Consumer) -> None:
+        page_due_s = 0.0
+        while True:
+            sender.check()
+            consumer.check()
+            row = await sampler.look()
+            elapsed_s = self._seconds(self._clock.now_ms())
+            self._recording.add(elapsed_s, row)
+            self._look_at_logs()
+            if elapsed_s >= page_due_s:
+                self._write_page()
+                page_due_s = elapsed_s + page_after_s(elapsed_s)
+            await asyncio.sleep(self._plan.sample_s)
+
+    def _look_at_logs(self) -> None:
+        self._logs.look()
+        self._findings.log_lines = self._logs.bad
+
+    def _write_page(self) -> None:
+        temporary = self._page_file.with_name(self._page_file.name + ".tmp")
+        temporary.write_text(self._page().html())
+        temporary.replace(self._page_file)
+
+    def _page(self) -> Page:
+        plan, layout = self._plan, self._cluster.layout
+        everyone = [*layout.names, LOAD]
+        charts = [self._chart(figure, [LOAD]) for figure in LOAD_FIGURES]
+        charts += [
+            self._chart(figure, everyone) for figure in (Figure.MEMORY, Figure.DESCRIPTORS, Figure.CPU)
+        ]
+        charts.append(self._chart(Figure.DISK, layout.names))
+        charts += [self._chart(figure, layout.broker_names) for figure in BROKER_FIGURES]
+        now_ms = self._clock.now_ms()
+        marks = [
+            Mark(self._seconds(strike.began_ms), self._seconds(strike.whole_ms or now_ms), strike.told)
+            for strike in self._struck
+        ]
+        began = datetime.fromtimestamp(self._began_ms / 1000).astimezone().isoformat(" ", "seconds")
+        ended = {None: "still running", End.INTERRUPTED: "interrupted"}.get(self._ended_as, "came to its end")
+        facts = [
+            f"{began}, {self._seconds(now_ms) / 60:.1f} of {plan.seconds / 60:.1f} minutes, {ended}; "
+            f"seed {plan.seed}; {self._struck[-1].number if self._struck else 0} strikes",
+            f"{plan.rate:g} messages a second of {told(plan.mean_bytes, in_bytes=True)} on average, one in ten delayed; "
+            f"segments of {told(plan.segment_bytes, in_bytes=True)}, kept for {plan.reserved_s} s",
+        ]
+        return Page("Soak", facts, self.rows(), self._recording.times_s, charts, marks, self.details())
+
+    def _chart(self, figure: Figure, names: list[str]) -> Chart:
+        lines = [Line(name, self._recording.column(column(name, figure))) for name in names]
+        return Chart(figure, figure in IN_BYTES, lines)
+
+    def _said(self, strike: Struck) -> None:
+        self._say(self._told(strike))
+
+    def _told(self, strike: Struck) -> str:
+        whole = (
+            "not whole yet"
+            if strike.whole_ms is None
+            else f"whole after {(strike.whole_ms - strike.began_ms) / 1000:.1f} s"
+        )
+        return f"{self._moment(strike.began_ms)} {strike.told}; {whole}"
+
+    def _moment(self, now_ms: int) -> str:
+        seconds = round(self._seconds(now_ms))
+        return f"{seconds // 3600}:{seconds // 60 % 60:02}:{seconds % 60:02}"
+
+    def _seconds(self, now_ms: int) -> float:
+        return max((now_ms - self._began_ms) / 1000, 0.0)

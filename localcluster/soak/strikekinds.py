@@ -1,0 +1,30 @@
+"""The kinds of strikes, and in which order they come.
+
+Invariant: every kind comes before one comes twice."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Sequence
+from enum import StrEnum
+
+
+class Kind(StrEnum):
+    """What happens, and to whom."""
+
+    KILL_MASTER = "kill -9 master"
+    KILL_SLAVE = "kill -9 slave"
+    TERM_MASTER = "SIGTERM master"
+    TERM_SLAVE = "SIGTERM slave"
+    PAUSE_MASTER = "SIGSTOP master"
+    PAUSE_SLAVE = "SIGSTOP slave"
+    ELECT = "electMaster"
+    PARTITION = "partition"
+    KILL_LEADER = "kill -9 leading controller"
+    RESTART_CONTROLLER = "restart of a controller"
+
+
+def kinds(chance: random.Random, of: Sequence[Kind]) -> Iterator[Kind]:
+    """Kinds without end: all of them in some order, then all in another one, and so on."""
+    while True:
+        yield from chance.sample(list(of), len(of))

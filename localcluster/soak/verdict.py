@@ -1,0 +1,132 @@
+"""What a soak has shown: rows of verdicts from the book, the figures, the logs and the strikes.
+
+Invariant: a soak passes only if every row holds or is not told; of what was not looked at, nothing is claimed. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from localcluster.history import Outcome
+from localcluster.soak.book import Book, Fault
+from localcluster.soak.figures import Figure, column, told
+from localcluster.soak.flatness import Allowance, flatness
+from localcluster.soak.page import Row
+from localcluster.soak.recording import Recording
+
+MIB = 1 << 20
+SHARE = 0.1
+MEMORY = Allowance(SHARE, 8 * MIB)
+DESCRIPTORS = Allowance(SHARE, 16)
+CONTROLLER_DISK = Allowance(SHARE, 10 * MIB)
+"""A tenth, and what a figure swings by beside: memory and descriptors with what is under way, disk by a file."""
+SEGMENTS_ALLOWED = 3
+"""The one that is written, the next one, which is made before it is needed, and one that has not aged."""
+
+
+@dataclass(slots=True)
+class Findings:
+    """Beside book and figures: lines about what should not have happened, each a fault."""
+
+    ended: list[str] = field(default_factory=list)
+    """Processes that nobody had ended."""
+    strikes: list[str] = field(default_factory=list)
+    """Strikes after which the cluster was not whole, or that could not be done."""
+    log_lines: int = 0
+    retained: int | None = None
+    """Acknowledged messages that were read again at the end; None before that."""
+
+
+def rows(
+    book: Book,
+    recording: Recording,
+    findings: Findings,
+    segment_bytes: int,
+    brokers: Sequence[str],
+    others: Sequence[str],
+) -> list[Row]:
+    return [
+        *_messages(book, findings),
+        *_flat(recording, segment_bytes, brokers, others),
+        _none("a process ended by itself", findings.ended),
+        _none("a strike that was not overcome", findings.strikes),
+        Row("errors in logs", findings.log_lines == 0, f"{findings.log_lines}"),
+    ]
+
+
+def passed(told_rows: Iterable[Row]) -> bool:
+    return all(row.holds is not False for row in told_rows)
+
+
+def _messages(book: Book, findings: Findings) -> list[Row]:
+    acknowledged = book.outcomes[Outcome.ACKNOWLEDGED]
+    unread = sum(account.removed_unread for account in book.queues.values())
+    sent = (
+        f"{acknowledged:,} acknowledged, {book.outcomes[Outcome.REFUSED]:,} refused, "
+        f"{book.outcomes[Outcome.UNKNOWN]:,} of unknown outcome; {book.read_count:,} read by the consumer"
+    )
+    if unread:
+        sent += f"; retention removed {unread:,} before the consumer came"
+    faults = ", ".join(
+        f"{count} {fault}" for fault, count in book.faults.counts.items() if fault is not Fault.LOST
+    )
+    lost = book.faults.counts[Fault.LOST]
+    again = (
+        "not read again yet"
+        if findings.retained is None
+        else f"{findings.retained:,} retained ones read again at the end"
+    )
+    return [
+        Row(
+            "acknowledged messages lost",
+            lost == 0 if findings.retained is not None or lost else None,
+            f"{lost}; {again}",
+        ),
+        Row("other broken promises", not faults, faults or "none"),
+        Row("messages", None, sent),
+        Row(
+            "delayed messages",
+            None,
+            f"{len(book.awaited)} under way, {book.delayed_twice} delivered twice, "
+            f"the latest {book.delayed_late_ms / 1000:.1f} s late",
+        ),
+    ]
+
+
+def _flat(
+    recording: Recording, segment_bytes: int, brokers: Sequence[str], others: Sequence[str]
+) -> list[Row]:
+    broker_disk = Allowance(SHARE, SEGMENTS_ALLOWED * segment_bytes)
+    names = [*brokers, *others]
+    return [
+        _flat_row(recording, Figure.MEMORY, [(name, MEMORY) for name in names]),
+        _flat_row(recording, Figure.DESCRIPTORS, [(name, DESCRIPTORS) for name in names]),
+        _flat_row(
+            recording,
+            Figure.DISK,
+            [*((name, broker_disk) for name in brokers), *((name, CONTROLLER_DISK) for name in others)],
+        ),
+    ]
+
+
+def _flat_row(recording: Recording, figure: Figure, allowed: Sequence[tuple[str, Allowance]]) -> Row:
+    """The medians of the last third beside those of the middle third, of every process."""
+    in_bytes = figure is not Figure.DESCRIPTORS
+    parts, flat, known = [], True, False
+    for name, allowance in allowed:
+        found = flatness(recording.times_s, recording.column(column(name, figure)), allowance)
+        if found is None:
+            continue
+        known = True
+        middle, last = told(found.middle, in_bytes=in_bytes), told(found.last, in_bytes=in_bytes)
+        text = f"{name} {middle} → {last}"
+        if not found.is_flat:
+            flat = False
+            text += f" (at most {told(found.limit, in_bytes=in_bytes)})"
+        parts.append(text)
+    what = f"{figure} stays"
+    return Row(what, flat, "; ".join(parts)) if known else Row(what, None, "too short to tell")
+
+
+def _none(what: str, lines: Sequence[str]) -> Row:
+    return Row(what, not lines, "; ".join(lines) or "none")

@@ -1,0 +1,151 @@
+"""The page of a soak: self-contained, escaped, complete at any moment; and the verdicts at its top."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import xml.etree.ElementTree as ElementTree
+
+import pytest
+
+from localcluster.history import Outcome
+from localcluster.soak.book import Book, Fault
+from localcluster.soak.figures import Figure, column
+from localcluster.soak.page import Chart, Line, Mark, Page, Row
+from localcluster.soak.recording import Recording
+from localcluster.soak.verdict import MIB, Findings, passed, rows
+
+NAN = math.nan
+ROWS = [Row("lost", True, "0"), Row("memory", False, "<more>"), Row("disk", None, "too short")]
+
+
+def page(**changes: object) -> Page:
+    chart = Chart(
+        "memory", True, [Line("broker-0", [0.0, 512.0, 1024.0]), Line("broker-1", [NAN, NAN, 256.0])]
+    )
+    given = {
+        "title": "A soak",
+        "facts": ["seed 1 < 2"],
+        "rows": ROWS,
+        "times_s": [0.0, 50.0, 100.0],
+        "charts": [chart],
+    }
+    marks = [Mark(25.0, 50.0, "SIGKILL </script><b>")]
+    return Page(**{**given, "marks": marks, "details": [("Why", ["a & b"]), ("None", [])], **changes})  # type: ignore[arg-type]
+
+
+def drawings(html: str) -> list[ElementTree.Element]:
+    return [ElementTree.fromstring(text) for text in re.findall(r"<svg.*?</svg>", html, re.DOTALL)]
+
+
+def test_nothing_is_loaded_from_elsewhere_and_every_text_is_escaped() -> None:
+    html = page().html()
+    assert not re.search(r"https?:|//[a-z]|src=|href=|url\(|@import", html)
+    assert "&lt;more&gt;" in html and "a &amp; b" in html and "seed 1 &lt; 2" in html
+    assert "<b>" not in html
+    assert html.count("</script>") == 2
+    assert "None" not in html
+
+
+def test_lines_are_drawn_to_scale_and_break_where_nothing_is_known() -> None:
+    [drawing] = drawings(page().html())
+    first, lone = (line.attrib["points"].split() for line in drawing.iter("polyline"))
+    assert [tuple(map(float, point.split(","))) for point in first] == [(78, 168), (515, 88), (952, 6 + 2)]
+    assert len(lone) == 2, "one point alone is a dash"
+    [band] = (rect for rect in drawing.iter("rect") if rect.attrib["class"] == "band")
+    assert (float(band.attrib["x"]), float(band.attrib["width"])) == (296.5, 218.5)
+    assert [title.text for title in drawing.iter("title")] == ["SIGKILL </script><b>"]
+    labels = [text.text for text in drawing.iter("text")]
+    assert labels[:5] == ["0 B", "256 B", "512 B", "768 B", "1.0 KiB"]
+    assert labels[5:] == [
+        "0:00",
+        "0:10",
+        "0:20",
+        "0:30",
+        "0:40",
+        "0:50",
+        "1:00",
+        "1:10",
+        "1:20",
+        "1:30",
+        "1:40",
+    ]
+
+
+def test_the_script_gets_every_value_of_every_moment() -> None:
+    found = re.search(r'<script type="application/json" id="data">(.*?)</script>', page().html(), re.DOTALL)
+    assert found is not None
+    data = json.loads(found.group(1))
+    assert data["times"] == [0, 50, 100]
+    assert [line["values"] for line in data["charts"][0]["lines"]] == [[0, 512, 1024], [None, None, 256]]
+    assert data["marks"] == [{"from": 25, "to": 50, "told": "SIGKILL </script><b>"}]
+
+
+def test_verdicts_say_in_words_whether_they_hold() -> None:
+    cells = re.findall(r'<td class="(\w+)">(.*?)</td>', page().html())
+    assert cells == [("holds", "holds"), ("broken", "BROKEN"), ("open", "–")]
+
+
+@pytest.mark.parametrize("values", [[], [NAN], [0.0], [5.0]])
+def test_a_page_can_be_drawn_before_there_is_much_to_draw(values: list[float]) -> None:
+    times = [float(number) for number in range(len(values))]
+    charts = [Chart("x", in_bytes, [Line("a", values)]) for in_bytes in (True, False)]
+    assert len(drawings(page(times_s=times, charts=charts, marks=[]).html())) == 2
+
+
+def steady(memory_at: float = 1.0) -> Recording:
+    """Twenty minutes; broker-0's memory in the last third is so many times that of before."""
+    recording = Recording()
+    for number in range(240):
+        factor = memory_at if number >= 160 else 1.0
+        row = {column("broker-0", Figure.MEMORY): 100 * MIB * factor, column("namesrv", Figure.DISK): 4096.0}
+        recording.add(5.0 * number, {**row, column("broker-0", Figure.DESCRIPTORS): 50.0})
+    return recording
+
+
+def verdicts(book: Book, recording: Recording, findings: Findings) -> dict[str, Row]:
+    return {row.what: row for row in rows(book, recording, findings, 64 * MIB, ["broker-0"], ["namesrv"])}
+
+
+def test_a_soak_passes_when_all_was_read_again_and_nothing_grew() -> None:
+    found = verdicts(Book(1000), steady(), Findings(retained=5))
+    assert passed(found.values())
+    assert found["acknowledged messages lost"] == Row(
+        "acknowledged messages lost", True, "0; 5 retained ones read again at the end"
+    )
+    assert found["anonymous memory stays"].told == "broker-0 100.0 MiB → 100.0 MiB"
+    assert found["disk taken by the store stays"].told == "namesrv 4.0 KiB → 4.0 KiB"
+
+
+def test_nothing_is_claimed_before_the_last_reading() -> None:
+    found = verdicts(Book(1000), Recording(), Findings())
+    assert found["acknowledged messages lost"].holds is None
+    assert found["open descriptors stays"] == Row("open descriptors stays", None, "too short to tell")
+
+
+@pytest.mark.parametrize(
+    ("what", "findings"),
+    [
+        ("a process ended by itself", Findings(ended=["broker-0 has ended"], retained=0)),
+        ("a strike that was not overcome", Findings(strikes=["not whole"], retained=0)),
+        ("errors in logs", Findings(log_lines=1, retained=0)),
+    ],
+)
+def test_what_should_not_happen_fails_a_soak(what: str, findings: Findings) -> None:
+    found = verdicts(Book(1000), steady(), findings)
+    assert [row.what for row in found.values() if row.holds is False] == [what]
+
+
+def test_growth_and_broken_promises_fail_a_soak() -> None:
+    grown = verdicts(Book(1000), steady(1.5), Findings(retained=0))["anonymous memory stays"]
+    assert grown.holds is False
+    assert grown.told == "broker-0 100.0 MiB → 150.0 MiB (at most 118.0 MiB)"
+    book = Book(1000)
+    book.faults.add(Fault.LOST, "one")
+    book.faults.add(Fault.GAP, "two")
+    book.end(book.begin(), Outcome.UNKNOWN)
+    found = verdicts(book, steady(), Findings())
+    assert found["acknowledged messages lost"].holds is False
+    assert found["other broken promises"].told == "1 gap in a queue"
+    assert found["messages"].told == "0 acknowledged, 0 refused, 1 of unknown outcome; 0 read by the consumer"

@@ -1,0 +1,71 @@
+"""What a soak is to do: messages that tell who they are, strikes in turn, settings that shorten retention; its command."""
+
+from __future__ import annotations
+
+import random
+from itertools import islice
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from localcluster.soak.cli import soak
+from localcluster.soak.message import Messages
+from localcluster.soak.plan import Plan, page_after_s, reserved_s_for
+from localcluster.soak.strikekinds import Kind, kinds
+
+MESSAGES = Messages("1x2f", "Soak", "SoakDelayed", 1000)
+
+
+def test_a_message_tells_its_number_and_that_of_another_run_none() -> None:
+    assert MESSAGES.number(MESSAGES.key(17)) == 17
+    for key in ("1x2e-17", "1x2f-", "1x2f", "", "1x2f-x", "1x2f-1-7", "1x2f-²"):
+        assert MESSAGES.number(key) is None
+
+
+def test_bodies_follow_from_their_numbers_and_have_the_wanted_mean() -> None:
+    bodies = [MESSAGES.body(number) for number in range(500)]
+    assert bodies == [MESSAGES.body(number) for number in range(500)]
+    assert len(set(bodies)) == 500
+    assert min(map(len, bodies)) >= 64
+    assert sum(map(len, bodies)) / 500 == pytest.approx(1000, rel=0.1)
+    assert len(Messages("r", "a", "b", 10).body(1)) == 64
+
+
+def test_every_kind_of_strike_comes_before_one_comes_again() -> None:
+    drawn = list(islice(kinds(random.Random(3), tuple(Kind)), 3 * len(Kind)))
+    for begin in range(0, len(drawn), len(Kind)):
+        assert set(drawn[begin : begin + len(Kind)]) == set(Kind)
+    assert drawn == list(islice(kinds(random.Random(3), tuple(Kind)), 3 * len(Kind)))
+    assert set(islice(kinds(random.Random(3), [Kind.ELECT]), 5)) == {Kind.ELECT}
+
+
+@pytest.mark.parametrize(("seconds", "reserved_s"), [(3600, 300), (1800, 150), (40, 60)])
+def test_an_hour_of_retention_is_minutes(seconds: float, reserved_s: int) -> None:
+    assert reserved_s_for(seconds) == reserved_s
+
+
+@pytest.mark.parametrize(("elapsed_s", "after_s"), [(0, 5), (200, 10), (4000, 60)])
+def test_pages_are_written_often_at_first(elapsed_s: float, after_s: float) -> None:
+    assert page_after_s(elapsed_s) == after_s
+
+
+def test_brokers_remove_by_age_alone_and_look_often_enough() -> None:
+    settings = Plan(3600, 1, 200, 8192, 64 << 20, 300, tuple(Kind)).broker_settings()
+    assert settings["fileReservedSeconds"] == "300"
+    assert settings["cleanResourceInterval"] == "10000"
+    assert settings["cleanFileForciblyEnable"] == "false"
+    assert Plan(40, 1, 200, 8192, 1 << 20, 5, ()).broker_settings()["cleanResourceInterval"] == "200"
+
+
+def test_a_page_that_cannot_be_written_is_told_before_anything_starts(tmp_path: Path) -> None:
+    result = CliRunner().invoke(soak, ["--out", str(tmp_path / "no" / "page.html")])
+    assert (result.exit_code, result.output.count("\n")) == (1, 1)
+    assert "no/page.html" in result.output
+
+
+@pytest.mark.parametrize(
+    "options", [["--hours", "0"], ["--hours", "-1"], ["--rate", "0"], ["--only", "nothing"]]
+)
+def test_what_cannot_be_meant_is_refused(options: list[str]) -> None:
+    assert CliRunner().invoke(soak, options).exit_code == 2
