@@ -38,6 +38,21 @@ def spread(values: Sequence[float], unit: str, digits: int = 1) -> str:
     )
 
 
+def high(values: Sequence[float]) -> float:
+    """The 99th percentile."""
+    return sorted(values)[len(values) * 99 // 100]
+
+
+def written(value: float) -> str:
+    """With three digits or more, for a cell of a table."""
+    return f"{value:,.0f}" if value >= 100 else f"{value:.1f}" if value >= 10 else f"{value:.2f}"
+
+
+def cell(values: Sequence[float]) -> str:
+    """`median (min–max)`."""
+    return f"{written(statistics.median(values))} ({written(min(values))}–{written(max(values))})"
+
+
 def machine() -> str:
     """Cores and load of this machine now: what else it does spoils every figure."""
     return f"{os.cpu_count()} cores, load of the last minute {os.getloadavg()[0]:.2f}"
