@@ -19,20 +19,20 @@ import asyncio
 import statistics
 import tempfile
 from argparse import Namespace
-from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from scripts.bench.bareloop import Probe, mean, probe
 from scripts.bench.javaload import JavaLoad, JavaOutcome
 from scripts.bench.lightclient import Outcome, Pulls, Sends, load
-from scripts.bench.measured import cell, high, machine
+from scripts.bench.measured import high, machine
 from scripts.bench.options import bounded, options
 from scripts.bench.sampledbroker import samples_of, switch_sampling
 from scripts.bench.servers import Servers
 from scripts.bench.sides import SIDES, Side, cluster_of
+from scripts.bench.tables import Reach, Table
 from tests.interop.javapeer import broker_missing, missing
 
 IN_FLIGHT, BATCH, BATCHES_IN_FLIGHT, QUEUES = 256, 32, 8, 8
@@ -46,24 +46,6 @@ BATCH_ALONE, BATCHES = (
 PULL, PUSH = "pull from page cache", "push from page cache"
 JAVA_CLIENT, LIGHT_CLIENT = "Java client", "light client"
 WHOLE_MS_MAX = 180_000
-
-
-@dataclass(frozen=True)
-class Reach:
-    """What a row of the first side is wanted to be: absolutely, as a multiple of the probe, or of a row of `beside`."""
-
-    row: str
-    least: float | None = None
-    most: float | None = None
-    of_probe: bool = False
-    beside: str | None = None
-
-    def met(self, value: float) -> bool:
-        return (self.least is None or value >= self.least) and (self.most is None or value <= self.most)
-
-    def __str__(self) -> str:
-        bound = f"≥ {self.least:g}" if self.least is not None else f"≤ {self.most:g}"
-        return bound + (f" × {self.beside}" if self.beside else " × the probe" if self.of_probe else "")
 
 
 def row(what: str, client: str, unit: str) -> str:
@@ -88,36 +70,6 @@ REACHES = (
     Reach(f"anonymous memory of the master, {MIB}", most=150),
     Reach(f"anonymous memory of a slave, {MIB}", most=150),
 )
-
-
-class Table:
-    """Rows by what was measured, columns by side, a value a run; `multiples` of the probe of that side and run."""
-
-    def __init__(self) -> None:
-        self.values: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
-        self.multiples: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
-
-    def note(self, name: str, side: str, value: float, beside: float | None = None) -> None:
-        self.values[name][side].append(value)
-        if beside:
-            self.multiples[name][side].append(value / beside)
-
-    def lines(self, sides: list[str]) -> Iterator[str]:
-        for title, values in (("what", self.values), ("multiples of the probe", self.multiples)):
-            yield f"\n| {title} | {' | '.join(sides)} |\n|---|{'---|' * len(sides)}"
-            for name, row in values.items():
-                cells = (cell(row[side]) if row.get(side) else "–" for side in sides)
-                yield f"| {name} | {' | '.join(cells)} |"
-
-    def reached(self, ours: str) -> Iterator[tuple[Reach, list[float]]]:
-        """Each reach that was measured, with what the first side has of it, run by run."""
-        for reach in REACHES:
-            values = (self.multiples if reach.of_probe else self.values).get(reach.row, {}).get(ours, [])
-            if reach.beside:
-                beside = self.values.get(reach.row, {}).get(reach.beside, [])
-                values = [value / other for value, other in zip(values, beside, strict=False) if other]
-            if values:
-                yield reach, values
 
 
 class SideRun:
@@ -295,12 +247,8 @@ def main() -> int:
                 print(line)  # also of the runs before one that failed
         if given.profile:
             profile(sides[0], given, java)
-    print("\n| wanted of " + sides[0].name + " | is | reach | |\n|---|---|---|---|")
-    missed = 0
-    for reach, values in table.reached(sides[0].name):
-        met = reach.met(statistics.median(values))
-        missed += not met
-        print(f"| {reach.row} | {cell(values)} | {reach} | {'met' if met else 'missed'} |")
+    lines, missed = table.judged(sides[0].name, REACHES)
+    print("\n".join(lines))
     print(f"\n{machine()}")
     return int(missed > 0)
 

@@ -69,4 +69,8 @@ def cluster_of(
         ) as cluster:
             laid = {field.name: getattr(cluster.layout, field.name) for field in fields(Layout)}
             cluster.layout = SideLayout(**laid, broker_module=side.module)
-            yield cluster
+            try:
+                yield cluster
+            finally:
+                if side.is_java:  # which takes ten seconds to end by itself
+                    cluster.kill(cluster.layout.broker_names)

@@ -100,6 +100,8 @@ COMMANDS: dict[str, Run | Elsewhere] = {
     "python -m scripts.bench.promotion --runs 3": Run("--runs", "--help"),
     "python -m scripts.bench.controllers": Run("--quick", "--help"),
     "python -m scripts.bench.send --profile": Run("--warm-up", "--help"),
+    "python -m scripts.bench.catchup": Run("--bytes", "--help"),
+    "python -m scripts.bench.stopped": Run("--settings", "--help"),
     "python -m scripts.bench.dispatch --runs 3": Run("--body", "--help"),
     "python -m scripts.bench.restart --runs 3": Run("--load", "--help"),
     "mqadmin watch": Run("--once", "--help"),

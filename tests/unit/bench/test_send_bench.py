@@ -14,8 +14,9 @@ from remoting.headers.pull import PullMessageHeader
 from remoting.headers.send import SendMessageHeader
 from scripts.bench.bareloop import bare_server
 from scripts.bench.lightclient import Pulls, Requests, Sends, load
-from scripts.bench.send import BATCH, Reach, Table
+from scripts.bench.send import BATCH, REACHES
 from scripts.bench.sides import CONTRACTS, JAVA, SEGMENT_BYTES, SideLayout
+from scripts.bench.tables import Reach, Table
 
 SHIPPED = Path(__file__).parents[3] / "conf" / "cluster-3n" / "broker-n0.conf"
 QUEUES = 3
@@ -97,7 +98,7 @@ def test_a_reach_compares_the_runs_of_both_sides_one_by_one() -> None:
     for ours, java in ((100.0, 50.0), (110.0, 100.0)):
         table.note(row, "ours C", ours, 10.0)
         table.note(row, "Java A", java, 10.0)
-    ((reach, values),) = table.reached("ours C")
+    ((reach, values),) = table.reached("ours C", REACHES)
     assert values == [2.0, 1.1]
     assert (reach.met(1.3), reach.met(1.1)) == (True, False)
     assert Reach(row, most=3, of_probe=True).met(3.0)
