@@ -7,7 +7,7 @@ else as shipped), under a name server and controllers of ours. Then in each run,
 started. Its first byte is that of its first segment, counted from the start of the process; speed is counted from there until
 its log is as long as the master's, and until all its queues are. CPU is that of the whole process over the same time, anonymous
 memory of the slave the most that was seen. A probe before each (scripts.bench.barecopy) copies a segment through a socket from
-one mapping to another: figures are also given as multiples of it.
+one mapping to another: figures are also given as multiples of it. Both pay for memory that a virtual machine has given back.
 
 Without Java, or with `--skip-java`, only ours are measured. Exits 1 when a median misses what is reached for."""
 

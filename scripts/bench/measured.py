@@ -44,8 +44,9 @@ def high(values: Sequence[float]) -> float:
 
 
 def written(value: float) -> str:
-    """With three digits or more, for a cell of a table."""
-    return f"{value:,.0f}" if value >= 100 else f"{value:.1f}" if value >= 10 else f"{value:.2f}"
+    """With three digits or more, for a cell of a table; of small values with two or three places."""
+    digits = 0 if value >= 100 else 1 if value >= 10 else 2 if value >= 0.1 else 3
+    return f"{value:,.{digits}f}"
 
 
 def cell(values: Sequence[float]) -> str:

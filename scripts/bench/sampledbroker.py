@@ -1,8 +1,8 @@
 """A broker of ours that tells where its CPU goes: `python -m scripts.bench.sampledbroker -c FILE`.
 
-Each SIGUSR1 switches sampling on or off. Once it has ended, its output says in which functions it was found, looked at each
-4 ms of CPU, and how often they were under way. What the kernel or uvloop does before a function is called, as reading from a
-socket or writing to one, is found in that function.
+A SIGUSR1 begins to sample it, the next ends that: then its output says in which functions it was found, looked at each few
+milliseconds of CPU, and how often they were under way. What the kernel or uvloop does before a function is called, as reading
+from a socket or writing to one, is found in that function.
 
 Invariant: only samples cost anything, so that cheap functions that are called often look no more expensive than they are."""
 
@@ -18,11 +18,11 @@ from types import CodeType, FrameType
 
 from localcluster.processes import SOURCE_ROOT
 
-INTERVAL_S = 0.004  # as often as most kernels look
+INTERVAL_S = 0.002  # kernels look every 1 to 10 ms
 SHOWN = 15
 ALWAYS = 0.99  # of the samples: what is under way in so many leads to everything
 HEADING = "where the CPU went"
-SWITCHED_S = 0.1
+LOOK_AGAIN_S, SAID_S_MAX = 0.1, 10.0
 
 here: Counter[CodeType] = Counter()
 under_way: Counter[CodeType] = Counter()
@@ -43,6 +43,10 @@ def switch(number: int, frame: FrameType | None) -> None:
     running, _ = signal.getitimer(signal.ITIMER_PROF)
     interval = 0.0 if running else INTERVAL_S
     signal.setitimer(signal.ITIMER_PROF, interval, interval)
+    if running:
+        print(report(), flush=True)
+        here.clear()
+        under_way.clear()
 
 
 def named(code: CodeType) -> str:
@@ -66,25 +70,30 @@ def report() -> str:
     return "\n".join(lines)
 
 
-def switch_sampling(pid: int) -> None:
+def begin_sampling(pid: int) -> None:
     """Of a broker that runs here."""
     os.kill(pid, signal.SIGUSR1)
-    time.sleep(SWITCHED_S)
+    time.sleep(LOOK_AGAIN_S)
 
 
-def samples_of(log: Path) -> str:
-    """What an ended broker said."""
+def end_sampling(pid: int, log: Path) -> str:
+    """What the broker, whose output goes to `log`, says of the time since the begin."""
+    said_before = log.read_text().count(HEADING)
+    os.kill(pid, signal.SIGUSR1)
+    deadline = time.monotonic() + SAID_S_MAX
+    while (said := log.read_text()).count(HEADING) == said_before:
+        if time.monotonic() > deadline:
+            return f"the broker says nothing; see {log}"
+        time.sleep(LOOK_AGAIN_S)
+    time.sleep(LOOK_AGAIN_S)  # so that all of it is there
     said = log.read_text()
-    return said[said.find(HEADING) :] if HEADING in said else f"the broker said nothing; see {log}"
+    return said[said.rfind(HEADING) :]
 
 
 def main() -> None:
     signal.signal(signal.SIGPROF, sample)
     signal.signal(signal.SIGUSR1, switch)
-    try:
-        runpy.run_module("broker", run_name="__main__", alter_sys=True)
-    finally:
-        print(report(), flush=True)
+    runpy.run_module("broker", run_name="__main__", alter_sys=True)
 
 
 if __name__ == "__main__":

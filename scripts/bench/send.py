@@ -29,7 +29,7 @@ from scripts.bench.javaload import JavaLoad, JavaOutcome
 from scripts.bench.lightclient import Outcome, Pulls, Sends, load
 from scripts.bench.measured import high, machine
 from scripts.bench.options import bounded, options
-from scripts.bench.sampledbroker import samples_of, switch_sampling
+from scripts.bench.sampledbroker import begin_sampling, end_sampling
 from scripts.bench.servers import Servers
 from scripts.bench.sides import SIDES, Side, cluster_of
 from scripts.bench.tables import Reach, Table
@@ -131,8 +131,8 @@ class SideRun:
             if what == ALONE:
                 yield row(what, client, P50_MS), P50_MS, p50(outcome)
                 yield row(what, client, P99_MS), P99_MS, p99(outcome)
-                continue
-            yield row(what, client, RATE), RATE, outcome.messages / outcome.seconds
+            else:
+                yield row(what, client, RATE), RATE, outcome.messages / outcome.seconds
             yield cpu_row(what, client, "master"), CPU_US, spent.master / outcome.messages * 1e6
             if what not in (PULL, PUSH):
                 yield cpu_row(what, client, "each slave"), CPU_US, spent.slave / outcome.messages * 1e6
@@ -173,9 +173,6 @@ def loaded(side: Side, given: Namespace, java: JavaLoad | None) -> Iterator[tupl
         yield servers, side_run
         if java is not None:
             java.leave(namesrv)
-        if side.module == "scripts.bench.sampledbroker":
-            cluster.stop([servers.master])
-            print(samples_of(cluster.log_file(servers.master)))
 
 
 def run_once(side: Side, given: Namespace, java: JavaLoad | None, table: Table) -> None:
@@ -193,13 +190,19 @@ def run_once(side: Side, given: Namespace, java: JavaLoad | None, table: Table) 
 
 
 def profile(side: Side, given: Namespace, java: JavaLoad | None) -> None:
-    """Where the CPU of the master goes while many sends are in flight."""
+    """Where the CPU of the master goes while the light client sends."""
     sampled = replace(side, module="scripts.bench.sampledbroker")
-    print(f"\nmaster of {side.name}, {ASYNC}, {LIGHT_CLIENT}:")
-    with loaded(sampled, given, java) as (servers, side_run):
-        switch_sampling(servers.pid(servers.master))
-        load(servers.address, Sends(SINGLE, QUEUES, given.body), IN_FLIGHT, given.seconds)
-        switch_sampling(servers.pid(servers.master))
+    single, batched = Sends(SINGLE, QUEUES, given.body), Sends(BATCHED, QUEUES, given.body, BATCH)
+    with loaded(sampled, given, java) as (servers, _):
+        for what, sends, in_flight in (
+            (ASYNC, single, IN_FLIGHT),
+            (ALONE, single, 1),
+            (BATCHES, batched, BATCHES_IN_FLIGHT),
+        ):
+            begin_sampling(servers.pid(servers.master))
+            load(servers.address, sends, in_flight, given.seconds)
+            print(f"\nmaster of {side.name}, {what}, {LIGHT_CLIENT}:")
+            print(end_sampling(servers.pid(servers.master), servers.log(servers.master)))
 
 
 def parsed() -> Namespace:

@@ -8,6 +8,7 @@ import asyncio
 import statistics
 import time
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Self
 
 from localcluster.cluster import Cluster
@@ -46,6 +47,10 @@ class Servers:
         if identity is None:
             raise SystemExit(f"{name} has ended; its log ends with:\n{self._cluster.log_tail(name)}")
         return identity.pid
+
+    def log(self, name: str) -> Path:
+        """What it says goes here."""
+        return self._cluster.log_file(name)
 
     def spent(self) -> Spent:
         """Since they were started, in steps of 10 ms."""

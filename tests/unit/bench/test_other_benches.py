@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import random
+import sys
 from pathlib import Path
 
 from broker.settings.broker import BrokerSettings
 from mqruntime.properties import parse
+from scripts.bench import sampledbroker
 from scripts.bench.barecopy import PIECE_BYTES, copy
 
 CONF = Path(__file__).parents[3] / "conf"
@@ -27,3 +29,19 @@ def test_a_broker_takes_the_low_latency_settings_without_a_warning() -> None:
     silence_ms, interval_ms = broker.controller_heart_beat_timeout_mills, broker.broker_heartbeat_interval
     assert silence_ms < 3000
     assert interval_ms * 4 <= silence_ms  # a lost heartbeat or two is no silence
+
+
+def test_samples_tell_where_a_broker_was_found_and_what_led_there() -> None:
+    def callee() -> None:
+        sampledbroker.sample(0, sys._getframe())
+
+    callee()
+    callee()
+    said = sampledbroker.report()
+    sampledbroker.here.clear()
+    sampledbroker.under_way.clear()
+    assert f"{sampledbroker.HEADING}, 2 samples" in said
+    here = (
+        "tests/unit/bench/test_other_benches.py test_samples_tell_where_a_broker_was_found_and_what_led_there"
+    )
+    assert f"| 100.0% | 100.0% | {here}.<locals>.callee |" in said
