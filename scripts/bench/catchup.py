@@ -1,6 +1,6 @@
 """How fast an emptied slave is level with its master and has dispatched what it copied, beside Apache RocketMQ 5.3.3.
 
-    python -m scripts.bench.catchup [--bytes 3g] [--runs 3] [--sides ours-c,java-c] [--skip-java]
+    python -m scripts.bench.catchup [--bytes 3g] [--runs 3] [--sides ours-c,java-c] [--skip-java] [--profile]
 
 Of each side a master with so many bytes of log, sent in batches to 8 queues while it was alone (minInSyncReplicas is 1 here,
 else as shipped), under a name server and controllers of ours. Then in each run, in turn: the slave, whose store was emptied, is
@@ -15,10 +15,11 @@ from __future__ import annotations
 
 import asyncio
 import shutil
+import socket
 import time
 from argparse import Namespace
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from localcluster.cluster import Cluster
@@ -32,7 +33,8 @@ from scripts.bench.lightclient import Sends, load
 from scripts.bench.measured import cpu_seconds, machine, own_mib
 from scripts.bench.options import bounded, options
 from scripts.bench.replaylog import size
-from scripts.bench.sides import SEGMENT_BYTES, SIDES, Side, cluster_of
+from scripts.bench.sampledbroker import begin_sampling, end_sampling
+from scripts.bench.sides import SAMPLED, SEGMENT_BYTES, SIDES, Side, chosen, cluster_of
 from scripts.bench.tables import Reach, Table
 from tests.interop.javapeer import broker_missing
 
@@ -45,7 +47,8 @@ WHOLE_MS_MAX = 180_000
 
 LEVEL, DISPATCHED = "level, MB/s", "level and dispatched, MB/s"
 MASTER_CPU, SLAVE_CPU = "MB per CPU second of the master", "MB per CPU second of the slave"
-FIRST, OWN = "first byte, s", "anonymous memory of the slave, MiB"
+FIRST, SERVED_FIRST = "first byte after the start of the process, s", "first byte after it listens, s"
+OWN = "anonymous memory of the slave, MiB"
 REACHES = (
     Reach(DISPATCHED, least=1000),
     Reach(DISPATCHED, least=3, beside="Java C"),
@@ -71,6 +74,13 @@ async def held(admin: AdminClient, address: str) -> Held:
         reply = await admin.ask(address, RequestCode.GET_MAX_OFFSET, GetMaxOffsetHeader(TOPIC, queue))
         entries += OffsetResponseHeader.from_ext(reply.ext).offset
     return Held(end, entries)
+
+
+def listening(address: str) -> bool:
+    """Whether somebody takes connections there."""
+    host, _, port = address.rpartition(":")
+    with socket.socket() as asked:
+        return asked.connect_ex((host, int(port))) == 0
 
 
 class FilledCluster:
@@ -121,7 +131,9 @@ class FilledCluster:
         self._cluster.start([SLAVE])
         began = time.perf_counter()
         try:
+            listens = 0.0
             while not self._has_bytes():  # noqa: ASYNC110 - it is a file of another process
+                listens = listens or (time.perf_counter() if listening(self._slave) else 0.0)
                 if time.perf_counter() - began > CATCH_UP_S_MAX:
                     raise SystemExit(f"no byte of the log came in {CATCH_UP_S_MAX:g} s; look at {SLAVE}.log")
                 await asyncio.sleep(LOOK_AGAIN_S)
@@ -146,12 +158,32 @@ class FilledCluster:
         cpus = [max(cpu_seconds(pid) - before, 0.01) for pid, before in zip(pids, cpus, strict=True)]
         megabytes, name = self.full.log_end / 1e6, self.side.name
         table.note(FIRST, name, first - began)
+        table.note(SERVED_FIRST, name, first - (listens or first))
         table.note(LEVEL, name, megabytes / (level - first), probe.mb_per_second)
         table.note(DISPATCHED, name, megabytes / (done - first), probe.mb_per_second)
         table.note(MASTER_CPU, name, megabytes / cpus[0], probe.sender_mb_per_cpu_second)
         table.note(SLAVE_CPU, name, megabytes / cpus[1], probe.receiver_mb_per_cpu_second)
         table.note(OWN, name, own)
         table.note("anonymous memory of the master, MiB", name, own_mib(pids[0]))
+
+    def profile(self) -> str:
+        """Where the CPU of the slave, a sampled broker, goes from its first byte until it is level and has dispatched."""
+        return asyncio.run(self._profiled())
+
+    async def _profiled(self) -> str:
+        self._cluster.start([SLAVE])
+        admin, deadline = AdminClient(SystemClock()), time.monotonic() + CATCH_UP_S_MAX
+        try:
+            while not self._has_bytes() and time.monotonic() < deadline:  # noqa: ASYNC110 - as above
+                await asyncio.sleep(LOOK_AGAIN_S)
+            begin_sampling(self._pid(SLAVE))
+            while (  # noqa: ASYNC110 - it is asked over the network
+                time.monotonic() < deadline and (await self._slave_has(admin)).entries < self.full.entries
+            ):
+                await asyncio.sleep(LOOK_AGAIN_S)
+        finally:
+            await admin.close()
+        return end_sampling(self._pid(SLAVE), self._cluster.log_file(SLAVE))
 
     def _has_bytes(self) -> bool:
         self._pid(SLAVE)
@@ -167,6 +199,12 @@ class FilledCluster:
         except AdminError:
             self._pid(SLAVE)
             return Held(0, 0)  # it does not answer yet
+
+
+def profile(given: Namespace, side: Side) -> None:
+    sampled = replace(side, module=SAMPLED)
+    with cluster_of(sampled, brokers=2, directory=given.directory, minInSyncReplicas="1") as cluster:
+        print(f"\nslave of {side.name}:\n{FilledCluster(cluster, sampled, given.bytes).profile()}")
 
 
 def measure(given: Namespace, sides: list[Side], table: Table) -> None:
@@ -193,29 +231,17 @@ def measure(given: Namespace, sides: list[Side], table: Table) -> None:
                 print(f"a slave of {cluster.side.name} is level; {machine()}", flush=True)
 
 
-def parsed() -> Namespace:
+def main() -> int:
     parser = options(__doc__)
     parser.add_argument("--bytes", type=size, default=3_000_000_000, help="of log, for example 300m")
     parser.add_argument("--runs", type=bounded(1, 100), default=3)
     parser.add_argument("--sides", default="ours-c,java-c", help=", ".join(SIDES))
     parser.add_argument("--skip-java", action="store_true")
+    parser.add_argument("--profile", action="store_true", help="also where the slave's CPU goes")
     parser.add_argument("--directory", type=Path, default=None, help="where the temporary stores go")
     given = parser.parse_args()
-    unknown = [name for name in given.sides.split(",") if name not in SIDES]
-    if unknown:
-        parser.error(f"no side {unknown[0]!r}; there are {', '.join(SIDES)}")
-    return given
-
-
-def main() -> int:
-    given = parsed()
-    sides = [SIDES[name] for name in given.sides.split(",")]
     why = "as told" if given.skip_java else broker_missing()
-    if why is not None:
-        print(f"without Java: {why}")
-        sides = [side for side in sides if not side.is_java]
-    if not sides or sides[0].is_java:
-        raise SystemExit("--sides: the first must be one of ours")
+    sides = chosen(parser, given.sides, why)
     print(machine(), flush=True)
     table = Table()
     try:
@@ -223,6 +249,8 @@ def main() -> int:
     finally:
         for line in table.lines([side.name for side in sides]):
             print(line)  # also of the runs before one that failed
+    if given.profile:
+        profile(given, sides[0])
     lines, missed = table.judged(sides[0].name, REACHES)
     print("\n".join(lines))
     print(f"\n{machine()}")

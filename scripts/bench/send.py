@@ -31,7 +31,7 @@ from scripts.bench.measured import high, machine
 from scripts.bench.options import bounded, options
 from scripts.bench.sampledbroker import begin_sampling, end_sampling
 from scripts.bench.servers import Servers
-from scripts.bench.sides import SIDES, Side, cluster_of
+from scripts.bench.sides import SAMPLED, SIDES, Side, chosen, cluster_of
 from scripts.bench.tables import Reach, Table
 from tests.interop.javapeer import broker_missing, missing
 
@@ -191,7 +191,7 @@ def run_once(side: Side, given: Namespace, java: JavaLoad | None, table: Table) 
 
 def profile(side: Side, given: Namespace, java: JavaLoad | None) -> None:
     """Where the CPU of the master goes while the light client sends."""
-    sampled = replace(side, module="scripts.bench.sampledbroker")
+    sampled = replace(side, module=SAMPLED)
     single, batched = Sends(SINGLE, QUEUES, given.body), Sends(BATCHED, QUEUES, given.body, BATCH)
     with loaded(sampled, given, java) as (servers, _):
         for what, sends, in_flight in (
@@ -205,7 +205,7 @@ def profile(side: Side, given: Namespace, java: JavaLoad | None) -> None:
             print(end_sampling(servers.pid(servers.master), servers.log(servers.master)))
 
 
-def parsed() -> Namespace:
+def main() -> int:
     parser = options(__doc__)
     parser.add_argument("--runs", type=bounded(1, 100), default=3)
     parser.add_argument(
@@ -220,21 +220,8 @@ def parsed() -> Namespace:
     parser.add_argument("--profile", action="store_true", help="also where the master's CPU goes")
     parser.add_argument("--directory", type=Path, default=None, help="where the temporary stores go")
     given = parser.parse_args()
-    unknown = [name for name in given.sides.split(",") if name not in SIDES]
-    if unknown:
-        parser.error(f"no side {unknown[0]!r}; there are {', '.join(SIDES)}")
-    return given
-
-
-def main() -> int:
-    given = parsed()
-    sides = [SIDES[name] for name in given.sides.split(",")]
     why = "as told" if given.skip_java else missing() or broker_missing()
-    if why is not None:
-        print(f"without Java: {why}")
-        sides = [side for side in sides if not side.is_java]
-    if not sides or sides[0].is_java:
-        raise SystemExit("--sides: the first must be one of ours")
+    sides = chosen(parser, given.sides, why)
     print(machine(), flush=True)
     table = Table()
     with ExitStack() as stack:

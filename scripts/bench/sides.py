@@ -6,6 +6,7 @@ controllers of ours, whose work is not on the way of a message, and are gone wit
 from __future__ import annotations
 
 import tempfile
+from argparse import ArgumentParser
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
@@ -14,7 +15,7 @@ from pathlib import Path
 from localcluster.cluster import Cluster
 from localcluster.layout import Layout
 
-OURS, JAVA = "broker", "scripts.bench.javabroker"
+OURS, SAMPLED, JAVA = "broker", "scripts.bench.sampledbroker", "scripts.bench.javabroker"
 SEGMENT_BYTES = 1 << 30  # as shipped, and upstream's default
 PATIENT = {"waitTimeMillsInSendQueue": "2000"}
 """A Java broker refuses what waited longer, by default 200 ms, as on a machine that does much else everything does."""
@@ -43,6 +44,21 @@ SIDES = {
     for kind, module in (("ours", OURS), ("Java", JAVA))
     for contract in CONTRACTS
 }
+
+
+def chosen(parser: ArgumentParser, names: str, without_java: str | None) -> list[Side]:
+    """The sides that an option names, separated by commas; those of Java are left out, and why is told, where it cannot be had.
+    Ends the command where there is no such side, or ours is not the first."""
+    unknown = [name for name in names.split(",") if name not in SIDES]
+    if unknown:
+        parser.error(f"no side {unknown[0]!r}; there are {', '.join(SIDES)}")
+    sides = [SIDES[name] for name in names.split(",")]
+    if sides[0].is_java:
+        parser.error("the first side must be one of ours")
+    if without_java is not None:
+        print(f"without Java: {without_java}")
+        sides = [side for side in sides if not side.is_java]
+    return sides
 
 
 @dataclass(frozen=True, slots=True)
