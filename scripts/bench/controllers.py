@@ -38,7 +38,7 @@ from remoting.headers.controller import (
 )
 from scripts.bench.brokersets import CLUSTER, BrokerSets, each
 from scripts.bench.controllergroup import ControllerGroup
-from scripts.bench.measured import cpu_seconds, machine, own_mib, resident_mib
+from scripts.bench.measured import cell, cpu_seconds, machine, own_mib, resident_mib
 from scripts.bench.options import options
 
 JAVA = {
@@ -67,14 +67,7 @@ class Figures:
     def print(self) -> None:
         print("\n| what | median (min–max) | Java |\n|---|---|---|")
         for name, values in self.values.items():
-            middle, low, high = (
-                written(value) for value in (statistics.median(values), min(values), max(values))
-            )
-            print(f"| {name} | {middle} ({low}–{high}) | {JAVA.get(name, '–')} |")
-
-
-def written(value: float) -> str:
-    return f"{value:,.0f}" if value >= 100 else f"{value:.1f}" if value >= 10 else f"{value:.2f}"
+            print(f"| {name} | {cell(values)} | {JAVA.get(name, '–')} |")
 
 
 class LongestWait:

@@ -38,6 +38,22 @@ def spread(values: Sequence[float], unit: str, digits: int = 1) -> str:
     )
 
 
+def high(values: Sequence[float]) -> float:
+    """The 99th percentile."""
+    return sorted(values)[len(values) * 99 // 100]
+
+
+def written(value: float) -> str:
+    """With three digits or more, for a cell of a table; of small values with two or three places."""
+    digits = 0 if value >= 100 else 1 if value >= 10 else 2 if value >= 0.1 else 3
+    return f"{value:,.{digits}f}"
+
+
+def cell(values: Sequence[float]) -> str:
+    """`median (min–max)`."""
+    return f"{written(statistics.median(values))} ({written(min(values))}–{written(max(values))})"
+
+
 def machine() -> str:
     """Cores and load of this machine now: what else it does spoils every figure."""
     return f"{os.cpu_count()} cores, load of the last minute {os.getloadavg()[0]:.2f}"

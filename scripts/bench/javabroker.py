@@ -1,0 +1,29 @@
+"""Becomes a broker of Apache RocketMQ 5.3.3: `python -m scripts.bench.javabroker -c FILE`.
+
+Invariant: the process stays the same one, so that who started it may measure and signal it. The JVM compiles all it can, and
+has a gigabyte of heap; its logs go beside FILE."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from pathlib import Path
+
+from tests.interop.javapeer import BROKER_JARS
+
+MEMORY = ["-Xms1g", "-Xmx1g", "-XX:MaxDirectMemorySize=512m"]
+MAIN = "org.apache.rocketmq.broker.BrokerStartup"
+
+
+def main() -> None:
+    file = Path(sys.argv[sys.argv.index("-c") + 1]).resolve()
+    home = file.parent / f"{file.stem}-home"
+    java = shutil.which("java") or "java"
+    command = [java, *MEMORY, "-XX:+UseG1GC", f"-Duser.home={home}", "-cp", f"{BROKER_JARS}/*", MAIN]
+    os.environ["ROCKETMQ_HOME"] = str(home)
+    os.execv(java, [*command, "-c", str(file)])  # noqa: S606 - nothing of it is a shell's
+
+
+if __name__ == "__main__":
+    main()

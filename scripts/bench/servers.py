@@ -1,0 +1,89 @@
+"""The brokers of a cluster under measurement: who is master, what they spent, and when all of them are level.
+
+Invariant: processor time is that of the processes named at the start; a change of the master ends the measurement."""
+
+from __future__ import annotations
+
+import asyncio
+import statistics
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+from localcluster.cluster import Cluster
+from mqadmin.admin import AdminClient
+from mqadmin.errors import AdminError
+from mqruntime.clock import SystemClock
+from scripts.bench.measured import cpu_seconds, own_mib
+
+LEVEL_S_MAX = 60.0
+LOOK_AGAIN_S = 0.05
+
+
+@dataclass(frozen=True)
+class Spent:
+    """Seconds of CPU: the master's, and the mean of its slaves."""
+
+    master: float
+    slave: float
+
+    def since(self, before: Spent) -> Spent:
+        return Spent(self.master - before.master, self.slave - before.slave)
+
+
+class Servers:
+    """Of a whole cluster."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        state = asyncio.run(cluster.wait_whole())
+        self._cluster = cluster
+        self.address = state.master_address or ""
+        self.master = cluster.layout.name_of(self.address) or ""
+        self.slaves = [name for name in cluster.layout.broker_names if name != self.master]
+
+    def pid(self, name: str) -> int:
+        identity = self._cluster.states()[name]
+        if identity is None:
+            raise SystemExit(f"{name} has ended; its log ends with:\n{self._cluster.log_tail(name)}")
+        return identity.pid
+
+    def log(self, name: str) -> Path:
+        """What it says goes here."""
+        return self._cluster.log_file(name)
+
+    def spent(self) -> Spent:
+        """Since they were started, in steps of 10 ms."""
+        slaves = [cpu_seconds(self.pid(name)) for name in self.slaves]
+        return Spent(cpu_seconds(self.pid(self.master)), statistics.mean(slaves or [0.0]))
+
+    def own_mib(self) -> tuple[float, float]:
+        """Anonymous memory of the master, and the most of its slaves."""
+        slaves = [own_mib(self.pid(name)) for name in self.slaves]
+        return own_mib(self.pid(self.master)), max(slaves or [0.0])
+
+    def settle(self) -> Self:
+        """Waits until every slave's log is as long as the master's and all of them have dispatched theirs, a minute at most:
+        what a load leaves undone is a cost of it, too."""
+        asyncio.run(self._settle())
+        return self
+
+    async def _settle(self) -> None:
+        admin = AdminClient(SystemClock())
+        deadline = time.monotonic() + LEVEL_S_MAX
+        try:
+            while not await self._level(admin):
+                if time.monotonic() > deadline:
+                    raise SystemExit(f"slaves are not level {LEVEL_S_MAX:g} s after the load")
+                await asyncio.sleep(LOOK_AGAIN_S)
+        finally:
+            await admin.close()
+
+    async def _level(self, admin: AdminClient) -> bool:
+        addresses = [self._cluster.layout.address(name) for name in (self.master, *self.slaves)]
+        try:
+            said = [await admin.runtime_info(address) for address in addresses]
+        except AdminError:
+            return False  # it is too busy to answer
+        ends = {each["commitLogMaxOffset"] for each in said}
+        return len(ends) == 1 and all(int(each["dispatchBehindBytes"]) == 0 for each in said)

@@ -1,0 +1,92 @@
+"""Who is measured: brokers of ours or of Apache RocketMQ 5.3.3, and what their acknowledgements are worth.
+
+Invariant: both sides have the same settings but for the contract and Java's patience, stand under the same name server and
+controllers of ours, whose work is not on the way of a message, and are gone with their folder afterwards."""
+
+from __future__ import annotations
+
+import tempfile
+from argparse import ArgumentParser
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, fields
+from pathlib import Path
+
+from localcluster.cluster import Cluster
+from localcluster.layout import Layout
+
+OURS, SAMPLED, JAVA = "broker", "scripts.bench.sampledbroker", "scripts.bench.javabroker"
+SEGMENT_BYTES = 1 << 30  # as shipped, and upstream's default
+PATIENT = {"waitTimeMillsInSendQueue": "2000"}
+"""A Java broker refuses what waited longer, by default 200 ms, as on a machine that does much else everything does."""
+CONTRACTS = {
+    "A": {"allAckInSyncStateSet": "false", "minInSyncReplicas": "1"},
+    "B": {"allAckInSyncStateSet": "true", "minInSyncReplicas": "1"},
+    "C": {"allAckInSyncStateSet": "true", "minInSyncReplicas": "2"},
+}
+
+
+@dataclass(frozen=True)
+class Side:
+    """`module` is what `python -m` starts as each broker; contracts are those of docs/operations.md."""
+
+    name: str
+    contract: str
+    module: str
+
+    @property
+    def is_java(self) -> bool:
+        return self.module == JAVA
+
+
+SIDES = {
+    f"{kind}-{contract}".lower(): Side(f"{kind} {contract}", contract, module)
+    for kind, module in (("ours", OURS), ("Java", JAVA))
+    for contract in CONTRACTS
+}
+
+
+def chosen(parser: ArgumentParser, names: str, without_java: str | None) -> list[Side]:
+    """The sides that an option names, separated by commas; those of Java are left out, and why is told, where it cannot be had.
+    Ends the command where there is no such side, or ours is not the first."""
+    unknown = [name for name in names.split(",") if name not in SIDES]
+    if unknown:
+        parser.error(f"no side {unknown[0]!r}; there are {', '.join(SIDES)}")
+    sides = [SIDES[name] for name in names.split(",")]
+    if sides[0].is_java:
+        parser.error("the first side must be one of ours")
+    if without_java is not None:
+        print(f"without Java: {without_java}")
+        sides = [side for side in sides if not side.is_java]
+    return sides
+
+
+@dataclass(frozen=True, slots=True)
+class SideLayout(Layout):
+    """A layout that says what its brokers are."""
+
+    broker_module: str = OURS
+
+    def module(self, name: str) -> str:
+        return self.broker_module if name in self.broker_names else Layout.module(self, name)
+
+
+@contextmanager
+def cluster_of(
+    side: Side, *, brokers: int = 3, directory: Path | None = None, **settings: str
+) -> Iterator[Cluster]:
+    """Not started yet; `settings` of the brokers go before those of the contract. Its folder is below `directory`."""
+    with tempfile.TemporaryDirectory(prefix="autoswitch-mq-bench-", dir=directory) as folder:
+        with Cluster.create(
+            Path(folder) / "cluster",
+            brokers=brokers,
+            segment_bytes=SEGMENT_BYTES,
+            broker_settings={**(PATIENT if side.is_java else {}), **CONTRACTS[side.contract], **settings},
+        ) as cluster:
+            laid = {field.name: getattr(cluster.layout, field.name) for field in fields(Layout)}
+            cluster.layout = SideLayout(**laid, broker_module=side.module)
+            try:
+                yield cluster
+            finally:
+                if side.is_java:  # which takes ten seconds to end by itself
+                    cluster.kill(cluster.layout.broker_names)

@@ -1,0 +1,70 @@
+"""What several runs of several sides measured, as tables of a document, and what is reached for.
+
+Invariant: values of a row stand in the order of their runs, so that sides are compared within a run."""
+
+from __future__ import annotations
+
+import statistics
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from scripts.bench.measured import cell
+
+
+@dataclass(frozen=True)
+class Reach:
+    """What a row of the first side is wanted to be: absolutely, as a multiple of the probe, or of a row of `beside`."""
+
+    row: str
+    least: float | None = None
+    most: float | None = None
+    of_probe: bool = False
+    beside: str | None = None
+
+    def met(self, value: float) -> bool:
+        return (self.least is None or value >= self.least) and (self.most is None or value <= self.most)
+
+    def __str__(self) -> str:
+        bound = f"≥ {self.least:g}" if self.least is not None else f"≤ {self.most:g}"
+        return bound + (f" × {self.beside}" if self.beside else " × the probe" if self.of_probe else "")
+
+
+class Table:
+    """Rows by what was measured, columns by side, a value a run; `multiples` of the probe of that side and run."""
+
+    def __init__(self) -> None:
+        self.values: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
+        self.multiples: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
+
+    def note(self, name: str, side: str, value: float, beside: float | None = None) -> None:
+        self.values[name][side].append(value)
+        if beside:
+            self.multiples[name][side].append(value / beside)
+
+    def lines(self, sides: list[str]) -> Iterator[str]:
+        for title, values in (("what", self.values), ("multiples of the probe", self.multiples)):
+            yield f"\n| {title} | {' | '.join(sides)} |\n|---|{'---|' * len(sides)}"
+            for name, row in values.items():
+                cells = (cell(row[side]) if row.get(side) else "–" for side in sides)
+                yield f"| {name} | {' | '.join(cells)} |"
+
+    def reached(self, ours: str, reaches: Iterable[Reach]) -> Iterator[tuple[Reach, list[float]]]:
+        """Each reach that was measured, with what the side `ours` has of it, run by run."""
+        for reach in reaches:
+            values = (self.multiples if reach.of_probe else self.values).get(reach.row, {}).get(ours, [])
+            if reach.beside:
+                beside = self.values.get(reach.row, {}).get(reach.beside, [])
+                values = [value / other for value, other in zip(values, beside, strict=False) if other]
+            if values:
+                yield reach, values
+
+    def judged(self, ours: str, reaches: Iterable[Reach]) -> tuple[list[str], int]:
+        """Lines of a table that says of each median whether it is within reach, and how many are not."""
+        lines = [f"\n| wanted of {ours} | is | reach | |", "|---|---|---|---|"]
+        missed = 0
+        for reach, values in self.reached(ours, reaches):
+            met = reach.met(statistics.median(values))
+            missed += not met
+            lines.append(f"| {reach.row} | {cell(values)} | {reach} | {'met' if met else 'missed'} |")
+        return lines, missed
