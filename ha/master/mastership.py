@@ -106,6 +106,7 @@ class Mastership:
                 disconnected_ms_max=settings.slave_disconnected_ms_max,
                 join_lag_ms_max=settings.join_lag_ms_max,
                 join_ms_max=settings.join_ms_max,
+                join_stall_ms_max=settings.join_stall_ms_max,
                 check_ms=settings.sync_state_set_check_ms,
                 alter_retry_ms=settings.alter_retry_ms,
             ),
