@@ -79,6 +79,7 @@ class BrokerApp:
             told_host=settings.ha_host,
             members_min=lambda: settings.min_in_sync_replicas,
             truncation_allowed=lambda: settings.allow_truncation_to,
+            catch_up_limit=lambda: settings.catch_up_limit,
             on_fatal=self._fatal,
             pair=settings.pair,
         )

@@ -99,7 +99,7 @@ def broker_app(
     timers: Timers,
     segment_bytes: int,
     contract: Contract,
-    retention: dict[str, object],
+    besides: dict[str, object],
 ) -> BrokerApp:
     settings = BrokerSettings.model_validate(
         {
@@ -130,7 +130,7 @@ def broker_app(
             # a disk that is full for a while takes nothing away, and is felt when it is full
             "cleanFileForciblyEnable": False,
             "diskSpaceWarningLevelRatio": 100,
-            **retention,
+            **besides,
         }
     )
     return BrokerApp(settings, runtime)

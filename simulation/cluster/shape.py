@@ -22,6 +22,9 @@ UNCLEAN = 13, 8
 HARSH = 10, 8
 """Of so many this one meets hostile frames, great bursts and disks that are sick for good."""
 
+LIMITED = 9, 0
+"""Of so many this one limits what goes to replicas that catch up."""
+
 
 @dataclass(frozen=True)
 class Shape:
@@ -30,6 +33,7 @@ class Shape:
     has_operator: bool = False
     is_unclean: bool = False
     is_harsh: bool = False
+    is_limited: bool = False
 
     @staticmethod
     def of(seed: int) -> Shape:
@@ -42,6 +46,7 @@ class Shape:
             has_operator=of(OPERATED, seed) or is_unclean,
             is_unclean=is_unclean,
             is_harsh=of(HARSH, seed),
+            is_limited=of(LIMITED, seed),
         )
 
 

@@ -28,7 +28,7 @@ from localcluster.history import Attempt
 from messagestore.bulk import entries as bulk_entries
 from messagestore.errors import StoreError
 from messagestore.store import MessageStore
-from simulation.cluster import members, retentionbugs  # noqa: F401  its bugs join the others
+from simulation.cluster import catchupbugs, members, retentionbugs  # noqa: F401  their bugs join the others
 from simulation.cluster.appends import Appends
 from simulation.cluster.check import ClusterCheck
 from simulation.cluster.clientjudge import ClientJudge
@@ -48,6 +48,7 @@ from simulation.cluster.machines import Machines
 from simulation.cluster.masterfirst import MasterFirst
 from simulation.cluster.members import FAST, SLAVE_SYNC_MS, ClientApp, Timers
 from simulation.cluster.operators import Operator
+from simulation.cluster.pacing import Pacing
 from simulation.cluster.retention import Retention
 from simulation.cluster.shape import Shape
 from simulation.cluster.sickdisks import SickDisks
@@ -100,6 +101,7 @@ class ClusterWorld:
         self.client = ClientJudge(self.world, self.machines.client)
         self.votes = VotesOnDisk({f"n{i}": node for i, node in enumerate(self.machines.controllers)})
         self.retention = Retention(self.machines, allowed=not self.may_lose)
+        self.pacing = Pacing(self.machines, on=self.shape.is_limited)
         self.faults = Faults(self.machines, *self.besides())
         self.hand_overs = CleanHandOvers(self.machines, seed)
         self.send_interval_ms = self.random.choice((250, 300, 400))
@@ -110,8 +112,18 @@ class ClusterWorld:
         watching = patch.object(DLedgerNode, "core_class", watched(Raft, self.votes))
         granting = patch.object(ReplicasStateMachine, "apply", self.check.grants.noting())
         holding = patch.object(Mastership, "acked", self.check.holders.noting(self.machines.brokers))
-        keeping, logged = self.retention.watched(), self.errors.attached()
-        with watching, granting, holding, keeping, self.appended(), self.bulk(), logged, self.world as world:
+        logged = self.errors.attached()
+        with (
+            watching,
+            granting,
+            holding,
+            self.retention.watched(),
+            self.pacing.watched(),
+            self.appended(),
+            self.bulk(),
+            logged,
+            self.world as world,
+        ):
             world.after_each_step(self.each_step)
             self.start_all()
             world.run_until(lambda: self.machines.master() is not None, 10_000)
@@ -156,7 +168,7 @@ class ClusterWorld:
                     timers=self.timers,
                     segment_bytes=self.segment_bytes,
                     contract=self.contract,
-                    retention=self.retention.settings(),
+                    besides=self.retention.settings() | self.pacing.settings(),
                 )
             )
 
@@ -184,6 +196,8 @@ class ClusterWorld:
     def besides(self) -> Iterator[Fault]:
         """The faults that the shape of this seed brings."""
         yield self.retention
+        if self.shape.is_limited:
+            yield self.pacing
         if not self.contract.waits:
             yield MasterFirst(self.machines)
         if self.contract.on_disk:
