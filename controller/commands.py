@@ -326,7 +326,7 @@ def clean_broker_data(
             f"The syncStateSet of {broker_name} would be left empty: elect a master outside of it first "
             "(enableElectUncleanMaster), clean up failure"
         )
-    why = _why_needed(broker_name, replicas, sync_state, live, ids)
+    why = why_needed(broker_name, replicas, sync_state, live, ids)
     if why is not None:
         return refused(f"{why}, clean up failure")
     forgotten = CleanBrokerData(broker_name, ids)
@@ -336,7 +336,7 @@ def clean_broker_data(
     return Decision(events=(AlterSyncStateSet(broker_name, rest, sync_state.eligible - ids), forgotten))
 
 
-def _why_needed(
+def why_needed(
     broker_name: str, replicas: Replicas, sync_state: SyncState, live: Liveness, ids: frozenset[int]
 ) -> str | None:
     """Why none of `ids` may be forgotten yet, and what to do; None when what was acknowledged is safe without them. It is
