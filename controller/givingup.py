@@ -51,9 +51,7 @@ def give_up_replica(
     if why is not None:
         return refused(why)
     rest = sync_state.members - ids
-    if rest == sync_state.members:
-        events: tuple[AlterSyncStateSet | CleanBrokerData, ...] = (CleanBrokerData(broker_name, ids),)
-    else:
+    if rest != sync_state.members:
         reports = live.reports(replicas.cluster_name, broker_name, rest)
         needed = max((report.members_min for report in reports.values()), default=0)
         if len(rest) < needed:
@@ -61,6 +59,9 @@ def give_up_replica(
                 f"without broker {broker_id} the SyncStateSet of {broker_name} would be {sorted(rest)}, and minInSyncReplicas "
                 f"is {needed}, so that sends would be refused: first have as many others in the set"
             )
-        alter = AlterSyncStateSet(broker_name, rest, sync_state.eligible - ids)
-        events = (alter, CleanBrokerData(broker_name, ids))
-    return Decision() if dry_run else Decision(events=events)
+    if dry_run:
+        return Decision()
+    forgotten = CleanBrokerData(broker_name, ids)
+    if broker_id not in sync_state.members | sync_state.eligible:
+        return Decision(events=(forgotten,))
+    return Decision(events=(AlterSyncStateSet(broker_name, rest, sync_state.eligible - ids), forgotten))

@@ -25,6 +25,9 @@ HARSH = 10, 8
 LIMITED = 9, 0
 """Of so many this one limits what goes to replicas that catch up."""
 
+RESYNCED = 11, 5
+"""Of so many this one has an operator who lets replicas begin anew."""
+
 
 @dataclass(frozen=True)
 class Shape:
@@ -34,6 +37,7 @@ class Shape:
     is_unclean: bool = False
     is_harsh: bool = False
     is_limited: bool = False
+    has_resyncs: bool = False
 
     @staticmethod
     def of(seed: int) -> Shape:
@@ -47,6 +51,7 @@ class Shape:
             is_unclean=is_unclean,
             is_harsh=of(HARSH, seed),
             is_limited=of(LIMITED, seed),
+            has_resyncs=of(RESYNCED, seed) and not is_unclean,
         )
 
 

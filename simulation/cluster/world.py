@@ -49,6 +49,7 @@ from simulation.cluster.masterfirst import MasterFirst
 from simulation.cluster.members import FAST, SLAVE_SYNC_MS, ClientApp, Timers
 from simulation.cluster.operators import Operator
 from simulation.cluster.pacing import Pacing
+from simulation.cluster.resyncs import Resyncs
 from simulation.cluster.retention import Retention
 from simulation.cluster.shape import Shape
 from simulation.cluster.sickdisks import SickDisks
@@ -102,6 +103,7 @@ class ClusterWorld:
         self.votes = VotesOnDisk({f"n{i}": node for i, node in enumerate(self.machines.controllers)})
         self.retention = Retention(self.machines, allowed=not self.may_lose)
         self.pacing = Pacing(self.machines, on=self.shape.is_limited)
+        self.resyncs: Resyncs | None = None
         self.faults = Faults(self.machines, *self.besides())
         self.hand_overs = CleanHandOvers(self.machines, seed)
         self.send_interval_ms = self.random.choice((250, 300, 400))
@@ -207,6 +209,9 @@ class ClusterWorld:
         if self.shape.is_harsh:
             yield HostileFrames(self.machines, self.world.node("hostile", members.HOSTILE_HOST))
             yield GreatBurst(self.machines)
+        if self.shape.has_resyncs:
+            self.resyncs = Resyncs(self.machines, self.world.node("resyncs", members.RESYNC_HOST))
+            yield self.resyncs
         if self.shape.has_operator:
             self.operator = Operator(self.machines, self.world.node("operator", members.OPERATOR_HOST))
             yield self.operator
@@ -318,6 +323,8 @@ class ClusterWorld:
             self.fact_check.at_the_end(machines.broker_looks())
         if self.operator is not None:
             self.operator.at_the_end()
+        if self.resyncs is not None:
+            self.resyncs.at_the_end()
         again = self.client.judge(
             brokers[0],
             self.check.confirmed,

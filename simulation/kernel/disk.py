@@ -72,6 +72,8 @@ class SimulatedDisk:
         self._faults: list[Fault] = []
         self.failures: Counter[str] = Counter()
         """Operation -> how often a fault that was set for it has struck."""
+        self.wipes = 0
+        """How often something was wiped."""
         self._stalled_until_us = 0
         self._small_files_busy_until_us = 0
         self._random = random.Random(f"{seed}/disk/{name}")
@@ -101,7 +103,12 @@ class SimulatedDisk:
         self._stalled_until_us = self.loop.now_us + ms * 1000
 
     def wipe(self, prefix: str = "") -> None:
-        """Files whose path starts with `prefix` are gone, durably."""
+        """Files whose path starts with `prefix` are gone, durably, without any process's doing."""
+        self.wipes += 1
+        self.drop(prefix)
+
+    def drop(self, prefix: str) -> None:
+        """The same, as a process does it."""
         for path in [path for path in (*self.entries, *self._durable) if path.startswith(prefix)]:
             self.entries.pop(path, None)
             self._durable.pop(path, None)
@@ -355,7 +362,7 @@ class SimulatedSmallFiles:
     async def discard(self, folder: str) -> None:
         def step() -> None:
             self._disk.check("discard", folder)
-            self._disk.wipe(f"{folder}/")
+            self._disk.drop(f"{folder}/")
 
         check_name(folder)
         await self._turn(self._disk.sync_us, step, "discard", folder)

@@ -82,6 +82,9 @@ def test_who_is_needed_is_refused_and_told_why(
         decision = asked(state, live, broker_id, dry_run=dry_run)
         if why is None:
             assert decision.code == ResponseCode.SUCCESS
+            assert dry_run or decision.events == (members(1, eligible=(2,)), forgets(3)), (
+                "told with a new set epoch"
+            )
         else:
             assert decision.code == REFUSED and why in (decision.remark or "")
             assert decision.events == ()
