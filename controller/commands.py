@@ -341,12 +341,14 @@ def why_needed(
 ) -> str | None:
     """Why none of `ids` may be forgotten yet, and what to do; None when what was acknowledged is safe without them. It is
     held by the set and by who is eligible beside it, and is safe with as many of them as their brokers acknowledge with,
-    one of which lives and is known to lack nothing."""
+    one of which lives and is known to lack nothing. One that has become a learner since is none of them: nobody elects it."""
     holders = sync_state.members | sync_state.eligible
     left = holders - ids
     if left == holders:
         return None
     reports = live.reports(replicas.cluster_name, broker_name, left)
+    left -= {broker_id for broker_id, report in reports.items() if report.is_learner}
+    reports = {broker_id: report for broker_id, report in reports.items() if broker_id in left}
     whole = [
         broker_id
         for broker_id, report in reports.items()
