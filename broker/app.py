@@ -29,6 +29,8 @@ from broker.role.manager import ReplicasManager
 from broker.role.membership import Membership
 from broker.role.memorymark import KeptMemoryMark
 from broker.role.replicatable import ReplicaTable
+from broker.role.resync import Resync
+from broker.role.storeaside import StoreAside, entries
 from broker.role.switch import RoleSwitch
 from broker.sends.acknowledgement import acknowledgements
 from broker.settings.broker import BrokerSettings
@@ -40,7 +42,7 @@ from messagestore.settings import FlushDiskType
 from messagestore.store import MessageStore
 from mqruntime.httppages import HttpPages
 from mqruntime.log import fields
-from mqruntime.runtime import Runtime
+from mqruntime.runtime import RestartWanted, Runtime
 from mqruntime.settings import SettingsError
 from mqruntime.tasks import Tasks
 from remoting.codes import RequestCode
@@ -79,8 +81,14 @@ class BrokerApp:
             told_host=settings.ha_host,
             members_min=lambda: settings.min_in_sync_replicas,
             truncation_allowed=lambda: settings.allow_truncation_to,
+            catch_up_limit=lambda: settings.catch_up_limit,
             on_fatal=self._fatal,
             pair=settings.pair,
+        )
+        identity_file = settings.store_path_broker_identity or IDENTITY_FILE
+        epoch_file = settings.store_path_epoch_file or EPOCH_FILE
+        self._aside = StoreAside(
+            runtime.files, runtime.side_files or runtime.files, entries(identity_file, epoch_file)
         )
         self._contract_mark = KeptContractMark(runtime.files)
         self.memory_mark = KeptMemoryMark(
@@ -111,7 +119,7 @@ class BrokerApp:
         )
         self._identity_files = IdentityFiles(
             runtime.files,
-            settings.store_path_broker_identity or IDENTITY_FILE,
+            identity_file,
             settings.broker_cluster_name,
             settings.broker_name,
         )
@@ -142,6 +150,20 @@ class BrokerApp:
             on_trimmed=self._log_trimmed,
         )
         RetentionRequests(cleaner).add_to(requests.router)
+        self._resync = Resync(
+            membership,
+            aside=self._aside,
+            store=store,
+            ha=ha,
+            manager=manager,
+            calls=calls,
+            controllers=controllers,
+            is_learner=settings.async_learner,
+            clock=clock,
+            tasks=tasks,
+            restart=lambda: self._ends_with(RestartWanted()),
+        )
+        self._resync.add_to(requests.router)
         self._farewell = Farewell(
             membership,
             ha,
@@ -183,6 +205,7 @@ class BrokerApp:
             raise SettingsError(
                 "controllerAddr", "", "settings", None, "must name controllers: host:port;host:port"
             )
+        await self._aside.open()
         try:
             report = await self.store.start()
         finally:
@@ -245,7 +268,7 @@ class BrokerApp:
         await self._neighbours.client.close()
 
     async def wait_failed(self) -> BaseException:
-        """Resolves with the first fatal error."""
+        """Resolves with the first fatal error, or RestartWanted."""
         assert self._failed is not None, "start comes first"
         failure = await self._failed
         await self._note_failed_sync()
@@ -266,6 +289,9 @@ class BrokerApp:
 
     def _fatal(self, error: BaseException) -> None:
         self.membership.stop()
+        self._ends_with(error)
+
+    def _ends_with(self, error: BaseException) -> None:
         if self._failed is not None and not self._failed.done():
             self._failed.set_result(error)
 
@@ -303,6 +329,7 @@ class BrokerApp:
         tasks.start(self.requests.delivery.run(), name="delay delivery")
         tasks.start(self._sweep(), name="sweep")
         tasks.start(self._cleaner.run(), name="retention")
+        tasks.start(self._resync.run(), name="store aside")
         if self.settings.pair is None:  # epochs tell whether the master's record is ours
             repair = RecordRepair(
                 self.membership,

@@ -326,7 +326,7 @@ def clean_broker_data(
             f"The syncStateSet of {broker_name} would be left empty: elect a master outside of it first "
             "(enableElectUncleanMaster), clean up failure"
         )
-    why = _why_needed(broker_name, replicas, sync_state, live, ids)
+    why = why_needed(broker_name, replicas, sync_state, live, ids)
     if why is not None:
         return refused(f"{why}, clean up failure")
     forgotten = CleanBrokerData(broker_name, ids)
@@ -336,17 +336,19 @@ def clean_broker_data(
     return Decision(events=(AlterSyncStateSet(broker_name, rest, sync_state.eligible - ids), forgotten))
 
 
-def _why_needed(
+def why_needed(
     broker_name: str, replicas: Replicas, sync_state: SyncState, live: Liveness, ids: frozenset[int]
 ) -> str | None:
     """Why none of `ids` may be forgotten yet, and what to do; None when what was acknowledged is safe without them. It is
     held by the set and by who is eligible beside it, and is safe with as many of them as their brokers acknowledge with,
-    one of which lives and is known to lack nothing."""
+    one of which lives and is known to lack nothing. One that has become a learner since is none of them: nobody elects it."""
     holders = sync_state.members | sync_state.eligible
     left = holders - ids
     if left == holders:
         return None
     reports = live.reports(replicas.cluster_name, broker_name, left)
+    left -= {broker_id for broker_id, report in reports.items() if report.is_learner}
+    reports = {broker_id: report for broker_id, report in reports.items() if broker_id in left}
     whole = [
         broker_id
         for broker_id, report in reports.items()

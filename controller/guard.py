@@ -94,7 +94,7 @@ class MasterGuard:
     def applied(self, event: Event) -> None:
         """`event` has just changed the state."""
         if self._active and isinstance(event, ElectMaster):
-            self._announce(event.broker_name)
+            self.announce(event.broker_name)
             if event.master_id is None:
                 self.changed(event.broker_name)
 
@@ -146,7 +146,7 @@ class MasterGuard:
             unannounced, self._unannounced = self._unannounced, {}
             async for names in a_few_a_turn(unannounced):
                 for broker_name in names if self._active else ():
-                    self._announce(broker_name)
+                    self.announce(broker_name)
             changed, self._changed = self._changed, {}
             async for names in a_few_a_turn(changed):
                 self._replace_lost_masters(names)
@@ -204,7 +204,8 @@ class MasterGuard:
             ),
         )
 
-    def _announce(self, broker_name: str) -> None:
+    def announce(self, broker_name: str) -> None:
+        """Tell all of the set who its master and members are."""
         known = self._state.known(broker_name)
         if known is None or not self._settings.notify_broker_role_changed:
             return

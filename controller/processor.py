@@ -70,6 +70,7 @@ class RequestProcessor:
         router.add(RequestCode.GET_CONTROLLER_CONFIG, self._show_configuration)
         router.add(RequestCode.CONTROLLER_ELECT_MASTER, self._elect_master)
         router.add(RequestCode.CONTROLLER_REGISTER_BROKER, self._register_broker)
+        router.add(RequestCode.GIVE_UP_REPLICA, self._give_up_replica)
         router.add(RequestCode.CONTROLLER_GET_SYNC_STATE_DATA, self._sync_state_data)
         for code, read in requests.WRITES.items():
             router.add(code, self._written(read))
@@ -118,6 +119,20 @@ class RequestProcessor:
         )
         decide = requests.register_broker(request, is_late=not is_new)
         return await self._reply(request, self.runner.run(header.broker_name, decide))
+
+    async def _give_up_replica(self, peer: Peer, request: RemotingCommand) -> RemotingCommand:
+        """The master is told at once: until it knows, acknowledgements wait for the one that has gone."""
+        decide = requests.give_up_replica(request)
+        name = requests.broker_name_of(request)
+
+        async def given_up() -> Decision:
+            decision = await self.runner.run(name, decide)
+            if decision.events:
+                logger.info("replica given up", extra=fields(broker=name, asked_by=peer.remote_address))
+                self.guard.announce(name)
+            return decision
+
+        return await self._reply(request, given_up())
 
     async def _elect_master(self, peer: Peer, request: RemotingCommand) -> RemotingCommand:
         """A starting broker's election request may overtake its first heartbeat: wait for that a moment."""

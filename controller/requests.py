@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from controller import commands, elections
+from controller import commands, elections, givingup
 from controller.decision import Decision
 from controller.eligibility import UPSTREAM
 from controller.heartbeats import Liveness
@@ -24,6 +24,7 @@ from remoting.headers.controller import (
     ElectMasterHeader,
     GetNextBrokerIdHeader,
     GetReplicaInfoHeader,
+    GiveUpReplicaHeader,
     RegisterBrokerToControllerHeader,
 )
 
@@ -114,6 +115,18 @@ def clean_broker_data(request: RemotingCommand) -> Decide:
     )
 
 
+def give_up_replica(request: RemotingCommand) -> Decide:
+    header = GiveUpReplicaHeader.from_ext(request.ext)
+    return lambda state, live: givingup.give_up_replica(
+        state,
+        live,
+        broker_name=header.broker_name,
+        broker_id=header.broker_id,
+        check_code=header.register_check_code,
+        dry_run=header.dry_run,
+    )
+
+
 def next_broker_id(request: RemotingCommand) -> Decide:
     header = GetNextBrokerIdHeader.from_ext(request.ext)
     return lambda state, live: commands.next_broker_id(
@@ -137,7 +150,7 @@ WRITES: dict[int, Callable[[RemotingCommand], Decide]] = {
     RequestCode.CLEAN_BROKER_DATA: clean_broker_data,
     RequestCode.CONTROLLER_APPLY_BROKER_ID: apply_broker_id,
 }
-"""Beside CONTROLLER_ELECT_MASTER and CONTROLLER_REGISTER_BROKER, which the server does more for."""
+"""Beside CONTROLLER_ELECT_MASTER, CONTROLLER_REGISTER_BROKER and GIVE_UP_REPLICA, which the server does more for."""
 READS: dict[int, Callable[[RemotingCommand], Decide]] = {
     RequestCode.CONTROLLER_GET_REPLICA_INFO: replica_info,
     RequestCode.CONTROLLER_GET_NEXT_BROKER_ID: next_broker_id,

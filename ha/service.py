@@ -57,11 +57,13 @@ class HAService:
         told_host: str,
         members_min: Callable[[], int],
         truncation_allowed: Callable[[], int | None],
+        catch_up_limit: Callable[[], int | None],
         on_fatal: Callable[[BaseException], None],
         pair: PairSettings | None = None,
     ) -> None:
-        """Listens on `host`; slaves are told to come to `told_host`. `members_min` as minInSyncReplicas and
-        `truncation_allowed` as allowTruncationTo (None: not said), which may change. `pair`: the links are classic ones.
+        """Listens on `host`; slaves are told to come to `told_host`. `members_min` as minInSyncReplicas,
+        `truncation_allowed` as allowTruncationTo (None: not said) and `catch_up_limit` as maxHaTransferByteInSecond (None: no
+        limit) may change. `pair`: the links are classic ones.
         `on_fatal`: the disk failed; stop the process."""
         self._log = log
         self._epochs = KeptEpochs(epochs)
@@ -72,6 +74,7 @@ class HAService:
         self._told_host = told_host
         self._members_min = members_min
         self._truncation_allowed = truncation_allowed
+        self._catch_up_limit = catch_up_limit
         self._pair = pair
         self._records: MasterRecords | None = None
         self._waiting_end: Callable[[], int] = lambda: NOTHING_DUE
@@ -214,6 +217,7 @@ class HAService:
                 sync_state_set=sync_state_set,
                 sync_state_set_epoch=sync_state_set_epoch,
                 members_min=self._members_min,
+                catch_up_limit=self._catch_up_limit,
                 settings=self._settings,
                 clock=self._clock,
                 tasks=self._tasks,

@@ -20,6 +20,9 @@ class HASettings:
     alter_retry_ms: int = 500  # a set that the controllers did not take is asked for again no sooner
     join_lag_ms_max: int = 1_000  # a slave this close is waited for, so that it can enter the set
     join_ms_max: int = 2_000  # and given up if it has not caught up by then
+    join_stall_ms_max: int = (
+        1_000  # or sooner, when its acks stand still so long; one that has just entered leaves again
+    )
     handshake_timeout_ms: int = 5_000
     connect_timeout_ms: int = 5_000
     reconnect_ms_min: int = 50

@@ -1,6 +1,6 @@
 """The answer to GET_BROKER_HA_STATUS (907), keys as upstream's HARuntimeInfo has them.
 
-Invariant: what the other role would fill in stays at its default."""
+Invariant: what the other role would fill in stays at its default. Ours besides: `learner` of a link, where it is one."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 
 from ha.classic.mastership import PairMastership
 from ha.log import ReplicatedLog
+from ha.master.link import MasterLink
 from ha.master.mastership import Mastership
 from ha.master.sender import LogSender
 from ha.slave.follower import Follower
@@ -44,7 +45,9 @@ def _in_sync(role: Role) -> list[LogSender]:
 
 def _connection_info(log: ReplicatedLog, connection: LogSender, in_sync: bool, now_ms: int) -> dict[str, Any]:
     link = connection.link
-    return {
+    handshake = link.handshake if isinstance(link, MasterLink) else None
+    learns = {"learner": True} if handshake is not None and handshake.is_async_learner else {}
+    return learns | {
         "addr": connection.address,
         "diff": log.max_offset() - link.ack_offset,
         "inSync": in_sync,

@@ -213,10 +213,19 @@ class SyncStateSet:
         """Call at `next_tick_ms` or later."""
         self._check_due_ms = now_ms + self._limits.check_ms
         for slave in self._slaves.values():
-            if slave.joining_ms is not None and now_ms - slave.joining_ms > self._limits.join_ms_max:
-                slave.joining_ms = None  # one that is proposed already stays in the union
+            if slave.joining_ms is not None or slave.owes is not None:
+                self._look_at(slave, now_ms)
         self._forget_gone(now_ms)
         return [*self._recount(), *self._alter_again(now_ms), *self._alter_if_wanted(now_ms)]
+
+    def _look_at(self, slave: SlaveProgress, now_ms: int) -> None:
+        """Sends wait for who enters: not long, and hardly at all for who has fallen silent. One that is proposed already stays
+        in the union until that is settled, and leaves again if it has entered by then."""
+        slave.look(self._log_end, now_ms)
+        if slave.joining_ms is not None and (
+            now_ms - slave.joining_ms > self._limits.join_ms_max or slave.stalls(self._limits, now_ms)
+        ):
+            slave.joining_ms = None
 
     def _forget_gone(self, now_ms: int) -> None:
         """Ids that were replaced are not kept, and not walked with each ack, for the rest of the mastership."""
@@ -302,11 +311,14 @@ class SyncStateSet:
 
     def _adopt(self, members: frozenset[int], set_epoch: int) -> list[Action]:
         """Whatever was proposed was based on an older set: accepted as the one now known, or refused for good."""
+        entered, left = members - self._applied, self._applied - members
         self._applied = members
         self._set_epoch = set_epoch
         self._settle()
-        for broker_id in members & self._slaves.keys():
-            self._slaves[broker_id].joining_ms = None
+        for broker_id in entered & self._slaves.keys():
+            self._slaves[broker_id].entered(self._log_end)
+        for broker_id in left & self._slaves.keys():
+            self._slaves[broker_id].owes = None
         self._recount()
         # also where it stays: the minimum may be met now, or not any more
         return [Confirmed(self._confirm_offset)]

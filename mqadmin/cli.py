@@ -55,6 +55,7 @@ COMMANDS: dict[str, CommandEntry] = {
     "updateControllerConfig": CommandEntry("update_controller_config", "Update controller config."),
     "electMaster": CommandEntry("elect_master", "Re-elect the specified broker as master."),
     "leadershipTransfer": CommandEntry("leadership_transfer", "Let another controller lead."),
+    "resyncBroker": CommandEntry("resync_broker", "Let a replica begin anew with an empty store."),
     "cleanBrokerMetadata": CommandEntry("clean_broker_metadata", "Clean metadata of broker on controller."),
 }
 """Command name as upstream spells it -> where it is, in the order of upstream's list."""

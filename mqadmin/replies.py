@@ -165,6 +165,7 @@ class HALink:
     in_sync: bool
     bytes_per_second: int
     transfer_offset: int
+    learner: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,6 +199,7 @@ class HAStatus:
                         bool(row["inSync"]),
                         int(row["transferredByteInSecond"]),
                         int(row["transferFromWhere"]),
+                        bool(row.get("learner")),
                     )
                     for row in body.get("haConnectionInfo") or ()
                 ),

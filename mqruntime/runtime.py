@@ -39,6 +39,10 @@ class Runtime:
     memory_bytes: int = 0
 
 
+class RestartWanted(Exception):
+    """An app that serves is to be stopped in good order, and another one made and started in its place."""
+
+
 class App(Protocol):
     """One server: what `serve.run_app` and the simulator know of a controller, broker or name server."""
 
@@ -51,5 +55,5 @@ class App(Protocol):
         ...
 
     async def wait_failed(self) -> BaseException:
-        """Resolves only on a fatal error, with that error: the process says why and exits non-zero."""
+        """Resolves only on a fatal error, with that error: the process says why and exits non-zero; or with `RestartWanted`."""
         ...

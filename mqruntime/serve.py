@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, NoReturn, TypeVar
 from mqruntime import log
 from mqruntime.listening import exposure
 from mqruntime.logfile import FILE_BYTES, FILES_KEPT, LogFile
+from mqruntime.runtime import RestartWanted
 from mqruntime.storelock import StoreLocked, StoreUnusable
 
 if TYPE_CHECKING:
@@ -165,14 +166,15 @@ def raise_open_files_limit() -> None:
 
 
 async def run_app(make_app: Callable[[], App]) -> BaseException | None:
-    """Make and start the app and let it serve until SIGTERM, SIGINT or its own failure.
+    """Make and start the app and let it serve until SIGTERM, SIGINT or its own failure; another one when it wants that.
 
     Returns None once it has stopped on request, else the error, logged. A failed app is not stopped
     gracefully: its process ends as in a crash, so nothing on disk claims a clean end."""
     told_to_stop = asyncio.Event()
     _on_signals(told_to_stop)
     try:
-        failure = await _serve_until_told(make_app(), told_to_stop)
+        while isinstance(failure := await _serve_until_told(make_app(), told_to_stop), RestartWanted):
+            logger.info("starting anew")
     except Exception as error:
         failure = error
     if failure is not None:
@@ -187,7 +189,10 @@ async def _serve_until_told(app: App, told_to_stop: asyncio.Event) -> BaseExcept
     await asyncio.wait([serving, signalled], return_when=asyncio.FIRST_COMPLETED)
     if serving.done():
         signalled.cancel()
-        return await serving
+        failure = await serving
+        if isinstance(failure, RestartWanted):
+            await app.stop()
+        return failure
     serving.cancel()
     await asyncio.wait([serving])
     await app.stop()

@@ -7,6 +7,8 @@ a cancelled replace cannot overtake a later one."""
 from __future__ import annotations
 
 import os
+import shutil
+from collections.abc import Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from pathlib import Path
 from typing import Protocol
@@ -45,6 +47,19 @@ class SmallFiles(Protocol):
 
     async def names(self, under: str) -> list[str]:
         """Sorted names, relative to the root, of the files at any depth below `under` ('': the root)."""
+        ...
+
+    async def move(self, name: str, folder: str) -> bool:
+        """File or folder `name` stands below `folder` afterwards, under its own name; atomic, and durable on return. False
+        where there is none. OSError."""
+        ...
+
+    async def immovable(self, names: Sequence[str]) -> list[str]:
+        """Those of `names` that `move` cannot take along: links, and what is mounted there."""
+        ...
+
+    async def discard(self, folder: str) -> None:
+        """`folder` with all below it is gone; durable on return, and after a crash perhaps in part. An absent one is fine."""
         ...
 
 
@@ -93,6 +108,18 @@ class RealSmallFiles:
         folder = self._root / check_name(under) if under else self._root
         found: list[str] = await wrap(_names)(self._root, folder, executor=self._thread)
         return found
+
+    async def move(self, name: str, folder: str) -> bool:
+        old, new = self._root / check_name(name), self._root / check_name(folder)
+        moved: bool = await wrap(_move)(old, new, executor=self._thread)
+        return moved
+
+    async def immovable(self, names: Sequence[str]) -> list[str]:
+        paths = {name: self._root / check_name(name) for name in names}
+        return await wrap(_immovable)(paths, executor=self._thread)  # type: ignore[no-any-return]
+
+    async def discard(self, folder: str) -> None:
+        await wrap(_discard)(self._root / check_name(folder), executor=self._thread)
 
     def close(self) -> None:
         """Waits for what is under way and ends the thread."""
@@ -146,6 +173,29 @@ def _overwrite(path: Path, data: bytes) -> None:
 def _rename(old: Path, new: Path) -> None:
     old.replace(new)
     sync_folder(new.parent)
+
+
+def _move(old: Path, folder: Path) -> bool:
+    make_folders(folder)
+    try:
+        old.rename(folder / old.name)
+    except FileNotFoundError:
+        return False
+    sync_folder(folder)
+    sync_folder(old.parent)
+    return True
+
+
+def _immovable(paths: dict[str, Path]) -> list[str]:
+    return [name for name, path in paths.items() if path.is_symlink() or os.path.ismount(path)]
+
+
+def _discard(folder: Path) -> None:
+    try:
+        shutil.rmtree(folder)
+    except FileNotFoundError:
+        return
+    sync_folder(folder.parent)
 
 
 def _remove(path: Path) -> None:

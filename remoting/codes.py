@@ -115,10 +115,12 @@ class RequestCode(IntEnum):
     GET_BROKER_HA_STATUS = 907
     RESET_MASTER_FLUSH_OFFSET = 908
 
-    # ours, between the brokers of one set and from controllers to masters; a Java broker answers 3
+    # ours, between the brokers of one set, between them and controllers, and from an operator; Java's servers answer 3
     COPY_TABLES = 290021
     HAND_OVER = 290022
     AWAIT_MASTER = 290023
+    GIVE_UP_REPLICA = 290024
+    RESYNC_BROKER = 290025
 
     # controller
     CONTROLLER_ALTER_SYNC_STATE_SET = 1001

@@ -19,10 +19,11 @@ logger = logging.getLogger("broker.configuration")
 
 CHANGEABLE = frozenset(
     {
-        "allowTruncationTo", "brokerElectionPriority", "cleanFileForciblyEnable", "controllerHeartBeatTimeoutMills",
-        "deleteFileBatchMax", "deleteWhen", "diskMaxUsedSpaceRatio", "diskSpaceCleanForciblyRatio",
-        "diskSpaceWarningLevelRatio", "fileReservedSeconds", "fileReservedTime", "flushIntervalCommitLog",
-        "flushIntervalConsumeQueue", "litePullMessageEnable", "longPollingEnable", "maxTransferBytesOnMessageInMemory",
+        "allowTruncationTo", "brokerElectionPriority", "cleanFileForciblyEnable",
+        "controllerHeartBeatTimeoutMills", "deleteFileBatchMax", "deleteWhen", "diskMaxUsedSpaceRatio",
+        "diskSpaceCleanForciblyRatio", "diskSpaceWarningLevelRatio", "fileReservedSeconds", "fileReservedTime",
+        "flushIntervalCommitLog", "flushIntervalConsumeQueue", "haFlowControlEnable", "litePullMessageEnable",
+        "longPollingEnable", "maxHaTransferByteInSecond", "maxTransferBytesOnMessageInMemory",
         "maxTransferCountOnMessageInMemory", "minInSyncReplicas", "shortPollingTimeMills",
         "slaveCatchupReserveBytes", "slaveReadEnable",
     }

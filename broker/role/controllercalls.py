@@ -33,6 +33,7 @@ from remoting.headers.controller import (
     GetNextBrokerIdResponseHeader,
     GetReplicaInfoHeader,
     GetReplicaInfoResponseHeader,
+    GiveUpReplicaHeader,
     NotifyBrokerRoleChangedHeader,
     RegisterBrokerToControllerHeader,
     RegisterBrokerToControllerResponseHeader,
@@ -146,6 +147,13 @@ class ControllerCalls:
                 us = self._membership
                 poll = GetReplicaInfoHeader(name, us.broker_id, us.check_code or None)
                 return RemotingCommand.request(RequestCode.CONTROLLER_GET_REPLICA_INFO, poll)
+
+    def give_up(self, *, dry_run: bool) -> RemotingCommand:
+        """The command that has this broker forgotten, because its store is to go."""
+        us = self._membership
+        assert us.broker_id is not None
+        header = GiveUpReplicaHeader(us.broker_name, us.broker_id, us.check_code or None, dry_run)
+        return RemotingCommand.request(RequestCode.GIVE_UP_REPLICA, header)
 
     def alter(self, alter: Alter, wall_ms: int) -> RemotingCommand:
         """The command that proposes a SyncStateSet."""

@@ -111,6 +111,8 @@ class Membership:
         self._elect = False
         self._is_current = False  # the controllers were asked since this process registered
         self._calling = False  # a save or a call is under way
+        self._calls_held = False
+        self._in_sync = False  # when the controllers were asked last
         self._changing = False  # a change of role is
         self._call_due_ms = 0
         self._poll_due_ms = 0
@@ -196,9 +198,18 @@ class Membership:
         return self._stage is Stage.REGISTERED
 
     @property
+    def in_sync(self) -> bool:
+        """Whether the controllers' SyncStateSet had this broker when they were asked last."""
+        return self._in_sync
+
+    @property
+    def calls_held(self) -> bool:
+        return self._calls_held
+
+    @property
     def next_tick_ms(self) -> int:
         role_ms = NEVER_MS if self._wanted is None or self._changing else self._role_due_ms
-        if self._calling or self._stage is Stage.APPOINTED:
+        if self._calling or self._calls_held or self._stage is Stage.APPOINTED:
             return role_ms
         polls = self._stage is Stage.REGISTERED and not self._elect
         return min(role_ms, max(self._call_due_ms, self._poll_due_ms) if polls else self._call_due_ms)
@@ -220,7 +231,7 @@ class Membership:
 
     def _due_step(self, now_ms: int) -> SaveTemporary | SaveIdentity | Call | None:
         """The one thing to do now about identity and controllers."""
-        if now_ms < self._call_due_ms:
+        if now_ms < self._call_due_ms or self._calls_held:
             return None
         match self._stage:
             case Stage.APPOINTED:
@@ -243,6 +254,14 @@ class Membership:
         if self._elect:
             return ElectCall(self.broker_id)
         return PollCall() if now_ms >= self._poll_due_ms else None
+
+    def hold_calls(self) -> None:
+        """The controllers are about to forget this broker, which then must not ask to be known again; roles go on."""
+        self._calls_held = True
+
+    def release_calls(self) -> None:
+        """They did not, or it stays all the same."""
+        self._calls_held = False
 
     def stop(self) -> None:
         """The broker stops: from now on nothing is accepted and nothing served."""
@@ -384,6 +403,7 @@ class Membership:
     def _granted(self, grant: Grant | None, now_ms: int) -> list[Action]:
         if grant is None:
             return []
+        self._in_sync = self.broker_id in grant.sync_state_set
         self._seen_epoch = max(self._seen_epoch, grant.master_epoch)
         if grant.master_epoch < self._seen_epoch:
             return []

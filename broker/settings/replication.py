@@ -91,6 +91,18 @@ class ReplicationSettings(Settings):
         le=BODY_SIZE_MAX,
         description="largest piece of log that is sent to a slave at once",
     )
+    ha_flow_control_enable: bool = Field(
+        False,
+        alias="haFlowControlEnable",
+        description="`maxHaTransferByteInSecond` is in force",
+    )
+    max_ha_transfer_byte_in_second: int = Field(
+        100 << 20,
+        alias="maxHaTransferByteInSecond",
+        ge=1,
+        description="log that goes to one slave in a second while it is not in the SyncStateSet; above what producers send, or "
+        "it never catches up. Not in pairs",
+    )
     ha_max_time_slave_not_catchup: int = Field(
         15_000,
         alias="haMaxTimeSlaveNotCatchup",
@@ -116,6 +128,11 @@ class ReplicationSettings(Settings):
         ge=10,
         description="how often a slave copies offsets from its master",
     )
+
+    @property
+    def catch_up_limit(self) -> int | None:
+        """Bytes a second to one slave that catches up; None: as fast as it takes them."""
+        return self.max_ha_transfer_byte_in_second if self.ha_flow_control_enable else None
 
     @property
     def replication(self) -> HASettings:

@@ -11,9 +11,11 @@ from ha.frames import Handshake
 from ha.log import ReplicatedLog
 from ha.master.admittance import Why
 from ha.master.link import Acked, Greeted, Hold, MasterLink, MasterView
+from ha.master.pace import Pace
 from ha.master.sender import LogSender
 from ha.settings import HASettings
 from mqruntime.clock import Clock
+from mqruntime.core import NEVER_MS
 from mqruntime.tasks import Tasks
 
 
@@ -29,6 +31,9 @@ class Listener(Protocol):
     def acked(self, connection: MasterConnection, offset: int) -> None: ...
     def denied(self, connection: MasterConnection, handshake: Handshake, why: Why) -> None: ...
     def lost(self, connection: MasterConnection, reason: str) -> None: ...
+    def pace_of(self, broker_id: int) -> int | None:
+        """Bytes a second that go to this slave at most; None where nothing limits them."""
+        ...
 
 
 class MasterConnection(LogSender):
@@ -53,6 +58,7 @@ class MasterConnection(LogSender):
             heartbeat_interval_ms=settings.heartbeat_interval_ms,
             housekeeping_interval_ms=settings.housekeeping_interval_ms,
             handshake_timeout_ms=settings.handshake_timeout_ms,
+            pace=Pace(lambda: listener.pace_of(self._broker_id)),
             now_ms=clock.monotonic_ms(),
         )
         buffer_size_max = 2 * settings.transfer_batch_size
@@ -67,6 +73,11 @@ class MasterConnection(LogSender):
     def slave_broker_id(self) -> int:
         """-1 before it is admitted."""
         return self._broker_id
+
+    def pump(self) -> None:
+        super().pump()
+        if self.link.pace.due_ms < NEVER_MS:
+            self._arm_timer()
 
     def _opened(self) -> None:
         self._listener.opened(self)

@@ -30,6 +30,7 @@ from ha.frames import (
     decode_ack,
     state_of,
 )
+from ha.master.pace import Pace
 
 UNKNOWN = -1
 _STATE_SIZE = 4
@@ -120,8 +121,10 @@ class MasterLink:
         heartbeat_interval_ms: int,
         housekeeping_interval_ms: int,
         handshake_timeout_ms: int,
+        pace: Pace,
         now_ms: int,
     ) -> None:
+        self.pace = pace
         self._master = master
         self._transfer_batch_size = transfer_batch_size
         self._heartbeat_interval_ms = heartbeat_interval_ms
@@ -266,7 +269,10 @@ class MasterLink:
         if size == 0 and entry == self._labelled:
             owed = self._confirm_owed and self._master.confirm_offset != self._confirm_sent
             return [self._frame_of(0, now_ms)] if owed else self._heartbeat_if_due(now_ms)
-        return [self._frame_of(min(size, self._transfer_batch_size), now_ms)]
+        size = min(size, self._transfer_batch_size)
+        if size and (size := self.pace.allowed(size, now_ms)) == 0:
+            return self._heartbeat_if_due(now_ms)
+        return [self._frame_of(size, now_ms)]
 
     def _find_stretch(self, offset: int) -> None:
         """To which epoch `offset` belongs, and up to where all that is or will be in the log does, in the same segment. True
@@ -325,7 +331,7 @@ class MasterLink:
         if self.state is MasterState.TURNED_AWAY:
             return min(idle, self._written_ms + self._handshake_timeout_ms)
         if self.state is MasterState.SENDING and not self._held:
-            return min(idle, self._written_ms + self._heartbeat_interval_ms)
+            return min(idle, self._written_ms + self._heartbeat_interval_ms, self.pace.due_ms)
         return idle
 
     # -- the end

@@ -62,6 +62,7 @@ class Mastership:
         sync_state_set: frozenset[int],
         sync_state_set_epoch: int,
         members_min: Callable[[], int],
+        catch_up_limit: Callable[[], int | None],
         settings: HASettings,
         clock: Clock,
         tasks: Tasks,
@@ -74,6 +75,7 @@ class Mastership:
         self._log = log
         self._epochs = epochs
         self._members_min = members_min
+        self._catch_up_limit = catch_up_limit
         self._settings = settings
         self._clock = clock
         self._tasks = tasks
@@ -106,6 +108,7 @@ class Mastership:
                 disconnected_ms_max=settings.slave_disconnected_ms_max,
                 join_lag_ms_max=settings.join_lag_ms_max,
                 join_ms_max=settings.join_ms_max,
+                join_stall_ms_max=settings.join_stall_ms_max,
                 check_ms=settings.sync_state_set_check_ms,
                 alter_retry_ms=settings.alter_retry_ms,
             ),
@@ -211,6 +214,11 @@ class Mastership:
         if self._newest.get(broker_id) is connection:
             del self._newest[broker_id]
             self._perform(self.sync_state_set.disconnected(broker_id, self._now_ms()))
+
+    def pace_of(self, broker_id: int) -> int | None:
+        """The limit is for who catches up: acknowledgements wait for the others."""
+        limit = self._catch_up_limit()
+        return None if limit is None or broker_id in self.sync_state_set.union() else limit
 
     # -- what the broker tells
 

@@ -188,6 +188,7 @@ class LogSender(asyncio.Protocol):
 
     def _tick(self) -> None:
         self._perform(self.link.tick(self._now_ms()))
+        self.pump()
         self._arm_timer()
 
     def _arm_timer(self) -> None:

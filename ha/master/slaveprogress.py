@@ -15,6 +15,7 @@ class Limits:
     disconnected_ms_max: int
     join_lag_ms_max: int
     join_ms_max: int
+    join_stall_ms_max: int
     check_ms: int
     alter_retry_ms: int
 
@@ -29,6 +30,8 @@ class SlaveProgress:
     caught_up_ms: int | None = None
     disconnected_ms: int = 0
     joining_ms: int | None = None  # since when it is waited for so that it can be proposed
+    owes: int | None = None  # a member that has just entered has not acked up to here yet
+    stalled_ms: int | None = None  # since when it was seen behind with an ack that stands still
 
     def greeted(self, *, barred: str | None) -> None:
         """A new connection has shaken hands; what the one before it acked counts no more."""
@@ -46,6 +49,10 @@ class SlaveProgress:
 
     def acked(self, offset: int, caught_up_ms: int | None) -> None:
         """`caught_up_ms` as of MasterLink."""
+        if self.ack_offset is None or offset > self.ack_offset:
+            self.stalled_ms = None
+        if self.owes is not None and offset >= self.owes:
+            self.owes = None
         self.ack_offset = offset
         if caught_up_ms is not None:
             self.caught_up_ms = max(caught_up_ms, self.caught_up_ms or 0)
@@ -62,6 +69,22 @@ class SlaveProgress:
             and now_ms - self.caught_up_ms <= limits.join_lag_ms_max
         )
 
+    def entered(self, log_end: int) -> None:
+        """It is a member now. While it has not been level as one, sends wait for what may have died on its way in."""
+        self.joining_ms = None
+        self.owes = None if self.holds(log_end) else log_end
+
+    def look(self, log_end: int, now_ms: int) -> None:
+        """From time to time, while it enters."""
+        if self.ack_offset is not None and self.ack_offset >= log_end:
+            self.stalled_ms = None
+        elif self.stalled_ms is None:
+            self.stalled_ms = now_ms
+
+    def stalls(self, limits: Limits, now_ms: int) -> bool:
+        """Whether it makes no progress while it enters."""
+        return self.stalled_ms is not None and now_ms - self.stalled_ms >= limits.join_stall_ms_max
+
     def gone_ms(self, now_ms: int) -> int:
         """For how long it has had no connection; 0 while it has one."""
         return 0 if self.connected else now_ms - self.disconnected_ms
@@ -73,5 +96,7 @@ class SlaveProgress:
         gone_ms = self.gone_ms(now_ms)
         if gone_ms > limits.disconnected_ms_max:
             return f"disconnected for {gone_ms} ms"
+        if self.owes is not None and self.stalled_ms is not None and self.stalls(limits, now_ms):
+            return f"no progress for {now_ms - self.stalled_ms} ms since it entered"
         late_ms = now_ms - (master_since_ms if self.caught_up_ms is None else self.caught_up_ms)
         return f"not caught up for {late_ms} ms" if late_ms > limits.not_caught_up_ms_max else None

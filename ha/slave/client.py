@@ -25,12 +25,12 @@ logger = logging.getLogger("ha.slave")
 STAYS_OUT = (
     "this replica does not follow its master, for it would lose what was confirmed. To keep what it holds, elect it: "
     "mqadmin electMaster. To give up what follows the offset where the logs part: mqadmin updateBrokerConfig "
-    "-k allowTruncationTo -v OFFSET"
+    "-k allowTruncationTo -v OFFSET. To give up all of it: mqadmin resyncBroker"
 )
 LEFT_BEHIND = (
     "this replica cannot follow its master, which by retention has deleted what comes next here. Nothing that the master "
-    "holds is in this store: stop this broker, empty the store, brokerIdentity included, and start it: it fetches the log "
-    "from where its master's begins. To spare more for slow replicas raise slaveCatchupReserveBytes"
+    "holds is in this store: let it begin anew, mqadmin resyncBroker, and it fetches the log from where its master's begins. "
+    "To spare more for slow replicas raise slaveCatchupReserveBytes"
 )
 
 

@@ -6,7 +6,7 @@ from datetime import tzinfo
 
 from mqadmin.admin import AdminClient
 from mqadmin.command import Argument, admin_command, one_wanted, run
-from mqadmin.replies import HAStatus
+from mqadmin.replies import HALink, HAStatus
 from mqadmin.report import Report, plain
 from mqadmin.times import format_time
 from mqadmin.wanted import wanted_masters
@@ -27,11 +27,16 @@ def _master(address: str, status: HAStatus) -> str:
     )
     rows = (
         f"{link.address:<32}  {link.ack_offset:<16d} {link.diff_bytes:>16d} "
-        f"{link.bytes_per_second / 1024:>16.2f} {'OK' if link.in_sync else 'Fall Behind':>16} "
+        f"{link.bytes_per_second / 1024:>16.2f} {_state(link):>16} "
         f"{link.transfer_offset:>16d}\n"
         for link in status.links
     )
     return heading + "".join(rows)
+
+
+def _state(link: HALink) -> str:
+    """A learner is in no set, however close it is."""
+    return "OK" if link.in_sync else "Learner" if link.learner else "Fall Behind"
 
 
 def _slave(status: HAStatus, zone: tzinfo | None) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from remoting.headers.header import Header
-from remoting.wirefields import I32, wire
+from remoting.wirefields import I32, I64, wire
 
 
 @dataclass(slots=True)
@@ -93,3 +93,21 @@ class GetBrokerConfigResponseHeader(Header):
     """Reply to 26; `version` is a DataVersion as JSON text."""
 
     version: str
+
+
+@dataclass(slots=True)
+class ResyncBrokerHeader(Header):
+    """RESYNC_BROKER, to a replica: set your store aside and begin anew; `dry_run` only asks whether it would."""
+
+    dry_run: bool = False
+
+
+@dataclass(slots=True)
+class ResyncBrokerResponseHeader(Header):
+    """The id that it gives up, the folder below its store's root that its store goes to, how many bytes of log are there, and
+    whether the folder is kept for good."""
+
+    broker_id: I64
+    folder: str
+    log_bytes: I64
+    keeps: bool = False

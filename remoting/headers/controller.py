@@ -157,6 +157,17 @@ class CleanBrokerDataHeader(Header):
 
 
 @dataclass(slots=True)
+class GiveUpReplicaHeader(Header):
+    """GIVE_UP_REPLICA: the broker that was granted `broker_id` with `register_check_code` is to be forgotten, because it begins
+    anew with an empty store; `dry_run` only asks whether it may."""
+
+    broker_name: str
+    broker_id: I64
+    register_check_code: str | None = None
+    dry_run: bool = False
+
+
+@dataclass(slots=True)
 class GetNextBrokerIdHeader(Header):
     """1012"""
 

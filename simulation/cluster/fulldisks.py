@@ -1,13 +1,14 @@
 """Disks of servers that are full for a while.
 
 Invariant: a server that serves does not end for it: it refuses, waits, and goes on when there is room; nor does a broker that
-starts after an orderly end. Another one that starts may end; it is started again."""
+starts after an orderly end with the store that it had. Another one that starts may end; it is started again."""
 
 from __future__ import annotations
 
 import random
 
 from broker.role.memorymark import FILE as MEMORY_MARK
+from broker.role.storeaside import FILE as STORE_ASIDE
 from messagestore.store import ABORT_FILE
 from mqruntime.diskfull import DISK_FULL
 from simulation.cluster.fault import Fault
@@ -62,7 +63,9 @@ class FullDisk(Fault):
         """The disk of a broker that is down may be full when it comes back."""
         if not node.running and self.down.get(node.name, (0,))[0] != node.incarnation:
             holds = node.disk.content
-            in_good_order = holds(ABORT_FILE) is None and holds(MEMORY_MARK) is not None
+            in_good_order = (
+                holds(ABORT_FILE) is None and holds(MEMORY_MARK) is not None and holds(STORE_ASIDE) is None
+            )
             self.down[node.name] = node.incarnation, node.disk.failures["sync"], in_good_order
             if self.due_ms is not None and self.meanwhile.random() < FILLS_MEANWHILE:
                 self.fill(node, self.meanwhile)

@@ -42,6 +42,7 @@ CLIENT_HOST = "10.0.3.1"
 STRANGER_HOST = "10.0.4.1"
 HOSTILE_HOST = "10.0.4.2"
 OPERATOR_HOST = "10.0.5.1"
+RESYNC_HOST = "10.0.5.2"
 TOPIC = "facts"
 QUEUES = 3
 QUEUES_OF = {TOPIC: QUEUES, LATER: 1}
@@ -100,7 +101,7 @@ def broker_app(
     timers: Timers,
     segment_bytes: int,
     contract: Contract,
-    retention: dict[str, object],
+    besides: dict[str, object],
 ) -> BrokerApp:
     settings = BrokerSettings.model_validate(
         {
@@ -131,7 +132,7 @@ def broker_app(
             # a disk that is full for a while takes nothing away, and is felt when it is full
             "cleanFileForciblyEnable": False,
             "diskSpaceWarningLevelRatio": 100,
-            **retention,
+            **besides,
         }
     )
     return BrokerApp(settings, runtime)

@@ -27,6 +27,12 @@ SEALED = 16, 13
 IN_STEPS = 16, 9
 """Of so many this one's logs get their disk blocks a page at a time."""
 
+LIMITED = 9, 0
+"""Of so many this one limits what goes to replicas that catch up."""
+
+RESYNCED = 11, 5
+"""Of so many this one has an operator who lets replicas begin anew."""
+
 
 @dataclass(frozen=True)
 class Shape:
@@ -37,6 +43,8 @@ class Shape:
     is_harsh: bool = False
     is_sealed: bool = False
     reserves_pages: bool = False
+    is_limited: bool = False
+    has_resyncs: bool = False
 
     @staticmethod
     def of(seed: int) -> Shape:
@@ -51,6 +59,8 @@ class Shape:
             is_harsh=of(HARSH, seed),
             is_sealed=of(SEALED, seed),
             reserves_pages=of(IN_STEPS, seed),
+            is_limited=of(LIMITED, seed),
+            has_resyncs=of(RESYNCED, seed) and not is_unclean,
         )
 
     def settings(self) -> dict[str, object]:

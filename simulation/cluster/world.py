@@ -30,7 +30,7 @@ from messagestore.errors import StoreError
 from messagestore.log import commitlog
 from messagestore.store import MessageStore
 from mqruntime.segments import RESERVE_STEP_BYTES
-from simulation.cluster import members, retentionbugs, sealbugs  # noqa: F401  their bugs join the others
+from simulation.cluster import catchupbugs, members, retentionbugs, sealbugs  # noqa: F401  their bugs join the others
 from simulation.cluster.appends import Appends
 from simulation.cluster.blocks import log_has_blocks
 from simulation.cluster.check import ClusterCheck
@@ -51,6 +51,8 @@ from simulation.cluster.machines import Machines
 from simulation.cluster.masterfirst import MasterFirst
 from simulation.cluster.members import FAST, SLAVE_SYNC_MS, ClientApp, Timers
 from simulation.cluster.operators import Operator
+from simulation.cluster.pacing import Pacing
+from simulation.cluster.resyncs import Resyncs
 from simulation.cluster.retention import Retention
 from simulation.cluster.seals import all_sealed
 from simulation.cluster.shape import Shape
@@ -105,6 +107,8 @@ class ClusterWorld:
         self.client = ClientJudge(self.world, self.machines.client)
         self.votes = VotesOnDisk({f"n{i}": node for i, node in enumerate(self.machines.controllers)})
         self.retention = Retention(self.machines, allowed=not self.may_lose)
+        self.pacing = Pacing(self.machines, on=self.shape.is_limited)
+        self.resyncs: Resyncs | None = None
         self.faults = Faults(self.machines, *self.besides())
         self.hand_overs = CleanHandOvers(self.machines, seed)
         self.send_interval_ms = self.random.choice((250, 300, 400))
@@ -116,10 +120,19 @@ class ClusterWorld:
         watching = patch.object(DLedgerNode, "core_class", watched(Raft, self.votes))
         granting = patch.object(ReplicasStateMachine, "apply", self.check.grants.noting())
         holding = patch.object(Mastership, "acked", self.check.holders.noting(self.machines.brokers))
-        keeping, logged = self.retention.watched(), self.errors.attached()
+        logged = self.errors.attached()
         with (
-            paging, watching, granting, holding, keeping, self.appended(), self.bulk(), logged, self.world as world,
-        ):  # fmt: skip
+            paging,
+            watching,
+            granting,
+            holding,
+            self.retention.watched(),
+            self.pacing.watched(),
+            self.appended(),
+            self.bulk(),
+            logged,
+            self.world as world,
+        ):
             world.after_each_step(self.each_step)
             self.start_all()
             world.run_until(lambda: self.machines.master() is not None, 10_000)
@@ -164,7 +177,7 @@ class ClusterWorld:
                     timers=self.timers,
                     segment_bytes=self.segment_bytes,
                     contract=self.contract,
-                    retention={**self.retention.settings(), **self.shape.settings()},
+                    besides=self.retention.settings() | self.pacing.settings() | self.shape.settings(),
                 )
             )
 
@@ -196,6 +209,8 @@ class ClusterWorld:
     def besides(self) -> Iterator[Fault]:
         """The faults that the shape of this seed brings."""
         yield self.retention
+        if self.shape.is_limited:
+            yield self.pacing
         if not self.contract.waits:
             yield MasterFirst(self.machines)
         if self.contract.on_disk:
@@ -205,6 +220,9 @@ class ClusterWorld:
         if self.shape.is_harsh:
             yield HostileFrames(self.machines, self.world.node("hostile", members.HOSTILE_HOST))
             yield GreatBurst(self.machines)
+        if self.shape.has_resyncs:
+            self.resyncs = Resyncs(self.machines, self.world.node("resyncs", members.RESYNC_HOST))
+            yield self.resyncs
         if self.shape.has_operator:
             self.operator = Operator(self.machines, self.world.node("operator", members.OPERATOR_HOST))
             yield self.operator
@@ -323,6 +341,8 @@ class ClusterWorld:
             self.fact_check.at_the_end(machines.broker_looks())
         if self.operator is not None:
             self.operator.at_the_end()
+        if self.resyncs is not None:
+            self.resyncs.at_the_end()
         again = self.client.judge(
             brokers[0],
             self.check.confirmed,

@@ -356,7 +356,7 @@ def whoever_is_named_goes(state: ReplicasState, live: Liveness, **asked: Any) ->
     return cleaned(state, live, **asked | {"living_too": True})
 
 
-@bug("holders-cleaned", commands, "_why_needed")
+@bug("holders-cleaned", commands, "why_needed")
 def the_dead_are_needed_by_nobody(*asked: Any) -> str | None:
     """M5: who holds what was acknowledged, perhaps alone, is forgotten like anybody that is not heard."""
     return None

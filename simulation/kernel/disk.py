@@ -14,7 +14,7 @@ import errno
 import os
 import random
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -42,6 +42,8 @@ OPERATIONS = (
     "sync",
     "delete",
     "sync_directory",
+    "move",
+    "discard",
 )
 
 
@@ -71,6 +73,8 @@ class SimulatedDisk:
         self._faults: list[Fault] = []
         self.failures: Counter[str] = Counter()
         """Operation -> how often a fault that was set for it has struck."""
+        self.wipes = 0
+        """How often something was wiped."""
         self._stalled_until_us = 0
         self._small_files_busy_until_us = 0
         self._random = random.Random(f"{seed}/disk/{name}")
@@ -100,10 +104,24 @@ class SimulatedDisk:
         self._stalled_until_us = self.loop.now_us + ms * 1000
 
     def wipe(self, prefix: str = "") -> None:
-        """Files whose path starts with `prefix` are gone, durably."""
+        """Files whose path starts with `prefix` are gone, durably, without any process's doing."""
+        self.wipes += 1
+        self.drop(prefix)
+
+    def drop(self, prefix: str) -> None:
+        """The same, as a process does it."""
         for path in [path for path in (*self.entries, *self._durable) if path.startswith(prefix)]:
             self.entries.pop(path, None)
             self._durable.pop(path, None)
+
+    def move(self, name: str, to: str) -> bool:
+        """File or folder `name` is `to`, durably, with what of it was durable; whether there was one."""
+        found = False
+        for held in (self.entries, self._durable):
+            for path in [path for path in held if path == name or path.startswith(f"{name}/")]:
+                held[to + path[len(name) :]] = held.pop(path)
+                found = True
+        return found
 
     def put(self, path: str, data: bytes) -> None:
         """An operator writes a small file, durably."""
@@ -328,6 +346,27 @@ class SimulatedSmallFiles:
         synced = self._turn(self._disk.sync_us, lambda: self._disk.make_durable(name, None), "removed", name)
         await unlinked
         await synced
+
+    async def move(self, name: str, folder: str) -> bool:
+        check_name(name)
+        to = f"{check_name(folder)}/{name}"
+
+        def step() -> bool:
+            self._disk.check("move", name)
+            return self._disk.move(name, to)
+
+        return await self._turn(self._disk.sync_us, step, "set aside", name)
+
+    async def immovable(self, names: Sequence[str]) -> list[str]:
+        return []
+
+    async def discard(self, folder: str) -> None:
+        def step() -> None:
+            self._disk.check("discard", folder)
+            self._disk.drop(f"{folder}/")
+
+        check_name(folder)
+        await self._turn(self._disk.sync_us, step, "discard", folder)
 
     async def names(self, under: str) -> list[str]:
         prefix = check_name(under) + "/" if under else ""

@@ -9,7 +9,7 @@ import asyncio
 import random
 from collections.abc import Callable
 
-from mqruntime.runtime import App, Runtime
+from mqruntime.runtime import App, RestartWanted, Runtime
 from mqruntime.serve import is_bug
 from simulation.kernel.disk import SimulatedDirectory, SimulatedDisk, SimulatedSmallFiles, SimulatedStoreLock
 from simulation.kernel.network import SimulatedNetwork
@@ -85,6 +85,11 @@ class Node:
                 failure = await self.app.wait_failed()
             except Exception as error:  # noqa: BLE001 - kept, and raised below when it is a bug
                 failure = error
+            if isinstance(failure, RestartWanted):
+                assert self.app is not None
+                await self.app.stop()
+                self.kill()  # whoever watches over it starts it again
+                return
             self.failure = failure
             self.kill()
             if is_bug(failure):

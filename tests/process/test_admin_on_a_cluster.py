@@ -8,7 +8,8 @@ import asyncio
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +18,18 @@ import pytest
 from localcluster.cluster import Cluster
 from localcluster.layout import BROKER_SET, CLUSTER_NAME
 from mqadmin.cli import COMMANDS
-from tests.waits import NOBODY_IS_LATE, WAIT_MS
+from tests.waits import NOBODY_IS_LATE, WAIT_MS, WAIT_S
 
 ROOT = Path(__file__).parents[2]
 TOPIC, GROUP = "AdminTopic", "AdminGroup"
 asked: set[str] = set()
+
+
+def wait_until(reached: Callable[[], bool], what: str) -> None:
+    deadline = time.monotonic() + WAIT_S
+    while not reached():
+        assert time.monotonic() < deadline, what
+        time.sleep(0.2)
 
 
 class Admin:
@@ -30,6 +38,7 @@ class Admin:
     def __init__(self, cluster: Cluster) -> None:
         self.namesrv = cluster.layout.namesrv
         self.controllers = cluster.layout.controller_list
+        self.folder = cluster.layout.directory
 
     def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         asked.add(arguments[0])
@@ -154,6 +163,26 @@ def test_another_controller_leads_when_it_is_asked_to(admin: Admin) -> None:
 @pytest.mark.parametrize("command", ["deleteExpiredCommitLog", "cleanExpiredCQ"])
 def test_what_has_expired_is_deleted_on_demand(admin: Admin, command: str) -> None:
     assert "success" in admin.shown(command, "-c", CLUSTER_NAME)
+
+
+def test_a_replica_begins_anew_while_its_process_runs_on(admin: Admin) -> None:
+    def members() -> tuple[int, dict[int, str]]:
+        [state] = admin.told("getSyncStateSet", "-a", admin.controllers, "-b", BROKER_SET)["brokerSets"]
+        return state["masterId"], {row["brokerId"]: row["address"] for row in state["inSync"]}
+
+    assert "is the master" in admin.failed("resyncBroker", "-b", admin.master())
+    wait_until(lambda: len(members()[1]) == 3, "all are in the set")
+    master_id, before = members()
+    replica_id, address = next(row for row in before.items() if row[0] != master_id)
+    dry = admin.told("resyncBroker", "-b", address, "-d")
+    assert dry["brokerId"] == replica_id and dry["logBytes"] > 0
+    assert members()[1].keys() == before.keys()
+    folder = admin.told("resyncBroker", "-b", address)["folder"]
+    wait_until(
+        lambda: len(members()[1]) == 3 and replica_id not in members()[1], "the new copy is in the set"
+    )
+    wait_until(lambda: not [*admin.folder.rglob(folder)], "what it had is removed")
+    assert address in members()[1].values()
 
 
 def test_topics_and_groups_go_away(admin: Admin) -> None:

@@ -131,6 +131,8 @@ COMMANDS: dict[str, Run | Elsewhere] = {
     "mqadmin getBrokerEpoch -n NAMESRV -b broker-a": Run("#Epoch: EpochEntry{epoch=1"),
     "mqadmin deleteExpiredCommitLog -n NAMESRV -c DefaultCluster": Run("success"),
     "mqadmin cleanExpiredCQ -n NAMESRV -c DefaultCluster": Run("success"),
+    "mqadmin resyncBroker -b REPLICA -d": Elsewhere("test_admin_on_a_cluster.py"),
+    "mqadmin resyncBroker -b REPLICA": Elsewhere("test_admin_on_a_cluster.py"),
     "mqadmin leadershipTransfer -a CONTROLLERS": Run("#FormerLeaderId"),
     "mqadmin electMaster -a CONTROLLERS -b BROKER_ID -bn broker-a -c DefaultCluster": Run(
         "#BrokerMasterAddr"

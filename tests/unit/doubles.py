@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 
 
 class ManualClock:
@@ -46,6 +47,19 @@ class MemoryFiles:
 
     async def names(self, under: str) -> list[str]:
         return sorted(name for name in self.content if not under or name.startswith(f"{under}/"))
+
+    async def move(self, name: str, folder: str) -> bool:
+        moved = [each for each in self.content if each == name or each.startswith(f"{name}/")]
+        for each in moved:
+            self.content[f"{folder}/{each}"] = self.content.pop(each)
+        return bool(moved)
+
+    async def immovable(self, names: Sequence[str]) -> list[str]:
+        return []
+
+    async def discard(self, folder: str) -> None:
+        for each in await self.names(folder):
+            del self.content[each]
 
 
 class NoQueues:

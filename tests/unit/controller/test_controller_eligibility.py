@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from controller.commands import register_broker
+from controller.commands import clean_broker_data, register_broker
 from controller.elections import elect_master, replace_lost_master
 from controller.electpolicy import LiveReport
 from controller.events import AlterSyncStateSet, ApplyBrokerId, CleanBrokerData, ElectMaster, Event, encode
@@ -217,3 +217,12 @@ def test_a_new_leader_waits_for_the_word_of_one_that_may_be_better() -> None:
     )
     table.heard(("c", "a", 2), 2, Heartbeat("", 10_000, report(100)), NOW + 20)
     assert replaced(state, table.at(NOW + 20, NOW + 5)) == ElectMaster("a", 2, frozenset({1}))
+
+
+def test_who_has_become_a_learner_holds_nothing_that_another_may_be_forgotten_for() -> None:
+    state = applied(members(1, eligible=(2, 3)))
+    others = {"b1": report(9), "b2": report(9)}
+    for learns, code in ((False, 0), (True, 2009)):
+        live = alive(**others, b3=report(9, is_learner=learns))
+        decision = clean_broker_data(state, live, broker_name="a", ids_to_clean="2", living_too=True)
+        assert decision.code == code, decision.remark

@@ -79,6 +79,7 @@ class Node:
         self.confirms = 0
         self.set_epoch = 1
         self.members_min = 1
+        self.catch_up_limit: int | None = None
         self.controller_up = True
         self.replicas: Table = {known: Replica(frozenset({HOST})) for known in range(1, 10)}
         self.replicas_read = 0
@@ -99,6 +100,7 @@ class Node:
             told_host=HOST,
             members_min=lambda: self.members_min,
             truncation_allowed=lambda: None,
+            catch_up_limit=lambda: self.catch_up_limit,
             on_fatal=self.fatal.append,
         )
 

@@ -67,6 +67,7 @@ class App:
             told_host=broker.node.host,
             members_min=lambda: 1,
             truncation_allowed=lambda: None,
+            catch_up_limit=lambda: None,
             on_fatal=self.fail,
         )
         self.ha.speaks_through(self, self)

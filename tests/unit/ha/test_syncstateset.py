@@ -25,6 +25,7 @@ LIMITS = Limits(
     disconnected_ms_max=1_000,
     join_lag_ms_max=1_000,
     join_ms_max=5_000,
+    join_stall_ms_max=1_000,
     check_ms=500,
     alter_retry_ms=500,
 )
@@ -364,6 +365,58 @@ def test_a_joiner_that_does_not_catch_up_is_given_up() -> None:
     assert sss.confirm_offset == 2000
     assert sss.tick(5_101) == [Confirmed(3000)]
     assert sss.union() == ids(1) and sss.confirm_offset == 3000
+
+
+def test_a_joiner_that_falls_silent_is_withdrawn_after_a_second() -> None:
+    sss = master(1)
+    sss.connected(2, barred=None)
+    sss.log_grew(2000)
+    assert alter(sss.acked(2, 1900, 90, 100)) is None and sss.union() == ids(1, 2)
+    sss.log_grew(3000)
+    for now_ms in (500, 1_000, 1_499):
+        sss.tick(now_ms)
+        assert sss.confirm_offset == 2000, "it may yet come"
+    assert Confirmed(3000) in sss.tick(1_500)
+    assert sss.union() == ids(1)
+
+
+def test_a_joiner_that_gets_on_is_waited_for_longer() -> None:
+    sss = master(1)
+    sss.connected(2, barred=None)
+    sss.log_grew(5000)
+    sss.acked(2, 1900, 90, 100)
+    sss.log_grew(9000)
+    for now_ms in range(500, LIMITS.join_ms_max, 500):
+        sss.tick(now_ms)
+        sss.acked(2, 1900 + now_ms // 10, None, now_ms + 1)
+        assert sss.union() == ids(1, 2)
+    sss.tick(LIMITS.join_ms_max + 101)
+    assert sss.union() == ids(1), "but not for ever"
+
+
+def test_a_slave_that_falls_silent_as_it_enters_leaves_again_after_a_second() -> None:
+    sss, wanted = joining()
+    sss.log_grew(1100)
+    sss.tick(500)
+    sss.alter_ended(wanted, Applied(ids(1, 2), 8), 900)
+    assert alter(sss.tick(1_000)) is None
+    leaving = asked(sss, 1_500)
+    assert leaving.members == ids(1) and "no progress" in leaving.reason
+    assert sss.confirm_offset == 1000, "until the controllers have taken it out"
+    sss.alter_ended(leaving, Applied(ids(1), 9), 1_510)
+    assert sss.confirm_offset == 1100
+
+
+def test_nobody_who_has_entered_and_is_level_or_has_been_is_hurried() -> None:
+    sss, wanted = joining()
+    sss.alter_ended(wanted, Applied(ids(1, 2), 8), 100)
+    for now_ms in range(500, 10_000, 500):
+        assert alter(sss.tick(now_ms)) is None, "it is level, there is nothing to get on with"
+    sss.acked(2, 1000, 10_000, 10_000)
+    sss.log_grew(1100)
+    for now_ms in range(10_500, 25_000, 500):
+        assert alter(sss.tick(now_ms)) is None, "it was level as a member"
+    assert asked(sss, 25_001).members == ids(1)
 
 
 def test_a_slave_far_behind_is_not_waited_for() -> None:

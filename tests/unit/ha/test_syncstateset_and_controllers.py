@@ -31,6 +31,7 @@ LIMITS = Limits(
     disconnected_ms_max=1_000,
     join_lag_ms_max=500,
     join_ms_max=2_000,
+    join_stall_ms_max=1_000,
     check_ms=500,
     alter_retry_ms=500,
 )

@@ -179,6 +179,19 @@ def test_brokers_that_no_controller_knows_are_not_said_to_be_forgotten(server: S
     assert server.requests(RequestCode.CLEAN_BROKER_DATA) == []
 
 
+@pytest.mark.parametrize(("keeps", "then"), [("false", "is removed when"), ("true", "stays there")])
+def test_a_replica_that_begins_anew_tells_where_its_store_goes(
+    server: ScriptedServer, keeps: str, then: str
+) -> None:
+    told = {"brokerId": "3", "folder": "aside-20261122T210703.125Z", "logBytes": "77", "keeps": keeps}
+    server.says(RequestCode.RESYNC_BROKER, ext=told)
+    shown = server.run("resyncBroker", "-b", server.address, "-d").stdout
+    assert "broker 3" in shown and "would begin anew" in shown and "aside-2026" in shown and then in shown
+    assert as_json(server, "resyncBroker", "-b", server.address)["logBytes"] == 77
+    asked = [request.ext["dryRun"] for request in server.requests(RequestCode.RESYNC_BROKER)]
+    assert asked == ["true", "false"]
+
+
 def test_json_tells_a_failure_too(server: ScriptedServer) -> None:
     result = server.run("topicStatus", "-t", "T", "--json")
     assert result.exit_code == 1

@@ -68,6 +68,7 @@ USES = [
     "electMaster -a ADDRESS -b 1 -bn broker-a -c C",
     "leadershipTransfer -a ADDRESS -t n1",
     "cleanBrokerMetadata -a ADDRESS -b 1 -bn broker-a -c C",
+    "resyncBroker -b ADDRESS",
 ]
 """A right line of each command, for each way that it takes."""
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from pydantic import Field
 
-from mqruntime.runtime import Runtime
+from mqruntime.runtime import RestartWanted, Runtime
 from mqruntime.serve import main
 from mqruntime.settings import Settings
 
@@ -50,6 +50,9 @@ class DemoApp:
     async def wait_failed(self) -> BaseException:
         if self._mode == "fatal":
             return OSError(5, "Input/output error", "commitlog/0")
+        if self._mode == "restarts" and await self._runtime.files.read("restarted") is None:
+            await self._runtime.files.replace("restarted", b"yes")
+            return RestartWanted()
         return await asyncio.get_running_loop().create_future()
 
 

@@ -46,6 +46,15 @@ def test_it_serves_until_it_is_told_to_stop(tmp_path: Path) -> None:
     assert (tmp_path / "store" / "stopped").read_bytes() == b"yes"
 
 
+def test_an_app_that_wants_to_begin_anew_is_stopped_in_order_and_made_again(tmp_path: Path) -> None:
+    process = running(tmp_path, "mode=restarts")
+    assert process.stdout is not None and process.stdout.readline() == "started\n"
+    process.send_signal(signal.SIGTERM)
+    _, said = process.communicate()
+    assert process.returncode == 0 and said.count("starting anew") == 1
+    assert (tmp_path / "store" / "stopped").read_bytes() == b"yes"
+
+
 @pytest.mark.parametrize("ignored", [False, True])
 def test_a_closed_terminal_ends_it_in_order_unless_that_is_ignored(tmp_path: Path, ignored: bool) -> None:
     former = signal.signal(signal.SIGHUP, signal.SIG_IGN if ignored else signal.SIG_DFL)

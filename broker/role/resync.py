@@ -1,0 +1,178 @@
+"""An operator's request that this replica begins anew with an empty store (RESYNC_BROKER).
+
+Invariant: nothing is set aside before the controllers have forgotten this broker, as they do for one that is not needed only;
+from the moment that they are asked until they have refused it calls them for nothing else, so it does not come back under its
+former id. That id stays forgotten: acknowledgements of the store that goes, wherever they still wait, are nobody's."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from broker.role.controllercalls import ControllerCalls
+from broker.role.controllerclient import ControllerClient
+from broker.role.manager import ReplicasManager
+from broker.role.membership import Membership, Role
+from broker.role.storeaside import StoreAside
+from ha.service import HAService
+from ha.slave.link import StayOut
+from messagestore.store import MessageStore
+from mqruntime.clock import Clock
+from mqruntime.diskfull import cure
+from mqruntime.log import fields
+from mqruntime.tasks import Tasks
+from remoting.codes import RequestCode, ResponseCode
+from remoting.command import RemotingCommand
+from remoting.errors import NotSent, RemotingError
+from remoting.headers.admin import ResyncBrokerHeader, ResyncBrokerResponseHeader
+from remoting.peer import Peer
+from remoting.router import Router
+
+logger = logging.getLogger("broker.resync")
+
+RESTART_AFTER_MS = 300
+"""For the answer, and for the master to hear that nothing waits for this broker any more."""
+LOOK_MS = 1_000
+
+
+class Resync:
+    """The handler, and the end of what it began. `restart` stops this broker in good order and starts it anew."""
+
+    def __init__(
+        self,
+        membership: Membership,
+        *,
+        aside: StoreAside,
+        store: MessageStore,
+        ha: HAService,
+        manager: ReplicasManager,
+        calls: ControllerCalls,
+        controllers: ControllerClient,
+        is_learner: bool,
+        clock: Clock,
+        tasks: Tasks,
+        restart: Callable[[], None],
+    ) -> None:
+        self._membership = membership
+        self._aside = aside
+        self._store = store
+        self._ha = ha
+        self._manager = manager
+        self._calls = calls
+        self._controllers = controllers
+        self._is_learner = is_learner
+        self._clock = clock
+        self._tasks = tasks
+        self._restart = restart
+        self._level = False
+        ha.on_level(self._is_level)
+
+    def add_to(self, router: Router) -> None:
+        router.add(RequestCode.RESYNC_BROKER, self._resync)
+
+    # -- the request
+
+    async def _resync(self, peer: Peer, command: RemotingCommand) -> RemotingCommand:
+        """Code 16 says why this broker will not, the controllers' own code why they do not let it, 14 that they were not
+        reached; with success the store is set aside by the restart that follows at once, unless `dryRun`."""
+        dry_run = ResyncBrokerHeader.from_ext(command.ext).dry_run
+        why = self._why_not() or await self._why_immovable()
+        if why is not None:
+            return command.reply(ResponseCode.NO_PERMISSION, why)
+        broker_id = self._membership.broker_id
+        assert broker_id is not None, "who is registered has an id"
+        keeps = isinstance(self._ha.stays_out, StayOut)
+        header = ResyncBrokerResponseHeader(
+            broker_id=broker_id,
+            folder=self._aside.folder_at(self._clock.now_ms()),
+            log_bytes=self._store.max_offset() - self._store.min_offset(),
+            keeps=keeps,
+        )
+        if dry_run:
+            refusal = await self._refused(command, dry_run=True)
+            return refusal or command.reply(header=header)
+        self._membership.hold_calls()
+        refusal = await self._refused(command, dry_run=False) or await self._planned(command, header)
+        if refusal is not None:
+            self._membership.release_calls()
+            self._manager.read_sync_state_set()
+            return refusal
+        logger.warning(
+            "this broker begins anew", extra=fields(folder=header.folder, asked_by=peer.remote_address)
+        )
+        asyncio.get_running_loop().call_later(RESTART_AFTER_MS / 1000, self._restart)
+        return command.reply(header=header)
+
+    def _why_not(self) -> str | None:
+        us = self._membership
+        if us.role is Role.MASTER:
+            return "this broker is the master: elect another one first"
+        if us.calls_held:
+            return "this broker is about to begin anew already"
+        if self._aside.now is not None:
+            return (
+                f"this broker began anew already, and is not in the SyncStateSet yet; {self._aside.now.folder} holds its "
+                "former store; to begin once more stop it, empty its store but for that folder, and start it"
+            )
+        if not us.registered or us.role is not Role.SLAVE or us.stopping:
+            return (
+                "this broker is not registered at the controllers, or has no role; where it stays so, stop it and empty its "
+                "store"
+            )
+        return None
+
+    async def _why_immovable(self) -> str | None:
+        names = await self._aside.immovable()
+        if not names:
+            return None
+        return (
+            f"{', '.join(names)} in the store is a link, or has a disk of its own, and cannot be set aside; stop this "
+            "broker and empty its store"
+        )
+
+    async def _refused(self, command: RemotingCommand, *, dry_run: bool) -> RemotingCommand | None:
+        """What to answer where the controllers do not let this broker go."""
+        try:
+            answer = await self._controllers.call(self._calls.give_up(dry_run=dry_run))
+        except NotSent as error:
+            why = f"no controller leads or answers ({error}); nothing was changed"
+            return command.reply(ResponseCode.SERVICE_NOT_AVAILABLE, why)
+        except RemotingError as error:
+            why = f"the controllers' answer did not come ({error}); nothing is set aside, so give the command again"
+            return command.reply(ResponseCode.SERVICE_NOT_AVAILABLE, why)
+        if answer.code == ResponseCode.SUCCESS:
+            return None
+        if answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
+            why = (
+                "these controllers, of upstream's or an older version, cannot tell whether this broker is needed: look at "
+                "getSyncStateSet, stop it and empty its store"
+            )
+            return command.reply(ResponseCode.NO_PERMISSION, why)
+        return command.reply(answer.code, f"the controllers do not let it go: {answer.remark}")
+
+    async def _planned(
+        self, command: RemotingCommand, header: ResyncBrokerResponseHeader
+    ) -> RemotingCommand | None:
+        """What to answer where the disk takes no note of it; the controllers have forgotten this broker, which comes back under
+        its id by itself."""
+        try:
+            await self._aside.plan(header.folder, header.broker_id, keeps=header.keeps)
+        except OSError as error:
+            return command.reply(ResponseCode.SYSTEM_ERROR, f"nothing is set aside: {error}{cure(error)}")
+        return None
+
+    # -- its end
+
+    def _is_level(self) -> None:
+        self._level = True
+
+    async def run(self) -> None:
+        """Removes what was set aside once it may be."""
+        while self._aside.now is not None:
+            await asyncio.sleep(LOOK_MS / 1000)
+            if self._membership.in_sync or (self._is_learner and self._level):
+                try:
+                    await self._aside.joined()
+                except OSError as error:
+                    logger.warning("what was set aside is not removed, trying on", extra=fields(why=error))

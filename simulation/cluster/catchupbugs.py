@@ -1,0 +1,65 @@
+"""Bugs of catching up, planted as those of simulation.cluster.bugs are."""
+
+from __future__ import annotations
+
+from broker.role.membership import Membership
+from broker.role.resync import Resync
+from controller import givingup
+from controller.decision import Decision
+from controller.events import AlterSyncStateSet, CleanBrokerData
+from controller.heartbeats import Liveness
+from controller.state import ReplicasState
+from ha.master.mastership import Mastership
+from ha.master.pace import Pace
+from remoting.codes import ResponseCode
+from remoting.command import RemotingCommand
+from simulation.cluster.bugs import bug
+
+
+@bug("limit-forgotten", Pace, "allowed")
+def whatever_there_is(self: Pace, size: int, now_ms: int) -> int:
+    """A replica that catches up takes all of the network, and of the master."""
+    return size
+
+
+@bug("members-held-back", Mastership, "pace_of")
+def for_everybody(self: Mastership, broker_id: int) -> int | None:
+    """Upstream: the limit is for each link, and sends wait for it."""
+    return self._catch_up_limit()
+
+
+@bug("set-aside-unasked", Resync, "_refused")
+async def whatever_controllers_say(
+    self: Resync, command: RemotingCommand, *, dry_run: bool
+) -> RemotingCommand | None:
+    """An operator empties the folder of a member: its id goes on to stand for what is gone."""
+    return None
+
+
+@bug("aside-removed-at-once", Membership, "in_sync")
+def always(self: Membership) -> bool:
+    """The former store goes before there is another copy of what it held."""
+    return True
+
+
+@bug("given-up-though-needed", givingup, "give_up_replica")
+def whoever_asks(
+    state: ReplicasState,
+    live: Liveness,
+    *,
+    broker_name: str,
+    broker_id: int,
+    check_code: str | None,
+    dry_run: bool,
+) -> Decision:
+    """Nobody counts who is left."""
+    ids = frozenset({broker_id})
+    sync_state = state.sync_states.get(broker_name)
+    if (
+        sync_state is None
+        or sync_state.master_id == broker_id
+        or broker_id not in state.replicas[broker_name].by_id
+    ):
+        return Decision(code=ResponseCode.CONTROLLER_INVALID_REQUEST)
+    alter = AlterSyncStateSet(broker_name, sync_state.members - ids, sync_state.eligible - ids)
+    return Decision(events=(alter, CleanBrokerData(broker_name, ids)))

@@ -1,0 +1,105 @@
+"""A limit to what goes to replicas that catch up, and whether masters keep it.
+
+Invariant F: of log no more than the limit and one burst goes over one link to a slave that its master does not count on, in any
+stretch of time; no link to a slave that it counts on waits for the limit. In the end an operator lifts it."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from contextlib import contextmanager
+from unittest.mock import patch
+
+from broker.app import BrokerApp
+from ha.master.connection import MasterConnection
+from ha.master.link import Batch
+from ha.master.pace import BURST_MS, FRAMES_A_SECOND
+from ha.master.sender import LogSender
+from mqruntime.core import NEVER_MS
+from simulation.cluster.fault import Fault
+from simulation.cluster.machines import Machines
+from simulation.cluster.violation import Violation
+from simulation.kernel.node import Node
+
+LIMITS = (6_000, 30_000)
+HELD_MS = 300
+"""A slave that begins to count is noticed within this time."""
+
+
+class Pacing(Fault):
+    """Of a generator of its own, so that it changes nothing in the other seeds."""
+
+    name = "catch-up limited"
+
+    def __init__(self, machines: Machines, *, on: bool) -> None:
+        super().__init__(machines)
+        drawn = random.Random(f"{machines.world.seed}/pacing").choice(LIMITS)
+        self.limit = drawn if on else None
+        self.lifted = False
+        self.violation: Violation | None = None
+        self.sent: dict[LogSender, tuple[float, int]] = {}
+        """Link -> bytes above the limit, as of a moment in ms."""
+        self.held_since_ms: dict[MasterConnection, int] = {}
+
+    def settings(self) -> dict[str, object]:
+        """What brokers are told besides."""
+        if self.limit is None or self.lifted:
+            return {}
+        return {"haFlowControlEnable": True, "maxHaTransferByteInSecond": self.limit}
+
+    @contextmanager
+    def watched(self) -> Iterator[None]:
+        send = LogSender._send
+
+        def watched_send(connection: LogSender, batch: Batch) -> None:
+            self.judge(connection, batch.size)
+            send(connection, batch)
+
+        with patch.object(LogSender, "_send", watched_send):
+            yield
+
+    def brokers(self) -> list[tuple[Node, BrokerApp]]:
+        nodes = [*self.machines.brokers, *self.machines.learners]
+        return [(node, node.app) for node in nodes if isinstance(node.app, BrokerApp)]
+
+    def judge(self, connection: LogSender, size: int) -> None:
+        """So much of the log is about to go."""
+        if self.limit is None or self.lifted or not isinstance(connection, MasterConnection):
+            return
+        now_ms, broker_id = self.world.now_ms, connection.slave_broker_id
+        for node, app in self.brokers():
+            mastership = app.ha.mastership
+            if mastership is None or connection not in mastership.connections:
+                continue
+            if broker_id in mastership.sync_state_set.union():
+                return
+            above, at_ms = self.sent.get(connection, (0.0, now_ms))
+            above = max(0.0, above - self.limit * (now_ms - at_ms) / 1000) + size
+            self.sent[connection] = above, now_ms
+            if above > self.limit * BURST_MS / 1000 + self.limit / FRAMES_A_SECOND:
+                self.violation = self.violation or Violation(
+                    "F", f"{node.name} sends broker {broker_id} {above:.0f} bytes above {self.limit} a second"
+                )
+            self.machines.done[self.name] += bool(size)
+
+    def next_step(self) -> None:
+        """Raises Violation."""
+        if self.violation is not None:
+            raise self.violation
+        held: dict[MasterConnection, int] = {}
+        for node, app in self.brokers():
+            mastership = app.ha.mastership
+            for connection in mastership.connections if mastership is not None else ():
+                counts = mastership is not None and connection.slave_broker_id in app.ha.counted_members()
+                if counts and connection.link.pace.due_ms < NEVER_MS:
+                    held[connection] = self.held_since_ms.get(connection, self.world.now_ms)
+                    if self.world.now_ms - held[connection] > HELD_MS:
+                        raise Violation(
+                            "F", f"{node.name} counts on {connection.slave_broker_id}, and holds it back"
+                        )
+        self.held_since_ms = held
+
+    def heal(self) -> None:
+        self.lifted = True
+        for _, app in self.brokers():
+            app.settings.ha_flow_control_enable = False

@@ -1,0 +1,150 @@
+"""Replicas that an operator lets begin anew, and are killed meanwhile.
+
+Invariant Z: whose store goes is neither in the SyncStateSet nor eligible any more, and as many as acknowledge are left that
+hold what was acknowledged; what was set aside stays, file by file, until the new copy was in the set, and goes in the end."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+
+from broker.role import storeaside
+from broker.role.storeaside import State
+from messagestore.log.commitlog import FOLDER as LOG
+from remoting.client import RemotingClient
+from remoting.codes import RequestCode, ResponseCode
+from remoting.command import RemotingCommand
+from remoting.errors import RemotingError
+from remoting.headers.admin import ResyncBrokerHeader
+from simulation.cluster.fault import Fault
+from simulation.cluster.looks import broker_on
+from simulation.cluster.machines import Machines
+from simulation.cluster.members import BROKER_PORT
+from simulation.cluster.violation import Violation
+from simulation.kernel.inode import Inode
+from simulation.kernel.node import Node
+
+FIRST_MS = (6_000, 15_000)
+BETWEEN_MS = (4_000, 12_000)
+KILL_MS = (1, 900)
+ANSWER_MS_MAX = 4_000
+NOTICED_MS = 500
+"""A set that has changed is seen within this time."""
+REMOVED_MS = 15_000
+"""A broker asks for the set so often, and then some."""
+
+
+@dataclass
+class Kept:
+    """What one broker has set aside."""
+
+    aside: storeaside.Aside
+    log: dict[str, Inode]
+    wipes: int
+    since_ms: int
+    joined: bool = False
+
+
+class Resyncs(Fault):
+    """Comes of itself, from a generator of its own, and asks from a host that nothing befalls."""
+
+    name = "begins anew"
+
+    def __init__(self, machines: Machines, node: Node) -> None:
+        super().__init__(machines)
+        self.node = node
+        self.random = random.Random(f"{machines.world.seed}/resync")
+        self.due_ms: int | None = self.random.randint(*FIRST_MS)
+        self.kill_ms: dict[str, int] = {}
+        self.kept: dict[str, Kept] = {}
+        self.had_enough = False
+
+    def next_step(self) -> None:
+        """Raises Violation."""
+        for node in self.machines.brokers:
+            self.look_at(node)
+            if self.kill_ms.get(node.name, self.world.now_ms + 1) <= self.world.now_ms:
+                del self.kill_ms[node.name]
+                self.machines.kill(node)
+        self.look_at_holders()
+        if self.due_ms is not None and self.world.now_ms >= self.due_ms:
+            self.due_ms = self.world.now_ms + self.random.randint(*BETWEEN_MS)
+            node = self.random.choice(self.machines.brokers)
+            if self.may_go(node):
+                self.node.spawn(self.ask(node, dry_run=self.random.random() < 0.1))
+                if self.random.random() < 0.4:
+                    self.kill_ms[node.name] = self.world.now_ms + self.random.randint(*KILL_MS)
+
+    def may_go(self, node: Node) -> bool:
+        """What other faults have begun to take from this store, or another, is judged by where it stood."""
+        on = self.machines
+        unsound = on.losing or on.damaged.rotten or on.damaged.where or on.check.forked
+        return node.running and not unsound and node.name not in on.doubtful_disks
+
+    async def ask(self, node: Node, *, dry_run: bool) -> None:
+        client = RemotingClient(clock=self.node.runtime().clock)
+        command = RemotingCommand.request(RequestCode.RESYNC_BROKER, ResyncBrokerHeader(dry_run=dry_run))
+        try:
+            reply = await client.call(f"{node.host}:{BROKER_PORT}", command, ANSWER_MS_MAX)
+        except RemotingError:
+            self.machines.done["asked to begin anew, no answer"] += 1
+        else:
+            begins = reply.code == ResponseCode.SUCCESS and not dry_run
+            self.machines.done[self.name if begins else "asked to begin anew, refused"] += 1
+        await client.close()
+
+    def heal(self) -> None:
+        self.due_ms = None
+        self.kill_ms.clear()
+
+    # What it sees
+
+    def look_at(self, node: Node) -> None:
+        data, kept = node.disk.content(storeaside.FILE), self.kept.get(node.name)
+        if kept is not None and kept.wipes != node.disk.wipes:
+            del self.kept[node.name]
+            return
+        if kept is None and data is not None:
+            aside = storeaside.decode(data)
+            if aside.state is State.FILLING:
+                self.kept[node.name] = Kept(
+                    aside, logs(node, aside.folder), node.disk.wipes, self.world.now_ms
+                )
+        elif kept is not None:
+            self.judge(node, kept)
+            if data is None:
+                del self.kept[node.name]
+
+    def judge(self, node: Node, kept: Kept) -> None:
+        check, former_id = self.machines.check, kept.aside.broker_id
+        if former_id in check.electable and self.world.now_ms - kept.since_ms > NOTICED_MS:
+            raise Violation("Z", f"{node.name} set its store aside, and {former_id} may be elected")
+        look = broker_on(node)
+        kept.joined |= look is not None and look.broker_id in check.members
+        if not kept.joined and logs(node, kept.aside.folder) != kept.log:
+            raise Violation("Z", f"{node.name} lost what it set aside and was not in the set since")
+
+    def look_at_holders(self) -> None:
+        """From the moment on that there were enough of them."""
+        check = self.machines.check
+        enough = len(check.electable) >= check.members_min
+        if self.had_enough and not enough and not check.forked:
+            raise Violation("Z", f"only {sorted(check.electable)} are left to hold what was acknowledged")
+        self.had_enough |= enough
+
+    def at_the_end(self) -> None:
+        """Raises Violation."""
+
+        def removed() -> bool:
+            return not any(storeaside.FILE in node.disk.entries for node in self.machines.brokers)
+
+        deadline_ms = self.world.now_ms + REMOVED_MS
+        while not removed():
+            if self.world.now_ms > deadline_ms:
+                raise Violation("Z", "what was set aside is still there, though all are in the set")
+            self.world.run_for_ms(NOTICED_MS)
+
+
+def logs(node: Node, folder: str) -> dict[str, Inode]:
+    """The segments that were set aside."""
+    return {path: inode for path, inode in node.disk.entries.items() if path.startswith(f"{folder}/{LOG}/")}

@@ -1,0 +1,252 @@
+"""A replica begins anew by an operator's word, on virtual time."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from contextlib import suppress
+
+import pytest
+
+from broker.role import storeaside
+from broker.role.membership import Role
+from broker.role.storeaside import StoreAside, StoreAsideUnreadable, entries
+from controller.server import ControllerApp
+from remoting.codes import RequestCode, ResponseCode
+from remoting.command import RemotingCommand
+from remoting.errors import RemotingError
+from remoting.headers.admin import ResyncBrokerHeader, ResyncBrokerResponseHeader
+from simulation.kernel.node import Node
+from simulation.kernel.world import World
+from tests.unit.broker.brokerset import Cluster
+from tests.unit.doubles import MemoryFiles
+
+STORE = entries("brokerIdentity", "epochFileCheckpoint")
+
+
+def a_slave(cluster: Cluster) -> Node:
+    return next(node for node in cluster.brokers if node is not cluster.master)
+
+
+def resync(cluster: Cluster, node: Node, *, dry_run: bool = False) -> RemotingCommand:
+    header = ResyncBrokerHeader(dry_run=dry_run)
+    reply = cluster.run(cluster.ask(f"{node.host}:10911", RequestCode.RESYNC_BROKER, header))
+    assert isinstance(reply, RemotingCommand)
+    return reply
+
+
+async def unheard(cluster: Cluster, node: Node) -> None:
+    """Whatever comes of the request."""
+    with suppress(RemotingError):
+        await cluster.ask(f"{node.host}:10911", RequestCode.RESYNC_BROKER, ResyncBrokerHeader())
+
+
+def known_ids(cluster: Cluster) -> set[int]:
+    """Registered at the leading controller."""
+    controllers = [cluster.world.nodes[f"controller-{number}"].app for number in range(3)]
+    [leader] = [app for app in controllers if isinstance(app, ControllerApp) and app.node.is_active]
+    return set(leader.state.replicas["broker-a"].by_id)
+
+
+def aside(node: Node) -> list[str]:
+    return sorted(path for path in node.disk.entries if path.startswith(storeaside.PREFIX))
+
+
+def full_cluster(world: World, **settings: object) -> Cluster:
+    cluster = Cluster(world, 3, **settings)
+    cluster.start_up()
+    cluster.run(cluster.send_all([b"before %d" % number for number in range(30)]))
+    return cluster
+
+
+def test_a_member_begins_anew_and_what_it_had_stays_until_it_is_in_the_set_again() -> None:
+    with World(81) as world:
+        cluster = full_cluster(world)
+        slave = a_slave(cluster)
+        former = cluster.app(slave).membership.broker_id
+        assert former is not None
+        log = {
+            path: bytes(inode.data)
+            for path, inode in slave.disk.entries.items()
+            if path.startswith("commitlog/")
+        }
+        reply = resync(cluster, slave)
+        said = ResyncBrokerResponseHeader.from_ext(reply.ext)
+        assert reply.code == 0 and said.broker_id == former and said.log_bytes > 0 and not said.keeps
+        assert former not in known_ids(cluster)
+        world.run_until(lambda: not slave.running, 5_000)
+        assert slave.failure is None and slave.left_behind == []
+        assert {"commitlog/" + path.rpartition("/")[2] for path in log} == log.keys()
+        cluster.start(slave)
+        world.run_until(lambda: bool(aside(slave)), 5_000)
+        world.run_until(lambda: slave.app is not None and cluster.app(slave).membership.registered, 10_000)
+        kept = {path: slave.disk.content(f"{said.folder}/{path}") for path in log}
+        assert kept == log
+        joined = cluster.app(slave).membership.broker_id
+        assert joined is not None and joined > former, "nothing speaks for the former id"
+        cluster.wait_in_sync(3)
+        assert aside(slave), "until it is known to be in the set"
+        world.run_until(lambda: not aside(slave), 10_000)
+        world.run_until(lambda: storeaside.FILE not in slave.disk.entries, 1_000)
+        cluster.run(cluster.send_all([b"after"]))
+        cluster.master.kill()
+        cluster.wait_in_sync(2, 20_000)
+        assert len(cluster.run(cluster.read_all())) == 31
+
+
+def test_sends_hardly_wait_for_a_member_that_goes() -> None:
+    with World(82) as world:
+        cluster = full_cluster(world)
+        resync(cluster, a_slave(cluster))
+        world.run_for_ms(100)
+        began_ms = world.now_ms
+        cluster.run(cluster.send_all([b"meanwhile"]))
+        assert world.now_ms - began_ms < 500
+        assert cluster.in_sync(2)
+
+
+@pytest.mark.parametrize("dry_run", [True, False])
+def test_the_master_and_members_that_are_needed_are_refused_with_the_reason(dry_run: bool) -> None:
+    with World(83) as world:
+        cluster = full_cluster(world)
+        master, slave = cluster.master, a_slave(cluster)
+        reply = resync(cluster, master, dry_run=dry_run)
+        assert reply.code == ResponseCode.NO_PERMISSION and "is the master" in (reply.remark or "")
+        other = next(node for node in cluster.brokers if node not in (master, slave))
+        other.kill()
+        cluster.wait_in_sync(2)
+        reply = resync(cluster, slave, dry_run=dry_run)
+        assert reply.code == ResponseCode.CONTROLLER_INVALID_CLEAN_BROKER_METADATA
+        assert "minInSyncReplicas is 2" in (reply.remark or "")
+        world.run_for_ms(10_000)
+        assert slave.running and cluster.in_sync(2) and not aside(slave)
+        assert cluster.app(slave).membership.registered
+        cluster.run(cluster.send_all([b"after"]))
+
+
+def test_a_dry_run_tells_and_changes_nothing() -> None:
+    with World(84) as world:
+        cluster = full_cluster(world)
+        slave = a_slave(cluster)
+        broker_id = cluster.app(slave).membership.broker_id
+        said = ResyncBrokerResponseHeader.from_ext(resync(cluster, slave, dry_run=True).ext)
+        assert said.broker_id == broker_id and said.folder.startswith("aside-20")
+        world.run_for_ms(10_000)
+        assert slave.running and cluster.in_sync(3) and not aside(slave)
+        assert broker_id in known_ids(cluster)
+
+
+def test_without_controllers_nothing_is_given_up_and_the_broker_goes_on() -> None:
+    with World(85) as world:
+        cluster = full_cluster(world)
+        slave = a_slave(cluster)
+        for number in range(3):
+            world.nodes[f"controller-{number}"].kill()
+        reply = resync(cluster, slave)
+        assert reply.code == ResponseCode.SERVICE_NOT_AVAILABLE and "nothing" in (reply.remark or "")
+        for number, host in enumerate(("10.0.1.1", "10.0.1.2", "10.0.1.3")):
+            world.nodes[f"controller-{number}"].start(cluster._controller(number, host))
+        world.run_for_ms(20_000)
+        assert slave.running and not aside(slave)
+        cluster.run(cluster.send_all([b"after"]))
+        cluster.wait_in_sync(3)
+
+
+def test_a_learner_may_begin_anew_and_is_whole_when_it_is_level() -> None:
+    with World(86) as world:
+        cluster = full_cluster(world)
+        learner = world.node("learner", "10.0.2.9")
+        cluster.brokers.append(learner)
+        cluster.start(learner, asyncLearner=True)
+        end = cluster.app(cluster.master).store.max_offset
+        world.run_until(
+            lambda: learner.app is not None and cluster.app(learner).store.max_offset() == end(), 20_000
+        )
+        assert resync(cluster, learner).code == 0
+        world.run_until(lambda: not learner.running, 5_000)
+        cluster.start(learner, asyncLearner=True)
+        world.run_until(lambda: bool(aside(learner)), 5_000)
+        world.run_until(lambda: not aside(learner), 20_000)
+        assert cluster.app(learner).store.max_offset() == end()
+
+
+@pytest.mark.parametrize("power_cut", [False, True])
+@pytest.mark.parametrize("seed", range(5))
+def test_killed_at_any_moment_it_ends_whole_in_the_set(seed: int, power_cut: bool) -> None:
+    """A start sees where it stands: at worst nothing happened, and the broker comes back as it was."""
+    chance = random.Random(f"{seed}/{power_cut}")
+    with World(90 + seed) as world:
+        cluster = full_cluster(world)
+        slave = a_slave(cluster)
+        world.nodes["client"].spawn(unheard(cluster, slave))
+        for _ in range(12):
+            world.run_for_ms(chance.randint(1, 60))
+            if slave.running and chance.random() < 0.6:
+                slave.kill(power_cut=power_cut)
+            if not slave.running and chance.random() < 0.7:
+                cluster.start(slave)
+        if not slave.running:
+            cluster.start(slave)
+        for _ in range(400):  # it may yet restart by itself
+            world.run_for_ms(50)
+            if not slave.running:
+                cluster.start(slave)
+        cluster.wait_in_sync(3, 20_000)
+        world.run_until(lambda: not aside(slave) and storeaside.FILE not in slave.disk.entries, 20_000)
+        assert cluster.app(slave).membership.role is Role.SLAVE
+        assert len(cluster.run(cluster.read_all())) == 30
+        stores = [cluster.app(node).store for node in cluster.brokers]
+        world.run_until(lambda: len({store.max_offset() for store in stores}) == 1, 10_000)
+
+
+def test_a_running_broker_keeps_nothing_in_its_root_that_is_not_listed() -> None:
+    """Or it would stay behind, and belong to a store that is gone."""
+    with World(88) as world:
+        cluster = full_cluster(world, allAckInSyncStateSet=False, minInSyncReplicas=1)
+        world.run_for_ms(15_000)
+        found = {path.partition("/")[0] for node in cluster.brokers for path in node.disk.entries}
+        assert found <= set(STORE), found - set(STORE)
+
+
+def opened(files: MemoryFiles) -> StoreAside:
+    """As a start finds it."""
+    aside = StoreAside(files, files, STORE)
+    asyncio.run(aside.open())
+    return aside
+
+
+def test_moving_goes_on_where_it_ended_and_only_then_is_over() -> None:
+    names = ("storeMark", "commitlog/0", "mine.conf", "config/a.json")
+    files = MemoryFiles({name: name.encode() for name in names})
+    first = opened(files)
+    assert first.now is None
+    folder = first.folder_at(1_763_845_623_045)
+    assert folder == "aside-20251122T210703.045Z"
+    asyncio.run(first.plan(folder, 3, keeps=False))
+    asyncio.run(files.move("storeMark", folder))  # and it is killed
+    again = opened(files)
+    assert again.now is not None and again.now.broker_id == 3
+    moved = {f"{folder}/{name}" for name in names if name != "mine.conf"}
+    assert set(files.content) == {storeaside.FILE, "mine.conf", *moved}
+    files.content["commitlog/0"] = b"new"
+    third = opened(files)
+    assert files.content["commitlog/0"] == b"new", "what is new is never moved"
+    asyncio.run(third.joined())
+    assert set(files.content) == {"mine.conf", "commitlog/0"}
+
+
+def test_what_may_be_the_only_copy_is_kept_for_the_operator() -> None:
+    files = MemoryFiles({"commitlog/0": b"log"})
+    asyncio.run(opened(files).plan("aside-x", 3, keeps=True))
+    asyncio.run(opened(files).joined())
+    assert set(files.content) == {"aside-x/commitlog/0"}
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b"state=moving\n", b"state=filling\nfolder=../x\nbroker_id=1\n", b"\xff"]
+)
+def test_a_damaged_plan_is_refused(data: bytes) -> None:
+    files = MemoryFiles({storeaside.FILE: data, "commitlog/0": b"log"})
+    with pytest.raises(StoreAsideUnreadable):
+        opened(files)
+    assert "commitlog/0" in files.content
