@@ -93,14 +93,19 @@ class Resync:
             refusal = await self._refused(command, dry_run=True)
             return refusal or command.reply(header=header)
         self._membership.hold_calls()
+        logger.info("asked to begin anew", extra=fields(folder=header.folder, asked_by=peer.remote_address))
+        giving_up = self._tasks.start(self._give_up(command, header), name="begin anew")
+        return await asyncio.shield(
+            giving_up
+        )  # it goes on to its end, though nobody may wait for it any more
+
+    async def _give_up(self, command: RemotingCommand, header: ResyncBrokerResponseHeader) -> RemotingCommand:
         refusal = await self._refused(command, dry_run=False) or await self._planned(command, header)
         if refusal is not None:
             self._membership.release_calls()
             self._manager.read_sync_state_set()
             return refusal
-        logger.warning(
-            "this broker begins anew", extra=fields(folder=header.folder, asked_by=peer.remote_address)
-        )
+        logger.warning("this broker begins anew", extra=fields(folder=header.folder))
         asyncio.get_running_loop().call_later(RESTART_AFTER_MS / 1000, self._restart)
         return command.reply(header=header)
 

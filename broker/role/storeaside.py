@@ -125,13 +125,22 @@ class StoreAside:
         return f"{PREFIX}{at:%Y%m%dT%H%M%S}.{wall_ms % 1000:03}Z"
 
     async def plan(self, folder: str, broker_id: int, *, keeps: bool) -> None:
-        """From now on the next start does it. OSError."""
+        """From now on the next start does it. OSError: it certainly will not."""
         self.now = Aside(State.MOVING, folder, broker_id, keeps)
         try:
             await self._files.replace(FILE, self.now.encode())
         except OSError:
+            if await self._may_be_there():
+                return  # the broker is forgotten: a start that finds nothing brings it back as it was
             self.now = None
             raise
+
+    async def _may_be_there(self) -> bool:
+        """After a failure, that of a sync perhaps: whether a start may find the file."""
+        try:
+            return await self._files.read(FILE) is not None
+        except OSError:
+            return True
 
     async def joined(self) -> None:
         """The new copy is in the set. OSError."""

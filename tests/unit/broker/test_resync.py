@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import random
 from contextlib import suppress
 
@@ -150,6 +151,81 @@ def test_without_controllers_nothing_is_given_up_and_the_broker_goes_on() -> Non
         assert slave.running and not aside(slave)
         cluster.run(cluster.send_all([b"after"]))
         cluster.wait_in_sync(3)
+
+
+def test_what_was_begun_goes_on_when_the_one_who_asked_has_gone() -> None:
+    with World(87) as world:
+        cluster = full_cluster(world)
+        slave = a_slave(cluster)
+        client = world.nodes["client"]
+        asking = client.spawn(unheard(cluster, slave))
+        world.run_until(lambda: cluster.app(slave).membership.calls_held, 1_000)
+        asking.cancel()
+        client.kill()
+        world.run_until(lambda: not slave.running, 5_000)
+        cluster.start(slave)
+        world.run_until(lambda: bool(aside(slave)), 5_000)
+        cluster.wait_in_sync(3)
+
+
+def test_a_disk_that_takes_no_note_of_it_leaves_the_broker_as_it_was() -> None:
+    with World(89) as world:
+        cluster = full_cluster(world)
+        slave = a_slave(cluster)
+        broker_id = cluster.app(slave).membership.broker_id
+        full = OSError(errno.ENOSPC, "No space left on device")
+        slave.disk.fail_next("replace", full, where=storeaside.FILE)
+        reply = resync(cluster, slave)
+        assert reply.code == ResponseCode.SYSTEM_ERROR and "make room" in (reply.remark or "")
+        cluster.wait_in_sync(3, 20_000)
+        assert cluster.app(slave).membership.broker_id == broker_id and not aside(slave)
+
+
+def test_it_is_the_way_out_for_one_that_retention_left_behind() -> None:
+    retention = {
+        "mappedFileSizeCommitLog": 16 * 1024,
+        "fileReservedSeconds": 5,
+        "deleteWhen": ";".join(f"{hour:02}" for hour in range(24)),
+        "cleanResourceInterval": 500,
+    }
+    with World(180) as world:
+        cluster = full_cluster(world, **retention)
+        slave = a_slave(cluster)
+        slave.kill()
+        cluster.wait_in_sync(2)
+        cluster.run(cluster.send_all([bytes(1500)] * 60))
+        begins = cluster.app(cluster.master).store.min_offset
+        held = slave.disk.content("checkpoint")
+        assert held is not None
+        world.run_until(lambda: begins() > 3 * 16 * 1024, 30_000)
+        cluster.start(slave)
+        world.run_until(lambda: slave.app is not None and cluster.app(slave).ha.stays_out is not None, 20_000)
+        reply = resync(cluster, slave)
+        said = ResyncBrokerResponseHeader.from_ext(reply.ext)
+        assert reply.code == 0 and not said.keeps, "its master has more"
+        world.run_until(lambda: not slave.running, 5_000)
+        cluster.start(slave)
+        cluster.wait_in_sync(3, 20_000)
+        world.run_until(lambda: storeaside.FILE not in slave.disk.entries, 10_000)
+        assert cluster.app(slave).store.min_offset() >= begins() - 16 * 1024
+
+
+class DoubtfulFiles(MemoryFiles):
+    """What is replaced is there, and its sync fails."""
+
+    async def replace(self, name: str, data: bytes) -> None:
+        await super().replace(name, data)
+        raise OSError(errno.EIO, "Input/output error")
+
+
+def test_a_note_that_may_be_there_counts_as_one_that_is() -> None:
+    files = DoubtfulFiles({"commitlog/0": b"log"})
+    doubtful = opened(files)
+    asyncio.run(doubtful.plan("aside-x", 3, keeps=False))
+    assert doubtful.now is not None
+    after = MemoryFiles(files.content)
+    opened(after)
+    assert "aside-x/commitlog/0" in after.content
 
 
 def test_a_learner_may_begin_anew_and_is_whole_when_it_is_level() -> None:

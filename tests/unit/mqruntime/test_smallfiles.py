@@ -134,3 +134,46 @@ def test_an_overwritten_file_keeps_its_place_whatever_its_length(
             await files.overwrite("absent", b"")
 
     asyncio.run(scenario())
+
+
+def test_files_and_folders_move_below_another_folder_and_go_with_it(
+    files: RealSmallFiles, tmp_path: Path
+) -> None:
+    async def scenario() -> None:
+        await files.replace("commitlog/0", b"log")
+        await files.replace("mark", b"m")
+        assert await files.move("commitlog", "aside")
+        assert await files.move("mark", "aside")
+        assert not await files.move("mark", "aside"), "there is none any more"
+        assert await files.names("") == ["aside/commitlog/0", "aside/mark"]
+        await files.replace("commitlog/0", b"another")
+        assert await files.read("aside/commitlog/0") == b"log"
+        await files.discard("aside")
+        await files.discard("aside")
+        assert await files.names("") == ["commitlog/0"]
+
+    asyncio.run(scenario())
+
+
+def test_links_are_not_moved(files: RealSmallFiles, tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    asyncio.run(files.replace("mark", b"m"))
+    (tmp_path / "store" / "commitlog").symlink_to(tmp_path / "elsewhere")
+    assert asyncio.run(files.immovable(["mark", "commitlog", "absent"])) == ["commitlog"]
+
+
+def test_a_move_is_synced_in_both_folders(
+    files: RealSmallFiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asyncio.run(files.replace("mark", b"m"))
+    synced: list[str] = []
+    fsync = os.fsync
+
+    def seen(descriptor: int) -> None:
+        synced.append(os.readlink(f"/proc/self/fd/{descriptor}"))
+        fsync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", seen)
+    asyncio.run(files.move("mark", "aside"))
+    store = tmp_path / "store"
+    assert synced[-2:] == [str(store / "aside"), str(store)]
