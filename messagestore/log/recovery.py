@@ -119,7 +119,7 @@ class Recovery:
             at = position - start
             if single:
                 single -= 1
-            elif (end := self._many(memoryview(buffer)[at : segment_end - start], position)) > position:
+            elif (end := self._many(memoryview(buffer)[at:] if at else buffer, position)) > position:
                 position = end
                 continue
             else:
@@ -142,7 +142,7 @@ class Recovery:
             raise StoreCorrupted(position, self._confirm, "no segment holds this offset")
         return position
 
-    def _many(self, content: memoryview, position: int) -> int:
+    def _many(self, content: bytes | memoryview, position: int) -> int:
         """Takes in what of the records at the beginning of `content` can be taken at once; where the last of them ends."""
         dispatcher = self._dispatcher
         records = dispatcher.bulk.records_of(content, position) if dispatcher.bulk is not None else None
