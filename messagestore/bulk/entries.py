@@ -69,7 +69,8 @@ class BulkEntries:
 
     def records_of(self, view: memoryview | bytes, offset: int) -> Records | None:
         """The records at the beginning of `view`, whose first byte is at `offset` and which ends within the same segment; None
-        where they are too few or too large to be worth it. They are valid until the next call."""
+        where they are too few or too large to be worth it. They are valid until the next call. What is bytes, which nobody
+        changes, is not copied: the last of it are the room behind the records."""
         if len(view) < PREFIX.size:
             return None
         size = PREFIX.unpack_from(view)[0]
@@ -79,10 +80,13 @@ class BulkEntries:
             self._rests -= 1
             return None
         held = min(len(view), self._piece_bytes)
-        if len(self._buffer) < held + ROOM_BYTES:
-            self._buffer = bytearray(held + ROOM_BYTES)
-        self._buffer[:held] = view[:held]
-        records = records_in(self._buffer, held, offset)
+        if isinstance(view, bytes) and len(view) > 2 * ROOM_BYTES:
+            records = records_in(view, min(len(view) - ROOM_BYTES, held), offset)
+        else:
+            if len(self._buffer) < held + ROOM_BYTES:
+                self._buffer = bytearray(held + ROOM_BYTES)
+            self._buffer[:held] = view[:held]
+            records = records_in(self._buffer, held, offset)
         if not len(records) or len(records) < self.records_min:
             return None
         wanted = int(records.columns.ends[-1]) // len(records) * ROWS_MAX

@@ -99,7 +99,7 @@ class QueueRows(NamedTuple):
 class Records:
     """`buffer` holds them from offset `offset` of the log on, and ROOM_BYTES more at least."""
 
-    def __init__(self, buffer: bytearray, offset: int, columns: Columns) -> None:
+    def __init__(self, buffer: bytes | bytearray, offset: int, columns: Columns) -> None:
         self.buffer = buffer
         self.offset = offset
         self.columns = columns
@@ -210,7 +210,7 @@ class Records:
         return len(self)
 
 
-def records_in(buffer: bytearray, held: int, offset: int) -> Records:
+def records_in(buffer: bytes | bytearray, held: int, offset: int) -> Records:
     """Those that stand from the beginning of `buffer[:held]` on, at most ROWS_MAX. `held` is no further than the segment's end,
     and the buffer has ROOM_BYTES more."""
     assert held + ROOM_BYTES <= len(buffer)
@@ -250,7 +250,7 @@ def records_in(buffer: bytearray, held: int, offset: int) -> Records:
     return Records(buffer, offset, columns)
 
 
-def boundaries(buffer: bytearray, held: int, offset: int) -> NDArray[np.int64]:
+def boundaries(buffer: bytes | bytearray, held: int, offset: int) -> NDArray[np.int64]:
     """Where what looks like records begins, one behind the other from the buffer's beginning on; at last where they end."""
     places = _one_by_one(buffer, 0, held, SAMPLE_RECORDS)
     found = np.array(places, np.int64)
@@ -264,7 +264,7 @@ def boundaries(buffer: bytearray, held: int, offset: int) -> NDArray[np.int64]:
     return found
 
 
-def _one_by_one(buffer: bytearray, at: int, held: int, count_max: int) -> list[int]:
+def _one_by_one(buffer: bytes | bytearray, at: int, held: int, count_max: int) -> list[int]:
     places, unpack = [at], PREFIX.unpack_from
     while len(places) <= count_max and at + PREFIX.size <= held:
         size, magic = unpack(buffer, at)
@@ -280,6 +280,6 @@ def first_of(rows: NDArray[np.bool_]) -> int:
     return int(rows.argmax()) if rows.any() else len(rows)
 
 
-def _at_every_byte(buffer: bytearray, kind: str) -> NDArray[np.int64]:
+def _at_every_byte(buffer: bytes | bytearray, kind: str) -> NDArray[np.int64]:
     size = np.dtype(kind).itemsize
     return np.ndarray(len(buffer) - size + 1, kind, buffer, 0, (1,))

@@ -33,7 +33,7 @@ class Values(NamedTuple):
 class Texts:
     """The properties that begin at `starts` and end at `ends` of `buffer`, which has TEXT_BYTES_MAX more bytes."""
 
-    def __init__(self, buffer: bytearray, starts: NDArray[np.int64], ends: NDArray[np.int64]) -> None:
+    def __init__(self, buffer: bytes | bytearray, starts: NDArray[np.int64], ends: NDArray[np.int64]) -> None:
         rows = len(starts)
         sizes = ends - starts
         self.long = sizes > TEXT_BYTES_MAX
@@ -45,7 +45,9 @@ class Texts:
         table = self._text[VALUE_BYTES_MAX : VALUE_BYTES_MAX + rows * width].reshape(rows, width)
         table[:] = everywhere[starts].view(np.uint8).reshape(rows, width)
         table[np.arange(rows), sizes] = PIECE_END
-        is_end = (table == PIECE_END) & (np.arange(width) <= sizes[:, None])
+        is_end = (table == PIECE_END) & (
+            np.arange(width, dtype=np.uint16) <= sizes.astype(np.uint16)[:, None]
+        )
         ends = np.flatnonzero(is_end)
         self._rows = ends // width
         begins = np.append(0, ends + 1)[:-1]

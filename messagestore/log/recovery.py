@@ -148,7 +148,7 @@ class Recovery:
             at = position - start
             if single:
                 single -= 1
-            elif (end := self._many(memoryview(buffer)[at : segment_end - start], position)) > position:
+            elif (end := self._many(memoryview(buffer)[at:] if at else buffer, position)) > position:
                 position = end
                 continue
             else:
@@ -174,7 +174,7 @@ class Recovery:
             raise StoreCorrupted(position, self._confirm, "no segment holds this offset")
         return position
 
-    def _many(self, content: memoryview, position: int) -> int:
+    def _many(self, content: bytes | memoryview, position: int) -> int:
         """Takes in what of the records at the beginning of `content` can be taken at once; where the last of them ends."""
         dispatcher = self._dispatcher
         if dispatcher.bulk is None or (records := dispatcher.bulk.records_of(content, position)) is None:

@@ -408,6 +408,26 @@ def test_few_or_large_records_are_left_to_the_ways_of_one(tmp_path: Path) -> Non
     index.close()
 
 
+def test_what_is_bytes_is_read_where_it_is_but_for_its_end(tmp_path: Path) -> None:
+    dispatcher, queues, index = dispatcher_in(tmp_path, bulk=True, rows_min=2)
+    bulk = dispatcher.bulk
+    assert isinstance(bulk, BulkEntries)
+    case = Case(3, 200, odd=0.0, segment_size=1 << 20)
+    whole = bytes(case.log[: case.end])
+    in_place = bulk.records_of(whole, 0)
+    assert (
+        in_place is not None and in_place.buffer is whole and in_place.end_offset <= len(whole) - ROOM_BYTES
+    )
+    found = columns_of(in_place)
+    copied = bulk.records_of(memoryview(whole), 0)
+    assert copied is not None and len(copied) == 200
+    assert found == columns_of(copied.first(len(in_place)))
+    rest = bulk.records_of(whole[in_place.end_offset :], in_place.end_offset)
+    assert rest is not None and rest.end_offset == case.end
+    queues.close()
+    index.close()
+
+
 def torn(root: Path, chance: random.Random) -> None:
     """Some pieces of the newest files never came to the disk, or came from another moment."""
     for folder in {path.parent for path in root.rglob("*") if path.is_file()}:
