@@ -26,7 +26,7 @@ class PairFaults:
         world: World,
         nodes: list[Node],
         *,
-        sync: bool,
+        loses_masters: bool,
         held_end: Callable[[], int],
         whole: Callable[[], bool],
     ) -> None:
@@ -37,7 +37,7 @@ class PairFaults:
         self.restart_at_ms: dict[str, int] = {}
         self.operator_at_ms: int | None = None  # a master's memory was lost
         self._random = random.Random(f"{world.seed}/pairfaults")
-        self._sync = sync
+        self._loses_masters = loses_masters
         self._held_end = held_end
         self._whole = whole
         self._memory_lost = False  # since the pair was whole
@@ -152,7 +152,7 @@ class PairFaults:
 
     def _master_power_cut(self) -> bool:
         """Only where a slave could take its place: one that has the log from its beginning on."""
-        if not self._sync or not self._may_lose() or self._successor() is None:
+        if not self._loses_masters or not self._may_lose() or self._successor() is None:
             return False
         self._memory_lost = True
         self.operator_at_ms = self.world.now_ms + self._random.choice(OPERATOR_MS)

@@ -62,14 +62,15 @@ class PairWorld:
         hosts = BROKER_HOSTS[: 1 + self.kind.slaves]
         self.nodes = [self.world.node(f"broker-{number}", host) for number, host in enumerate(hosts)]
         self.client_node = self.world.node("client", members.CLIENT_HOST)
+        self.retention = PairRetention(seed, self.nodes, lambda slave: self.faults.empty(slave))
         self.faults = PairFaults(
             self.world,
             self.nodes,
-            sync=self.kind.sync,
+            # where old segments go, a log's beginning does not say whether it may take the master's place
+            loses_masters=self.kind.sync and not self.retention.on,
             held_end=lambda: self.check.held_end,
             whole=self.whole,
         )
-        self.retention = PairRetention(seed, self.nodes, self.faults.empty)
         self.looked_us = 0
         self.led: tuple[str, int] | None = None  # whose log is the present history
 
