@@ -210,6 +210,47 @@ def test_it_is_the_way_out_for_one_that_retention_left_behind() -> None:
         assert cluster.app(slave).store.min_offset() >= begins() - 16 * 1024
 
 
+def test_one_that_holds_what_its_master_lacks_is_refused_while_it_counts_and_then_keeps_its_store() -> None:
+    """Beyond the contract: two of two lose memory, and an operator has the shorter one lead."""
+    with World(181) as world:
+        cluster = full_cluster(world)
+        world.run_for_ms(3_000)
+        master = cluster.master
+        whole, away = (node for node in cluster.brokers if node is not master)
+        away.kill()
+        cluster.wait_in_sync(2)
+        master.disk.stall(60_000)
+        cluster.run(cluster.send_all([b"on one disk"] * 20))
+        world.run_for_ms(3_000)
+        whole.kill()
+        master.disk.share_kept = 0.0
+        master.kill(power_cut=True)
+        master.disk.stall(0)
+        cluster.start(master)
+        world.run_for_ms(15_000)
+        assert not cluster.masters
+        cluster.run(cluster.designate(cluster.app(master).membership.broker_id))
+        cluster.start(whole)
+        world.run_until(lambda: whole.app is not None and cluster.app(whole).ha.stays_out is not None, 30_000)
+        reply = resync(cluster, whole)
+        assert reply.code == ResponseCode.CONTROLLER_INVALID_CLEAN_BROKER_METADATA, (
+            "it is eligible: it may lead yet"
+        )
+        cluster.start(away)
+        cluster.wait_in_sync(2, 30_000)
+        cluster.run(cluster.send_all([b"without it"]))
+        said = ResyncBrokerResponseHeader.from_ext(resync(cluster, whole).ext)
+        assert said.keeps
+        world.run_until(lambda: not whole.running, 5_000)
+        cluster.start(whole)
+        cluster.wait_in_sync(3, 30_000)
+        world.run_until(lambda: storeaside.FILE not in whole.disk.entries, 10_000)
+        kept = b"".join(
+            bytes(whole.disk.entries[path].data) for path in aside(whole) if "/commitlog/" in path
+        )
+        assert kept.count(b"on one disk") == 20
+
+
 class DoubtfulFiles(MemoryFiles):
     """What is replaced is there, and its sync fails."""
 
