@@ -6,17 +6,20 @@ import asyncio
 import errno
 import random
 from contextlib import suppress
+from unittest.mock import patch
 
 import pytest
 
 from broker.role import storeaside
 from broker.role.membership import Role
 from broker.role.storeaside import StoreAside, StoreAsideUnreadable, entries
+from controller.processor import RequestProcessor
 from controller.server import ControllerApp
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import RemotingCommand
 from remoting.errors import RemotingError
 from remoting.headers.admin import ResyncBrokerHeader, ResyncBrokerResponseHeader
+from remoting.router import Router
 from simulation.kernel.node import Node
 from simulation.kernel.world import World
 from tests.unit.broker.brokerset import Cluster
@@ -267,6 +270,23 @@ def test_a_note_that_may_be_there_counts_as_one_that_is() -> None:
     after = MemoryFiles(files.content)
     opened(after)
     assert "aside-x/commitlog/0" in after.content
+
+
+def test_controllers_that_cannot_tell_are_not_taken_for_consent() -> None:
+    add_to = RequestProcessor.add_to
+
+    def as_upstream(processor: RequestProcessor, router: Router) -> None:
+        add_to(processor, router)
+        del router.handlers[RequestCode.GIVE_UP_REPLICA]
+
+    with World(182) as world, patch.object(RequestProcessor, "add_to", as_upstream):
+        cluster = full_cluster(world)
+        slave = a_slave(cluster)
+        for dry_run in (True, False):
+            reply = resync(cluster, slave, dry_run=dry_run)
+            assert reply.code == ResponseCode.NO_PERMISSION and "cannot tell" in (reply.remark or "")
+        world.run_for_ms(10_000)
+        assert slave.running and cluster.in_sync(3) and not cluster.app(slave).membership.calls_held
 
 
 def test_a_learner_may_begin_anew_and_is_whole_when_it_is_level() -> None:
