@@ -27,7 +27,7 @@ from ha.master.mastership import Controllers, Mastership
 from ha.settings import HASettings, PairSettings
 from ha.slave.client import SlaveClient
 from ha.slave.follower import Follower, cut_partial_record
-from ha.slave.link import LeftBehind, StayOut
+from ha.slave.link import LeftBehind, SlaveState, StayOut
 from ha.status import runtime_info
 from mqruntime.clock import Clock
 from mqruntime.listening import why_not_listening
@@ -329,6 +329,12 @@ class HAService:
     def follows(self) -> bool:
         """Whether this broker is connected to the master that it follows."""
         return isinstance(self._end, Follower) and self._end.is_connected
+
+    @property
+    def copies(self) -> bool:
+        """Whether this log is its master's as far as it goes, and grows with it; False also while there is no link."""
+        connection = self._end.connection if isinstance(self._end, SlaveClient) else None
+        return connection is not None and connection.link.state is SlaveState.TRANSFER
 
     # -- what a master knows of its SyncStateSet
 

@@ -16,7 +16,7 @@ from broker.role.manager import ReplicasManager
 from broker.role.membership import Membership, Role
 from broker.role.storeaside import StoreAside
 from ha.service import HAService
-from ha.slave.link import StayOut
+from ha.slave.link import LeftBehind
 from messagestore.store import MessageStore
 from mqruntime.clock import Clock
 from mqruntime.diskfull import cure
@@ -82,7 +82,7 @@ class Resync:
             return command.reply(ResponseCode.NO_PERMISSION, why)
         broker_id = self._membership.broker_id
         assert broker_id is not None, "who is registered has an id"
-        keeps = isinstance(self._ha.stays_out, StayOut)
+        keeps = not self._ha.copies and not isinstance(self._ha.stays_out, LeftBehind)
         header = ResyncBrokerResponseHeader(
             broker_id=broker_id,
             folder=self._aside.folder_at(self._clock.now_ms()),

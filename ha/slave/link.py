@@ -122,6 +122,7 @@ class LogRange:
 READ_AHEAD_BYTES = 64 * 1024
 PLACED_BYTES_MIN = 16 * 1024
 """A body of which less is due is read together with what follows it, and copied; of others the bytes go where they belong."""
+BEGIN_ANEW = "let this replica begin anew: mqadmin resyncBroker"
 
 
 class SlaveState(Enum):
@@ -386,13 +387,9 @@ class SlaveLink:
             reason = f"the master knows no epoch below {master_min}, the own log is confirmed up to {self._confirm}"
             return [LeftBehind(master_min, self._log_end), *self._close(reason)]
         if point == NO_CONSISTENT_POINT:
-            raise FrameError(
-                f"no epoch in common: own {self._own!r}, master {reply.epochs!r}; wipe this store"
-            )
+            raise FrameError(f"no epoch in common: own {self._own!r}, master {reply.epochs!r}; {BEGIN_ANEW}")
         if point < self._log_min:
-            raise FrameError(
-                f"the logs part at {point}, the own log begins at {self._log_min}; wipe this store"
-            )
+            raise FrameError(f"the logs part at {point}, the own log begins at {self._log_min}; {BEGIN_ANEW}")
         if point == self._log_end:
             return self._enter_transfer(now_ms)
         if point < self._cut_min:

@@ -6,17 +6,20 @@ import asyncio
 import errno
 import random
 from contextlib import suppress
+from unittest.mock import patch
 
 import pytest
 
 from broker.role import storeaside
 from broker.role.membership import Role
 from broker.role.storeaside import StoreAside, StoreAsideUnreadable, entries
+from controller.processor import RequestProcessor
 from controller.server import ControllerApp
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import RemotingCommand
 from remoting.errors import RemotingError
 from remoting.headers.admin import ResyncBrokerHeader, ResyncBrokerResponseHeader
+from remoting.router import Router
 from simulation.kernel.node import Node
 from simulation.kernel.world import World
 from tests.unit.broker.brokerset import Cluster
@@ -210,6 +213,47 @@ def test_it_is_the_way_out_for_one_that_retention_left_behind() -> None:
         assert cluster.app(slave).store.min_offset() >= begins() - 16 * 1024
 
 
+def test_one_that_holds_what_its_master_lacks_is_refused_while_it_counts_and_then_keeps_its_store() -> None:
+    """Beyond the contract: two of two lose memory, and an operator has the shorter one lead."""
+    with World(181) as world:
+        cluster = full_cluster(world)
+        world.run_for_ms(3_000)
+        master = cluster.master
+        whole, away = (node for node in cluster.brokers if node is not master)
+        away.kill()
+        cluster.wait_in_sync(2)
+        master.disk.stall(60_000)
+        cluster.run(cluster.send_all([b"on one disk"] * 20))
+        world.run_for_ms(3_000)
+        whole.kill()
+        master.disk.share_kept = 0.0
+        master.kill(power_cut=True)
+        master.disk.stall(0)
+        cluster.start(master)
+        world.run_for_ms(15_000)
+        assert not cluster.masters
+        cluster.run(cluster.designate(cluster.app(master).membership.broker_id))
+        cluster.start(whole)
+        world.run_until(lambda: whole.app is not None and cluster.app(whole).ha.stays_out is not None, 30_000)
+        reply = resync(cluster, whole)
+        assert reply.code == ResponseCode.CONTROLLER_INVALID_CLEAN_BROKER_METADATA, (
+            "it is eligible: it may lead yet"
+        )
+        cluster.start(away)
+        cluster.wait_in_sync(2, 30_000)
+        cluster.run(cluster.send_all([b"without it"]))
+        said = ResyncBrokerResponseHeader.from_ext(resync(cluster, whole).ext)
+        assert said.keeps
+        world.run_until(lambda: not whole.running, 5_000)
+        cluster.start(whole)
+        cluster.wait_in_sync(3, 30_000)
+        world.run_until(lambda: storeaside.FILE not in whole.disk.entries, 10_000)
+        kept = b"".join(
+            bytes(whole.disk.entries[path].data) for path in aside(whole) if "/commitlog/" in path
+        )
+        assert kept.count(b"on one disk") == 20
+
+
 class DoubtfulFiles(MemoryFiles):
     """What is replaced is there, and its sync fails."""
 
@@ -226,6 +270,23 @@ def test_a_note_that_may_be_there_counts_as_one_that_is() -> None:
     after = MemoryFiles(files.content)
     opened(after)
     assert "aside-x/commitlog/0" in after.content
+
+
+def test_controllers_that_cannot_tell_are_not_taken_for_consent() -> None:
+    add_to = RequestProcessor.add_to
+
+    def as_upstream(processor: RequestProcessor, router: Router) -> None:
+        add_to(processor, router)
+        del router.handlers[RequestCode.GIVE_UP_REPLICA]
+
+    with World(182) as world, patch.object(RequestProcessor, "add_to", as_upstream):
+        cluster = full_cluster(world)
+        slave = a_slave(cluster)
+        for dry_run in (True, False):
+            reply = resync(cluster, slave, dry_run=dry_run)
+            assert reply.code == ResponseCode.NO_PERMISSION and "cannot tell" in (reply.remark or "")
+        world.run_for_ms(10_000)
+        assert slave.running and cluster.in_sync(3) and not cluster.app(slave).membership.calls_held
 
 
 def test_a_learner_may_begin_anew_and_is_whole_when_it_is_level() -> None:
