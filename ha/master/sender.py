@@ -129,11 +129,14 @@ class LogSender(asyncio.Protocol):
 
     def pump(self) -> None:
         """Write what the link has to send, as far as the socket takes it."""
+        now_ms = self._now_ms()
         for _ in range(_BATCHES_A_TURN):
-            frames = self.link.writable(self._now_ms())
+            frames = self.link.writable(now_ms)
             if not frames:
                 return
             self._perform(frames)
+            if self.link.next_offset == self._log.max_offset():
+                return  # what else was due went with that frame
         if not self._turn_pending:
             self._turn_pending = True
             self._loop.call_soon(self._next_turn)
