@@ -46,7 +46,7 @@ class HandOverRequests:
         self._ha = ha
         self._forwarding = forwarding
         self._clock = clock
-        self._moved = asyncio.Event()  # a new one each time that it was set
+        self._moved = asyncio.Event()  # since somebody waits
 
     def add_to(self, router: Router) -> None:
         router.add(RequestCode.HAND_OVER, self._hand_over)
@@ -55,7 +55,6 @@ class HandOverRequests:
     def moved(self) -> None:
         """The role, the SyncStateSet or what is acknowledged may have changed."""
         self._moved.set()
-        self._moved = asyncio.Event()
 
     async def _hand_over(self, peer: Peer, command: RemotingCommand) -> RemotingCommand:
         header = HandOverHeader.from_ext(command.ext)
@@ -99,5 +98,6 @@ class HandOverRequests:
             left_ms = deadline_ms - self._clock.monotonic_ms()
             if left_ms <= 0:
                 return False
+            self._moved.clear()
             await woken(self._moved, left_ms)
         return True
