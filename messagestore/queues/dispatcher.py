@@ -3,7 +3,7 @@
 Invariant: every record that ends at or below `position` has its entries, no record that ends above the confirm offset
 has one, and a run stops for good at the first record that does: only a moved confirm offset starts the next run. Nothing
 that a master wrote ends a run otherwise: where it skips queue offsets the gap is bridged, counted and told. What `known` says
-of records is what the log holds: whoever cuts the log, or lets others write it, clears it first."""
+of records is what the log holds, but for their CRC: whoever cuts the log, or lets others write it, clears it first."""
 
 from __future__ import annotations
 

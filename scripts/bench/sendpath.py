@@ -169,7 +169,8 @@ class Master:
         self.ha = controllers.ha = HAService(
             store, EpochFile(runtime.files),
             settings=settings.replication, clock=clock, host=HOST, port=0, told_host=HOST,
-            members_min=lambda: settings.min_in_sync_replicas, truncation_allowed=lambda: None, on_fatal=failed,
+            members_min=lambda: settings.min_in_sync_replicas, truncation_allowed=lambda: None,
+            catch_up_limit=lambda: settings.catch_up_limit, on_fatal=failed,
         )  # fmt: skip
         self.ha.speaks_through(controllers, controllers)
         acknowledgement, delivered = acknowledgements(leading, settings, store, self.ha)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,7 +14,13 @@ from messagestore.messages import MessageToStore
 from messagestore.queues.dispatcher import KNOWN_MAX
 from messagestore.record import TRANSACTION_COMMIT, TRANSACTION_PREPARED, TRANSACTION_ROLLBACK, pack_host
 from messagestore.store import MessageStore
-from tests.unit.messagestore.storehelp import encode_batch, message, open_store, small_settings
+from tests.unit.messagestore.storehelp import (
+    RECORD_CRC_BYTES,
+    encode_batch,
+    message,
+    open_store,
+    small_settings,
+)
 
 HOSTS = [pack_host("10.0.0.9", 5000), pack_host("fd00::9", 5000)]
 PROPERTIES = [
@@ -48,10 +55,15 @@ def sends(seed: int) -> list[list[MessageToStore]]:
     return [[one() for _ in range(choose.randrange(1, 12))] for _ in range(30)]
 
 
-def in_log(store: MessageStore, position: int) -> record.QueueFacts | int:
+def in_log(store: MessageStore, position: int, crcs: bool) -> record.QueueFacts:
     size = store.segment_size_bytes
-    whole = store.read(position, size)
-    return record.queue_facts(whole, 0, size - position % size, position)
+    facts = record.queue_facts(store.read(position, size), 0, size - position % size, position)
+    assert not isinstance(facts, int)
+    return without_crc(facts, crcs)
+
+
+def without_crc(facts: record.QueueFacts, crcs: bool) -> record.QueueFacts:
+    return facts._replace(properties=facts.properties[:-RECORD_CRC_BYTES]) if crcs else facts
 
 
 def entries(root: Path) -> dict[str, bytes]:
@@ -69,24 +81,25 @@ def end_of_first(content: bytes) -> int:
     return record.PREFIX.unpack_from(content)[0]
 
 
-async def master(root: Path) -> MessageStore:
-    store = open_store(root, small_settings())
+async def master(root: Path, **settings: Any) -> MessageStore:
+    store = open_store(root, small_settings(**settings))
     await store.start()
     await store.become_master()
     return store
 
 
+@pytest.mark.parametrize("crcs", [False, True])
 @pytest.mark.parametrize("seed", range(8))
-def test_facts_are_those_of_the_log_and_make_the_same_entries(tmp_path: Path, seed: int) -> None:
+def test_facts_are_those_of_the_log_and_make_the_same_entries(tmp_path: Path, seed: int, crcs: bool) -> None:
     made: list[dict[str, bytes]] = []
 
     async def scenario(root: Path, *, knows: bool) -> None:
-        store = await master(root)
+        store = await master(root, enabled_append_prop_crc=crcs)
         store._clock.now_ms = lambda: 1_700_000_000_000  # type: ignore[method-assign]
         known = store._dispatcher.known
         for group in sends(seed):
             store.append(group)
-            assert all(in_log(store, position) == facts for position, facts in known)
+            assert all(in_log(store, position, crcs) == without_crc(facts, crcs) for position, facts in known)
             if not knows:
                 known.clear()
             store.set_confirm_offset(store.max_offset())
