@@ -106,6 +106,7 @@ COMMANDS: dict[str, Run | Elsewhere] = {
     "python -m scripts.bench.stopped": Run("--settings", "--help"),
     "python -m scripts.bench.dispatch --runs 3": Run("--body", "--help"),
     "python -m scripts.bench.restart --runs 3": Run("--load", "--help"),
+    "python -m scripts.bench.slavepath --bytes 256m": Run("--messages", "--help"),
     "python -m scripts.bench.sendpath": Run("--groups", "--help"),
     "mqadmin watch": Run("--once", "--help"),
     "mqreplay scan": Run("mqreplay scan", "--help"),
