@@ -1,18 +1,22 @@
 """Which brokers hold what a master may answer, by the acknowledgements that it got.
 
 Invariant: an acknowledgement counts only if a broker with that id held so much when it came, or does not run: what a stranger
-says, or what was taken back, holds nothing. Nor does it say anything new when it comes late, to a master of an older epoch than
-the broker has acknowledged to since."""
+says, or what was taken back, holds nothing; under contract D neither does what any power cut would take. Nor does it say
+anything new when it comes late, to a master of an older epoch than the broker has acknowledged to since."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
+from broker.app import BrokerApp
 from ha.master.connection import MasterConnection
 from ha.master.mastership import Mastership
+from messagestore.log.commitlog import FOLDER as LOG
 from simulation.cluster.looks import BrokerLook, log_ends
 from simulation.kernel.node import Node
+
+TAIL_BYTES = 64
 
 Acked = Callable[[Mastership, MasterConnection, int], None]
 acked = Mastership.acked
@@ -24,6 +28,8 @@ class Holders:
 
     end_of: dict[int, int] = field(default_factory=dict)
     epoch_of: dict[int, int] = field(default_factory=dict)
+    on_disk: bool = False
+    """Whether only what every power cut leaves is held."""
 
     def noting(self, brokers: Iterable[Node]) -> Acked:
         """Mastership.acked, which notes here what comes from `brokers`."""
@@ -32,7 +38,8 @@ class Holders:
             broker_id, epoch = connection.slave_broker_id, mastership.history.last_epoch()
             if epoch >= self.epoch_of.get(broker_id, epoch):
                 self.epoch_of[broker_id] = epoch
-                self.acked(broker_id, offset, log_ends(brokers))
+                if not self.on_disk or on_its_disk(brokers, broker_id, offset):
+                    self.acked(broker_id, offset, log_ends(brokers))
             acked(mastership, connection, offset)
 
         return noted
@@ -48,3 +55,19 @@ class Holders:
         if master.broker_id is not None and master.store.max_offset() >= end:
             holding.add(master.broker_id)
         return holding
+
+
+def on_its_disk(nodes: Iterable[Node], broker_id: int, end: int) -> bool:
+    """Whether every power cut leaves the log of the broker with that id up to `end`, by its last bytes; so it is for one that
+    does not run."""
+    for node in nodes:
+        app = node.app
+        if (
+            isinstance(app, BrokerApp)
+            and app.membership.broker_id == broker_id
+            and end <= app.store.max_offset()
+        ):
+            segment = app.store.segment_size_bytes
+            start = max(end - TAIL_BYTES, (end - 1) // segment * segment, app.store.min_offset())
+            return node.disk.durably_holds(f"{LOG}/", bytes(app.store.read(start, end - start)))
+    return True

@@ -100,6 +100,7 @@ class ClusterWorld:
         self.appends = Appends()
         self.check.members_min = self.contract.members_min
         self.check.grants.acks_wait = self.contract.waits
+        self.check.holders.on_disk = self.contract.on_disk
         self.check.grants.unclean_allowed = self.shape.is_unclean
         self.operator: Operator | None = None
         self.machines = Machines(self.world, self.random, self.check, has_learner=self.shape.has_learner)

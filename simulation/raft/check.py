@@ -58,6 +58,8 @@ class RaftCheck:
         self.refused: set[bytes] = set()
         self.committed: dict[int, int] = {}
         """Committed index seen last, by core number: one number per incarnation."""
+        self.led: dict[int, int] = {}
+        """Term in which it led when it was seen last, by core number."""
         self.cores: list[Raft] = []
         self.moved: set[Raft] = set()
         """Those that have had a turn since they were looked at."""
@@ -161,8 +163,9 @@ class RaftCheck:
             self.look_at_calls(core, node)
         seen = self.committed.get(number, NO_INDEX)
         if core.committed_index != seen:
-            self.look_at_commit(core, seen)
+            self.look_at_commit(core, seen, led=self.led.get(number) == core.term)
             self.committed[number] = core.committed_index
+        self.led[number] = core.term if core.role is Role.LEADER else NO_INDEX
 
     def look_at_calls(self, core: Raft, node: DLedgerNode) -> None:
         """What the leader waits for is carried by a call, whose end it will be told (V2)."""
@@ -191,11 +194,12 @@ class RaftCheck:
         elif known != core.self_id:
             raise self.found("R1", f"{known} and {core.self_id} both lead in term {core.term}")
 
-    def look_at_commit(self, core: Raft, seen: int) -> None:
+    def look_at_commit(self, core: Raft, seen: int, *, led: bool) -> None:
+        """`led`: it led in this term when it was last looked at, so what is new it committed as its leader."""
         index = core.committed_index
         if index < seen:
             raise self.found("R6", f"{core.self_id} took its committed index back from {seen} to {index}")
-        if core.role is Role.LEADER and seen != NO_INDEX and core.log.term_at(index) != core.term:
+        if led and core.role is Role.LEADER and seen != NO_INDEX and core.log.term_at(index) != core.term:
             raise self.found(
                 "R6",
                 f"{core.self_id} in term {core.term} committed {index} of term {core.log.term_at(index)}",

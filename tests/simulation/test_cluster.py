@@ -29,7 +29,7 @@ from simulation.kernel.seeds import first_failure
 FOUND_BY = {
     "abort-made-anew": 1,
     "ack-before-replication": 1,
-    "acknowledges-from-memory": 204,
+    "acknowledges-from-memory": 12,
     "acknowledges-untold": 14,
     "aside-removed-at-once": 5,
     "bad-bytes-copied": 37,
