@@ -263,11 +263,6 @@ async def sent_as_it_is(self: MessageStore, offset: int, size: int) -> None:
     """Upstream: what stands on disk is sent to every new replica."""
 
 
-@bug("half-records-confirmed", MessageStore, "confirm_whole_records")
-async def confirmed_as_it_is(self: MessageStore) -> None:
-    """Who led stays out, for its successor lacks one half of a record that was confirmed in part."""
-
-
 @bug("delivered-without-delay", DelayDelivery, "_wait_ms")
 def due_at_once(self: DelayDelivery, level: int, queue_offset: int, due_ms: int) -> int:
     """Delayed messages are delivered without delay."""
@@ -283,11 +278,6 @@ def what_waited_is_forgotten(self: DelayDelivery, *, leads: bool) -> None:
     begun_anew(self, leads=leads)
     for level in range(1, len(self._levels_ms) + 1):
         self._offsets.advance(level, self._store.max_queue_offset(SCHEDULE_TOPIC, level - 1))
-
-
-@bug("delay-offset-beyond-the-queue", DelayDelivery, "_correct_offsets")
-def offsets_left_ahead(self: DelayDelivery) -> None:
-    """A master whose log lost its end in an election goes on where the table says, and skips what is scheduled meanwhile."""
 
 
 @bug("emptied-store-elected", LogFound, "why_lost")
