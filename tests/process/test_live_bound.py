@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import time
 from pathlib import Path
 
 import pytest
@@ -20,7 +21,7 @@ from sparkreplay.store.bound import checkpoint_bound
 from sparkreplay.store.files import LocalFiles
 from sparkreplay.store.snapshot import StoreSnapshot, open_store, up_to
 from tests.unit.sparkreplay.storerows import rows_of_store
-from tests.waits import WAIT_MS
+from tests.waits import WAIT_MS, WAIT_S
 
 TOPIC = "live"
 SEGMENT_BYTES = 64 * 1024
@@ -33,6 +34,14 @@ def master_of(cluster: Cluster) -> str:
     name = cluster.layout.name_of(address)
     assert name is not None
     return name
+
+
+def wait_for_epochs(store: Path) -> None:
+    """A slave of an empty log is in the set a moment before the first epoch is in its file."""
+    deadline = time.monotonic() + WAIT_S
+    while not (store / "epochFileCheckpoint").exists():
+        assert time.monotonic() < deadline, f"{store} has no epochs"
+        time.sleep(0.05)
 
 
 def opened(cluster: Cluster, name: str, *asked: str) -> StoreSnapshot:
@@ -108,6 +117,7 @@ def test_the_stores_of_brokers_under_contract_a_are_read_by_consent_only(tmp_pat
         cluster.start()
         master_of(cluster)
         for name in cluster.layout.broker_names:
+            wait_for_epochs(cluster.directory / name)
             assert (cluster.directory / name / CONTRACT_A).read_text() == "contract=A\nepoch=-1\nfrom=0\n"
             with pytest.raises(UncommittedRefused, match="ran contract A"):
                 opened(cluster, name)
