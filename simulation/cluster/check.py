@@ -168,8 +168,10 @@ class ClusterCheck:
         rotten_at = self.rotten_at(broker.name)
         is_rotten = rotten_at is not None and at <= rotten_at < at + SIZE_BYTES
         head = self.confirmed[at : at + SIZE_BYTES] if is_rotten else broker.store.read(at, SIZE_BYTES)
-        size = int.from_bytes(head)
-        if size < RECORD_BYTES_MIN or at + size > end:
+        size, segment = int.from_bytes(head), broker.store.segment_size_bytes
+        if head and not RECORD_BYTES_MIN <= size <= segment - at % segment:
+            raise Violation("C6", f"{broker.name} has no record at {at}, below {end}, but {bytes(head)!r}")
+        if not size or at + size > end:
             return memoryview(b"")
         view = broker.store.read(at, size)
         if len(view) < size:
@@ -255,4 +257,7 @@ class ClusterCheck:
             self.confirmed.clear()
             self.ends = [0]
         for broker in brokers:
-            self.same_bytes(Watched(), broker, broker.store.max_offset())
+            watched, end = Watched(), broker.store.max_offset()
+            self.same_bytes(watched, broker, end)
+            if watched.checked_end != end:
+                raise Violation("C6", f"{broker.name} ends at {end}, its records at {watched.checked_end}")
