@@ -1,8 +1,8 @@
 """Runs every simulated world, and the crash images of the store, on seeds that no run has tried before.
 
 The seeds are drawn from the commit, so each commit has its own and a failure can be repeated: it is told in one line, with
-the command that runs that seed again. No seed begins when the minutes are over; one that takes longer than SEED_S_MAX has
-failed."""
+the command that runs that seed again. No seed begins when the minutes are over, or after SIGINT or SIGTERM; those under way
+are ended and all are counted. One that takes longer than SEED_S_MAX has failed."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import argparse
 import logging
 import multiprocessing
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -83,6 +84,7 @@ WORLDS: dict[str, Callable[[int, str | None], Counts]] = {
 def serve(requests: Connection) -> None:
     """One worker: (world, seed, bug) in, (error or None, counts, seconds of CPU) out."""
     sys.path.insert(0, str(ROOT))
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # of a terminal: the seed is ended and counted
     logging.getLogger().addHandler(logging.NullHandler())  # what servers log is not what this prints
     while True:
         try:
@@ -159,6 +161,10 @@ class Proof:
             worker.process.join()
         return sum(tally.failed for tally in self.tallies.values())
 
+    def stop(self) -> None:
+        """Begins no other seed."""
+        self.end_s = 0.0
+
     def worker(self) -> Worker:
         ours, theirs = self.context.Pipe()
         process = self.context.Process(target=serve, args=(theirs,), daemon=True)
@@ -226,6 +232,8 @@ def main() -> int:
     names = asked.only or list(WORLDS)
     print(f"seeds from {first} on, of {' '.join(names)}, for {asked.minutes:g} minutes", flush=True)
     proof = Proof(names, first, asked.count, asked.bug, time.monotonic() + asked.minutes * 60)
+    for asks_to_end in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(asks_to_end, lambda *_: proof.stop())
     failed = proof.run(asked.processes)
     for name, tally in proof.tallies.items():
         print(tally.line(name))
