@@ -360,7 +360,8 @@ def why_needed(
     if not whole:
         return (
             f"{named} may alone hold all that was acknowledged, for none of {sorted(left)} lives and is known to: start "
-            "those first; if they are lost, elect who is left (enableElectUncleanMaster)"
+            "those first; if they are lost, elect who is left with electMaster (who was outside of the set needs "
+            "enableElectUncleanMaster)"
         )
     needed = max(report.members_min for report in reports.values())
     if len(left) < needed:

@@ -8,6 +8,8 @@ can be elected. Pure."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from controller.commands import address_of
 from controller.decision import Decision
 from controller.electpolicy import LiveReport, elect
@@ -80,6 +82,34 @@ def replace_lost_master(
         return None
     return Decision(
         ResponseCode.CONTROLLER_MASTER_NOT_AVAILABLE, events=(ElectMaster(broker_name, None),), reason=why
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """Why a set has no master though brokers of it live. `may_lack`: who lives and may be elected, but may lack what the
+    `missing` held, broker id -> end of its log in bytes; `best`: whom the rules prefer of those, if there is one."""
+
+    may_lack: dict[int, int]
+    missing: frozenset[int]
+    best: int | None
+
+
+def waiting(state: ReplicasState, live: Liveness, *, broker_name: str) -> Waiting | None:
+    """Of a set that has no master any more, and gets none by itself unless a missing broker comes. None where one is there,
+    or can be elected, and where nobody lives at all."""
+    known = state.known(broker_name)
+    if known is None or known[1].master_epoch == 0 or known[1].master_id is not None:
+        return None
+    replicas, sync_state = known
+    reports = _reports(broker_name, replicas, live)
+    if not reports or _whole(broker_name, replicas, sync_state, live):
+        return None
+    living = sorted(_electable(sync_state, reports) & reports.keys())
+    return Waiting(
+        {broker_id: reports[broker_id].max_offset for broker_id in living},
+        (sync_state.members | sync_state.eligible) - reports.keys(),
+        elect(living, reports, old_master=None),
     )
 
 

@@ -13,7 +13,7 @@ from functools import partial
 from itertools import islice
 
 from controller.decision import Decision
-from controller.elections import replace_lost_master
+from controller.elections import replace_lost_master, waiting
 from controller.events import ElectMaster, Event
 from controller.handover import HandOver
 from controller.heartbeats import Liveness
@@ -22,6 +22,7 @@ from controller.notify import Notifier
 from controller.runner import Busy, CommandRunner, D
 from controller.settings import ControllerSettings
 from controller.state import ReplicasState, SyncState
+from controller.unelected import Unelected
 from dledger.actions import Role
 from dledger.errors import NotLeader, OutcomeUnknown, TooManyProposals
 from mqruntime.clock import Clock
@@ -36,6 +37,7 @@ LOOK_EVERY_MS = 100
 LOOK_AT_ALL_EVERY_MS = 500
 """Sets whose master led when they were last looked at, and of which there is no news: only time can have ended it."""
 FORGET_EVERY_MS = 60_000
+TELL_EVERY_MS = 5_000
 SETS_A_TURN = 64
 """Few enough that what one turn of the loop does for them is over in a moment."""
 
@@ -73,6 +75,7 @@ class MasterGuard:
         """Sets that are to hear who leads them from a new leader."""
         self._unled: dict[str, None] = {}
         """Sets that have no master, or whose election came to nothing."""
+        self._unelected = Unelected()
         self._under_way: set[str] = set()
         """Sets that an election is being held of."""
 
@@ -84,6 +87,7 @@ class MasterGuard:
     def role_changed(self, role: Role, term: int) -> None:
         """This controller begins (LEADER, state complete) or ceases to lead."""
         self._active = role is Role.LEADER
+        self._unelected.look({}, self._clock.monotonic_ms())
         if self._active:
             self._brokers.judge_from_now()
             logger.info("controller leads", extra=fields(term=term, sets=len(self._state.sync_states)))
@@ -127,7 +131,7 @@ class MasterGuard:
         settings = self._settings
         scan_ms = min(settings.scan_inactive_master_interval_ms, settings.scan_not_active_broker_interval_ms)
         look_ms, look_at_all_ms = min(LOOK_EVERY_MS, scan_ms), min(LOOK_AT_ALL_EVERY_MS, scan_ms)
-        forget_at_ms = look_at_ms = all_at_ms = 0
+        forget_at_ms = look_at_ms = all_at_ms = tell_at_ms = 0
         while True:
             now_ms = self._clock.monotonic_ms()
             await woken(self._wake, max(1, look_at_ms - now_ms) if self._active else FORGET_EVERY_MS)
@@ -136,6 +140,9 @@ class MasterGuard:
             if now_ms >= forget_at_ms:
                 self._brokers.forget_silent()
                 forget_at_ms = now_ms + FORGET_EVERY_MS
+            if self._active and now_ms >= tell_at_ms:
+                tell_at_ms = now_ms + TELL_EVERY_MS
+                await self._tell_unelected(now_ms)
             if self._active and now_ms >= all_at_ms:
                 all_at_ms = now_ms + look_at_all_ms
                 self._changed = dict.fromkeys(self._state.sync_states)
@@ -161,6 +168,15 @@ class MasterGuard:
             if broker_name not in self._under_way and self._is_due(broker_name, live):
                 self._under_way.add(broker_name)
                 self._tasks.start(self._replace_lost_master(broker_name), name=f"elect {broker_name}")
+
+    async def _tell_unelected(self, now_ms: int) -> None:
+        found = {}
+        async for names in a_few_a_turn(dict(self._unled)):
+            live = self._brokers.liveness()
+            for name in names:
+                if (why := waiting(self._state, live, broker_name=name)) is not None:
+                    found[name] = why
+        self._unelected.look(found if self._active else {}, now_ms)
 
     def _is_due(self, broker_name: str, live: Liveness) -> bool:
         due = self._replacement(broker_name, self._state, live)

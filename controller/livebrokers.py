@@ -149,8 +149,9 @@ class LiveBrokers:
 
 def _warn_of_lost_memory(key: BrokerKey, log_end: int) -> None:
     logger.warning(
-        "the machine of a broker went down under its store; until it has caught up with a master it is not elected while "
-        "another member may come: start the others, or elect it with mqadmin electMaster and lose what it lacks",
+        "the machine of a broker went down under its store, or a sync of its log failed; until it has caught up with a master "
+        "it is not elected while another member may come: start the others, or elect it with mqadmin electMaster and lose what "
+        "it lacks",
         extra=fields(broker=key[1], id=key[2], log_end=log_end),
     )
 

@@ -25,10 +25,12 @@ from broker.tables.deletions import Deletions
 from broker.tables.holders import TablesVersion
 from controller import commands, elections
 from controller.decision import Decision
+from controller.elections import Waiting
 from controller.electpolicy import LiveReport
 from controller.heartbeats import BrokerKey, Liveness
 from controller.holdings import Held, Holdings, Report
 from controller.state import ReplicasState, SyncState
+from controller.unelected import Unelected
 from dledger.actions import Vote
 from dledger.termfile import TermFile
 from epochfile.binding import Binding, Seal
@@ -387,6 +389,11 @@ def like_any_other(self: SlaveProgress, *, barred: str | None) -> None:
 def whoever_lives(sync_state: SyncState, reports: dict[int, LiveReport]) -> frozenset[int]:
     """An election asks who lives, and not who holds what was acknowledged."""
     return frozenset(reports)
+
+
+@bug("waits-in-silence", Unelected, "look")
+def nobody_is_told(self: Unelected, waiting: dict[str, Waiting], now_ms: int) -> None:
+    """A set whose members wait for one that never comes has no master, and no operator hears of it."""
 
 
 cleaned = commands.clean_broker_data

@@ -1,6 +1,8 @@
 """Disks that stall or fail once.
 
-Invariant: a broker that could not sync ends by itself soon after; one that has no room refuses or waits."""
+Invariant: a broker that could not sync ends by itself soon after; one that has no room refuses or waits. Its log loses nothing
+by that, for its power stays on; but it cannot know, so where another store is lost too an operator must answer
+(simulation.cluster.lostforgood)."""
 
 from __future__ import annotations
 

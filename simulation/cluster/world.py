@@ -19,6 +19,7 @@ from unittest.mock import patch
 
 from controller.state import SyncState
 from controller.statemachine import ReplicasStateMachine
+from controller.unelected import Unelected
 from dledger.node import DLedgerNode
 from dledger.raft import Raft
 from ha.epochs import KeptEpochs
@@ -47,6 +48,7 @@ from simulation.cluster.hostileframes import HostileFrames
 from simulation.cluster.learnerfaults import LearnerTrouble
 from simulation.cluster.loggedbugs import LoggedBugs
 from simulation.cluster.looks import broker_on
+from simulation.cluster.lostforgood import LostForGood
 from simulation.cluster.machines import Machines
 from simulation.cluster.masterfirst import MasterFirst
 from simulation.cluster.members import FAST, SLAVE_SYNC_MS, ClientApp, Timers
@@ -110,6 +112,7 @@ class ClusterWorld:
         self.retention = Retention(self.machines, allowed=not self.may_lose)
         self.pacing = Pacing(self.machines, on=self.shape.is_limited)
         self.resyncs: Resyncs | None = None
+        self.lost_for_good = LostForGood(self.machines)
         self.faults = Faults(self.machines, *self.besides())
         self.hand_overs = CleanHandOvers(self.machines, seed)
         self.send_interval_ms = self.random.choice((250, 300, 400))
@@ -121,12 +124,14 @@ class ClusterWorld:
         watching = patch.object(DLedgerNode, "core_class", watched(Raft, self.votes))
         granting = patch.object(ReplicasStateMachine, "apply", self.check.grants.noting())
         holding = patch.object(Mastership, "acked", self.check.holders.noting(self.machines.brokers))
+        hearing = patch.object(Unelected, "tell", self.lost_for_good.noting())
         logged = self.errors.attached()
         with (
             paging,
             watching,
             granting,
             holding,
+            hearing,
             self.retention.watched(),
             self.pacing.watched(),
             self.appended(),
@@ -210,6 +215,7 @@ class ClusterWorld:
     def besides(self) -> Iterator[Fault]:
         """The faults that the shape of this seed brings."""
         yield self.retention
+        yield self.lost_for_good
         if self.shape.is_limited:
             yield self.pacing
         if not self.contract.waits:

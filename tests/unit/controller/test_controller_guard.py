@@ -75,12 +75,12 @@ class Brokers:
             self.hear(broker_id, names)
         self.lose(1, names)
 
-    def hear(self, broker_id: int, names: list[str]) -> None:
+    def hear(self, broker_id: int, names: list[str], *, may_lack: bool = False) -> None:
         """Over a new connection of each."""
         for name in names:
             self._last += 1
             self._connections[name, broker_id] = self._last
-            beat = Heartbeat("", 10_000, LiveReport(1, 100, 0))
+            beat = Heartbeat("", 10_000, LiveReport(1, 100, 0, may_lack=may_lack))
             self._table.heard(("c", name, broker_id), self._last, beat, NOW)
 
     def lose(self, broker_id: int, names: list[str]) -> None:
