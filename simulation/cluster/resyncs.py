@@ -1,7 +1,8 @@
 """Replicas that an operator lets begin anew, and are killed meanwhile.
 
 Invariant Z: whose store goes is neither in the SyncStateSet nor eligible any more, and as many as acknowledge are left that
-hold what was acknowledged; what was set aside stays, file by file, until the new copy was in the set, and goes in the end."""
+hold what was acknowledged; what was set aside stays, file by file, until the new copy was in the set, and goes in the end. A
+segment that was made ahead and is still empty is nothing that could be lost."""
 
 from __future__ import annotations
 
@@ -40,6 +41,7 @@ class Kept:
 
     aside: storeaside.Aside
     log: dict[str, Inode]
+    """Its segments that hold something."""
     wipes: int
     since_ms: int
     joined: bool = False
@@ -107,9 +109,8 @@ class Resyncs(Fault):
         if kept is None and data is not None:
             aside = storeaside.decode(data)
             if aside.state is State.FILLING:
-                self.kept[node.name] = Kept(
-                    aside, logs(node, aside.folder), node.disk.wipes, self.world.now_ms
-                )
+                log = {path: inode for path, inode in logs(node, aside.folder).items() if any(inode.data)}
+                self.kept[node.name] = Kept(aside, log, node.disk.wipes, self.world.now_ms)
         elif kept is not None:
             self.judge(node, kept)
             if data is None:
@@ -121,7 +122,7 @@ class Resyncs(Fault):
             raise Violation("Z", f"{node.name} set its store aside, and {former_id} may be elected")
         look = broker_on(node)
         kept.joined |= look is not None and look.broker_id in check.members
-        if not kept.joined and logs(node, kept.aside.folder) != kept.log:
+        if not kept.joined and not kept.log.items() <= logs(node, kept.aside.folder).items():
             raise Violation("Z", f"{node.name} lost what it set aside and was not in the set since")
 
     def look_at_holders(self) -> None:

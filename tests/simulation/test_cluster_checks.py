@@ -9,10 +9,12 @@ from typing import cast
 
 import pytest
 
+from broker.role import storeaside
 from broker.role.membership import Role
 from broker.tables.delayoffsets import DelayOffsets
 from controller.state import SyncState
 from epochfile.history import EpochHistory
+from messagestore.log.commitlog import FOLDER as LOG
 from messagestore.store import MessageStore
 from simulation.cluster.appends import Append, Appends
 from simulation.cluster.check import ClusterCheck
@@ -20,6 +22,12 @@ from simulation.cluster.grants import Grants
 from simulation.cluster.logmatch import logs_match
 from simulation.cluster.looks import BrokerLook
 from simulation.cluster.violation import Violation
+from simulation.cluster.world import ClusterWorld
+from simulation.kernel.inode import Inode
+
+RESYNCED = 5
+"""A seed with an operator who lets replicas begin anew."""
+SEGMENT_BYTES = 16_384
 
 
 @dataclass
@@ -208,3 +216,23 @@ def test_an_election_from_outside_is_found_where_it_is_not_switched_on() -> None
     assert not unclean.forked
     unclean.grants.elected_from_outside(2, 3, frozenset({1, 2}))
     assert unclean.forked
+
+
+def test_what_was_set_aside_is_missed_but_not_a_segment_that_was_made_ahead() -> None:
+    cluster = ClusterWorld(RESYNCED)
+    resyncs, node = cluster.resyncs, cluster.machines.brokers[0]
+    assert resyncs is not None
+    aside = storeaside.Aside(storeaside.State.FILLING, "aside-1", 3, keeps=False)
+    written, empty = (f"aside-1/{LOG}/{start:020}" for start in (0, SEGMENT_BYTES))
+    with cluster.world:
+        node.disk.put(storeaside.FILE, aside.encode())
+        node.disk.put(written, b"a message".ljust(SEGMENT_BYTES, b"\0"))
+        node.disk.entries[empty] = Inode(SEGMENT_BYTES)
+        resyncs.look_at(node)
+        node.disk.share_kept = 0.0
+        node.kill(power_cut=True)
+        assert empty not in node.disk.entries and written in node.disk.entries
+        resyncs.look_at(node)
+        node.disk.drop(written)
+        with pytest.raises(Violation, match="Z: broker-0 lost what it set aside"):
+            resyncs.look_at(node)
