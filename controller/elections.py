@@ -52,6 +52,13 @@ def elect_master(
     if chosen is not None:
         why = OPERATOR_ASKED if designate else _why(broker_name, replicas, sync_state, live)
         return _elected(broker_name, replicas, sync_state, live, chosen, why)
+    if designate and (better := _better(broker_name, replicas, sync_state, live, broker_id)):
+        return Decision(
+            ResponseCode.CONTROLLER_ELECT_MASTER_FAILED,
+            f"broker {broker_id} may lack what was acknowledged, for its machine went down or a sync of its log failed, while "
+            f"{sorted(better)} lives and lacks nothing: let {broker_id} catch up with a master first, or elect another; to "
+            "lose what it lacks, stop those, or set enableElectUncleanMaster=true",
+        )
     if broker_id == NOBODY and not designate:
         return Decision(
             ResponseCode.CONTROLLER_MASTER_NOT_AVAILABLE,
@@ -169,10 +176,25 @@ def _whole(
     return frozenset(
         broker_id
         for broker_id in _electable(sync_state, reports) & reports.keys()
-        if (replicas.cluster_name, broker_name, broker_id) not in live.lacking
-        and not reports[broker_id].may_lack
+        if not _may_lack(broker_name, replicas, live, broker_id, reports[broker_id])
         and not (fit and reports[broker_id].unfit)
     )
+
+
+def _may_lack(
+    broker_name: str, replicas: Replicas, live: Liveness, broker_id: int, report: LiveReport
+) -> bool:
+    return report.may_lack or (replicas.cluster_name, broker_name, broker_id) in live.lacking
+
+
+def _better(
+    broker_name: str, replicas: Replicas, sync_state: SyncState, live: Liveness, broker_id: int
+) -> frozenset[int]:
+    """Of a broker whose log may lack what was acknowledged: who lives, may be elected and lacks nothing known."""
+    report = _reports(broker_name, replicas, live).get(broker_id)
+    if report is None or not _may_lack(broker_name, replicas, live, broker_id, report):
+        return frozenset()
+    return _whole(broker_name, replicas, sync_state, live)
 
 
 def _choose(
@@ -183,14 +205,17 @@ def _choose(
     designated: int | None,
     unclean: bool,
 ) -> int | None:
-    """A designated broker, if it may be. Else the best of the electable that lacks nothing known, one that can lead now
-    before one that says it cannot; and only then, if unclean election is on, of all; else, once nobody better can come, of
-    a set whose electable brokers all live and all lack something, but never an empty log. Whoever is less than whole and fit
-    is elected only when all of the electable that live have told a new leader how they are."""
+    """A designated broker, if it may be: not one that may lack what another holds that lives. Else the best of the electable
+    that lacks nothing known, one that can lead now before one that says it cannot; and only then, if unclean election is on,
+    of all; else, once nobody better can come, of a set whose electable brokers all live and all lack something, but never an
+    empty log. Whoever is less than whole and fit is elected only when all of the electable that live have told a new leader
+    how they are."""
     everyone = frozenset(replicas.by_id)
     if designated is not None:
         reports = _reports(broker_name, replicas, live)
         candidates = everyone if unclean else _electable(sync_state, reports)
+        if not unclean and _better(broker_name, replicas, sync_state, live, designated):
+            return None
         return elect(candidates, reports, old_master=sync_state.master_id, designated=designated)
     reports = _told(broker_name, replicas, live)
     electable = _electable(sync_state, reports)
@@ -226,10 +251,12 @@ def _elected(
     after = SyncState(chosen, sync_state.master_epoch + 1, frozenset({chosen}), sync_state.set_epoch + 1)
     addresses = {broker_id: replica.address for broker_id, replica in sorted(replicas.by_id.items())}
     group = BrokerMemberGroup(replicas.cluster_name, broker_name, addresses)
-    members_min = live.reports(replicas.cluster_name, broker_name, [chosen])[chosen].members_min
-    eligible = after_election(sync_state.members, sync_state.eligible, chosen, members_min)
-    clean = sync_state.master_epoch == 0 or chosen in sync_state.members | sync_state.eligible
-    if not clean:
+    report = live.reports(replicas.cluster_name, broker_name, [chosen])[chosen]
+    eligible = after_election(sync_state.members, sync_state.eligible, chosen, report.members_min)
+    clean = sync_state.master_epoch == 0
+    if not clean and chosen in sync_state.members | sync_state.eligible:
+        clean = not _may_lack(broker_name, replicas, live, chosen, report)
+    elif not clean:
         eligible = frozenset()  # what they hold counts no more
     return Decision(
         header=_header(replicas, after),

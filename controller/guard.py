@@ -19,6 +19,7 @@ from controller.handover import HandOver
 from controller.heartbeats import Liveness
 from controller.livebrokers import LiveBrokers
 from controller.notify import Notifier
+from controller.reasons import UNCLEAN
 from controller.runner import Busy, CommandRunner, D
 from controller.settings import ControllerSettings
 from controller.state import ReplicasState, SyncState
@@ -211,8 +212,7 @@ class MasterGuard:
                 **({} if asked_by is None else {"asked_by": asked_by}),
                 old=before.master_id,
                 new=elected.master_id,
-                unclean=before.master_epoch > 0
-                and elected.master_id not in before.members | before.eligible | {None},
+                unclean=(decision.reason or "").endswith(UNCLEAN),
                 epoch=sync_state.master_epoch,
                 sync_state_set=sorted(sync_state.members),
                 set_epoch=sync_state.set_epoch,

@@ -29,7 +29,7 @@ from controller.elections import Waiting
 from controller.electpolicy import LiveReport
 from controller.heartbeats import BrokerKey, Liveness
 from controller.holdings import Held, Holdings, Report
-from controller.state import ReplicasState, SyncState
+from controller.state import Replicas, ReplicasState, SyncState
 from controller.unelected import Unelected
 from dledger.actions import Vote
 from dledger.termfile import TermFile
@@ -389,6 +389,14 @@ def like_any_other(self: SlaveProgress, *, barred: str | None) -> None:
 def whoever_lives(sync_state: SyncState, reports: dict[int, LiveReport]) -> frozenset[int]:
     """An election asks who lives, and not who holds what was acknowledged."""
     return frozenset(reports)
+
+
+@bug("operator-elects-the-forgetful", elections, "_better")
+def nobody_is_better(
+    broker_name: str, replicas: Replicas, sync_state: SyncState, live: Liveness, broker_id: int
+) -> frozenset[int]:
+    """An operator's word is carried out though it costs what was acknowledged and another broker has it."""
+    return frozenset()
 
 
 @bug("waits-in-silence", Unelected, "look")

@@ -29,7 +29,12 @@ class Grants:
     """(epoch, broker id) -> end of what may be answered."""
     unclean_allowed: bool = False
     unclean: set[int] = field(default_factory=set)
-    """Epochs of masters that were elected from outside of the set and of those eligible."""
+    """Epochs of masters that were elected from outside of the set and of those eligible, or that `forgot`."""
+    forgot: set[int] = field(default_factory=set)
+    """Epochs of masters that had lost memory and not caught up, though another that may be elected had not: elected so only
+    where unclean elections are switched on."""
+    lost_memory: Callable[[int], bool] = lambda broker_id: False
+    """Whether this broker has, and has not held all that was confirmed since."""
     acks_wait: bool = True
     """Whether what is acknowledged is on the others."""
     accepted: dict[int, dict[int, int]] = field(default_factory=dict)
@@ -46,18 +51,25 @@ class Grants:
             apply(machine, index, body)
             state = sync_state(machine.state)
             if state is not None and state.master_id is not None:
-                if 0 < epoch < state.master_epoch and state.master_id not in electable:
-                    self.elected_from_outside(state.master_epoch, state.master_id, electable)
+                if 0 < epoch < state.master_epoch:
+                    self.elected(state.master_epoch, state.master_id, electable)
                 self.granted(state.master_epoch, state.master_id)
 
         return applied
 
-    def elected_from_outside(self, epoch: int, broker_id: int, electable: frozenset[int]) -> None:
-        if not self.unclean_allowed:
-            raise Violation(
-                "M4", f"epoch {epoch} was given to {broker_id}, of {sorted(electable)} that may be elected"
-            )
-        self.unclean.add(epoch)
+    def elected(self, epoch: int, broker_id: int, electable: frozenset[int]) -> None:
+        if broker_id not in electable:
+            if not self.unclean_allowed:
+                raise Violation(
+                    "M4",
+                    f"epoch {epoch} was given to {broker_id}, of {sorted(electable)} that may be elected",
+                )
+            self.unclean.add(epoch)
+        elif (
+            self.unclean_allowed and self.lost_memory(broker_id) and not all(map(self.lost_memory, electable))
+        ):
+            self.unclean.add(epoch)
+            self.forgot.add(epoch)
 
     def granted(self, epoch: int, broker_id: int) -> None:
         """An applied election; M1 says that there is one an epoch."""

@@ -364,7 +364,7 @@ class ClusterWorld:
         """The client's attempts, as the contract has them."""
         if not (self.check.forked or not self.contract.waits):
             return attempts
-        kept = self.appends.promised(topic, attempts, self.check.grants.master_of)
+        kept = self.appends.promised(topic, attempts, self.check.grants)
         self.totals.counts["acknowledged, may be gone"] += sum(
             one.outcome is not other.outcome for one, other in zip(attempts, kept, strict=True)
         )

@@ -84,6 +84,8 @@ FOUND_BY = {
 FOUND_BY_UNIT = {
     "acknowledges-untold": "ha/test_syncstateset.py::test_a_new_master_tells_its_minimum_before_it_confirms_anything",
     "waits-in-silence": "controller/test_unelected.py::test_it_is_told_once_it_has_lasted_and_then_each_half_minute",
+    "operator-elects-the-forgetful": "controller/test_controller_eligibility.py"
+    "::test_an_operator_designates_one_that_may_lack_something_only_once_nobody_better_lives",
     "late-grant-taken": "broker/test_membership.py::test_what_was_granted_to_the_process_before_is_not_taken",
 }
 """Planted bug -> the unit test that finds it; of seeds hardly one in a hundred does."""

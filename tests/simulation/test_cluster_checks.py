@@ -190,7 +190,12 @@ def test_what_a_master_alone_acknowledged_may_be_gone_only_by_anothers_election(
 ) -> None:
     histories = {epoch: EpochHistory(entries) for epoch, entries in began.items()}
     appends = Appends({("facts", "k"): [WRITTEN]}, histories)
-    assert appends.may_be_gone("facts", "k", MASTERS) is may_be_gone
+    assert appends.may_be_gone("facts", "k", Grants(MASTERS)) is may_be_gone
+
+
+def test_what_a_master_alone_acknowledged_may_be_gone_once_it_is_elected_without_its_memory() -> None:
+    appends = Appends({("facts", "k"): [WRITTEN]}, {5: EpochHistory([(3, 0), (5, 150)])})
+    assert appends.may_be_gone("facts", "k", Grants(MASTERS, forgot={5}))
 
 
 def state(members: frozenset[int], eligible: frozenset[int] = frozenset()) -> SyncState:
@@ -211,11 +216,24 @@ def test_a_learner_in_the_set_and_one_that_is_eligible_or_counted_are_found() ->
 
 def test_an_election_from_outside_is_found_where_it_is_not_switched_on() -> None:
     with pytest.raises(Violation, match="M4: epoch 2 was given to 3"):
-        Grants().elected_from_outside(2, 3, frozenset({1, 2}))
+        Grants().elected(2, 3, frozenset({1, 2}))
     unclean = ClusterCheck(grants=Grants(unclean_allowed=True))
     assert not unclean.forked
-    unclean.grants.elected_from_outside(2, 3, frozenset({1, 2}))
+    unclean.grants.elected(2, 3, frozenset({1, 2}))
     assert unclean.forked
+
+
+@pytest.mark.parametrize(
+    ("allowed", "forgetful", "forked"),
+    [(True, {"a"}, True), (False, {"a"}, False), (True, {"b"}, False), (True, {"a", "b"}, False)],
+)
+def test_who_was_elected_without_its_memory_forks_only_where_it_may_and_another_had_it(
+    allowed: bool, forgetful: set[str], forked: bool
+) -> None:
+    grants = Grants(unclean_allowed=allowed)
+    check = ClusterCheck(grants=grants, forgetful=forgetful, names={1: "a", 2: "b"})
+    grants.elected(2, 1, frozenset({1, 2}))
+    assert (check.forked, bool(grants.forgot)) == (forked, forked)
 
 
 def test_what_was_set_aside_is_missed_but_not_a_segment_that_was_made_ahead() -> None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from controller.commands import clean_broker_data, register_broker
+from controller.decision import Decision
 from controller.elections import elect_master, replace_lost_master
 from controller.electpolicy import LiveReport
 from controller.events import AlterSyncStateSet, ApplyBrokerId, CleanBrokerData, ElectMaster, Event, encode
 from controller.heartbeats import Heartbeat, Heartbeats, Liveness
 from controller.state import ReplicasState
+from remoting.codes import ResponseCode
 
 NOW = 1_000_000
 
@@ -166,6 +168,29 @@ def test_an_operator_may_designate_an_eligible_broker() -> None:
 
     assert designated(2) == (ElectMaster("a", 2, frozenset({1})),)
     assert designated(3) == ()
+
+
+def test_an_operator_designates_one_that_may_lack_something_only_once_nobody_better_lives() -> None:
+    state, short = applied(members(1, eligible=(2,))), report(90, may_lack=True)
+
+    def designated(live: Liveness, *, unclean: bool = False) -> Decision:
+        return elect_master(state, live, broker_name="a", broker_id=2, designate=True, unclean=unclean)
+
+    for live in (alive(b1=report(100), b2=short), alive(lacking=(2,), b1=report(100), b2=report(90))):
+        refused = designated(live)
+        assert (refused.code, refused.events) == (ResponseCode.CONTROLLER_ELECT_MASTER_FAILED, ())
+        assert refused.remark is not None and "[1] lives and lacks nothing: let 2 catch up" in refused.remark
+    for live, unclean in ((alive(b2=short), False), (alive(b1=report(100), b2=short), True)):
+        elected = designated(live, unclean=unclean)
+        assert elected.events == (ElectMaster("a", 2, frozenset({1})),)
+        assert elected.reason == "operator asked, unclean"
+
+
+def test_unclean_elections_take_one_that_may_lack_something_and_say_so() -> None:
+    state = applied(members(1, 2), ElectMaster("a", None))
+    decision = replace_lost_master(state, alive(b1=report(50, may_lack=True)), broker_name="a", unclean=True)
+    assert decision is not None and decision.events == (ElectMaster("a", 1, frozenset({2})),)
+    assert decision.reason == "no master, unclean"
 
 
 def test_eligibility_survives_a_strike_and_ends_with_the_replica() -> None:
