@@ -35,6 +35,7 @@ BESIDE = {
         "tests/process/test_replay_commands.py",
         "tests/process/test_resend.py",
         "tests/process/test_retention.py",
+        "tests/process/test_soak.py",
         "tests/process/test_stream_through_failovers.py",
     ],
     "spark": [
@@ -43,7 +44,7 @@ BESIDE = {
         "tests/spark/test_executor_package.py",
         "tests/spark/test_replicas_read_alike.py",
     ],
-    "interop": ["tests/interop/test_java_pairs.py"],
+    "interop": ["tests/interop/test_java_consumers.py", "tests/interop/test_java_pairs.py"],
 }
 """What runs beside the rest of a layer: about half of its time, and no test that shares a fixture with the rest."""
 
