@@ -32,11 +32,13 @@ class Grants:
     """Epochs of masters that were elected from outside of the set and of those eligible."""
     acks_wait: bool = True
     """Whether what is acknowledged is on the others."""
+    were_in: set[int] = field(default_factory=set)
+    """Broker ids that an applied SyncStateSet ever had, however briefly."""
     accepted: dict[int, dict[int, int]] = field(default_factory=dict)
     """Broker id -> newer epoch that it accepted -> the end of its log then."""
 
     def noting(self) -> Apply:
-        """ReplicasStateMachine.apply, which notes here the master that each event leaves."""
+        """ReplicasStateMachine.apply, which notes here the master and the members that each event leaves."""
 
         def applied(machine: ReplicasStateMachine, index: int, body: bytes) -> None:
             before = sync_state(machine.state)
@@ -45,6 +47,8 @@ class Grants:
             )
             apply(machine, index, body)
             state = sync_state(machine.state)
+            if state is not None:
+                self.were_in |= state.members
             if state is not None and state.master_id is not None:
                 if 0 < epoch < state.master_epoch and state.master_id not in electable:
                     self.elected_from_outside(state.master_epoch, state.master_id, electable)

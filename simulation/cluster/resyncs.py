@@ -1,7 +1,9 @@
 """Replicas that an operator lets begin anew, and are killed meanwhile.
 
 Invariant Z: whose store goes is neither in the SyncStateSet nor eligible any more, and as many as acknowledge are left that
-hold what was acknowledged; what was set aside stays, file by file, until the new copy was in the set, and goes in the end."""
+hold what was acknowledged; what was set aside stays, file by file, until the new copy was in the set, and goes in the end.
+A power cut may take a file whose name was not durable: the log makes its next segment ahead, and syncs the name with its first
+bytes."""
 
 from __future__ import annotations
 
@@ -9,6 +11,7 @@ import random
 from dataclasses import dataclass
 
 from broker.role import storeaside
+from broker.role.identity import IDENTITY_FILE, decode_identity
 from broker.role.storeaside import State
 from messagestore.log.commitlog import FOLDER as LOG
 from remoting.client import RemotingClient
@@ -17,9 +20,9 @@ from remoting.command import RemotingCommand
 from remoting.errors import RemotingError
 from remoting.headers.admin import ResyncBrokerHeader
 from simulation.cluster.fault import Fault
-from simulation.cluster.looks import broker_on
+from simulation.cluster.looks import CLUSTER
 from simulation.cluster.machines import Machines
-from simulation.cluster.members import BROKER_PORT
+from simulation.cluster.members import BROKER_PORT, BROKER_SET
 from simulation.cluster.violation import Violation
 from simulation.kernel.inode import Inode
 from simulation.kernel.node import Node
@@ -40,9 +43,12 @@ class Kept:
 
     aside: storeaside.Aside
     log: dict[str, Inode]
+    durable: dict[str, Inode]
+    """What of it every power cut leaves."""
+    boots: int
+    """Of the node: how many power cuts `durable` has seen."""
     wipes: int
     since_ms: int
-    joined: bool = False
 
 
 class Resyncs(Fault):
@@ -107,8 +113,10 @@ class Resyncs(Fault):
         if kept is None and data is not None:
             aside = storeaside.decode(data)
             if aside.state is State.FILLING:
+                log = logs(node, aside.folder)
+                durable = {path: inode for path, inode in log.items() if node.disk.is_durable(path)}
                 self.kept[node.name] = Kept(
-                    aside, logs(node, aside.folder), node.disk.wipes, self.world.now_ms
+                    aside, log, durable, node.boots, node.disk.wipes, self.world.now_ms
                 )
         elif kept is not None:
             self.judge(node, kept)
@@ -119,10 +127,17 @@ class Resyncs(Fault):
         check, former_id = self.machines.check, kept.aside.broker_id
         if former_id in check.electable and self.world.now_ms - kept.since_ms > NOTICED_MS:
             raise Violation("Z", f"{node.name} set its store aside, and {former_id} may be elected")
-        look = broker_on(node)
-        kept.joined |= look is not None and look.broker_id in check.members
-        if not kept.joined and logs(node, kept.aside.folder) != kept.log:
+        if own_id(node) not in check.grants.were_in:
+            self.judge_log(node, kept)
+
+    def judge_log(self, node: Node, kept: Kept) -> None:
+        """The new copy was in no set yet."""
+        found, lost_power = logs(node, kept.aside.folder), node.boots != kept.boots
+        stays = kept.durable if lost_power else kept.log
+        if not stays.items() <= found.items() <= kept.log.items():
             raise Violation("Z", f"{node.name} lost what it set aside and was not in the set since")
+        if lost_power:
+            kept.log, kept.durable, kept.boots = found, found, node.boots
 
     def look_at_holders(self) -> None:
         """From the moment on that there were enough of them."""
@@ -143,6 +158,12 @@ class Resyncs(Fault):
             if self.world.now_ms > deadline_ms:
                 raise Violation("Z", "what was set aside is still there, though all are in the set")
             self.world.run_for_ms(NOTICED_MS)
+
+
+def own_id(node: Node) -> int | None:
+    """Under which the new copy is known: on disk before the controllers hear of it, and nobody's before."""
+    data = node.disk.content(IDENTITY_FILE)
+    return None if data is None else decode_identity(IDENTITY_FILE, data, CLUSTER, BROKER_SET).broker_id
 
 
 def logs(node: Node, folder: str) -> dict[str, Inode]:

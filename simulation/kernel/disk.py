@@ -141,6 +141,10 @@ class SimulatedDisk:
         inodes = [inode for path, inode in self._durable.items() if path.startswith(folder)]
         return any(inode.durably_holds(content) for inode in reversed(inodes))
 
+    def is_durable(self, path: str) -> bool:
+        """Whether every power cut would leave this name to what processes see under it; for checkers."""
+        return path in self.entries and self._durable.get(path) is self.entries[path]
+
     # -- crashes
 
     def process_died(self, process: Process, *, power_cut: bool) -> None:
