@@ -103,9 +103,10 @@ class Grants:
                 )
 
     def its_own(self, epoch: int, newer: int, broker_id: int) -> bool:
-        """Whether this master of `epoch` was given `newer` too, and nobody else an epoch in between."""
-        since = {master for at, master in self.master_of.items() if epoch < at <= newer}
-        return newer in self.master_of and since == {broker_id}
+        """Whether this master of `epoch` was given `newer` too, and nobody else an epoch in between that anybody accepted."""
+        heard_of = {at for epochs in self.accepted.values() for at in epochs}
+        since = {master for at, master in self.master_of.items() if epoch < at < newer and at in heard_of}
+        return self.master_of.get(newer) == broker_id and since <= {broker_id}
 
     def held_under(self, broker_id: int, broker: BrokerLook, epoch: int) -> int:
         """The end of what this broker holds of `epoch` and of those before, and held when it accepted a newer one."""
