@@ -1,11 +1,11 @@
 """Where masters stored what clients sent, and whether a broker that was elected may have lacked it.
 
 Invariant: a message that its master alone has to hold is excused only by a later master that is another broker and began its
-epoch without it: the same master, killed and started again, has it."""
+epoch without it: the same master, killed and started again, has it, unless it lost memory and was elected all the same."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence, Set
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -39,6 +39,8 @@ class Appends:
     """(topic that clients know, key) -> what was written of it: a delayed message is written twice, at least."""
     began: dict[int, EpochHistory] = field(default_factory=dict)
     """Epoch -> what its master's log had when it began."""
+    lacked: Set[int] = frozenset()
+    """Epochs whose masters were elected though they had lost memory."""
 
     def noting(
         self, brokers: Sequence[Node]
@@ -81,10 +83,10 @@ class Appends:
         return any(self.excuse(record, master_of) for record in self.by_key.get((topic, key), []))
 
     def excuse(self, record: Append, master_of: dict[int, int]) -> bool:
-        """Of all later epochs the first that began without the record is another broker's."""
+        """Of all later epochs the first that began without the record is another broker's, or of one that lost memory."""
         for epoch in sorted(self.began):
             if epoch > record.epoch and not self.had(self.began[epoch], record):
-                return master_of.get(epoch) != record.broker_id
+                return epoch in self.lacked or master_of.get(epoch) != record.broker_id
         return False
 
     def had(self, history: EpochHistory, record: Append) -> bool:

@@ -29,7 +29,11 @@ class Grants:
     """(epoch, broker id) -> end of what may be answered."""
     unclean_allowed: bool = False
     unclean: set[int] = field(default_factory=set)
-    """Epochs of masters that were elected from outside of the set and of those eligible."""
+    """Epochs of masters that were elected from outside of the set and of those eligible, or that lacked something."""
+    lacked: set[int] = field(default_factory=set)
+    """Those of the latter."""
+    lacks: Callable[[int, frozenset[int]], bool] = lambda broker_id, electable: False
+    """Whether that broker lost memory and is elected for want of another of these that did not."""
     acks_wait: bool = True
     """Whether what is acknowledged is on the others."""
     were_in: set[int] = field(default_factory=set)
@@ -52,6 +56,14 @@ class Grants:
             if state is not None and state.master_id is not None:
                 if 0 < epoch < state.master_epoch and state.master_id not in electable:
                     self.elected_from_outside(state.master_epoch, state.master_id, electable)
+                elif (
+                    epoch > 0
+                    and state.master_epoch not in self.master_of
+                    and self.unclean_allowed
+                    and self.lacks(state.master_id, electable)
+                ):
+                    self.unclean.add(state.master_epoch)
+                    self.lacked.add(state.master_epoch)
                 self.granted(state.master_epoch, state.master_id)
 
         return applied

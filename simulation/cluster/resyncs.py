@@ -11,7 +11,6 @@ import random
 from dataclasses import dataclass
 
 from broker.role import storeaside
-from broker.role.identity import IDENTITY_FILE, decode_identity
 from broker.role.storeaside import State
 from messagestore.log.commitlog import FOLDER as LOG
 from remoting.client import RemotingClient
@@ -20,9 +19,9 @@ from remoting.command import RemotingCommand
 from remoting.errors import RemotingError
 from remoting.headers.admin import ResyncBrokerHeader
 from simulation.cluster.fault import Fault
-from simulation.cluster.looks import CLUSTER
+from simulation.cluster.looks import id_on_disk
 from simulation.cluster.machines import Machines
-from simulation.cluster.members import BROKER_PORT, BROKER_SET
+from simulation.cluster.members import BROKER_PORT
 from simulation.cluster.violation import Violation
 from simulation.kernel.inode import Inode
 from simulation.kernel.node import Node
@@ -165,7 +164,7 @@ class Resyncs(Fault):
         check, former_id = self.machines.check, kept.aside.broker_id
         if former_id in check.electable and self.world.now_ms - kept.since_ms > NOTICED_MS:
             raise Violation("Z", f"{node.name} set its store aside, and {former_id} may be elected")
-        if own_id(node) not in check.grants.were_in:
+        if id_on_disk(node) not in check.grants.were_in:
             self.judge_log(node, kept)
 
     def judge_log(self, node: Node, kept: Kept) -> None:
@@ -212,12 +211,6 @@ class Resyncs(Fault):
             if self.world.now_ms > deadline_ms:
                 raise Violation("Z", "what was set aside is still there, though all are in the set")
             self.world.run_for_ms(NOTICED_MS)
-
-
-def own_id(node: Node) -> int | None:
-    """Under which the new copy is known: on disk before the controllers hear of it, and nobody's before."""
-    data = node.disk.content(IDENTITY_FILE)
-    return None if data is None else decode_identity(IDENTITY_FILE, data, CLUSTER, BROKER_SET).broker_id
 
 
 def logs(node: Node, folder: str) -> dict[str, Inode]:

@@ -11,14 +11,17 @@ import pytest
 
 from broker.role.membership import Role
 from broker.tables.delayoffsets import DelayOffsets
+from controller.events import AlterSyncStateSet, ApplyBrokerId, ElectMaster, Event, encode
 from controller.state import SyncState
+from controller.statemachine import ReplicasStateMachine
 from epochfile.history import EpochHistory
 from messagestore.store import MessageStore
 from simulation.cluster.appends import Append, Appends
 from simulation.cluster.check import ClusterCheck
 from simulation.cluster.grants import Grants
 from simulation.cluster.logmatch import logs_match
-from simulation.cluster.looks import BrokerLook
+from simulation.cluster.looks import CLUSTER, BrokerLook
+from simulation.cluster.members import BROKER_SET
 from simulation.cluster.violation import Violation
 
 
@@ -191,6 +194,15 @@ def test_what_a_master_alone_acknowledged_may_be_gone_only_by_anothers_election(
     assert appends.may_be_gone("facts", "k", MASTERS) is may_be_gone
 
 
+@pytest.mark.parametrize(("lacked", "may_be_gone"), [({5}, True), ({4}, False)])
+def test_what_a_master_alone_acknowledged_may_be_gone_where_it_leads_again_without_its_memory(
+    lacked: set[int], may_be_gone: bool
+) -> None:
+    histories = {4: EpochHistory([(3, 0), (4, 200)]), 5: EpochHistory([(3, 0), (5, 100)])}
+    appends = Appends({("facts", "k"): [WRITTEN]}, histories, lacked)
+    assert appends.may_be_gone("facts", "k", MASTERS) is may_be_gone
+
+
 def state(members: frozenset[int], eligible: frozenset[int] = frozenset()) -> SyncState:
     return SyncState(1, 1, members, 1, eligible)
 
@@ -214,3 +226,32 @@ def test_an_election_from_outside_is_found_where_it_is_not_switched_on() -> None
     assert not unclean.forked
     unclean.grants.elected_from_outside(2, 3, frozenset({1, 2}))
     assert unclean.forked
+
+
+@pytest.mark.parametrize(
+    ("allowed", "lacking", "unclean"), [(True, {2}, True), (True, {1}, False), (False, {2}, False)]
+)
+def test_a_member_that_lost_memory_is_elected_uncleanly_where_that_is_switched_on(
+    allowed: bool, lacking: set[int], unclean: bool
+) -> None:
+    asked: list[tuple[int, frozenset[int]]] = []
+
+    def lacks(broker_id: int, electable: frozenset[int]) -> bool:
+        asked.append((broker_id, electable))
+        return broker_id in lacking
+
+    check = ClusterCheck(grants=Grants(unclean_allowed=allowed, lacks=lacks))
+    apply = check.grants.noting()
+    events: list[Event] = [
+        ApplyBrokerId(CLUSTER, BROKER_SET, 1, "10.0.2.1:10911", "one"),
+        ElectMaster(BROKER_SET, 1),
+        AlterSyncStateSet(BROKER_SET, frozenset({1, 2})),
+        ElectMaster(BROKER_SET, 2, frozenset({1})),
+    ]
+    for _ in range(2):  # two controllers
+        machine = ReplicasStateMachine()
+        for index, event in enumerate(events):
+            apply(machine, index, encode(event))
+        lacking.clear()  # by the time that the other one hears of it
+    assert check.forked is unclean
+    assert asked == ([(2, frozenset({1, 2}))] if allowed else [])
