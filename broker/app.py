@@ -30,6 +30,7 @@ from broker.role.membership import Membership
 from broker.role.memorymark import KeptMemoryMark
 from broker.role.replicatable import ReplicaTable
 from broker.role.resync import Resync
+from broker.role.roomforboth import RoomForBoth
 from broker.role.storeaside import StoreAside, entries
 from broker.role.switch import RoleSwitch
 from broker.sends.acknowledgement import acknowledgements
@@ -153,6 +154,7 @@ class BrokerApp:
         self._resync = Resync(
             membership,
             aside=self._aside,
+            room=RoomForBoth(membership, neighbours.client, store, settings),
             store=store,
             ha=ha,
             manager=manager,

@@ -34,7 +34,7 @@ class ReplicasUnread(HAError):
 
 
 class MasterUnread(HAError):
-    """The master of a pair did not say what its log holds; the text says why."""
+    """A master did not say what its log holds; the text says why."""
 
 
 class StoreOfSet(HAError):

@@ -42,13 +42,13 @@ from messagestore.settings import FlushDiskType, StoreSettings
 from messagestore.trimming import Trimmed, Trimming
 from mqruntime.diskfull import DISK_FULL, RetriedWrite
 from mqruntime.runtime import Runtime
+from mqruntime.segments import DiskSpace
 from mqruntime.tasks import Tasks
 
 logger = logging.getLogger(__name__)
 
 ABORT_FILE = "abort"  # exists while a store runs; found at start, the last run did not stop by itself
 ABORT_SPARE = "abort.spare"  # what it is while no store runs: on a full disk a new one could not be made
-
 
 BEGINNING_FILE = "logBeginning"  # where a log began that was fetched from a master whose own begins above 0
 
@@ -299,9 +299,9 @@ class MessageStore:
     def flushed_offset(self) -> int:
         return self._log.flushed_offset
 
-    def disk_used(self) -> float:
-        """How much of the store's file system is in use, 0 to 1. OSError."""
-        return self._segments.disk_used()
+    def disk_space(self) -> DiskSpace:
+        """Of the store's file system. OSError."""
+        return self._segments.disk_space()
 
     # The log, as replication sees it
 

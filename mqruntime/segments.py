@@ -20,7 +20,7 @@ from collections.abc import Callable
 from concurrent.futures import Executor, ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import NamedTuple, Protocol, TypeVar
 
 from mqruntime.folders import FolderTree, sync_folder
 
@@ -34,6 +34,18 @@ VIEWED_RETRY_S = 1.0
 RESERVE_STEP_BYTES = 4 << 20
 """So much is reserved at a time beside the loop, which waits for one such step at most: some ms where there is no fallocate."""
 DISK_THREADS = 4  # one sync of the log, one of the queues, cold reads beside them
+
+
+class DiskSpace(NamedTuple):
+    """Of a file system, as `df` counts it: blocks that only root may take are neither."""
+
+    used_bytes: int
+    free_bytes: int
+
+    @property
+    def used(self) -> float:
+        """The share in use, 0 to 1."""
+        return self.used_bytes / (self.used_bytes + self.free_bytes) if self.used_bytes else 0.0
 
 
 class SegmentFile(Protocol):
@@ -128,8 +140,8 @@ class SegmentDirectory(Protocol):
         """Creations and deletions in this folder are durable on return."""
         ...
 
-    def disk_used(self) -> float:
-        """How much of the folder's file system is in use, 0 to 1, as `df` counts it. OSError."""
+    def disk_space(self) -> DiskSpace:
+        """Of the folder's file system. OSError."""
         ...
 
 
@@ -332,12 +344,10 @@ class RealSegmentDirectory:
     async def sync_directory(self) -> None:
         await asyncio.get_running_loop().run_in_executor(self._threads, self._sync_folder)
 
-    def disk_used(self) -> float:
+    def disk_space(self) -> DiskSpace:
         space = os.statvfs(next(path for path in (self._path, *self._path.parents) if path.is_dir()))
         used = space.f_blocks - space.f_bfree
-        return (
-            used / (used + space.f_bavail) if used else 0.0
-        )  # blocks that only root may take count for nobody
+        return DiskSpace(used * space.f_frsize, space.f_bavail * space.f_frsize)
 
     def close(self) -> None:
         """Ends the threads, of the folders below too, once they have done what they were given."""

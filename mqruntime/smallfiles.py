@@ -50,8 +50,8 @@ class SmallFiles(Protocol):
         ...
 
     async def move(self, name: str, folder: str) -> bool:
-        """File or folder `name` stands below `folder` afterwards, under its own name; atomic, and durable on return. False
-        where there is none. OSError."""
+        """File or folder `name` stands below `folder` afterwards, under its own name; atomic, and durable on return, also what
+        a predecessor moved that was killed before its sync. False where there is none to move. OSError."""
         ...
 
     async def immovable(self, names: Sequence[str]) -> list[str]:
@@ -179,11 +179,12 @@ def _move(old: Path, folder: Path) -> bool:
     make_folders(folder)
     try:
         old.rename(folder / old.name)
-    except FileNotFoundError:
-        return False
+        moved = True
+    except FileNotFoundError:  # or a predecessor renamed it, and was killed before it was durable
+        moved = False
     sync_folder(folder)
     sync_folder(old.parent)
-    return True
+    return moved
 
 
 def _immovable(paths: dict[str, Path]) -> list[str]:

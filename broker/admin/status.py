@@ -116,7 +116,7 @@ class StatusRequests:
         self._look_at_role()
         up_seconds = (now_ms - self._started_ms) // 1000
         days, hours, minutes = up_seconds // 86_400, up_seconds // 3_600 % 24, up_seconds // 60 % 60
-        disk_used = f"{store.disk_used():.2f}"
+        disk_used = f"{store.disk_space().used:.2f}"
         damages = list(store.soundness.damages.values())[:DAMAGES_TOLD_MAX]
         table = dict.fromkeys(ALWAYS_ZERO, "0") | {
             "bootTimestamp": str(self._booted_ms),

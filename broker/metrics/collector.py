@@ -179,7 +179,7 @@ class BrokerCollector(Collector):
             (figures.STORE_SIZE, end - store.min_offset()),
             (figures.FLUSH_BEHIND, end - store.flushed_offset()),
             (figures.DISPATCH_BEHIND, max(store.confirm_offset() - store.dispatched_offset(), 0)),
-            (figures.DISK_USED, store.disk_used()),
+            (figures.DISK_USED, store.disk_space().used),
             (figures.QUEUE_SKIPS, store.queue_offset_skips()),
             (figures.SCRUBBED, store.soundness.checked_bytes),
             (figures.UNCHECKED, store.soundness.unchecked.size_bytes),

@@ -4,9 +4,9 @@ Invariant: code 0 brings what stands at that place in its log, code 1 says that 
 
 from __future__ import annotations
 
+from broker.neighbours.logspan import log_span
 from broker.role.membership import Membership
 from ha.errors import MasterUnread
-from remoting import fastjson
 from remoting.client import RemotingClient
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import RemotingCommand
@@ -37,10 +37,7 @@ class PairedMaster:
         reply = await self._asked(RemotingCommand.request(RequestCode.GET_BROKER_RUNTIME_INFO))
         if reply.code != ResponseCode.SUCCESS:
             raise self._unread(reply)
-        try:
-            return int(fastjson.loads(reply.body or b"{}")["table"]["commitLogMinOffset"])
-        except (fastjson.FastJsonError, KeyError, TypeError, ValueError) as error:
-            raise MasterUnread(f"its master does not say where its log begins: {error!r}") from error
+        return log_span(reply.body).begins
 
     async def _asked(self, request: RemotingCommand) -> RemotingCommand:
         master = self._membership.master_address

@@ -88,7 +88,9 @@ class Cleaner:
 
     async def _clean(self) -> None:
         rules, now_ms = self._settings.retention, self._clock.now_ms()
-        moment = Moment(now_ms, self._local_hour(now_ms), self._store.disk_used(), self._rounds_asked > 0)
+        moment = Moment(
+            now_ms, self._local_hour(now_ms), self._store.disk_space().used, self._rounds_asked > 0
+        )
         self._rounds_asked = max(self._rounds_asked - 1, 0)
         self._look_at_disk(rules.refuses_sends(self._store.disk_too_full, moment.disk_used), moment.disk_used)
         decision = Decision(self._store.min_offset(), 0, 0, None)

@@ -14,7 +14,9 @@ from broker.role.controllercalls import ControllerCalls
 from broker.role.controllerclient import ControllerClient
 from broker.role.manager import ReplicasManager
 from broker.role.membership import Membership, Role
+from broker.role.roomforboth import NoRoomForBoth, RoomForBoth
 from broker.role.storeaside import StoreAside
+from ha.errors import MasterUnread
 from ha.service import HAService
 from ha.slave.link import LeftBehind
 from messagestore.store import MessageStore
@@ -44,6 +46,7 @@ class Resync:
         membership: Membership,
         *,
         aside: StoreAside,
+        room: RoomForBoth,
         store: MessageStore,
         ha: HAService,
         manager: ReplicasManager,
@@ -56,6 +59,7 @@ class Resync:
     ) -> None:
         self._membership = membership
         self._aside = aside
+        self._room = room
         self._store = store
         self._ha = ha
         self._manager = manager
@@ -74,12 +78,12 @@ class Resync:
     # -- the request
 
     async def _resync(self, peer: Peer, command: RemotingCommand) -> RemotingCommand:
-        """Code 16 says why this broker will not, the controllers' own code why they do not let it, 14 that they were not
-        reached; with success the store is set aside by the restart that follows at once, unless `dryRun`."""
+        """Code 16 says why this broker will not, the controllers' own code why they do not let it, 14 that they, or the
+        master, were not reached; with success the store is set aside by the restart that follows at once, unless `dryRun`."""
         dry_run = ResyncBrokerHeader.from_ext(command.ext).dry_run
-        why = self._why_not() or await self._why_immovable()
-        if why is not None:
-            return command.reply(ResponseCode.NO_PERMISSION, why)
+        refusal = await self._unable(command)
+        if refusal is not None:
+            return refusal
         broker_id = self._membership.broker_id
         assert broker_id is not None, "who is registered has an id"
         keeps = not self._ha.copies and not isinstance(self._ha.stays_out, LeftBehind)
@@ -108,6 +112,20 @@ class Resync:
         logger.warning("this broker begins anew", extra=fields(folder=header.folder))
         asyncio.get_running_loop().call_later(RESTART_AFTER_MS / 1000, self._restart)
         return command.reply(header=header)
+
+    async def _unable(self, command: RemotingCommand) -> RemotingCommand | None:
+        """What to answer where this broker cannot."""
+        why = self._why_not() or await self._why_immovable()
+        if why is None:
+            try:
+                await self._room.check()
+            except MasterUnread as error:
+                why = f"the master, of which a copy is to be made, did not answer ({error}); nothing was changed"
+                return command.reply(ResponseCode.SERVICE_NOT_AVAILABLE, why)
+            except NoRoomForBoth as error:
+                why = str(error)
+        why = why or self._why_not()  # it may have become the master, or been asked by another meanwhile
+        return None if why is None else command.reply(ResponseCode.NO_PERMISSION, why)
 
     def _why_not(self) -> str | None:
         us = self._membership

@@ -1,11 +1,11 @@
 """Where masters stored what clients sent, and whether a broker that was elected may have lacked it.
 
-Invariant: a message that its master alone has to hold is excused only by a later master that began its epoch without it, and is
-another broker or was elected though it had lost memory: the same master, killed and started again, has it."""
+Invariant: a message that its master alone has to hold is excused only by a later master that is another broker and began its
+epoch without it: the same master, killed and started again, has it, unless it lost memory and was elected all the same."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence, Set
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -17,7 +17,6 @@ from localcluster.history import Attempt, Outcome
 from messagestore.messages import Appended, MessageToStore
 from messagestore.properties import parse_properties
 from messagestore.store import MessageStore
-from simulation.cluster.grants import Grants
 from simulation.kernel.node import Node
 
 append = MessageStore.append
@@ -40,6 +39,8 @@ class Appends:
     """(topic that clients know, key) -> what was written of it: a delayed message is written twice, at least."""
     began: dict[int, EpochHistory] = field(default_factory=dict)
     """Epoch -> what its master's log had when it began."""
+    lacked: Set[int] = frozenset()
+    """Epochs whose masters were elected though they had lost memory."""
 
     def noting(
         self, brokers: Sequence[Node]
@@ -77,15 +78,15 @@ class Appends:
 
         return noted
 
-    def may_be_gone(self, topic: str, key: str, grants: Grants) -> bool:
-        """Whether an election may have cost one of its records; `grants` say whom each epoch was given to."""
-        return any(self.excuse(record, grants) for record in self.by_key.get((topic, key), []))
+    def may_be_gone(self, topic: str, key: str, master_of: dict[int, int]) -> bool:
+        """Whether an election may have cost one of its records; `master_of` says whom each epoch was given to."""
+        return any(self.excuse(record, master_of) for record in self.by_key.get((topic, key), []))
 
-    def excuse(self, record: Append, grants: Grants) -> bool:
-        """Of all later epochs the first that began without the record is another broker's, or one's that lost memory."""
+    def excuse(self, record: Append, master_of: dict[int, int]) -> bool:
+        """Of all later epochs the first that began without the record is another broker's, or of one that lost memory."""
         for epoch in sorted(self.began):
             if epoch > record.epoch and not self.had(self.began[epoch], record):
-                return epoch in grants.forgot or grants.master_of.get(epoch) != record.broker_id
+                return epoch in self.lacked or master_of.get(epoch) != record.broker_id
         return False
 
     def had(self, history: EpochHistory, record: Append) -> bool:
@@ -95,11 +96,12 @@ class Appends:
             return False
         return all(later.start_offset >= record.end for later in history if later.epoch > record.epoch)
 
-    def promised(self, topic: str, attempts: Iterable[Attempt], grants: Grants) -> list[Attempt]:
+    def promised(self, topic: str, attempts: Iterable[Attempt], master_of: dict[int, int]) -> list[Attempt]:
         """The attempts, as unknown where what was acknowledged may be gone."""
         return [
             replace(attempt, outcome=Outcome.UNKNOWN)
-            if attempt.outcome is Outcome.ACKNOWLEDGED and self.may_be_gone(topic, attempt.message_id, grants)
+            if attempt.outcome is Outcome.ACKNOWLEDGED
+            and self.may_be_gone(topic, attempt.message_id, master_of)
             else attempt
             for attempt in attempts
         ]

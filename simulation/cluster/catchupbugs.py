@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from broker.role.membership import Membership
 from broker.role.resync import Resync
+from broker.role.roomforboth import RoomForBoth
 from controller import givingup
 from controller.decision import Decision
 from controller.events import AlterSyncStateSet, CleanBrokerData
@@ -34,6 +35,11 @@ async def whatever_controllers_say(
 ) -> RemotingCommand | None:
     """An operator empties the folder of a member: its id goes on to stand for what is gone."""
     return None
+
+
+@bug("no-room-for-both", RoomForBoth, "check")
+async def room_enough(self: RoomForBoth) -> None:
+    """A replica gives its store up and cannot make the copy: it is one replica less until somebody makes room."""
 
 
 @bug("aside-removed-at-once", Membership, "in_sync")

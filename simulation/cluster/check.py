@@ -59,8 +59,6 @@ class ClusterCheck:
     holders: Holders = field(default_factory=Holders)
     forgetful: set[str] = field(default_factory=set)
     """Names of brokers that lost memory since they last held all that was confirmed."""
-    names: dict[int, str] = field(default_factory=dict)
-    """Broker id -> name."""
     copied_end: int = 0
     """Up to here enough brokers had what was answered, when it was."""
 
@@ -78,12 +76,8 @@ class ClusterCheck:
     on_expanded: Callable[[frozenset[int], int], None] = lambda added, master_id: None
     """Called with the brokers that came into the set and its master."""
 
-    def __post_init__(self) -> None:
-        self.grants.lost_memory = lambda broker_id: self.names.get(broker_id) in self.forgetful
-
     def look(self, states: Iterable[SyncState], brokers: list[BrokerLook]) -> None:
         """`states` are those of the controllers that run."""
-        self.names |= {broker.broker_id: broker.name for broker in brokers if broker.broker_id is not None}
         self.learners |= {broker.broker_id for broker in brokers if broker.is_learner and broker.broker_id}
         for state in states:
             self.look_at_state(state)

@@ -29,19 +29,20 @@ class Grants:
     """(epoch, broker id) -> end of what may be answered."""
     unclean_allowed: bool = False
     unclean: set[int] = field(default_factory=set)
-    """Epochs of masters that were elected from outside of the set and of those eligible, or that `forgot`."""
-    forgot: set[int] = field(default_factory=set)
-    """Epochs of masters that had lost memory and not caught up, though another that may be elected had not: elected so only
-    where unclean elections are switched on."""
-    lost_memory: Callable[[int], bool] = lambda broker_id: False
-    """Whether this broker has, and has not held all that was confirmed since."""
+    """Epochs of masters that were elected from outside of the set and of those eligible, or that lacked something."""
+    lacked: set[int] = field(default_factory=set)
+    """Those of the latter."""
+    lacks: Callable[[int, frozenset[int]], bool] = lambda broker_id, electable: False
+    """Whether that broker lost memory and is elected for want of another of these that did not."""
     acks_wait: bool = True
     """Whether what is acknowledged is on the others."""
+    were_in: set[int] = field(default_factory=set)
+    """Broker ids that an applied SyncStateSet ever had, however briefly."""
     accepted: dict[int, dict[int, int]] = field(default_factory=dict)
     """Broker id -> newer epoch that it accepted -> the end of its log then."""
 
     def noting(self) -> Apply:
-        """ReplicasStateMachine.apply, which notes here the master that each event leaves."""
+        """ReplicasStateMachine.apply, which notes here the master and the members that each event leaves."""
 
         def applied(machine: ReplicasStateMachine, index: int, body: bytes) -> None:
             before = sync_state(machine.state)
@@ -50,26 +51,29 @@ class Grants:
             )
             apply(machine, index, body)
             state = sync_state(machine.state)
+            if state is not None:
+                self.were_in |= state.members
             if state is not None and state.master_id is not None:
-                if 0 < epoch < state.master_epoch:
-                    self.elected(state.master_epoch, state.master_id, electable)
+                if 0 < epoch < state.master_epoch and state.master_id not in electable:
+                    self.elected_from_outside(state.master_epoch, state.master_id, electable)
+                elif (
+                    epoch > 0
+                    and state.master_epoch not in self.master_of
+                    and self.unclean_allowed
+                    and self.lacks(state.master_id, electable)
+                ):
+                    self.unclean.add(state.master_epoch)
+                    self.lacked.add(state.master_epoch)
                 self.granted(state.master_epoch, state.master_id)
 
         return applied
 
-    def elected(self, epoch: int, broker_id: int, electable: frozenset[int]) -> None:
-        if broker_id not in electable:
-            if not self.unclean_allowed:
-                raise Violation(
-                    "M4",
-                    f"epoch {epoch} was given to {broker_id}, of {sorted(electable)} that may be elected",
-                )
-            self.unclean.add(epoch)
-        elif (
-            self.unclean_allowed and self.lost_memory(broker_id) and not all(map(self.lost_memory, electable))
-        ):
-            self.unclean.add(epoch)
-            self.forgot.add(epoch)
+    def elected_from_outside(self, epoch: int, broker_id: int, electable: frozenset[int]) -> None:
+        if not self.unclean_allowed:
+            raise Violation(
+                "M4", f"epoch {epoch} was given to {broker_id}, of {sorted(electable)} that may be elected"
+            )
+        self.unclean.add(epoch)
 
     def granted(self, epoch: int, broker_id: int) -> None:
         """An applied election; M1 says that there is one an epoch."""
@@ -111,9 +115,10 @@ class Grants:
                 )
 
     def its_own(self, epoch: int, newer: int, broker_id: int) -> bool:
-        """Whether this master of `epoch` was given `newer` too, and nobody else an epoch in between."""
-        since = {master for at, master in self.master_of.items() if epoch < at <= newer}
-        return newer in self.master_of and since == {broker_id}
+        """Whether this master of `epoch` was given `newer` too, and nobody else an epoch in between that anybody accepted."""
+        heard_of = {at for epochs in self.accepted.values() for at in epochs}
+        since = {master for at, master in self.master_of.items() if epoch < at < newer and at in heard_of}
+        return self.master_of.get(newer) == broker_id and since <= {broker_id}
 
     def held_under(self, broker_id: int, broker: BrokerLook, epoch: int) -> int:
         """The end of what this broker holds of `epoch` and of those before, and held when it accepted a newer one."""

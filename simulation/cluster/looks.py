@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from broker.app import BrokerApp
+from broker.role.identity import IDENTITY_FILE, decode_identity
 from broker.role.membership import Role
 from broker.settings.broker import BrokerSettings
 from broker.tables.delayoffsets import DelayOffsets
@@ -79,6 +80,12 @@ def broker_on(node: Node) -> BrokerLook | None:
         stays_out=app.ha.stays_out,
         may_lack=app.memory_mark.may_lack,
     )
+
+
+def id_on_disk(node: Node) -> int | None:
+    """Under which the broker there is known, if it runs or not: on disk before the controllers hear of it."""
+    data = node.disk.content(IDENTITY_FILE)
+    return None if data is None else decode_identity(IDENTITY_FILE, data, CLUSTER, BROKER_SET).broker_id
 
 
 def log_ends(nodes: Iterable[Node]) -> dict[int, int]:

@@ -13,7 +13,7 @@ from broker.role.membership import Role
 from simulation.cluster.check import ClusterCheck
 from simulation.cluster.damagedstores import DamagedStores
 from simulation.cluster.facts import Facts
-from simulation.cluster.looks import BrokerLook, ControllerLook, broker_on, controller_on
+from simulation.cluster.looks import BrokerLook, ControllerLook, broker_on, controller_on, id_on_disk
 from simulation.cluster.members import (
     BROKER_HOSTS,
     CLIENT_HOST,
@@ -136,6 +136,15 @@ class Machines:
         return len(self.check.electable) > 1 and any(
             look is None or (look.broker_id in self.check.electable and not look.may_lack) for look in looks
         )
+
+    def elected_for_want_of_better(self, broker_id: int, electable: frozenset[int]) -> bool:
+        """Whether this broker lost memory and has not caught up, and whoever leads the controllers hears no other of these that
+        lacks nothing."""
+        lost = {id_on_disk(self.world.nodes[name]) for name in self.check.forgetful}
+        say_so = {look.broker_id for look in self.broker_looks() if look.may_lack}
+        leading = [look for look in self.controller_looks() if look.raft.is_active]
+        heard = {other for look in leading for other in electable if look.takes_for_alive(other)}
+        return broker_id in lost and not heard - lost - say_so
 
     def due_for_restart(self, node: Node) -> bool:
         """Whether it comes back now."""

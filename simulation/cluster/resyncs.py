@@ -1,8 +1,9 @@
-"""Replicas that an operator lets begin anew, and are killed meanwhile.
+"""Replicas that an operator lets begin anew, and are killed meanwhile, or asked while their disks are full.
 
 Invariant Z: whose store goes is neither in the SyncStateSet nor eligible any more, and as many as acknowledge are left that
-hold what was acknowledged; what was set aside stays, file by file, until the new copy was in the set, and goes in the end. A
-segment that was made ahead and is still empty is nothing that could be lost."""
+hold what was acknowledged; none goes whose disk cannot hold a copy of a log beside it; what was set aside stays, file by file,
+until the new copy was in the set, and goes in the end. A power cut may take a file whose name was not durable: the log makes
+its next segment ahead, and syncs the name with its first bytes."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ from remoting.command import RemotingCommand
 from remoting.errors import RemotingError
 from remoting.headers.admin import ResyncBrokerHeader
 from simulation.cluster.fault import Fault
-from simulation.cluster.looks import broker_on
+from simulation.cluster.looks import id_on_disk
 from simulation.cluster.machines import Machines
 from simulation.cluster.members import BROKER_PORT
 from simulation.cluster.violation import Violation
@@ -28,6 +29,9 @@ from simulation.kernel.node import Node
 FIRST_MS = (6_000, 15_000)
 BETWEEN_MS = (4_000, 12_000)
 KILL_MS = (1, 900)
+FULL_MS = (500, 6_000)
+ROOM_BYTES = 20_000
+"""Enough for small files, and for next to no log."""
 ANSWER_MS_MAX = 4_000
 NOTICED_MS = 500
 """A set that has changed is seen within this time."""
@@ -41,10 +45,20 @@ class Kept:
 
     aside: storeaside.Aside
     log: dict[str, Inode]
-    """Its segments that hold something."""
+    durable: dict[str, Inode]
+    """What of it every power cut leaves."""
+    boots: int
+    """Of the node: how many power cuts `durable` has seen."""
     wipes: int
     since_ms: int
-    joined: bool = False
+
+
+@dataclass
+class Asked:
+    """A broker that is asked, and whether its disk had too little room ever since."""
+
+    node: Node
+    no_room: bool
 
 
 class Resyncs(Fault):
@@ -60,6 +74,12 @@ class Resyncs(Fault):
         self.kill_ms: dict[str, int] = {}
         self.kept: dict[str, Kept] = {}
         self.had_enough = False
+        self.fills = random.Random(f"{machines.world.seed}/full when asked to begin anew")
+        self.full_until_ms: dict[str, int] = {}
+        """By node name."""
+        self.asked: list[Asked] = []
+        self.let_go: list[str] = []
+        """Names of brokers that begin anew without the room for it."""
 
     def next_step(self) -> None:
         """Raises Violation."""
@@ -68,11 +88,16 @@ class Resyncs(Fault):
             if self.kill_ms.get(node.name, self.world.now_ms + 1) <= self.world.now_ms:
                 del self.kill_ms[node.name]
                 self.machines.kill(node)
+            if self.full_until_ms.get(node.name, self.world.now_ms + 1) <= self.world.now_ms:
+                self.make_room(node)
         self.look_at_holders()
+        self.look_at_room()
         if self.due_ms is not None and self.world.now_ms >= self.due_ms:
             self.due_ms = self.world.now_ms + self.random.randint(*BETWEEN_MS)
             node = self.random.choice(self.machines.brokers)
             if self.may_go(node):
+                if self.fills.random() < 0.3:
+                    self.fill(node)
                 self.node.spawn(self.ask(node, dry_run=self.random.random() < 0.1))
                 if self.random.random() < 0.4:
                     self.kill_ms[node.name] = self.world.now_ms + self.random.randint(*KILL_MS)
@@ -85,6 +110,8 @@ class Resyncs(Fault):
 
     async def ask(self, node: Node, *, dry_run: bool) -> None:
         client = RemotingClient(clock=self.node.runtime().clock)
+        asked = Asked(node, self.lacks_room(node))
+        self.asked.append(asked)
         command = RemotingCommand.request(RequestCode.RESYNC_BROKER, ResyncBrokerHeader(dry_run=dry_run))
         try:
             reply = await client.call(f"{node.host}:{BROKER_PORT}", command, ANSWER_MS_MAX)
@@ -93,11 +120,25 @@ class Resyncs(Fault):
         else:
             begins = reply.code == ResponseCode.SUCCESS and not dry_run
             self.machines.done[self.name if begins else "asked to begin anew, refused"] += 1
+            if begins and asked.no_room and self.lacks_room(node):
+                self.let_go.append(node.name)
+        self.asked.remove(asked)
         await client.close()
+
+    def fill(self, node: Node) -> None:
+        node.disk.capacity_bytes = node.disk.used_bytes() + ROOM_BYTES
+        self.full_until_ms[node.name] = self.world.now_ms + self.fills.randint(*FULL_MS)
+        self.machines.done["asked to begin anew with a full disk"] += 1
+
+    def make_room(self, node: Node) -> None:
+        node.disk.capacity_bytes = None
+        del self.full_until_ms[node.name]
 
     def heal(self) -> None:
         self.due_ms = None
         self.kill_ms.clear()
+        for name in list(self.full_until_ms):
+            self.make_room(self.world.nodes[name])
 
     # What it sees
 
@@ -109,8 +150,11 @@ class Resyncs(Fault):
         if kept is None and data is not None:
             aside = storeaside.decode(data)
             if aside.state is State.FILLING:
-                log = {path: inode for path, inode in logs(node, aside.folder).items() if any(inode.data)}
-                self.kept[node.name] = Kept(aside, log, node.disk.wipes, self.world.now_ms)
+                log = logs(node, aside.folder)
+                durable = {path: inode for path, inode in log.items() if node.disk.is_durable(path)}
+                self.kept[node.name] = Kept(
+                    aside, log, durable, node.boots, node.disk.wipes, self.world.now_ms
+                )
         elif kept is not None:
             self.judge(node, kept)
             if data is None:
@@ -120,10 +164,17 @@ class Resyncs(Fault):
         check, former_id = self.machines.check, kept.aside.broker_id
         if former_id in check.electable and self.world.now_ms - kept.since_ms > NOTICED_MS:
             raise Violation("Z", f"{node.name} set its store aside, and {former_id} may be elected")
-        look = broker_on(node)
-        kept.joined |= look is not None and look.broker_id in check.members
-        if not kept.joined and not kept.log.items() <= logs(node, kept.aside.folder).items():
+        if id_on_disk(node) not in check.grants.were_in:
+            self.judge_log(node, kept)
+
+    def judge_log(self, node: Node, kept: Kept) -> None:
+        """The new copy was in no set yet."""
+        found, lost_power = logs(node, kept.aside.folder), node.boots != kept.boots
+        stays = kept.durable if lost_power else kept.log
+        if not stays.items() <= found.items() <= kept.log.items():
             raise Violation("Z", f"{node.name} lost what it set aside and was not in the set since")
+        if lost_power:
+            kept.log, kept.durable, kept.boots = found, found, node.boots
 
     def look_at_holders(self) -> None:
         """From the moment on that there were enough of them."""
@@ -132,6 +183,22 @@ class Resyncs(Fault):
         if self.had_enough and not enough and not check.forked:
             raise Violation("Z", f"only {sorted(check.electable)} are left to hold what was acknowledged")
         self.had_enough |= enough
+
+    def look_at_room(self) -> None:
+        for asked in self.asked:
+            asked.no_room &= self.lacks_room(asked.node)
+        if self.let_go:
+            raise Violation(
+                "Z", f"{self.let_go} set a store aside on a disk without room for a copy beside it"
+            )
+
+    def lacks_room(self, node: Node) -> bool:
+        """For the least that any other has, whichever of them it takes for its master."""
+        if node.disk.capacity_bytes is None:
+            return False
+        others = [look.store for look in self.machines.broker_looks() if look.name != node.name]
+        logs = [store.max_offset() - store.min_offset() for store in others]
+        return node.disk.free_bytes(node.disk.used_bytes()) < min(logs, default=0)
 
     def at_the_end(self) -> None:
         """Raises Violation."""

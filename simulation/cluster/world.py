@@ -99,13 +99,14 @@ class ClusterWorld:
         self.shape = Shape.of(seed)
         self.contract = self.shape.contract
         self.in_bulk = random.Random(f"{seed}/bulk").random() < 0.5
-        self.appends = Appends()
+        self.appends = Appends(lacked=self.check.grants.lacked)
         self.check.members_min = self.contract.members_min
         self.check.grants.acks_wait = self.contract.waits
         self.check.holders.on_disk = self.contract.on_disk
         self.check.grants.unclean_allowed = self.shape.is_unclean
         self.operator: Operator | None = None
         self.machines = Machines(self.world, self.random, self.check, has_learner=self.shape.has_learner)
+        self.check.grants.lacks = self.machines.elected_for_want_of_better
         self.fact_check = FactCheck(self.machines.facts)
         self.client = ClientJudge(self.world, self.machines.client)
         self.votes = VotesOnDisk({f"n{i}": node for i, node in enumerate(self.machines.controllers)})
@@ -364,7 +365,7 @@ class ClusterWorld:
         """The client's attempts, as the contract has them."""
         if not (self.check.forked or not self.contract.waits):
             return attempts
-        kept = self.appends.promised(topic, attempts, self.check.grants)
+        kept = self.appends.promised(topic, attempts, self.check.grants.master_of)
         self.totals.counts["acknowledged, may be gone"] += sum(
             one.outcome is not other.outcome for one, other in zip(attempts, kept, strict=True)
         )

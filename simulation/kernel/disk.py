@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from mqruntime.segments import check_component
+from mqruntime.segments import DiskSpace, check_component
 from mqruntime.smallfiles import check_name
 from mqruntime.storelock import StoreLocked
 from simulation.kernel.inode import PAGE_BYTES, Inode
@@ -31,6 +31,8 @@ T = TypeVar("T")
 SYNC_US = (200, 2_000)
 READ_US = (50, 400)
 RESERVE_US = (200, 2_000)
+PLENTY_BYTES = 1 << 60
+"""Free where no capacity is set."""
 OPERATIONS = (
     "read",
     "replace",
@@ -141,6 +143,10 @@ class SimulatedDisk:
         inodes = [inode for path, inode in self._durable.items() if path.startswith(folder)]
         return any(inode.durably_holds(content) for inode in reversed(inodes))
 
+    def is_durable(self, path: str) -> bool:
+        """Whether every power cut would leave this name to what processes see under it; for checkers."""
+        return path in self.entries and self._durable.get(path) is self.entries[path]
+
     # -- crashes
 
     def process_died(self, process: Process, *, power_cut: bool) -> None:
@@ -199,6 +205,9 @@ class SimulatedDisk:
 
     def used_bytes(self) -> int:
         return sum(held.allocated_end for held in self.entries.values())
+
+    def free_bytes(self, used_bytes: int) -> int:
+        return PLENTY_BYTES if self.capacity_bytes is None else max(self.capacity_bytes - used_bytes, 0)
 
     def allocate(self, inode: Inode, end: int, path: str) -> None:
         """Blocks for [0, end) of a file, or OSError ENOSPC."""
@@ -485,12 +494,9 @@ class SimulatedDirectory:
         below = self._below()
         return sorted((name, len(inode.data)) for name, inode in below if "/" not in name)
 
-    def disk_used(self) -> float:
-        return (
-            min(self._disk.used_bytes() / self._disk.capacity_bytes, 1.0)
-            if self._disk.capacity_bytes
-            else 0.0
-        )
+    def disk_space(self) -> DiskSpace:
+        used = self._disk.used_bytes()
+        return DiskSpace(used, self._disk.free_bytes(used))
 
     def subdirectories(self) -> list[str]:
         return sorted({name.split("/", 1)[0] for name, _ in self._below() if "/" in name})

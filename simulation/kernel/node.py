@@ -83,13 +83,12 @@ class Node:
                 self.app = make_app(runtime)
                 await self.app.start()
                 failure = await self.app.wait_failed()
+                if isinstance(failure, RestartWanted):
+                    await self.app.stop()
+                    self.kill()  # whoever watches over it starts it again
+                    return
             except Exception as error:  # noqa: BLE001 - kept, and raised below when it is a bug
                 failure = error
-            if isinstance(failure, RestartWanted):
-                assert self.app is not None
-                await self.app.stop()
-                self.kill()  # whoever watches over it starts it again
-                return
             self.failure = failure
             self.kill()
             if is_bug(failure):

@@ -9,25 +9,20 @@ from typing import cast
 
 import pytest
 
-from broker.role import storeaside
 from broker.role.membership import Role
 from broker.tables.delayoffsets import DelayOffsets
+from controller.events import AlterSyncStateSet, ApplyBrokerId, ElectMaster, Event, encode
 from controller.state import SyncState
+from controller.statemachine import ReplicasStateMachine
 from epochfile.history import EpochHistory
-from messagestore.log.commitlog import FOLDER as LOG
 from messagestore.store import MessageStore
 from simulation.cluster.appends import Append, Appends
 from simulation.cluster.check import ClusterCheck
 from simulation.cluster.grants import Grants
 from simulation.cluster.logmatch import logs_match
-from simulation.cluster.looks import BrokerLook
+from simulation.cluster.looks import CLUSTER, BrokerLook
+from simulation.cluster.members import BROKER_SET
 from simulation.cluster.violation import Violation
-from simulation.cluster.world import ClusterWorld
-from simulation.kernel.inode import Inode
-
-RESYNCED = 5
-"""A seed with an operator who lets replicas begin anew."""
-SEGMENT_BYTES = 16_384
 
 
 @dataclass
@@ -113,11 +108,17 @@ def test_who_copies_on_from_the_master_that_it_left_is_found() -> None:
         looked(grants, master(90), ScriptedBroker(2, b"x" * 90, [(1, 0)], epoch=2))
 
 
-@pytest.mark.parametrize("between, found", [({}, False), ({2: 1}, False), ({2: 3}, True)])
+@pytest.mark.parametrize(
+    ("between", "accepted", "found"),
+    [({}, False, False), ({2: 1}, False, False), ({2: 3}, False, False), ({2: 3}, True, True)],
+)
 def test_a_master_that_is_elected_anew_and_does_not_know_it_yet_may_go_on_with_who_does(
-    between: dict[int, int], found: bool
+    between: dict[int, int], accepted: bool, found: bool
 ) -> None:
+    """Nor of an epoch in between that nobody ever accepted: its master died before it heard of it."""
     grants = Grants({1: 1, **between, 3: 1})
+    if accepted:
+        looked(grants, ScriptedBroker(3, b"x" * 60, [(1, 0), (2, 60)]))
     knows = ScriptedBroker(2, b"x" * 90, [(1, 0)], epoch=3)
     looked(grants, master(60), ScriptedBroker(2, b"x" * 80, [(1, 0)], epoch=3))
     with pytest.raises(Violation, match="M2") if found else nullcontext():
@@ -190,12 +191,16 @@ def test_what_a_master_alone_acknowledged_may_be_gone_only_by_anothers_election(
 ) -> None:
     histories = {epoch: EpochHistory(entries) for epoch, entries in began.items()}
     appends = Appends({("facts", "k"): [WRITTEN]}, histories)
-    assert appends.may_be_gone("facts", "k", Grants(MASTERS)) is may_be_gone
+    assert appends.may_be_gone("facts", "k", MASTERS) is may_be_gone
 
 
-def test_what_a_master_alone_acknowledged_may_be_gone_once_it_is_elected_without_its_memory() -> None:
-    appends = Appends({("facts", "k"): [WRITTEN]}, {5: EpochHistory([(3, 0), (5, 150)])})
-    assert appends.may_be_gone("facts", "k", Grants(MASTERS, forgot={5}))
+@pytest.mark.parametrize(("lacked", "may_be_gone"), [({5}, True), ({4}, False)])
+def test_what_a_master_alone_acknowledged_may_be_gone_where_it_leads_again_without_its_memory(
+    lacked: set[int], may_be_gone: bool
+) -> None:
+    histories = {4: EpochHistory([(3, 0), (4, 200)]), 5: EpochHistory([(3, 0), (5, 100)])}
+    appends = Appends({("facts", "k"): [WRITTEN]}, histories, lacked)
+    assert appends.may_be_gone("facts", "k", MASTERS) is may_be_gone
 
 
 def state(members: frozenset[int], eligible: frozenset[int] = frozenset()) -> SyncState:
@@ -216,41 +221,37 @@ def test_a_learner_in_the_set_and_one_that_is_eligible_or_counted_are_found() ->
 
 def test_an_election_from_outside_is_found_where_it_is_not_switched_on() -> None:
     with pytest.raises(Violation, match="M4: epoch 2 was given to 3"):
-        Grants().elected(2, 3, frozenset({1, 2}))
+        Grants().elected_from_outside(2, 3, frozenset({1, 2}))
     unclean = ClusterCheck(grants=Grants(unclean_allowed=True))
     assert not unclean.forked
-    unclean.grants.elected(2, 3, frozenset({1, 2}))
+    unclean.grants.elected_from_outside(2, 3, frozenset({1, 2}))
     assert unclean.forked
 
 
 @pytest.mark.parametrize(
-    ("allowed", "forgetful", "forked"),
-    [(True, {"a"}, True), (False, {"a"}, False), (True, {"b"}, False), (True, {"a", "b"}, False)],
+    ("allowed", "lacking", "unclean"), [(True, {2}, True), (True, {1}, False), (False, {2}, False)]
 )
-def test_who_was_elected_without_its_memory_forks_only_where_it_may_and_another_had_it(
-    allowed: bool, forgetful: set[str], forked: bool
+def test_a_member_that_lost_memory_is_elected_uncleanly_where_that_is_switched_on(
+    allowed: bool, lacking: set[int], unclean: bool
 ) -> None:
-    grants = Grants(unclean_allowed=allowed)
-    check = ClusterCheck(grants=grants, forgetful=forgetful, names={1: "a", 2: "b"})
-    grants.elected(2, 1, frozenset({1, 2}))
-    assert (check.forked, bool(grants.forgot)) == (forked, forked)
+    asked: list[tuple[int, frozenset[int]]] = []
 
+    def lacks(broker_id: int, electable: frozenset[int]) -> bool:
+        asked.append((broker_id, electable))
+        return broker_id in lacking
 
-def test_what_was_set_aside_is_missed_but_not_a_segment_that_was_made_ahead() -> None:
-    cluster = ClusterWorld(RESYNCED)
-    resyncs, node = cluster.resyncs, cluster.machines.brokers[0]
-    assert resyncs is not None
-    aside = storeaside.Aside(storeaside.State.FILLING, "aside-1", 3, keeps=False)
-    written, empty = (f"aside-1/{LOG}/{start:020}" for start in (0, SEGMENT_BYTES))
-    with cluster.world:
-        node.disk.put(storeaside.FILE, aside.encode())
-        node.disk.put(written, b"a message".ljust(SEGMENT_BYTES, b"\0"))
-        node.disk.entries[empty] = Inode(SEGMENT_BYTES)
-        resyncs.look_at(node)
-        node.disk.share_kept = 0.0
-        node.kill(power_cut=True)
-        assert empty not in node.disk.entries and written in node.disk.entries
-        resyncs.look_at(node)
-        node.disk.drop(written)
-        with pytest.raises(Violation, match="Z: broker-0 lost what it set aside"):
-            resyncs.look_at(node)
+    check = ClusterCheck(grants=Grants(unclean_allowed=allowed, lacks=lacks))
+    apply = check.grants.noting()
+    events: list[Event] = [
+        ApplyBrokerId(CLUSTER, BROKER_SET, 1, "10.0.2.1:10911", "one"),
+        ElectMaster(BROKER_SET, 1),
+        AlterSyncStateSet(BROKER_SET, frozenset({1, 2})),
+        ElectMaster(BROKER_SET, 2, frozenset({1})),
+    ]
+    for _ in range(2):  # two controllers
+        machine = ReplicasStateMachine()
+        for index, event in enumerate(events):
+            apply(machine, index, encode(event))
+        lacking.clear()  # by the time that the other one hears of it
+    assert check.forked is unclean
+    assert asked == ([(2, frozenset({1, 2}))] if allowed else [])

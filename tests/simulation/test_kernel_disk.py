@@ -296,3 +296,12 @@ def test_over_many_seeds_names_that_were_not_synced_are_kept_and_lost() -> None:
     assert created == {None, bytes(10)}
     assert renamed == {b"old", b"new"}
     assert deleted == {None, bytes(10)}
+
+
+def test_a_name_is_durable_when_it_was_synced_as_it_is_seen() -> None:
+    with World(1) as world:
+        node = world.node("n", "10.0.0.1")
+        file = node.runtime().segments.create("log", PAGE_BYTES)
+        assert not node.disk.is_durable("log") and not node.disk.is_durable("absent")
+        run(world, node, file.sync(0, 1))
+        assert node.disk.is_durable("log")

@@ -17,6 +17,7 @@ from types import ModuleType
 
 import pytest
 
+from mqruntime.runtime import RestartWanted
 from simulation.kernel.guard import HiddenInput
 from simulation.kernel.loop import Deadlock, Livelock, SimulationError
 from simulation.kernel.node import Node
@@ -215,6 +216,21 @@ def test_a_failed_sync_is_fatal_to_the_service_and_nothing_is_echoed() -> None:
             answer = b""
         world.run_for_ms(100)
         assert answer == b""
+        assert isinstance(node.failure, OSError) and not node.running
+
+
+def test_who_wants_to_begin_anew_and_cannot_stop_in_order_ends_with_the_error() -> None:
+    class Restless(EchoApp):
+        async def wait_failed(self) -> BaseException:
+            return RestartWanted()
+
+        async def stop(self) -> None:
+            raise OSError(5, "Input/output error")
+
+    with World(10) as world:
+        node = world.node("echo", "10.0.0.1")
+        node.start(lambda runtime: Restless(runtime, PORT))
+        world.run_for_ms(10)
         assert isinstance(node.failure, OSError) and not node.running
 
 

@@ -140,6 +140,60 @@ def test_a_dry_run_tells_and_changes_nothing() -> None:
         assert broker_id in known_ids(cluster)
 
 
+@pytest.mark.parametrize("dry_run", [True, False])
+@pytest.mark.parametrize("forcibly", [True, False])
+def test_a_disk_that_cannot_hold_both_stores_is_told_before_anything_is_given_up(
+    dry_run: bool, forcibly: bool
+) -> None:
+    with World(183) as world:
+        cluster = full_cluster(world, cleanFileForciblyEnable=forcibly)
+        slave = a_slave(cluster)
+        broker_id, needed = cluster.app(slave).membership.broker_id, 2 * 64 * 1024
+        used = slave.disk.used_bytes()
+        enough = -(-100 * (used + needed) // 85) if forcibly else used + needed
+        slave.disk.capacity_bytes = enough - 2
+        reply = resync(cluster, slave, dry_run=dry_run)
+        said = reply.remark or ""
+        assert (
+            reply.code == ResponseCode.NO_PERMISSION
+            and f"needs {needed} bytes" in said
+            and "make room" in said
+        )
+        assert ("diskSpaceCleanForciblyRatio=85" in said) is forcibly
+        world.run_for_ms(5_000)
+        assert slave.running and cluster.in_sync(3) and not aside(slave) and broker_id in known_ids(cluster)
+        slave.disk.capacity_bytes = enough + slave.disk.used_bytes() - used + 100 * 4096
+        assert resync(cluster, slave, dry_run=dry_run).code == ResponseCode.SUCCESS
+
+
+def test_nothing_is_given_up_where_the_master_does_not_say_how_much_it_has() -> None:
+    with World(184) as world:
+        cluster = full_cluster(world)
+        slave = a_slave(cluster)
+        world.network.cut(slave.host, cluster.master.host)
+        reply = resync(cluster, slave)
+        assert reply.code == ResponseCode.SERVICE_NOT_AVAILABLE and "the master" in (reply.remark or "")
+        world.network.heal()
+        world.run_for_ms(10_000)
+        assert slave.running and cluster.in_sync(3) and not aside(slave)
+
+
+def test_two_who_ask_at_once_are_not_both_told_that_it_begins() -> None:
+    with World(185) as world:
+        cluster = full_cluster(world)
+        slave = a_slave(cluster)
+
+        async def both() -> list[RemotingCommand]:
+            asked = (
+                cluster.ask(f"{slave.host}:10911", RequestCode.RESYNC_BROKER, ResyncBrokerHeader())
+                for _ in range(2)
+            )
+            return list(await asyncio.gather(*asked))
+
+        codes = [reply.code for reply in cluster.run(both())]
+        assert sorted(codes) == [ResponseCode.SUCCESS, ResponseCode.NO_PERMISSION]
+
+
 def test_without_controllers_nothing_is_given_up_and_the_broker_goes_on() -> None:
     with World(85) as world:
         cluster = full_cluster(world)

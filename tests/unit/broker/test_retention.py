@@ -16,6 +16,7 @@ from broker.settings.broker import BrokerSettings
 from ha.service import HAService
 from messagestore.leases import LEASE_MS_MAX, Lease
 from messagestore.messages import PutStatus
+from mqruntime.segments import DiskSpace
 from tests.unit.doubles import ManualClock, MemoryFiles
 from tests.unit.messagestore.storehelp import message
 from tests.unit.messagestore.test_trimming import SEGMENT, filled, names, saved
@@ -60,7 +61,7 @@ class Scene:
         )
 
     def disk(self, used: float) -> None:
-        self.store.disk_used = lambda: used  # type: ignore[method-assign]
+        self.store.disk_space = lambda: DiskSpace(round(used * 100), round(100 - used * 100))  # type: ignore[method-assign]
 
     async def clean(self) -> int:
         """One round; where the log begins then."""

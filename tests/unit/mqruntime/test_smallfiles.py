@@ -162,18 +162,33 @@ def test_links_are_not_moved(files: RealSmallFiles, tmp_path: Path) -> None:
     assert asyncio.run(files.immovable(["mark", "commitlog", "absent"])) == ["commitlog"]
 
 
-def test_a_move_is_synced_in_both_folders(
-    files: RealSmallFiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asyncio.run(files.replace("mark", b"m"))
-    synced: list[str] = []
+@pytest.fixture
+def synced(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The files and folders that `fsync` was called for, in order."""
+    seen: list[str] = []
     fsync = os.fsync
 
-    def seen(descriptor: int) -> None:
-        synced.append(os.readlink(f"/proc/self/fd/{descriptor}"))
+    def noted(descriptor: int) -> None:
+        seen.append(os.readlink(f"/proc/self/fd/{descriptor}"))
         fsync(descriptor)
 
-    monkeypatch.setattr(os, "fsync", seen)
+    monkeypatch.setattr(os, "fsync", noted)
+    return seen
+
+
+def test_a_move_is_synced_in_both_folders(files: RealSmallFiles, tmp_path: Path, synced: list[str]) -> None:
+    asyncio.run(files.replace("mark", b"m"))
     asyncio.run(files.move("mark", "aside"))
     store = tmp_path / "store"
+    assert synced[-2:] == [str(store / "aside"), str(store)]
+
+
+def test_a_move_that_a_kill_left_unsynced_is_durable_when_it_is_repeated(
+    files: RealSmallFiles, tmp_path: Path, synced: list[str]
+) -> None:
+    """The process before renamed it, and came no further."""
+    store = tmp_path / "store"
+    (store / "aside").mkdir(parents=True)
+    (store / "aside" / "mark").write_bytes(b"m")
+    assert not asyncio.run(files.move("mark", "aside"))
     assert synced[-2:] == [str(store / "aside"), str(store)]

@@ -1,0 +1,85 @@
+"""Room on the disk for a copy of the master's log beside the store that is set aside.
+
+Invariant: the copy's segments, with the one that is made ahead, are counted as the master tells where its log begins and ends,
+and must fit below the use of the disk at which retention deletes by force, or it would take the copy's beginning. What queues,
+index and new messages take is not counted."""
+
+from __future__ import annotations
+
+from broker.neighbours.logspan import LogSpan, log_span
+from broker.role.membership import Membership
+from ha.errors import MasterUnread
+from messagestore.log.retention import Rules
+from messagestore.settings import StoreSettings
+from messagestore.store import MessageStore
+from mqruntime.segments import DiskSpace
+from remoting.client import RemotingClient
+from remoting.codes import RequestCode, ResponseCode
+from remoting.command import RemotingCommand
+from remoting.errors import RemotingError
+
+TIMEOUT_MS = 1_500
+"""Less than who asked waits."""
+MADE_AHEAD = 1
+"""Segments of a log behind the one that it ends in."""
+
+
+class NoRoomForBoth(Exception):
+    """The disk cannot hold two stores; what to do is said."""
+
+    def __init__(self, needed_bytes: int, room_bytes: int, rules: Rules) -> None:
+        limit = (
+            f" below diskSpaceCleanForciblyRatio={100 * rules.clean_forcibly_above:.0f}"
+            if rules.may_clean_forcibly
+            else ""
+        )
+        super().__init__(
+            f"a copy of the master's log needs {needed_bytes} bytes beside this store, and its disk has room for {room_bytes}"
+            f"{limit}: make room, or, where getSyncStateSet shows enough other members, stop this broker and empty its store"
+        )
+
+
+class RoomForBoth:
+    """Asks the master that `membership` names."""
+
+    def __init__(
+        self, membership: Membership, client: RemotingClient, store: MessageStore, settings: StoreSettings
+    ) -> None:
+        self._membership = membership
+        self._client = client
+        self._store = store
+        self._settings = settings
+
+    async def check(self) -> None:
+        """Raises NoRoomForBoth, MasterUnread, and OSError of the disk."""
+        needed = copy_bytes(await self._master_log(), self._store.segment_size_bytes)
+        rules = self._settings.retention
+        room = room_bytes(self._store.disk_space(), rules)
+        if needed > room:
+            raise NoRoomForBoth(needed, room, rules)
+
+    async def _master_log(self) -> LogSpan:
+        master = self._membership.master_address
+        if master is None:
+            raise MasterUnread("this broker follows no master at the moment")
+        try:
+            request = RemotingCommand.request(RequestCode.GET_BROKER_RUNTIME_INFO)
+            reply = await self._client.call(master, request, TIMEOUT_MS)
+        except RemotingError as error:
+            raise MasterUnread(str(error)) from error
+        if reply.code != ResponseCode.SUCCESS:
+            raise MasterUnread(f"{master} answers {reply.code}: {reply.remark or ''}")
+        return log_span(reply.body)
+
+
+def copy_bytes(log: LogSpan, segment_bytes: int) -> int:
+    """What the segments of a copy take."""
+    return (log.ends // segment_bytes + 1 + MADE_AHEAD - log.begins // segment_bytes) * segment_bytes
+
+
+def room_bytes(space: DiskSpace, rules: Rules) -> int:
+    """How much more may be written before the disk is full, or retention deletes what is young."""
+    if not rules.may_clean_forcibly:
+        return space.free_bytes
+    forced_at = int(sum(space) * rules.clean_forcibly_above)
+    return min(space.free_bytes, max(forced_at - space.used_bytes, 0))
