@@ -249,12 +249,13 @@ class CommitLog:
 
     def write_view(self, offset: int, size_max: int) -> memoryview:
         """Where a slave puts the log bytes from `offset` on: at most `size_max`, within one segment, which is made
-        when needed (OSError). An empty log starts at the first offset asked for, a multiple of the segment size."""
+        when needed. An empty log starts at the first offset asked for, a multiple of the segment size. OSError, with the log
+        as it was."""
         assert not self._cutting, "the log is being truncated"
         if not self._files:
             if offset % self.segment_size_bytes:
                 raise OffsetOutOfRange(offset, self._first, self._end)
-            self._first = self._end = self._written_end = self._flushed = self._blocks_end = offset
+            self._begin_empty(offset, size_max)
         if not self._end <= offset <= self._written_end:
             raise OffsetOutOfRange(offset, self._first, self._end)
         at = offset - self.segment_start(offset)
@@ -262,6 +263,13 @@ class CommitLog:
         view = self._with_blocks(offset, size).view()[at : at + size]
         self._written_end = max(self._written_end, offset + len(view))
         return view
+
+    def _begin_empty(self, offset: int, size: int) -> None:
+        """The log begins at `offset`, where blocks for `size` bytes are. OSError: it may still begin anywhere."""
+        reserved = min(max(size, RESERVE_STEP_BYTES), self.segment_size_bytes)
+        self._files.append(self._created(offset, reserved))
+        self._first = self._end = self._written_end = self._flushed = offset
+        self._blocks_end = offset + reserved
 
     def advance(self, end: int) -> None:
         """Bytes [max_offset, end) have been filled through write_view."""
@@ -302,15 +310,12 @@ class CommitLog:
         """The segment at `start`, made when it is the next one. OSError."""
         index = (start - self._first) // self.segment_size_bytes
         if index == len(self._files):
-            if not self._files:
-                self._first = start
-            name = segment_name(start)
-            self._files.append(
-                self._segment_write.make(
-                    lambda: self._directory.create(name, self.segment_size_bytes, reserve=False)
-                )
-            )
+            self._files.append(self._created(start, 0))
         return self._files[index]
+
+    def _created(self, start: int, reserve: int) -> SegmentFile:
+        name, size = segment_name(start), self.segment_size_bytes
+        return self._segment_write.make(lambda: self._directory.create(name, size, reserve=reserve))
 
     def _with_blocks(self, offset: int, size: int) -> SegmentFile:
         """The segment at `offset`, with disk blocks for the `size` bytes from there on, which is behind what has blocks or in
