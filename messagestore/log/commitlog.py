@@ -75,8 +75,8 @@ class CommitLog:
         """Opens the segments found on disk. The end stays unknown until `found_end`.
 
         A power cut may take a new file's name and leave that of the next one: what follows a gap that starts at or
-        above the confirm offset is deleted, and so is a log without its beginning, which is to be at `begins`, if its store
-        never saved a checkpoint. A gap below is BadSegments."""
+        above the confirm offset is deleted, and so is a log without its beginning, which is to be at `begins` or below, if its
+        store never saved a checkpoint. A gap below is BadSegments."""
         found = self._directory.names()
         check_names(FOLDER, found)
         if found:  # what the last process deleted must not come back over what this one writes
@@ -85,7 +85,7 @@ class CommitLog:
             await self._directory.delete(found.pop()[0])
         check_size_set(FOLDER, found, self.segment_size_bytes, "mappedFileSizeCommitLog")
         names = [name for name, _ in found]
-        kept = 0 if never_saved and names and names[0] != segment_name(begins) else 1
+        kept = 0 if never_saved and names and names[0] > segment_name(begins) else 1
         while 0 < kept < len(names):
             expected = segment_name(int(names[kept - 1]) + self.segment_size_bytes)
             if names[kept] > expected >= segment_name(confirm_offset):
