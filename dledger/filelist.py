@@ -63,7 +63,7 @@ class FileList:
             f"{position}+{len(data)} crosses or skips a file"
         )
         if number == len(self.files):
-            self.files.append(self.directory.create(self.name_of(number), self.file_bytes, reserve=False))
+            self.files.append(self.directory.create(self.name_of(number), self.file_bytes, reserve=0))
         file = self.files[number]
         file.reserve(min(self.file_bytes, -(-end // RESERVE_STEP_BYTES) * RESERVE_STEP_BYTES))
         file.view()[start:end] = data

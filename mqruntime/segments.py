@@ -119,9 +119,9 @@ class SegmentDirectory(Protocol):
         """An existing file; FileNotFoundError otherwise."""
         ...
 
-    def create(self, name: str, size_bytes: int, *, reserve: bool = True) -> SegmentFile:
-        """A new zero-filled file, sparse unless `reserve`; its directory entry is durable at the next sync of
-        it. OSError (ENOSPC) leaves nothing behind; FileExistsError when the name is taken."""
+    def create(self, name: str, size_bytes: int, *, reserve: int | None = None) -> SegmentFile:
+        """A new zero-filled file, sparse behind its first `reserve` bytes; its directory entry is durable at the next sync
+        of it. OSError (ENOSPC) leaves nothing behind; FileExistsError when the name is taken."""
         ...
 
     async def delete(self, name: str) -> None:
@@ -311,7 +311,7 @@ class RealSegmentDirectory:
         descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
         return self._opened(path, descriptor, os.fstat(descriptor).st_size)
 
-    def create(self, name: str, size_bytes: int, *, reserve: bool = True) -> RealSegmentFile:
+    def create(self, name: str, size_bytes: int, *, reserve: int | None = None) -> RealSegmentFile:
         path = self._path / check_component(name)
         if path.exists():
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path))
@@ -320,8 +320,7 @@ class RealSegmentDirectory:
         descriptor = os.open(unfinished, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
         try:
             os.ftruncate(descriptor, size_bytes)
-            if reserve:
-                allocate_blocks(descriptor, path, 0, size_bytes)
+            allocate_blocks(descriptor, path, 0, size_bytes if reserve is None else reserve)
             unfinished.rename(path)
         except OSError:
             os.close(descriptor)

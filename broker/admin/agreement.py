@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable
 
-from broker.role.membership import Membership
+from broker.role.membership import Membership, Role
 from broker.settings.broker import BrokerSettings
 from broker.tables.holders import Holders, TablesVersion
 from broker.tables.tables import Tables
@@ -126,7 +126,8 @@ class Agreement:
             self._holders.polled_as_java(host_of(peer.remote_address), self._tables.version)
 
     def version_header(self) -> TablesVersionHeader:
-        return TablesVersionHeader(str(self._tables.version))
+        """What a slave is told with its master's tables; who is no master tells nothing."""
+        return TablesVersionHeader(str(self._tables.version) if self._role.role is Role.MASTER else None)
 
     async def _copy(self, peer: Peer, command: RemotingCommand) -> RemotingCommand:
         header = CopyTablesHeader.from_ext(command.ext)

@@ -86,7 +86,7 @@ class GroupRequests:
 
     def _delay_offsets(self, peer: Peer, command: RemotingCommand) -> RemotingCommand:
         self._agreement.asked_as_java(peer, command)
-        return command.reply(body=self._tables.delays.encode())
+        return command.reply(header=self._agreement.version_header(), body=self._tables.delays.encode())
 
     def _request_modes(self, peer: Peer, command: RemotingCommand) -> RemotingCommand:
         return command.reply(body=MessageRequestModes().encode())

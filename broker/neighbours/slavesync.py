@@ -1,9 +1,9 @@
 """A slave's copies of what its master keeps beside the log: consumer offsets (43) and delay offsets (45), and of a master that
 does not know COPY_TABLES topics (21) and groups (201).
 
-Invariant: only answers of the master of the present role are taken over, and no offsets that are older than the deletions
-that are known here; each table is on disk before the next round,
-or as soon as the disk takes it. A table that cannot be had is asked for again in the next round; the others do not wait
+Invariant: only answers of the master of the present role are taken over, whoever is reached at its address, and no offsets
+that are older than the deletions that are known here; each table is on disk before the next round, or as soon as the disk
+takes it. A table that cannot be had is asked for again in the next round; the others do not wait
 for it."""
 
 from __future__ import annotations
@@ -94,8 +94,8 @@ class SlaveSync:
             return self._tables.topics.adopt(TopicConfigWrapper.decode(reply.body))
         if code == RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG:
             return self._tables.groups.adopt(SubscriptionGroupWrapper.decode(reply.body))
+        if not self._facts.counts(TablesVersionHeader.from_ext(reply.ext).tables_version):
+            return False  # it may have what was deleted since, or say that more is delivered than stands in this log
         if code == RequestCode.GET_ALL_DELAY_OFFSET:
             return self._tables.delays.adopt(DelayOffsetWrapper.decode(reply.body))
-        if self._facts.outdated(TablesVersionHeader.from_ext(reply.ext).tables_version):
-            return False  # it may have what was deleted since
         return self._tables.offsets.adopt(ConsumerOffsetWrapper.decode(reply.body))

@@ -71,12 +71,15 @@ class TableCopy:
         """Whether the present one must be polled as upstream's."""
         return self._in_pair or (self._old is not None and self._old == self._master())
 
-    def outdated(self, version: str | None) -> bool:
-        """Whether an answer that the present master gave at `version` of its tables is older than what it gave of them."""
-        said = TablesVersion.parse(version)
-        if said is None or self._adopted is None or self._source != self._master():
+    def counts(self, version: str | None) -> bool:
+        """Whether an answer that says `version` was given by the present master while it led, not before the tables that it
+        gave. One that is old says no version."""
+        if self.master_is_old:
+            return True
+        said, master = TablesVersion.parse(version), self._master()
+        if said is None or master is None or said.epoch != master[1]:
             return False
-        return said < self._adopted
+        return self._adopted is None or self._source != master or said >= self._adopted
 
     async def run(self) -> None:
         while True:

@@ -197,7 +197,7 @@ class IndexTable:
         if name <= newest:
             name = str(int(newest) + 1).zfill(len(newest))
         size = file_size_for(self._slots, self._entries)
-        made = self._directory.create(name, size, reserve=False)
+        made = self._directory.create(name, size, reserve=0)
         file = IndexFile(made, self._slots, self._entries, bytes(HEADER.size))
         self._files.append(file)
         file.file.reserve(HEADER.size + SLOT.size * self._slots)

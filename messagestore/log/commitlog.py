@@ -75,8 +75,8 @@ class CommitLog:
         """Opens the segments found on disk. The end stays unknown until `found_end`.
 
         A power cut may take a new file's name and leave that of the next one: what follows a gap that starts at or
-        above the confirm offset is deleted, and so is a log without its beginning, which is to be at `begins`, if its store
-        never saved a checkpoint. A gap below is BadSegments."""
+        above the confirm offset is deleted, and so is a log without its beginning, which is to be at `begins` or below, if its
+        store never saved a checkpoint. A gap below is BadSegments."""
         found = self._directory.names()
         check_names(FOLDER, found)
         if found:  # what the last process deleted must not come back over what this one writes
@@ -85,7 +85,7 @@ class CommitLog:
             await self._directory.delete(found.pop()[0])
         check_size_set(FOLDER, found, self.segment_size_bytes, "mappedFileSizeCommitLog")
         names = [name for name, _ in found]
-        kept = 0 if never_saved and names and names[0] != segment_name(begins) else 1
+        kept = 0 if never_saved and names and names[0] > segment_name(begins) else 1
         while 0 < kept < len(names):
             expected = segment_name(int(names[kept - 1]) + self.segment_size_bytes)
             if names[kept] > expected >= segment_name(confirm_offset):
@@ -249,12 +249,13 @@ class CommitLog:
 
     def write_view(self, offset: int, size_max: int) -> memoryview:
         """Where a slave puts the log bytes from `offset` on: at most `size_max`, within one segment, which is made
-        when needed (OSError). An empty log starts at the first offset asked for, a multiple of the segment size."""
+        when needed. An empty log starts at the first offset asked for, a multiple of the segment size. OSError, with the log
+        as it was."""
         assert not self._cutting, "the log is being truncated"
         if not self._files:
             if offset % self.segment_size_bytes:
                 raise OffsetOutOfRange(offset, self._first, self._end)
-            self._first = self._end = self._written_end = self._flushed = self._blocks_end = offset
+            self._begin_empty(offset, size_max)
         if not self._end <= offset <= self._written_end:
             raise OffsetOutOfRange(offset, self._first, self._end)
         at = offset - self.segment_start(offset)
@@ -262,6 +263,13 @@ class CommitLog:
         view = self._with_blocks(offset, size).view()[at : at + size]
         self._written_end = max(self._written_end, offset + len(view))
         return view
+
+    def _begin_empty(self, offset: int, size: int) -> None:
+        """The log begins at `offset`, where blocks for `size` bytes are. OSError: it may still begin anywhere."""
+        reserved = min(max(size, RESERVE_STEP_BYTES), self.segment_size_bytes)
+        self._files.append(self._created(offset, reserved))
+        self._first = self._end = self._written_end = self._flushed = offset
+        self._blocks_end = offset + reserved
 
     def advance(self, end: int) -> None:
         """Bytes [max_offset, end) have been filled through write_view."""
@@ -302,15 +310,12 @@ class CommitLog:
         """The segment at `start`, made when it is the next one. OSError."""
         index = (start - self._first) // self.segment_size_bytes
         if index == len(self._files):
-            if not self._files:
-                self._first = start
-            name = segment_name(start)
-            self._files.append(
-                self._segment_write.make(
-                    lambda: self._directory.create(name, self.segment_size_bytes, reserve=False)
-                )
-            )
+            self._files.append(self._created(start, 0))
         return self._files[index]
+
+    def _created(self, start: int, reserve: int) -> SegmentFile:
+        name, size = segment_name(start), self.segment_size_bytes
+        return self._segment_write.make(lambda: self._directory.create(name, size, reserve=reserve))
 
     def _with_blocks(self, offset: int, size: int) -> SegmentFile:
         """The segment at `offset`, with disk blocks for the `size` bytes from there on, which is behind what has blocks or in

@@ -363,7 +363,7 @@ class ConsumeQueue:
         index, within = divmod(place - self._first, self._per_file)
         if index == len(self._files):
             name = segment_name(place * ENTRY.size)
-            self._files.append(self._directory.create(name, self._file_size, reserve=False))
+            self._files.append(self._directory.create(name, self._file_size, reserve=0))
             self._names.append(name)
             self._reserved_end = place
         file = self._open(index)

@@ -39,7 +39,8 @@ class SlaveHeader(Header):
 
 @dataclass(slots=True)
 class TablesVersionHeader(Header):
-    """Ours, reply to COPY_TABLES and 43: the version of the master's topics, groups and deletions as it replied."""
+    """Ours, reply to COPY_TABLES, 43 and 45: the version of the master's topics, groups and deletions as it replied; absent
+    from who is no master."""
 
     tables_version: str | None = None
 

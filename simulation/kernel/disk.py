@@ -508,14 +508,15 @@ class SimulatedDirectory:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
         return SimulatedSegmentFile(self._disk, self._process, path, inode)
 
-    def create(self, name: str, size_bytes: int, *, reserve: bool = True) -> SimulatedSegmentFile:
+    def create(self, name: str, size_bytes: int, *, reserve: int | None = None) -> SimulatedSegmentFile:
         path = self._prefix + check_component(name)
         if path in self._disk.entries:
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path)
         self._disk.check("create", path)
         inode = Inode(size_bytes)
-        if reserve:
-            self._disk.allocate(inode, size_bytes, path)
+        if reserve != 0:
+            self._disk.check("reserve", path)
+            self._disk.allocate(inode, size_bytes if reserve is None else reserve, path)
         self._disk.entries[path] = inode
         return SimulatedSegmentFile(self._disk, self._process, path, inode)
 

@@ -200,7 +200,7 @@ def test_a_full_disk_refuses_and_leaves_nothing_behind() -> None:
         runtime.segments.create("first", 60)
         with pytest.raises(OSError, match="No space left"):
             runtime.segments.create("second", 60)
-        sparse = runtime.segments.create("sparse", 60, reserve=False)
+        sparse = runtime.segments.create("sparse", 60, reserve=0)
         sparse.reserve(40)
         with pytest.raises(OSError, match="No space left"):
             sparse.reserve(41)

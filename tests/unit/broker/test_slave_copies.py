@@ -6,11 +6,13 @@ import asyncio
 from types import SimpleNamespace
 from typing import Any, cast
 
+import pytest
+
 from broker.neighbours.slavesync import SlaveSync
 from broker.neighbours.tablecopy import TableCopy
 from broker.settings.broker import BrokerSettings
 from broker.tables.tables import Tables
-from remoting.bodies.offsets import ConsumerOffsetWrapper
+from remoting.bodies.offsets import ConsumerOffsetWrapper, DelayOffsetWrapper
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import RemotingCommand
 from remoting.headers.group import CopyTablesHeader, TablesVersionHeader
@@ -29,7 +31,11 @@ class Scene:
         self.tables = Tables(BrokerSettings(), self.files, ManualClock(), NoQueues())
         self.role = SimpleNamespace(master_address=MASTER, master_epoch=3, broker_id=2)
         self.asked: list[str | None] = []
-        self.offsets: list[tuple[str, dict[str, dict[int, int]]]] = []
+        self.offsets: tuple[str | None, ConsumerOffsetWrapper | DelayOffsetWrapper] = (
+            None,
+            ConsumerOffsetWrapper(),
+        )
+        self.is_old = False
         self.facts = TableCopy(
             cast(Any, self.role),
             client=cast(Any, self),
@@ -49,12 +55,14 @@ class Scene:
 
     async def call(self, address: str, request: RemotingCommand, timeout_ms: int) -> RemotingCommand:
         if request.code == RequestCode.COPY_TABLES:
+            if self.is_old:
+                return request.reply(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, "what is that?")
             held = CopyTablesHeader.from_ext(request.ext).holds
             self.asked.append(held)
             body = None if held == str(self.master.version) else self.master.copy().encode()
             return request.reply(header=TablesVersionHeader(str(self.master.version)), body=body)
-        version, table = self.offsets.pop(0)
-        return request.reply(header=TablesVersionHeader(version), body=ConsumerOffsetWrapper(table).encode())
+        version, table = self.offsets
+        return request.reply(header=TablesVersionHeader(version), body=table.encode())
 
     def copy(self, times: int = 1) -> None:
         async def copied() -> None:
@@ -63,9 +71,15 @@ class Scene:
 
         asyncio.run(copied())
 
-    def copy_offsets(self, version: str, table: dict[str, dict[int, int]]) -> None:
-        self.offsets = [(version, table)]
+    def copy_offsets(self, version: str | None, table: dict[str, dict[int, int]]) -> None:
+        self.offsets = version, ConsumerOffsetWrapper(table)
         asyncio.run(self.copies._copy(MASTER, RequestCode.GET_ALL_CONSUMER_OFFSET))
+
+    def copy_delay_offset(self, version: str | None, next_offset: int) -> int:
+        """Of level 1; what stands here then."""
+        self.offsets = version, DelayOffsetWrapper({1: next_offset})
+        asyncio.run(self.copies._copy(MASTER, RequestCode.GET_ALL_DELAY_OFFSET))
+        return self.tables.delays.next_offset(1)
 
 
 def test_a_version_is_told_once_it_is_on_disk() -> None:
@@ -125,6 +139,31 @@ def test_offsets_of_before_a_deletion_do_not_come_in_behind_it() -> None:
     scene.copy()
     assert scene.tables.offsets.find("CG", "orders", 0) == 8
     assert scene.asked[-1] == str(scene.master.version)
+
+
+@pytest.mark.parametrize("version", ["3.900", None])
+def test_offsets_of_who_is_not_the_present_master_are_not_copied(version: str | None) -> None:
+    """Cluster seed 2185301229306283: a former master, or a slave, at its address brought back what was deleted."""
+    scene = Scene()
+    scene.master.topics.led_under(4)
+    scene.role.master_epoch = 4
+    for _ in range(2):
+        scene.copy_offsets(version, {"orders@CG": {0: 7}})
+        assert scene.tables.offsets.find("CG", "orders", 0) is None
+        assert scene.copy_delay_offset(version, 7) == 0
+        scene.copy()
+    scene.copy_offsets(str(scene.master.version), {"orders@CG": {0: 8}})
+    assert scene.tables.offsets.find("CG", "orders", 0) == 8
+    assert scene.copy_delay_offset(str(scene.master.version), 8) == 8
+
+
+def test_offsets_of_a_java_master_are_copied_though_it_says_nothing_of_versions() -> None:
+    scene = Scene()
+    scene.is_old = True
+    scene.copy()
+    scene.copy_offsets(None, {"orders@CG": {0: 7}})
+    assert scene.tables.offsets.find("CG", "orders", 0) == 7
+    assert scene.copy_delay_offset(None, 7) == 7
 
 
 def test_a_reply_of_who_is_no_master_changes_nothing() -> None:

@@ -24,6 +24,7 @@ from remoting.headers.admin import (
     TopicHeader,
     UnregisterClientHeader,
 )
+from remoting.headers.group import TablesVersionHeader
 from remoting.headers.offsets import (
     UpdateConsumerOffsetHeader,
 )
@@ -129,5 +130,14 @@ def test_a_slave_has_its_masters_topics_groups_and_offsets(served: Served) -> No
     )
     assert list(groups.subscription_group_table) == ["CG"]
     assert served.slave.tables.topics.data_version == served.master.tables.topics.data_version
-    for code in (RequestCode.GET_ALL_DELAY_OFFSET, RequestCode.GET_ALL_MESSAGE_REQUEST_MODE):
-        assert served.ask(code).code == 0
+    assert served.ask(RequestCode.GET_ALL_MESSAGE_REQUEST_MODE).code == 0
+
+
+def test_only_a_master_says_of_which_version_the_offsets_are_that_it_gives(served: Served) -> None:
+    for code in (RequestCode.GET_ALL_CONSUMER_OFFSET, RequestCode.GET_ALL_DELAY_OFFSET):
+        reply = served.ask(code)
+        assert reply.code == 0
+        assert TablesVersionHeader.from_ext(reply.ext).tables_version == str(served.master.tables.version)
+        of_slave = served.ask(code, slave=True)
+        assert of_slave.code == 0
+        assert TablesVersionHeader.from_ext(of_slave.ext).tables_version is None

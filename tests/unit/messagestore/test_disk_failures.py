@@ -13,12 +13,13 @@ import pytest
 from messagestore.errors import StoreFailed
 from messagestore.messages import PutStatus
 from messagestore.queues.consumequeue import ConsumeQueue
+from messagestore.record import encode
 from messagestore.store import MessageStore
 from mqruntime.diskfull import RETRY_S
 from simulation.kernel.disk import SimulatedDisk
 from simulation.kernel.node import Node
 from simulation.kernel.world import World
-from tests.unit.messagestore.storehelp import message, small_settings
+from tests.unit.messagestore.storehelp import message, small_settings, worked
 
 FULL = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 FAILED = OSError(errno.EIO, os.strerror(errno.EIO))
@@ -141,6 +142,32 @@ def test_a_disk_too_full_for_queues_stops_sends_until_dispatch_gets_on(operation
             await arrived.wait()
         assert store.max_queue_offset("TopicTest", 0) == 1
         assert store.append([message()])[0].error is None
+        assert not fatal
+
+    on_a_disk(scenario)
+
+
+@pytest.mark.parametrize("operation", ["create", "reserve"])
+def test_an_empty_slave_begins_nowhere_while_the_disk_has_no_room_for_its_first_bytes(operation: str) -> None:
+    async def scenario(store: MessageStore, disk: SimulatedDisk, fatal: list[BaseException]) -> None:
+        store.become_slave()
+        await store.begin_empty_at(8192)
+        disk.fail_next(operation, FULL, where="commitlog")
+        with pytest.raises(OSError, match="No space left"):
+            store.write_view(8192, 100)
+        assert (store.has_segments(), store.min_offset(), store.max_offset()) == (False, 0, 0)
+        await store.confirm_whole_records()  # as before each connection
+        assert await store.truncate(store.max_offset()) == 0
+        await asyncio.sleep(RETRY_S)
+        record = encode(worked())
+        begin, end = worked().physical_offset, worked().physical_offset + len(record)
+        await store.begin_empty_at(begin)  # of another master
+        store.write_view(begin, len(record))[:] = record
+        store.advance(end)
+        store.set_confirm_offset(end)
+        await store.confirm_whole_records()
+        assert await store.truncate(store.max_offset()) == end
+        assert (store.min_offset(), store.confirm_offset()) == (begin, end)
         assert not fatal
 
     on_a_disk(scenario)

@@ -49,7 +49,7 @@ def test_a_sparse_segment_gets_its_blocks_before_it_is_written_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     directory = RealSegmentDirectory(tmp_path)
-    directory.create(segment_name(0), SEGMENT, reserve=False).close()
+    directory.create(segment_name(0), SEGMENT, reserve=0).close()
     log = CommitLog(directory, SEGMENT, hot_segments=2)
 
     async def story() -> None:
@@ -105,7 +105,7 @@ def test_the_holes_of_a_queue_are_left_alone_when_it_is_opened(
         queue.append(number, number * 100, 100, 0)
     queue.close()
     if count == 0:  # the disk was full when it was to get its first blocks
-        RealSegmentDirectory(memory).create(segment_name(0), QUEUE_FILE, reserve=False).close()
+        RealSegmentDirectory(memory).create(segment_name(0), QUEUE_FILE, reserve=0).close()
     before = blocks(memory)
     again = ConsumeQueue(RealSegmentDirectory(memory), QUEUE_FILE, "T", 0)
     asyncio.run(again.load(0, 1 << 40, trusted=trusted))

@@ -228,6 +228,30 @@ def test_a_log_that_was_begun_above_0_and_killed_at_once_is_still_there(tmp_path
     asyncio.run(started(asyncio.run(killed())))
 
 
+def test_a_log_that_begins_below_where_it_was_once_to_begin_is_still_there(tmp_path: Path) -> None:
+    """Of the master before it got no byte; the next one has more."""
+
+    async def killed() -> int:
+        store = open_store(tmp_path)
+        await store.start()
+        await store.begin_empty_at(3 * SEGMENT)
+        await store.begin_empty_at(0)
+        await store.become_master()
+        store.append([message(b"x")])
+        end = store.max_offset()
+        await store._tasks.stop()
+        store._close()
+        return end
+
+    async def started(end: int) -> None:
+        store = open_store(tmp_path)
+        await store.start()
+        assert (store.min_offset(), store.max_offset()) == (0, end)
+        await store.stop()
+
+    asyncio.run(started(asyncio.run(killed())))
+
+
 @in_loop
 async def test_what_goes_is_neither_checked_nor_damaged_any_more(tmp_path: Path) -> None:
     store = await filled(tmp_path)

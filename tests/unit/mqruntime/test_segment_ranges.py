@@ -17,7 +17,7 @@ MIB = 1 << 20
 @pytest.fixture
 def file(tmp_path: Path) -> Iterator[RealSegmentFile]:
     directory = RealSegmentDirectory(tmp_path / "queue")
-    made = directory.create("0", 4 * MIB, reserve=False)
+    made = directory.create("0", 4 * MIB, reserve=0)
     yield made
     made.close()
     directory.close()

@@ -45,7 +45,7 @@ def test_a_created_file_has_its_size_its_blocks_and_zeros(
 
 
 def test_a_sparse_file_gets_its_blocks_in_steps(directory: RealSegmentDirectory, tmp_path: Path) -> None:
-    file = directory.create("0", 1 << 20, reserve=False)
+    file = directory.create("0", 1 << 20, reserve=0)
     path = tmp_path / "commitlog" / "0"
     assert path.stat().st_blocks == 0
     file.view()[10:13] = b"abc"
@@ -62,7 +62,7 @@ def test_without_fallocate_blocks_are_made_by_writing_what_is_there(
         raise OSError(errno.EOPNOTSUPP, "Operation not supported")
 
     monkeypatch.setattr(os, "posix_fallocate", unsupported)
-    file = directory.create("0", 3 << 20, reserve=False)
+    file = directory.create("0", 3 << 20, reserve=0)
     file.view()[5:8] = b"abc"
     file.reserve(3 << 20)
     assert (tmp_path / "commitlog" / "0").stat().st_blocks * 512 >= 3 << 20
