@@ -20,7 +20,7 @@ Pure."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ha import confirm
 from ha.master.slaveprogress import Limits, SlaveProgress
@@ -29,7 +29,8 @@ from ha.master.slaveprogress import Limits, SlaveProgress
 @dataclass(frozen=True, slots=True)
 class Alter:
     """Ask the controllers for `members`, on the set of `set_epoch` under `master_epoch`, and tell them that with fewer than
-    `members_min` nothing is acknowledged; report `alter_ended`. With `same_members` there is only that to tell."""
+    `members_min` nothing is acknowledged; report `alter_ended`. With `same_members` there is only that to tell. One that goes
+    out `again` has no known fate: an earlier sending may have been accepted, or may yet be."""
 
     members: frozenset[int]
     set_epoch: int
@@ -37,6 +38,7 @@ class Alter:
     members_min: int = 1
     same_members: bool = False
     reason: str = field(default="", compare=False)
+    again: bool = field(default=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -370,7 +372,7 @@ class SyncStateSet:
         if self._proposal is None or self._in_flight or now_ms < self._alter_due_ms:
             return []
         self._in_flight, self._may_go_at_once = True, False
-        return [self._proposal]
+        return [replace(self._proposal, again=True)]
 
     def _still_wanted(self, members: frozenset[int], now_ms: int) -> None:
         """Of those who could not enter the ones that are level go on being waited for: where too few are in sync nothing is

@@ -178,14 +178,15 @@ class ReplicasManager:
 
     def alter_sync_state_set(self, alter: Alter) -> None:
         """1001. What a new master wants goes out when it has taken its role; one that knows of a newer masterEpoch
-        proposes nothing, nor does one that stops."""
+        proposes nothing, nor does one that stops. Who enters must hold the tables first; what goes out `again` may have entered
+        it already, and only an answer settles that."""
         if self._running:
             self._tasks.start(self._alter(alter), name="alter SyncStateSet")
 
     async def _alter(self, alter: Alter) -> None:
         await self._no_change.wait()
         us = self._membership
-        held = await self._roles.tables_held_by(alter.members - self._ha.applied_members())
+        held = alter.again or await self._roles.tables_held_by(alter.members - self._ha.applied_members())
         if not (held and us.accepts_sends and us.registered and us.master_epoch == alter.master_epoch):
             self._alter_ended(alter, NotSent())
             return

@@ -102,6 +102,16 @@ def any_set_is_enough(applied_members: int, members_min: int) -> bool:
     return True
 
 
+asked_again = SyncStateSet._alter_again
+
+
+@bug("asked-again-with-conditions", SyncStateSet, "_alter_again")
+def like_a_new_wish(self: SyncStateSet, now_ms: int) -> list[SetAction]:
+    """A proposal whose fate is open is kept back as a new one is, until who enters has the tables: who died never will."""
+    asked = asked_again(self, now_ms)
+    return [replace(action, again=False) if isinstance(action, Alter) else action for action in asked]
+
+
 counted_disconnected = SyncStateSet.disconnected
 
 

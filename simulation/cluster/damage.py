@@ -10,9 +10,8 @@ from __future__ import annotations
 from epochfile.bindingfile import SUFFIX
 from epochfile.file import BACKUP_SUFFIX, DEFAULT_NAME
 from messagestore.checkpoint import CHECKPOINT, FILE
-from messagestore.record import decode
 from messagestore.walker import SegmentWalk
-from simulation.cluster.damagedstores import LOG, vouched_end
+from simulation.cluster.damagedstores import LOG, body_of, vouched_end
 from simulation.cluster.fault import Fault, Moment
 from simulation.kernel.node import Node
 
@@ -84,8 +83,6 @@ class FlippedBit(StoreDamage):
                 found = []
                 for offset, size in SegmentWalk(content, start, start, confirm):
                     record = content[offset - start : offset - start + size]
-                    body = bytes(decode(record, verify_body=False).body)
-                    at = record.index(body) + self.random.randrange(len(body))
-                    found.append((path, offset - start + at))
+                    found.append((path, offset - start + self.random.choice(body_of(record))))
                 return found
         return []

@@ -12,6 +12,7 @@ from ha.errors import EpochFileForeign
 from messagestore.checkpoint import FILE, CheckpointDamaged, decode_checkpoint
 from messagestore.errors import LogMissing, StoreCorrupted
 from messagestore.log.commitlog import FOLDER
+from messagestore.record import FIXED_PARTS, decode
 from simulation.cluster.looks import broker_on
 from simulation.cluster.violation import Violation
 from simulation.kernel.node import Node
@@ -97,3 +98,10 @@ def vouched_end(node: Node) -> int:
         return decode_checkpoint(node.disk.content(FILE)).confirm_phy_offset
     except CheckpointDamaged:  # it died before it wrote another
         return 0
+
+
+def body_of(record: bytes) -> range:
+    """Where its body stands, all of whose bits the body's CRC covers."""
+    message = decode(record, verify_body=False)
+    begin = FIXED_PARTS[(message.sys_flag >> 4) & 3].size
+    return range(begin, begin + len(message.body))

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 
 from broker.role.membership import Role
 from messagestore.checkpoint import FILE, CheckpointDamaged, decode_checkpoint
-from messagestore.record import decode, store_timestamp
+from messagestore.record import store_timestamp
 from messagestore.recordcrc import HEAD, RECORD_CRC_BYTES
 from messagestore.walker import SegmentWalk
-from simulation.cluster.damagedstores import LOG, Rot
+from simulation.cluster.damagedstores import LOG, Rot, body_of
 from simulation.cluster.fault import Fault
 from simulation.cluster.looks import broker_on
 from simulation.cluster.machines import Machines
@@ -130,10 +130,7 @@ def old_bytes(node: Node, chance: random.Random) -> list[Rot]:
             break
         for offset, size in SegmentWalk(content, start, start, start + len(content)):
             record = content[offset - start : offset - start + size]
-            body = bytes(decode(record, verify_body=False).body)
-            within = chance.choice(
-                (record.index(body) + chance.randrange(len(body)), chance.randrange(HEAD_BYTES))
-            )
+            within = chance.choice((chance.choice(body_of(record)), chance.randrange(HEAD_BYTES)))
             if record[-RECORD_CRC_BYTES:].startswith(HEAD):  # no bit of it may flip unseen
                 within = chance.randrange(size - RECORD_CRC_BYTES)
             at = offset - start

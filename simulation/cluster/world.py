@@ -374,10 +374,11 @@ class ClusterWorld:
     def shown(self) -> str:
         running = [node.name for node in self.machines.servers if node.running]
         roles = [
-            (look.name, look.role.name, look.master_epoch, look.store.max_offset())
+            (look.name, look.broker_id, look.role.name, look.master_epoch, look.store.max_offset())
             for look in self.machines.broker_looks()
         ]
-        return f"running {running}; controllers: {self.sync_states()}; brokers: {roles}"
+        rotten = f"; never repaired: {found}" if (found := self.machines.damaged.rotten) else ""
+        return f"running {running}; controllers: {self.sync_states()}; brokers: {roles}{rotten}"
 
     def count(self) -> None:
         acknowledged, role_changes = self.client.acknowledged(), len(self.check.masters) - 1

@@ -84,6 +84,8 @@ FOUND_BY = {
 """Planted bug -> the first seed that finds it."""
 FOUND_BY_UNIT = {
     "acknowledges-untold": "ha/test_syncstateset.py::test_a_new_master_tells_its_minimum_before_it_confirms_anything",
+    "asked-again-with-conditions": "broker/test_table_facts.py::"
+    "test_who_died_on_its_way_in_is_settled_though_it_will_never_have_the_tables",
     "waits-in-silence": "controller/test_unelected.py::test_it_is_told_once_it_has_lasted_and_then_each_half_minute",
     "operator-elects-the-forgetful": "controller/test_controller_eligibility.py"
     "::test_an_operator_designates_one_that_may_lack_something_only_once_nobody_better_lives",

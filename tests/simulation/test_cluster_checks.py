@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
@@ -15,14 +16,28 @@ from controller.events import AlterSyncStateSet, ApplyBrokerId, ElectMaster, Eve
 from controller.state import SyncState
 from controller.statemachine import ReplicasStateMachine
 from epochfile.history import EpochHistory
+from messagestore import checkpoint
+from messagestore.log.commitlog import FOLDER as LOG
+from messagestore.record import Message, check
+from messagestore.record import encode as record_bytes
 from messagestore.store import MessageStore
 from simulation.cluster.appends import Append, Appends
 from simulation.cluster.check import ClusterCheck
+from simulation.cluster.damage import FlippedBit
 from simulation.cluster.grants import Grants
 from simulation.cluster.logmatch import logs_match
 from simulation.cluster.looks import CLUSTER, BrokerLook
 from simulation.cluster.members import BROKER_SET
+from simulation.cluster.rot import old_bytes
 from simulation.cluster.violation import Violation
+from simulation.cluster.world import ClusterWorld
+from simulation.kernel.node import Node
+
+RESYNCED = 5
+"""A seed with an operator who lets replicas begin anew."""
+SEGMENT_BYTES = 16_384
+STORED_MS = 1_000
+DRAWS = 40
 
 
 @dataclass
@@ -255,3 +270,39 @@ def test_a_member_that_lost_memory_is_elected_uncleanly_where_that_is_switched_o
         lacking.clear()  # by the time that the other one hears of it
     assert check.forked is unclean
     assert asked == ([(2, frozenset({1, 2}))] if allowed else [])
+
+
+def test_a_bit_flips_where_a_body_is_and_not_where_the_head_has_the_same_byte() -> None:
+    """What stands in the head of a record without a CRC of its own rots unseen, and nobody is asked to see it."""
+    cluster = ClusterWorld(RESYNCED)
+    node = cluster.machines.brokers[0]
+    flipped = FlippedBit(cluster.machines)
+    record = record_bytes(short_message(physical_offset=0))
+    assert record.count(b"x") == 2
+    with cluster.world:
+        put_store(node, record, confirmed=len(record))
+        places = {at for _ in range(DRAWS) for _, at in flipped.vouched_bodies(node)}
+        put_store(node, record, confirmed=SEGMENT_BYTES)
+        places |= {rot.at for seed in range(DRAWS) for rot in old_bytes(node, random.Random(seed))}
+    assert len(places) > 1
+    for at in places:
+        rotten = bytearray(record)
+        rotten[at] ^= 1
+        assert check(rotten, 0, SEGMENT_BYTES, 0) < 0, at
+
+
+def short_message(physical_offset: int) -> Message:
+    """Its body is one byte, which stands in its born timestamp before."""
+    host = bytes(8)
+    return Message(
+        "t", 0, 0, physical_offset, 0, 0, 0, 0, ord("x"), host, STORED_MS, host, 0, 0, b"x", b"K\x01v\x02"
+    )
+
+
+def put_store(node: Node, record: bytes, *, confirmed: int) -> None:
+    """Two segments with a record each, and their checkpoint."""
+    synced_ms = STORED_MS + 2 * checkpoint.TIMESTAMP_MARGIN_MS
+    vouched = checkpoint.Checkpoint(synced_ms, synced_ms, synced_ms, 0, confirmed)
+    for start, data in ((0, record), (SEGMENT_BYTES, record_bytes(short_message(SEGMENT_BYTES)))):
+        node.disk.put(f"{LOG}/{start:020}", data.ljust(SEGMENT_BYTES, b"\0"))
+    node.disk.put(checkpoint.FILE, vouched.encode())

@@ -41,7 +41,8 @@ class Cluster:
         world.node("namesrv", "10.0.3.1")
         self.start_namesrv()
         for number, host in enumerate(CONTROLLERS):
-            world.node(f"controller-{number}", host).start(self._controller(number, host))
+            world.node(f"controller-{number}", host)
+        self.start_controllers()
         self.brokers = [world.node(f"broker-{number}", f"10.0.2.{number + 1}") for number in range(brokers)]
         for node in self.brokers:
             self.start(node)
@@ -58,6 +59,10 @@ class Cluster:
             metricsExporterType=self._settings.get("metricsExporterType", "DISABLE"),
         )
         return lambda runtime: ControllerApp(settings, runtime)
+
+    def start_controllers(self) -> None:
+        for number, host in enumerate(CONTROLLERS):
+            self.world.nodes[f"controller-{number}"].start(self._controller(number, host))
 
     def start_namesrv(self) -> None:
         settings = NamesrvSettings(bindAddress="10.0.3.1")

@@ -23,7 +23,7 @@ from remoting.headers.group import SlaveHeader
 from remoting.headers.offsets import UpdateConsumerOffsetHeader
 from simulation.kernel.node import Node
 from simulation.kernel.world import World
-from tests.unit.broker.brokerset import Cluster
+from tests.unit.broker.brokerset import CONTROLLERS, Cluster
 
 SLOW_MS = 700
 COPIED_MS = 3_000
@@ -183,6 +183,31 @@ def test_who_was_away_enters_the_set_with_the_tables(facts: Facts) -> None:
     facts.cluster.start(away)
     facts.cluster.wait_in_sync(3, 30_000)
     assert b"invoices" in (away.disk.content(TOPICS_FILE) or b"")
+
+
+def test_who_died_on_its_way_in_is_settled_though_it_will_never_have_the_tables(facts: Facts) -> None:
+    """That it enters was asked for, and nobody heard the answer; then a topic was made that it lacks. As long as the question
+    is open nothing is acknowledged without it, so it is asked again, and refused."""
+    cluster, world = facts.cluster, facts.world
+    away = facts.slaves()[0]
+    away.kill()
+    cluster.wait_in_sync(2, 60_000)
+    master = facts.master
+    ha = cluster.app(master).ha
+    controllers = [world.nodes[f"controller-{number}"] for number in range(len(CONTROLLERS))]
+    for controller in controllers:
+        world.network.delay(master.host, controller.host, SLOW_MS, SLOW_MS + 1)
+    cluster.start(away)
+    world.run_until(lambda: len(ha.counted_members()) == 3, 30_000)
+    world.run_for_ms(SLOW_MS // 2)
+    for node in (away, *controllers):
+        node.kill()
+    assert facts.create("invoices").code == ResponseCode.FLUSH_SLAVE_TIMEOUT
+    world.network.usual_delays()
+    cluster.start_controllers()
+    world.run_until(lambda: len(ha.counted_members()) == 2, 30_000)
+    assert facts.master is master and facts.create("receipts").code == 0
+    facts.send("receipts")
 
 
 # -- deleted

@@ -617,6 +617,16 @@ def test_a_second_sending_that_reached_nobody_says_nothing_about_the_first() -> 
     assert sss.told(ids(1), 7, 40) == [wanted], "and may go at once: no controller has seen it"
 
 
+def test_a_proposal_that_may_have_been_judged_says_so_when_it_is_sent_again() -> None:
+    sss, wanted = joining()
+    assert not wanted.again
+    sss.alter_ended(wanted, Unknown(), 10)
+    resent = asked(sss, 510)
+    assert resent == wanted and resent.again
+    sss.alter_ended(resent, Refused(ids(1), 8), 520)
+    assert not asked(sss, 1_020).again
+
+
 def test_the_same_proposal_is_sent_again_and_again_but_not_in_a_tight_loop() -> None:
     sss, wanted = joining()
     sss.alter_ended(wanted, Unknown(), 10)
