@@ -82,6 +82,7 @@ FOUND_BY = {
 }
 """Planted bug -> the first seed that finds it."""
 FOUND_BY_UNIT = {
+    "another-handed-back": "broker/test_retries_in_process.py::test_what_is_handed_back_by_its_name_is_not_another_message",
     "acknowledges-untold": "ha/test_syncstateset.py::test_a_new_master_tells_its_minimum_before_it_confirms_anything",
     "waits-in-silence": "controller/test_unelected.py::test_it_is_told_once_it_has_lasted_and_then_each_half_minute",
     "late-grant-taken": "broker/test_membership.py::test_what_was_granted_to_the_process_before_is_not_taken",
