@@ -220,6 +220,17 @@ def any_master_is_followed(self: SlaveLink, now_ms: int) -> list[Action]:
     return reply_read(self, now_ms)
 
 
+link_made = SlaveClient._new_link
+
+
+@bug("what-its-log-knows", SlaveClient, "_new_link")
+def bound_by_the_epoch_file(self: SlaveClient) -> SlaveLink:
+    """Upstream: a slave asks no more of its master than that it knows the epochs in the slave's log."""
+    link = link_made(self)
+    link._epoch_min = self._epochs.history.last_epoch()
+    return link
+
+
 followed = HAService.become_slave
 
 

@@ -3,7 +3,8 @@
 Invariant M4: only where unclean elections are switched on is one elected who is neither in the set nor eligible. M2: a
 broker acts as master of epoch e only if an applied election gave it e. Two may believe at once; what the older one
 acknowledges after a broker that it counts has accepted a newer epoch lies in that broker's log below the newer epoch's
-first byte, so the newer master has it too; or it is elected anew itself and does not know it yet."""
+first byte, so the newer master has it too; or it is elected anew itself and does not know it yet. Then whoever may be elected
+is one that it counts, as long as nobody else has led in between, who alone could have let others in."""
 
 from __future__ import annotations
 
@@ -34,6 +35,8 @@ class Grants:
     """Whether what is acknowledged is on the others."""
     accepted: dict[int, dict[int, int]] = field(default_factory=dict)
     """Broker id -> newer epoch that it accepted -> the end of its log then."""
+    led: set[int] = field(default_factory=set)
+    """Epochs that began: who is elected may die before it leads."""
 
     def noting(self) -> Apply:
         """ReplicasStateMachine.apply, which notes here the master that each event leaves."""
@@ -69,6 +72,7 @@ class Grants:
         by_id = {broker.broker_id: broker for broker in brokers if broker.broker_id is not None}
         for broker_id, broker in by_id.items():
             self.accepted.setdefault(broker_id, {}).setdefault(broker.epoch, broker.store.max_offset())
+            self.led.update(entry.epoch for entry in broker.history.entries)
         for broker_id, broker in by_id.items():
             epoch = broker.master_epoch
             if broker.role is Role.MASTER and self.master_of.get(epoch) != broker_id:
@@ -99,9 +103,9 @@ class Grants:
                 )
 
     def its_own(self, epoch: int, newer: int, broker_id: int) -> bool:
-        """Whether this master of `epoch` was given `newer` too, and nobody else an epoch in between."""
-        since = {master for at, master in self.master_of.items() if epoch < at <= newer}
-        return newer in self.master_of and since == {broker_id}
+        """Whether this master of `epoch` was given `newer` too, and nobody else has led an epoch in between."""
+        between = {self.master_of.get(at) for at in self.led if epoch < at < newer}
+        return self.master_of.get(newer) == broker_id and between <= {broker_id}
 
     def held_under(self, broker_id: int, broker: BrokerLook, epoch: int) -> int:
         """The end of what this broker holds of `epoch` and of those before, and held when it accepted a newer one."""
