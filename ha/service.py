@@ -249,6 +249,7 @@ class HAService:
                     self._log,
                     self._epochs,
                     broker_id=broker_id,
+                    epoch=lambda: self._epoch,
                     settings=self._settings,
                     clock=self._clock,
                     tasks=self._tasks,

@@ -4,6 +4,8 @@ Invariant: a group's tries are bounded, by its configuration or by what a client
 
 from __future__ import annotations
 
+from messagestore.properties import UNIQ_KEY
+from messagestore.record import Message
 from messagestore.systemtopics import DEAD_LETTER_PREFIX, RETRY_PREFIX
 from remoting.bodies.groups import SubscriptionGroupConfig
 
@@ -14,6 +16,12 @@ NO_DELAY = "-1"
 
 RETRY_TOPIC = "RETRY_TOPIC"
 ORIGIN_MESSAGE_ID = "ORIGIN_MESSAGE_ID"
+
+
+def is_named(message: Message, name: str | None) -> bool:
+    """Whether clients call `message` by this name: the producer's id, or where it is stored if it has none. Who says none
+    (upstream asks for none) gets what stands at the offset."""
+    return not name or name == message.property_map.get(UNIQ_KEY) or name.upper() == message.message_id
 
 
 def retry_topic(group: str) -> str:

@@ -2,7 +2,8 @@
 
 Invariant: code 0 means that every replica that counts holds the message, in its group's retry topic (after a delay) or
 dead letter topic; the consumer moves on after it, so nothing else may be lost here than where sends are lost. Any other
-code means: not known to be stored, and clients send it themselves."""
+code means: not known to be stored, and clients send it themselves. So it is where an election that lost messages has put
+another one into the place of the one that is handed back."""
 
 from __future__ import annotations
 
@@ -17,6 +18,7 @@ from broker.sends.retries import (
     ORIGIN_MESSAGE_ID,
     RETRY_TOPIC,
     dead_letter_topic,
+    is_named,
     retries_max,
     retry_level,
     retry_topic,
@@ -94,10 +96,13 @@ class SendBack:
         content = await self._store.message_at(header.offset)
         if content is None:
             return command.reply(ResponseCode.SYSTEM_ERROR, f"look message by offset failed, {header.offset}")
+        failed = decode(content, verify_body=False)
+        if not is_named(failed, header.origin_msg_id):
+            remark = f"look message by offset failed, {header.offset}: {header.origin_msg_id} is not there any more"
+            return command.reply(ResponseCode.SYSTEM_ERROR, remark)
         if refusal := self._gate.refusal(NOT_ENOUGH):  # the role may have changed meanwhile
             return refusal.reply_to(command)
-        message = self._next_try(decode(content, verify_body=False), header, group, topic, command.version)
-        return self._put(peer, command, message)
+        return self._put(peer, command, self._next_try(failed, header, group, topic, command.version))
 
     def _next_try(
         self,

@@ -41,6 +41,7 @@ class SlaveClient(Follower):
         epochs: KeptEpochs,
         *,
         broker_id: int,
+        epoch: Callable[[], int],
         settings: HASettings,
         clock: Clock,
         tasks: Tasks,
@@ -50,10 +51,11 @@ class SlaveClient(Follower):
         on_ended: Callable[[], None],
         truncation_allowed: Callable[[], int | None],
     ) -> None:
-        """`on_ended` when a connection that stood has ended, unless by `stop`. `truncation_allowed`: see SlaveLink; a word
-        counts for one cut."""
+        """`epoch`: the newest accepted. `on_ended` when a connection that stood has ended, unless by `stop`.
+        `truncation_allowed`: see SlaveLink; a word counts for one cut."""
         self._epochs = epochs
         self._broker_id = broker_id
+        self._epoch = epoch
         self._on_ended = on_ended
         self._truncation_allowed = truncation_allowed
         self._word_used: int | None = None
@@ -93,6 +95,7 @@ class SlaveClient(Follower):
                 self._settings.acks_flushed,
             ),
             history=self._epochs.history,
+            epoch=self._epoch(),
             log_min=self._log.min_offset(),
             log_end=self._log.max_offset(),
             confirm_offset=self._log.confirm_offset(),

@@ -4,7 +4,8 @@ Invariant: the slave's log is a prefix of the master's from the first ack on. By
 in no more than one epoch a frame, and an epoch's entry is durable before the first byte of that epoch has a
 place in the log; while a cut or an entry is being made durable, nothing is read and nothing is acked. Nothing is cut that
 was confirmed, for it may have been acknowledged and the master be the one who lost it; an operator may allow that. Where
-acks say what is on disk, none says more.
+acks say what is on disk, none says more. A link begins only with a master that knows the newest epoch that this broker has
+accepted: who led that epoch may have let others in, of whom an older master does not know that they must hold what it answers.
 
     CONNECTED --reply--> [CUTTING --cut done-->] [PERSISTING --persisted-->] TRANSFER
     TRANSFER --frame of a new epoch--> PERSISTING --> TRANSFER          any --error--> CLOSED
@@ -142,6 +143,7 @@ class SlaveLink:
         *,
         handshake: Handshake,
         history: EpochHistory,
+        epoch: int,
         log_min: int,
         log_end: int,
         confirm_offset: int,
@@ -154,11 +156,13 @@ class SlaveLink:
         now_ms: int,
     ) -> None:
         """`log_end` is a record boundary. A log with data has epochs (the caller's check), of which those beyond
-        its end are dropped here. A log without data may start at any segment, unless an epoch leads up to it.
+        its end are dropped here. A log without data may start at any segment, unless an epoch leads up to it. `epoch`: the
+        newest that this broker has accepted; its log may know less.
         `truncation_allowed`: to this offset the log may be cut even where it is confirmed, by an operator's word.
         `flushed_end`: how much of it is on disk, all of it now, where that is what is acknowledged; else None."""
         self._handshake = handshake
-        self._epoch_min = history.last_epoch()  # a master that does not know this epoch is an old one
+        # a master that does not know this one is an old one
+        self._epoch_min = max(epoch, history.last_epoch())
         self._stored = history
         self._own = EpochHistory(entry for entry in history if entry.start_offset <= log_end)
         self._master = EpochHistory()
@@ -374,7 +378,7 @@ class SlaveLink:
         self._master = reply.epochs
         if reply.epochs.last_epoch() < self._epoch_min:
             raise FrameError(
-                f"an old master: it knows epoch {reply.epochs.last_epoch()}, this log {self._epoch_min}"
+                f"an old master: it knows epoch {reply.epochs.last_epoch()}, this broker {self._epoch_min}"
             )
         if self._empty:
             self._own = EpochHistory()

@@ -139,8 +139,8 @@ async def slave(root: Path, sock: socket.socket, end: int, taken: Taken) -> None
     store, tasks = MessageStore(runtime, StoreSettings(), on_fatal=failed), Tasks(failed)
     await store.start()
     link = SlaveLink(
-        handshake=Handshake(2), history=EpochHistory(), log_min=0, log_end=0, confirm_offset=0, truncation_allowed=None,
-        flushed_end=None, segment_size_bytes=store.segment_size_bytes, heartbeat_interval_ms=5_000,
+        handshake=Handshake(2), history=EpochHistory(), epoch=0, log_min=0, log_end=0, confirm_offset=0,
+        truncation_allowed=None, flushed_end=None, segment_size_bytes=store.segment_size_bytes, heartbeat_interval_ms=5_000,
         housekeeping_interval_ms=20_000, handshake_timeout_ms=5_000, now_ms=runtime.clock.monotonic_ms(),
     )  # fmt: skip
     moved = asyncio.Event()

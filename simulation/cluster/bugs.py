@@ -19,6 +19,7 @@ from broker.role.fitness import Fitness
 from broker.role.identityfiles import LogFound
 from broker.role.membership import Membership, Stage
 from broker.role.memorymark import KeptMemoryMark
+from broker.sends import sendback
 from broker.sends.acknowledgement import Acknowledgement
 from broker.sends.delaydelivery import DelayDelivery
 from broker.tables.deletions import Deletions
@@ -57,6 +58,7 @@ from messagestore.log.tail import LogTail
 from messagestore.messages import GetResult
 from messagestore.queues.dispatchloop import DispatchLoop
 from messagestore.queues.reading import QueueReader
+from messagestore.record import Message
 from messagestore.store import ABORT_FILE, MessageStore
 from messagestore.systemtopics import SCHEDULE_TOPIC
 from mqruntime.segments import SegmentFile
@@ -228,6 +230,17 @@ def any_master_is_followed(self: SlaveLink, now_ms: int) -> list[Action]:
     return reply_read(self, now_ms)
 
 
+link_made = SlaveClient._new_link
+
+
+@bug("what-its-log-knows", SlaveClient, "_new_link")
+def bound_by_the_epoch_file(self: SlaveClient) -> SlaveLink:
+    """Upstream: a slave asks no more of its master than that it knows the epochs in the slave's log."""
+    link = link_made(self)
+    link._epoch_min = self._epochs.history.last_epoch()
+    return link
+
+
 followed = HAService.become_slave
 
 
@@ -290,6 +303,12 @@ def what_waited_is_forgotten(self: DelayDelivery, *, leads: bool) -> None:
     begun_anew(self, leads=leads)
     for level in range(1, len(self._levels_ms) + 1):
         self._offsets.advance(level, self._store.max_queue_offset(SCHEDULE_TOPIC, level - 1))
+
+
+@bug("another-handed-back", sendback, "is_named")
+def whatever_stands_there(message: Message, name: str | None) -> bool:
+    """Upstream: what stands at its offset is handed back, also after an election that put another message there."""
+    return True
 
 
 @bug("emptied-store-elected", LogFound, "why_lost")

@@ -90,7 +90,11 @@ class DelayedWork:
 
     async def _hand_back(self, message: StoredMessage) -> None:
         header = ConsumerSendMsgBackHeader(
-            message.physical_offset, GROUP, self._random.choice(LEVELS), origin_topic=message.topic
+            message.physical_offset,
+            GROUP,
+            self._random.choice(LEVELS),
+            origin_msg_id=message.message_id,
+            origin_topic=message.topic,
         )
         began_ms, outcome, why = self._client.clock.now_ms(), Outcome.ACKNOWLEDGED, ""
         try:

@@ -3,7 +3,8 @@
 Invariant M4: only where unclean elections are switched on is one elected who is neither in the set nor eligible. M2: a
 broker acts as master of epoch e only if an applied election gave it e. Two may believe at once; what the older one
 acknowledges after a broker that it counts has accepted a newer epoch lies in that broker's log below the newer epoch's
-first byte, so the newer master has it too; or it is elected anew itself and does not know it yet."""
+first byte, so the newer master has it too; or it is elected anew itself and does not know it yet. Then whoever may be elected
+is one that it counts, as long as nobody else has led in between, who alone could have let others in."""
 
 from __future__ import annotations
 
@@ -40,6 +41,8 @@ class Grants:
     """Broker ids that an applied SyncStateSet ever had, however briefly."""
     accepted: dict[int, dict[int, int]] = field(default_factory=dict)
     """Broker id -> newer epoch that it accepted -> the end of its log then."""
+    led: set[int] = field(default_factory=set)
+    """Epochs that began: who is elected may die before it leads."""
 
     def noting(self) -> Apply:
         """ReplicasStateMachine.apply, which notes here the master and the members that each event leaves."""
@@ -85,6 +88,7 @@ class Grants:
         by_id = {broker.broker_id: broker for broker in brokers if broker.broker_id is not None}
         for broker_id, broker in by_id.items():
             self.accepted.setdefault(broker_id, {}).setdefault(broker.epoch, broker.store.max_offset())
+            self.led.update(entry.epoch for entry in broker.history.entries)
         for broker_id, broker in by_id.items():
             epoch = broker.master_epoch
             if broker.role is Role.MASTER and self.master_of.get(epoch) != broker_id:
@@ -115,10 +119,9 @@ class Grants:
                 )
 
     def its_own(self, epoch: int, newer: int, broker_id: int) -> bool:
-        """Whether this master of `epoch` was given `newer` too, and nobody else an epoch in between that anybody accepted."""
-        heard_of = {at for epochs in self.accepted.values() for at in epochs}
-        since = {master for at, master in self.master_of.items() if epoch < at < newer and at in heard_of}
-        return self.master_of.get(newer) == broker_id and since <= {broker_id}
+        """Whether this master of `epoch` was given `newer` too, and nobody else has led an epoch in between."""
+        between = {self.master_of.get(at) for at in self.led if epoch < at < newer}
+        return self.master_of.get(newer) == broker_id and between <= {broker_id}
 
     def held_under(self, broker_id: int, broker: BrokerLook, epoch: int) -> int:
         """The end of what this broker holds of `epoch` and of those before, and held when it accepted a newer one."""

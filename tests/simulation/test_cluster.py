@@ -83,6 +83,7 @@ FOUND_BY = {
 }
 """Planted bug -> the first seed that finds it."""
 FOUND_BY_UNIT = {
+    "another-handed-back": "broker/test_retries_in_process.py::test_what_is_handed_back_by_its_name_is_not_another_message",
     "acknowledges-untold": "ha/test_syncstateset.py::test_a_new_master_tells_its_minimum_before_it_confirms_anything",
     "asked-again-with-conditions": "broker/test_table_facts.py::"
     "test_who_died_on_its_way_in_is_settled_though_it_will_never_have_the_tables",
@@ -90,6 +91,7 @@ FOUND_BY_UNIT = {
     "operator-elects-the-forgetful": "controller/test_controller_eligibility.py"
     "::test_an_operator_designates_one_that_may_lack_something_only_once_nobody_better_lives",
     "late-grant-taken": "broker/test_membership.py::test_what_was_granted_to_the_process_before_is_not_taken",
+    "what-its-log-knows": "ha/test_ha_roles.py::test_who_comes_with_a_newer_epoch_is_counted_once_its_master_knows_of_it",
 }
 """Planted bug -> the unit test that finds it; of seeds hardly one in a hundred does."""
 SEEDS_TRIED = 8

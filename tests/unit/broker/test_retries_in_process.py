@@ -174,6 +174,36 @@ def test_a_message_that_cannot_be_consumed_comes_back_and_ends_among_the_dead_le
         cluster.run(scenario())
 
 
+def test_what_is_handed_back_by_its_name_is_not_another_message() -> None:
+    """After an election that lost messages other ones stand where they were."""
+    with World(9) as world:
+        cluster = Cluster(world, 2)
+        cluster.start_up()
+        master = cluster.app(cluster.master).address
+
+        def named(message: StoredMessage, name: str | None) -> RemotingCommand:
+            header = ConsumerSendMsgBackHeader(message.physical_offset, "CG", 1, origin_msg_id=name)
+            return RemotingCommand.request(RequestCode.CONSUMER_SEND_MSG_BACK, header)
+
+        async def scenario() -> None:
+            async with cluster.client() as client:
+                remoting = client.remoting
+                assert (await remoting.call(master, heartbeat("CG"))).code == 0
+                await client.producer("PG").send("orders", b"there")
+                (message,) = await wait_for(client, "orders")
+                gone = message.properties["UNIQ_KEY"][:-1] + "Z"
+                for refused in (gone, offset_id(message)[:-1] + "F"):
+                    reply = await remoting.call(master, named(message, refused))
+                    assert reply.code == ResponseCode.SYSTEM_ERROR
+                    assert refused in str(reply.remark)
+                own = message.properties["UNIQ_KEY"], offset_id(message), offset_id(message).lower(), "", None
+                for name in own:
+                    assert (await remoting.call(master, named(message, name))).code == 0, name
+                assert len(await wait_for(client, "%RETRY%CG", len(own))) == len(own)
+
+        cluster.run(scenario())
+
+
 def test_send_back_is_answered_after_replication_and_refused_by_whoever_is_no_master() -> None:
     with World(8) as world:
         cluster = Cluster(world, 2)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from epochfile.history import EpochHistory
+from epochfile.history import NO_EPOCH, EpochHistory
 from ha.frames import Handshake
 from ha.slave.link import (
     Action,
@@ -33,6 +33,7 @@ class SlaveDriver:
         truncation_allowed: int | None = None,
         *,
         acks_flushed: bool = False,
+        epoch: int = NO_EPOCH,
     ) -> None:
         self.log = log
         self.stored = history
@@ -47,6 +48,7 @@ class SlaveDriver:
         self.link = SlaveLink(
             handshake=handshake or Handshake(2),
             history=history,
+            epoch=epoch,
             log_min=log.min_offset(),
             log_end=log.max_offset(),
             confirm_offset=log.confirm_offset(),

@@ -26,6 +26,22 @@ async def test_a_re_elected_master_tells_its_live_links_the_epoch_r19_m5(a: Node
 
 
 @played_by(1, 2)
+async def test_who_comes_with_a_newer_epoch_is_counted_once_its_master_knows_of_it(a: Node, b: Node) -> None:
+    await in_step(a, b)
+    fill(a, "one", 10)
+    await until(lambda: a.ha.acked_end() == a.log.max_offset())
+    acked = a.ha.acked_end()
+    await b.ha.become_slave(5, 2, 3)  # a third one leads
+    await b.follow(a, 7)
+    fill(a, "two", 10)
+    await turns(200)
+    assert b.ha.status()["haClientRuntimeInfo"]["masterAddr"] == a.address
+    assert a.ha.acked_end() == acked == b.log.max_offset()
+    await a.ha.become_master(7, 1, frozenset({1, 2}), 20)
+    await until(lambda: a.ha.acked_end() == a.log.max_offset() == b.log.max_offset())
+
+
+@played_by(1, 2)
 async def test_a_role_of_an_older_epoch_is_refused_m3(a: Node, b: Node) -> None:
     await a.lead(4)
     with pytest.raises(EpochFenced, match="epoch 3 is older than epoch 4"):

@@ -192,6 +192,18 @@ def test_a_master_whose_newest_entry_is_older_than_the_own_is_refused_c8_r4(own_
     assert s.log.truncated == [] and acks(s) == []
 
 
+def test_a_master_that_does_not_know_the_accepted_epoch_is_refused_though_the_log_knows_less() -> None:
+    """Elected anew, it has not heard of it; and who led in between let others in, of whom it does not know."""
+    for own in ([(1, 0)], []):
+        s = SlaveDriver(log_to(900 if own else 0), EpochHistory(own), epoch=3).feed(
+            greeting(1000, (1, 0), (2, 500))
+        )
+        assert s.closed is not None and "an old master" in s.closed
+        assert s.log.truncated == [] and acks(s) == []
+    s = SlaveDriver(log_to(900), EpochHistory([(1, 0)]), epoch=3).feed(greeting(1000, (1, 0), (3, 900)))
+    assert s.closed is None and acks(s) == [900]
+
+
 def test_no_common_epoch_ends_the_connection_and_says_what_to_do() -> None:
     s = SlaveDriver(confirmed_to(400, 500), EpochHistory([(1, 0)])).feed(greeting(5000, (5, 300)))
     assert s.closed is not None and "mqadmin resyncBroker" in s.closed
