@@ -9,20 +9,26 @@ from typing import cast
 
 import pytest
 
+from broker.role.identity import IDENTITY_FILE, Identity
 from broker.role.membership import Role
 from broker.tables.delayoffsets import DelayOffsets
 from controller.events import AlterSyncStateSet, ApplyBrokerId, ElectMaster, Event, encode
 from controller.state import SyncState
 from controller.statemachine import ReplicasStateMachine
+from dledger.node import DLedgerNode
 from epochfile.history import EpochHistory
 from messagestore.store import MessageStore
 from simulation.cluster.appends import Append, Appends
 from simulation.cluster.check import ClusterCheck
 from simulation.cluster.grants import Grants
 from simulation.cluster.logmatch import logs_match
-from simulation.cluster.looks import CLUSTER, BrokerLook
+from simulation.cluster.looks import CLUSTER, BrokerLook, ControllerLook
 from simulation.cluster.members import BROKER_SET
 from simulation.cluster.violation import Violation
+from simulation.cluster.world import ClusterWorld
+
+UNCLEAN = 8
+"""A seed with unclean elections."""
 
 
 @dataclass
@@ -255,3 +261,34 @@ def test_a_member_that_lost_memory_is_elected_uncleanly_where_that_is_switched_o
         lacking.clear()  # by the time that the other one hears of it
     assert check.forked is unclean
     assert asked == ([(2, frozenset({1, 2}))] if allowed else [])
+
+
+@pytest.mark.parametrize(
+    ("heard", "asked_for", "excused"),
+    [
+        (set(), False, True),
+        ({1}, False, True),
+        ({1, 2}, False, False),
+        ({1, 2}, True, True),
+        ({1, 3}, False, True),
+    ],
+    ids=["nobody is heard", "only itself", "another lacks nothing", "an operator asked for it", "a stranger"],
+)
+def test_who_lost_memory_is_elected_for_want_of_a_better_one_or_at_an_operators_word(
+    heard: set[int], asked_for: bool, excused: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machines = ClusterWorld(UNCLEAN).machines
+    leading = ControllerLook(
+        cast(DLedgerNode, SimpleNamespace(is_active=True)),
+        None,
+        frozenset(),
+        lambda broker_id: broker_id in heard,
+    )
+    monkeypatch.setattr(machines, "controller_looks", lambda: [leading])
+    with machines.world:
+        machines.brokers[0].disk.put(IDENTITY_FILE, Identity(CLUSTER, BROKER_SET, 1).encode())
+        assert not machines.elected_for_want_of_better(1, frozenset({1, 2}))
+        machines.check.forgetful.add(machines.brokers[0].name)
+        if asked_for:
+            machines.asked_for_ms[1] = machines.world.now_ms
+        assert machines.elected_for_want_of_better(1, frozenset({1, 2})) is excused
