@@ -1,10 +1,11 @@
 """Whether who acts as master was told to, and acknowledges only what nobody has gone on without.
 
-Invariant M4: only where unclean elections are switched on is one elected who is neither in the set nor eligible. M2: a
-broker acts as master of epoch e only if an applied election gave it e. Two may believe at once; what the older one
-acknowledges after a broker that it counts has accepted a newer epoch lies in that broker's log below the newer epoch's
-first byte, so the newer master has it too; or it is elected anew itself and does not know it yet. Then whoever may be elected
-is one that it counts, as long as nobody else has led in between, who alone could have let others in."""
+Invariant M4: only where unclean elections are switched on is one elected who is neither in the set nor eligible; there one who
+lost memory may be, too, where nobody better lives or an operator says so. M2: a broker acts as master of epoch e only if an
+applied election gave it e. Two may believe at once; what the older one acknowledges after a broker that it counts has accepted
+a newer epoch lies in that broker's log below the newer epoch's first byte, so the newer master has it too; or it is elected
+anew itself and does not know it yet. Then whoever may be elected is one that it counts, as long as nobody else has led in
+between, who alone could have let others in."""
 
 from __future__ import annotations
 
@@ -34,7 +35,7 @@ class Grants:
     lacked: set[int] = field(default_factory=set)
     """Those of the latter."""
     lacks: Callable[[int, frozenset[int]], bool] = lambda broker_id, electable: False
-    """Whether that broker lost memory and is elected for want of another of these that did not."""
+    """Whether that broker lost memory and is elected for want of another of these that did not, or at an operator's word."""
     acks_wait: bool = True
     """Whether what is acknowledged is on the others."""
     were_in: set[int] = field(default_factory=set)

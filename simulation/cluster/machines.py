@@ -26,6 +26,8 @@ from simulation.kernel.node import Node
 from simulation.kernel.world import World
 
 RESTART_MS = (1, 300, 2000, 6000)
+ASKED_FOR_MS = 10_000
+"""Within this time an operator's word is carried out, if ever."""
 
 
 class Machines:
@@ -59,6 +61,8 @@ class Machines:
         """Brokers that lost their stores while they were members."""
         self.doubtful_disks: set[str] = set()
         """Of nodes whose kernels may take pages for written that are not."""
+        self.asked_for_ms: dict[int, int] = {}
+        """Broker id -> when an operator last asked that it be elected."""
         self.skews_ms = [node.skew_ms for node in self.brokers]
         """Each that a broker's wall clock ever had."""
 
@@ -138,13 +142,14 @@ class Machines:
         )
 
     def elected_for_want_of_better(self, broker_id: int, electable: frozenset[int]) -> bool:
-        """Whether this broker lost memory and has not caught up, and whoever leads the controllers hears no other of these that
-        lacks nothing."""
+        """Whether this broker lost memory and has not caught up, and an operator has just asked for it, or whoever leads the
+        controllers hears no other of these that lacks nothing."""
         lost = {id_on_disk(self.world.nodes[name]) for name in self.check.forgetful}
         say_so = {look.broker_id for look in self.broker_looks() if look.may_lack}
         leading = [look for look in self.controller_looks() if look.raft.is_active]
         heard = {other for look in leading for other in electable if look.takes_for_alive(other)}
-        return broker_id in lost and not heard - lost - say_so
+        asked_for = self.world.now_ms - self.asked_for_ms.get(broker_id, -ASKED_FOR_MS) < ASKED_FOR_MS
+        return broker_id in lost and (asked_for or not heard - lost - say_so)
 
     def due_for_restart(self, node: Node) -> bool:
         """Whether it comes back now."""

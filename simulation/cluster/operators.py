@@ -81,6 +81,8 @@ class Operator(Fault):
     # What it asks for
 
     def elect(self, broker_id: int, *, designate: bool) -> None:
+        if designate:
+            self.machines.asked_for_ms[broker_id] = self.world.now_ms
         header = ElectMasterHeader(BROKER_SET, CLUSTER, broker_id, designate)
         self.begin(
             self.ask_leader(RemotingCommand.request(RequestCode.CONTROLLER_ELECT_MASTER, header)),

@@ -10,11 +10,13 @@ from typing import cast
 
 import pytest
 
+from broker.role.identity import IDENTITY_FILE, Identity
 from broker.role.membership import Role
 from broker.tables.delayoffsets import DelayOffsets
 from controller.events import AlterSyncStateSet, ApplyBrokerId, ElectMaster, Event, encode
 from controller.state import SyncState
 from controller.statemachine import ReplicasStateMachine
+from dledger.node import DLedgerNode
 from epochfile.history import EpochHistory
 from messagestore import checkpoint
 from messagestore.log.commitlog import FOLDER as LOG
@@ -26,7 +28,7 @@ from simulation.cluster.check import ClusterCheck
 from simulation.cluster.damage import FlippedBit
 from simulation.cluster.grants import Grants
 from simulation.cluster.logmatch import logs_match
-from simulation.cluster.looks import CLUSTER, BrokerLook
+from simulation.cluster.looks import CLUSTER, BrokerLook, ControllerLook
 from simulation.cluster.members import BROKER_SET
 from simulation.cluster.rot import old_bytes
 from simulation.cluster.violation import Violation
@@ -38,6 +40,8 @@ RESYNCED = 5
 SEGMENT_BYTES = 16_384
 STORED_MS = 1_000
 DRAWS = 40
+UNCLEAN = 8
+"""A seed with unclean elections."""
 
 
 @dataclass
@@ -304,3 +308,34 @@ def put_store(node: Node, record: bytes, *, confirmed: int) -> None:
     for start, data in ((0, record), (SEGMENT_BYTES, record_bytes(short_message(SEGMENT_BYTES)))):
         node.disk.put(f"{LOG}/{start:020}", data.ljust(SEGMENT_BYTES, b"\0"))
     node.disk.put(checkpoint.FILE, vouched.encode())
+
+
+@pytest.mark.parametrize(
+    ("heard", "asked_for", "excused"),
+    [
+        (set(), False, True),
+        ({1}, False, True),
+        ({1, 2}, False, False),
+        ({1, 2}, True, True),
+        ({1, 3}, False, True),
+    ],
+    ids=["nobody is heard", "only itself", "another lacks nothing", "an operator asked for it", "a stranger"],
+)
+def test_who_lost_memory_is_elected_for_want_of_a_better_one_or_at_an_operators_word(
+    heard: set[int], asked_for: bool, excused: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machines = ClusterWorld(UNCLEAN).machines
+    leading = ControllerLook(
+        cast(DLedgerNode, SimpleNamespace(is_active=True)),
+        None,
+        frozenset(),
+        lambda broker_id: broker_id in heard,
+    )
+    monkeypatch.setattr(machines, "controller_looks", lambda: [leading])
+    with machines.world:
+        machines.brokers[0].disk.put(IDENTITY_FILE, Identity(CLUSTER, BROKER_SET, 1).encode())
+        assert not machines.elected_for_want_of_better(1, frozenset({1, 2}))
+        machines.check.forgetful.add(machines.brokers[0].name)
+        if asked_for:
+            machines.asked_for_ms[1] = machines.world.now_ms
+        assert machines.elected_for_want_of_better(1, frozenset({1, 2})) is excused
