@@ -99,12 +99,13 @@ class QueueReader:
             nothing = GetStatus.MESSAGE_WAS_REMOVING if removed else GetStatus.NO_MATCHED_MESSAGE
             return GetResult(nothing, next_offset, *bounds)
         found.append((begin, end - begin))
-        together = [found] if in_order else [[each] for each in found]
-        hot = all(map(self._is_hot, together))
-        result = GetResult(GetStatus.FOUND, next_offset, *bounds, count, found, cold=not hot)
-        if hot:
-            result.buffers = [view for ranges in together for view in self._log.views(ranges)]
-        return result
+        if in_order:
+            hot = self._is_hot(found)
+            buffers = self._log.views(found) if hot else []
+        else:
+            hot = all(self._is_hot([each]) for each in found)
+            buffers = [self._log.read(*each) for each in found] if hot else []
+        return GetResult(GetStatus.FOUND, next_offset, *bounds, count, found, buffers, not hot)
 
     def _is_hot(self, found: list[tuple[int, int]]) -> bool:
         """Whether the ranges, in order, may leave as they are in memory. What lies between them mostly is as they are."""
