@@ -6,11 +6,10 @@ looks at the page cache as the kernel keeps it."""
 from __future__ import annotations
 
 import mmap
-from ctypes import PyDLL, addressof, c_char, c_int, c_size_t, c_void_p
+from ctypes import PYFUNCTYPE, PyDLL, addressof, c_char, c_int, c_size_t, c_void_p
 
-_mincore = PyDLL(None).mincore  # not CDLL: giving up the interpreter's lock costs more than the call
-_mincore.argtypes = (c_void_p, c_size_t, c_void_p)
-_mincore.restype = c_int
+# it keeps the interpreter's lock: giving that up costs more than the call
+_mincore = PYFUNCTYPE(c_int, c_void_p, c_size_t, c_void_p)(("mincore", PyDLL(None)))
 
 
 def address_of(mapping: mmap.mmap) -> int:
