@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import NamedTuple, Protocol, TypeVar
 
 from mqruntime.folders import FolderTree, sync_folder
+from mqruntime.pagecache import address_of, in_page_cache
 
 T = TypeVar("T")
 
@@ -90,7 +91,7 @@ class SegmentFile(Protocol):
         ...
 
     def is_cached(self, start: int, end: int) -> bool:
-        """Whether a look at [start, end), few bytes, waits for no disk; True where the file system cannot tell."""
+        """Whether a look at [start, end) waits for no disk; True where nothing tells."""
         ...
 
     def written(self, start: int, end: int) -> list[tuple[int, int]]:
@@ -180,6 +181,7 @@ class RealSegmentFile:
         self._closing = False
         # An empty file cannot be mapped. The mapping is never closed by hand: it ends with its last view.
         self._mapping = mmap.mmap(descriptor, size_bytes) if size_bytes else None
+        self._address = None if self._mapping is None else address_of(self._mapping)
         self._view = memoryview(bytearray() if self._mapping is None else self._mapping)
 
     def view(self) -> memoryview:
@@ -229,7 +231,7 @@ class RealSegmentFile:
 
     def is_cached(self, start: int, end: int) -> bool:
         assert 0 <= start <= end <= self.size_bytes, f"{self._path}: is_cached({start}, {end})"
-        return in_page_cache(self._descriptor, start, end)
+        return self._address is None or in_page_cache(self._address, start, end)
 
     def written(self, start: int, end: int) -> list[tuple[int, int]]:
         assert 0 <= start <= end <= self.size_bytes, f"{self._path}: written({start}, {end})"
@@ -238,7 +240,7 @@ class RealSegmentFile:
     def close(self) -> None:
         self._closing = True
         self._view = memoryview(b"")
-        self._mapping = None
+        self._mapping = self._address = None
         self._close_descriptor_when_idle()
 
     async def release(self) -> None:
@@ -395,18 +397,6 @@ def read_range(descriptor: int, path: Path, start: int, end: int) -> bytes:
         parts.append(part)
         start += len(part)
     return parts[0] if len(parts) == 1 else b"".join(parts)
-
-
-def in_page_cache(descriptor: int, start: int, end: int) -> bool:
-    """Whether [start, end) of an open file can be read without the disk; True where nothing tells."""
-    try:
-        return os.preadv(descriptor, [bytearray(end - start)], start, os.RWF_NOWAIT) == end - start
-    except BlockingIOError:
-        return False
-    except OSError as error:
-        if error.errno not in (errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS):
-            raise
-        return True
 
 
 def written_ranges(descriptor: int, start: int, end: int) -> list[tuple[int, int]]:

@@ -1,7 +1,7 @@
 """Pulls: read a queue below the confirm offset, or hold the request until a message comes.
 
 Invariant: every reply of code 0, 19, 20 or 21 says where to go on and what the queue holds; bodies are the stored
-records, handed to the socket as views of the log. Only a master answers unless slaveReadEnable is set."""
+records, as they lie in the log. Only a master answers unless slaveReadEnable is set."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from broker.clients.renewal import SubscriptionRenewal
 from broker.metrics.latencies import Call, Latencies
 from broker.metrics.totals import Totals
 from broker.pulls.admission import PullAdmission
-from broker.pulls.direction import MASTER_ID, Direction
+from broker.pulls.direction import MASTER_ID, Answer, Direction
+from broker.pulls.foundframe import frame_of
 from broker.pulls.held import HeldPull, HeldPulls
 from broker.pulls.request import PullRequest
 from broker.tables.consumeroffsets import ConsumerOffsets
@@ -22,8 +23,7 @@ from messagestore.messages import GetResult, GetStatus, QueueGrew, TagFilter
 from mqruntime.clock import Clock
 from mqruntime.tasks import Tasks
 from remoting.codes import ResponseCode
-from remoting.command import Body, RemotingCommand
-from remoting.headercodec import encode_header
+from remoting.command import RemotingCommand
 from remoting.headers.pull import (
     SYS_FLAG_COMMIT_OFFSET,
     SYS_FLAG_SUSPEND,
@@ -126,8 +126,13 @@ class PullProcessor:
         if not self._store.is_at_hand(*place):
             return self._bring_and_answer(peer, request)
         result = self._read(request)
-        waits = header.sys_flag & SYS_FLAG_SUSPEND and header.suspend_timeout_millis > 0
-        if waits and not self._held.full and self._code(result, request) == ResponseCode.PULL_NOT_FOUND:
+        if (
+            result.status is not GetStatus.FOUND
+            and header.sys_flag & SYS_FLAG_SUSPEND
+            and header.suspend_timeout_millis > 0
+            and not self._held.full
+            and self._code(result, request) == ResponseCode.PULL_NOT_FOUND
+        ):
             polling = self._polling
             wait_ms = (
                 header.suspend_timeout_millis
@@ -174,7 +179,7 @@ class PullProcessor:
         """The broker may not answer readers any more: send them to look elsewhere."""
         for pull in self._held.release_all():
             reply = pull.request.command.reply(ResponseCode.SYSTEM_BUSY, REJECTED)
-            self._observe(pull.request, reply)
+            self._observe(pull.request, reply.code)
             pull.peer.send([reply])
 
     def _read(self, request: PullRequest) -> GetResult:
@@ -190,7 +195,7 @@ class PullProcessor:
     def _answer_late(self, peer: Peer, request: PullRequest, result: GetResult) -> None:
         answer = self._answer(peer, request, result)
         if isinstance(answer, RemotingCommand):
-            self._observe(request, answer)
+            self._observe(request, answer.code)
             peer.send([answer])
         elif answer is not None:
             self._tasks.start(answer, name=f"cold pull of {peer.remote_address}")
@@ -198,29 +203,25 @@ class PullProcessor:
     def _answer(
         self, peer: Peer, request: PullRequest, result: GetResult
     ) -> RemotingCommand | Coroutine[Any, Any, None] | None:
-        reply = self._reply(request, result)
+        code = _code(result, request)
+        said = self._direction.answer(code, request.group, request.offset, result)
         if result.status is not GetStatus.FOUND:
-            return reply
+            header = PullMessageResponseHeader(
+                said.broker_id, said.next_offset, result.min_offset, result.max_offset
+            )
+            return request.command.reply(said.code, result.status.value, header)
         self.found += result.count
         if self._totals is not None:
             found_bytes = sum(size for _, size in result.ranges)
             self._totals.pull_found(request.topic, request.group, result.count, found_bytes)
         if result.cold:
-            return self._load_and_write(peer, request, reply, result)
-        self._write(peer, request, reply, result)
+            return self._load_and_write(peer, request, said, result)
+        self._write(peer, request, said, result)
         return None
 
     def _code(self, result: GetResult, request: PullRequest) -> ResponseCode:
         code = _code(result, request)
         return self._direction.answer(code, request.group, request.offset, result).code
-
-    def _reply(self, request: PullRequest, result: GetResult) -> RemotingCommand:
-        code = _code(result, request)
-        said = self._direction.answer(code, request.group, request.offset, result)
-        header = PullMessageResponseHeader(
-            said.broker_id, said.next_offset, result.min_offset, result.max_offset
-        )
-        return request.command.reply(said.code, result.status.value, header)
 
     async def _bring_and_answer(self, peer: Peer, request: PullRequest) -> None:
         """Entries that the page cache has lost are read while others are served."""
@@ -228,7 +229,7 @@ class PullProcessor:
         self._answer_late(peer, request, self._read(request))
 
     async def _load_and_write(
-        self, peer: Peer, request: PullRequest, reply: RemotingCommand, result: GetResult
+        self, peer: Peer, request: PullRequest, said: Answer, result: GetResult
     ) -> None:
         try:
             await self._store.load(result)
@@ -237,18 +238,19 @@ class PullProcessor:
             return
         except RecordDamaged as damage:
             refusal = request.command.reply(ResponseCode.SYSTEM_ERROR, str(damage))
-            self._observe(request, refusal)
+            self._observe(request, refusal.code)
             peer.send([refusal])
             return
-        self._write(peer, request, reply, result)
+        self._write(peer, request, said, result)
 
-    def _write(self, peer: Peer, request: PullRequest, reply: RemotingCommand, result: GetResult) -> None:
-        self._observe(request, reply)
-        peer.write(frame_with(reply, result.buffers))
+    def _write(self, peer: Peer, request: PullRequest, said: Answer, result: GetResult) -> None:
+        assert said.code == ResponseCode.SUCCESS, "nobody who found messages is told anything else"
+        self._observe(request, said.code)
+        peer.write(frame_of(request.command.opaque, said, result))
 
-    def _observe(self, request: PullRequest, reply: RemotingCommand) -> None:
+    def _observe(self, request: PullRequest, code: int) -> None:
         if self._latencies is not None:
-            call = Call(request.command.code, reply.code, request.held)
+            call = Call(request.command.code, code, request.held)
             self._latencies.observe(call, request.arrived_ms)
 
 
@@ -259,10 +261,3 @@ def _code(result: GetResult, request: PullRequest) -> ResponseCode:
     if code == ResponseCode.PULL_NOT_FOUND and request.moved:
         return ResponseCode.PULL_RETRY_IMMEDIATELY
     return code
-
-
-def frame_with(reply: RemotingCommand, buffers: list[memoryview]) -> list[Body]:
-    """The frame of `reply` with a body that lies in several buffers, none of them copied."""
-    header = encode_header(reply)
-    size = 4 + len(header) + sum(map(len, buffers))
-    return [size.to_bytes(4, "big") + len(header).to_bytes(4, "big") + header, *buffers]

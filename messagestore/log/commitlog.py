@@ -39,6 +39,8 @@ ERASE_STEP_BYTES = 4 << 20
 PAGE_BYTES = 4096
 AT_HAND_BYTES = 64 << 20
 """What was written last is taken to be in memory; of what is older a look at one page tells, for the kernel reads ahead."""
+LOOK_BYTES = 64 << 10
+"""To look at so many costs less than one more look."""
 ZEROS = bytes(ERASE_STEP_BYTES)
 
 
@@ -151,6 +153,19 @@ class CommitLog:
         file, start = self._file_at(offset)
         return offset < self.cold_end or not file.is_cached(offset - start, offset - start + 1)
 
+    def any_cold(self, ranges: list[tuple[int, int]]) -> bool:
+        """Whether `is_cold` is true of the start of any (offset, size), in order. Ranges that lie close together, as those of
+        one queue do, are looked for with all that is between them, and one by one only where some of that is not in memory."""
+        start, (last, last_size) = ranges[0][0], ranges[-1]
+        if start < self.cold_end or start >= self._end - AT_HAND_BYTES:
+            return start < self.cold_end
+        if len(ranges) > 1 and last - start < len(ranges) * LOOK_BYTES:
+            file, file_start = self._file_at(start)
+            end = last + last_size - file_start
+            if end <= self.segment_size_bytes and file.is_cached(start - file_start, end):
+                return False
+        return any(self.is_cold(offset) for offset, _ in ranges)
+
     @property
     def cold_end(self) -> int:
         """Where the newest few segments begin."""
@@ -174,6 +189,15 @@ class CommitLog:
             return memoryview(b"")
         view, start = self.segment_view(offset)
         return view[offset - start : end - start].toreadonly()
+
+    def views(self, ranges: list[tuple[int, int]]) -> list[memoryview]:
+        """`read` of each (offset, size), in order."""
+        first, (last, last_size) = ranges[0][0], ranges[-1]
+        if last + last_size > self._end or self.segment_start(first) != self.segment_start(last):
+            return [self.read(offset, size) for offset, size in ranges]
+        view, start = self.segment_view(first)
+        view = view.toreadonly()
+        return [view[offset - start : offset - start + size] for offset, size in ranges]
 
     async def read_cold(self, offset: int, size_max: int) -> bytes:
         """As `read`, around the mapping; OSError when the disk fails."""

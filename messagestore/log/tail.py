@@ -137,8 +137,9 @@ class LogTail:
         return {**self._queues.next_offsets(), **tail.next_offsets}, timestamp
 
     def cut(self, offset: int) -> None:
-        """Log, queues and dispatch end at `offset` or below it."""
-        if self._tail.position > offset:
+        """Log, queues and dispatch end at `offset` or below it. Where the queues list as much as was walked they are asked
+        anew: the walk may have met them while they listed what is cut off now."""
+        if self._tail.position > offset or self._tail.position <= self._dispatcher.position:
             self._begin()
 
     def _begin(self) -> None:

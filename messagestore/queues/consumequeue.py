@@ -9,6 +9,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterator
 from contextlib import suppress
+from itertools import chain
 from struct import Struct
 
 from messagestore.bulk.presence import NUMPY
@@ -217,9 +218,21 @@ class ConsumeQueue:
         return self._entry(queue_offset)
 
     def entries(self, queue_offset: int, count_max: int) -> Iterator[tuple[int, int, int]]:
-        """Entries from `queue_offset` on, at most `count_max`, ending with the queue."""
-        for place in range(queue_offset, min(queue_offset + count_max, self.max_queue_offset)):
-            yield self._entry(place)
+        """Entries from `queue_offset` on, at most `count_max`, ending with the queue; each is read as it is come for."""
+        end = min(queue_offset + count_max, self.max_queue_offset)
+        left = self._per_file - (queue_offset - self._first) % self._per_file
+        if end - queue_offset <= left:
+            return self._of_one_file(queue_offset, end)
+        firsts = [queue_offset, *range(queue_offset + left, end, self._per_file)]
+        pieces = zip(firsts, [*firsts[1:], end], strict=True)
+        return chain.from_iterable(self._of_one_file(first, stop) for first, stop in pieces)
+
+    def _of_one_file(self, first: int, stop: int) -> Iterator[tuple[int, int, int]]:
+        if first >= stop:
+            return iter(())
+        index, within = divmod(first - self._first, self._per_file)
+        at = within * ENTRY.size
+        return ENTRY.iter_unpack(self._open(index).view()[at : at + (stop - first) * ENTRY.size])
 
     def is_at_hand(self, queue_offset: int, count_max: int) -> bool:
         """Whether these entries can be read without the disk; the newest are taken to be. OSError."""

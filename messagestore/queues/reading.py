@@ -9,7 +9,7 @@ from messagestore import record
 from messagestore.errors import OffsetOutOfRange
 from messagestore.log.commitlog import CommitLog
 from messagestore.messages import GetResult, GetStatus, QueueEntry, TagFilter
-from messagestore.queues.consumequeue import ENTRY, ConsumeQueue, is_filler, listed_start
+from messagestore.queues.consumequeue import ENTRY, FILLER_SIZE, ConsumeQueue, is_filler, listed_start
 from messagestore.queues.table import QueueTable
 from messagestore.scrub.soundness import Soundness
 
@@ -70,42 +70,50 @@ class QueueReader:
         max_bytes: int,
         tag_filter: TagFilter | None,
     ) -> GetResult:
-        log_min = self._log.min_offset
+        log_min, segment_size = self._log.min_offset, self._log.segment_size_bytes
         found: list[tuple[int, int]] = []
-        bytes_found = 0
-        count = 0
-        removed = False
+        begin = end = -1  # of the records that were found last, each where the one before ends
+        bytes_found = count = 0
+        removed, in_order = False, True
         next_offset = queue_offset
-        for entry in queue.entries(queue_offset, scan_max(max_count)):
-            phy, size, tags_code = entry
-            if is_filler(entry) or phy < log_min:
+        for phy, size, tags_code in queue.entries(queue_offset, scan_max(max_count)):
+            if size == FILLER_SIZE or phy < log_min:
                 removed = True
             elif tag_filter is None or tag_filter(tags_code):
-                if count and bytes_found + size > max_bytes:
-                    break
-                if found and found[-1][0] + found[-1][1] == phy and not self._new_segment(phy):
-                    found[-1] = (found[-1][0], found[-1][1] + size)
-                else:
-                    found.append((phy, size))
                 bytes_found += size
+                if bytes_found > max_bytes and count:
+                    break
+                if phy != end or phy % segment_size == 0:
+                    if count:
+                        found.append((begin, end - begin))
+                    if phy < end:
+                        in_order = False  # the queue's file is damaged: nothing is known of what lies between
+                    begin = phy
+                end = phy + size
                 count += 1
             next_offset += 1
             if count == max_count:
                 break
-        if count:
-            status = GetStatus.FOUND
+        bounds = queue.min_queue_offset, queue.max_queue_offset
+        if not count:
+            nothing = GetStatus.MESSAGE_WAS_REMOVING if removed else GetStatus.NO_MATCHED_MESSAGE
+            return GetResult(nothing, next_offset, *bounds)
+        found.append((begin, end - begin))
+        if in_order:
+            hot = self._is_hot(found)
+            buffers = self._log.views(found) if hot else []
         else:
-            status = GetStatus.MESSAGE_WAS_REMOVING if removed else GetStatus.NO_MATCHED_MESSAGE
-        result = GetResult(
-            status, next_offset, queue.min_queue_offset, queue.max_queue_offset, count, found,
-            cold=any(self._log.is_cold(phy) or not self._soundness.is_checked(phy, size) for phy, size in found),
-        )  # fmt: skip
-        if not result.cold:
-            result.buffers = [self._log.read(phy, size) for phy, size in found]
-        return result
+            hot = all(self._is_hot([each]) for each in found)
+            buffers = [self._log.read(*each) for each in found] if hot else []
+        return GetResult(GetStatus.FOUND, next_offset, *bounds, count, found, buffers, not hot)
 
-    def _new_segment(self, phy: int) -> bool:
-        return phy == self._log.segment_start(phy)
+    def _is_hot(self, found: list[tuple[int, int]]) -> bool:
+        """Whether the ranges, in order, may leave as they are in memory. What lies between them mostly is as they are."""
+        start, (last, last_size) = found[0][0], found[-1]
+        end, checked = last + last_size, self._soundness.is_checked
+        if not checked(start, end - start) and not all(checked(phy, size) for phy, size in found):
+            return False
+        return not self._log.any_cold(found)
 
     def entries(self, topic: str, queue_id: int, queue_offset: int, count_max: int) -> list[QueueEntry]:
         """At most `count_max` entries from `queue_offset` on, if that is one of the queue's offsets; fillers

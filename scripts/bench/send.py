@@ -1,6 +1,7 @@
 """What sends and reads cost: ours at contract C beside Apache RocketMQ 5.3.3 at A, which promises nothing, and at C.
 
-    python -m scripts.bench.send [--runs 3] [--seconds 10] [--warm-up 30] [--sides ours-c,java-a,java-c] [--profile]
+    python -m scripts.bench.send [--runs 3] [--seconds 10] [--warm-up 30] [--sides ours-c,java-a,java-c] [--only pull,push]
+        [--profile]
 
 Each run measures the sides in turn, each with a new cluster of three brokers with shipped settings under a name server and
 three controllers of ours, everything on this machine, messages of --body bytes in topics of 8 queues. Two clients load the
@@ -8,6 +9,9 @@ master: the public Java client, in one JVM for all runs, and a light one of ours
 whole process, sockets included, counted until all slaves are level and have dispatched. Before and after each side a probe
 (scripts.bench.bareloop) tells what this machine gives the least of Python then: figures are also given as multiples of the
 two. Every side is warmed up with the same load. Anonymous memory is that at the end.
+
+With `--only` there are only the loads whose names begin so, and before the warm-up as many seconds of single sends by the
+light client.
 
 Contracts are those of docs/operations.md; ours-a, ours-b and java-b may be named, too. With `--profile` a last run of ours
 shows where the master's CPU goes. Without Java, or with `--skip-java`, only ours and the light client are measured. Exits 1
@@ -72,17 +76,28 @@ REACHES = (
 )
 
 
+Load = tuple[str, str, float, Callable[[float], Outcome | JavaOutcome]]
+"""What, client, share of the time, what it does for so many seconds."""
+ANY = ("",)
+
+
 class SideRun:
     """One side in one run. `measured` notes what a load came to; without `table` it only warms up."""
 
-    def __init__(self, servers: Servers, namesrv: str, body: int, java: JavaLoad | None) -> None:
+    def __init__(
+        self, servers: Servers, namesrv: str, body: int, java: JavaLoad | None, only: tuple[str, ...]
+    ) -> None:
+        self._only = only
         self._servers = servers
         self._namesrv = namesrv
         self._body = body
         self._java = java
 
-    def loads(self) -> Iterator[tuple[str, str, float, Callable[[float], Outcome | JavaOutcome]]]:
-        """(what, client, share of the time, what it does for so many seconds)"""
+    def loads(self) -> Iterator[Load]:
+        """Those that are wanted."""
+        return (each for each in self._loads() if each[0].startswith(self._only))
+
+    def _loads(self) -> Iterator[Load]:
         single, batched = Sends(SINGLE, QUEUES, self._body), Sends(BATCHED, QUEUES, self._body, BATCH)
         if self._java is not None:
             yield ASYNC, JAVA_CLIENT, 1, self._by_java("async", SINGLE, self._body, IN_FLIGHT)
@@ -111,9 +126,11 @@ class SideRun:
 
     def warm_up(self, seconds: float) -> None:
         """Half of the time with many in flight, for that is where a JVM has most to learn."""
+        if self._only != ANY:
+            self._light(Sends(SINGLE, QUEUES, self._body), IN_FLIGHT)(seconds)
         loads = [(what, work) for what, client, _, work in self.loads() if client == self._warming_client]
         for what, work in loads:
-            work(seconds / 2 if what == ASYNC else seconds / 2 / (len(loads) - 1))
+            work(seconds / 2 if what == ASYNC else seconds / 2 / max(1, len(loads) - 1))
         self._servers.settle()
 
     @property
@@ -168,7 +185,7 @@ def loaded(side: Side, given: Namespace, java: JavaLoad | None) -> Iterator[tupl
         for topic in (SINGLE, BATCHED):
             asyncio.run(cluster.create_topic(topic, QUEUES))
         servers, namesrv = Servers(cluster), cluster.layout.namesrv
-        side_run = SideRun(servers, namesrv, given.body, java)
+        side_run = SideRun(servers, namesrv, given.body, java, given.only)
         side_run.warm_up(given.warm_up)
         yield servers, side_run
         if java is not None:
@@ -216,6 +233,12 @@ def main() -> int:
     )
     parser.add_argument("--body", type=bounded(1, 65_536), default=1024, help="bytes of a message")
     parser.add_argument("--sides", default="ours-c,java-a,java-c", help=", ".join(SIDES))
+    parser.add_argument(
+        "--only",
+        type=lambda text: tuple(text.split(",")),
+        default=ANY,
+        help="first words of loads, as pull,push",
+    )
     parser.add_argument("--skip-java", action="store_true", help="neither its brokers nor its client")
     parser.add_argument("--profile", action="store_true", help="also where the master's CPU goes")
     parser.add_argument("--directory", type=Path, default=None, help="where the temporary stores go")

@@ -33,7 +33,7 @@ import uvloop
 
 from broker.requests import Requests
 from broker.role.contractmark import KeptContractMark
-from broker.role.membership import Membership
+from broker.role.membership import Membership, Role
 from broker.sends.acknowledgement import acknowledgements
 from broker.settings.broker import BrokerSettings
 from broker.tables.tables import Tables
@@ -134,6 +134,10 @@ class Leading(Membership):
     """A broker that leads, without asking controllers."""
 
     @property
+    def role(self) -> Role:
+        return Role.MASTER
+
+    @property
     def accepts_sends(self) -> bool:
         return True
 
@@ -174,7 +178,7 @@ class Master:
         )  # fmt: skip
         self.ha.speaks_through(controllers, controllers)
         acknowledgement, delivered = acknowledgements(leading, settings, store, self.ha)
-        requests = Requests(
+        self.requests = requests = Requests(
             leading, settings=settings, store=store, ha=self.ha, tables=tables, acknowledgement=acknowledgement,
             delivered=delivered, contract_mark=KeptContractMark(runtime.files), clock=clock, random=random.Random(1),
             tasks=tasks, memory_bytes=runtime.memory_bytes,

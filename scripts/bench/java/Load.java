@@ -35,7 +35,7 @@ import org.apache.rocketmq.common.message.MessageQueue;
  * sync NAMESRV TOPIC SECONDS SIZE THREADS BATCH  each thread waits for each answer; batches where BATCH is not 1
  * pull NAMESRV TOPIC SECONDS                     32 at a time, a thread a queue, from begin to end and again
  * push NAMESRV TOPIC SECONDS                     a new group from the first message on; seconds from the first to the last
- * leave NAMESRV                                  ends the producer
+ * leave NAMESRV                                  ends the producer, if there is one
  * </pre>
  */
 public final class Load {
@@ -282,7 +282,10 @@ public final class Load {
             case "push":
                 return push(words[1], words[2], Double.parseDouble(words[3]));
             case "leave":
-                producers.remove(words[1]).shutdown();
+                DefaultMQProducer left = producers.remove(words[1]);
+                if (left != null) {
+                    left.shutdown();
+                }
                 return "{}";
             default:
                 throw new IllegalArgumentException("no such command");

@@ -11,9 +11,10 @@ import pytest
 from broker.clients.groups import ConsumerGroups
 from broker.clients.subscription import tag_filter
 from broker.pulls.admission import PullAdmission
-from broker.pulls.direction import Direction
+from broker.pulls.direction import Answer, Direction
+from broker.pulls.foundframe import frame_of
 from broker.pulls.held import HeldPull, HeldPulls
-from broker.pulls.processor import PullProcessor, frame_with
+from broker.pulls.processor import PullProcessor
 from broker.pulls.request import PullRequest
 from broker.tables.consumeroffsets import ConsumerOffsets
 from broker.tables.subscriptiongroups import SubscriptionGroups
@@ -27,7 +28,8 @@ from remoting.bodies.topics import TopicConfig
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import RemotingCommand
 from remoting.errors import HeaderError
-from remoting.frame import FrameReader
+from remoting.frame import encode
+from remoting.headers.pull import PullMessageResponseHeader
 from tests.unit.broker.recordingpeer import RecordingPeer
 from tests.unit.doubles import ManualClock
 
@@ -347,11 +349,18 @@ def test_answered_pulls_do_not_pile_up_behind_their_deadlines() -> None:
     assert len(held._deadlines) < 200
 
 
-def test_a_reply_with_several_buffers_is_one_frame() -> None:
-    reply = pull().reply(0, "FOUND", {"nextBeginOffset": "2"})
-    frame = b"".join(map(bytes, frame_with(reply, [memoryview(b"one"), memoryview(b"two")])))
-    (read,) = FrameReader().receive(frame)
-    assert (read.body, read.ext) == (b"onetwo", {"nextBeginOffset": "2"})
+@pytest.mark.parametrize("size", [1, 100_000])
+def test_the_frame_of_found_messages_is_that_of_any_reply(size: int) -> None:
+    buffers = [memoryview(b"1" * size), memoryview(b"2" * size)]
+    result = GetResult(GetStatus.FOUND, 2, 0, (1 << 63) - 1, 2, [], buffers)
+    said = Answer(ResponseCode.SUCCESS, 100, 3)
+    header = PullMessageResponseHeader(3, 100, 0, (1 << 63) - 1)
+    reply = pull().reply(ResponseCode.SUCCESS, "FOUND", header, b"".join(buffers))
+    written = frame_of(7, said, result)
+    assert b"".join(written) == b"".join(encode(reply))
+    assert [buffer for buffer in written if buffer in buffers] == (buffers if size > 1 else []), (
+        "copied when small"
+    )
 
 
 @pytest.mark.parametrize("expression", [None, "", "*", " * "])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import errno
 import os
 import threading
 from collections.abc import Awaitable, Callable
@@ -12,11 +11,13 @@ from pathlib import Path
 
 import pytest
 
+from messagestore.errors import OffsetOutOfRange
 from messagestore.log import commitlog
 from messagestore.messages import GetStatus
 from messagestore.queues import consumequeue
+from messagestore.queues.consumequeue import ENTRY
 from messagestore.store import MessageStore
-from mqruntime.segments import in_page_cache
+from mqruntime import segments
 from tests.unit.messagestore.storehelp import message, open_store, small_settings
 
 COUNT = 100
@@ -38,12 +39,15 @@ class Disk:
         self.may_read = threading.Event()
         self.may_read.set()
         self.reads = 0
-        self._preadv, self._pread = os.preadv, os.pread
+        self.lost_at: tuple[int, int] | None = None
+        self.looks: list[tuple[int, int]] = []
+        self._pread = os.pread
 
-    def preadv(self, descriptor: int, buffers: list[bytearray], offset: int, flags: int) -> int:
-        if self.lost:
-            raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
-        return self._preadv(descriptor, buffers, offset, flags)
+    def in_page_cache(self, address: int, start: int, end: int) -> bool:
+        self.looks.append((start, end))
+        if self.lost_at is not None:
+            return end <= self.lost_at[0] or self.lost_at[1] <= start
+        return not self.lost
 
     def pread(self, descriptor: int, size: int, offset: int) -> bytes:
         if self.lost:
@@ -56,7 +60,7 @@ class Disk:
 @pytest.fixture
 def disk(monkeypatch: pytest.MonkeyPatch) -> Disk:
     made = Disk()
-    monkeypatch.setattr(os, "preadv", made.preadv)
+    monkeypatch.setattr(segments, "in_page_cache", made.in_page_cache)
     monkeypatch.setattr(os, "pread", made.pread)
     monkeypatch.setattr(commitlog, "AT_HAND_BYTES", 1000)
     monkeypatch.setattr(consumequeue, "STEP_PLACES", 10)
@@ -128,16 +132,50 @@ async def test_what_leaves_for_a_slave_is_read_beside_the_loop_when_it_is_lost(
     await store.stop()
 
 
-def test_a_file_system_that_cannot_tell_is_taken_to_hold_all(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@in_loop
+async def test_neighbours_are_looked_for_together_and_apart_where_one_is_lost(
+    tmp_path: Path, disk: Disk
 ) -> None:
-    def cannot(*_: object) -> int:
-        raise OSError(errno.EOPNOTSUPP, os.strerror(errno.EOPNOTSUPP))
+    store = await stored(tmp_path)
+    whole = store.get("TopicTest", 0, 3, 4, 1 << 20, lambda tags_code: True)
+    assert (whole.count, len(whole.ranges)) == (4, 1), "end to end"
+    disk.looks.clear()
+    wanted = iter([True, False] * 4)
+    apart = store.get("TopicTest", 0, 3, 4, 1 << 20, lambda tags_code: next(wanted))
+    size = whole.ranges[0][1] // 4
+    start = whole.ranges[0][0]
+    assert apart.ranges == [(start + 2 * size * each, size) for each in range(4)]
+    assert disk.looks == [(start, start + 7 * size)] and not apart.cold
+    assert [bytes(each)[88:90] for each in apart.buffers] == [bytes([each, each]) for each in (3, 5, 7, 9)]
+    disk.lost_at = start + size, start + 2 * size
+    wanted = iter([True, False] * 4)
+    assert not store.get("TopicTest", 0, 3, 4, 1 << 20, lambda tags_code: next(wanted)).cold, (
+        "nobody asked for it"
+    )
+    disk.lost_at = start + 2 * size, start + 3 * size
+    wanted = iter([True, False] * 4)
+    assert store.get("TopicTest", 0, 3, 4, 1 << 20, lambda tags_code: next(wanted)).cold
+    await store.stop()
 
-    path = tmp_path / "file"
-    path.write_bytes(b"content")
-    with path.open("rb") as file:
-        assert in_page_cache(file.fileno(), 0, 7)
-        assert not in_page_cache(file.fileno(), 0, 8)
-        monkeypatch.setattr(os, "preadv", cannot)
-        assert in_page_cache(file.fileno(), 0, 7)
+
+@in_loop
+async def test_a_damaged_entry_is_looked_for_by_itself(tmp_path: Path, disk: Disk) -> None:
+    store = await stored(tmp_path)
+    record = store.get("TopicTest", 0, 3, 1, 1 << 20).ranges[0]
+    queue = min((tmp_path / "consumequeue" / "TopicTest" / "0").iterdir())
+
+    def fifth_leads_to(offset: int) -> None:
+        with queue.open("r+b") as file:
+            file.seek(4 * ENTRY.size)
+            file.write(ENTRY.pack(offset, record[1], 0))
+
+    fifth_leads_to(0)
+    disk.lost_at = 0, 1
+    assert store.get("TopicTest", 0, 3, 4, 1 << 20).cold
+    disk.lost_at = None
+    found = store.get("TopicTest", 0, 3, 4, 1 << 20)
+    assert [bytes(each)[88:90] for each in found.buffers] == [b"\3\3", b"\0\0", b"\5\5"]
+    fifth_leads_to(1 << 50)
+    with pytest.raises(OffsetOutOfRange):
+        store.get("TopicTest", 0, 3, 4, 1 << 20)
+    await store.stop()

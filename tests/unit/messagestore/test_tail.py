@@ -151,6 +151,36 @@ def test_cuts_anywhere_and_dispatch_meanwhile_leave_the_next_offsets_right(tmp_p
     asyncio.run(scenario())
 
 
+def test_what_was_dispatched_while_a_walk_read_and_then_cut_off_gives_out_no_queue_offsets(
+    tmp_path: Path,
+) -> None:
+    async def scenario() -> None:
+        store = open_store(tmp_path, small_settings(hot_segments=1))
+        await store.start()
+        await store.become_master()
+        first, *_ = [store.append([message(bytes(1000))])[0] for _ in range(12)]
+        store.set_confirm_offset(store.max_offset())
+        assert store.is_cold(0) and store.dispatched_offset() == 0
+        log = store._log
+        read_file = log.read_file
+
+        async def dispatched_meanwhile(offset: int, end: int) -> bytes:
+            content = await read_file(offset, end)
+            while store.dispatch():
+                pass
+            return content
+
+        store.become_slave()
+        log.read_file = dispatched_meanwhile  # type: ignore[method-assign]
+        assert await store.truncate(first.end_offset) == first.end_offset
+        await store.become_master()
+        (out,) = store.append([message()])
+        assert (out.physical_offset, out.queue_offset) == (first.end_offset, 1)
+        await store.stop()
+
+    asyncio.run(scenario())
+
+
 def test_a_record_that_is_longer_than_one_cold_read_is_walked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
