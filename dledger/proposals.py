@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from dledger.entry import NO_INDEX
 from dledger.errors import NotLeader, OutcomeUnknown
 
 Done = asyncio.Future[list[object]]
@@ -72,9 +73,12 @@ class Proposals:
             if not proposal.done.done():
                 proposal.done.set_result(proposal.results)
 
-    def give_up(self, why: str) -> None:
-        """Whether they will be decided is not for this member to know any more."""
-        while self._waiting:
-            done = self._waiting.popleft().done
+    def give_up(self, why: str, above: int = NO_INDEX) -> None:
+        """Whether they will be decided is not for this member to know any more; entries up to `above` are, and wait until they
+        are applied."""
+        given_up: deque[Done] = deque()
+        while self._waiting and self._waiting[-1].last_index > above:
+            given_up.appendleft(self._waiting.pop().done)
+        for done in given_up:
             if not done.done():
                 done.set_exception(OutcomeUnknown(why))
