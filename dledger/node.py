@@ -234,9 +234,11 @@ class DLedgerNode:
             await self._transfer_ended(self._transfer_waiter(), timeout_ms)
             if self._serving_core().term != term or core.transfer.under_way:
                 raise NotLeader(self.leader_id, self.leader_address)
-        waiting = self.last_index - self.applied_index
+        waiting, size = self.last_index - self.applied_index, self._waiting_bytes
         if waiting + len(bodies) > self.settings.pending_proposals_max:
             raise TooManyProposals(f"{waiting} entries wait to be decided")
+        if size and size + sum(map(len, bodies)) > self.settings.pending_bytes_max:
+            raise TooManyProposals(f"entries of {size} bytes wait to be decided, or for this member's disk")
         if not self._proposals.gathered_count:
             asyncio.get_running_loop().call_soon(self._append_gathered)
         done = self._proposals.gather(bodies)
@@ -245,6 +247,14 @@ class DLedgerNode:
                 return await done
         except TimeoutError:
             raise OutcomeUnknown(f"not decided within {timeout_ms} ms") from None
+
+    @property
+    def _waiting_bytes(self) -> int:
+        """Of proposals that are not applied yet, or, if that is more, of the log that the own disk lacks: a quorum may decide
+        without it."""
+        assert self.core is not None
+        unsynced = self.core.log.recent_bytes - self.settings.recent_bytes_max
+        return max(self._proposals.waiting_bytes, unsynced, 0)
 
     def _append_gathered(self) -> None:
         """One push to each follower and one sync for all of them."""

@@ -38,8 +38,8 @@ class Progress:
     """The part of it that counts: all of it, but for a newcomer's."""
     commit_index_sent: int = NO_INDEX
     probing: bool = False
-    """The logs are known to differ at next_index - 1: look for the last common entry before sending
-    bodies."""
+    """The logs are known to differ at next_index - 1, or nobody answered there: compare, as often as it takes, before bodies
+    are sent again. So of these no more than one PUSH has is under way to a follower that is stuck or gone."""
     in_flight: PushRequest | None = None
     loading: Load | None = None
     """Its next entries are in memory no more and are being read."""
@@ -76,7 +76,7 @@ class Progress:
         """A heartbeat goes out: what was refused may be tried again, and what is unanswered for too long."""
         self.held = False
         if self.in_flight and now_ms - self.sent_ms >= push_timeout_ms:
-            self.not_pushed()
+            self.unanswered()
 
     def begin(
         self,
@@ -123,6 +123,11 @@ class Progress:
         self.in_flight = None
         self.commit_index_sent = NO_INDEX
 
+    def unanswered(self) -> None:
+        """The PUSH under way may have arrived or not."""
+        self.not_pushed()
+        self.probing = True
+
     def answered(self, response: PushResponse, log: RaftLog, now_ms: int) -> bool:
         """Success moves what the follower holds; a mismatch moves the place to compare back [3.5]. False: nothing is to be
         sent again at once."""
@@ -167,7 +172,7 @@ class Progress:
         """No answer to it will come."""
         match request:
             case PushRequest() if self.in_flight is request:
-                self.not_pushed()
+                self.unanswered()
                 self.held = True
             case HeartBeatRequest():
                 self.not_echoed(request.read_round)

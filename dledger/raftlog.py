@@ -30,7 +30,8 @@ class RaftLog:
         self.recent_bytes_max = recent_bytes_max
         self.recent_from = self._terms.last_index + 1
         self._recent: list[Entry] = []
-        self._recent_bytes = 0
+        self.recent_bytes = 0
+        """What the entries in memory take, about."""
         self.append(entries)
 
     @property
@@ -78,27 +79,27 @@ class RaftLog:
         )
         for entry in entries:
             self._terms.append(entry.term)
-            self._recent_bytes += cost(entry)
+            self.recent_bytes += cost(entry)
         self._recent.extend(entries)
 
     def cut(self, index: int) -> None:
         """Removes the entries from `index` on."""
         self._terms.cut(index)
         kept = max(0, index - self.recent_from)
-        self._recent_bytes -= sum(map(cost, self._recent[kept:]))
+        self.recent_bytes -= sum(map(cost, self._recent[kept:]))
         del self._recent[kept:]
         self.recent_from = min(self.recent_from, self.last_index + 1)
 
     def forget(self, durable_index: int) -> None:
         """The disk has all up to there. Where more is in memory than is to be, the older half of that may go."""
-        if self._recent_bytes <= self.recent_bytes_max:
+        if self.recent_bytes <= self.recent_bytes_max:
             return
-        gone, kept_bytes = 0, self._recent_bytes
+        gone, kept_bytes = 0, self.recent_bytes
         while kept_bytes > self.recent_bytes_max // 2 and self.recent_from + gone <= durable_index:
             kept_bytes -= cost(self._recent[gone])
             gone += 1
         del self._recent[:gone]
-        self._recent_bytes = kept_bytes
+        self.recent_bytes = kept_bytes
         self.recent_from += gone
 
     # Terms

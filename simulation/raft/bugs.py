@@ -29,6 +29,7 @@ from dledger.messages import (
     VoteResult,
 )
 from dledger.node import DLedgerNode
+from dledger.progress import Progress
 from dledger.raft import Raft
 from dledger.raftlog import RaftLog
 from dledger.readindex import PendingReads
@@ -377,6 +378,12 @@ def whoever_asks(self: Raft, leader: str, request: TransferRequest) -> ResultCod
 def believed_sent(self: Raft, peer: str, request: Request, now_ms: int) -> list[Action]:
     """What was not sent is waited for."""
     return []
+
+
+@bug("bodies-again-unanswered", Progress, "unanswered")
+def with_each_beat(self: Progress) -> None:
+    """Entries are sent again to who has not answered, however often that was."""
+    self.not_pushed()
 
 
 @bug("ended-connection-is-a-dead-leader", Raft, "connection_lost")

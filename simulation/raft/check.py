@@ -4,8 +4,8 @@ Invariant: a checker only reads, and computes what it expects from what was said
 incarnations of all members; so it notices what a restart, or another disk, made a member forget.
 
 Besides R1 to R10: R11, a member believes only what a member has said; R12, what is decided is durable on a majority of disks;
-R13, no member cuts what is decided; R14, only its leader's word makes a member stand for election; V2, what a leader waits
-for is under way."""
+R13, no member cuts what is decided; R14, only its leader's word makes a member stand for election; R15, what a checkpoint
+vouches for is durable; V2, what a leader waits for is under way."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from dledger.raft import Raft
 
 
 class Violation(AssertionError):
-    """An invariant of the group is broken; `rule` names it (R1 to R14, V2)."""
+    """An invariant of the group is broken; `rule` names it (R1 to R15, V2)."""
 
     def __init__(self, rule: str, what: str) -> None:
         super().__init__(f"{rule}: {what}")

@@ -13,15 +13,17 @@ import pytest
 
 from dledger.actions import PersistThenSend, Role
 from dledger.applying import APPLIED_A_TURN
-from dledger.errors import NotLeader, OutcomeUnknown
+from dledger.errors import NotLeader, OutcomeUnknown, TooManyProposals
 from dledger.messagejson import (
     Envelope,
     encode_request,
 )
 from dledger.messages import (
+    MessageCode,
     PushRequest,
     PushType,
     Request,
+    Response,
     ResultCode,
     TransferRequest,
     VoteRequest,
@@ -62,7 +64,7 @@ def proposing(node: Node, member: DLedgerNode, *bodies: bytes, timeout_ms: int =
     async def propose() -> None:
         try:
             outcome.append(await member.propose(list(bodies), timeout_ms))
-        except (NotLeader, OutcomeUnknown) as error:
+        except (NotLeader, OutcomeUnknown, TooManyProposals) as error:
             outcome.append(error)
 
     node.spawn(propose())
@@ -540,6 +542,77 @@ def test_a_proposal_does_not_wait_for_the_reads_beside_it(reads: int) -> None:
         assert outcome == [[1]] and served == sorted(served)
 
 
+def test_proposals_wait_for_room_by_their_bytes_too() -> None:
+    with World(40) as world:
+        group = RaftGroup(world, 3, settings=replace(SETTINGS, pending_bytes_max=5_000))
+        group.start_all()
+        world.run_until(group.agreed, 5_000)
+        node, member = leader_of(group)
+        for other in others(group, node):
+            world.network.cut(node.host, other.host)
+        large = [b"x" * 1_000]
+        outcomes: list[list[Any]] = []
+        for count in (3, 2, 1):
+            outcomes.append(proposing(node, member, *(large * count)))
+            world.run_for_ms(1)
+        assert isinstance(outcomes[2][0], TooManyProposals) and outcomes[:2] == [[], []]
+        world.network.heal()
+        world.run_until(lambda: all(outcomes), 2_000)
+        assert outcomes[:2] == [[[1, 2, 3]], [[4, 5]]]
+        alone = proposing(node, member, *(large * 7))
+        world.run_until(lambda: bool(alone), 1_000)
+        assert len(alone[0]) == 7, "what is larger than the room is taken alone"
+
+
+def test_what_the_own_disk_lacks_counts_among_what_waits() -> None:
+    with World(41) as world:
+        group = RaftGroup(world, 3, settings=replace(SETTINGS, pending_bytes_max=20_000, recent_bytes_max=0))
+        group.start_all()
+        world.run_until(group.agreed, 5_000)
+        node, member = leader_of(group)
+        node.disk.stall(1_000)
+        outcomes: list[list[Any]] = []
+        for _ in range(40):
+            outcomes.append(proposing(node, member, b"x" * 1_000))
+            world.run_until(lambda: bool(outcomes[-1]), 100)
+        refused = [isinstance(outcome[0], TooManyProposals) for outcome in outcomes]
+        assert refused == sorted(refused) and 10 < refused.count(False) < 20
+        world.run_for_ms(1_000)
+        decided(group, 1)
+
+
+def a_follower_hangs_under_load() -> None:
+    """Its disk does; heartbeats are answered all the time. What it costs its leader has a limit, and the others decide."""
+    with World(42) as world:
+        settings = replace(SETTINGS, push_bytes_max=4_000, recent_bytes_max=0)
+        group = RaftGroup(world, 3, settings=settings)
+        group.start_all()
+        world.run_until(group.agreed, 5_000)
+        node, member = leader_of(group)
+        hung = others(group, node)[0]
+        on_their_way, most = dict[int, int](), [0]
+        answer_of = member._conversation.answer_of
+
+        async def answering(to: str, code: MessageCode, request: Request) -> Response | None:
+            if to == hung.name and isinstance(request, PushRequest):
+                on_their_way[id(request)] = sum(len(entry.body) for entry in request.entries)
+                most.append(max(most.pop(), sum(on_their_way.values())))
+            try:
+                return await answer_of(to, code, request)
+            finally:
+                on_their_way.pop(id(request), None)
+
+        member._conversation.answer_of = answering  # type: ignore[method-assign]
+        hung.disk.stall(12_000)
+        for number in range(100):
+            outcome = proposing(node, member, b"%04d" % number + b"x" * 900)
+            world.run_until(lambda outcome=outcome: bool(outcome), 100)  # type: ignore[misc]
+            assert isinstance(outcome[0], list)
+            world.run_for_ms(100)
+        assert 0 < most[0] <= settings.push_bytes_max
+        world.run_until(group.agreed, 10_000)
+
+
 def a_push_is_repeated_while_disks_hang() -> None:
     with World(20) as world:
         group = started(world)
@@ -612,6 +685,7 @@ def a_follower_dies_of_its_first_answer_in_a_new_term() -> None:
 @pytest.mark.parametrize(
     ("bug", "scenario"),
     [
+        ("bodies-again-unanswered", a_follower_hangs_under_load),
         ("push-answered-before-entries", a_push_is_repeated_while_disks_hang),
         ("heartbeat-answered-before-vote", a_follower_dies_of_its_first_answer_in_a_new_term),
         ("checkpoint-ahead-of-disk", leaders_on_slow_disks_lose_power),

@@ -206,7 +206,7 @@ def test_a_restarted_group_keeps_what_it_committed() -> None:
     assert world.cores["c"].term == 2 and world.cores["c"].committed_index == 3
 
 
-def test_a_push_that_was_not_sent_is_under_way_no_more_and_goes_out_with_the_next_beat() -> None:
+def test_after_a_push_that_was_not_sent_the_next_beat_compares_and_what_follows_has_the_entries() -> None:
     world = group()
     world.elect("a")
     leader = world.cores["a"]
@@ -218,17 +218,35 @@ def test_a_push_that_was_not_sent_is_under_way_no_more_and_goes_out_with_the_nex
         )
         assert leader.progress[peer].in_flight is None
     again = [request for _, request in sent(leader.tick(world.now_ms + SETTINGS.heartbeat_interval_ms))]
-    assert [request for request in again if isinstance(request, PushRequest)] == pushes
+    compare = PushRequest(1, PushType.COMPARE, 0, 1, 0)
+    assert [request for request in again if isinstance(request, PushRequest)] == [compare, compare]
+    equal = PushResponse(1, ResultCode.SUCCESS, 1, 0, 0)
+    assert sent(leader.receive("b", equal, world.now_ms + 200)) == [("b", pushes[0])]
 
 
-def test_a_push_that_failed_goes_out_again_as_soon_as_its_follower_is_heard() -> None:
+def test_after_a_push_that_failed_a_follower_is_compared_as_soon_as_it_is_heard() -> None:
     world = group()
     world.elect("a")
     leader = world.cores["a"]
     push = dict(sent(leader.propose([b"x"], world.now_ms)))["b"]
     assert isinstance(push, PushRequest)
     leader.unsent("b", push, world.now_ms)
-    assert sent(leader.receive("b", HeartBeatResponse(1, ResultCode.SUCCESS), world.now_ms)) == [("b", push)]
+    heard = leader.receive("b", HeartBeatResponse(1, ResultCode.SUCCESS), world.now_ms)
+    assert sent(heard) == [("b", PushRequest(1, PushType.COMPARE, 0, 1, 0))]
+
+
+def test_to_a_follower_that_does_not_answer_no_more_bodies_go_out() -> None:
+    world = group()
+    world.elect("a")
+    leader = world.cores["a"]
+    pushed = sent(leader.propose([b"x"], world.now_ms))
+    leader.persisted(world.now_ms)
+    for _ in range(40):
+        world.now_ms += SETTINGS.heartbeat_interval_ms
+        leader.receive("c", HeartBeatResponse(1, ResultCode.SUCCESS), world.now_ms)
+        pushed += sent(leader.tick(world.now_ms))
+    to_b = [request for to, request in pushed if to == "b" and isinstance(request, PushRequest)]
+    assert len(to_b) > 10 and [len(push.entries) for push in to_b] == [1] + [0] * (len(to_b) - 1)
 
 
 def test_the_failure_of_a_push_that_was_repeated_meanwhile_changes_nothing() -> None:
