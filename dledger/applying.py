@@ -73,9 +73,14 @@ class Applier:
         self.decided_index = index
         self._apply_some()
 
+    @property
+    def replays(self) -> bool:
+        """Whether something that was known to be decided at the beginning is not applied yet."""
+        return self.applied_index < self._replay_end
+
     async def replayed(self) -> None:
-        """Returns once what was known to be decided at the beginning is applied, or will never be."""
-        while self.applied_index < self._replay_end and not self._closed:
+        """Returns once that is applied, or will never be."""
+        while self.replays and not self._closed:
             self._moved.clear()
             await self._moved.wait()
 

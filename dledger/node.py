@@ -106,7 +106,7 @@ class DLedgerNode:
             connection_lost=self._connection_lost,
             hand_over=self.hand_over,
             guard=self.guard,
-            stand_back=self._stand_back,
+            stand_back=lambda: self._stand_back(2 * settings.election_timeout_max_ms),
         )
         self._arrived: deque[Step] = deque()
         self._performing = False
@@ -338,6 +338,8 @@ class DLedgerNode:
     def _tick(self) -> None:
         assert self.core is not None
         self._timer = None
+        if self._applier.replays and self.core.peers:  # others may serve as soon as they are elected
+            self._stand_back(self.settings.heartbeat_interval_ms)
         self._take(self.core.tick)
         self._standing_notice.look(self.core.standing, self.clock.monotonic_ms())
 
@@ -502,10 +504,10 @@ class DLedgerNode:
         if core is not None:
             self._take(lambda now_ms: core.connection_lost(peer, now_ms))
 
-    def _stand_back(self) -> None:
+    def _stand_back(self, for_ms: int) -> None:
         core = self.core
         if core is not None:
-            self._take(core.stand_back)
+            self._take(lambda now_ms: core.stand_back(now_ms, for_ms))
 
     # The end
 

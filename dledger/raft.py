@@ -249,10 +249,10 @@ class Raft:
         self.hand_over(target)
         return self.actions()
 
-    def stand_back(self, now_ms: int) -> list[Action]:
-        """A leader with another list of members counts this one: while it does, this one neither leads nor tries."""
+    def stand_back(self, now_ms: int, for_ms: int) -> list[Action]:
+        """A leader with another list of members counts this one, or this one could not serve: it neither leads nor tries."""
         self.now_ms = now_ms
-        self.stands_back_until_ms = now_ms + 2 * self.settings.election_timeout_max_ms
+        self.stands_back_until_ms = now_ms + for_ms
         if self.role is not Role.FOLLOWER:
             self.become_follower(self.term, None)
         return self.actions()

@@ -208,6 +208,28 @@ def test_a_start_applies_from_the_disk_a_few_a_turn_and_takes_part_meanwhile() -
         assert member.core is not None and not member.core.log.holds(5)
 
 
+def test_who_has_much_to_replay_votes_and_does_not_lead() -> None:
+    with World(43) as world:
+        group = RaftGroup(world, 3, settings=FORGETFUL)
+        group.start_all()
+        world.run_until(group.agreed, 5_000)
+        decided(group, 4_000)
+        world.run_for_ms(FORGETFUL.checkpoint_interval_ms + 1_000)
+        node, _ = leader_of(group)
+        late, ready = sorted(others(group, node), key=lambda each: each.name)
+        late.kill()
+        late.disk.read_us = (400_000, 400_000)
+        group.start(late)
+        world.run_for_ms(2_500)
+        member = group.member(late)
+        assert member is not None and member.applied_index < 4_000
+        node.kill()
+        world.run_until(lambda: group.active() == [ready], 2_500)
+        assert member.applied_index < 4_000 and member.leader_id == ready.name
+        late.disk.read_us = (50, 400)
+        world.run_until(lambda: member.applied_index > 4_000, 3_000)
+
+
 def test_who_was_away_for_long_gets_what_its_leader_reads_from_the_disk() -> None:
     with World(37) as world:
         group = RaftGroup(world, 3, settings=replace(FORGETFUL, push_entries_max=100))
@@ -251,7 +273,7 @@ def test_what_is_not_appended_yet_when_a_leader_is_deposed_is_refused_and_not_of
         def deposed_before() -> None:
             assert member.core is not None
             assert member.last_index == member.core.log.last_index + 1
-            member._stand_back()
+            member._stand_back(4_000)
             append()
 
         monkeypatch.setattr(member, "_append_gathered", deposed_before)
@@ -282,7 +304,7 @@ def test_what_a_deposed_leader_had_decided_is_answered_all_the_same() -> None:
         assert member.core is not None
         world.run_until(lambda: member.core.committed_index >= 500, 1_000)  # type: ignore[union-attr]
         assert member.applied_index < 500
-        member._stand_back()
+        member._stand_back(4_000)
         world.run_until(lambda: all(outcomes), 1_000)
         assert [outcome[0] for outcome in outcomes] == [[index] for index in range(1, 501)]
 
