@@ -113,7 +113,11 @@ class Applier:
             return None
         if self._log.holds(index):
             return self._log.entry(index)
-        return self._read.popleft() if self._read else None
+        if not self._read:
+            return None
+        entry = self._read.popleft()
+        assert entry.index == index, f"entry {entry.index} is not the next one, {index}"
+        return entry
 
     def _arrange_more(self) -> None:
         if self.applied_index == self.decided_index or self._closed or self._reading:
