@@ -127,6 +127,7 @@ class ControllerApp:
         await self._recorder.load()
         await self._holdings_file.load()
         await self.node.start()
+        await self.node.replayed()
         if self.settings.serves_metrics:
             self.probes = await self._serve_probes()
         self._tasks.start(self._awake_clock.run(), name="stay awake")

@@ -76,8 +76,18 @@ class ReadReady:
 
 
 @dataclass(frozen=True, slots=True)
+class Load:
+    """Read entries for `peer` that are in memory no more, `entries_max` at most from `first_index` on, and give them to
+    `loaded`."""
+
+    peer: str
+    first_index: int
+    entries_max: int
+
+
+@dataclass(frozen=True, slots=True)
 class TransferFailed:
     """The leader that was to hand over leads on."""
 
 
-Action = Send | Reply | PersistThenSend | BecomeRole | Commit | ReadReady | TransferFailed
+Action = Send | Reply | PersistThenSend | BecomeRole | Commit | ReadReady | Load | TransferFailed

@@ -5,7 +5,8 @@ pre-votes again takes nothing from votes that are still on their way. Pure."""
 
 from __future__ import annotations
 
-from dledger.messages import VoteResponse, VoteResult
+from dledger.messages import VoteRequest, VoteResponse, VoteResult
+from dledger.raftlog import RaftLog
 
 
 class Ballots:
@@ -37,3 +38,12 @@ class Ballots:
                 self.pre_votes.add(voter)
         elif self.votes and response.ballot_term == term:
             self.votes.add(voter)
+
+
+def refusal_of_log(request: VoteRequest, own: RaftLog) -> VoteResult | None:
+    """None where the candidate's log is at least as complete as the voter's [3.6.1]."""
+    if request.ledger_end_term < own.last_term:
+        return VoteResult.REJECT_EXPIRED_LEDGER_TERM
+    if request.ledger_end_term == own.last_term and request.ledger_end_index < own.last_index:
+        return VoteResult.REJECT_SMALL_LEDGER_END_INDEX
+    return None

@@ -1,9 +1,9 @@
-"""How far the log is known to be decided: DLedger 0.3's `checkpoint` file, and in it our mark of a cut
+"""How far the log is known to be decided: DLedger 0.3's `checkpoint` file, and in it our marks of what is durable and of a cut
 under way.
 
-Invariant: entries up to `committed_index` were durable here when the file was written, so a log that ends
-below it is damaged. While `cut_from` is set, nothing from that index on belongs to the log, whatever the
-data files hold."""
+Invariant: entries up to `committed_index` were durable here when the file was written, and entries with their index units up
+to `synced_index`; so a log that ends below either is damaged, and a start need not look at what is below the second. While
+`cut_from` is set, nothing from that index on belongs to the log, whatever the data files hold."""
 
 from __future__ import annotations
 
@@ -20,6 +20,8 @@ class Checkpoint:
     committed_index: int = NO_INDEX
     cut_from: int | None = None
     """A key of ours, `cutFrom`; Java ignores it."""
+    synced_index: int = NO_INDEX
+    """A key of ours, `syncedIndex`; Java ignores it, and writes the file anew without it."""
 
 
 class CheckpointFile:
@@ -35,15 +37,19 @@ class CheckpointFile:
         if data is None:
             return Checkpoint()
         values = parse_key_values(self.name, data)
+        known = {"syncedIndex": str(NO_INDEX)} | values
         return Checkpoint(
             whole_number(self.name, values, "endIndex", least=NO_INDEX),
             whole_number(self.name, values, "committedIndex", least=NO_INDEX),
             whole_number(self.name, values, "cutFrom", least=0) if "cutFrom" in values else None,
+            whole_number(self.name, known, "syncedIndex", least=NO_INDEX),
         )
 
     async def store(self, checkpoint: Checkpoint) -> None:
         """Durable on return; raises OSError."""
         lines = [f"endIndex={checkpoint.end_index}", f"committedIndex={checkpoint.committed_index}"]
+        if checkpoint.synced_index != NO_INDEX:
+            lines.append(f"syncedIndex={checkpoint.synced_index}")
         if checkpoint.cut_from is not None:
             lines.append(f"cutFrom={checkpoint.cut_from}")
         await self.files.replace(self.name, ("\n".join(lines) + "\n").encode())

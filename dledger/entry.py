@@ -50,6 +50,20 @@ BLANK_MAGIC = -1
 
 
 @dataclass(frozen=True, slots=True)
+class IndexUnit:
+    """What the index says of an entry."""
+
+    position: int
+    size: int
+    index: int
+    term: int
+
+    @property
+    def end(self) -> int:
+        return self.position + self.size
+
+
+@dataclass(frozen=True, slots=True)
 class StoredEntry:
     """One entry as it stands in a data file."""
 
@@ -100,3 +114,22 @@ def stored_check(view: memoryview) -> int:
 
 def encode_index_unit(entry: Entry, pos: int) -> bytes:
     return INDEX_UNIT.pack(MAGIC, pos, ENTRY_HEADER_BYTES + len(entry.body), entry.index, entry.term)
+
+
+def read_index_unit(view: memoryview, index: int) -> IndexUnit | None:
+    """The unit at the start of `view`; None when it is none of entry `index`."""
+    if len(view) < INDEX_UNIT.size:
+        return None
+    magic, *fields = INDEX_UNIT.unpack_from(view)
+    unit = IndexUnit(*fields)
+    possible = magic == MAGIC and unit.position >= 0 and unit.size >= ENTRY_HEADER_BYTES
+    return unit if possible and unit.index == index else None
+
+
+def index_unit_of(view: memoryview) -> IndexUnit | None:
+    """What the index says of the entry at the start of `view`, by its header; None when no whole entry stands there."""
+    if len(view) < ENTRY_HEADER_BYTES:
+        return None
+    magic, size, index, term, pos, _, _, _, body_size = ENTRY_HEADER.unpack_from(view)
+    whole = magic == MAGIC and size == ENTRY_HEADER_BYTES + body_size <= len(view)
+    return IndexUnit(pos, size, index, term) if whole else None

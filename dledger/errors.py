@@ -18,7 +18,8 @@ class NotLeader(Exception):
 
 
 class TooManyProposals(Exception):
-    """`pending_proposals_max` entries wait already; nothing was appended, try again later."""
+    """`pending_proposals_max` entries or `pending_bytes_max` bytes of them wait already; nothing was appended, try again
+    later."""
 
 
 class OutcomeUnknown(Exception):

@@ -55,6 +55,19 @@ class FileList:
         number, offset = divmod(position, self.file_bytes)
         return self.files[number].view()[offset:] if number < len(self.files) else memoryview(b"")
 
+    async def read(self, start: int, end: int) -> bytes:
+        """Bytes [start, end), of several files perhaps, read beside the event loop; fewer where the last file ends before.
+        OSError when the disk fails."""
+        parts: list[bytes] = []
+        while start < end:
+            number, offset = divmod(start, self.file_bytes)
+            if number >= len(self.files):
+                break
+            size = min(end - start, self.file_bytes - offset)
+            parts.append(await self.files[number].read_cold(offset, offset + size))
+            start += size
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
     def write(self, position: int, data: bytes) -> None:
         """Puts `data`, which fits into one file, at `position`. Raises OSError when the disk is full."""
         number, start = divmod(position, self.file_bytes)

@@ -2,12 +2,11 @@
 
 Invariant: an entry that `sync` covered is found again after any crash, and one that `cut` removed is not.
 Entries are chained: each check value starts from the one before, so what an earlier life of a position left
-behind is never taken for the next entry. The index files are derived: rewritten from the data where they
-disagree, and synced only at a clean stop."""
+behind is never taken for the next entry. The index files are derived: made anew from the data where no `sync_index` covered
+them. Nothing here grows with the log but the files."""
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Sequence
 
 from dledger.entry import (
@@ -16,12 +15,13 @@ from dledger.entry import (
     ENTRY_HEADER,
     ENTRY_HEADER_BYTES,
     INDEX_UNIT,
-    MAGIC,
     NO_INDEX,
     Entry,
-    decode_entry,
+    IndexUnit,
     encode_entry,
     encode_index_unit,
+    index_unit_of,
+    read_index_unit,
     stored_check,
 )
 from dledger.errors import LogDamaged
@@ -31,80 +31,65 @@ from mqruntime.segments import SegmentDirectory
 
 
 class EntryLog:
-    """Files below `directory`: data/ and index/. Use `open`, then `recover`, once, first."""
+    """Files below `directory`: data/ and index/. Use `open`, then dledger.recovery, once, first."""
 
     def __init__(self, directory: SegmentDirectory, settings: DLedgerSettings, where: str) -> None:
         self.where = where
         self.data = FileList(directory.subdirectory("data"), settings.data_file_bytes, f"{where}/data")
         self.index = FileList(directory.subdirectory("index"), settings.index_file_bytes, f"{where}/index")
-        self.positions = array("q")
-        """Where each entry stands, by its index."""
+        self.end_index = NO_INDEX
         self.end = 0
         self.check = 0
         """The last entry's check value."""
         self.batch_count = 0
         """Entries written since the last sync."""
-
-    @property
-    def end_index(self) -> int:
-        return len(self.positions) - 1
+        self.cuts = 0
+        """How often `cut` was called: a read that one overtook may have seen anything."""
 
     @property
     def unsynced_from(self) -> int:
         """The first index that no sync has covered."""
-        return len(self.positions) - self.batch_count
+        return self.end_index + 1 - self.batch_count
 
     async def open(self) -> None:
         """Raises LogDamaged, OSError."""
         self.data.open()
         await self.index.open_derived()
 
-    def recover(self) -> list[Entry]:
-        """The entries that the data files hold, whole and in order; what stands behind the last of them a
-        crash may have torn."""
-        entries: list[Entry] = []
-        while True:
-            position = self.skip_blank(self.end)
-            stored = decode_entry(self.data.rest_of_file(position), position, self.check)
-            if stored is None or not follows(stored.entry, entries):
-                break
-            entries.append(stored.entry)
-            self.positions.append(position)
-            self.write_index_unit(stored.entry)
-            self.end = position + stored.size
-            self.check = stored.check
-            self.batch_count = stored.batch_position + 1
-        return entries
-
-    def rewrite_last_batch(self) -> None:
-        """What recovery read may stand in the page cache alone: a killed process had not synced it, or a
-        sync failed and the kernel forgot which pages it dropped. Only the last batch can be meant; written
-        again, the next `sync` covers it."""
-        first = max(0, len(self.positions) - self.batch_count)
-        for position in self.positions[first:]:
-            stored_size = ENTRY_HEADER.unpack_from(self.data.rest_of_file(position))[1]
-            self.data.write(position, bytes(self.data.rest_of_file(position)[:stored_size]))
-
-    def refuse_later_entries(self) -> None:
-        """A crash tears only entries of the last sync. So an intact entry of a later one proves that what
-        is missing was durable once: the disk lost it, and going on without it could lose what was decided.
-        Raises LogDamaged."""
-        missing = self.end_index + 1
-        index, before = missing + 1, self.unit_position(missing)
-        while before is not None and (position := self.unit_position(index)) is not None:
-            check = stored_check(self.data.rest_of_file(before))
-            stored = decode_entry(self.data.rest_of_file(position), position, check)
-            if stored is not None and stored.entry.index == index and index - stored.batch_position > missing:
-                raise LogDamaged(
-                    self.where, f"entry {missing} is unreadable, but entry {index}, written later, is intact"
-                )
-            index, before = index + 1, position
-
     def skip_blank(self, position: int) -> int:
         """The next file's start when a blank closes this one at `position`."""
         rest = self.data.rest_of_file(position)
         closed = len(rest) < BLANK.size or BLANK.unpack_from(rest) == (BLANK_MAGIC, len(rest))
         return position + len(rest) if closed else position
+
+    # Where an entry stands
+
+    def unit(self, index: int) -> IndexUnit | None:
+        """What the index file says of entry `index`; None when nothing that can be."""
+        unit = read_index_unit(self.index.rest_of_file(index * INDEX_UNIT.size), index)
+        return unit if unit is not None and unit.position < self.data.end else None
+
+    def stored_unit(self, index: int) -> IndexUnit:
+        """The same of an entry of this log, once it has been compared with the entry's own header. Raises LogDamaged."""
+        unit = self.unit(index)
+        if unit is None or unit != index_unit_of(self.data.rest_of_file(unit.position)):
+            raise self.unreadable(index)
+        return unit
+
+    def check_of(self, index: int) -> int:
+        """The check value from which that of the entry behind `index` starts. Raises LogDamaged."""
+        if index == NO_INDEX:
+            return 0
+        return stored_check(self.data.rest_of_file(self.stored_unit(index).position))
+
+    def unreadable(self, index: int) -> LogDamaged:
+        return LogDamaged(
+            self.where,
+            f"entry {index}, which was durable, or its index unit cannot be read; stop this member and remove its folder "
+            "index, which it makes anew: if it still ends like this, its data is damaged",
+        )
+
+    # Writing
 
     async def append(self, entries: Sequence[Entry]) -> None:
         """Durable at the next `sync`. Raises OSError when the disk fails or is full."""
@@ -113,8 +98,8 @@ class EntryLog:
             await self.close_file_before(ENTRY_HEADER_BYTES + len(entry.body))
             data, self.check = encode_entry(entry, self.end, self.batch_count, self.check)
             self.data.write(self.end, data)
-            self.positions.append(self.end)
-            self.write_index_unit(entry)
+            self.write_index_units(entry.index, encode_index_unit(entry, self.end))
+            self.end_index = entry.index
             self.end += len(data)
             self.batch_count += 1
 
@@ -127,49 +112,41 @@ class EntryLog:
             await self.sync()
             self.end += remaining
 
+    def write_index_units(self, index: int, units: bytes) -> None:
+        """Those of the entries from `index` on, which lie in one file."""
+        self.index.write(index * INDEX_UNIT.size, units)
+
     async def sync(self) -> None:
         """What was appended is durable on return. Raises OSError."""
         await self.data.sync()
         self.batch_count = 0
 
+    async def sync_index(self) -> None:
+        """The index units of what was appended are durable too. Raises OSError."""
+        await self.index.sync()
+
+    def rewrite_last_batch(self) -> None:
+        """What recovery read may stand in the page cache alone: a killed process had not synced it, or a
+        sync failed and the kernel forgot which pages it dropped. Only the last batch can be meant; written
+        again, the next `sync` covers it. Raises LogDamaged."""
+        for index in range(max(0, self.unsynced_from), self.end_index + 1):
+            position = self.stored_unit(index).position
+            stored_size = ENTRY_HEADER.unpack_from(self.data.rest_of_file(position))[1]
+            self.data.write(position, bytes(self.data.rest_of_file(position)[:stored_size]))
+
     async def cut(self, count: int) -> None:
         """Keeps `count` entries, and erases all that is known to stand behind them; durable at the next
-        `sync`."""
-        end = self.end
-        if count < len(self.positions):
-            self.end = self.positions[count]
-            self.check = stored_check(self.data.rest_of_file(self.positions[count - 1])) if count else 0
-            self.batch_count = max(0, self.batch_count - (len(self.positions) - count))
+        `sync`. Raises LogDamaged, OSError."""
+        self.cuts += 1
+        end, units_end = self.end, (self.end_index + 2) * INDEX_UNIT.size
+        if count <= self.end_index:
+            self.end = self.stored_unit(count).position
+            self.check = self.check_of(count - 1)
+            self.batch_count = max(0, self.batch_count - (self.end_index + 1 - count))
+            self.end_index = count - 1
         await self.data.erase(self.end, end + ENTRY_HEADER_BYTES)
-        units_end = (len(self.positions) + 1) * INDEX_UNIT.size
         await self.index.erase(count * INDEX_UNIT.size, units_end)
-        del self.positions[count:]
-
-    def write_index_unit(self, entry: Entry) -> None:
-        unit = encode_index_unit(entry, self.positions[entry.index])
-        at = entry.index * INDEX_UNIT.size
-        if self.index.rest_of_file(at)[: len(unit)] != unit:
-            self.index.write(at, unit)
-
-    def unit_position(self, index: int) -> int | None:
-        """Where the index file says that entry `index` stands."""
-        rest = self.index.rest_of_file(index * INDEX_UNIT.size)
-        if len(rest) < INDEX_UNIT.size:
-            return None
-        magic, position, _, stored_index, _ = INDEX_UNIT.unpack_from(rest)
-        return (
-            position if magic == MAGIC and stored_index == index and 0 <= position < self.data.end else None
-        )
-
-    async def sync_index(self) -> None:
-        """The index files are durable too. Raises OSError."""
-        await self.index.sync()
 
     def close(self) -> None:
         self.data.close()
         self.index.close()
-
-
-def follows(entry: Entry, entries: Sequence[Entry]) -> bool:
-    last = entries[-1] if entries else Entry(NO_INDEX, 0, b"")
-    return entry.index == last.index + 1 and entry.term >= last.term

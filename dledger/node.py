@@ -9,12 +9,12 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol
 
 from dledger.actions import (
     Action,
     BecomeRole,
     Commit,
+    Load,
     PersistThenSend,
     ReadReady,
     Reply,
@@ -22,6 +22,7 @@ from dledger.actions import (
     Send,
     TransferFailed,
 )
+from dledger.applying import Applier, StateMachine
 from dledger.arrivals import Arrivals
 from dledger.conversation import Conversation
 from dledger.disklane import DiskLane, SaveCheckpoint, Step
@@ -29,9 +30,9 @@ from dledger.entry import NO_INDEX
 from dledger.errors import NotLeader, OutcomeUnknown, TooManyProposals
 from dledger.memberguard import MemberGuard
 from dledger.messages import Message, Request, ResultCode
+from dledger.oldentries import read_entries
 from dledger.proposals import Proposals
 from dledger.raft import Raft
-from dledger.raftlog import RaftLog
 from dledger.reads import Reads
 from dledger.settings import DLedgerSettings
 from dledger.standingnotice import StandingNotice
@@ -46,17 +47,8 @@ logger = logging.getLogger(__name__)
 
 HAND_OVER_MS_MAX = 1500
 """A member that ends waits no longer for its successor."""
-APPLIED_A_TURN = 64
 CALL_TIMEOUTS = 2
 """A call is given up after so many of the longest election timeouts: answers that a slow disk delayed count."""
-
-
-class StateMachine(Protocol):
-    def apply(self, index: int, body: bytes) -> object:
-        """Called once for each decided entry in order, again from the first one at each start of the
-        process; never with an empty body. Total: an exception ends the process. What it returns goes to the
-        proposer, if that is here."""
-        ...
 
 
 class DLedgerNode:
@@ -89,16 +81,12 @@ class DLedgerNode:
         self.clock = runtime.clock
         self.random = runtime.random
         self.store = Store(runtime.files, runtime.segments, f"{FOLDER_PREFIX}{self_id}", settings, peers)
-        self.state_machine = state_machine
         self.on_role_change = on_role_change
         self.on_fatal = on_fatal
         self.core: Raft | None = None
-        self.applied_index = NO_INDEX
-        self._decided_index = NO_INDEX
-        """What is decided up to there is applied, or is about to be."""
-        self._applies_more: asyncio.Handle | None = None
         self._arrivals = Arrivals(NO_INDEX)
         self._tasks = Tasks(self._fail)
+        self._failure: BaseException | None = None
         self.guard = MemberGuard(
             self_id=self_id,
             peers=self.peers,
@@ -118,7 +106,7 @@ class DLedgerNode:
             connection_lost=self._connection_lost,
             hand_over=self.hand_over,
             guard=self.guard,
-            stand_back=self._stand_back,
+            stand_back=lambda: self._stand_back(2 * settings.election_timeout_max_ms),
         )
         self._arrived: deque[Step] = deque()
         self._performing = False
@@ -134,6 +122,14 @@ class DLedgerNode:
         self._announced: tuple[Role, int] = (Role.FOLLOWER, 0)
         self._standing_notice = StandingNotice(self_id)
         self._proposals = Proposals()
+        self._applier = Applier(
+            state_machine,
+            clock=self.clock,
+            tasks=self._tasks,
+            on_applied=self._proposals.applied,
+            on_turn=self._applied_some,
+            on_failure=self._fail,
+        )
         self._reads = Reads()
         self._reads_ready: deque[ReadReady] = deque()
         self._transfer_waiters: list[asyncio.Future[bool]] = []
@@ -155,6 +151,10 @@ class DLedgerNode:
     @property
     def leader_address(self) -> str | None:
         return self.peers.get(self.leader_id) if self.leader_id else None
+
+    @property
+    def applied_index(self) -> int:
+        return self._applier.applied_index
 
     @property
     def last_index(self) -> int:
@@ -183,7 +183,7 @@ class DLedgerNode:
         self._conversation.register(router)
 
     async def start(self) -> None:
-        """Recovers the log, applies what is known to be decided, and takes part from then on.
+        """Recovers the log and takes part from then on; what is known to be decided is applied in the turns that follow.
 
         Raises LogDamaged, LogOfAnother, MembersChanged, BadKeyValues, OSError."""
         recovered = await self.store.open()
@@ -194,13 +194,19 @@ class DLedgerNode:
             draw=self.random.randint,
             now_ms=self.clock.monotonic_ms(),
             vote=recovered.vote,
-            log=RaftLog(recovered.entries),
+            log=recovered.log,
             committed_index=recovered.committed_index,
         )
         self._arrivals = Arrivals(self.last_index)
-        self._decided_index = recovered.committed_index
-        self._apply_up_to(self._decided_index)
+        assert self.store.log is not None
+        self._applier.begin(recovered.log, self.store.log, recovered.committed_index)
         self._arm_timer()
+
+    async def replayed(self) -> None:
+        """Returns once what the disk knew to be decided is applied. Raises what ended this member meanwhile, as LogDamaged."""
+        await self._applier.replayed()
+        if self._failure is not None:
+            raise self._failure
 
     async def stop(self) -> None:
         """Leaves the group's conversation; proposals that wait get OutcomeUnknown."""
@@ -228,9 +234,11 @@ class DLedgerNode:
             await self._transfer_ended(self._transfer_waiter(), timeout_ms)
             if self._serving_core().term != term or core.transfer.under_way:
                 raise NotLeader(self.leader_id, self.leader_address)
-        waiting = self.last_index - self.applied_index
+        waiting, size = self.last_index - self.applied_index, self._waiting_bytes
         if waiting + len(bodies) > self.settings.pending_proposals_max:
             raise TooManyProposals(f"{waiting} entries wait to be decided")
+        if size and size + sum(map(len, bodies)) > self.settings.pending_bytes_max:
+            raise TooManyProposals(f"entries of {size} bytes wait to be decided, or for this member's disk")
         if not self._proposals.gathered_count:
             asyncio.get_running_loop().call_soon(self._append_gathered)
         done = self._proposals.gather(bodies)
@@ -239,6 +247,14 @@ class DLedgerNode:
                 return await done
         except TimeoutError:
             raise OutcomeUnknown(f"not decided within {timeout_ms} ms") from None
+
+    @property
+    def _waiting_bytes(self) -> int:
+        """Of proposals that are not applied yet, or, if that is more, of the log that the own disk lacks: a quorum may decide
+        without it."""
+        assert self.core is not None
+        unsynced = self.core.log.recent_bytes - self.settings.recent_bytes_max
+        return max(self._proposals.waiting_bytes, unsynced, 0)
 
     def _append_gathered(self) -> None:
         """One push to each follower and one sync for all of them."""
@@ -322,6 +338,8 @@ class DLedgerNode:
     def _tick(self) -> None:
         assert self.core is not None
         self._timer = None
+        if self._applier.replays and self.core.peers:  # others may serve as soon as they are elected
+            self._stand_back(self.settings.heartbeat_interval_ms)
         self._take(self.core.tick)
         self._standing_notice.look(self.core.standing, self.clock.monotonic_ms())
 
@@ -381,45 +399,32 @@ class DLedgerNode:
             case Reply():
                 self._conversation.answer(action.ticket, action.response)
             case Commit():
-                self._decided_index = action.index
-                self._apply_some()
+                self._applier.decide(action.index)
             case BecomeRole():
-                self._apply_up_to(self._decided_index)
                 self._change_role(action)
             case ReadReady():
                 self._reads_ready.append(action)
                 self._finish_reads()
+            case Load():
+                self._tasks.start(self._load(action), name=f"dledger-load {self.self_id}->{action.peer}")
             case TransferFailed():
                 self._end_transfer(another_leads=False)
             case SaveCheckpoint():
                 pass
 
-    def _apply_some(self) -> None:
-        """Of many entries that were decided at once most are applied in later turns of the loop; reads wait for them."""
-        self._apply_up_to(min(self._decided_index, self.applied_index + APPLIED_A_TURN))
-        self._note_checkpoint()
-        if self.applied_index < self._decided_index and self._applies_more is None:
-            self._applies_more = asyncio.get_running_loop().call_soon(self._apply_more)
-        self._finish_reads()
-
-    def _apply_more(self) -> None:
-        self._applies_more = None
-        try:
-            if not self._closed:
-                self._apply_some()
-        except Exception as error:
-            self._fail(error)
-            raise
-
-    def _apply_up_to(self, index: int) -> None:
+    def _applied_some(self) -> None:
         assert self.core is not None
-        while self.applied_index < index:
-            entry = self.core.log.entry(self.applied_index + 1)
-            result = self.state_machine.apply(entry.index, entry.body) if entry.body else None
-            self.applied_index = entry.index
-            self._proposals.applied(entry.index, result)
         if self.is_active:
             self._announce(Role.LEADER, self.core.term)
+        self._note_checkpoint()
+        self._finish_reads()
+
+    async def _load(self, load: Load) -> None:
+        core, log = self.core, self.store.log
+        assert core is not None and log is not None
+        bytes_max = self.settings.push_bytes_max
+        entries = await read_entries(log, load.first_index, load.entries_max, bytes_max)
+        self._take(lambda now_ms: core.loaded(load, entries, now_ms))
 
     def _change_role(self, change: BecomeRole) -> None:
         logger.info(
@@ -430,7 +435,8 @@ class DLedgerNode:
             self.self_id,
         )
         if change.role is not Role.LEADER:
-            self._proposals.give_up(f"leadership was lost in term {change.term}")
+            lost = f"leadership was lost in term {change.term}"
+            self._proposals.give_up(lost, above=self._applier.decided_index)
             self._announce(change.role, change.term)
         if change.leader_id is not None:
             self._end_transfer(another_leads=change.leader_id != self.self_id)
@@ -461,15 +467,16 @@ class DLedgerNode:
 
     async def _save_checkpoint(self) -> None:
         """Nothing waits for what it says: a full disk delays it, and the next one says more."""
+        await self.store.sync_index()
         index = self._decided_and_durable
         written = await self._checkpoint_write.attempt(self.store.save_checkpoint(index))
-        if not written or index < self.applied_index:
+        if not written or index < self._applier.decided_index:
             self._note_checkpoint()
 
     @property
     def _decided_and_durable(self) -> int:
-        """What others decided is applied here also before the own disk has it."""
-        return min(self.applied_index, self.core.durable_index) if self.core else NO_INDEX
+        """What others decided is known here also before the own disk has it."""
+        return min(self._applier.decided_index, self.core.durable_index) if self.core else NO_INDEX
 
     # Messages
 
@@ -497,16 +504,17 @@ class DLedgerNode:
         if core is not None:
             self._take(lambda now_ms: core.connection_lost(peer, now_ms))
 
-    def _stand_back(self) -> None:
+    def _stand_back(self, for_ms: int) -> None:
         core = self.core
         if core is not None:
-            self._take(core.stand_back)
+            self._take(lambda now_ms: core.stand_back(now_ms, for_ms))
 
     # The end
 
     def _fail(self, error: BaseException) -> None:
         if not self._closed:
             logger.error("self=%s gives up: %s", self.self_id, error)
+            self._failure = error
             self._close()
             self.on_fatal(error)
 
@@ -516,6 +524,7 @@ class DLedgerNode:
         for timer in (self._timer, self._checkpoint_timer):
             if timer is not None:
                 timer.cancel()
+        self._applier.close()
         self._proposals.give_up("this member stopped")
         self._conversation.close()
         self._reads.give_up()

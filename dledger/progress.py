@@ -1,12 +1,15 @@
 """What a leader knows of one follower, and what it has under way to it.
 
 Invariant: `in_flight` and a `round_sent` above `read_round` belong to calls whose end, an answer or a failure, is still to be
-told; so nothing waits for a message that nobody carries. Pure."""
+told, and `loading` to a read whose entries are still to come; so nothing waits for what nobody carries. One PUSH or one read
+for it is under way at a time: what a follower that is stuck costs has a limit. Pure."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+from dledger.actions import Load
 from dledger.entry import NO_INDEX, Entry
 from dledger.messages import (
     HeartBeatRequest,
@@ -21,6 +24,8 @@ from dledger.raftlog import RaftLog
 from dledger.settings import DLedgerSettings
 from dledger.standing import NO_SESSION
 
+Entries = Sequence[Entry]
+
 
 @dataclass(slots=True)
 class Progress:
@@ -33,9 +38,11 @@ class Progress:
     """The part of it that counts: all of it, but for a newcomer's."""
     commit_index_sent: int = NO_INDEX
     probing: bool = False
-    """The logs are known to differ at next_index - 1: look for the last common entry before sending
-    bodies."""
+    """The logs are known to differ at next_index - 1, or nobody answered there: compare, as often as it takes, before bodies
+    are sent again. So of these no more than one PUSH has is under way to a follower that is stuck or gone."""
     in_flight: PushRequest | None = None
+    loading: Load | None = None
+    """Its next entries are in memory no more and are being read."""
     held: bool = False
     """The last PUSH failed: the next one goes out when the follower is heard, or with the next beat."""
     sent_ms: int = 0
@@ -69,33 +76,57 @@ class Progress:
         """A heartbeat goes out: what was refused may be tried again, and what is unanswered for too long."""
         self.held = False
         if self.in_flight and now_ms - self.sent_ms >= push_timeout_ms:
-            self.not_pushed()
+            self.unanswered()
 
-    def next_push(
-        self, term: int, log: RaftLog, committed_index: int, limits: DLedgerSettings
-    ) -> PushRequest | None:
-        """What the follower lacks, one PUSH at a time; while probing, the pair to compare only."""
+    def begin(
+        self,
+        to: str,
+        term: int,
+        committed_index: int,
+        now_ms: int,
+        log: RaftLog,
+        limits: DLedgerSettings,
+        loaded: Entries,
+    ) -> PushRequest | Load | None:
+        """What is under way to the follower `to` from now on: a PUSH of what it lacks, while probing of the pair to compare
+        only; of entries that are in memory no more a read, until they are `loaded`."""
         nothing_new = self.next_index > log.last_index and self.commit_index_sent >= committed_index
-        if self.in_flight or self.held or (nothing_new and not self.probing):
+        if self.in_flight or self.loading or self.held or (nothing_new and not self.probing):
             return None
         entries: tuple[Entry, ...] = ()
         if not self.probing:
-            entries = log.slice(self.next_index, limits.push_entries_max, limits.push_bytes_max)
+            if self.next_index >= log.recent_from:
+                entries = log.slice(self.next_index, limits.push_entries_max, limits.push_bytes_max)
+            elif not loaded or loaded[0].index != self.next_index:
+                older = log.recent_from - self.next_index  # the disk has these as they are in the log
+                self.loading = Load(to, self.next_index, min(older, limits.push_entries_max))
+                return self.loading
+            else:
+                assert log.find_conflict(loaded) is None, "what a leader has read is in its log"
+                entries = tuple(loaded)
         kind = PushType.APPEND if entries else PushType.COMPARE if self.probing else PushType.COMMIT
         prev_index = self.next_index - 1
-        return PushRequest(
-            term, kind, prev_index, log.term_at(prev_index), committed_index, entries, self.session
-        )
+        prev_term = log.term_at(prev_index)
+        push = PushRequest(term, kind, prev_index, prev_term, committed_index, entries, self.session)
+        self.in_flight, self.sent_ms, self.commit_index_sent = push, now_ms, committed_index
+        return push
 
-    def pushing(self, push: PushRequest, now_ms: int) -> None:
-        self.in_flight = push
-        self.sent_ms = now_ms
-        self.commit_index_sent = push.commit_index
+    def took(self, load: Load) -> bool:
+        """Its end has come; False when another one is waited for, or none."""
+        if self.loading is not load:
+            return False
+        self.loading = None
+        return True
 
     def not_pushed(self) -> None:
         """Whether the PUSH under way arrived is not known; what it carried is to be sent again."""
         self.in_flight = None
         self.commit_index_sent = NO_INDEX
+
+    def unanswered(self) -> None:
+        """The PUSH under way may have arrived or not."""
+        self.not_pushed()
+        self.probing = True
 
     def answered(self, response: PushResponse, log: RaftLog, now_ms: int) -> bool:
         """Success moves what the follower holds; a mismatch moves the place to compare back [3.5]. False: nothing is to be
@@ -141,7 +172,7 @@ class Progress:
         """No answer to it will come."""
         match request:
             case PushRequest() if self.in_flight is request:
-                self.not_pushed()
+                self.unanswered()
                 self.held = True
             case HeartBeatRequest():
                 self.not_echoed(request.read_round)

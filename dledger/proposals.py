@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from dledger.entry import NO_INDEX
 from dledger.errors import NotLeader, OutcomeUnknown
 
 Done = asyncio.Future[list[object]]
@@ -21,6 +22,7 @@ class Proposal:
 
     first_index: int
     last_index: int
+    size: int
     done: Done
     results: list[object] = field(default_factory=list)
 
@@ -33,12 +35,15 @@ class Proposals:
         self._waiting: deque[Proposal] = deque()
         self.gathered_count = 0
         """Entries that are to be appended."""
+        self.waiting_bytes = 0
+        """Of all bodies that were gathered, until they are applied, refused or given up."""
 
     def gather(self, bodies: Sequence[bytes]) -> Done:
         """Resolves with what was returned for `bodies`, which `append` hands out with others."""
         done: Done = asyncio.get_running_loop().create_future()
         self._gathered.append((bodies, done))
         self.gathered_count += len(bodies)
+        self.waiting_bytes += sum(map(len, bodies))
         return done
 
     def append(self, first_index: int) -> list[bytes]:
@@ -47,13 +52,15 @@ class Proposals:
         appended: list[bytes] = []
         for bodies, done in self._take_gathered():
             start = first_index + len(appended)
-            self._waiting.append(Proposal(start, start + len(bodies) - 1, done))
+            size = sum(map(len, bodies))
+            self._waiting.append(Proposal(start, start + len(bodies) - 1, size, done))
             appended.extend(bodies)
         return appended
 
     def refuse(self, leader_id: str | None, leader_address: str | None) -> None:
         """What was gathered is not appended: another leads, or nobody."""
-        for _, done in self._take_gathered():
+        for bodies, done in self._take_gathered():
+            self.waiting_bytes -= sum(map(len, bodies))
             if not done.done():
                 done.set_exception(NotLeader(leader_id, leader_address))
 
@@ -69,12 +76,18 @@ class Proposals:
         proposal.results.append(result)
         if index == proposal.last_index:
             self._waiting.popleft()
+            self.waiting_bytes -= proposal.size
             if not proposal.done.done():
                 proposal.done.set_result(proposal.results)
 
-    def give_up(self, why: str) -> None:
-        """Whether they will be decided is not for this member to know any more."""
-        while self._waiting:
-            done = self._waiting.popleft().done
+    def give_up(self, why: str, above: int = NO_INDEX) -> None:
+        """Whether they will be decided is not for this member to know any more; entries up to `above` are, and wait until they
+        are applied."""
+        given_up: deque[Done] = deque()
+        while self._waiting and self._waiting[-1].last_index > above:
+            proposal = self._waiting.pop()
+            self.waiting_bytes -= proposal.size
+            given_up.appendleft(proposal.done)
+        for done in given_up:
             if not done.done():
                 done.set_exception(OutcomeUnknown(why))

@@ -1,7 +1,6 @@
 """The whole of Raft, without clock, disk or network: ticks, messages and proposals go in, actions come out.
 
-After Ongaro, "Consensus: Bridging Theory and Practice" (2014); the section that a rule comes from stands in
-square brackets.
+After Ongaro, "Consensus: Bridging Theory and Practice" (2014); where a rule comes from stands in square brackets.
 
 The caller keeps three promises, and the safety of the group rests on them:
 1. it performs the actions in the order given, across calls, but for what waits: nothing passes a PersistThenSend with a
@@ -10,8 +9,7 @@ The caller keeps three promises, and the safety of the group rests on them:
 3. after a failed write it performs nothing any more.
 
 Invariants:
-- `term` never falls, and `voted_for` is set at most once in a term; both are durable before a message that
-  depends on them leaves;
+- `term` never falls, and `voted_for` is set at most once in a term; both are durable before a message that tells them leaves;
 - committed_index <= log.last_index, and no entry at or below committed_index is ever cut;
 - a leader never cuts its own log; it counts itself only for what `persisted` confirmed;
 - what a newcomer says counts in no majority (dledger.standing);
@@ -24,8 +22,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from dledger.actions import Action, BecomeRole, ReadReady, Reply, Role, Send, Vote
-from dledger.ballots import Ballots
+from dledger.actions import Action, BecomeRole, Load, ReadReady, Reply, Role, Send, Vote
+from dledger.ballots import Ballots, refusal_of_log
 from dledger.entry import NO_INDEX, NO_TERM, Entry
 from dledger.leadersign import LeaderSign
 from dledger.messages import (
@@ -55,9 +53,6 @@ from dledger.told import Told
 from dledger.transfer import Transfer, fittest
 from dledger.turn import Turn
 from dledger.unsynced import Unsynced
-
-OTHERS_NOTICE_MS = 20
-"""A leader's end is seen by all its followers, but not in the same moment."""
 
 
 class Raft:
@@ -94,7 +89,7 @@ class Raft:
         self.leader_id: str | None = None
         self.committed_index = committed_index
         self.disk = Unsynced(log.last_index, now_ms)
-        self.leader_sign = LeaderSign()
+        self.leader_sign = LeaderSign(settings.election_timeout_min_ms)
         self.stands_back_until_ms = now_ms
         self.election_due_ms = now_ms if not self.peers else self.draw_election_due()
         self.ballots = Ballots()
@@ -126,8 +121,7 @@ class Raft:
 
     @property
     def may_serve(self) -> bool:
-        """Leads, and an entry of its own term is committed, so its committed index covers all that any
-        earlier leader committed [6.4]."""
+        """Leads, and an entry of its own term is committed, and so all that any earlier leader committed [6.4]."""
         return self.role is Role.LEADER and self.committed_index >= self.term_start_index
 
     # Inputs
@@ -179,10 +173,18 @@ class Raft:
         """The oldest unconfirmed PersistThenSend is durable."""
         self.now_ms = now_ms
         confirmed = self.disk.confirmed(now_ms)
+        self.log.forget(self.durable_index)
         if self.role is Role.LEADER:
             self.advance_commit()
         elif confirmed.vote:
             self.election_due_ms = max(self.election_due_ms, self.draw_election_due())
+        return self.actions()
+
+    def loaded(self, load: Load, entries: Sequence[Entry], now_ms: int) -> list[Action]:
+        """What was read for `load`: entries of the log from there on, or none, where that has changed meanwhile."""
+        self.now_ms = now_ms
+        if load.peer in self.progress and self.progress[load.peer].took(load):
+            self.push(load.peer, entries)
         return self.actions()
 
     def receive(self, sender: str, message: Message, now_ms: int, ticket: int = 0) -> list[Action]:
@@ -236,9 +238,7 @@ class Raft:
         self.now_ms = now_ms
         if self.role is Role.FOLLOWER and peer == self.leader_id:
             self.leader_sign.doubted = True
-            self.send(
-                peer, VoteRequest(self.term + 1, self.log.last_index, self.log.last_term, pre_vote=True)
-            )
+            self.send(peer, self.vote_request(pre_vote=True))
         return self.actions()
 
     def give_way(self, target: str | None, now_ms: int) -> list[Action]:
@@ -249,10 +249,10 @@ class Raft:
         self.hand_over(target)
         return self.actions()
 
-    def stand_back(self, now_ms: int) -> list[Action]:
-        """A leader with another list of members counts this one: while it does, this one neither leads nor tries."""
+    def stand_back(self, now_ms: int, for_ms: int) -> list[Action]:
+        """A leader with another list of members counts this one, or this one could not serve: it neither leads nor tries."""
         self.now_ms = now_ms
-        self.stands_back_until_ms = now_ms + 2 * self.settings.election_timeout_max_ms
+        self.stands_back_until_ms = now_ms + for_ms
         if self.role is not Role.FOLLOWER:
             self.become_follower(self.term, None)
         return self.actions()
@@ -313,8 +313,7 @@ class Raft:
 
     def leader_is_alive(self) -> bool:
         """Disruptive servers are not listened to while a leader is heard [4.2.3]."""
-        within_ms = self.settings.election_timeout_min_ms
-        return self.role is Role.LEADER or self.leader_sign.is_fresh(self.now_ms, within_ms)
+        return self.role is Role.LEADER or self.leader_sign.is_fresh(self.now_ms)
 
     def start_pre_vote(self) -> None:
         """Asks whether an election could be won, without opening a term [9.6]: an isolated member inflates no terms."""
@@ -337,10 +336,13 @@ class Raft:
 
     def ask_for_votes(self, *, pre_vote: bool, transfer: bool = False) -> None:
         self.ballots.open(self.self_id, pre_vote=pre_vote)
-        ballot = self.term + 1 if pre_vote else self.term
         for peer in self.peers:
-            self.send(peer, VoteRequest(ballot, self.log.last_index, self.log.last_term, pre_vote, transfer))
+            self.send(peer, self.vote_request(pre_vote=pre_vote, transfer=transfer))
         self.count_votes()
+
+    def vote_request(self, *, pre_vote: bool, transfer: bool = False) -> VoteRequest:
+        ballot = self.term + int(pre_vote)
+        return VoteRequest(ballot, self.log.last_index, self.log.last_term, pre_vote, transfer)
 
     def count_votes(self) -> None:
         if len(self.ballots.votes) >= self.quorum:
@@ -358,10 +360,8 @@ class Raft:
             self.become_follower(request.term, None)
         if self.standing.newcomer:
             return VoteResult.REJECT_NEWCOMER
-        if request.ledger_end_term < self.log.last_term:
-            return VoteResult.REJECT_EXPIRED_LEDGER_TERM
-        if request.ledger_end_term == self.log.last_term and request.ledger_end_index < self.log.last_index:
-            return VoteResult.REJECT_SMALL_LEDGER_END_INDEX
+        if (refusal := refusal_of_log(request, self.log)) is not None:
+            return refusal
         if not request.pre_vote:
             if self.voted_for not in (None, candidate) or self.leader_id is not None:
                 return VoteResult.REJECT_ALREADY_VOTED
@@ -387,8 +387,7 @@ class Raft:
             return
         rank = sum(peer < self.self_id and peer != self.leader_id for peer in self.peers)
         self.become_follower(self.term, None)
-        self.leader_sign.gone()
-        turn_ms = self.now_ms + OTHERS_NOTICE_MS + rank * self.settings.heartbeat_interval_ms
+        turn_ms = self.leader_sign.gone(self.now_ms, rank, self.settings.heartbeat_interval_ms)
         self.election_due_ms = min(self.election_due_ms, turn_ms)
 
     def adopt(self, term: int) -> None:
@@ -446,12 +445,13 @@ class Raft:
         self.progress[peer].round_sent = self.reads.round
         self.send(peer, HeartBeatRequest(self.term, self.reads.round))
 
-    def push(self, peer: str) -> None:
-        progress = self.progress[peer]
-        push = progress.next_push(self.term, self.log, self.committed_index, self.settings)
-        if push is not None:
-            progress.pushing(push, self.now_ms)
-            self.send(peer, push)
+    def push(self, peer: str, loaded: Sequence[Entry] = ()) -> None:
+        state = self.term, self.committed_index, self.now_ms
+        work = self.progress[peer].begin(peer, *state, self.log, self.settings, loaded)
+        if isinstance(work, Load):
+            self.turn.loads.append(work)
+        elif work is not None:
+            self.send(peer, work)
 
     def on_push_response(self, peer: str, response: PushResponse) -> None:
         if self.progress[peer].answered(response, self.log, self.now_ms):

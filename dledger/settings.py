@@ -25,8 +25,12 @@ class DLedgerSettings:
     push_bytes_max: int = 1 << 20
     """Bodies in one PUSH; a single larger entry still travels, alone."""
     pending_proposals_max: int = 10_000
+    pending_bytes_max: int = 64 << 20
+    """Bodies that wait to be decided, or for the own disk. One proposal may have more, where nothing else waits."""
     entry_bytes_max: int = 4 << 20
     """Largest body of one entry; upstream's encoder ends at 4 MiB too."""
+    recent_bytes_max: int = 4 << 20
+    """Entries that stay in memory though the disk has them, about: who is not far behind gets them from there."""
     data_file_bytes: int = 1 << 30
     index_file_bytes: int = 5 * 1024 * 1024 * INDEX_UNIT_BYTES
     checkpoint_interval_ms: int = 3000

@@ -13,9 +13,11 @@ from dataclasses import dataclass
 
 from dledger.actions import PersistThenSend, Vote
 from dledger.checkpoint import Checkpoint, CheckpointFile
-from dledger.entry import NO_INDEX, Entry
+from dledger.entry import NO_INDEX
 from dledger.errors import LogDamaged, LogOfAnother
 from dledger.log import EntryLog
+from dledger.raftlog import RaftLog
+from dledger.recovery import recover, refuse_later_entries
 from dledger.settings import DLedgerSettings
 from dledger.termfile import TermFile
 from mqruntime.diskfull import DISK_FULL, RetriedWrite
@@ -31,7 +33,7 @@ FOLDER_PREFIX = "dledger-"
 @dataclass(frozen=True, slots=True)
 class Recovered:
     vote: Vote
-    entries: list[Entry]
+    log: RaftLog
     committed_index: int
 
 
@@ -53,6 +55,8 @@ class Store:
         self.term_file = TermFile(files, f"{name}/currterm", ",".join(sorted(members)))
         self.checkpoint_file = CheckpointFile(files, f"{name}/checkpoint")
         self.committed_index = NO_INDEX
+        self.synced_index = NO_INDEX
+        """The checkpoint vouches for entries up to there, and for their index units."""
         self.cut_from: int | None = None
         """A cut is under way."""
         self.unsettled = False
@@ -69,28 +73,28 @@ class Store:
         checkpoint = await self.checkpoint_file.load()
         log = EntryLog(self.directory, self.settings, self.name)
         await log.open()
-        entries = log.recover()
+        held = await recover(log, checkpoint.synced_index, self.settings.recent_bytes_max)
         if checkpoint.cut_from is None:
-            log.refuse_later_entries()
-        else:
-            del entries[checkpoint.cut_from :]
-        if checkpoint.committed_index >= len(entries):
-            decided = checkpoint.committed_index
-            raise LogDamaged(
-                self.name, f"ends before entry {len(entries)}, but entries up to {decided} are decided"
-            )
-        if vote is None and entries:
+            refuse_later_entries(log)
+        elif checkpoint.cut_from <= held.last_index:
+            held.cut(checkpoint.cut_from)
+        end = held.last_index + 1
+        for index, why in ((checkpoint.committed_index, "decided"), (checkpoint.synced_index, "durable")):
+            if index >= end:
+                raise LogDamaged(self.name, f"ends before entry {end}, but entries up to {index} are {why}")
+        if vote is None and end:
             raise LogDamaged(
                 self.term_file.name, "is missing beside a log; without it this member could vote twice"
             )
         self.log = log
         self.committed_index = checkpoint.committed_index
-        await log.cut(len(entries))
+        self.synced_index = checkpoint.synced_index
+        await log.cut(end)
         log.rewrite_last_batch()
         await log.sync()
         if checkpoint.cut_from is not None:
             await self.save_checkpoint(self.committed_index)
-        return Recovered(vote or Vote(newcomer=True), entries, self.committed_index)
+        return Recovered(vote or Vote(newcomer=True), held, self.committed_index)
 
     async def persist(self, steps: Sequence[PersistThenSend]) -> None:
         """Makes the steps durable, in an order that a crash cannot turn into a state that never was. A small file waits for
@@ -116,11 +120,12 @@ class Store:
 
     async def cut(self, log: EntryLog, index: int) -> None:
         self.cut_from = index
-        announced = Checkpoint(index - 1, self.committed_index, index)
+        self.vouch_below(index)
+        announced = self.checkpoint(index - 1, cut_from=index)
         await self.replace(self.checkpoint_file.name, lambda: self.checkpoint_file.store(announced))
         await log.cut(index)
         await log.sync()
-        done = Checkpoint(index - 1, self.committed_index)
+        done = self.checkpoint(index - 1)
         await self.replace(self.checkpoint_file.name, lambda: self.checkpoint_file.store(done))
         self.cut_from = None
 
@@ -137,12 +142,28 @@ class Store:
         at the start has to do."""
         index = log.unsynced_from if self.cut_from is None else self.cut_from
         with suppress(OSError):
-            await self.checkpoint_file.store(Checkpoint(index - 1, self.committed_index, index))
+            await self.checkpoint_file.store(self.checkpoint(index - 1, cut_from=index))
+
+    def vouch_below(self, index: int) -> None:
+        """The checkpoint vouches for no entry from there on any more."""
+        self.synced_index = min(self.synced_index, index - 1)
+
+    def checkpoint(self, end_index: int, *, cut_from: int | None = None) -> Checkpoint:
+        return Checkpoint(end_index, self.committed_index, cut_from, self.synced_index)
+
+    async def sync_index(self) -> None:
+        """The next checkpoint vouches for what is durable now. Raises OSError, of a full disk too: the kernel forgets the pages
+        that it could not write."""
+        assert self.log is not None
+        synced_index = self.log.unsynced_from - 1
+        await self.log.sync_index()
+        self.synced_index = synced_index
 
     async def save_checkpoint(self, committed_index: int) -> None:
         """`committed_index` is decided, and durable here. Raises OSError; a full disk leaves the file as it was."""
         assert self.log is not None
-        await self.checkpoint_file.store(Checkpoint(self.log.end_index, committed_index))
+        saved = Checkpoint(self.log.end_index, committed_index, None, self.synced_index)
+        await self.checkpoint_file.store(saved)
         self.committed_index = committed_index
 
     def size_bytes(self) -> int:
@@ -156,10 +177,12 @@ class Store:
         if self.log is None:
             return
         if not self.unsettled:
-            await self.log.sync_index()
-            if committed_index > self.committed_index:
+            saved = self.committed_index, self.synced_index
+            await self.sync_index()
+            decided = max(committed_index, self.committed_index)
+            if (decided, self.synced_index) != saved:
                 try:
-                    await self.save_checkpoint(committed_index)
+                    await self.save_checkpoint(decided)
                 except OSError as error:
                     if error.errno not in DISK_FULL:
                         raise

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from dledger.actions import Action, PersistThenSend, ReadReady, Reply, Send, TransferFailed, Vote
+from dledger.actions import Action, Load, PersistThenSend, ReadReady, Reply, Send, TransferFailed, Vote
 from dledger.entry import Entry
 
 
@@ -19,6 +19,7 @@ class Turn:
     cut_from: int | None = None
     entries: list[Entry] = field(default_factory=list)
     reads: list[ReadReady] = field(default_factory=list)
+    loads: list[Load] = field(default_factory=list)
     transfer_failed: bool = False
 
     def persists(self, vote: Vote | None) -> bool:
@@ -35,4 +36,4 @@ class Turn:
             )
             messages = [*messages, step] if first else [step]
         failed = [TransferFailed()] if self.transfer_failed else []
-        return [*messages, *told, *self.reads, *failed]
+        return [*messages, *told, *self.reads, *self.loads, *failed]

@@ -39,6 +39,6 @@ class VotesOnDisk(RaftCheck):
             if controller is not None and controller.raft.core is not None:
                 incarnation, number = self.core_numbers.get(member, (0, 0))
                 if incarnation != node.incarnation:
-                    number = self.new_core(controller.raft.core)
+                    number = self.new_core(controller.raft)
                     self.core_numbers[member] = (node.incarnation, number)
                 self.look(number, controller.raft)

@@ -152,7 +152,7 @@ class Taps:
                 ear.open = False
 
     def _tap_log(self) -> None:
-        node, machine = self.app.node, self.app.node.state_machine
+        node, machine = self.app.node, self.app.node._applier.state_machine
         assert isinstance(machine, ReplicasStateMachine)
         propose, apply, role_change = node.propose, machine.apply, node.on_role_change
 
@@ -196,7 +196,7 @@ class Taps:
                 sync_state.set_epoch,
                 sync_state.eligible,
             )
-        self.check.applied(self.process, index, app.node.core.log.entry(index).term, body, kept)
+        self.check.applied(self.process, index, app.node.core.log.term_at(index), body, kept)
 
     # What this controller may believe
 

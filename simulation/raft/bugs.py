@@ -5,9 +5,10 @@ nothing is left of it when its context ends."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from dledger import recovery
 from dledger.actions import Action, PersistThenSend, ReadReady, Reply, Role, Vote
 from dledger.ballots import Ballots
 from dledger.disklane import DiskLane, Step
@@ -28,6 +29,7 @@ from dledger.messages import (
     VoteResult,
 )
 from dledger.node import DLedgerNode
+from dledger.progress import Progress
 from dledger.raft import Raft
 from dledger.raftlog import RaftLog
 from dledger.readindex import PendingReads
@@ -35,6 +37,7 @@ from dledger.standing import Standing
 from dledger.store import Store
 from dledger.termbound import TermBound
 from dledger.termfile import TermFile
+from dledger.termruns import TermRuns, runs_of
 from simulation.kernel.plants import Bugs
 
 BUGS = Bugs()
@@ -135,8 +138,34 @@ def own_disk_counts_at_once(self: Raft) -> None:
 @bug("cut-not-durable", Store, "cut")
 async def cut_in_memory(self: Store, log: EntryLog, index: int) -> None:
     """The old tail may be there again after a power cut, behind what was acknowledged since."""
-    log.end = log.positions[index] if index < len(log.positions) else log.end
-    del log.positions[index:]
+    log.end = log.stored_unit(index).position
+    log.end_index = index - 1
+
+
+@bug("index-not-synced", EntryLog, "sync_index")
+async def vouched_for_unseen(self: EntryLog) -> None:
+    """The checkpoint vouches for index units that a power cut may take."""
+
+
+@bug("cut-still-vouched-for", Store, "vouch_below")
+def as_if_nothing_was_cut(self: Store, index: int) -> None:
+    """The checkpoint vouches for entries that a cut takes away."""
+
+
+forgot = RaftLog.forget
+read_runs = runs_of
+
+
+@bug("forgets-what-the-disk-lacks", RaftLog, "forget")
+def all_of_it(self: RaftLog, durable_index: int) -> None:
+    """What is on its way to the disk is read from there."""
+    forgot(self, self.last_index)
+
+
+@bug("old-terms-are-the-last", recovery, "runs_of")
+def one_run(last_index: int, term_of: Callable[[int], int]) -> TermRuns:
+    """All entries below the checkpoint's are taken for entries of one term."""
+    return read_runs(last_index, lambda index: term_of(last_index))
 
 
 # Replication
@@ -349,6 +378,12 @@ def whoever_asks(self: Raft, leader: str, request: TransferRequest) -> ResultCod
 def believed_sent(self: Raft, peer: str, request: Request, now_ms: int) -> list[Action]:
     """What was not sent is waited for."""
     return []
+
+
+@bug("bodies-again-unanswered", Progress, "unanswered")
+def with_each_beat(self: Progress) -> None:
+    """Entries are sent again to who has not answered, however often that was."""
+    self.not_pushed()
 
 
 @bug("ended-connection-is-a-dead-leader", Raft, "connection_lost")

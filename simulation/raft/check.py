@@ -4,8 +4,8 @@ Invariant: a checker only reads, and computes what it expects from what was said
 incarnations of all members; so it notices what a restart, or another disk, made a member forget.
 
 Besides R1 to R10: R11, a member believes only what a member has said; R12, what is decided is durable on a majority of disks;
-R13, no member cuts what is decided; R14, only its leader's word makes a member stand for election; V2, what a leader waits
-for is under way."""
+R13, no member cuts what is decided; R14, only its leader's word makes a member stand for election; R15, what a checkpoint
+vouches for is durable; V2, what a leader waits for is under way."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from collections.abc import Callable, Iterable
 from zlib import crc32
 
 from dledger.actions import Role
-from dledger.entry import NO_INDEX, Entry
+from dledger.entry import ENTRY_HEADER_BYTES, NO_INDEX, Entry
+from dledger.errors import LogDamaged
 from dledger.messages import (
     HeartBeatResponse,
     Message,
@@ -29,15 +30,29 @@ from dledger.raft import Raft
 
 
 class Violation(AssertionError):
-    """An invariant of the group is broken; `rule` names it (R1 to R14, V2)."""
+    """An invariant of the group is broken; `rule` names it (R1 to R15, V2)."""
 
     def __init__(self, rule: str, what: str) -> None:
         super().__init__(f"{rule}: {what}")
         self.rule = rule
 
 
-def entries_of(core: Raft) -> list[Entry]:
-    return [core.log.entry(index) for index in range(core.log.first_index, core.log.last_index + 1)]
+def entry_of(node: DLedgerNode, index: int) -> Entry:
+    """What stands in the log of a running member: of what it does not keep in memory, on its disk."""
+    core, disk = node.core, node.store.log
+    assert core is not None and disk is not None
+    if core.log.holds(index):
+        return core.log.entry(index)
+    try:
+        unit = disk.stored_unit(index)
+    except LogDamaged as error:
+        raise Violation("R8", str(error)) from error
+    body = disk.data.rest_of_file(unit.position)[ENTRY_HEADER_BYTES : unit.size]
+    return Entry(index, core.log.term_at(index), bytes(body))
+
+
+def entries_of(node: DLedgerNode) -> list[Entry]:
+    return [entry_of(node, index) for index in range(node.last_index + 1)]
 
 
 class RaftCheck:
@@ -61,6 +76,7 @@ class RaftCheck:
         self.led: dict[int, int] = {}
         """Term in which it led when it was seen last, by core number."""
         self.cores: list[Raft] = []
+        self.nodes: dict[Raft, DLedgerNode] = {}
         self.moved: set[Raft] = set()
         """Those that have had a turn since they were looked at."""
         self.said: set[tuple[str, Message]] = set()
@@ -97,11 +113,11 @@ class RaftCheck:
         if isinstance(message, StandingRequest) and message.session in self.lives.get(sender, ()):
             self.heard_of_loss[sender].add(receiver)
 
-    def cuts(self, member: str, entries: Iterable[Entry]) -> None:
-        """A member takes these out of its log (R13)."""
-        for entry in entries:
-            if entry.index < len(self.decided) and self.decided[entry.index] == entry:
-                raise self.found("R13", f"{member} cuts entry {entry.index}, which is decided")
+    def cuts(self, core: Raft, index: int) -> None:
+        """A member takes what stands from there on out of its log (R13)."""
+        for at in range(index, min(core.log.last_index + 1, len(self.decided))):
+            if self.decided[at] == entry_of(self.nodes[core], at):
+                raise self.found("R13", f"{core.self_id} cuts entry {at}, which is decided")
 
     def told(self, receiver: str, sender: str, message: Message) -> None:
         """A message arrived: the vote that it tells must never have been told otherwise (R2)."""
@@ -135,9 +151,12 @@ class RaftCheck:
         self.said_since_loss[member] = set()
         self.lives[member], self.heard_of_loss[member] = set(), set()
 
-    def new_core(self, core: Raft) -> int:
+    def new_core(self, node: DLedgerNode) -> int:
         """A member started. What it recovered must reach as far as its disk once promised (R2, terms only
         rise)."""
+        core = node.core
+        assert core is not None
+        self.nodes[core] = node
         self.cores.append(core)
         self.moved.add(core)
         return len(self.cores) - 1
@@ -159,11 +178,11 @@ class RaftCheck:
                 "R6", f"{core.self_id} committed {core.committed_index} beyond its end {core.log.last_index}"
             )
         if core.role is Role.LEADER:
-            self.look_at_leader(core)
+            self.look_at_leader(core, node)
             self.look_at_calls(core, node)
         seen = self.committed.get(number, NO_INDEX)
         if core.committed_index != seen:
-            self.look_at_commit(core, seen, led=self.led.get(number) == core.term)
+            self.look_at_commit(core, node, seen, led=self.led.get(number) == core.term)
             self.committed[number] = core.committed_index
         self.led[number] = core.term if core.role is Role.LEADER else NO_INDEX
 
@@ -174,27 +193,30 @@ class RaftCheck:
                 MessageCode.PUSH: progress.in_flight is not None,
                 MessageCode.HEART_BEAT: progress.round_sent > progress.read_round,
             }
+            reads = {task.get_name() for task in node._tasks._tasks} if progress.loading else ()
+            if progress.loading and f"dledger-load {core.self_id}->{peer}" not in reads:
+                raise self.found("V2", f"{core.self_id} waits for entries for {peer} that nobody reads")
             for code, waiting in waits.items():
                 if waiting and not node._conversation.calls[peer, code]:
                     raise self.found(
                         "V2", f"{core.self_id} waits for a {code.name} that nobody carries to {peer}"
                     )
 
-    def look_at_leader(self, core: Raft) -> None:
+    def look_at_leader(self, core: Raft, node: DLedgerNode) -> None:
         if core.peers and core.disk.has_vote:
             raise self.found("R2", f"{core.self_id} leads, and its vote for itself may still be forgotten")
         known = self.leaders.get(core.term)
         if known is None:
             self.leaders[core.term] = core.self_id
             for entry in self.decided:
-                if entry.index > core.log.last_index or core.log.entry(entry.index) != entry:
+                if entry.index > core.log.last_index or entry_of(node, entry.index) != entry:
                     raise self.found(
                         "R4", f"leader {core.self_id} of term {core.term} lacks decided entry {entry.index}"
                     )
         elif known != core.self_id:
             raise self.found("R1", f"{known} and {core.self_id} both lead in term {core.term}")
 
-    def look_at_commit(self, core: Raft, seen: int, *, led: bool) -> None:
+    def look_at_commit(self, core: Raft, node: DLedgerNode, seen: int, *, led: bool) -> None:
         """`led`: it led in this term when it was last looked at, so what is new it committed as its leader."""
         index = core.committed_index
         if index < seen:
@@ -204,7 +226,7 @@ class RaftCheck:
                 "R6",
                 f"{core.self_id} in term {core.term} committed {index} of term {core.log.term_at(index)}",
             )
-        for entry in map(core.log.entry, range(seen + 1, index + 1)):
+        for entry in (entry_of(node, new) for new in range(seen + 1, index + 1)):
             if entry.index == len(self.decided):
                 self.decided.append(entry)
                 self.look_at_disks(core, entry)
@@ -238,9 +260,9 @@ class RaftCheck:
             raise self.found("R8", f"entry {index} was answered before it was decided")
         self.answered[body] = index
 
-    def logs_match(self, cores: Iterable[Raft]) -> None:
+    def logs_match(self, members: Iterable[DLedgerNode]) -> None:
         """R3 over the running members: equal index and term means equal prefix."""
-        logs = [entries_of(core) for core in cores]
+        logs = [entries_of(member) for member in members]
         for number, one in enumerate(logs):
             for other in logs[number + 1 :]:
                 common = min(len(one), len(other))

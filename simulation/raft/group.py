@@ -6,6 +6,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from dledger.entry import INDEX_UNIT, NO_INDEX, read_index_unit
+from dledger.keyvalues import parse_key_values
 from dledger.node import DLedgerNode
 from dledger.raft import Raft
 from dledger.settings import DLedgerSettings
@@ -25,6 +27,8 @@ class RaftGroup:
         self.world = world
         self.settings = settings
         self.check = RaftCheck()
+        self.checkpoints: dict[str, bytes] = {}
+        """Of each member, the one that was looked at last."""
         self.peers = {f"n{number}": f"10.0.0.{number + 1}:{PORT}" for number in range(size)}
         self.nodes = [world.node(name, address.partition(":")[0]) for name, address in self.peers.items()]
         world.after_each_step(self.look)
@@ -55,6 +59,24 @@ class RaftGroup:
             app = node.app
             if isinstance(app, MemberApp) and app.core_number is not None:
                 self.check.look(app.core_number, app.node)
+                self.look_at_checkpoint(node, app.node)
+
+    def look_at_checkpoint(self, node: Node, member: DLedgerNode) -> None:
+        """Each new one vouches for entries whose index units every power cut leaves (R15)."""
+        name, log = f"dledger-{node.name}", member.store.log
+        data = node.disk.content(f"{name}/checkpoint")
+        if data is None or log is None or data == self.checkpoints.get(node.name):
+            return
+        self.checkpoints[node.name] = data
+        index = int(parse_key_values(name, data).get("syncedIndex", NO_INDEX))
+        unit = log.index.rest_of_file(index * INDEX_UNIT.size)[: INDEX_UNIT.size] if index >= 0 else None
+        if unit is None:
+            return
+        held = node.disk.durably_holds(f"{name}/index/", bytes(unit))
+        if read_index_unit(unit, index) is None or not held:
+            raise self.check.found(
+                "R15", f"{name} vouches for entry {index}, and its index unit is not durable"
+            )
 
     def member(self, node: Node) -> DLedgerNode | None:
         """The running DLedgerNode of `node`, once it is started."""

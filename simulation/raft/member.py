@@ -91,8 +91,7 @@ class MemberApp:
 
     async def start(self) -> None:
         await self.node.start()
-        assert self.node.core is not None
-        self.core_number = self.check.new_core(self.node.core)
+        self.core_number = self.check.new_core(self.node)
         await self.server.start()
 
     async def stop(self) -> None:
@@ -141,7 +140,7 @@ def watched(base: type[Raft], check: RaftCheck) -> type[Raft]:
             return actions
 
         def cut(self, index: int) -> None:
-            check.cuts(self.self_id, [self.log.entry(at) for at in range(index, self.log.last_index + 1)])
+            check.cuts(self, index)
             super().cut(index)
 
     return WatchedRaft

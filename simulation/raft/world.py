@@ -81,6 +81,7 @@ class RaftWorld:
             entry_bytes_max=1024,
             index_file_bytes=32 * 64,
             checkpoint_interval_ms=self.random.choice((200, 3000)),
+            recent_bytes_max=random.Random(f"{seed}/memory").choice((0, 2000, 1 << 20)),
         )
         self.group = RaftGroup(self.world, self.random.choice((3, 3, 5)), settings=settings)
         self.check = self.group.check
@@ -111,7 +112,7 @@ class RaftWorld:
                     self.fault(kind)
                     calm_ms = 2200 if kind == "contest" else 20
                     next_fault_ms = world.now_ms + self.random.randint(calm_ms, calm_ms + 2 * self.pause_ms)
-            self.check.logs_match(self.group.running_cores())
+            self.check.logs_match(self.group.members())
             self.heal()
         self.check.at_the_end()
         self.totals.counts.update(
@@ -377,7 +378,7 @@ class RaftWorld:
             return self.group.agreed() and all(map(self.votes, self.nodes))
 
         self.world.run_until(agreed, HEAL_LIMIT_MS)
-        self.check.logs_match(self.group.running_cores())
+        self.check.logs_match(self.group.members())
 
 
 def run_seed(seed: int, bug: str | None, totals: Totals) -> None:

@@ -88,6 +88,7 @@ COMMANDS: dict[str, Run | Elsewhere] = {
     "mqreplay --help": Run("export"),
     # the figures take minutes: here their commands only start
     "python -m scripts.bench.startup": Run("--runs", "--help"),
+    "python -m scripts.bench.ledger": Run("--behind", "--help"),
     "python -m scripts.bench.footprint": Run("--seconds", "--help"),
     "python -m scripts.bench.java_outage": Run("--count", "--help"),
     "python -m scripts.bench.cli": Run("--runs", "--help"),

@@ -12,20 +12,23 @@ from typing import Any
 import pytest
 
 from dledger.actions import PersistThenSend, Role
-from dledger.errors import NotLeader, OutcomeUnknown
+from dledger.applying import APPLIED_A_TURN
+from dledger.errors import NotLeader, OutcomeUnknown, TooManyProposals
 from dledger.messagejson import (
     Envelope,
     encode_request,
 )
 from dledger.messages import (
+    MessageCode,
     PushRequest,
     PushType,
     Request,
+    Response,
     ResultCode,
     TransferRequest,
     VoteRequest,
 )
-from dledger.node import APPLIED_A_TURN, DLedgerNode
+from dledger.node import DLedgerNode
 from remoting.client import RemotingClient
 from remoting.command import RemotingCommand
 from simulation.kernel.node import Node, SimulatedClock
@@ -61,7 +64,7 @@ def proposing(node: Node, member: DLedgerNode, *bodies: bytes, timeout_ms: int =
     async def propose() -> None:
         try:
             outcome.append(await member.propose(list(bodies), timeout_ms))
-        except (NotLeader, OutcomeUnknown) as error:
+        except (NotLeader, OutcomeUnknown, TooManyProposals) as error:
             outcome.append(error)
 
     node.spawn(propose())
@@ -94,7 +97,7 @@ def test_a_group_of_one_serves_at_once_and_again_after_a_power_cut() -> None:
         world.run_until(lambda: bool(group.active()), 100)
         _, member = leader_of(group)
         assert member.core is not None
-        assert [entry.body for entry in entries_of(member.core)] == [b"", b"x", b"y", b""]
+        assert [entry.body for entry in entries_of(member)] == [b"", b"x", b"y", b""]
 
 
 def test_a_proposal_is_answered_with_what_apply_returned_and_is_on_a_majority_of_disks() -> None:
@@ -167,6 +170,98 @@ def test_what_is_decided_together_is_applied_a_few_a_turn_and_reads_wait_for_all
         world.run_until(lambda: all(one.applied_index >= 500 for one in group.members()), 1_000)
 
 
+FORGETFUL = replace(SETTINGS, recent_bytes_max=0)
+
+
+def decided(group: RaftGroup, count: int) -> None:
+    """So many entries more, on all members that run."""
+    outcome = proposing(*leader_of(group), *(b"%d" % number for number in range(count)))
+    group.world.run_until(lambda: bool(outcome), 2_000)
+    assert len(outcome[0]) == count
+
+
+def test_a_start_applies_from_the_disk_a_few_a_turn_and_takes_part_meanwhile() -> None:
+    with World(36) as world:
+        group = RaftGroup(world, 3, settings=FORGETFUL)
+        group.start_all()
+        world.run_until(group.agreed, 5_000)
+        decided(group, 2_000)
+        world.run_for_ms(FORGETFUL.checkpoint_interval_ms + 1_000)
+        node, _ = leader_of(group)
+        late = others(group, node)[0]
+        late.kill(power_cut=True)
+        group.start(late)
+        world.run_until(lambda: group.member(late) is not None, 1_000)
+        member = group.member(late)
+        assert member is not None and member.applied_index < 2_000
+        applied, replayed = [member.applied_index], list[int]()
+        world.after_each_step(lambda: applied.append(member.applied_index))
+
+        async def replay() -> None:
+            await member.replayed()
+            replayed.append(member.applied_index)
+
+        late.spawn(replay())
+        world.run_until(lambda: bool(replayed), 1_000)
+        assert max(after - before for before, after in pairwise(applied)) <= APPLIED_A_TURN
+        assert replayed[0] >= 2_000
+        assert member.core is not None and not member.core.log.holds(5)
+
+
+def test_who_has_much_to_replay_votes_and_does_not_lead() -> None:
+    with World(43) as world:
+        group = RaftGroup(world, 3, settings=FORGETFUL)
+        group.start_all()
+        world.run_until(group.agreed, 5_000)
+        decided(group, 4_000)
+        world.run_for_ms(FORGETFUL.checkpoint_interval_ms + 1_000)
+        node, _ = leader_of(group)
+        late, ready = sorted(others(group, node), key=lambda each: each.name)
+        late.kill()
+        late.disk.read_us = (400_000, 400_000)
+        group.start(late)
+        world.run_for_ms(2_500)
+        member = group.member(late)
+        assert member is not None and member.applied_index < 4_000
+        node.kill()
+        world.run_until(lambda: group.active() == [ready], 2_500)
+        assert member.applied_index < 4_000 and member.leader_id == ready.name
+        late.disk.read_us = (50, 400)
+        world.run_until(lambda: member.applied_index > 4_000, 3_000)
+
+
+def test_who_was_away_for_long_gets_what_its_leader_reads_from_the_disk() -> None:
+    with World(37) as world:
+        group = RaftGroup(world, 3, settings=replace(FORGETFUL, push_entries_max=100))
+        group.start_all()
+        world.run_until(group.agreed, 5_000)
+        node, member = leader_of(group)
+        away = others(group, node)[0]
+        away.kill()
+        decided(group, 1_000)
+        assert member.core is not None and member.core.log.recent_from > 900
+        group.start(away)
+        world.run_until(group.agreed, 3_000)
+        assert (
+            entries_of(group.members()[0]) == entries_of(group.members()[1]) == entries_of(group.members()[2])
+        )
+
+
+def test_a_member_whose_disk_lost_what_a_follower_needs_ends_and_says_what_to_do() -> None:
+    with World(38) as world:
+        group = RaftGroup(world, 3, settings=FORGETFUL)
+        group.start_all()
+        world.run_until(group.agreed, 5_000)
+        node, _ = leader_of(group)
+        away = others(group, node)[0]
+        away.kill()
+        decided(group, 100)
+        node.disk.flip_bit(f"dledger-{node.name}/index/{0:020d}", 32 * 50 + 20)
+        group.start(away)
+        world.run_until(lambda: not node.running, 3_000)
+        assert "entry 50, which was durable, or its index unit cannot be read" in str(node.failure)
+
+
 def test_what_is_not_appended_yet_when_a_leader_is_deposed_is_refused_and_not_of_unknown_fate(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -178,7 +273,7 @@ def test_what_is_not_appended_yet_when_a_leader_is_deposed_is_refused_and_not_of
         def deposed_before() -> None:
             assert member.core is not None
             assert member.last_index == member.core.log.last_index + 1
-            member._stand_back()
+            member._stand_back(4_000)
             append()
 
         monkeypatch.setattr(member, "_append_gathered", deposed_before)
@@ -199,6 +294,19 @@ def test_a_member_that_does_not_lead_names_who_does() -> None:
         outcome = proposing(follower, member, b"x")
         world.run_for_ms(5)
         assert isinstance(outcome[0], NotLeader) and outcome[0].leader_id == node.name
+
+
+def test_what_a_deposed_leader_had_decided_is_answered_all_the_same() -> None:
+    with World(39) as world:
+        group = started(world)
+        node, member = leader_of(group)
+        outcomes = [proposing(node, member, b"%d" % number) for number in range(500)]
+        assert member.core is not None
+        world.run_until(lambda: member.core.committed_index >= 500, 1_000)  # type: ignore[union-attr]
+        assert member.applied_index < 500
+        member._stand_back(4_000)
+        world.run_until(lambda: all(outcomes), 1_000)
+        assert [outcome[0] for outcome in outcomes] == [[index] for index in range(1, 501)]
 
 
 def test_proposals_of_a_deposed_leader_fail_at_once_and_are_not_repeated() -> None:
@@ -366,7 +474,7 @@ def test_all_members_lose_power_and_nothing_that_was_answered_is_lost() -> None:
         world.run_until(group.agreed, 8_000)
         _, member = leader_of(group)
         assert member.core is not None
-        assert [entry.body for entry in entries_of(member.core) if entry.body] == [
+        assert [entry.body for entry in entries_of(member) if entry.body] == [
             b"%d" % number for number in range(300)
         ]
 
@@ -431,7 +539,7 @@ def test_a_state_machine_that_raises_ends_its_member() -> None:
         def apply(index: int, body: bytes) -> object:
             raise OSError(errno.EIO, f"entry {index} cannot be applied")
 
-        app.node.state_machine.apply = apply  # type: ignore[method-assign]
+        app.node._applier.state_machine.apply = apply  # type: ignore[method-assign]
         outcome = proposing(node, member, b"x")
         world.run_until(lambda: not node.running, 500)
         assert "entry 1 cannot be applied" in str(node.failure)
@@ -454,6 +562,77 @@ def test_a_proposal_does_not_wait_for_the_reads_beside_it(reads: int) -> None:
         outcome = proposing(node, member, b"x")
         world.run_until(lambda: bool(outcome) and len(served) == reads, 50)
         assert outcome == [[1]] and served == sorted(served)
+
+
+def test_proposals_wait_for_room_by_their_bytes_too() -> None:
+    with World(40) as world:
+        group = RaftGroup(world, 3, settings=replace(SETTINGS, pending_bytes_max=5_000))
+        group.start_all()
+        world.run_until(group.agreed, 5_000)
+        node, member = leader_of(group)
+        for other in others(group, node):
+            world.network.cut(node.host, other.host)
+        large = [b"x" * 1_000]
+        outcomes: list[list[Any]] = []
+        for count in (3, 2, 1):
+            outcomes.append(proposing(node, member, *(large * count)))
+            world.run_for_ms(1)
+        assert isinstance(outcomes[2][0], TooManyProposals) and outcomes[:2] == [[], []]
+        world.network.heal()
+        world.run_until(lambda: all(outcomes), 2_000)
+        assert outcomes[:2] == [[[1, 2, 3]], [[4, 5]]]
+        alone = proposing(node, member, *(large * 7))
+        world.run_until(lambda: bool(alone), 1_000)
+        assert len(alone[0]) == 7, "what is larger than the room is taken alone"
+
+
+def test_what_the_own_disk_lacks_counts_among_what_waits() -> None:
+    with World(41) as world:
+        group = RaftGroup(world, 3, settings=replace(SETTINGS, pending_bytes_max=20_000, recent_bytes_max=0))
+        group.start_all()
+        world.run_until(group.agreed, 5_000)
+        node, member = leader_of(group)
+        node.disk.stall(1_000)
+        outcomes: list[list[Any]] = []
+        for _ in range(40):
+            outcomes.append(proposing(node, member, b"x" * 1_000))
+            world.run_until(lambda: bool(outcomes[-1]), 100)
+        refused = [isinstance(outcome[0], TooManyProposals) for outcome in outcomes]
+        assert refused == sorted(refused) and 10 < refused.count(False) < 20
+        world.run_for_ms(1_000)
+        decided(group, 1)
+
+
+def a_follower_hangs_under_load() -> None:
+    """Its disk does; heartbeats are answered all the time. What it costs its leader has a limit, and the others decide."""
+    with World(42) as world:
+        settings = replace(SETTINGS, push_bytes_max=4_000, recent_bytes_max=0)
+        group = RaftGroup(world, 3, settings=settings)
+        group.start_all()
+        world.run_until(group.agreed, 5_000)
+        node, member = leader_of(group)
+        hung = others(group, node)[0]
+        on_their_way, most = dict[int, int](), [0]
+        answer_of = member._conversation.answer_of
+
+        async def answering(to: str, code: MessageCode, request: Request) -> Response | None:
+            if to == hung.name and isinstance(request, PushRequest):
+                on_their_way[id(request)] = sum(len(entry.body) for entry in request.entries)
+                most.append(max(most.pop(), sum(on_their_way.values())))
+            try:
+                return await answer_of(to, code, request)
+            finally:
+                on_their_way.pop(id(request), None)
+
+        member._conversation.answer_of = answering  # type: ignore[method-assign]
+        hung.disk.stall(12_000)
+        for number in range(100):
+            outcome = proposing(node, member, b"%04d" % number + b"x" * 900)
+            world.run_until(lambda outcome=outcome: bool(outcome), 100)  # type: ignore[misc]
+            assert isinstance(outcome[0], list)
+            world.run_for_ms(100)
+        assert 0 < most[0] <= settings.push_bytes_max
+        world.run_until(group.agreed, 10_000)
 
 
 def a_push_is_repeated_while_disks_hang() -> None:
@@ -528,6 +707,7 @@ def a_follower_dies_of_its_first_answer_in_a_new_term() -> None:
 @pytest.mark.parametrize(
     ("bug", "scenario"),
     [
+        ("bodies-again-unanswered", a_follower_hangs_under_load),
         ("push-answered-before-entries", a_push_is_repeated_while_disks_hang),
         ("heartbeat-answered-before-vote", a_follower_dies_of_its_first_answer_in_a_new_term),
         ("checkpoint-ahead-of-disk", leaders_on_slow_disks_lose_power),

@@ -9,7 +9,7 @@ from dledger.actions import Action, Commit, PersistThenSend, ReadReady, Reply, R
 from dledger.entry import NO_INDEX, Entry
 from dledger.messages import Message, VoteRequest, VoteResponse, VoteResult
 from dledger.raft import Raft
-from dledger.raftlog import RaftLog
+from dledger.raftlog import UNLIMITED, RaftLog
 from dledger.settings import DLedgerSettings
 
 SETTINGS = DLedgerSettings(
@@ -31,8 +31,12 @@ def core(
     vote: Vote = Vote(),  # noqa: B008 (frozen)
     log: Sequence[Entry] = (),
     committed_index: int = NO_INDEX,
+    recent_bytes_max: int = UNLIMITED,
 ) -> Raft:
-    """A member that draws the shortest timeout, started at `now_ms` with these on its disk."""
+    """A member that draws the shortest timeout, started at `now_ms` with these on its disk; in memory are as many of them as
+    may be."""
+    held = RaftLog(log, recent_bytes_max=recent_bytes_max)
+    held.forget(held.last_index)
     return Raft(
         self_id=name,
         members=members,
@@ -40,7 +44,7 @@ def core(
         draw=lambda low, high: low,
         now_ms=now_ms,
         vote=vote,
-        log=RaftLog(log),
+        log=held,
         committed_index=committed_index,
     )
 

@@ -6,6 +6,7 @@ import asyncio
 import errno
 import json
 import os
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +16,9 @@ from dledger.actions import PersistThenSend, Vote
 from dledger.entry import Entry, decode_entry, encode_index_unit
 from dledger.errors import LogDamaged, LogOfAnother, MembersChanged
 from dledger.keyvalues import BadKeyValues
+from dledger.oldentries import read_entries
 from dledger.settings import DLedgerSettings
-from dledger.store import Recovered, Store
+from dledger.store import Store
 from mqruntime.segments import RealSegmentDirectory
 from mqruntime.smallfiles import RealSmallFiles
 
@@ -39,19 +41,39 @@ def entries(first: int, count: int, term: int = 1) -> list[Entry]:
     ]
 
 
-def lives(root: Path, *batches: PersistThenSend, committed: int = -1, clean: bool = False) -> Recovered:
+@dataclass
+class Found:
+    """What opening a store found, its entries read from the disk."""
+
+    vote: Vote
+    entries: list[Entry]
+    committed_index: int
+
+
+async def read_all(opened: Store) -> list[Entry]:
+    assert opened.log is not None
+    found: list[Entry] = []
+    while len(found) <= opened.log.end_index:
+        found += await read_entries(opened.log, len(found), 7, 2000)
+    return found
+
+
+def lives(root: Path, *batches: PersistThenSend, committed: int = -1, clean: bool = False) -> Found:
     """Opens the store, persists each batch, ends as a kill or cleanly; returns what opening found."""
 
-    async def live() -> Recovered:
+    async def live() -> Found:
         opened = store(root)
         recovered = await opened.open()
+        entries = await read_all(opened)
+        assert [recovered.log.term_at(entry.index) for entry in entries] == [entry.term for entry in entries]
+        assert recovered.log.last_index == len(entries) - 1
         for batch in batches:
             await opened.persist([batch])
         if committed >= 0:
             await opened.save_checkpoint(committed)
         if clean:
             await opened.close(committed)
-        return recovered
+        return Found(recovered.vote, entries, recovered.committed_index)
 
     return asyncio.run(live())
 
@@ -128,7 +150,7 @@ def test_what_was_persisted_is_found_again_over_several_files(tmp_path: Path) ->
     ]
     lives(tmp_path, step(*bodies[:40], vote=Vote(1, "n")), step(*bodies[40:]), committed=80)
     found = lives(tmp_path)
-    assert found == Recovered(Vote(1, "n"), bodies, 80)
+    assert found == Found(Vote(1, "n"), bodies, 80)
     assert len(list((tmp_path / "n/data").iterdir())) > 4
     assert lives(tmp_path, clean=True).entries == bodies
 
@@ -172,6 +194,114 @@ def test_damage_below_the_committed_index_is_refused(tmp_path: Path) -> None:
     patch(tmp_path, position_of(tmp_path, 4) + 50, b"\0")
     with pytest.raises(LogDamaged, match="entries up to 4 are decided"):
         lives(tmp_path)
+
+
+def vouched(root: Path, *later: PersistThenSend) -> None:
+    """Entries 0 to 99 of terms 1 to 4, decided up to 49, and all vouched for by a checkpoint; then `later`, and a kill."""
+
+    async def live() -> None:
+        opened = store(root)
+        await opened.open()
+        for term in range(1, 5):
+            first = 25 * (term - 1)
+            await opened.persist([step(*entries(first, 25, term), vote=Vote(term))])
+        await opened.sync_index()
+        await opened.save_checkpoint(49)
+        for each in later:
+            await opened.persist([each])
+
+    asyncio.run(live())
+
+
+def recovered_from(root: Path) -> int:
+    """The first entry that a start reads into memory."""
+
+    async def live() -> int:
+        return (await store(root).open()).log.recent_from
+
+    return asyncio.run(live())
+
+
+def test_a_start_reads_what_the_checkpoint_does_not_vouch_for(tmp_path: Path) -> None:
+    vouched(tmp_path, step(*entries(100, 3, 4)))
+    assert b"syncedIndex=99\n" in (tmp_path / "n/checkpoint").read_bytes()
+    assert recovered_from(tmp_path) == 99
+    found = lives(tmp_path, clean=True)
+    assert [entry.term for entry in found.entries] == [1 + min(index, 99) // 25 for index in range(103)]
+    assert recovered_from(tmp_path) == 102
+
+
+@pytest.mark.parametrize("what", ["index", "unit", "checkpoint"])
+def test_where_nothing_is_vouched_for_or_it_is_not_there_the_whole_log_is_read(
+    tmp_path: Path, what: str
+) -> None:
+    vouched(tmp_path)
+    if what == "index":
+        for path in (tmp_path / "n/index").iterdir():
+            path.unlink()
+    elif what == "unit":
+        patch(tmp_path, 3 * 32 + 7, b"\x01", "n/index/00000000000000003072")
+    else:  # as Java writes it
+        (tmp_path / "n/checkpoint").write_text("endIndex=99\ncommittedIndex=49\n")
+    assert recovered_from(tmp_path) == 0
+    assert len(lives(tmp_path).entries) == 100
+
+
+def test_damage_below_what_is_vouched_for_is_told_to_who_reads_it(tmp_path: Path) -> None:
+    vouched(tmp_path)
+    patch(tmp_path, position_of(tmp_path, 30) + 50, b"\0")
+    assert recovered_from(tmp_path) == 99
+    with pytest.raises(LogDamaged, match="entry 30, which was durable, .* remove its folder index"):
+        lives(tmp_path)
+
+
+def test_a_log_that_ends_below_what_was_vouched_for_is_refused(tmp_path: Path) -> None:
+    vouched(tmp_path)
+    patch(tmp_path, position_of(tmp_path, 99) + 50, b"\0")
+    with pytest.raises(LogDamaged, match="ends before entry 99, but entries up to 99 are durable"):
+        lives(tmp_path)
+
+
+def test_what_is_cut_is_vouched_for_no_more(tmp_path: Path) -> None:
+    vouched(tmp_path, step(*entries(80, 2, 5), vote=Vote(5), cut=80))
+    assert b"syncedIndex=79\n" in (tmp_path / "n/checkpoint").read_bytes()
+    assert [entry.term for entry in lives(tmp_path).entries[75:]] == [4] * 5 + [5] * 2
+
+
+def test_a_read_that_a_cut_overtakes_returns_nothing(tmp_path: Path) -> None:
+    vouched(tmp_path)
+
+    async def live() -> None:
+        opened = store(tmp_path)
+        await opened.open()
+        assert opened.log is not None
+        reading = asyncio.create_task(read_entries(opened.log, 60, 30, 1 << 20))
+        await asyncio.sleep(0)
+        await opened.log.cut(70)
+        assert await reading == []
+        assert [entry.index for entry in await read_entries(opened.log, 60, 30, 1 << 20)] == list(
+            range(60, 70)
+        )
+
+    asyncio.run(live())
+
+
+@pytest.mark.parametrize(
+    ("entries_max", "bytes_max", "count"), [(3, 1 << 20, 3), (9, 1, 1), (9, 40, 2), (500, 1 << 20, 95)]
+)
+def test_a_read_takes_what_fits_and_ends_with_a_data_file(
+    tmp_path: Path, entries_max: int, bytes_max: int, count: int
+) -> None:
+    vouched(tmp_path, step(*entries(100, 100, 4)))
+
+    async def live() -> None:
+        opened = store(tmp_path)
+        await opened.open()
+        assert opened.log is not None
+        found = await read_entries(opened.log, 30, entries_max, bytes_max)
+        assert found == [*entries(30, 20, 2), *entries(50, 25, 3), *entries(75, 125, 4)][:count]
+
+    asyncio.run(live())
 
 
 def test_a_log_without_its_term_file_is_refused(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dledger.actions import Commit, PersistThenSend, ReadReady, Reply, Role, Send, Vote
+from dledger.actions import Action, Commit, Load, PersistThenSend, ReadReady, Reply, Role, Send, Vote
 from dledger.entry import Entry
 from dledger.messages import (
     HeartBeatRequest,
@@ -14,6 +14,7 @@ from dledger.messages import (
     PushType,
     ResultCode,
 )
+from dledger.raft import Raft
 from tests.unit.dledger.raftharness import SETTINGS, core, elected, entries, group, held, replies, sent
 
 
@@ -205,7 +206,7 @@ def test_a_restarted_group_keeps_what_it_committed() -> None:
     assert world.cores["c"].term == 2 and world.cores["c"].committed_index == 3
 
 
-def test_a_push_that_was_not_sent_is_under_way_no_more_and_goes_out_with_the_next_beat() -> None:
+def test_after_a_push_that_was_not_sent_the_next_beat_compares_and_what_follows_has_the_entries() -> None:
     world = group()
     world.elect("a")
     leader = world.cores["a"]
@@ -217,17 +218,35 @@ def test_a_push_that_was_not_sent_is_under_way_no_more_and_goes_out_with_the_nex
         )
         assert leader.progress[peer].in_flight is None
     again = [request for _, request in sent(leader.tick(world.now_ms + SETTINGS.heartbeat_interval_ms))]
-    assert [request for request in again if isinstance(request, PushRequest)] == pushes
+    compare = PushRequest(1, PushType.COMPARE, 0, 1, 0)
+    assert [request for request in again if isinstance(request, PushRequest)] == [compare, compare]
+    equal = PushResponse(1, ResultCode.SUCCESS, 1, 0, 0)
+    assert sent(leader.receive("b", equal, world.now_ms + 200)) == [("b", pushes[0])]
 
 
-def test_a_push_that_failed_goes_out_again_as_soon_as_its_follower_is_heard() -> None:
+def test_after_a_push_that_failed_a_follower_is_compared_as_soon_as_it_is_heard() -> None:
     world = group()
     world.elect("a")
     leader = world.cores["a"]
     push = dict(sent(leader.propose([b"x"], world.now_ms)))["b"]
     assert isinstance(push, PushRequest)
     leader.unsent("b", push, world.now_ms)
-    assert sent(leader.receive("b", HeartBeatResponse(1, ResultCode.SUCCESS), world.now_ms)) == [("b", push)]
+    heard = leader.receive("b", HeartBeatResponse(1, ResultCode.SUCCESS), world.now_ms)
+    assert sent(heard) == [("b", PushRequest(1, PushType.COMPARE, 0, 1, 0))]
+
+
+def test_to_a_follower_that_does_not_answer_no_more_bodies_go_out() -> None:
+    world = group()
+    world.elect("a")
+    leader = world.cores["a"]
+    pushed = sent(leader.propose([b"x"], world.now_ms))
+    leader.persisted(world.now_ms)
+    for _ in range(40):
+        world.now_ms += SETTINGS.heartbeat_interval_ms
+        leader.receive("c", HeartBeatResponse(1, ResultCode.SUCCESS), world.now_ms)
+        pushed += sent(leader.tick(world.now_ms))
+    to_b = [request for to, request in pushed if to == "b" and isinstance(request, PushRequest)]
+    assert len(to_b) > 10 and [len(push.entries) for push in to_b] == [1] + [0] * (len(to_b) - 1)
 
 
 def test_the_failure_of_a_push_that_was_repeated_meanwhile_changes_nothing() -> None:
@@ -264,4 +283,67 @@ def test_a_round_that_was_not_sent_is_asked_for_with_the_next_beat() -> None:
     assert sent(leader.read(2, world.now_ms)) == [
         ("b", HeartBeatRequest(1, 2)),
         ("c", HeartBeatRequest(1, 2)),
+    ]
+
+
+def loads(actions: list[Action]) -> list[Load]:
+    return [action for action in actions if isinstance(action, Load)]
+
+
+def leader_of_a_group_that_is_behind() -> tuple[Raft, Load, list[Entry]]:
+    """A leader that has forgotten the entries 0 to 5 of its disk, its wish to read them for b, and these."""
+    old = entries(1, 1, 1, 2, 2, 2)
+    leader = elected(core(vote=Vote(2), log=old, recent_bytes_max=0))
+    leader.persisted(600)
+    leader.persisted(600)
+    assert (leader.log.recent_from, leader.log.last_index) == (7, 6)
+    actions = leader.receive("b", PushResponse(3, ResultCode.INCONSISTENT_STATE, 6, 1, -1), 610)
+    actions += leader.receive("b", PushResponse(3, ResultCode.SUCCESS, 0, 0, -1), 611)
+    (load,) = loads(actions)
+    return leader, load, old
+
+
+def test_entries_that_are_in_memory_no_more_are_read_and_then_pushed() -> None:
+    leader, load, old = leader_of_a_group_that_is_behind()
+    assert load == Load("b", 0, 7)
+    assert "b" not in [load.peer for load in loads(leader.tick(1000))], "one read at a time"
+    (to, push), *others = sent(leader.loaded(load, old[:4], 630))
+    assert (to, others) == ("b", []) and isinstance(push, PushRequest)
+    assert (push.prev_index, push.prev_term, push.entries) == (-1, -1, tuple(old[:4]))
+    (load,) = loads(leader.receive("b", PushResponse(3, ResultCode.SUCCESS, 0, 4, 3), 640))
+    assert load == Load("b", 4, 3)
+
+
+def test_what_was_read_for_a_former_leadership_is_not_pushed() -> None:
+    leader, load, old = leader_of_a_group_that_is_behind()
+    leader.receive("c", HeartBeatRequest(4), 620)
+    assert leader.loaded(load, old, 630) == []
+    leader.persisted(640)
+    again = elected(leader, 5000)
+    assert again.term == 5 and sent(leader.loaded(load, old, 5001)) == []
+
+
+def test_a_read_that_came_to_nothing_is_repeated() -> None:
+    leader, load, old = leader_of_a_group_that_is_behind()
+    (again,) = loads(leader.loaded(load, [], 620))
+    assert again == load and again is not load
+    assert leader.loaded(load, old, 630) == [], "the first one is over"
+    assert sent(leader.loaded(again, old, 640))
+
+
+def test_what_was_read_is_not_pushed_to_who_has_it_meanwhile() -> None:
+    leader, load, old = leader_of_a_group_that_is_behind()
+    leader.receive("b", PushResponse(3, ResultCode.SUCCESS, 0, 3, 2), 620)
+    actions = leader.loaded(load, old, 630)
+    assert sent(actions) == [] and loads(actions) == [Load("b", 3, 4)]
+
+
+def test_a_follower_that_is_level_is_pushed_from_memory() -> None:
+    leader, _, _ = leader_of_a_group_that_is_behind()
+    leader.receive("c", PushResponse(3, ResultCode.SUCCESS, 6, 1, 6), 620)
+    leader.receive("c", PushResponse(3, ResultCode.SUCCESS, 7, 0, 6), 625)
+    actions = leader.propose([b"x"], 630)
+    assert not loads(actions)
+    assert [push.entries for _, push in sent(actions) if isinstance(push, PushRequest)] == [
+        (Entry(7, 3, b"x"),)
     ]

@@ -82,7 +82,7 @@ def test_a_newcomer_does_not_stand_for_election_at_its_leaders_word() -> None:
 def test_who_stands_back_does_not_stand_for_election_at_its_leaders_word() -> None:
     raft = core("b")
     raft.receive("a", HeartBeatRequest(1), 10)
-    raft.stand_back(15)
+    raft.stand_back(15, 2 * SETTINGS.election_timeout_max_ms)
     raft.receive("a", TransferRequest(1, "a", "b", -1), 20, 1)
     assert (raft.role, raft.term) == (Role.FOLLOWER, 1)
 

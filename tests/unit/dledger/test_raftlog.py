@@ -1,11 +1,12 @@
-"""The log in memory: as it begins, and as it will stand behind a snapshot's last entry."""
+"""The log as Raft sees it: as it begins, as it will stand behind a snapshot's last entry, and with its older part forgotten."""
 
 from __future__ import annotations
 
 import pytest
 
 from dledger.entry import NO_INDEX, NO_TERM, Entry
-from dledger.raftlog import RaftLog
+from dledger.raftlog import ENTRY_COST_BYTES, RaftLog
+from dledger.termruns import TermRuns, TermsFall, runs_of
 from tests.unit.dledger.raftharness import entries
 
 NO_LIMIT = 1 << 30
@@ -13,7 +14,7 @@ NO_LIMIT = 1 << 30
 
 def later_log() -> RaftLog:
     """Entries 5 to 9 of terms 2, 2, 4, 4, 6, behind entry 4 of term 2."""
-    return RaftLog(entries(1, 1, 2, 2, 2, 2, 2, 4, 4, 6)[5:], prev_index=4, prev_term=2)
+    return RaftLog(entries(1, 1, 2, 2, 2, 2, 2, 4, 4, 6)[5:], older=TermRuns(4, 2))
 
 
 def terms(log: RaftLog) -> list[int]:
@@ -23,7 +24,7 @@ def terms(log: RaftLog) -> list[int]:
 def test_an_empty_log_ends_where_it_begins() -> None:
     log = RaftLog()
     assert (log.first_index, log.last_index, log.last_term) == (0, NO_INDEX, NO_TERM)
-    later = RaftLog(prev_index=4, prev_term=2)
+    later = RaftLog(older=TermRuns(4, 2))
     assert (later.first_index, later.last_index, later.last_term) == (5, 4, 2)
     assert later.matches(4, 2) and later.slice(5, NO_LIMIT, NO_LIMIT) == ()
     later.append([Entry(5, 3, b"x")])
@@ -47,7 +48,7 @@ def test_an_entry_matches_only_where_the_log_knows_its_term(index: int, term: in
 
 @pytest.mark.parametrize("index", [4, 10])
 def test_an_entry_that_the_log_does_not_hold_is_not_read(index: int) -> None:
-    with pytest.raises(AssertionError, match=f"entry {index} is not in the log"):
+    with pytest.raises(AssertionError, match=f"entry {index} is not in memory"):
         later_log().entry(index)
 
 
@@ -59,12 +60,12 @@ def test_no_term_is_told_that_the_log_does_not_know(index: int) -> None:
 
 def test_nothing_before_the_first_entry_is_sliced_or_cut() -> None:
     log = later_log()
-    with pytest.raises(AssertionError, match="not in the log any more"):
+    with pytest.raises(AssertionError, match="not in memory any more"):
         log.slice(4, NO_LIMIT, NO_LIMIT)
     with pytest.raises(AssertionError, match="not in the log any more"):
         log.cut(4)
     with pytest.raises(AssertionError, match="entry 4 is not in the log"):
-        log.first_index_of_term_at(4)
+        log.term_and_its_first_index(4)
 
 
 @pytest.mark.parametrize("new", [entries(1)[:1], [Entry(11, 6, b"")], [Entry(10, 6, b""), Entry(12, 6, b"")]])
@@ -126,7 +127,7 @@ def test_a_conflict_is_the_first_entry_that_differs_or_is_new(
 
 def test_a_term_begins_at_its_first_entry_in_the_log() -> None:
     log = later_log()
-    assert [log.first_index_of_term_at(index) for index in range(5, 10)] == [5, 5, 7, 7, 9]
+    assert [log.term_and_its_first_index(index)[1] for index in range(5, 11)] == [5, 5, 7, 7, 9, NO_INDEX]
 
 
 @pytest.mark.parametrize(
@@ -135,3 +136,85 @@ def test_a_term_begins_at_its_first_entry_in_the_log() -> None:
 )
 def test_the_last_entry_up_to_a_term_is_found_below_a_limit(term: int, before: int, expected: int) -> None:
     assert later_log().last_index_up_to_term(term, before) == expected
+
+
+def small(count: int, bytes_max: int, *, older: int = 0) -> RaftLog:
+    """So many entries of term 3 behind `older` ones of term 2, without bodies."""
+    runs = TermRuns()
+    runs.append(2, older)
+    log = RaftLog(older=runs, recent_bytes_max=bytes_max * ENTRY_COST_BYTES)
+    log.append([Entry(index, 3, b"") for index in range(older, older + count)])
+    return log
+
+
+def test_what_the_disk_has_is_forgotten_when_memory_is_short_and_its_terms_are_not() -> None:
+    log = small(10, 4)
+    log.forget(7)
+    assert [log.holds(index) for index in range(11)] == [False] * 8 + [True, True, False]
+    assert [log.term_at(index) for index in range(10)] == [3] * 10
+    assert (log.first_index, log.recent_from, log.last_index, log.matches(1, 3)) == (0, 8, 9, True)
+    assert [entry.index for entry in log.slice(8, 9, NO_LIMIT)] == [8, 9]
+    with pytest.raises(AssertionError, match="entry 7 is not in memory"):
+        log.slice(7, 9, NO_LIMIT)
+
+
+def test_what_the_disk_has_not_stays_however_much_it_is() -> None:
+    log = small(10, 0)
+    log.forget(3)
+    assert log.recent_from == 4
+    log.forget(NO_INDEX)
+    assert log.recent_from == 4
+
+
+def test_while_there_is_room_nothing_is_forgotten_and_then_half_of_it_stays() -> None:
+    log = small(8, 8)
+    log.forget(7)
+    assert log.recent_from == 0
+    log.append([Entry(8, 3, b"")])
+    log.forget(8)
+    assert log.recent_from == 5
+
+
+@pytest.mark.parametrize(("cut", "recent_from"), [(9, 5), (6, 5), (5, 5), (3, 3)])
+def test_a_log_is_cut_also_below_what_is_in_memory(cut: int, recent_from: int) -> None:
+    log = small(5, 10, older=5)
+    log.cut(cut)
+    assert (log.last_index, log.recent_from) == (cut - 1, recent_from)
+    log.append([Entry(cut, 7, b"new")])
+    assert (log.entry(cut).term, log.last_term, log.term_at(cut - 1)) == (7, 7, 2 if cut <= 5 else 3)
+
+
+@pytest.mark.parametrize(
+    "terms",
+    [
+        [],
+        [0],
+        [1, 1, 1],
+        [1, 2, 3, 4],
+        [1] * 7 + [2],
+        [1] + [9] * 8,
+        [0, 0, 5, 5, 5, 6, 8, 8, 8, 8, 8, 8, 8, 9, 9],
+    ],
+)
+def test_the_runs_of_a_log_are_found_by_asking_for_some_of_its_terms(terms: list[int]) -> None:
+    found = runs_of(len(terms) - 1, lambda index: terms[index])
+    assert [found.term_at(index) for index in range(len(terms))] == terms
+    firsts = [found.first_of_term_at(index) for index in range(len(terms))]
+    assert firsts == [terms.index(term) for term in terms]
+
+
+def test_terms_that_fall_are_those_of_no_log() -> None:
+    with pytest.raises(TermsFall, match="entry 2 is of term 3, one before it of 4"):
+        runs_of(3, [4, 4, 3, 5].__getitem__)
+
+
+def test_of_a_long_run_few_terms_are_asked_for() -> None:
+    asked: list[int] = []
+
+    def term_of(index: int) -> int:
+        asked.append(index)
+        return 1 if index < 7_654_321 else 2
+
+    found = runs_of(9_999_999, term_of)
+    assert (found.first_of_term_at(9_999_999), found.last_index) == (7_654_321, 9_999_999)
+    assert len(asked) < 100

@@ -1,0 +1,191 @@
+"""A member's ledger on a disk that forgets: crashed at every step of a script, by kill and by power cut, then recovered."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from dataclasses import dataclass, field
+
+import pytest
+
+from dledger import recovery
+from dledger.actions import PersistThenSend, Vote
+from dledger.entry import NO_INDEX, Entry
+from dledger.oldentries import read_entries
+from dledger.settings import DLedgerSettings
+from dledger.store import Store
+from mqruntime.runtime import Runtime
+from simulation.kernel.loop import SimulationError
+from simulation.kernel.node import Node
+from simulation.kernel.world import World
+from simulation.raft.bugs import planted
+
+SCRIPT_STEPS = 40
+CRASHES_PER_SEED = 60
+SEEDS = range(6)
+
+
+@dataclass
+class Written:
+    """What the script knows of the ledger: what its disk promised to hold, and what it was told to do when it died."""
+
+    vote: Vote = field(default_factory=lambda: Vote(newcomer=True))
+    entries: list[Entry] = field(default_factory=list)
+    under_way: PersistThenSend | None = None
+    committed_index: int = NO_INDEX
+
+    def persisted(self, step: PersistThenSend) -> None:
+        self.vote = step.vote or self.vote
+        self.entries = [*self.entries[: step.cut_from], *step.entries]
+        self.under_way = None
+
+    def check_recovered(self, vote: Vote, entries: list[Entry], committed_index: int) -> None:
+        """Nothing that was promised is missing, and nothing is there that was never written, or was cut."""
+        step = self.under_way or PersistThenSend(None, None, (), ())
+        assert vote in (self.vote, step.vote or self.vote)
+        kept = self.entries[: step.cut_from]
+        new = entries[len(kept) :]
+        assert entries == self.entries or (
+            entries[: len(kept)] == kept and new == list(step.entries[: len(new)])
+        )
+        assert self.committed_index <= committed_index < len(entries)
+        self.vote, self.entries, self.under_way, self.committed_index = vote, entries, None, committed_index
+
+
+class Script:
+    """An app that opens a ledger, checks it against what was written, drives it on and notes what it promises."""
+
+    def __init__(self, runtime: Runtime, seed: int, life: str, written: Written) -> None:
+        self.random = random.Random(f"{seed}/{life}")
+        of_all_lives = random.Random(seed)
+        settings = DLedgerSettings(
+            data_file_bytes=of_all_lives.choice((2048, 16384)),
+            index_file_bytes=32 * of_all_lives.choice((8, 64, 512)),
+            entry_bytes_max=1024,
+            recent_bytes_max=self.random.choice((0, 3000, 1 << 20)),
+        )
+        self.store = Store(runtime.files, runtime.segments, "dledger-n0", settings, ["n0"])
+        self.written = written
+        self.done = False
+
+    async def start(self) -> None:
+        found = await self.store.open()
+        entries = await self.read_all()
+        assert [found.log.term_at(entry.index) for entry in entries] == [entry.term for entry in entries]
+        recent = range(found.log.recent_from, found.log.last_index + 1)
+        assert [found.log.entry(index) for index in recent] == entries[recent.start :]
+        self.written.check_recovered(found.vote, entries, found.committed_index)
+        for _ in range(SCRIPT_STEPS):
+            await self.step()
+        self.done = True
+
+    async def stop(self) -> None:
+        await self.store.close(self.written.committed_index)
+
+    async def wait_failed(self) -> BaseException:
+        return await asyncio.get_running_loop().create_future()
+
+    async def read_all(self) -> list[Entry]:
+        log = self.store.log
+        assert log is not None
+        entries: list[Entry] = []
+        while len(entries) <= log.end_index:
+            entries += await read_entries(log, len(entries), self.random.choice((1, 5, 200)), 3000)
+        assert len(entries) == log.end_index + 1
+        return entries
+
+    async def step(self) -> None:
+        choice, written = self.random.random(), self.written
+        if choice < 0.6:
+            await self.persist(cut=False)
+        elif choice < 0.75:
+            await self.persist(cut=len(written.entries) > written.committed_index + 1)
+        elif choice < 0.95:
+            decided = self.random.randint(written.committed_index, len(written.entries) - 1)
+            await self.store.sync_index()
+            await self.store.save_checkpoint(decided)
+            written.committed_index = decided
+        else:
+            assert await self.read_all() == written.entries
+
+    async def persist(self, *, cut: bool) -> None:
+        written = self.written
+        end = len(written.entries)
+        first = self.random.randint(written.committed_index + 1, end - 1) if cut else end
+        before = written.entries[first - 1].term if first else 0
+        term = max(before, written.vote.term, 1) + (1 if cut else self.random.choice((0, 0, 1)))
+        # mostly equal sizes, so that new entries end where cut ones did
+        sizes = [
+            self.random.choice((0, 9, 9, 9, 9, 300, 900)) for _ in range(self.random.choice((1, 1, 3, 12)))
+        ]
+        entries = [
+            Entry(first + number, term, self.random.randbytes(size)) for number, size in enumerate(sizes)
+        ]
+        vote = Vote(term, "n0") if term > written.vote.term else None
+        step = PersistThenSend(vote, first if cut else None, tuple(entries), ())
+        written.under_way = step
+        await self.store.persist([step])
+        written.persisted(step)
+
+
+def live(world: World, node: Node, life: str, written: Written, steps: int | None) -> int:
+    """One life of the ledger: until the event loop has taken that many steps, or to the end of the script."""
+    apps: list[Script] = []
+    taken = 0
+
+    def make(runtime: Runtime) -> Script:
+        apps.append(Script(runtime, world.seed, life, written))
+        return apps[-1]
+
+    def over() -> bool:
+        nonlocal taken
+        taken += 1
+        if node.failure is not None:
+            raise AssertionError("the ledger failed") from node.failure
+        return taken == steps or any(app.done for app in apps)
+
+    node.start(make)
+    world.run_until(over, limit_ms=600_000)
+    return taken
+
+
+def crash_everywhere(seed: int, *, power_cut: bool, crashes: int = CRASHES_PER_SEED) -> int:
+    """One script, crashed at many of its steps, recovered and crashed again; how many crashes there were. No start says that
+    what a checkpoint vouched for was not there."""
+    done = 0
+    with World(seed) as world:
+        total = live(world, world.node("n0", "10.0.0.1"), "first", Written(), None)
+    for steps in range(1, total, max(1, total // crashes)):
+        chance = random.Random(f"{seed}/{steps}")
+        with World(seed) as world:
+            node, written = world.node("n0", "10.0.0.1"), Written()
+            live(world, node, "first", written, steps)
+            node.kill(power_cut=power_cut)
+            live(world, node, f"{steps}/second", written, chance.randrange(1, total))
+            node.kill(power_cut=chance.random() < 0.5)
+            live(world, node, "last", written, None)
+        done += 2
+    return done
+
+
+@pytest.fixture(autouse=True)
+def no_warnings(monkeypatch: pytest.MonkeyPatch) -> None:
+    def warned(message: str, *facts: object) -> None:
+        raise AssertionError(message % facts)
+
+    monkeypatch.setattr(recovery.logger, "warning", warned)
+
+
+@pytest.mark.parametrize("power_cut", [False, True], ids=["kill", "power-cut"])
+@pytest.mark.parametrize("seed", SEEDS)
+def test_wherever_a_crash_hits_the_ledger_recovers_to_what_it_promised(seed: int, power_cut: bool) -> None:
+    assert crash_everywhere(seed, power_cut=power_cut) > CRASHES_PER_SEED
+
+
+@pytest.mark.parametrize(
+    "bug", ["ack-before-fsync", "cut-not-durable", "cut-still-vouched-for", "index-not-synced"]
+)
+def test_a_bug_of_the_disk_is_found_by_crashes(bug: str) -> None:
+    with planted(bug), pytest.raises((AssertionError, SimulationError)):
+        for seed in SEEDS:
+            crash_everywhere(seed, power_cut=True, crashes=30)
