@@ -244,9 +244,8 @@ class MessageStore:
         """As `append` of all of `sends`, or None with nothing done: see Appender.append_plain."""
         if self._appender is None or not self._takes_appends:
             return None
-        appended = self._appender.append_plain(
-            sends, born_host, self.store_host, added_properties, reply, self._clock.now_ms()
-        )
+        host, now_ms = self.store_host, self._clock.now_ms()
+        appended = self._appender.append_plain(sends, born_host, host, added_properties, reply, now_ms)
         if appended is not None:
             self._grown(self._append_callbacks)
         return appended
