@@ -46,6 +46,7 @@ from mqruntime.log import fields
 from mqruntime.runtime import RestartWanted, Runtime
 from mqruntime.settings import SettingsError
 from mqruntime.tasks import Tasks
+from nativepath import presence
 from remoting.codes import RequestCode
 
 logger = logging.getLogger("broker")
@@ -212,6 +213,7 @@ class BrokerApp:
             report = await self.store.start()
         finally:
             await self._note_failed_sync()
+        logger.info("compiled module: %s", presence.why_not or "in use")
         logger.info("store recovered", extra=fields(report=report))
         await self.tables.load()
         await self.ha.start()

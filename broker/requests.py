@@ -190,6 +190,7 @@ class Requests:
         self._hand_over = HandOverRequests(membership, acknowledgement, store, ha, forwarding, clock)
         self.router = router = Router()
         router.add_batch(SEND_CODES, forwarding.sends(self._sends.handle))
+        router.sends_handler = forwarding.plain_sends(self._sends.handle_plain, self._sends.handle)
         router.add(RequestCode.PULL_MESSAGE, self.pulls.handle)
         router.add(RequestCode.LITE_PULL_MESSAGE, self.pulls.handle)
         add_table_requests(

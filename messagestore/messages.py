@@ -7,8 +7,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum, auto
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
+if TYPE_CHECKING:
+    from nativepath.native import Sends
+
+PlainSends: TypeAlias = "Sends"
 TagFilter = Callable[[int], bool]
 
 
@@ -55,6 +59,20 @@ class Appended:
     store_timestamp: int
     error: PutStatus | None = None
     physical_offsets: tuple[int, ...] = ()
+
+
+@dataclass(slots=True)
+class PlainAppended:
+    """Plain sends of one receive, all stored. `ends`: where those end that are answered, in order; `frames` are their replies
+    one behind the other, and the n-th of them ends at `frame_ends[n]`. `amounts`: (topic, bytes of records, records) of a send
+    -> how many sends."""
+
+    start_offset: int
+    end_offset: int
+    ends: list[int]
+    frames: bytes
+    frame_ends: list[int]
+    amounts: dict[tuple[bytes, int, int], int]
 
 
 class GetStatus(Enum):

@@ -9,6 +9,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 
+from messagestore.beginning import BEGINNING_FILE, beginning_in, content_of
 from messagestore.errors import RecordDamaged, StoreCorrupted, StoreFailed
 from messagestore.index.lookup import KeyLookup
 from messagestore.index.table import FOLDER as INDEX_FOLDER
@@ -23,6 +24,8 @@ from messagestore.messages import (
     Appended,
     GetResult,
     MessageToStore,
+    PlainAppended,
+    PlainSends,
     PutStatus,
     QueueEntry,
     QueueGrew,
@@ -49,8 +52,6 @@ logger = logging.getLogger(__name__)
 
 ABORT_FILE = "abort"  # exists while a store runs; found at start, the last run did not stop by itself
 ABORT_SPARE = "abort.spare"  # what it is while no store runs: on a full disk a new one could not be made
-
-BEGINNING_FILE = "logBeginning"  # where a log began that was fetched from a master whose own begins above 0
 
 
 class MessageStore:
@@ -140,7 +141,7 @@ class MessageStore:
                 self._log, self._queues, self._dispatcher, checkpoint, self._index,
                 verify_body=self._settings.check_crc_on_recover, verify_record=self._settings.force_verify_prop_crc,
                 index_lost=self._saved.index_lost,
-                begins=_beginning(await self._files.read(BEGINNING_FILE)),
+                begins=beginning_in(await self._files.read(BEGINNING_FILE)),
             )  # fmt: skip
             report = await recovery.run(clean=clean)
             self._confirm = report.confirm_offset
@@ -227,32 +228,35 @@ class MessageStore:
 
     def append(self, messages: Sequence[MessageToStore]) -> list[Appended]:
         """Stores messages in order, each with its own outcome, and wakes replication once."""
-        if (
-            self._appender is None
-            or self._dispatch_loop.full
-            or self._failure is not None
-            or self.disk_too_full
-        ):
-            refused = Appended(-1, -1, -1, 0, -1, PutStatus.SERVICE_NOT_AVAILABLE)
-            return [refused] * len(messages)
+        if self._appender is None or not self._takes_appends:
+            return [Appended(-1, -1, -1, 0, -1, PutStatus.SERVICE_NOT_AVAILABLE)] * len(messages)
         before = self._log.max_offset
         appended = self._appender.append(messages, self.store_host, self._clock.now_ms())
         if self._log.max_offset != before:
-            self._grown()
-            for callback in self._append_callbacks:
-                callback()
+            self._grown(self._append_callbacks)
         else:
             self._next_segment.prepare_soon()  # the disk may have refused the segment that they need
         return appended
 
+    def append_plain(
+        self, sends: PlainSends, born_host: bytes, added_properties: bytes, reply: tuple[bytes, ...]
+    ) -> PlainAppended | None:
+        """As `append` of all of `sends`, or None with nothing done: see Appender.append_plain."""
+        if self._appender is None or not self._takes_appends:
+            return None
+        host, now_ms = self.store_host, self._clock.now_ms()
+        appended = self._appender.append_plain(sends, born_host, host, added_properties, reply, now_ms)
+        if appended is not None:
+            self._grown(self._append_callbacks)
+        return appended
+
+    @property
+    def _takes_appends(self) -> bool:
+        return not (self._dispatch_loop.full or self._failure is not None or self.disk_too_full)
+
     def takes_messages(self) -> bool:
         """Whether a master's appends are stored, as far as the disk is concerned."""
-        return (
-            self._failure is None
-            and not self._dispatch_loop.full
-            and not self.disk_too_full
-            and self._log.has_room_for(self._settings.max_message_size)
-        )
+        return self._takes_appends and self._log.has_room_for(self._settings.max_message_size)
 
     def sync_lasts_ms(self) -> int:
         """For how long the flush that is under way has been; 0 when none is."""
@@ -268,9 +272,11 @@ class MessageStore:
         grow, on a slave, too; one at a time, each for all that came before it."""
         self._flush_callbacks.append(callback)
 
-    def _grown(self) -> None:
+    def _grown(self, callbacks: Sequence[Callable[[], None]] = ()) -> None:
         self._unflushed.set()
         self._next_segment.prepare_soon()
+        for callback in callbacks:
+            callback()
 
     async def flush(self) -> int:
         """What was appended before the call is on disk on return. StoreFailed when the disk failed, now or before.
@@ -383,7 +389,7 @@ class MessageStore:
         else says that it did not lose what is below. OSError."""
         if offset != self._log.min_offset:
             await self._log.drop_empty()
-            await self._files.replace(BEGINNING_FILE, b"%d\n" % offset)
+            await self._files.replace(BEGINNING_FILE, content_of(offset))
 
     def advance(self, end: int) -> None:
         self._log.advance(end)
@@ -592,9 +598,3 @@ class MessageStore:
             return True
         self._unsaved.set()
         return False
-
-
-def _beginning(data: bytes | None) -> int:
-    """0 for a log that is its own master's, and for a file that cannot be read."""
-    text = (data or b"").strip()
-    return int(text) if text.isdigit() else 0

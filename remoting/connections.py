@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Callable
 
 from mqruntime.clock import Clock
+from nativepath import presence
 from remoting.command import RemotingCommand
 from remoting.deadlines import Deadlines
 from remoting.dispatch import Dispatcher
@@ -47,7 +48,10 @@ class Connections:
 
     def protocol(self) -> Peer:
         """A new connection's protocol, for create_server and `connect`."""
-        return Peer(self, self._limits, self._clock, self._deadlines)
+        sends = None
+        if presence.native is not None and self._dispatcher.takes_sends:
+            sends = presence.native.read_sends, self._dispatcher.deliver_sends
+        return Peer(self, self._limits, self._clock, self._deadlines, sends)
 
     def opened(self, peer: Peer) -> None:
         self.peers[peer] = None

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable
+from typing import TYPE_CHECKING
 
 from mqruntime.log import fields
 from remoting.codes import ResponseCode
@@ -17,7 +18,11 @@ from remoting.command import ONEWAY_BIT, RESPONSE_BIT, RemotingCommand
 from remoting.errors import BodyError, HeaderError
 from remoting.fastjson import FastJsonError
 from remoting.peer import Peer
+from remoting.plainsends import commands_of
 from remoting.router import BatchHandler, Handler, Reply, Router
+
+if TYPE_CHECKING:
+    from nativepath.native import Sends
 
 logger = logging.getLogger(__name__)
 
@@ -57,6 +62,19 @@ class Dispatcher:
             self._handle_batch(peer, commands[at:batch_end], batch_handler, replies)
             at = batch_end
         if replies:
+            peer.send(replies)
+
+    @property
+    def takes_sends(self) -> bool:
+        return self._router.sends_handler is not None
+
+    def deliver_sends(self, peer: Peer, sends: Sends) -> None:
+        """Handles a receive of plain sends alone."""
+        assert self._router.sends_handler is not None
+        try:
+            self._router.sends_handler(peer, sends)
+        except Exception as error:  # noqa: BLE001 - as in _handle
+            replies = [self._failure(each, error) for each in commands_of(sends) if not each.is_oneway]
             peer.send(replies)
 
     async def stop(self) -> None:

@@ -11,11 +11,18 @@ never with the bytes announced. After the first malformed frame `failure` is set
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from struct import Struct
+from typing import TYPE_CHECKING
 
 from remoting.command import Body, RemotingCommand
 from remoting.errors import FrameError
 from remoting.headercodec import decode_header, encode_header
+
+if TYPE_CHECKING:
+    from nativepath.native import Sends
+
+    ReadSends = Callable[[memoryview, int, int, int, int], Sends | None]
 
 FRAME_BYTES_MAX = 16 * 1024 * 1024  # with the length field, as in Java's decoder
 HEADER_BYTES_MAX = 64 * 1024
@@ -33,6 +40,20 @@ def encode(command: RemotingCommand) -> list[Body]:
     body_size = len(body) if body is not None else 0
     head = START.pack(4 + len(header) + body_size, command.serialize_type << 24 | len(header)) + header
     return [head, body] if body is not None and body_size else [head]
+
+
+def commands_in(view: memoryview) -> list[RemotingCommand]:
+    """The commands of whole frames that were found sound; their bodies are parts of `view`."""
+    commands, at = [], 0
+    while at < len(view):
+        length, word = START.unpack_from(view, at)
+        header_end, frame_end = at + 8 + (word & 0xFFFFFF), at + 4 + length
+        command = decode_header(word >> 24, view[at + 8 : header_end])
+        if header_end < frame_end:
+            command.body = view[header_end:frame_end]
+        commands.append(command)
+        at = frame_end
+    return commands
 
 
 class FrameReader:
@@ -81,6 +102,16 @@ class FrameReader:
         if was_full and len(self._view) < BUFFER_BYTES_KEPT:
             self._grow()  # more is waiting than we can take in one go
         return commands
+
+    def filled_with_sends(self, count: int, read_sends: ReadSends) -> Sends | None:
+        """As `filled` where these bytes complete frames of plain sends and no others; else None, with nothing taken."""
+        end = self._end + count
+        sends = read_sends(self._view, self._begin, end, self._frame_bytes_max, self._header_bytes_max)
+        if sends is not None:
+            self._begin, self._end = sends.end, end
+            if end == len(self._view) < BUFFER_BYTES_KEPT:
+                self._grow()
+        return sends
 
     def receive(self, data: Body) -> list[RemotingCommand]:
         """As filling the buffer with `data`, but the bodies are bytes and stay valid."""

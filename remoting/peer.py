@@ -11,7 +11,7 @@ import asyncio
 import logging
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from typing import Protocol, cast
+from typing import TYPE_CHECKING, Protocol, cast
 
 from mqruntime.clock import Clock
 from mqruntime.log import fields
@@ -20,6 +20,10 @@ from remoting.deadlines import Deadlines
 from remoting.errors import CallTimeout, ConnectionLost, NotSent
 from remoting.frame import FrameReader, encode
 from remoting.limits import Limits
+
+if TYPE_CHECKING:
+    from nativepath.native import Sends
+    from remoting.frame import ReadSends
 
 logger = logging.getLogger(__name__)
 
@@ -45,10 +49,18 @@ class Peer(asyncio.BufferedProtocol):
     """The other end of a connection, accepted or opened by us.
 
     `remote_address` is its "ip:port", `own_host` the ip of this end; `closed` is true from the moment nothing more can
-    be sent. Handlers may keep their own facts about the connection in `attributes`.
+    be sent. Handlers may keep their own facts about the connection in `attributes`. `sends`: how a receive of plain sends
+    alone is read, and who gets it in the place of `received`.
     """
 
-    def __init__(self, owner: Owner, limits: Limits, clock: Clock, deadlines: Deadlines) -> None:
+    def __init__(
+        self,
+        owner: Owner,
+        limits: Limits,
+        clock: Clock,
+        deadlines: Deadlines,
+        sends: tuple[ReadSends, Callable[[Peer, Sends], None]] | None = None,
+    ) -> None:
         self.remote_address = self.own_host = ""
         self.closed = False
         self.attributes: dict[str, object] = {}
@@ -58,6 +70,7 @@ class Peer(asyncio.BufferedProtocol):
         self._clock = clock
         self._deadlines = deadlines
         self._reader = FrameReader(limits.frame_bytes_max, limits.header_bytes_max)
+        self._sends = sends
         self._transport: asyncio.Transport | None = None
         self._pending: dict[int, asyncio.Future[RemotingCommand]] = {}
         self._waiting: OrderedDict[int, RemotingCommand] = OrderedDict()  # for room; each is pending too
@@ -194,6 +207,13 @@ class Peer(asyncio.BufferedProtocol):
         if self.closed:
             return
         self.active_at_ms = self._clock.monotonic_ms()
+        if self._sends is not None:
+            read_sends, handle = self._sends
+            sends = self._reader.filled_with_sends(nbytes, read_sends)
+            if sends is not None:
+                self._frame_begun_ms = self.active_at_ms if self._reader.has_partial_frame else None
+                handle(self, sends)
+                return
         commands = self._reader.filled(nbytes)
         if not self._reader.has_partial_frame:
             self._frame_begun_ms = None

@@ -11,6 +11,7 @@ from typing import Any
 
 from remoting.command import RemotingCommand
 from remoting.peer import Peer
+from remoting.plainsends import SendsHandler
 
 Reply = RemotingCommand | None
 Handler = Callable[[Peer, RemotingCommand], Reply | Awaitable[Reply]]
@@ -32,6 +33,8 @@ class Router:
         self.on_fatal = on_fatal
         self.handlers: dict[int, Handler] = {}
         self.batch_handlers: dict[int, BatchHandler] = {}
+        self.sends_handler: SendsHandler | None = None
+        """Gets receives of plain sends alone, where they can be read as such, and answers itself."""
 
     def add(self, code: int, handler: Handler) -> None:
         """`handler` answers requests of `code`.

@@ -31,7 +31,7 @@ use_environment() {
     "$PYTHON" -c 'import sys; sys.exit(sys.version_info < (3, 11))' ||
         fail "$PYTHON is older than Python 3.11; leave that environment (deactivate) or make it anew"
     stamp=$venv/.autoswitch-mq.$1
-    want=$(cat "$ROOT"/requirements/*.lock "$ROOT/pyproject.toml" | cksum)$ROOT
+    want=$(cat "$ROOT"/requirements/*.lock "$ROOT/pyproject.toml" "$ROOT/setup.py" "$ROOT"/nativepath/*.p[xy]* | cksum)$ROOT
     for held in $(supersets "$1"); do
         [ "$(cat "$venv/.autoswitch-mq.$held" 2>/dev/null)" = "$want" ] && return
     done

@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from nativepath import presence
+
 settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("untimed")
 """How fast an example is made or runs says nothing on a busy machine."""
@@ -31,6 +33,22 @@ def tally() -> Callable[[str, int], None]:
         COUNTS[what] += count
 
     return add
+
+
+@pytest.fixture
+def pure(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is made in the test does without the compiled module."""
+    monkeypatch.setattr(presence, "native", None)
+
+
+@pytest.fixture(params=["pure", "compiled"])
+def way(request: pytest.FixtureRequest) -> str:
+    """A test that has it runs without the compiled module, and with it where it was built."""
+    if request.param == "pure":
+        request.getfixturevalue("pure")
+    elif presence.native is None:
+        pytest.skip(f"the compiled module is {presence.why_not}")
+    return str(request.param)
 
 
 @pytest.hookimpl(wrapper=True)

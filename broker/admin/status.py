@@ -16,6 +16,7 @@ from messagestore.errors import RecordDamaged
 from messagestore.record import store_timestamp
 from messagestore.store import MessageStore
 from mqruntime.clock import Clock
+from nativepath import presence
 from remoting.bodies.dataversion import DataVersion
 from remoting.bodies.epochs import EpochCache, EpochSpan
 from remoting.bodies.routes import KVTable
@@ -126,6 +127,7 @@ class StatusRequests:
             "commitLogDiskRatio": disk_used,
             "commitLogMaxOffset": str(store.max_offset()),
             "commitLogMinOffset": str(store.min_offset()),
+            "compiledModule": presence.why_not or "true",
             "confirmOffset": str(store.confirm_offset()),
             "consumeQueueDiskRatio": disk_used,
             "damagedRecords": " ".join(f"{each.segment}:{each.offset}" for each in damages),

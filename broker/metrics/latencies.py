@@ -12,7 +12,7 @@ from functools import partial
 from operator import attrgetter
 from typing import NamedTuple
 
-from broker.sends.pending import PendingSend
+from broker.sends.pending import Answered
 from broker.tables.subscriptiongroups import is_system_group
 from broker.tables.topics import Topics
 from mqruntime.clock import Clock
@@ -32,7 +32,7 @@ SUCCESS = "success"
 FAILURE = "failure"
 HANDLER_FAILED = "process_request_failed"
 
-BATCH = attrgetter("request_code", "reply.code", "deadline_ms")
+BATCH = attrgetter("request_code", "response_code", "deadline_ms")
 
 
 class Call(NamedTuple):
@@ -74,9 +74,12 @@ class Latencies:
             histogram = self.calls[call] = Histogram(CALL_BOUNDS)
         histogram.observe(self._clock.monotonic_ms() - arrived_ms, count)
 
-    def sends_settled(self, sends: Sequence[PendingSend]) -> None:
+    def sends_settled(self, sends: Sequence[Answered]) -> None:
         """These are being answered: those that were stored together, with the same code, are one observation."""
-        for (request_code, response_code, deadline_ms), count in Counter(map(BATCH, sends)).items():
+        counts: Counter[tuple[int, int, int]] = Counter()
+        for send in sends:
+            counts[BATCH(send)] += send.count
+        for (request_code, response_code, deadline_ms), count in counts.items():
             self.observe(Call(request_code, response_code), deadline_ms - self._send_wait_ms, count)
 
     def answered_at_once(

@@ -6,7 +6,7 @@ its records have."""
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from messagestore.messages import Appended, MessageToStore
@@ -44,7 +44,7 @@ class Totals:
     ) -> None:
         """One append stored `count` messages in `size` bytes."""
         if len({message.topic for message in messages}) == 1:
-            self._add(messages[0].topic, count, size, appended)
+            self._add(messages[0].topic, count, size, _kinds(appended))
             return
         of_topic: dict[str, list[Appended]] = {}
         for message, stored in zip(messages, appended, strict=True):
@@ -52,7 +52,16 @@ class Totals:
         for topic, results in of_topic.items():
             stored_ones = [stored for stored in results if stored.error is None]
             size = sum(stored.end_offset - stored.physical_offset for stored in stored_ones)
-            self._add(topic, sum(stored.count for stored in stored_ones), size, results)
+            self._add(topic, sum(stored.count for stored in stored_ones), size, _kinds(results))
+
+    def plain_sends_stored(self, amounts: Mapping[tuple[bytes, int, int], int]) -> None:
+        """The same of plain sends: (topic, bytes of records, records) of a send -> how many sends."""
+        of_topic: dict[bytes, dict[tuple[int, int], int]] = {}
+        for (topic, size, records), times in amounts.items():
+            of_topic.setdefault(topic, {})[size, records] = times
+        for name, kinds in of_topic.items():
+            count = sum(records * times for (_, records), times in kinds.items())
+            self._add(name.decode(), count, sum(size * times for (size, _), times in kinds.items()), kinds)
 
     def pull_found(self, topic: str, group: str, count: int, size: int) -> None:
         """One pull of `group` was answered with messages."""
@@ -66,7 +75,7 @@ class Totals:
         if topic.startswith(DEAD_LETTER_PREFIX):
             self.dead_letters[topic.removeprefix(DEAD_LETTER_PREFIX)] += count
 
-    def _add(self, topic: str, count: int, size: int, appended: Iterable[Appended]) -> None:
+    def _add(self, topic: str, count: int, size: int, kinds: Mapping[tuple[int, int], int]) -> None:
         if not count:
             return
         self.stored.setdefault(topic, Amount()).add(count, size)
@@ -74,12 +83,12 @@ class Totals:
         sizes = self.sizes.get(topic)
         if sizes is None:
             sizes = self.sizes[topic] = Histogram(SIZE_BOUNDS)
-        kinds = Counter(
-            [
-                (stored.end_offset - stored.physical_offset, stored.count)
-                for stored in appended
-                if stored.count
-            ]
-        )
         for (records_size, records), times in kinds.items():
             sizes.observe(records_size / records, records * times)
+
+
+def _kinds(appended: Iterable[Appended]) -> Counter[tuple[int, int]]:
+    """(bytes of its records, their count) of what was stored -> how many there are."""
+    return Counter(
+        [(stored.end_offset - stored.physical_offset, stored.count) for stored in appended if stored.count]
+    )

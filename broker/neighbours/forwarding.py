@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Iterable
 from dataclasses import dataclass
 from functools import partial
+from typing import TYPE_CHECKING
 
 from broker.clients.refusals import REJECTED
 from broker.neighbours.forwardlink import Carried, ForwardLink
@@ -23,7 +24,11 @@ from mqruntime.tasks import Tasks
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import RemotingCommand
 from remoting.peer import Peer
+from remoting.plainsends import SendsHandler, commands_of
 from remoting.router import BatchHandler, Handler, Reply, Router
+
+if TYPE_CHECKING:
+    from nativepath.native import Sends
 
 logger = logging.getLogger("broker.forwarding")
 
@@ -93,6 +98,10 @@ class Forwarding:
     def sends(self, serve: BatchHandler) -> BatchHandler:
         """`serve`, for sends that are served here."""
         return partial(self._sends, serve)
+
+    def plain_sends(self, serve: SendsHandler, otherwise: BatchHandler) -> SendsHandler:
+        """`serve`, for plain sends that are served here; what waits first is `otherwise` served."""
+        return partial(self._plain_sends, serve, otherwise)
 
     # -- what happens to mastership
 
@@ -166,6 +175,12 @@ class Forwarding:
                 if command.body is not None:
                     command.body = bytes(command.body)
             self._wait(Waiting(self._deadline_ms(), size, len(commands), sends=(peer, commands, serve)))
+
+    def _plain_sends(self, serve: SendsHandler, otherwise: BatchHandler, peer: Peer, sends: Sends) -> None:
+        if self.passage.stage is Stage.HERE and peer in self.clients:
+            serve(peer, sends)
+        else:
+            self._sends(otherwise, peer, commands_of(sends))
 
     def _pass_on(self, peer: Peer, commands: list[RemotingCommand], *, reads: bool = False) -> None:
         if self._link is not None and self._link.takes_more:

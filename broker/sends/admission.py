@@ -52,6 +52,7 @@ class SendAdmission:
         self._added_properties = (
             f"MSG_REGION\x01DefaultRegion\x02TRACE_ON\x01true\x02CLUSTER\x01{cluster_name}\x02"
         )
+        self.added_properties = self._added_properties.encode()
         self._id_prefix = f"{clock.now_ms():012x}"[-12:].upper()
         self._ids_given = 0
 
@@ -98,6 +99,13 @@ class SendAdmission:
                 raise Refused(ResponseCode.MESSAGE_ILLEGAL, BATCH_DELAYED)
             message = scheduled(message, level, self._delay_levels)
         return message, uniq_key
+
+    def plain_queues(self, name: str) -> int:
+        """So many queue ids, from 0 on, a plain send to topic `name` may have; 0 where its sends need more looks than that."""
+        topic = self._topics.find(name)
+        if topic is None or name in NOT_FOR_CLIENTS or name.startswith(RETRY_PREFIX):
+            return 0
+        return max(topic.read_queue_nums, topic.write_queue_nums)
 
     def _topic(self, request: SendRequest) -> TopicConfig:
         """The topic of a send, created for it where that is allowed. Raises Refused."""

@@ -3,16 +3,20 @@
 Invariant: they stand in one deque in the order of their end offsets, which is also that of their deadlines; each is
 answered exactly once: OK when the acknowledged end covers it, else with what tells its client that the message is
 stored and its fate unknown (for sends FLUSH_DISK_TIMEOUT where only the own disk lacks it, else FLUSH_SLAVE_TIMEOUT).
-Replies that go to one connection leave in one write."""
+Replies that go to one connection leave in one write. Sends that came together may stand there as one, with their replies
+encoded."""
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import ClassVar, Protocol
 
 from remoting.codes import ResponseCode
-from remoting.command import RemotingCommand
+from remoting.command import Body, RemotingCommand
+from remoting.frame import commands_in, encode
 from remoting.peer import Peer
 
 UNKNOWN_REMARK = "flush data to slave timeout"
@@ -37,6 +41,100 @@ class PendingSend:
     request_code: int
     unknown: RemotingCommand | None = None
     alone: bool = False
+    count: ClassVar[int] = 1
+
+    @property
+    def first_end(self) -> int:
+        return self.end_offset
+
+    @property
+    def response_code(self) -> int:
+        return self.reply.code
+
+    @property
+    def frames(self) -> list[Body]:
+        return encode(self.reply)
+
+    def up_to(self, end: int, stored_end: int) -> PendingSend | None:
+        """The part of it that is answered once these are held and stored."""
+        return self if self.end_offset <= (stored_end if self.alone else end) else None
+
+    def each(self) -> list[PendingSend]:
+        return [self]
+
+
+@dataclass(slots=True)
+class PendingRun:
+    """Stored sends of one connection that came together: `ends` are their end offsets, and the reply of the n-th is what ends
+    at `frame_ends[n]` of `replies` and begins where the one before ends, the first at `begin`."""
+
+    ends: list[int]
+    replies: bytes
+    frame_ends: list[int]
+    deadline_ms: int
+    peer: Peer
+    request_code: int
+    begin: int = 0
+
+    @property
+    def count(self) -> int:
+        return len(self.ends)
+
+    @property
+    def first_end(self) -> int:
+        return self.ends[0]
+
+    @property
+    def end_offset(self) -> int:
+        return self.ends[-1]
+
+    @property
+    def response_code(self) -> int:
+        return ResponseCode.SUCCESS
+
+    @property
+    def frames(self) -> list[Body]:
+        return [self.replies[self.begin : self.frame_ends[-1]]]
+
+    def up_to(self, end: int, stored_end: int) -> PendingRun | None:
+        """The part of it that is answered once `end` is held; what is left stays here."""
+        count = bisect_right(self.ends, end)
+        if count in (0, len(self.ends)):
+            return self if count else None
+        part = replace(self, ends=self.ends[:count], frame_ends=self.frame_ends[:count])
+        self.begin, self.ends, self.frame_ends = (
+            part.frame_ends[-1],
+            self.ends[count:],
+            self.frame_ends[count:],
+        )
+        return part
+
+    def each(self) -> list[PendingSend]:
+        """The same one by one."""
+        replies = commands_in(memoryview(self.replies)[self.begin : self.frame_ends[-1]])
+        return [
+            PendingSend(end, self.deadline_ms, self.peer, reply, self.request_code)
+            for end, reply in zip(self.ends, replies, strict=True)
+        ]
+
+
+Waiting = PendingSend | PendingRun
+
+
+class Answered(Protocol):
+    """Sends of one connection that are being answered alike, `count` of them."""
+
+    @property
+    def count(self) -> int: ...
+
+    @property
+    def request_code(self) -> int: ...
+
+    @property
+    def response_code(self) -> int: ...
+
+    @property
+    def deadline_ms(self) -> int: ...
 
 
 class PendingSends:
@@ -47,34 +145,40 @@ class PendingSends:
     def __init__(
         self,
         count_max: int,
-        on_answer: Callable[[Sequence[PendingSend]], None] | None = None,
+        on_answer: Callable[[Sequence[Waiting]], None] | None = None,
     ) -> None:
         self._on_answer = on_answer
-        self._sends: deque[PendingSend] = deque()
+        self._sends: deque[Waiting] = deque()
+        self._count = 0
         self._count_max = count_max
 
     def __len__(self) -> int:
-        return len(self._sends)
+        return self._count
 
     @property
     def full(self) -> bool:
-        return len(self._sends) >= self._count_max
+        return self._count >= self._count_max
 
     @property
     def first_end(self) -> int:
         """Where the first one ends; above every offset when none waits."""
-        return self._sends[0].end_offset if self._sends else NONE_WAITS
+        return self._sends[0].first_end if self._sends else NONE_WAITS
 
-    def add(self, send: PendingSend) -> None:
-        assert not self._sends or send.end_offset >= self._sends[-1].end_offset
+    def add(self, send: Waiting) -> None:
+        assert not self._sends or send.first_end >= self._sends[-1].end_offset
         self._sends.append(send)
+        self._count += send.count
 
     def acknowledged(self, end: int, stored_end: int = 0) -> None:
         """All that was stored below `end` is held by every member, and what is below `stored_end` is stored here: answer it."""
         sends = self._sends
-        answered: list[PendingSend] = []
-        while sends and sends[0].end_offset <= (stored_end if sends[0].alone else end):
-            answered.append(sends.popleft())
+        answered: list[Waiting] = []
+        while sends and (part := sends[0].up_to(end, stored_end)) is not None:
+            answered.append(part)
+            self._count -= part.count
+            if part is not sends[0]:
+                break
+            sends.popleft()
         self._answer(answered)
 
     def expire(self, now_ms: int, replicated_end: int) -> None:
@@ -82,15 +186,17 @@ class PendingSends:
         sends = self._sends
         expired: list[PendingSend] = []
         while sends and sends[0].deadline_ms <= now_ms:
-            expired.append(sends.popleft())
+            expired += sends.popleft().each()
+        self._count -= len(expired)
         unflushed = [send for send in expired if send.end_offset <= replicated_end]
         self._answer_unknown(unflushed, ResponseCode.FLUSH_DISK_TIMEOUT, UNFLUSHED_REMARK)
         self._answer_unknown(expired[len(unflushed) :], ResponseCode.FLUSH_SLAVE_TIMEOUT, UNKNOWN_REMARK)
 
     def give_up(self) -> None:
         """The broker is master no more: nobody will ever know here."""
-        given_up = list(self._sends)
+        given_up = [send for waiting in self._sends for send in waiting.each()]
         self._sends.clear()
+        self._count = 0
         self._answer_unknown(given_up, ResponseCode.FLUSH_SLAVE_TIMEOUT, DEMOTED_REMARK)
 
     def _answer_unknown(self, sends: list[PendingSend], code: ResponseCode, remark: str) -> None:
@@ -102,11 +208,11 @@ class PendingSends:
                 send.reply.remark = remark
         self._answer(sends)
 
-    def _answer(self, sends: list[PendingSend]) -> None:
+    def _answer(self, sends: Sequence[Waiting]) -> None:
         if self._on_answer is not None and sends:
             self._on_answer(sends)
-        by_peer: dict[Peer, list[RemotingCommand]] = {}
+        by_peer: dict[Peer, list[Body]] = {}
         for send in sends:
-            by_peer.setdefault(send.peer, []).append(send.reply)
-        for peer, replies in by_peer.items():
-            peer.send(replies)
+            by_peer.setdefault(send.peer, []).extend(send.frames)
+        for peer, frames in by_peer.items():
+            peer.write(frames)

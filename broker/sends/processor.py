@@ -11,15 +11,17 @@ from broker.clients.refusals import BATCH_COMPRESSED, PUT_ERRORS, Refused
 from broker.metrics.latencies import Latencies
 from broker.metrics.totals import Totals
 from broker.sends.admission import SendAdmission
-from broker.sends.pending import PendingSend
+from broker.sends.pending import PendingRun, PendingSend
 from broker.sends.request import SendRequest, read_send_request
 from broker.sends.writegate import Log, WriteGate
-from messagestore.messages import Appended, MessageToStore
+from messagestore.messages import Appended, MessageToStore, PlainSends
 from messagestore.record import COMPRESSED, offset_message_id, pack_host
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import RESPONSE_BIT, RemotingCommand
 from remoting.errors import HeaderError
+from remoting.frame import START, encode
 from remoting.peer import Peer
+from remoting.plainsends import commands_of
 
 SEND_CODES = {RequestCode.SEND_MESSAGE, RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE}
 
@@ -45,6 +47,42 @@ class SendProcessor:
         self._totals = totals
         self._latencies = latencies
         self.stored = 0
+        self._reply_parts = _reply_parts()
+
+    def handle_plain(self, peer: Peer, sends: PlainSends) -> None:
+        """As `handle`, of a receive that was read as plain sends."""
+        if not self._stored_plain(peer, sends):
+            self.handle(peer, commands_of(sends))
+
+    def _stored_plain(self, peer: Peer, sends: PlainSends) -> bool:
+        """Whether all of them could be stored in one go; else nothing was done."""
+        if self._gate.refusal() is not None:
+            return False
+        if not sends.queues_within([self._admission.plain_queues(topic.decode()) for topic in sends.topics]):
+            return False
+        deadline_ms = self._gate.deadline_ms()
+        appended = self._log.append_plain(
+            sends, packed_address(peer), self._admission.added_properties, self._reply_parts
+        )
+        if appended is None:
+            return False
+        self.stored += sum(records * times for (_, _, records), times in appended.amounts.items())
+        if appended.ends:
+            run = PendingRun(
+                appended.ends, appended.frames, appended.frame_ends, deadline_ms, peer, sends.code
+            )
+            if self._gate.reachable(run.end_offset):
+                self._gate.pending.add(run)
+            else:
+                for send in run.each():
+                    send.alone = not self._gate.reachable(send.end_offset)
+                    if send.alone:
+                        send.reply.code = ResponseCode.SLAVE_NOT_AVAILABLE.value
+                    self._gate.pending.add(send)
+        if self._totals is not None:
+            self._totals.plain_sends_stored(appended.amounts)
+        self._gate.settle()
+        return True
 
     def handle(self, peer: Peer, commands: list[RemotingCommand]) -> None:
         """Answers all of `commands`, at once or when their replication ends."""
@@ -97,7 +135,7 @@ class SendProcessor:
             if command.is_oneway:
                 continue
             fields = self._reply_fields(request.queue_id, appended, uniq_key)
-            reply = RemotingCommand(SUCCESS, command.opaque, RESPONSE_BIT, None, fields)
+            reply = _reply(command.opaque, fields)
             if request.waits_for_replicas:
                 alone = not self._gate.reachable(appended.end_offset)
                 if alone:
@@ -119,13 +157,34 @@ class SendProcessor:
             message_id = ",".join(offset_message_id(host, offset) for offset in appended.physical_offsets)
         else:
             message_id = offset_message_id(host, appended.physical_offset)
-        return {
-            "msgId": message_id,
-            "queueId": str(queue_id),
-            "queueOffset": str(appended.queue_offset),
-            "transactionId": uniq_key,
-            **REPLY_PROPERTIES,
-        }
+        return _reply_fields(message_id, str(queue_id), str(appended.queue_offset), uniq_key)
+
+
+def _reply_fields(message_id: str, queue_id: str, queue_offset: str, uniq_key: str) -> dict[str, str]:
+    return {
+        "msgId": message_id,
+        "queueId": queue_id,
+        "queueOffset": queue_offset,
+        "transactionId": uniq_key,
+        **REPLY_PROPERTIES,
+    }
+
+
+def _reply(opaque: int, fields: dict[str, str]) -> RemotingCommand:
+    return RemotingCommand(SUCCESS, opaque, RESPONSE_BIT, None, fields)
+
+
+def _reply_parts() -> tuple[bytes, ...]:
+    """The header of a reply, cut at what differs from send to send: ids, offset, key and opaque."""
+    marks = "@1", "@2", "@3", "@4"
+    mark = 1_234_567_890
+    (frame,) = encode(_reply(mark, _reply_fields(*marks)))
+    rest = bytes(frame)[START.size :]
+    parts = []
+    for each in (*marks, str(mark)):
+        part, _, rest = rest.partition(each.encode())
+        parts.append(part)
+    return (*parts, rest)
 
 
 def packed_address(peer: Peer) -> bytes:

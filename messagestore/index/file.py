@@ -90,7 +90,7 @@ class IndexFile:
 
     def __init__(self, file: SegmentFile, slots: int, entries: int, header: bytes) -> None:
         self.file = file
-        self._view = file.view()
+        self.view = file.view()
         self._slots = slots
         self._entries_max = entries
         self._entries_at = HEADER.size + SLOT.size * slots
@@ -113,6 +113,24 @@ class IndexFile:
     def places_left(self) -> int:
         return int(self._entries_max - self.index_count)
 
+    @property
+    def place(self) -> tuple[int, int, int, int, int, int]:
+        """Slots, where entry 0 would stand, the number of the next entry, of the first for which nothing is reserved, the first
+        record's store time, slots in use: all that is needed to put entries into `view`."""
+        return (
+            self._slots,
+            self._entries_at,
+            self.index_count,
+            self.ready_end,
+            self.begin_timestamp,
+            self._used_slots,
+        )
+
+    def grew(self, index_count: int, used_slots: int, phy: int, store_timestamp: int) -> None:
+        """Entries were put into `view`, below number `index_count`, the last of them for the record at `phy`."""
+        self.index_count, self._used_slots = index_count, used_slots
+        self.end_phy, self.end_timestamp = phy, store_timestamp
+
     def reserve(self, keys: int) -> None:
         """`keys` more entries have disk blocks on return; OSError (ENOSPC)."""
         end = self._entries_at + ENTRY.size * (self.index_count + keys)
@@ -124,7 +142,7 @@ class IndexFile:
 
     def put(self, hashes: list[int], phy: int, store_timestamp: int) -> None:
         """Entries for the record at `phy`, above all others here. There is room and it is reserved."""
-        view, number = self._view, self.index_count
+        view, number = self.view, self.index_count
         if number == FIRST_ENTRY:
             self.begin_timestamp, self.begin_phy = store_timestamp, phy
         seconds = (store_timestamp - self.begin_timestamp) // 1000
@@ -150,8 +168,8 @@ class IndexFile:
         number = self.index_count
         if number == FIRST_ENTRY:
             self.begin_timestamp, self.begin_phy = int(store_timestamps[0]), int(phys[0])
-        slots = self._view[SLOTS_AT : self._entries_at]
-        entries = self._view[self._entries_at + ENTRY_SIZE * number :]
+        slots = self.view[SLOTS_AT : self._entries_at]
+        entries = self.view[self._entries_at + ENTRY_SIZE * number :]
         seconds = (store_timestamps - self.begin_timestamp) // 1000
         self._used_slots += linked(slots, entries, number, hashes, phys, seconds)
         self.index_count = number + len(hashes)
@@ -162,7 +180,7 @@ class IndexFile:
         generously. PAUSE now and then: the file may be cut, not filled anew, before the next step."""
         if self.empty or self.begin_timestamp > end_ms or self.end_timestamp < begin_ms:
             return
-        (number,) = SLOT.unpack_from(self._view, HEADER.size + SLOT.size * (value % self._slots))
+        (number,) = SLOT.unpack_from(self.view, HEADER.size + SLOT.size * (value % self._slots))
         above, steps = self.index_count, 0
         while 0 < number < above:  # a chain only leads back
             found, phy, seconds, previous = self._entry(number)
@@ -179,7 +197,7 @@ class IndexFile:
         while number > FIRST_ENTRY and (entry := self._entry(number - 1))[1] >= phy:
             number -= 1
             value, _, _, previous = entry
-            SLOT.pack_into(self._view, HEADER.size + SLOT.size * (value % self._slots), previous)
+            SLOT.pack_into(self.view, HEADER.size + SLOT.size * (value % self._slots), previous)
             self._used_slots -= previous == 0
         self._end_at(number)
 
@@ -188,12 +206,12 @@ class IndexFile:
         build the slots anew. OSError (ENOSPC)."""
         self.reserve(0)
         first_at = self._entries_at + ENTRY.size * FIRST_ENTRY
-        entries = self._view[first_at : self._entries_at + ENTRY.size * self.index_count]
+        entries = self.view[first_at : self._entries_at + ENTRY.size * self.index_count]
         if NUMPY:
             from messagestore.bulk.indexing import relinked
 
             number, self._used_slots = relinked(
-                self._view[HEADER.size : self._entries_at], entries, FIRST_ENTRY, phy
+                self.view[HEADER.size : self._entries_at], entries, FIRST_ENTRY, phy
             )
         else:
             number, self._used_slots = self._relinked(entries, phy)
@@ -212,14 +230,14 @@ class IndexFile:
             number += 1
         if byteorder == "little":
             slots.byteswap()
-        self._view[HEADER.size : self._entries_at] = memoryview(slots).cast("B")
+        self.view[HEADER.size : self._entries_at] = memoryview(slots).cast("B")
         return number, used
 
     def _end_at(self, number: int) -> None:
         if number < self.index_count:
             end = self._entries_at + ENTRY.size * self.index_count
             start = self._entries_at + ENTRY.size * number
-            self._view[start:end] = bytes(end - start)
+            self.view[start:end] = bytes(end - start)
             self.index_count = number
             if not self.empty:
                 _, self.end_phy, seconds, _ = self._entry(number - 1)
@@ -228,12 +246,12 @@ class IndexFile:
         self._write_header()
 
     def _entry(self, number: int) -> tuple[int, int, int, int]:
-        value, phy, seconds, previous = ENTRY.unpack_from(self._view, self._entries_at + ENTRY.size * number)
+        value, phy, seconds, previous = ENTRY.unpack_from(self.view, self._entries_at + ENTRY.size * number)
         return value, phy, seconds, previous
 
     def _write_header(self) -> None:
         HEADER.pack_into(
-            self._view, 0, self.begin_timestamp, self.end_timestamp, self.begin_phy, self.end_phy, self._used_slots,
+            self.view, 0, self.begin_timestamp, self.end_timestamp, self.begin_phy, self.end_phy, self._used_slots,
             self.index_count,
         )  # fmt: skip
 

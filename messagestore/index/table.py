@@ -114,6 +114,17 @@ class IndexTable:
         """For so many keys the newest file has room."""
         return self._files[-1].places_left if self._files else 0
 
+    @property
+    def newest(self) -> IndexFile | None:
+        return self._files[-1] if self._files else None
+
+    def newest_grew(self, index_count: int, used_slots: int, phy: int, store_timestamp: int) -> None:
+        """See IndexFile.grew, of the newest one."""
+        file = self._files[-1]
+        file.grew(index_count, used_slots, phy, store_timestamp)
+        self.phy_end = phy + 1
+        self._written(file)
+
     def put_many(
         self, hashes: NDArray[np.int64], phys: NDArray[np.int64], store_timestamps: NDArray[np.int64]
     ) -> None:

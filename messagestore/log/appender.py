@@ -11,7 +11,7 @@ from struct import error as StructError
 
 from messagestore.batch import BatchError, BatchMember, parse_batch
 from messagestore.log.commitlog import CommitLog
-from messagestore.messages import Appended, MessageToStore, PutStatus
+from messagestore.messages import Appended, MessageToStore, PlainAppended, PlainSends, PutStatus
 from messagestore.properties import join_properties
 from messagestore.record import (
     BORN_HOST_IPV6,
@@ -76,6 +76,37 @@ class Appender:
                 outcome = Appended(-1, -1, -1, 0, timestamp, outcome)
             appended.append(outcome)
         return appended
+
+    def append_plain(
+        self,
+        sends: PlainSends,
+        born_host: bytes,
+        store_host: bytes,
+        added_properties: bytes,
+        reply: tuple[bytes, ...],
+        now_ms: int,
+    ) -> PlainAppended | None:
+        """Stores all of `sends` in one go: the same bytes that `append` stores, single messages with `added_properties`.
+        `reply`: what stands between the numbers of an answer, see nativepath.native. None with nothing done where one of them
+        is refused, the segment or the disk is full, or a record is of another kind: then it is for `append`."""
+        if self._record_crcs or len(born_host) != IPV4_HOST_BYTES or len(store_host) != IPV4_HOST_BYTES:
+            return None
+        log = self._log
+        total = sends.measured(added_properties, self._message_size_max, self._record_size_max)
+        if total < 0 or not log.fits(total):
+            return None
+        try:
+            view, at = log.tail(total)
+        except OSError:
+            return None
+        start = log.max_offset
+        self._store_timestamp = max(now_ms, self._store_timestamp)
+        end, ends, frames, frame_ends, amounts = sends.stored(
+            view, at, start, self._next_offsets, self._store_timestamp, born_host, store_host, added_properties,
+            reply,
+        )  # fmt: skip
+        log.grow(end)
+        return PlainAppended(start, end, ends, frames, frame_ends, amounts)
 
     def next_queue_offset(self, topic: str, queue_id: int) -> int:
         return self._next_offsets.get((topic.encode(), queue_id), 0)

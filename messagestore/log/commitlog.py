@@ -265,6 +265,11 @@ class CommitLog:
             return following.view(), 0
         return present.view(), self._end - start
 
+    def fits(self, bytes_needed: int) -> bool:
+        """Whether so many bytes of records stand in the segment of the log's end."""
+        left = self.segment_size_bytes - self._end % self.segment_size_bytes
+        return bytes_needed + PREFIX.size <= left
+
     def grow(self, end: int) -> None:
         """Records up to `end` are complete in the tail."""
         self._end = end

@@ -83,9 +83,9 @@ class ConsumeQueue:
         self._files: list[SegmentFile | None] = []  # opened when first needed
         self._names: list[str] = []
         self._reserved_end = 0  # queue offset up to which the last file has disk blocks
-        # the last file; entries [_hot_first, _hot_end) need nothing but writing
-        self._hot_view = memoryview(b"")
-        self._hot_first = self._hot_end = 0
+        self.hot_view = memoryview(b"")
+        """The last file, which begins with entry `hot_first`: those from the end up to `hot_end` need nothing but writing."""
+        self.hot_first = self.hot_end = 0
         self._synced = 0  # queue offset up to which entries are on disk
         self._erased_end = 0  # and up to which zeros are not, behind the last entry
         self._deletions_synced = False  # those of the process before
@@ -300,10 +300,8 @@ class ConsumeQueue:
         offset to two messages: readers keep seeing the first. OSError (ENOSPC), with the queue unchanged."""
         if phy < self.phy_end:
             return False
-        if queue_offset == self.max_queue_offset and queue_offset < self._hot_end:
-            ENTRY.pack_into(
-                self._hot_view, (queue_offset - self._hot_first) * ENTRY.size, phy, size, tags_code
-            )
+        if queue_offset == self.max_queue_offset and queue_offset < self.hot_end:
+            ENTRY.pack_into(self.hot_view, (queue_offset - self.hot_first) * ENTRY.size, phy, size, tags_code)
             self.max_queue_offset = queue_offset + 1
             self.phy_end = phy + size
             return True
@@ -314,9 +312,9 @@ class ConsumeQueue:
             self._begin_at(place)
         file, within = self._fill(place, filler(phy))
         ENTRY.pack_into(file.view(), within, phy, size, tags_code)
-        self._hot_view = file.view()
-        self._hot_first = place - within // ENTRY.size
-        self._hot_end = min(self._reserved_end, self._hot_first + self._per_file)
+        self.hot_view = file.view()
+        self.hot_first = place - within // ENTRY.size
+        self.hot_end = min(self._reserved_end, self.hot_first + self._per_file)
         self.max_queue_offset = place + 1
         self.phy_end = phy + size
         return True
@@ -324,7 +322,7 @@ class ConsumeQueue:
     def make_room(self, count: int) -> None:
         """Disk blocks for `count` more entries. OSError (ENOSPC), with the queue unchanged."""
         place, end = self.max_queue_offset, self.max_queue_offset + count
-        if end <= self._hot_end:
+        if end <= self.hot_end:
             return
         while place < end:
             stop = min(end, place + self._per_file - (place - self._first) % self._per_file)
@@ -416,8 +414,8 @@ class ConsumeQueue:
             self._erased_end = min(max(self._erased_end, start + erased), start + self._per_file)
         else:
             end = self._first = self._erased_end = 0
-        self._reserved_end = self._hot_end = 0
-        self._hot_view = memoryview(b"")
+        self._reserved_end = self.hot_end = 0
+        self.hot_view = memoryview(b"")
         self.max_queue_offset = end
         self._synced = min(self._synced, end)
         self.phy_end = 0
@@ -470,5 +468,5 @@ class ConsumeQueue:
                 file.close()
         self._files.clear()
         self._names.clear()
-        self._hot_end = 0
-        self._hot_view = memoryview(b"")
+        self.hot_end = 0
+        self.hot_view = memoryview(b"")

@@ -20,7 +20,9 @@ from messagestore.properties import dispatched_values
 from messagestore.queues.table import QueueTable
 from messagestore.queues.tagcodes import TagCodes
 from messagestore.record import Buffer, QueueFacts
+from messagestore.systemtopics import SCHEDULE_TOPIC
 from mqruntime.log import fields
+from nativepath import presence
 
 if TYPE_CHECKING:
     from messagestore.bulk.entries import BulkEntries
@@ -28,6 +30,9 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+NEVER = 1 << 62
+PLAIN_FACTOR = 8
+"""So many times the records of a step are taken in one where they are plain: they cost less than that."""
 KNOWN_MAX = 256  # of more the older are read from the log, many at once
 NEW_QUEUES_MAX = 8  # in one run: each makes folders and a file, which takes as long as hundreds of records
 
@@ -41,7 +46,11 @@ class Dispatcher:
             0  # records whose queue offset was not the next one of their queue, or whose queue cannot be
         )
         self.refuses_gaps = False  # while it is not known whether the log or the queue lacks something
-        self.known: deque[tuple[int, QueueFacts]] = deque(maxlen=KNOWN_MAX)
+        self._plain = None
+        if presence.native is not None:
+            self._plain = presence.native.Entries(queues.by_key, SCHEDULE_TOPIC.encode())
+        # the compiled module reads them from the log
+        self.known: deque[tuple[int, QueueFacts]] = deque(maxlen=0 if self._plain else KNOWN_MAX)
         """Of records that this process appended, each with where it stands, in log order."""
         self._queues = queues
         self._index = index
@@ -65,14 +74,23 @@ class Dispatcher:
         self._new_queues = 0
         end = min(limit, segment_end)
         records_max -= self._put_known(end, records_max)
-        if self.bulk is not None and end - self.position >= self.bulk.records_min * record.RECORD_SIZE_MIN:
+        if (
+            self._plain is None
+            and self.bulk is not None
+            and end - self.position >= self.bulk.records_min * record.RECORD_SIZE_MIN
+        ):
             ahead = memoryview(buffer)[self.position - start : end - start]
             records = self.bulk.records_of(ahead, self.position)
             if records is not None and self.put_many(records) >= records_max:
                 return True
-        for _ in range(records_max):
+        while records_max > 0:
             if self._new_queues >= NEW_QUEUES_MAX:
                 return True
+            if self._plain is not None:
+                records_max -= self._put_plain(buffer, start, end, PLAIN_FACTOR * records_max)
+                if records_max <= 0:
+                    return True
+            records_max -= 1
             position = self.position
             if position + record.PREFIX.size > limit:
                 return False
@@ -92,6 +110,24 @@ class Dispatcher:
             else:
                 return False  # a slave, or this buffer, has the first part of it only
         return True
+
+    def _put_plain(self, buffer: Buffer, start: int, end: int, records_max: int) -> int:
+        """The entries of records that stand next, up to the first that is not plain, see nativepath.native; how many those
+        are."""
+        assert self._plain is not None
+        end = min(end, start + len(buffer))
+        if end - self.position < record.RECORD_SIZE_MIN:
+            return 0
+        index = self._index
+        taken, position, store_timestamp, indexed = self._plain.put(
+            buffer, self.position - start, end - start, self.position, records_max,
+            None if index is None else index.newest, NEVER if index is None else index.phy_end, self._grown,
+        )  # fmt: skip
+        if taken:
+            self.position, self.store_timestamp = position, store_timestamp
+            if index is not None and indexed is not None:
+                index.newest_grew(*indexed)
+        return taken
 
     def _put_known(self, limit: int, records_max: int) -> int:
         """The entries of records whose facts are known and which stand next; how many those are."""

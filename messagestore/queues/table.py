@@ -35,6 +35,10 @@ class QueueTable:
                 await queue.load(log_min, phy_limit, trusted=trusted)
                 self._queues[topic.encode(), int(name)] = queue
 
+    @property
+    def by_key(self) -> dict[tuple[bytes, int], ConsumeQueue]:
+        return self._queues
+
     def find(self, topic: str, queue_id: int) -> ConsumeQueue | None:
         return self._queues.get((topic.encode(), queue_id))
 

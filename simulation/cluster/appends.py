@@ -5,7 +5,7 @@ epoch without it: the same master, killed and started again, has it, unless it l
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Iterable, Sequence, Set
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -14,12 +14,14 @@ from broker.sends.scheduling import REAL_TOPIC
 from epochfile.history import EpochHistory
 from ha.epochs import KeptEpochs
 from localcluster.history import Attempt, Outcome
-from messagestore.messages import Appended, MessageToStore
+from messagestore.messages import Appended, MessageToStore, PlainAppended
 from messagestore.properties import parse_properties
+from messagestore.record import Message, decode
 from messagestore.store import MessageStore
 from simulation.kernel.node import Node
 
 append = MessageStore.append
+append_plain = MessageStore.append_plain
 store = KeptEpochs.store
 
 
@@ -56,7 +58,20 @@ class Appends:
 
         return noted
 
-    def wrote(self, app: BrokerApp, records: Iterable[tuple[MessageToStore, Appended]]) -> None:
+    def noting_plain(self, brokers: Sequence[Node]) -> Callable[..., PlainAppended | None]:
+        """MessageStore.append_plain, likewise."""
+
+        def noted(store: MessageStore, *arguments: Any) -> PlainAppended | None:
+            written = append_plain(store, *arguments)
+            if written is not None:
+                for node in brokers:
+                    if isinstance(node.app, BrokerApp) and node.app.store is store:
+                        self.wrote(node.app, records_in(store, written))
+            return written
+
+        return noted
+
+    def wrote(self, app: BrokerApp, records: Iterable[tuple[MessageToStore | Message, Appended]]) -> None:
         for message, at in records:
             if at.error is None:
                 properties = parse_properties(message.properties)
@@ -105,3 +120,12 @@ class Appends:
             else attempt
             for attempt in attempts
         ]
+
+
+def records_in(store: MessageStore, written: PlainAppended) -> Iterator[tuple[Message, Appended]]:
+    at = written.start_offset
+    while at < written.end_offset:
+        record = decode(store.read(at, written.end_offset - at))
+        end = at + record.total_size
+        yield record, Appended(at, end, record.queue_offset, 1, record.store_timestamp)
+        at = end

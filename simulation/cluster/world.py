@@ -13,7 +13,7 @@ import random
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from functools import partial
 from unittest.mock import patch
 
@@ -31,6 +31,7 @@ from messagestore.errors import StoreError
 from messagestore.log import commitlog
 from messagestore.store import MessageStore
 from mqruntime.segments import RESERVE_STEP_BYTES
+from nativepath import presence
 from simulation.cluster import catchupbugs, members, retentionbugs, sealbugs  # noqa: F401  their bugs join the others
 from simulation.cluster.appends import Appends
 from simulation.cluster.blocks import log_has_blocks
@@ -195,14 +196,18 @@ class ClusterWorld:
             yield
             return
         appending = patch.object(MessageStore, "append", self.appends.noting(self.machines.brokers))
-        with appending, patch.object(KeptEpochs, "store", self.appends.beginning()):
+        plainly = patch.object(MessageStore, "append_plain", self.appends.noting_plain(self.machines.brokers))
+        with appending, plainly, patch.object(KeptEpochs, "store", self.appends.beginning()):
             yield
 
     def bulk(self) -> AbstractContextManager[object]:
-        """Stores list all that they can at once, however few records there are."""
-        if self.in_bulk:
-            return patch.multiple(bulk_entries, RECORDS_MIN=1, QUEUE_ROWS_MIN=0)
-        return nullcontext()
+        """Stores list all that they can at once, however few records there are, and without the compiled module."""
+        if not self.in_bulk:
+            return nullcontext()
+        ways = ExitStack()
+        ways.enter_context(patch.multiple(bulk_entries, RECORDS_MIN=1, QUEUE_ROWS_MIN=0))
+        ways.enter_context(patch.object(presence, "native", None))
+        return ways
 
     @property
     def reserve_step_bytes(self) -> int:

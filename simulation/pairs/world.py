@@ -11,14 +11,14 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import nullcontext
 from functools import partial
 from typing import Any, TypeVar
 from unittest.mock import patch
 
 from broker.app import BrokerApp
-from broker.sends.pending import PendingSend, PendingSends
+from broker.sends.pending import PendingSends, Waiting
 from ha.errors import HAError
 from localcluster.history import Found, Outcome, judge
 from messagestore.errors import StoreError
@@ -140,13 +140,13 @@ class PairWorld:
         for _, slave in self.slaves():
             self.check.holds(slave.store)
 
-    def noting(self) -> Callable[[PendingSends, list[PendingSend]], None]:
+    def noting(self) -> Callable[[PendingSends, Sequence[Waiting]], None]:
         """Stands in for what answers sends, and looks at each OK first."""
         answer = PendingSends._answer  # noqa: SLF001 - a tap
 
-        def noted(pending: PendingSends, sends: list[PendingSend]) -> None:
+        def noted(pending: PendingSends, sends: Sequence[Waiting]) -> None:
             for send in sends:
-                if send.reply.code == ResponseCode.SUCCESS:
+                if send.response_code == ResponseCode.SUCCESS:
                     self.check.answered(send.end_offset)
             answer(pending, sends)
 

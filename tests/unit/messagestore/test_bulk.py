@@ -8,6 +8,7 @@ import random
 import shutil
 import subprocess
 import sys
+from collections import deque
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -26,11 +27,12 @@ from messagestore.index import file as index_file
 from messagestore.index.table import IndexTable
 from messagestore.properties import java_string_hash, last_value
 from messagestore.queues import consumequeue
-from messagestore.queues.dispatcher import Dispatcher
+from messagestore.queues.dispatcher import KNOWN_MAX, Dispatcher
 from messagestore.queues.table import QueueTable
 from messagestore.record import Message, encode, encode_blank, pack_host
 from messagestore.systemtopics import SCHEDULE_TOPIC
 from mqruntime.segments import RealSegmentDirectory
+from nativepath import presence
 
 ROOT = Path(__file__).parents[3]
 LEVELS = "1s 5s 10s 30s 1m"
@@ -128,14 +130,28 @@ class Case:
         return memoryview(self.log)[start : start + self.segment_size], start
 
 
+WAYS = ["one by one", "in bulk", *(["compiled"] if presence.native is not None else [])]
+"""How a dispatcher takes what it can; what it cannot take so it takes one by one."""
+
+
 def dispatcher_in(
-    root: Path, *, bulk: bool, slots: int = 50, entries: int = 600, file_size: int = 4_000, rows_min: int = 1
+    root: Path,
+    *,
+    bulk: bool,
+    compiled: bool = False,
+    slots: int = 50,
+    entries: int = 600,
+    file_size: int = 4_000,
+    rows_min: int = 1,
 ) -> tuple[Dispatcher, QueueTable, IndexTable]:
     moments: Iterator[int] = iter(range(NOW_MS, NOW_MS + 1_000_000))
     directory = RealSegmentDirectory(root)
     queues = QueueTable(directory.subdirectory("consumequeue"), file_size)
     index = IndexTable(directory.subdirectory("index"), slots, entries, lambda: next(moments))
     dispatcher = Dispatcher(queues, LEVELS, index)
+    if not compiled:
+        dispatcher._plain = None
+        dispatcher.known = deque(maxlen=KNOWN_MAX)
     if not bulk:
         dispatcher.bulk = None
     else:
@@ -181,15 +197,17 @@ def on_disk(root: Path, queues: QueueTable, index: IndexTable) -> dict[str, byte
 
 def both_ways(tmp_path: Path, case: Case, limits: list[int], **geometry: int) -> list[Any]:
     found: list[tuple[Any, ...]] = []
-    for bulk in (False, True):
-        root = tmp_path / str(bulk)
-        dispatcher, queues, index = dispatcher_in(root, bulk=bulk, **geometry)
+    for way in WAYS:
+        root = tmp_path / way
+        dispatcher, queues, index = dispatcher_in(
+            root, bulk=way == "in bulk", compiled=way == "compiled", **geometry
+        )
         told = dispatch(dispatcher, case, limits)
         found.append((told, index.phy_end, queues.next_offsets(), on_disk(root, queues, index)))
         queues.close()
         index.close()
-    one_by_one, many = found
-    assert many == one_by_one
+    one_by_one, *others = found
+    assert all(other == one_by_one for other in others)
     shown: list[Any] = one_by_one[0]
     return shown
 
@@ -211,9 +229,14 @@ def test_and_with_files_as_large_as_usual_and_the_limits_of_every_day(tmp_path: 
     )
 
 
-def test_most_of_an_ordinary_log_is_taken_in_bulk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("way", WAYS[1:])
+def test_most_of_an_ordinary_log_is_not_taken_one_by_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
     case = Case(1, 9_000, odd=0.0, segment_size=4 << 20)
-    dispatcher, queues, index = dispatcher_in(tmp_path, bulk=True, slots=500, entries=40_000, rows_min=64)
+    dispatcher, queues, index = dispatcher_in(
+        tmp_path, bulk=True, compiled=way == "compiled", slots=500, entries=40_000, rows_min=64
+    )
     singles = 0
     put = dispatcher.put
 
@@ -257,10 +280,12 @@ def test_a_disk_that_is_full_now_and_then_changes_nothing(
     monkeypatch.setattr("mqruntime.segments.allocate_blocks", refused(lambda *_: None))
     monkeypatch.setattr(RealSegmentDirectory, "create", refused(RealSegmentDirectory.create))
     found: list[tuple[Any, ...]] = []
-    for bulk in (False, True):
-        root = tmp_path / str(bulk)
-        dispatcher, queues, index = dispatcher_in(root, bulk=bulk, slots=7, entries=300, file_size=400)
-        refusing = bulk
+    for way in WAYS:
+        root = tmp_path / way
+        dispatcher, queues, index = dispatcher_in(
+            root, bulk=way == "in bulk", compiled=way == "compiled", slots=7, entries=300, file_size=400
+        )
+        refusing = way != "one by one"
         told = dispatch(dispatcher, case, [case.end // 2, case.end], tries=10_000)
         refusing = False
         content = on_disk(root, queues, index)
@@ -273,7 +298,7 @@ def test_a_disk_that_is_full_now_and_then_changes_nothing(
         found.append((ends, indexed, content))
         queues.close()
         index.close()
-    assert found[0] == found[1]
+    assert all(other == found[0] for other in found[1:])
 
 
 def held(case: Case) -> tuple[bytearray, int]:

@@ -21,6 +21,8 @@ from simulation.kernel.node import Node
 from simulation.kernel.world import World
 from tests.unit.messagestore.storehelp import message, small_settings, worked
 
+pytestmark = pytest.mark.usefixtures("way")
+
 FULL = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 FAILED = OSError(errno.EIO, os.strerror(errno.EIO))
 

@@ -28,6 +28,8 @@ from mqruntime.realruntime import real_runtime
 from mqruntime.segments import RealSegmentDirectory
 from tests.unit.messagestore.storehelp import GOLDEN, golden_index, message, open_store, small_settings
 
+pytestmark = pytest.mark.usefixtures("way")
+
 SLOTS, ENTRIES = 4, 8
 
 

@@ -22,6 +22,8 @@ from tests.unit.messagestore.storehelp import (
     small_settings,
 )
 
+pytestmark = pytest.mark.usefixtures("pure")  # the compiled module reads all from the log
+
 HOSTS = [pack_host("10.0.0.9", 5000), pack_host("fd00::9", 5000)]
 PROPERTIES = [
     b"",

@@ -27,6 +27,8 @@ from messagestore.store import MessageStore
 from mqruntime.segments import RealSegmentDirectory
 from tests.unit.messagestore.storehelp import message, open_store, queue_entries, small_settings, worked
 
+pytestmark = pytest.mark.usefixtures("way")
+
 WHERE = "TopicTest", 0
 SEGMENT = 64 << 10
 RECORD = 115

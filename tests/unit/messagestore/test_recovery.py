@@ -246,7 +246,7 @@ ALIKE = small_settings(mapped_file_size_commit_log=1 << 20, mapped_file_size_con
 
 
 @pytest.fixture(params=[False, True], ids=["one by one", "in bulk"])
-def bulk(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+def bulk(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, pure: None) -> None:
     if not request.param:
         monkeypatch.setattr("messagestore.queues.dispatcher.NUMPY", False)
 

@@ -29,6 +29,8 @@ from tests.unit.messagestore.storehelp import (
     small_settings,
 )
 
+pytestmark = pytest.mark.usefixtures("way")
+
 Scenario = Callable[..., Awaitable[None]]
 
 

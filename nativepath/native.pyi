@@ -1,0 +1,88 @@
+"""What the compiled module holds. Offsets are physical unless called queue offsets; places count bytes of the buffer given.
+
+A *plain* send: a JSON header of code 310 or 320 whose members are those that clients write, in ASCII and without escapes but
+in the properties; to a queue that it names, with a UNIQ_KEY, waiting for replicas, neither delayed nor timed nor part of a
+transaction. A *plain* record: of version 1, with IPv4 hosts and ASCII values. What is not plain is for the modules of
+Python."""
+
+from collections.abc import Mapping
+from typing import Protocol
+
+SOURCES: int
+
+class Sends:
+    """Plain sends of the frames `view[begin:end]`, which have one `code`; `topics` are those they name, each once. Valid as
+    long as the buffer holds what it held."""
+
+    view: memoryview
+    begin: int
+    end: int
+    code: int
+    topics: list[bytes]
+
+    def __len__(self) -> int: ...
+    def queues_within(self, limits: list[int]) -> bool:
+        """Whether each names a queue id below the limit of its topic."""
+
+    def measured(self, added_properties: bytes, body_bytes_max: int, record_bytes_max: int) -> int:
+        """How many bytes their records are; -1 where one of them is refused, or is for the modules of Python. Members of a
+        batch get none of `added_properties`."""
+
+    def stored(
+        self,
+        target: memoryview,
+        at: int,
+        physical_offset: int,
+        next_offsets: dict[tuple[bytes, int], int],
+        store_timestamp: int,
+        born_host: bytes,
+        store_host: bytes,
+        added_properties: bytes,
+        reply: tuple[bytes, ...],
+    ) -> tuple[int, list[int], bytes, list[int], dict[tuple[bytes, int, int], int]]:
+        """Writes their records, which are measured, to `target[at:]`, and the queue offsets that follow to `next_offsets`.
+        Returns where the last ends, and `ends`, `frames`, `frame_ends`, `amounts` of PlainAppended. `reply`: the six parts of
+        an answer's header around message id, queue id, queue offset, unique key and opaque."""
+
+def read_sends(
+    view: memoryview, begin: int, end: int, frame_bytes_max: int, header_bytes_max: int
+) -> Sends | None:
+    """The sends whose frames begin `view[begin:end]`, up to the first frame that is cut off there; None without any, and where
+    one of the frames holds something else."""
+
+class Queue(Protocol):
+    """See messagestore.queues.consumequeue."""
+
+    max_queue_offset: int
+    phy_end: int
+    hot_view: memoryview
+    hot_first: int
+    hot_end: int
+
+class IndexFile(Protocol):
+    """See messagestore.index.file."""
+
+    view: memoryview
+
+    @property
+    def place(self) -> tuple[int, int, int, int, int, int]: ...
+
+class Entries:
+    """Makes entries in `queues`, by topic and queue id; records of the topic `unlisted` are not plain."""
+
+    def __init__(self, queues: Mapping[tuple[bytes, int], Queue], unlisted: bytes) -> None: ...
+    def put(
+        self,
+        buffer: bytes | bytearray | memoryview,
+        at: int,
+        end: int,
+        physical_offset: int,
+        records_max: int,
+        index: IndexFile | None,
+        indexed_end: int,
+        grown: dict[tuple[bytes, int], int],
+    ) -> tuple[int, int, int, tuple[int, int, int, int] | None]:
+        """Lists the records that stand from `buffer[at]` on, of which the first is at `physical_offset`: at most `records_max`,
+        none that ends above `end`, up to the first that is not plain, whose queue does not expect it, or for whose keys the
+        index file has no room: those from `indexed_end` on are to be indexed. Puts the new ends of queues into `grown`.
+        Returns how many they are, where they end, the last one's store time (ms), and what IndexFile.grew is to be told."""

@@ -1,0 +1,44 @@
+"""Whether the compiled module is here and wanted: `native`, or None and `why_not`.
+
+Invariant: without it everything works as with it, slower, and every byte on disk and on the wire is the same. What uses it asks
+when it is made, so that what exists stays what it is. AUTOSWITCH_NATIVE=off in the environment of a process leaves it out."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from os import environ
+from typing import TYPE_CHECKING, Protocol, cast
+
+if TYPE_CHECKING:
+    from nativepath.native import Entries, Sends
+
+SWITCH = "AUTOSWITCH_NATIVE"
+OFF = ("off", "0", "no", "false")
+SOURCES = 1
+"""Counts the changes of what the compiled module is called with: one that was built from other sources is left out."""
+
+
+class Compiled(Protocol):
+    """See native.pyi."""
+
+    SOURCES: int
+    Entries: type[Entries]
+
+    def read_sends(
+        self, view: memoryview, begin: int, end: int, frame_bytes_max: int, header_bytes_max: int
+    ) -> Sends | None: ...
+
+
+def _loaded() -> tuple[Compiled | None, str]:
+    if environ.get(SWITCH, "").lower() in OFF:
+        return None, f"switched off by {SWITCH}"
+    try:
+        found = cast(Compiled, import_module("nativepath.native"))
+    except ImportError as error:
+        return None, f"not built: {error}"
+    if found.SOURCES != SOURCES:
+        return None, "built from other sources; install this project again"
+    return found, ""
+
+
+native, why_not = _loaded()

@@ -1,0 +1,203 @@
+"""A send path from received bytes to log and replies, over a log in memory; one is pure, another one compiled."""
+
+from __future__ import annotations
+
+import random
+from collections import deque
+from collections.abc import Sequence
+from typing import Any, cast
+
+from broker.metrics.totals import Totals
+from broker.sends.admission import SendAdmission
+from broker.sends.pending import PendingSends
+from broker.sends.processor import SEND_CODES, SendProcessor
+from broker.sends.writegate import WriteGate
+from broker.tables.subscriptiongroups import SubscriptionGroups
+from broker.tables.topics import Topics, system_topics
+from messagestore.log.appender import Appender
+from messagestore.messages import Appended, MessageToStore, PlainAppended
+from messagestore.record import PREFIX, encode_blank, pack_host
+from mqruntime.histogram import Histogram
+from nativepath import presence
+from remoting.bodies.groups import SubscriptionGroupConfig
+from remoting.command import RESPONSE_BIT, Body, RemotingCommand
+from remoting.frame import FrameReader, encode
+from tests.unit.doubles import ManualClock
+
+SEGMENT_BYTES = 1 << 16
+SEGMENTS = 16
+MESSAGE_BYTES_MAX = 4_000
+ANSWERED_MS = 3_000
+
+
+class MemoryLog:
+    """As CommitLog, as far as an appender asks."""
+
+    def __init__(self) -> None:
+        self.content = bytearray(SEGMENT_BYTES * SEGMENTS)
+        self.segment_size_bytes = SEGMENT_BYTES
+        self.max_offset = 0
+        self.is_full = False
+
+    def left(self) -> int:
+        return SEGMENT_BYTES - self.max_offset % SEGMENT_BYTES
+
+    def fits(self, size: int) -> bool:
+        return size + PREFIX.size <= self.left()
+
+    def tail(self, size: int) -> tuple[memoryview, int]:
+        if self.is_full:
+            raise OSError(28, "no room")
+        view = memoryview(self.content)
+        if not self.fits(size):
+            left = self.left()
+            view[self.max_offset : self.max_offset + PREFIX.size] = encode_blank(left)
+            self.max_offset += left
+        start = self.max_offset - self.max_offset % SEGMENT_BYTES
+        return view[start : start + SEGMENT_BYTES], self.max_offset - start
+
+    def grow(self, end: int) -> None:
+        self.max_offset = end
+
+
+class Store:
+    """As MessageStore, as far as sends go."""
+
+    store_host = pack_host("10.0.0.1", 10911)
+
+    def __init__(self, clock: ManualClock, next_offsets: dict[tuple[bytes, int], int], *, crcs: bool) -> None:
+        self.log = MemoryLog()
+        self.next_offsets = next_offsets
+        self.plain = 0
+        self._clock = clock
+        self._appender = Appender(
+            cast(Any, self.log), MESSAGE_BYTES_MAX, next_offsets, 5, deque(maxlen=0), record_crcs=crcs
+        )
+
+    def append(self, messages: Sequence[MessageToStore]) -> list[Appended]:
+        return self._appender.append(messages, self.store_host, self._clock.now_ms())
+
+    def append_plain(
+        self, sends: Any, born_host: bytes, added: bytes, reply: tuple[bytes, ...]
+    ) -> PlainAppended | None:
+        now_ms = self._clock.now_ms()
+        appended = self._appender.append_plain(sends, born_host, self.store_host, added, reply, now_ms)
+        self.plain += appended is not None
+        return appended
+
+
+class Replication:
+    accepts_sends = True
+    is_slave = False
+    acked = stored = 0
+    reached = 1 << 62
+
+    def enough_in_sync(self) -> bool:
+        return True
+
+    def acked_end(self) -> int:
+        return self.acked
+
+    def stored_end(self) -> int:
+        return self.stored
+
+    def replicated_end(self) -> int:
+        return self.acked
+
+    def reachable(self, end: int) -> bool:
+        return end <= self.reached
+
+
+class Client:
+    def __init__(self, address: str) -> None:
+        self.remote_address = address
+        self.attributes: dict[str, object] = {}
+        self.active_at_ms = 0
+        self.written: list[bytes] = []
+
+    def send(self, commands: Sequence[RemotingCommand]) -> None:
+        self.write([buffer for command in commands for buffer in encode(command)])
+
+    def write(self, buffers: Sequence[Body]) -> None:
+        self.written.append(b"".join(map(bytes, buffers)))
+
+
+class SendBench:
+    """`compiled`: receives that the module takes go its way. Handlers see what `receive` gets, whole or cut."""
+
+    def __init__(self, *, compiled: bool, crcs: bool = False, address: str = "10.0.0.9:5000") -> None:
+        self.clock = ManualClock()
+        self.store = Store(self.clock, {}, crcs=crcs)
+        self.replication = Replication()
+        self.pending = PendingSends(60)
+        topics = Topics(
+            self.clock,
+            system_topics("DefaultCluster", "broker-a", auto_create=True, queue_nums=8),
+            lambda: None,
+        )
+        topics.ensure("orders", 4)
+        topics.ensure("others", 2)
+        groups = SubscriptionGroups(self.clock, auto_create=False, on_change=lambda: None)
+        groups.put(SubscriptionGroupConfig("CG", retry_max_times=2))
+        self.totals = Totals()
+        self.client = Client(address)
+        self.reader = FrameReader()
+        for _ in range(7):
+            self.reader._grow()  # so that a receive is one
+        self.processor = SendProcessor(
+            log=self.store,
+            admission=SendAdmission(
+                log=self.store,
+                topics=topics,
+                groups=groups,
+                clock=self.clock,
+                random=random.Random(1),
+                cluster_name="DefaultCluster",
+                delay_levels=18,
+            ),
+            gate=WriteGate(self.replication, self.replication, self.pending, self.clock, wait_ms=ANSWERED_MS),
+            totals=self.totals,
+        )
+        self._compiled = compiled
+
+    def receive(self, data: bytes) -> None:
+        while data and self.reader.failure is None:
+            room = self.reader.buffer()
+            part, data = data[: len(room)], data[len(room) :]
+            room[: len(part)] = part
+            self._filled(len(part))
+
+    def _filled(self, count: int) -> None:
+        client = cast(Any, self.client)
+        if self._compiled:
+            assert presence.native is not None
+            sends = self.reader.filled_with_sends(count, presence.native.read_sends)
+            if sends is not None:
+                self.processor.handle_plain(client, sends)
+                return
+        commands = self.reader.filled(count)
+        ours = [each for each in commands if each.code in SEND_CODES and not each.flag & RESPONSE_BIT]
+        if ours:
+            self.processor.handle(client, ours)
+
+    def state(self) -> Any:
+        """All that may not differ. Zeros of the log that nobody wrote are left out."""
+        end = self.store.log.max_offset
+        assert not any(self.store.log.content[end:])
+        shown = {name: _shown(histogram) for name, histogram in self.totals.sizes.items()}
+        return (
+            bytes(self.store.log.content[:end]),
+            self.store.next_offsets,
+            b"".join(self.client.written),
+            len(self.pending),
+            self.pending.first_end,
+            self.processor.stored,
+            self.totals.stored,
+            shown,
+            str(self.reader.failure),
+            self.reader.has_partial_frame,
+        )
+
+
+def _shown(histogram: Histogram) -> Any:
+    return {name: getattr(histogram, name) for name in ("counts", "sum", "count") if hasattr(histogram, name)}

@@ -1,0 +1,50 @@
+"""Dispatch of a log by the compiled module leaves what dispatch record by record leaves, also where the log is damaged."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from nativepath import presence
+from tests.unit.messagestore.test_bulk import Case, both_ways
+
+pytestmark = pytest.mark.skipif(presence.native is None, reason=f"the compiled module is {presence.why_not}")
+
+CASES = [Case(seed, 60, odd=odd, segment_size=1 << 16) for seed, odd in ((1, 0.0), (2, 0.1), (3, 0.5))]
+"""`both_ways` of test_bulk compares all ways of dispatch, the compiled one among them."""
+
+
+@settings(max_examples=120)
+@given(
+    number=st.sampled_from(range(len(CASES))),
+    damages=st.lists(st.tuples(st.integers(0, 1 << 16), st.binary(min_size=1, max_size=9)), max_size=4),
+    limits=st.lists(st.floats(0, 1), max_size=3),
+)
+def test_a_damaged_log_is_listed_up_to_the_same_record(
+    number: int, damages: list[tuple[int, bytes]], limits: list[float]
+) -> None:
+    case = CASES[number]
+    whole = bytes(case.log)
+    for at, content in damages:
+        begin = at % len(whole)
+        case.log[begin : begin + len(content)] = content[: len(whole) - begin]
+    try:
+        with TemporaryDirectory() as root:
+            ends = sorted(int(share * case.end) for share in limits)
+            both_ways(Path(root), case, [*ends, case.end], entries=90)
+    finally:
+        case.log[:] = whole
+
+
+def test_nothing_is_read_outside_of_what_is_given() -> None:
+    assert presence.native is not None
+    entries = presence.native.Entries({}, b"SCHEDULE_TOPIC_XXXX")
+    log = bytes(CASES[0].log)
+    for at, end in ((-1, 5), (5, 4), (0, len(log) + 1)):
+        with pytest.raises(ValueError, match="outside"):
+            entries.put(log, at, end, 0, 9, None, 0, {})
+    assert entries.put(b"", 0, 0, 0, 9, None, 0, {}) == (0, 0, 0, None)

@@ -1,0 +1,315 @@
+"""The compiled send path stores, answers and counts what the pure one does, whatever clients and other people write."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from messagestore.batch import MEMBER_HEADER, PROPERTIES_LENGTH
+from nativepath import presence
+from remoting.frame import FrameReader
+from remoting.plainsends import commands_of
+from tests.unit.nativepath.sendbench import ANSWERED_MS, MESSAGE_BYTES_MAX, SEGMENT_BYTES, SendBench
+
+pytestmark = pytest.mark.skipif(presence.native is None, reason=f"the compiled module is {presence.why_not}")
+
+VECTORS = Path(__file__).parents[2] / "vectors" / "remoting"
+PLAIN_PROPERTIES = "KEYS\x01k1 k2\x02UNIQ_KEY\x010A0102030A5C18B4\x02WAIT\x01true\x02TAGS\x01TagA\x02"
+
+
+def frame(header: bytes, body: bytes = b"", kind: int = 0) -> bytes:
+    length = 4 + len(header) + len(body)
+    return length.to_bytes(4, "big") + (kind << 24 | len(header)).to_bytes(4, "big") + header + body
+
+
+def header(opaque: int = 7, code: int = 310, flag: int = 0, **fields: str) -> dict[str, Any]:
+    ext = {
+        "a": "PG", "b": "orders", "c": "TBW102", "d": "4", "e": "1", "f": "0", "g": "1795256518702", "h": "0",
+        "i": PLAIN_PROPERTIES, "j": "0", "k": "false", "m": "false", "n": "broker-a",
+    }  # fmt: skip
+    return {
+        "code": code, "extFields": ext | fields, "flag": flag, "language": "JAVA", "opaque": opaque,
+        "serializeTypeCurrentRPC": "JSON", "version": 479,
+    }  # fmt: skip
+
+
+def send(opaque: int = 7, body: bytes = b"body", code: int = 310, flag: int = 0, **fields: str) -> bytes:
+    return frame(orjson.dumps(header(opaque, code, flag, **fields)), body)
+
+
+def member(body: bytes, properties: bytes, flag: int = 3, size: int = 0) -> bytes:
+    size += MEMBER_HEADER.size + len(body) + PROPERTIES_LENGTH.size + len(properties)
+    head = MEMBER_HEADER.pack(size, 0, 0, flag, len(body))
+    return head + body + PROPERTIES_LENGTH.pack(len(properties)) + properties
+
+
+def batch(*members: bytes, opaque: int = 7, code: int = 320, **fields: str) -> bytes:
+    return send(opaque, b"".join(members), code, m="true", **fields)
+
+
+def alike(use: Callable[[SendBench], None], **how: Any) -> SendBench:
+    """What `use` does to a bench of either kind leaves the same; the compiled one."""
+    pure, compiled = SendBench(compiled=False, **how), SendBench(compiled=True, **how)
+    for bench in (pure, compiled):
+        use(bench)
+    assert pure.state() == compiled.state()
+    return compiled
+
+
+def test_a_plain_send_goes_the_compiled_way_and_leaves_the_same() -> None:
+    def use(bench: SendBench) -> None:
+        bench.receive(
+            send(1) + send(2, b"", e="3", b="others", i="UNIQ_KEY\x01a") + send(3, e="0", b="others")
+        )
+        bench.replication.acked = 1 << 40
+        bench.receive(send(4))
+
+    compiled = alike(use)
+    assert compiled.store.plain == 1, (
+        "the queue 3 of others does not exist, so its receive is for the pure way"
+    )
+    assert b'"opaque":4' in b"".join(compiled.client.written)
+
+
+def test_frames_of_java_producers_are_plain() -> None:
+    index = json.loads((VECTORS / "index.json").read_text())
+    content = (VECTORS / "frames.bin").read_bytes()
+    assert presence.native is not None
+    taken = 0
+    for entry in index:
+        data = content[entry["offset"] : entry["offset"] + entry["length"]]
+        sends = presence.native.read_sends(memoryview(data), 0, len(data), 1 << 24, 1 << 16)
+        if sends is not None:
+            (command,) = FrameReader().receive(data)
+            (same,) = commands_of(sends)
+            same.body = bytes(same.body or b"") or None
+            assert same == command and command.code in (310, 320)
+            taken += 1
+    assert taken >= 3, "Java's own"
+
+
+def test_batches_are_stored_member_by_member_and_answered_with_all_their_ids() -> None:
+    def use(bench: SendBench) -> None:
+        members = [member(b"m%d" % n, b"TAGS\x01t%d\x02" % n) for n in range(5)]
+        bench.receive(batch(*members, opaque=1) + batch(member(b"", b""), opaque=2, e="2"))
+        bench.receive(send(3))
+        bench.pending.acknowledged(bench.store.log.max_offset)
+
+    compiled = alike(use)
+    assert compiled.store.plain == 2 and compiled.processor.stored == 7
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"", b"x" * 30, member(b"a", b"b\0c"), member(b"a", b"b") + b"rest", member(b"a", b"b", size=1),
+        member(b"a", b"b")[:-1], member(b"x" * MESSAGE_BYTES_MAX, b""), MEMBER_HEADER.pack(22, 0, 0, 0, -1) + b"\0\0",
+        MEMBER_HEADER.pack(22, 0, 0, 0, 2**31 - 1) + b"\0\0", MEMBER_HEADER.pack(22, 0, 0, 0, 0) + b"\xff\xff",
+    ],
+)  # fmt: skip
+def test_a_batch_that_does_not_add_up_is_refused_as_ever(body: bytes) -> None:
+    compiled = alike(lambda bench: bench.receive(batch(body, opaque=1) + batch(member(b"a", b"b"), opaque=2)))
+    assert compiled.store.plain == 0 and compiled.client.written
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"i": PLAIN_PROPERTIES + "DELAY\x013\x02"}, {"i": PLAIN_PROPERTIES + "TIMER_DELAY_SEC\x013\x02"},
+        {"i": PLAIN_PROPERTIES + "TRAN_MSG\x01true\x02"}, {"i": PLAIN_PROPERTIES + "WAIT\x01false\x02"},
+        {"i": "KEYS\x01k\x02"}, {"i": ""}, {"i": "UNIQ_KEY\x01a\x02XUNIQ_KEY\x01b\x02"}, {"i": "UNIQ_KEY\x01\xe9\x02"},
+        {"i": 'UNIQ_KEY\x01a"b\x02'}, {"i": "UNIQ_KEY\x01a\0b\x02"}, {"i": "UNIQ_KEY\x01" + "u" * 40_000},
+        {"e": "-1"}, {"e": "4"}, {"e": "x"}, {"e": ""}, {"e": str(2**31)}, {"e": "١"}, {"e": "+1"}, {"e": " 1"},
+        {"f": "4"}, {"f": "8"}, {"f": str(2**40)}, {"h": str(-(2**31))}, {"g": str(2**70)}, {"d": "x"}, {"j": "1_0"},
+        {"b": ""}, {"b": "none"}, {"b": "SCHEDULE_TOPIC_XXXX"}, {"b": "%RETRY%CG"}, {"b": "T" * 130}, {"b": "caf\xe9"},
+        {"m": "1"},
+    ],
+)  # fmt: skip
+def test_what_is_not_plain_goes_the_pure_way(fields: dict[str, str]) -> None:
+    def use(bench: SendBench) -> None:
+        bench.receive(send(1, **fields) + send(2, **fields))
+        bench.pending.acknowledged(bench.store.log.max_offset)
+
+    assert alike(use).store.plain == 0
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"i": "UNIQ_KEY\x01a"}, {"i": PLAIN_PROPERTIES + "XDELAY\x013\x02"}, {"i": PLAIN_PROPERTIES + 'q\x01"\\/\b\n\x02'},
+        {"i": "UNIQ_KEY\x01a\x02UNIQ_KEY\x01b\x02"}, {"i": "UNIQ_KEY\x01\x02WAIT\x01true"}, {"f": "1"}, {"f": str(0x31)},
+        {"h": "-5"}, {"j": "3"}, {"g": "0"}, {"m": "yes"}, {"z": "whatever"}, {"l": "16"},
+    ],
+)  # fmt: skip
+def test_what_is_plain_goes_the_compiled_way(fields: dict[str, str]) -> None:
+    def use(bench: SendBench) -> None:
+        bench.receive(send(1, **fields) + send(-2, b"", **fields))
+        bench.pending.acknowledged(bench.store.log.max_offset)
+
+    assert alike(use).store.plain == 1
+
+
+def test_one_way_sends_are_stored_and_not_answered() -> None:
+    def use(bench: SendBench) -> None:
+        bench.receive(send(1, flag=2) + send(2) + send(3, flag=2))
+        bench.pending.acknowledged(1 << 40)
+        bench.receive(send(4, flag=2))
+
+    compiled = alike(use)
+    assert compiled.store.plain == 2 and len(compiled.client.written) == 1
+
+
+def test_the_end_of_a_segment_and_a_full_disk_are_for_the_pure_way() -> None:
+    def use(bench: SendBench) -> None:
+        for number in range(3 * SEGMENT_BYTES // 3_000):
+            bench.store.log.is_full = number % 7 == 5
+            bench.receive(send(number, bytes(number % 256 for _ in range(2_900))))
+        bench.pending.acknowledged(bench.store.log.max_offset)
+
+    compiled = alike(use)
+    assert compiled.store.log.max_offset > 2 * SEGMENT_BYTES and compiled.store.plain > 40
+
+
+@pytest.mark.parametrize("how", [{"crcs": True}, {"address": "[fd00::9]:5000"}])
+def test_record_crcs_and_other_hosts_are_for_the_pure_way(how: dict[str, Any]) -> None:
+    assert alike(lambda bench: bench.receive(send(1) + batch(member(b"a", b"b"))), **how).store.plain == 0
+
+
+def test_a_run_is_answered_up_to_where_it_is_held_and_the_rest_as_it_becomes_known() -> None:
+    def use(bench: SendBench) -> None:
+        bench.receive(b"".join(send(number, b"b" * number) for number in range(9)))
+        bench.clock.ms += 10
+        bench.receive(b"".join(send(number) for number in range(9, 12)))
+        size = bench.store.log.max_offset // 12
+        for share in (0.5, 3.2, 3.2, 6):
+            bench.pending.acknowledged(int(size * share))
+        bench.pending.expire(bench.clock.monotonic_ms() + ANSWERED_MS - 5, size * 8)
+        bench.pending.give_up()
+
+    compiled = alike(use)
+    assert compiled.store.plain == 2 and len(compiled.pending) == 0
+    answers = b"".join(compiled.client.written)
+    assert answers.count(b'"code":0,') and answers.count(b'"code":10,') and answers.count(b'"code":12,')
+
+
+def test_a_slave_out_of_reach_is_told_of_send_by_send() -> None:
+    def use(bench: SendBench) -> None:
+        bench.replication.reached = 800
+        bench.receive(b"".join(send(number) for number in range(9)))
+        bench.pending.acknowledged(0, 1_000)
+        bench.pending.acknowledged(1 << 40, 1 << 40)
+
+    compiled = alike(use)
+    assert compiled.store.plain == 1 and b'"code":11,' in b"".join(compiled.client.written)
+
+
+texts = st.text(st.characters(max_codepoint=0x250) | st.sampled_from('\x01\x02"\\ /'), max_size=12)
+pieces = st.builds(
+    lambda name, value, end: f"{name}\x01{value}{end}",
+    st.sampled_from(["KEYS", "TAGS", "WAIT", "UNIQ_KEY", "UNIQ_KEY", "XUNIQ_KEY", "DELAY", "TIMER_DELAY_MS", "TRAN_MSG", "q"]),
+    st.sampled_from(["true", "3", "a b", "", "0A0102030A5C"]) | texts,
+    st.sampled_from(["\x02", "\x02", "\x02", ""]),
+)  # fmt: skip
+numbers = st.sampled_from(
+    ["0", "1", "2", "3", "7", "-1", "00", "-0", "", " 1", "12345678901234567890", "2147483648", "x"]
+)
+fields = st.fixed_dictionaries(
+    {
+        "i": st.just(PLAIN_PROPERTIES)
+        | st.lists(pieces, max_size=5).map("".join)
+        | st.lists(pieces, max_size=3).map(lambda some: PLAIN_PROPERTIES + "".join(some))
+    },
+    optional={
+        "b": st.sampled_from(["orders", "orders", "others", "SCHEDULE_TOPIC_XXXX", "%RETRY%CG", "new", "caf\xe9", ""]),
+        "d": numbers, "e": numbers, "f": numbers, "g": numbers, "h": numbers, "j": numbers,
+        "m": st.sampled_from(["true", "false", "1", "yes"]), "n": texts, "zz": texts,
+    },
+)  # fmt: skip
+members = st.builds(
+    member,
+    st.binary(max_size=30),
+    st.sampled_from([b"", b"TAGS\x01a\x02", b"KEYS\x01k", b"a\0b", "caf\xe9".encode()]),
+    st.integers(-5, 5),
+    st.sampled_from([0, 0, 0, 0, 1, -1, 2**20]),
+)
+bodies = st.binary(max_size=60) | st.lists(members, max_size=4).map(b"".join)
+
+
+@st.composite
+def frames(draw: st.DrawFn) -> bytes:
+    code = draw(st.sampled_from([310, 310, 310, 320, 10, 34]))
+    made = header(draw(st.integers(-(2**31), 2**31 - 1)), code, draw(st.sampled_from([0, 0, 0, 2, 1])))
+    made["extFields"] |= draw(fields)
+    for name in draw(st.lists(st.sampled_from([*made, "remark", "x"]), max_size=1)):
+        made[name] = draw(st.sampled_from([None, 5, "5", 1.5, -3, [], {}, 2**33]))
+    names = list(made)
+    if draw(st.booleans()):
+        names = draw(st.permutations(names))
+    made = {name: made[name] for name in names}
+    text = draw(
+        st.sampled_from(
+            [
+                orjson.dumps,
+                lambda value: json.dumps(value).encode(),
+                lambda value: json.dumps(value, ensure_ascii=False, indent=1).encode(),
+                lambda value: orjson.dumps(value).replace(b"u0001", b"U0001").replace(b"/", b"\\/"),
+                lambda value: orjson.dumps(value).replace(b"{", b"{ ,"),
+            ]
+        )
+    )(made)
+    return frame(text, draw(bodies), draw(st.sampled_from([0] * 12 + [1, 2])))
+
+
+@settings(max_examples=300, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@given(
+    received=st.lists(st.lists(frames() | st.just(send(3)), max_size=4).map(b"".join), max_size=4),
+    damages=st.lists(st.tuples(st.integers(0, 1 << 20), st.integers(0, 255)), max_size=2),
+    cut=st.integers(0, 400),
+    shares=st.lists(st.floats(0, 1), max_size=4),
+)
+def test_whatever_comes_is_stored_and_answered_alike(
+    received: list[bytes], damages: list[tuple[int, int]], cut: int, shares: list[float]
+) -> None:
+    content = [bytearray(each) for each in received]
+    for at, byte in damages:
+        for each in content[:1]:
+            if each:
+                each[at % len(each)] = byte
+    if content and cut:
+        del content[-1][-cut:]
+
+    def use(bench: SendBench) -> None:
+        for each in content:
+            bench.receive(bytes(each))
+            bench.clock.ms += 500
+        for share in shares:
+            bench.pending.acknowledged(int(bench.store.log.max_offset * share))
+        bench.pending.expire(bench.clock.monotonic_ms() + ANSWERED_MS - 700, 300)
+        bench.pending.give_up()
+
+    alike(use)
+
+
+@settings(max_examples=300)
+@given(data=st.binary(max_size=300), begin=st.integers(0, 20), much=st.booleans())
+def test_bytes_that_mean_nothing_are_no_sends(data: bytes, begin: int, much: bool) -> None:
+    assert presence.native is not None
+    good = send(1)
+    content = bytearray(good * (3 if much else 1))
+    content[begin : begin + len(data)] = data
+    view = memoryview(content)
+    sends = presence.native.read_sends(view, 0, len(view), 1 << 24, 1 << 16)
+    reader = FrameReader()
+    commands = reader.receive(bytes(content))
+    if sends is not None:
+        found = commands_of(sends)
+        for each in found:
+            each.body = bytes(each.body or b"") or None
+        assert reader.failure is None and found == commands
