@@ -160,8 +160,8 @@ cdef class Entries:
         cdef Bytes* hot
         cdef Py_ssize_t taken = 0, number, size, body_bytes, topic_at, topic_end, topic_bytes, word, stop, keys_end
         cdef long long slots = 0, entries_at = 0, index_count = 0, ready_end = 0, begin_time = 0, used_slots = 0
-        cdef long long store_time = 0, last_time = 0, index_time = 0, index_phy = -1, queue_id, sys_flag, hashes, seconds, slot_at
-        cdef long long previous, code, first_number
+        cdef long long store_time = 0, last_time = 0, index_time = 0, index_phy = -1, queue_id, sys_flag, hashes, seconds
+        cdef long long code, first_number
         cdef unsigned int prefix, value
         cdef Values values
         cdef Listed* one

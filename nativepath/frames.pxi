@@ -65,9 +65,6 @@ cdef class Sends:
         free(self.sends)
         free(self.text.data)
 
-    def __len__(self):
-        return self.count
-
     cdef Send* next_send(self) except NULL:
         cdef Send* grown
         cdef Py_ssize_t room
@@ -216,7 +213,7 @@ cdef inline bint i32_in(Bytes* memory, Py_ssize_t at, Py_ssize_t end, int* value
 
 cdef int read_header(Sends found, Bytes* memory, Py_ssize_t at, Py_ssize_t end, Send* send) except -1:
     # Whether the header is that of a plain send; `at` and `end` lie within the memory.
-    cdef Py_ssize_t key_at, key_end, value_at
+    cdef Py_ssize_t key_at, key_end
     cdef long long value = 0
     cdef bint has_code = False, has_ext = False, has_opaque = False, has_flag = False
     send.opaque = send.flag = 0
@@ -310,7 +307,7 @@ cdef inline int kind_of(int name) noexcept:
 cdef Py_ssize_t read_ext(Sends found, Bytes* memory, Py_ssize_t at, Py_ssize_t end, Send* send) except -2:
     # Where the object ends; -1 where it is not that of a plain send.
     cdef Py_ssize_t key_at, key_end, value_at, value_end
-    cdef int kind, seen = 0, number = 0
+    cdef int kind, seen = 0
     cdef long long value = 0
     send.sys_flag = send.own_flag = send.times = 0
     send.born = 0

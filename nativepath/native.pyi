@@ -20,7 +20,6 @@ class Sends:
     code: int
     topics: list[bytes]
 
-    def __len__(self) -> int: ...
     def queues_within(self, limits: list[int]) -> bool:
         """Whether each names a queue id below the limit of its topic."""
 

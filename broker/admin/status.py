@@ -127,7 +127,7 @@ class StatusRequests:
             "commitLogDiskRatio": disk_used,
             "commitLogMaxOffset": str(store.max_offset()),
             "commitLogMinOffset": str(store.min_offset()),
-            "compiledModule": presence.why_not or "true",
+            "compiledModule": "off" if presence.native is None else "yes",
             "confirmOffset": str(store.confirm_offset()),
             "consumeQueueDiskRatio": disk_used,
             "damagedRecords": " ".join(f"{each.segment}:{each.offset}" for each in damages),

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tomllib
 import zipfile
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -16,25 +17,34 @@ import pytest
 ROOT = Path(__file__).parents[2]
 PACKAGES = {
     "broker", "controller", "dledger", "epochfile", "ha", "localcluster", "messagestore", "mqadmin", "mqclient",
-    "mqruntime", "namesrv", "remoting", "sparkreplay",
+    "mqruntime", "namesrv", "nativepath", "remoting", "sparkreplay",
 }  # fmt: skip
+COMPILED = "nativepath/native.abi3.so"
 KEPT_OUT = ("tests", "simulation", "scripts")
 
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Built from a copy of the source, without the network."""
+    return built(tmp_path_factory, os.environ)
+
+
+def built(tmp_path_factory: pytest.TempPathFactory, environment: Mapping[str, str]) -> Path:
+    """From a copy of the source, without the network."""
     source, out = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("wheel")
-    for name in ("pyproject.toml", "README.md", "LICENSE"):
+    for name in ("pyproject.toml", "setup.py", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, source)
     for name in (*PACKAGES, *KEPT_OUT):
-        ignored = shutil.ignore_patterns("__pycache__", "vectors")
+        ignored = shutil.ignore_patterns("__pycache__", "vectors", "*.so", "*.c")
         shutil.copytree(ROOT / name, source / name, ignore=ignored)
     command = [sys.executable, "-m", "pip", "wheel", "--no-deps", "--no-build-isolation", "--no-index"]
-    built = subprocess.run(
-        [*command, "-q", "-w", str(out), str(source)], capture_output=True, text=True, check=False
+    made = subprocess.run(
+        [*command, "-q", "-w", str(out), str(source)],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
     )
-    assert built.returncode == 0, built.stderr
+    assert made.returncode == 0, made.stderr
     [path] = out.glob("*.whl")
     return path
 
@@ -43,10 +53,21 @@ def test_it_holds_every_module_of_the_packages_and_nothing_else(wheel: Path) -> 
     names = zipfile.ZipFile(wheel).namelist()
     modules = {name for name in names if ".dist-info/" not in name}
     assert {name.split("/")[0] for name in modules} == PACKAGES
-    assert modules == {
+    compiled = {name for name in modules if name.endswith(".so")}
+    if compiled:  # where there is a compiler
+        assert compiled == {COMPILED} and "-cp311-abi3-" in wheel.name
+    assert modules - compiled - {"nativepath/native.pyi"} == {
         str(path.relative_to(ROOT)) for package in PACKAGES for path in (ROOT / package).rglob("*.py")
     }
     assert any(name.endswith("licenses/LICENSE") for name in names)
+
+
+def test_without_a_compiler_it_holds_all_but_the_compiled_module(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    wheel = built(tmp_path_factory, {**os.environ, "CC": shutil.which("false") or "false"})
+    names = zipfile.ZipFile(wheel).namelist()
+    assert COMPILED not in names and "nativepath/presence.py" in names and "broker/__main__.py" in names
 
 
 def test_it_brings_the_commands(wheel: Path) -> None:
