@@ -139,9 +139,12 @@ def _stays(broker_name: str, replicas: Replicas, sync_state: SyncState, live: Li
         return False
     if live.is_dead((replicas.cluster_name, broker_name, master_id)):
         return False
-    return not live.is_unfit((replicas.cluster_name, broker_name, master_id)) or not _whole(
-        broker_name, replicas, sync_state, live, fit=True
-    )
+    if not live.is_unfit((replicas.cluster_name, broker_name, master_id)):
+        return True
+    if _whole(broker_name, replicas, sync_state, live, fit=True):
+        return False
+    able = _able(broker_name, replicas, sync_state, live)
+    return master_id in able or not able
 
 
 def _reports(broker_name: str, replicas: Replicas, live: Liveness) -> dict[int, LiveReport]:
@@ -181,6 +184,13 @@ def _whole(
     )
 
 
+def _able(broker_name: str, replicas: Replicas, sync_state: SyncState, live: Liveness) -> frozenset[int]:
+    """Of the whole those that can lead, though perhaps not well."""
+    reports = _told(broker_name, replicas, live)
+    whole = _whole(broker_name, replicas, sync_state, live)
+    return frozenset(each for each in whole if reports[each].could_lead or not reports[each].unfit)
+
+
 def _may_lack(
     broker_name: str, replicas: Replicas, live: Liveness, broker_id: int, report: LiveReport
 ) -> bool:
@@ -206,7 +216,8 @@ def _choose(
     unclean: bool,
 ) -> int | None:
     """A designated broker, if it may be: not one that may lack what another holds that lives. Else the best of the electable
-    that lacks nothing known, one that can lead now before one that says it cannot; and only then, if unclean election is on,
+    that lacks nothing known, one that can lead now before one whose log is damaged, and that one before one that says it
+    cannot; and only then, if unclean election is on,
     of all; else, once nobody better can come, of a set whose electable brokers all live and all lack something, but never an
     empty log. Whoever is less than whole and fit is elected only when all of the electable that live have told a new leader
     how they are."""
@@ -228,10 +239,11 @@ def _choose(
             or (replicas.cluster_name, broker_name, broker_id) not in live.lacking
         )
     fit, whole = (_whole(broker_name, replicas, sync_state, live, fit=only) for only in (True, False))
+    able = _able(broker_name, replicas, sync_state, live)
     everybody_alive = _reports(broker_name, replicas, live)
     if _electable(sync_state, everybody_alive) & everybody_alive.keys() - reports.keys():
-        whole = rest = frozenset()  # one that lives may be better, and tells within a heartbeat
-    for candidates in (fit, whole, rest):
+        able = whole = rest = frozenset()  # one that lives may be better, and tells within a heartbeat
+    for candidates in (fit, able, whole, rest):
         chosen = elect(candidates, reports, old_master=sync_state.master_id)
         if chosen is not None:
             return chosen

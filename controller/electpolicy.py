@@ -22,6 +22,8 @@ class LiveReport:
     may_lack: bool = False
     unfit: str = ""
     is_learner: bool = False
+    could_lead: bool = False
+    """Though it says why it should not: its log is damaged here and there, and it takes messages."""
 
 
 def elect(

@@ -81,6 +81,7 @@ class LiveBrokers:
             header.may_lack_acknowledged,
             header.unfit_to_lead,
             header.async_learner,
+            bool(header.could_lead),
         )
         heartbeat = Heartbeat(header.broker_addr, header.heartbeat_timeout_mills, report)
         yields = bool(header.unfit_to_lead) and not self._heartbeats.unfit(key)

@@ -100,7 +100,7 @@ class ControllerCalls:
         self._incarnation = incarnation
 
     def heartbeat(self) -> BrokerHeartbeatHeader:
-        membership = self._membership
+        membership, now_ms = self._membership, self._clock.monotonic_ms()
         return BrokerHeartbeatHeader(
             membership.cluster_name,
             membership.address,
@@ -113,9 +113,10 @@ class ControllerCalls:
             self._settings.broker_election_priority,
             self._settings.min_in_sync_replicas,
             self._memory.may_lack,
-            self._fitness.why_unfit(self._clock.monotonic_ms()),
+            self._fitness.why_unfit(now_ms),
             self._settings.async_learner,
             self._incarnation,
+            self._fitness.could_lead(now_ms) or None,
         )
 
     def request(self, call: Call, wall_ms: int) -> RemotingCommand:

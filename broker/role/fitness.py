@@ -14,6 +14,8 @@ class Trouble(Enum):
     """What can keep a broker from leading."""
 
     ROLE = "it could not take the role"
+    LEAD = "it could not begin as master"
+    """Until it does: who only follows since has not shown that it could."""
     DISK = "its disk takes no messages"
     SYNC = "its disk hangs"
     ROT = "records of its log are damaged"
@@ -39,9 +41,14 @@ class Fitness:
 
     def why_unfit(self, now_ms: int) -> str:
         """In words for controllers and operators; empty while nothing keeps it from leading."""
-        lasting = [
-            trouble.value
-            for trouble, since_ms in self._since_ms.items()
-            if now_ms - since_ms >= self._yield_after_ms
-        ]
+        lasting = [trouble.value for trouble in self._lasting(now_ms)]
         return ", ".join(sorted([*lasting, *([STOPS] if self._stops else [])]))
+
+    def could_lead(self, now_ms: int) -> bool:
+        """Of one that is unfit: whether it could lead all the same, for want of a better one. Who cannot serve a few records
+        takes messages as ever."""
+        return not self._stops and self._lasting(now_ms) == [Trouble.ROT]
+
+    def _lasting(self, now_ms: int) -> list[Trouble]:
+        since_ms = self._since_ms
+        return [trouble for trouble in since_ms if now_ms - since_ms[trouble] >= self._yield_after_ms]

@@ -38,6 +38,7 @@ class BrokerHeartbeatHeader(Header):
     unfit_to_lead: str = ""
     async_learner: bool = False
     incarnation: I64 = 0
+    could_lead: bool | None = None
 
 
 @dataclass(slots=True)

@@ -21,3 +21,16 @@ def test_several_are_told_together_and_end_one_by_one() -> None:
     assert fitness.why_unfit(10) == "it could not take the role, its disk hangs"
     fitness.note(Trouble.ROLE, False, 20)
     assert fitness.why_unfit(20) == "its disk hangs"
+
+
+def test_who_only_has_damaged_records_could_lead_for_want_of_a_better_one() -> None:
+    fitness = Fitness(5_000)
+    fitness.note(Trouble.ROT, True, 0)
+    assert not fitness.could_lead(4_999)
+    assert fitness.could_lead(5_000) and fitness.why_unfit(5_000) == "records of its log are damaged"
+    fitness.note(Trouble.LEAD, True, 1_000)
+    assert fitness.could_lead(5_999), "that may pass"
+    assert not fitness.could_lead(6_000)
+    fitness.note(Trouble.LEAD, False, 7_000)
+    fitness.stops()
+    assert not fitness.could_lead(7_000)

@@ -129,6 +129,21 @@ def test_a_master_that_cannot_lead_yields_to_one_that_can() -> None:
     assert replace_lost_master(state, both, broker_name="a", unclean=False) is None, "nobody is better"
 
 
+def test_a_damaged_log_leads_before_one_that_cannot_and_after_one_that_is_sound() -> None:
+    damaged = report(100, unfit="records of its log are damaged", could_lead=True)
+    cannot = report(200, unfit="it could not begin as master")
+    state = applied(members(1, 2, 3), ElectMaster("a", None))
+    assert replaced(state, alive(b1=cannot, b2=damaged)) == ElectMaster("a", 2, frozenset({1, 3}))
+    assert replaced(state, alive(b1=cannot, b2=damaged, b3=report(90))) == ElectMaster(
+        "a", 3, frozenset({1, 2})
+    )
+    led = applied(members(1, 2, 3))
+    assert replaced(led, alive(b1=cannot, b2=damaged)) == ElectMaster("a", 2, frozenset({1, 3}))
+    assert replaced(led, alive(b1=damaged, b2=cannot)) is None, "nobody is better"
+    assert replaced(led, alive(b1=damaged, b2=damaged)) is None
+    assert replaced(led, alive(b1=damaged, b2=report(90))) == ElectMaster("a", 2, frozenset({1, 3}))
+
+
 def test_one_that_cannot_lead_is_elected_only_when_no_other_can_be() -> None:
     state = applied(members(1, 2, 3), ElectMaster("a", None))
     assert replaced(state, alive(b1=report(100, unfit="disk full"), b2=report(90))) == ElectMaster(
