@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from dledger.entry import NO_INDEX, Entry
+from dledger.errors import EntryRefused
 from dledger.log import EntryLog
 from dledger.oldentries import read_entries
 from dledger.raftlog import RaftLog
@@ -27,8 +28,9 @@ READ_BYTES_MAX = 256 << 10
 class StateMachine(Protocol):
     def apply(self, index: int, body: bytes) -> object:
         """Called once for each decided entry in order, again from the first one at each start of the
-        process; never with an empty body. Total: an exception ends the process. What it returns goes to the
-        proposer, if that is here."""
+        process; never with an empty body. What it returns goes to the proposer, if that is here. EntryRefused, which every
+        member must raise alike, leaves the state as it was and goes to the proposer in the same way; the next entry is
+        applied. Any other exception ends the process."""
         ...
 
 
@@ -97,7 +99,7 @@ class Applier:
             entry = self._next_entry()
             if entry is None:
                 break
-            result = self.state_machine.apply(entry.index, entry.body) if entry.body else None
+            result = self._result_of(entry)
             self.applied_index = entry.index
             self._on_applied(entry.index, result)
             if self._clock.monotonic_ms() >= until_ms:
@@ -105,6 +107,14 @@ class Applier:
         self._moved.set()
         self._on_turn()
         self._arrange_more()
+
+    def _result_of(self, entry: Entry) -> object:
+        if not entry.body:
+            return None
+        try:
+            return self.state_machine.apply(entry.index, entry.body)
+        except EntryRefused as refusal:
+            return refusal
 
     def _next_entry(self) -> Entry | None:
         """The next decided one, if it is at hand."""

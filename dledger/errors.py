@@ -22,6 +22,23 @@ class TooManyProposals(Exception):
     later."""
 
 
+class EntryRefused(Exception):
+    """A state machine's word, raised in `apply`, for an entry that it does not want. The entry is decided and stays in the log;
+    its proposer gets this among the results, and the next entry is applied."""
+
+
+class IndexOutOfRange(Exception):
+    """Entry `index` is not to be had here: the log begins at `first` and is decided up to `committed`. Behind that nothing is
+    shown, for it may vanish; ask the leader, or for what is there."""
+
+    def __init__(self, index: int, first: int, committed: int) -> None:
+        held = f"has entries {first} to {committed}" if first <= committed else "is empty"
+        super().__init__(f"there is no decided entry {index} here; this member's log {held}")
+        self.index = index
+        self.first = first
+        self.committed = committed
+
+
 class OutcomeUnknown(Exception):
     """The entries were appended here, and then leadership, the disk or the time ran out: they may be
     decided or vanish."""

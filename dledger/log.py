@@ -106,11 +106,17 @@ class EntryLog:
     async def close_file_before(self, size: int) -> None:
         """Goes on in a new file when `size` bytes do not fit. A file is durable before the next one exists,
         so one that is missing in the middle was lost by the disk."""
-        remaining = self.data.file_bytes - self.end % self.data.file_bytes
-        if size + BLANK.size > remaining:
-            self.data.write(self.end, BLANK.pack(BLANK_MAGIC, remaining))
+        start = self.start_of(size, self.end)
+        if start != self.end:
+            self.data.write(self.end, BLANK.pack(BLANK_MAGIC, start - self.end))
             await self.sync()
-            self.end += remaining
+            self.end = start
+
+    def start_of(self, size: int, end: int) -> int:
+        """Where an entry of `size` bytes, its header among them, goes in a log that ends at `end`: with a blank behind it it
+        must fit into its file."""
+        remaining = self.data.file_bytes - end % self.data.file_bytes
+        return end + remaining if size + BLANK.size > remaining else end
 
     def write_index_units(self, index: int, units: bytes) -> None:
         """Those of the entries from `index` on, which lie in one file."""

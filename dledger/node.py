@@ -31,7 +31,7 @@ from dledger.errors import NotLeader, OutcomeUnknown, TooManyProposals
 from dledger.memberguard import MemberGuard
 from dledger.messages import Message, Request, ResultCode
 from dledger.oldentries import read_entries
-from dledger.proposals import Proposals
+from dledger.proposals import Decided, Proposals
 from dledger.raft import Raft
 from dledger.reads import Reads
 from dledger.settings import DLedgerSettings
@@ -55,7 +55,7 @@ class DLedgerNode:
     """`peers` maps each member's id, this one's too, to its "host:port".
 
     `on_role_change(role, term)` hears of LEADER only once this member is active. `on_fatal` hears of the
-    first failed write."""
+    first failed write, `on_commit(index)` of the end of what is decided each time that it moves, before that is applied."""
 
     core_class: type[Raft] = Raft
     lane_class: type[DiskLane] = DiskLane
@@ -72,6 +72,7 @@ class DLedgerNode:
         settings: DLedgerSettings,
         on_role_change: Callable[[Role, int], None],
         on_fatal: Callable[[BaseException], None],
+        on_commit: Callable[[int], None] | None = None,
     ) -> None:
         if self_id not in peers:
             raise ValueError(f"{self_id} is not among the members {sorted(peers)} of group {group}")
@@ -83,6 +84,7 @@ class DLedgerNode:
         self.store = Store(runtime.files, runtime.segments, f"{FOLDER_PREFIX}{self_id}", settings, peers)
         self.on_role_change = on_role_change
         self.on_fatal = on_fatal
+        self._on_commit = on_commit
         self.core: Raft | None = None
         self._arrivals = Arrivals(NO_INDEX)
         self._tasks = Tasks(self._fail)
@@ -215,9 +217,9 @@ class DLedgerNode:
         await self._tasks.stop()
         await self.store.close(self._decided_and_durable)
 
-    async def propose(self, bodies: Sequence[bytes], timeout_ms: int = 3000) -> list[object]:
-        """Appends `bodies` in one go, together with all that is proposed in the same turn of the loop, and returns what `apply`
-        returned for each, once all are decided. While the leadership is handed over they wait for how that ends.
+    async def propose(self, bodies: Sequence[bytes], timeout_ms: int = 3000) -> Decided:
+        """Appends `bodies` in one go, together with all that is proposed in the same turn of the loop, and returns once all are
+        decided and applied. While the leadership is handed over they wait for how that ends.
 
         Raises NotLeader, TooManyProposals, ValueError (empty or oversized body): nothing was appended;
         OutcomeUnknown."""
@@ -228,7 +230,7 @@ class DLedgerNode:
                     f"an entry's body has 1 to {self.settings.entry_bytes_max} bytes, not {len(body)}"
                 )
         if not bodies:
-            return []
+            return Decided(core.log.last_index + 1, [])
         if core.transfer.under_way:
             term = core.term
             await self._transfer_ended(self._transfer_waiter(), timeout_ms)
@@ -399,6 +401,8 @@ class DLedgerNode:
             case Reply():
                 self._conversation.answer(action.ticket, action.response)
             case Commit():
+                if self._on_commit is not None:
+                    self._on_commit(action.index)
                 self._applier.decide(action.index)
             case BecomeRole():
                 self._change_role(action)

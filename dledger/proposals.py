@@ -1,7 +1,7 @@
 """What proposers on this member wait for: entries that are to be appended together, decided and applied.
 
 Invariant: they are appended in the order in which they came and stand in that of their indexes; each wait ends once, with
-what the state machine returned for its entries, with OutcomeUnknown, or, before they were appended, with NotLeader."""
+what became of its entries, with OutcomeUnknown, or, before they were appended, with NotLeader."""
 
 from __future__ import annotations
 
@@ -13,7 +13,17 @@ from dataclasses import dataclass, field
 from dledger.entry import NO_INDEX
 from dledger.errors import NotLeader, OutcomeUnknown
 
-Done = asyncio.Future[list[object]]
+
+@dataclass(frozen=True, slots=True)
+class Decided:
+    """Entries that stand one behind the other in the log of every member, for good."""
+
+    first_index: int
+    results: list[object]
+    """Of each what the state machine here returned, or the EntryRefused that it raised."""
+
+
+Done = asyncio.Future[Decided]
 
 
 @dataclass(slots=True)
@@ -39,7 +49,7 @@ class Proposals:
         """Of all bodies that were gathered, until they are applied, refused or given up."""
 
     def gather(self, bodies: Sequence[bytes]) -> Done:
-        """Resolves with what was returned for `bodies`, which `append` hands out with others."""
+        """Resolves with what became of `bodies`, which `append` hands out with others."""
         done: Done = asyncio.get_running_loop().create_future()
         self._gathered.append((bodies, done))
         self.gathered_count += len(bodies)
@@ -78,7 +88,7 @@ class Proposals:
             self._waiting.popleft()
             self.waiting_bytes -= proposal.size
             if not proposal.done.done():
-                proposal.done.set_result(proposal.results)
+                proposal.done.set_result(Decided(proposal.first_index, proposal.results))
 
     def give_up(self, why: str, above: int = NO_INDEX) -> None:
         """Whether they will be decided is not for this member to know any more; entries up to `above` are, and wait until they

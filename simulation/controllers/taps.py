@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from controller.server import ControllerApp
 from controller.statemachine import ReplicasStateMachine
 from dledger.actions import Role
+from dledger.proposals import Decided
 from remoting.codes import RequestCode
 from remoting.command import RemotingCommand
 from remoting.peer import Peer
@@ -156,7 +157,7 @@ class Taps:
         assert isinstance(machine, ReplicasStateMachine)
         propose, apply, role_change = node.propose, machine.apply, node.on_role_change
 
-        async def proposing(bodies: Sequence[bytes], timeout_ms: int = 3000) -> list[object]:
+        async def proposing(bodies: Sequence[bytes], timeout_ms: int = 3000) -> Decided:
             for number, body in enumerate(bodies, start=node.last_index + 1):
                 entry = entries.read(body)
                 assert entry is not None

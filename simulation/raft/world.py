@@ -177,14 +177,15 @@ class RaftWorld:
 
     async def write(self, member: DLedgerNode, bodies: list[bytes]) -> None:
         try:
-            indexes = await member.propose(bodies, timeout_ms=2000)
+            decided = await member.propose(bodies, timeout_ms=2000)
         except (NotLeader, TooManyProposals):
             self.check.refused.update(bodies)
         except OutcomeUnknown:
             self.totals.counts["unknown"] += len(bodies)
         else:
+            indexes = [decided.first_index + number for number in range(len(bodies))]
+            assert decided.results == indexes, "the state machine returns each entry's index"
             for body, index in zip(bodies, indexes, strict=True):
-                assert isinstance(index, int)
                 self.check.answer(body, index)
 
     async def read(self, member: DLedgerNode) -> None:

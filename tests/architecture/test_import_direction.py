@@ -38,8 +38,9 @@ ALSO_ALLOWED = {
 tells refusals apart by their codes."""
 
 TREE = SourceTree(ROOT, MAY_IMPORT)
-WITH_A_DOOR = {ROOT / "sparkreplay" / "__init__.py"}
-"""Markers that hold a function as well: `from sparkreplay import register` is what users of Spark write."""
+WITH_A_DOOR = {ROOT / "sparkreplay" / "__init__.py", ROOT / "dledger" / "__init__.py"}
+"""Markers that hold more: `from sparkreplay import register` is what users of Spark write, `from dledger import DLedger` what
+programs with a replicated log of their own do."""
 
 
 def modules_of(package: str) -> list[str]:

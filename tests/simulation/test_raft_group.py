@@ -63,7 +63,7 @@ def proposing(node: Node, member: DLedgerNode, *bodies: bytes, timeout_ms: int =
 
     async def propose() -> None:
         try:
-            outcome.append(await member.propose(list(bodies), timeout_ms))
+            outcome.append((await member.propose(list(bodies), timeout_ms)).results)
         except (NotLeader, OutcomeUnknown, TooManyProposals) as error:
             outcome.append(error)
 

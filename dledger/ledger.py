@@ -1,0 +1,297 @@
+"""One member of a group as others use it: a replicated log, and a state machine over it, behind a dozen names.
+
+    async with DLedger(self_id="n0", peers=PEERS, group="g", runtime=real_runtime(folder), state_machine=counter) as ledger:
+        appended = await ledger.append(b"+1")
+
+Invariant: what `append` returned is decided for good, in the logs of a majority and synced there; what raised NotLeader or
+TooManyProposals was not appended; only after OutcomeUnknown either may be. What `get` shows is decided."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Self
+
+from dledger.actions import Role
+from dledger.applying import StateMachine
+from dledger.entry import NO_INDEX, Entry
+from dledger.errors import EntryRefused, IndexOutOfRange, NotLeader, OutcomeUnknown, TooManyProposals
+from dledger.messages import ResultCode
+from dledger.node import DLedgerNode
+from dledger.oldentries import read_entries
+from dledger.positions import Positions
+from dledger.settings import DLedgerSettings
+from dledger.transfer import level_among
+from mqruntime.runtime import Runtime
+from mqruntime.tasks import Tasks
+from remoting.client import RemotingClient
+from remoting.router import Router
+from remoting.server import RemotingServer
+
+logger = logging.getLogger(__name__)
+
+TIMEOUT_MS = 3000
+"""Of one append or read where the caller names none; upstream's clients wait as long."""
+PREFERRED_EVERY_MS = 1000
+"""So often a leader that is not preferred looks for one that is, as upstream's does."""
+CONNECT_TIMEOUT_MS = 1000
+COUNTED_AS = {NotLeader: "not_leader", TooManyProposals: "too_many", OutcomeUnknown: "unknown"}
+COUNTED = ("appended", "refused", *COUNTED_AS.values(), "reads", "gets", "elected", "transfers")
+
+
+class NoState:
+    """A log alone."""
+
+    def apply(self, index: int, body: bytes) -> object:
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class Appended:
+    """Entries that are decided, one behind the other."""
+
+    index: int
+    """Of the first one; the others follow without a hole."""
+    position: int
+    """Where the first one begins in this member's data files, in bytes, as upstream counts; it may differ on others."""
+    results: list[object]
+    """Of each what `apply` returned on this member, or the EntryRefused that it raised."""
+
+
+@dataclass(frozen=True, slots=True)
+class Metadata:
+    """A member at one moment, as it sees itself. An index of -1: there is no such entry."""
+
+    group: str
+    self_id: str
+    peers: Mapping[str, str]
+    role: Role
+    term: int
+    leader_id: str | None
+    is_active: bool
+    """Leads, and serves appends and reads."""
+    first_index: int
+    last_index: int
+    committed_index: int
+    applied_index: int
+
+
+class DLedger:
+    """`peers` maps the id of each member, this one too, to its "host:port"; `self_id` is listened on there, or on the host
+    `listens_on`. `runtime` is rooted at this member's own folder, which is locked while it runs. A leader that is not among the
+    ids `preferred` hands over to one that is, once that holds all that is decided. `router` takes request codes of the
+    embedding program, served on the same port."""
+
+    def __init__(
+        self,
+        *,
+        self_id: str,
+        peers: Mapping[str, str],
+        group: str,
+        runtime: Runtime,
+        state_machine: StateMachine | None = None,
+        settings: DLedgerSettings | None = None,
+        preferred: Collection[str] = (),
+        listens_on: str | None = None,
+    ) -> None:
+        """Raises ValueError: this member, or a preferred one, is not in the list."""
+        if strangers := sorted(set(preferred) - set(peers)):
+            raise ValueError(f"preferred {', '.join(strangers)}: not among the members {sorted(peers)}")
+        self.group = group
+        self.settings = settings or DLedgerSettings()
+        self.counts: Counter[str] = Counter(dict.fromkeys(COUNTED, 0))
+        """Since the start, of this member: entries appended, and those that the state machine refused; calls that ended with
+        NotLeader, TooManyProposals, OutcomeUnknown; reads proven, entries got; how often elected, and handed over."""
+        self._preferred = frozenset(preferred)
+        self._lock = runtime.lock
+        self._clock = runtime.clock
+        self._failed: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
+        self._tasks = Tasks(self._fail)
+        self._role_observers: list[Callable[[Role, int], None]] = []
+        self._commit_observers: list[Callable[[int], None]] = []
+        self._client = RemotingClient(clock=runtime.clock, connect_timeout_ms=CONNECT_TIMEOUT_MS)
+        self._node = DLedgerNode(
+            self_id=self_id,
+            peers=peers,
+            group=group,
+            runtime=runtime,
+            state_machine=state_machine or NoState(),
+            client=self._client,
+            settings=self.settings,
+            on_role_change=self._role_changed,
+            on_fatal=self._fail,
+            on_commit=self._committed,
+        )
+        self._positions: Positions | None = None
+        self.router = Router(on_fatal=self._fail)
+        self._node.register(self.router)
+        host, _, port = peers[self_id].rpartition(":")
+        self._server = RemotingServer(
+            self.router, host=listens_on or host, port=int(port), clock=runtime.clock
+        )
+
+    # Its life
+
+    async def start(self) -> None:
+        """Takes part; what is known to be decided is applied on return. Raises StoreLocked, StoreUnusable, AddressInUse,
+        CannotListen, LogDamaged, LogOfAnother, MembersChanged, BadKeyValues, OSError; it is closed then."""
+        self._lock.acquire()
+        try:
+            await self._server.start()
+            await self._node.start()
+            assert self._node.core is not None and self._node.store.log is not None
+            self._positions = Positions(self._node.core, self._node.store.log)
+            await self._node.replayed()
+        except BaseException:
+            await self._close()
+            raise
+        if self._preferred and self._node.self_id not in self._preferred:
+            self._tasks.start(self._give_way_to_preferred(), name="dledger-preferred")
+
+    async def stop(self) -> None:
+        """A leader hands over first, so that the others need not wait until it is missed."""
+        await self._node.hand_over()
+        await self._close()
+
+    async def _close(self) -> None:
+        try:
+            await self._tasks.stop()
+            await self._node.stop()
+            await self._server.stop()
+            await self._client.close()
+        finally:
+            self._lock.release()
+
+    async def wait_failed(self) -> BaseException:
+        """What ended this member, once something has: a disk that fails, a state machine that raised. It answers nothing any
+        more; `stop` it, and start another."""
+        return await asyncio.shield(self._failed)
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.stop()
+
+    # The log
+
+    async def append(self, *bodies: bytes, timeout_ms: int = TIMEOUT_MS) -> Appended:
+        """Appends one entry for each body, side by side, and returns once all are decided and applied here.
+
+        Raises NotLeader, TooManyProposals, ValueError (no body, an empty or oversized one): nothing was appended;
+        OutcomeUnknown: perhaps it was."""
+        if not bodies:
+            raise ValueError("append wants one body at least")
+        with self._counting():
+            decided = await self._node.propose(bodies, timeout_ms)
+        assert self._positions is not None
+        self.counts["appended"] += len(bodies)
+        self.counts["refused"] += sum(isinstance(result, EntryRefused) for result in decided.results)
+        return Appended(decided.first_index, self._positions.of(decided.first_index), decided.results)
+
+    async def get(self, index: int) -> Entry:
+        """The decided entry `index`, from this member's own log, whoever leads; the body of the no-op that opens a term is
+        empty. Raises IndexOutOfRange, LogDamaged, OSError."""
+        core, disk = self._node.core, self._node.store.log
+        if core is None or disk is None:
+            raise IndexOutOfRange(index, 0, NO_INDEX)
+        if not core.log.first_index <= index <= core.committed_index:
+            raise IndexOutOfRange(index, core.log.first_index, core.committed_index)
+        self.counts["gets"] += 1
+        if core.log.holds(index):
+            return core.log.entry(index)
+        while not (entries := await read_entries(disk, index, 1, self.settings.entry_bytes_max)):
+            pass  # a cut of later entries overtook the read
+        return entries[0]
+
+    async def read_index(self, timeout_ms: int = TIMEOUT_MS) -> int:
+        """An index at or above all that was decided before the call, once a majority has confirmed that this member led
+        meanwhile, and the state machine has applied all up to there: what is read from it now is linearizable. Raises
+        NotLeader."""
+        with self._counting():
+            await self._node.read_barrier(timeout_ms)
+        self.counts["reads"] += 1
+        return self._node.applied_index
+
+    # The group
+
+    @property
+    def metadata(self) -> Metadata:
+        node = self._node
+        core = node.core
+        return Metadata(
+            group=self.group,
+            self_id=node.self_id,
+            peers=node.peers,
+            role=node.role,
+            term=node.term,
+            leader_id=node.leader_id,
+            is_active=node.is_active,
+            first_index=core.log.first_index if core else 0,
+            last_index=node.last_index,
+            committed_index=core.committed_index if core else NO_INDEX,
+            applied_index=node.applied_index,
+        )
+
+    async def transfer(self, target: str | None = None) -> ResultCode:
+        """Hands the leadership to `target`, or to who holds most; returns when it is known who leads, after 1.5 s at most.
+        SUCCESS; TAKE_LEADERSHIP_FAILED: it leads on, or nobody does; NOT_LEADER, UNKNOWN_MEMBER, LEADER_TRANSFERRING: nothing
+        was done."""
+        code = await self._node.hand_over(target)
+        self.counts["transfers"] += code is ResultCode.SUCCESS
+        return code
+
+    def on_role_change(self, observer: Callable[[Role, int], None]) -> None:
+        """`observer(role, term)` hears of each change; of LEADER only once this member serves. It returns at once, and an
+        exception of it ends this member."""
+        self._role_observers.append(observer)
+
+    def on_commit(self, observer: Callable[[int], None]) -> None:
+        """`observer(index)` hears of the end of what is decided each time that it moves, before it is applied. It returns at
+        once, and an exception of it ends this member."""
+        self._commit_observers.append(observer)
+
+    # What happens
+
+    def _role_changed(self, role: Role, term: int) -> None:
+        self.counts["elected"] += role is Role.LEADER
+        for observer in self._role_observers:
+            observer(role, term)
+
+    def _committed(self, index: int) -> None:
+        for observer in self._commit_observers:
+            observer(index)
+
+    def _fail(self, error: BaseException) -> None:
+        if not self._failed.done():
+            self._failed.set_result(error)
+
+    @contextmanager
+    def _counting(self) -> Iterator[None]:
+        """Counts what a call raises."""
+        try:
+            yield
+        except (NotLeader, TooManyProposals, OutcomeUnknown) as error:
+            self.counts[COUNTED_AS[type(error)]] += 1
+            raise
+
+    async def _give_way_to_preferred(self) -> None:
+        """Upstream's preferredLeaderIds: tried again each second while it fails."""
+        while True:
+            await asyncio.sleep(PREFERRED_EVERY_MS / 1000)
+            core = self._node.core
+            if core is None or not self._node.is_active:
+                continue
+            since_ms = self._clock.monotonic_ms() - self.settings.election_timeout_min_ms
+            target = level_among(self._preferred, core.progress, core.committed_index, since_ms)
+            if target is not None:
+                logger.info("handing over to the preferred %s self=%s", target, self._node.self_id)
+                await self.transfer(target)

@@ -1,0 +1,36 @@
+"""Where decided entries stand in this member's data files, told also before its own disk has them.
+
+Invariant: a position that was told never changes: what is decided is not cut, and where an entry goes follows from the sizes of
+those before it."""
+
+from __future__ import annotations
+
+from dledger.entry import ENTRY_HEADER_BYTES, NO_INDEX
+from dledger.log import EntryLog
+from dledger.raft import Raft
+
+
+class Positions:
+    """Those of the log that `core` and `disk` hold."""
+
+    def __init__(self, core: Raft, disk: EntryLog) -> None:
+        self._core = core
+        self._disk = disk
+        self._known = NO_INDEX, 0
+        """An entry that is decided, and where it ends."""
+
+    def of(self, index: int) -> int:
+        """Bytes from the beginning of the data files to the decided entry `index`. Raises LogDamaged."""
+        durable = self._core.durable_index
+        if index <= durable:
+            return self._disk.stored_unit(index).position
+        at, end = self._known
+        if not durable <= at < index:
+            at, end = durable, self._disk.stored_unit(durable).end if durable != NO_INDEX else 0
+        start = end
+        for next_index in range(at + 1, index + 1):  # what the disk lacks is in memory
+            size = ENTRY_HEADER_BYTES + len(self._core.log.entry(next_index).body)
+            start = self._disk.start_of(size, end)
+            end = start + size
+        self._known = index, end
+        return start

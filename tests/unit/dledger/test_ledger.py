@@ -1,0 +1,258 @@
+"""A replicated log as programs use it: what append, get and read_index promise, who leads, and what observers hear."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from dledger import (
+    DLedger,
+    EntryRefused,
+    IndexOutOfRange,
+    NotLeader,
+    OutcomeUnknown,
+    Role,
+    TooManyProposals,
+)
+from dledger.entry import ENTRY_HEADER_BYTES
+from dledger.messages import ResultCode
+from mqruntime.memoryruntime import MemoryFiles
+from mqruntime.storelock import StoreLocked
+from tests.unit.dledger.ledgergroup import SETTINGS, LedgerGroup, until
+
+
+class Sum:
+    """Adds whole numbers and refuses what is none."""
+
+    def __init__(self) -> None:
+        self.value = 0
+
+    def apply(self, index: int, body: bytes) -> object:
+        try:
+            self.value += int(body)
+        except ValueError:
+            raise EntryRefused(f"{body!r} is no number") from None
+        return self.value
+
+
+def played(story: Callable[[], Awaitable[None]]) -> None:
+    async def run() -> None:
+        await story()
+
+    asyncio.run(run())
+
+
+def test_what_was_appended_has_index_and_position_and_is_got_from_every_member() -> None:
+    async def story() -> None:
+        async with LedgerGroup() as group:
+            leader = await group.leader()
+            one = await leader.append(b"one")
+            more = await leader.append(b"two", b"x" * 1000, b"y" * 1000)
+            assert more.index == one.index + 1
+            assert more.position == one.position + ENTRY_HEADER_BYTES + 3
+            last = await leader.append(*[b"z" * 1000] * 6)
+            await asyncio.gather(*[leader.append(b"%d" % number) for number in range(50)])
+            end = (await leader.append(b"end")).index
+            disk = leader._node.store.log
+            assert disk is not None
+            for appended in (one, more, last):
+                assert disk.stored_unit(appended.index).position == appended.position
+            for member in group.members.values():
+                await until(lambda member=member: member.metadata.committed_index >= end)
+                assert (await member.get(more.index)).body == b"two"
+                assert (await member.get(0)).body == b""
+
+    played(story)
+
+
+def test_positions_are_told_before_the_own_disk_has_the_entries() -> None:
+    """A leader whose syncs hang: a majority decides without it."""
+
+    async def story() -> None:
+        async with LedgerGroup() as group:
+            leader = await group.leader()
+            log = leader._node.store.log
+            assert log is not None
+            go_on, sync = asyncio.Event(), log.data.sync
+
+            async def hanging() -> None:
+                await go_on.wait()
+                await sync()
+
+            log.data.sync = hanging  # type: ignore[method-assign]
+            early = [
+                await leader.append(b"x" * size) for size in (1, 900, 1000, 1000, 1000, 1000, 700, 900, 3)
+            ]
+            assert leader._node.core is not None and leader._node.core.durable_index < early[0].index
+            go_on.set()
+            await until(lambda: leader._node.core.durable_index >= early[-1].index)  # type: ignore[union-attr]
+            assert [log.stored_unit(each.index).position for each in early] == [
+                each.position for each in early
+            ]
+
+    played(story)
+
+
+def test_a_refused_entry_is_told_and_blocks_nothing() -> None:
+    machines = dict[str, Sum]()
+
+    def machine(name: str) -> Sum:
+        return machines.setdefault(name, Sum())
+
+    async def story() -> None:
+        async with LedgerGroup(machine=machine) as group:
+            leader = await group.leader()
+            results = (await leader.append(b"1", b"one", b"2")).results
+            assert results[0] == 1 and results[2] == 3
+            assert isinstance(results[1], EntryRefused) and "b'one' is no number" in str(results[1])
+            assert (await leader.append(b"4")).results == [7]
+            assert leader.counts["appended"] == 4 and leader.counts["refused"] == 1
+            await until(lambda: {each.value for each in machines.values()} == {7})
+
+    played(story)
+
+
+def test_only_the_leader_appends_and_reads_and_the_others_say_who_leads() -> None:
+    async def story() -> None:
+        async with LedgerGroup(machine=lambda name: Sum()) as group:
+            leader = await group.leader()
+            other = next(each for each in group.members.values() if each is not leader)
+            for asked in (other.append(b"1"), other.read_index()):
+                with pytest.raises(NotLeader) as refused:
+                    await asked
+                assert refused.value.leader_id == leader.metadata.self_id
+                assert refused.value.leader_address == group.peers[leader.metadata.self_id]
+            assert other.counts["not_leader"] == 2
+            index = (await leader.append(b"1")).index
+            assert await leader.read_index() >= index
+            assert leader.counts["reads"] == 1
+
+    played(story)
+
+
+def test_without_a_majority_the_outcome_is_unknown_and_nothing_undecided_is_shown() -> None:
+    async def story() -> None:
+        async with LedgerGroup() as group:
+            leader = await group.leader()
+            decided = (await leader.append(b"1")).index
+            for name in set(group.peers) - {leader.metadata.self_id}:
+                await group.stop(name)
+            with pytest.raises(OutcomeUnknown):
+                await leader.append(b"2", timeout_ms=50)
+            with pytest.raises(IndexOutOfRange, match=f"no decided entry {decided + 1} here"):
+                await leader.get(decided + 1)
+            with pytest.raises(IndexOutOfRange):
+                await leader.get(-1)
+            assert leader.counts["unknown"] == 1
+
+    played(story)
+
+
+def test_more_than_may_wait_is_refused_at_once() -> None:
+    async def story() -> None:
+        async with LedgerGroup(1) as group:
+            leader = await group.leader()
+            with pytest.raises(TooManyProposals):
+                await leader.append(*[b"x"] * (SETTINGS.pending_proposals_max + 1))
+            with pytest.raises(ValueError, match="one body at least"):
+                await leader.append()
+            with pytest.raises(ValueError, match="1 to 1024 bytes"):
+                await leader.append(b"x" * 1025)
+            assert leader.counts["too_many"] == 1
+
+    played(story)
+
+
+def test_the_leadership_is_handed_over_and_observers_hear_of_it() -> None:
+    async def story() -> None:
+        async with LedgerGroup() as group:
+            leader = await group.leader()
+            target = next(each for each in group.members.values() if each is not leader)
+            heard, commits = list[tuple[Role, int]](), list[int]()
+            target.on_role_change(lambda role, term: heard.append((role, term)))
+            target.on_commit(commits.append)
+            assert await leader.transfer("nobody") is ResultCode.UNKNOWN_MEMBER
+            assert await leader.transfer(target.metadata.self_id) is ResultCode.SUCCESS
+            assert await group.leader() is target
+            appended = await target.append(b"1")
+            assert heard[-1] == (Role.LEADER, target.metadata.term)
+            assert commits == sorted(commits) and commits[-1] == appended.index
+            assert leader.counts["transfers"] == 1 and target.counts["elected"] == 1
+
+    played(story)
+
+
+def test_a_leader_that_is_not_preferred_hands_over_to_one_that_is() -> None:
+    async def story() -> None:
+        async with LedgerGroup(preferred=["n2"]) as group:
+            preferred = group.members["n2"]
+            await until(lambda: preferred.metadata.is_active)
+            await group.stop("n2")
+            other = await group.leader()
+            index = (await other.append(b"1")).index
+            back = await group.start("n2")
+            await until(lambda: back.metadata.is_active)
+            assert (await back.get(index)).body == b"1"
+
+    played(story)
+
+
+def test_who_is_preferred_is_a_member() -> None:
+    async def story() -> None:
+        with pytest.raises(ValueError, match="preferred n7"):
+            LedgerGroup(1)
+            await LedgerGroup(1, preferred=["n7"]).start("n0")
+
+    played(story)
+
+
+def test_a_group_goes_on_over_the_same_files() -> None:
+    async def story() -> None:
+        group = LedgerGroup(machine=lambda name: Sum())
+        async with group:
+            index = (await (await group.leader()).append(b"5")).index
+        async with group:
+            leader = await group.leader()
+            assert (await leader.get(index)).body == b"5"
+            assert (await leader.append(b"2")).results == [7]
+
+    played(story)
+
+
+def test_one_folder_has_one_member() -> None:
+    async def story() -> None:
+        files = MemoryFiles()
+        ones = [
+            DLedger(
+                self_id="n0",
+                peers={"n0": "127.0.0.1:0"},
+                group="g",
+                runtime=files.runtime(),
+                settings=SETTINGS,
+            )
+            for _ in range(2)
+        ]
+        async with ones[0]:
+            with pytest.raises(StoreLocked):
+                await ones[1].start()
+        async with ones[1]:
+            await until(lambda: ones[1].metadata.is_active)
+
+    played(story)
+
+
+def test_what_a_state_machine_raises_ends_its_member() -> None:
+    class Broken:
+        def apply(self, index: int, body: bytes) -> object:
+            raise RuntimeError("a bug")
+
+    async def story() -> None:
+        async with LedgerGroup(1, machine=lambda name: Broken()) as group:
+            leader = await group.leader()
+            with pytest.raises(OutcomeUnknown):
+                await leader.append(b"1")
+            assert str(await leader.wait_failed()) == "a bug"
+
+    played(story)
