@@ -37,7 +37,7 @@ class Dispatcher:
 
     def __init__(self, router: Router, running_max: int) -> None:
         self._router = router
-        self._running: dict[asyncio.Task[None], None] = {}
+        self._running: dict[asyncio.Task[None], Awaitable[Reply]] = {}
         self._running_max = running_max
 
     def deliver(self, peer: Peer, commands: list[RemotingCommand]) -> None:
@@ -118,13 +118,12 @@ class Dispatcher:
     def _run(self, peer: Peer, request: RemotingCommand, result: Awaitable[Reply]) -> Reply:
         """Owns the task that waits for `result`; a reply only if there are too many of them already."""
         if len(self._running) >= self._running_max:
-            if (close := getattr(result, "close", None)) is not None:
-                close()
+            _close(result)
             return request.reply(ResponseCode.SYSTEM_BUSY, OVERLOADED)
         task = asyncio.get_running_loop().create_task(
             self._answer(peer, request, result), name=f"request {request.code} of {peer.remote_address}"
         )
-        self._running[task] = None
+        self._running[task] = result
         task.add_done_callback(self._ended)
         return None
 
@@ -150,7 +149,15 @@ class Dispatcher:
         return request.reply(ResponseCode.SYSTEM_ERROR, f"{type(error).__name__}: {error}")
 
     def _ended(self, task: asyncio.Task[None]) -> None:
-        del self._running[task]
+        result = self._running.pop(task)
+        if task.cancelled():
+            _close(result)  # it may not have begun
+
+
+def _close(result: Awaitable[Reply]) -> None:
+    """Nobody waits for it."""
+    if (close := getattr(result, "close", None)) is not None:
+        close()
 
 
 def _belongs(

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
 from remoting.command import RemotingCommand
+from remoting.dispatch import Dispatcher
 from remoting.peer import Peer
 from remoting.router import Handler, Outcome, Reply, Router
 
@@ -105,3 +107,30 @@ def test_a_code_has_one_handler() -> None:
     router.add(CODE, raises)
     with pytest.raises(AssertionError, match="two handlers for code 60001"):
         router.add_batch({CODE}, lambda peer, requests: None)
+
+
+def test_a_handler_that_was_not_begun_when_the_server_stopped_is_closed() -> None:
+    """Else the collector tells of a coroutine that was never awaited."""
+    begun = list[str]()
+
+    async def handler(peer: Peer, request: RemotingCommand) -> RemotingCommand:
+        begun.append("handler")
+        return request.reply()
+
+    async def story() -> None:
+        router = Router()
+        results: list[Any] = []
+
+        def noting(peer: Peer, request: RemotingCommand) -> Any:
+            results.append(handler(peer, request))
+            return results[-1]
+
+        router.add(1, noting)
+        dispatcher = Dispatcher(router, 10)
+        dispatcher.deliver(
+            cast(Peer, SimpleNamespace(closed=False, remote_address="x")), [RemotingCommand.request(1)]
+        )
+        await dispatcher.stop()
+        assert not begun and inspect.getcoroutinestate(results[0]) == inspect.CORO_CLOSED
+
+    asyncio.run(story())
