@@ -9,6 +9,7 @@ from typing import ClassVar, Self
 
 from pydantic import Field, model_validator
 
+from dledger.peerlist import parsed_peers
 from dledger.settings import DLedgerSettings
 from mqruntime.metricsettings import MetricsSettings
 from mqruntime.nettykeys import NETTY_SERVER_KEYS
@@ -173,18 +174,7 @@ class ControllerSettings(MetricsSettings):
     @property
     def peers(self) -> dict[str, str]:
         """Id -> "host:port" of all controllers, in the order of the file ("n0-host:port;n1-host:port")."""
-        found: dict[str, str] = {}
-        for entry in filter(None, map(str.strip, self.peer_list.split(";"))):
-            peer_id, dash, address = entry.partition("-")
-            host, colon, port = address.rpartition(":")
-            if not (dash and peer_id and colon and host and port.isascii() and port.isdigit()):
-                raise ValueError(f"{entry!r} in controllerDLegerPeers is not ID-HOST:PORT")
-            if not 0 < int(port) <= 65535 or peer_id in found:
-                raise ValueError(f"{entry!r} in controllerDLegerPeers: bad port, or an id given twice")
-            if address in found.values():
-                raise ValueError(f"{entry!r} in controllerDLegerPeers: another one has this address")
-            found[peer_id] = address
-        return found
+        return parsed_peers(self.peer_list, "controllerDLegerPeers")
 
     @property
     def listen_port(self) -> int:

@@ -13,6 +13,22 @@ def peer_list(peers: Mapping[str, str]) -> str:
     return ";".join(f"{member}-{address}" for member, address in sorted(peers.items()))
 
 
+def parsed_peers(text: str, setting: str) -> dict[str, str]:
+    """Id -> "host:port" in the order of `text`, which stands in `setting`. Raises ValueError."""
+    found: dict[str, str] = {}
+    for entry in filter(None, map(str.strip, text.split(";"))):
+        member, dash, address = entry.partition("-")
+        host, colon, port = address.rpartition(":")
+        if not (dash and member and colon and host and port.isascii() and port.isdigit()):
+            raise ValueError(f"{entry!r} in {setting} is not ID-HOST:PORT")
+        if not 0 < int(port) <= 65535 or member in found:
+            raise ValueError(f"{entry!r} in {setting}: bad port, or an id given twice")
+        if address in found.values():
+            raise ValueError(f"{entry!r} in {setting}: another one has this address")
+        found[member] = address
+    return found
+
+
 def listed(text: str) -> dict[str, str]:
     """The ids and addresses in a list that `peer_list` made; what is none is left out."""
     pairs = (entry.partition("-") for entry in text.split(";"))

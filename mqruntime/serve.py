@@ -138,11 +138,8 @@ def _log_file(chosen: argparse.Namespace) -> LogFile | None:
 
 def serve(name: str, make_app: Callable[[Runtime], App], root: Path) -> int:
     """Take the store root, run the app on uvloop until a signal or a fatal error, return the exit code."""
-    import uvloop
-
     from mqruntime.realruntime import real_runtime
 
-    raise_open_files_limit()
     runtime = real_runtime(root)
     try:
         runtime.lock.acquire()
@@ -150,10 +147,17 @@ def serve(name: str, make_app: Callable[[Runtime], App], root: Path) -> int:
         sys.stderr.write(f"{name}: {error}\n")
         return EXIT_USAGE
     try:
-        failure = uvloop.run(run_app(lambda: make_app(runtime)))
+        return run(lambda: make_app(runtime))
     finally:
         runtime.lock.release()
-    return exit_code(failure)
+
+
+def run(make_app: Callable[[], App]) -> int:
+    """Run an app that takes its store root itself on uvloop, until a signal or a fatal error; return the exit code."""
+    import uvloop
+
+    raise_open_files_limit()
+    return exit_code(uvloop.run(run_app(make_app)))
 
 
 def raise_open_files_limit() -> None:

@@ -43,14 +43,18 @@ class LedgerGroup:
         for name in list(self.members):
             await self.stop(name)
 
-    async def start(self, name: str) -> DLedger:
-        ledger = DLedger(
+    def made(self, name: str) -> DLedger:
+        """A new one, not started."""
+        return DLedger(
             self_id=name,
             peers=self.peers,
             runtime=self.files[name].runtime(),
             state_machine=self.machine(name),
             **self.options,
         )
+
+    async def start(self, name: str) -> DLedger:
+        ledger = self.made(name)
         await ledger.start()
         self.members[name] = ledger
         return ledger

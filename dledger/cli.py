@@ -1,0 +1,195 @@
+"""`python -m dledger`: runs a member of a group, and talks to one.
+
+Invariant: the exit code says what is certain: 0 done, 1 certainly not done, 2 the command line cannot be used, 3 the
+outcome is unknown. Each failure is one line that says what to do."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
+from typing import TypeVar
+
+import click
+
+from dledger.client import CALL_MS, DLedgerClient, Refused
+from dledger.errors import NotLeader, OutcomeUnknown
+from dledger.ledger import DLedger
+from dledger.messagejson import Fields, MessageError
+from dledger.peerlist import parsed_peers
+from dledger.service import ClientService
+from mqruntime import log, serve
+from mqruntime.clock import SystemClock
+from mqruntime.realruntime import real_runtime
+from remoting.client import RemotingClient
+from remoting.errors import RemotingError
+
+T = TypeVar("T")
+
+EXIT_UNKNOWN = 3
+
+
+class Unknown(click.ClickException):
+    """Done, or not."""
+
+    exit_code = EXIT_UNKNOWN
+
+
+def members_in(context: click.Context, param: click.Parameter, text: str) -> dict[str, str]:
+    """What --peers says."""
+    try:
+        found = parsed_peers(text, "--peers")
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
+    if not found:
+        raise click.BadParameter("it names nobody")
+    return found
+
+
+def of_group(command: Callable[..., None]) -> Callable[..., None]:
+    peers = click.option(
+        "--peers",
+        required=True,
+        metavar="ID-HOST:PORT;...",
+        callback=members_in,
+        help="All members of the group, the same list everywhere.",
+    )
+    group = click.option("--group", default="default", show_default=True, help="The group's name.")
+    return peers(group(command))
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+def dledger() -> None:
+    """A replicated log: `serve` runs a member, the others talk to a group.
+
+    --peers is what they agree on: "n0-127.0.0.1:20911;n1-127.0.0.1:20912;n2-127.0.0.1:20913".
+    """
+
+
+@dledger.command("serve")
+@of_group
+@click.option("--id", "self_id", required=True, help="Which of --peers this is.")
+@click.option("--store", required=True, type=click.Path(path_type=Path), help="Its folder, used by no other.")
+@click.option("--preferred", default="", metavar="ID;...", help="Who is to lead while it can.")
+@click.option("--listen", metavar="HOST", help="Where to listen, if not at the host in --peers.")
+@click.option("--json-log", is_flag=True, help="Log one JSON object a line.")
+def serve_command(
+    peers: Mapping[str, str],
+    group: str,
+    self_id: str,
+    store: Path,
+    preferred: str,
+    listen: str | None,
+    json_log: bool,
+) -> None:
+    """Runs a member until it is told to stop."""
+    if self_id not in peers:
+        raise click.BadParameter(f"{self_id} is not among {', '.join(peers)}", param_hint="--id")
+    wanted = list(filter(None, map(str.strip, preferred.split(";"))))
+    if strangers := [name for name in wanted if name not in peers]:
+        raise click.BadParameter(
+            f"{', '.join(strangers)}: not among {', '.join(peers)}", param_hint="--preferred"
+        )
+    log.configure(as_json=json_log)
+
+    def make_member() -> DLedger:
+        ledger = DLedger(
+            self_id=self_id,
+            peers=peers,
+            group=group,
+            runtime=real_runtime(store),
+            preferred=wanted,
+            listens_on=listen,
+        )
+        ClientService(ledger).register()
+        return ledger
+
+    sys.exit(serve.run(make_member))
+
+
+@dledger.command("append")
+@of_group
+@click.argument("bodies", nargs=-1, required=True)
+@click.option("--timeout", "timeout_ms", default=CALL_MS, show_default=True, metavar="MS")
+def append_command(peers: Mapping[str, str], group: str, bodies: tuple[str, ...], timeout_ms: int) -> None:
+    """Appends an entry for each of BODIES, side by side ("-": one for each line that comes in)."""
+    lines = sys.stdin.read().splitlines() if bodies == ("-",) else bodies
+    if not all(lines) or not lines:
+        raise click.BadParameter("an entry has one byte at least", param_hint="BODIES")
+    data = [line.encode(errors="surrogateescape") for line in lines]
+    answer = asked(peers, group, lambda client: client.append(data), timeout_ms)
+    for number in range(len(data)):
+        refusal = answer.refusals.get(number)
+        click.echo(f"{answer.first_index + number}" + (f"  refused: {refusal}" if refusal else ""))
+
+
+@dledger.command("get")
+@of_group
+@click.argument("index", type=click.IntRange(0))
+def get_command(peers: Mapping[str, str], group: str, index: int) -> None:
+    """Prints the body of the decided entry INDEX; nothing for the no-op that opens a term."""
+    entry = asked(peers, group, lambda client: client.get(index))
+    click.echo(entry.body)
+
+
+@dledger.command("transfer")
+@of_group
+@click.argument("target", required=False)
+def transfer_command(peers: Mapping[str, str], group: str, target: str | None) -> None:
+    """Hands the leadership to TARGET, or to the member that holds most."""
+    if target is not None and target not in peers:
+        raise click.BadParameter(f"{target} is not among {', '.join(peers)}", param_hint="TARGET")
+    former = asked(peers, group, lambda client: client.transfer(target))
+    click.echo(f"{former} has handed over")
+
+
+@dledger.command("status")
+@of_group
+def status_command(peers: Mapping[str, str], group: str) -> None:
+    """Shows each member: role, term, and how far its log goes. Exit code 1 when nobody leads."""
+    rows = asked(peers, group, lambda client: client.status())
+    click.echo(
+        f"{'member':10} {'address':22} {'role':10} {'term':>6} {'first':>9} {'last':>9} {'decided':>9}"
+    )
+    for member, told in rows.items():
+        click.echo(f"{member:10} {peers[member]:22} " + (row(told) if isinstance(told, dict) else str(told)))
+    if not any(isinstance(told, dict) and told.get("active") for told in rows.values()):
+        raise click.ClickException(
+            "nobody leads; see that a majority of the members runs and reach each other"
+        )
+
+
+def row(told: Fields) -> str:
+    role = told.get("role", "?") if told.get("active") or told.get("role") != "LEADER" else "BEGINNING"
+    numbers = [told.get(name, "?") for name in ("firstIndex", "lastIndex", "committedIndex")]
+    return f"{role:10} {told.get('memberTerm', '?'):>6} " + " ".join(f"{number:>9}" for number in numbers)
+
+
+def asked(
+    peers: Mapping[str, str],
+    group: str,
+    ask: Callable[[DLedgerClient], Awaitable[T]],
+    timeout_ms: int = CALL_MS,
+) -> T:
+    """What a client that lives for one call was told."""
+
+    async def run() -> T:
+        remoting = RemotingClient(clock=SystemClock(), connect_timeout_ms=timeout_ms)
+        try:
+            return await ask(DLedgerClient(peers, group, remoting, timeout_ms))
+        finally:
+            await remoting.close()
+
+    try:
+        return asyncio.run(run())
+    except OutcomeUnknown as error:
+        raise Unknown(
+            f"outcome unknown: {error}; get tells whether it was done, before you try again"
+        ) from error
+    except (NotLeader, TimeoutError) as error:
+        raise click.ClickException(
+            "nobody leads, nothing was done; dledger status shows which members answer"
+        ) from error
+    except (Refused, RemotingError, MessageError) as error:
+        raise click.ClickException(str(error)) from error

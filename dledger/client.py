@@ -1,0 +1,178 @@
+"""A client of a group: finds who leads, and tells what is certain from what is not.
+
+Invariant: an append is sent again only where the one before was certainly not carried out; whatever may have been raises
+OutcomeUnknown."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from dledger.clientjson import (
+    ClientCode,
+    ClientEnvelope,
+    append_fields,
+    decode,
+    encode,
+    entry_of,
+)
+from dledger.entry import NO_INDEX, NO_TERM, Entry
+from dledger.errors import EntryRefused, NotLeader, OutcomeUnknown
+from dledger.messagejson import Envelope, Fields, MessageError, encode_request, number
+from dledger.messages import MessageCode, ResultCode, TransferRequest
+from remoting.client import RemotingClient
+from remoting.command import RemotingCommand
+from remoting.errors import NotSent, RemotingError
+
+CALL_MS = 3000
+TRY_AGAIN_S = 0.05
+CLIENT_ID = "client"
+"""Speaks as no member does."""
+REASONS = {
+    ResultCode.UNKNOWN_GROUP: "it is a member of another group; correct --group",
+    ResultCode.UNKNOWN_MEMBER: "another member listens there, or knows none of this name; correct --peers",
+    ResultCode.UNEXPECTED_ARGUMENT: "it cannot read that; an entry has 1 byte to 4 MiB, an index is 0 or more",
+    ResultCode.LEADER_PENDING_FULL: "too many entries wait there; nothing was appended, try again later",
+    ResultCode.INDEX_OUT_OF_RANGE: "no entry with this index is decided yet; status tells up to where there are",
+    ResultCode.INDEX_LESS_THAN_LOCAL_BEGIN: "this entry is no more; status tells where the log begins",
+    ResultCode.TAKE_LEADERSHIP_FAILED: "nobody took the leadership over; the leader leads on, see that the others run",
+    ResultCode.LEADER_TRANSFERRING: "the leadership is being handed over already",
+}
+
+
+class Refused(Exception):
+    """A member answered with another code than 200; nothing was done."""
+
+    def __init__(self, member: str, code: int) -> None:
+        why = REASONS.get(ResultCode(code), "") if code in {*ResultCode} else ""
+        super().__init__(f"{member} refused with {code}: {why or 'see its log'}")
+        self.member = member
+        self.code = code
+
+
+class Answer(NamedTuple):
+    """What an APPEND came to."""
+
+    first_index: int
+    position: int
+    refusals: dict[int, EntryRefused]
+    """By the number of the body."""
+
+
+class DLedgerClient:
+    """`peers` maps ids to "host:port"; each call ends after about `timeout_ms`."""
+
+    def __init__(
+        self, peers: Mapping[str, str], group: str, client: RemotingClient, timeout_ms: int = CALL_MS
+    ) -> None:
+        self.peers = dict(peers)
+        self.group = group
+        self.timeout_ms = timeout_ms
+        self._client = client
+        self._leader: str | None = None
+
+    async def append(self, bodies: Sequence[bytes]) -> Answer:
+        """Appends entries side by side. Raises NotLeader (nobody leads), Refused: nothing was appended; OutcomeUnknown."""
+        fields = await self._led(ClientCode.APPEND, append_fields(bodies))
+        refusals = fields.get("refusals") or {}
+        return Answer(
+            number(0, fields, "index"),
+            number(NO_INDEX, fields, "pos"),
+            {int(key): EntryRefused(why) for key, why in refusals.items()},
+        )
+
+    async def get(self, index: int) -> Entry:
+        """A decided entry, as the leader has it. Raises NotLeader, Refused, OutcomeUnknown (no answer)."""
+        return entry_of(await self._led(ClientCode.GET, {"beginIndex": index}))
+
+    async def status(self) -> dict[str, Fields | RemotingError | Refused]:
+        """What each member says of itself, or why it said nothing."""
+        answers = await asyncio.gather(*map(self._status_of, self.peers))
+        return dict(zip(self.peers, answers, strict=True))
+
+    async def transfer(self, target: str | None) -> str:
+        """Hands the leadership to `target`, or to whom the leader chooses; returns who led. Raises NotLeader, Refused,
+        OutcomeUnknown."""
+        async with asyncio.timeout(self.timeout_ms / 1000):
+            leader = await self._find_leader()
+        request = TransferRequest(NO_TERM, leader, target or "", NO_INDEX)
+        body = encode_request(Envelope(self.group, CLIENT_ID, leader), request)
+        command = RemotingCommand.request(MessageCode.LEADERSHIP_TRANSFER, body=body)
+        try:
+            fields = decode((await self._client.call(self.peers[leader], command, self.timeout_ms)).body)
+        except (RemotingError, MessageError) as error:
+            raise OutcomeUnknown(f"{leader} did not answer ({error})") from error
+        if fields.get("code") != ResultCode.SUCCESS:
+            raise Refused(leader, fields.get("code", 0))
+        return leader
+
+    # One request to the leader, whoever that is
+
+    async def _led(self, code: ClientCode, fields: Fields) -> Fields:
+        try:
+            async with asyncio.timeout(self.timeout_ms / 1000) as limit:
+                while True:
+                    leader = self._leader or await self._find_leader()
+                    try:
+                        answer = await self._asked(leader, code, fields)
+                    except NotSent:
+                        self._leader = None
+                    except RemotingError as error:
+                        self._leader = None
+                        raise OutcomeUnknown(f"{leader} did not answer ({error})") from error
+                    else:
+                        if answer["code"] == ResultCode.SUCCESS:
+                            return answer
+                        self._judge(leader, answer)
+                    await asyncio.sleep(TRY_AGAIN_S)
+        except TimeoutError:
+            if not limit.expired():
+                raise
+            raise self._timed_out(code) from None
+
+    def _timed_out(self, code: ClientCode) -> Exception:
+        if self._leader is not None:
+            return OutcomeUnknown(f"{self._leader} did not answer within {self.timeout_ms} ms")
+        return NotLeader(None, None)
+
+    def _judge(self, leader: str, answer: Fields) -> None:
+        """Returns when another is to be asked."""
+        code = answer["code"]
+        if code == ResultCode.WAIT_QUORUM_ACK_TIMEOUT:
+            raise OutcomeUnknown(f"{leader} leads, and a majority did not answer it in time")
+        if code != ResultCode.NOT_LEADER:
+            raise Refused(leader, code)
+        named = answer.get("leaderId")
+        self._leader = named if named in self.peers and named != leader else None
+
+    async def _find_leader(self) -> str:
+        """Asks all until one says that it serves, or TimeoutError ends that."""
+        while True:
+            for member, told in (await self.status()).items():
+                if isinstance(told, dict) and told.get("active"):
+                    self._leader = member
+                    return member
+            await asyncio.sleep(TRY_AGAIN_S)
+
+    async def _status_of(self, member: str) -> Fields | RemotingError | Refused:
+        try:
+            fields = await self._asked(member, ClientCode.METADATA, {})
+        except RemotingError as error:
+            return error
+        code = fields["code"]
+        return fields if code == ResultCode.SUCCESS else Refused(member, code)
+
+    async def _asked(self, member: str, code: ClientCode, fields: Fields) -> Fields:
+        """The members of the answer, its `code` among them. Raises RemotingError."""
+        body = encode(ClientEnvelope(self.group, member), fields)
+        address = self.peers[member]
+        reply = await self._client.call(address, RemotingCommand.request(code, body=body), self.timeout_ms)
+        try:
+            answer = decode(reply.body)
+            number(0, answer, "code")
+        except MessageError as error:
+            raise RemotingError(
+                address, f"no member of a DLedger group that serves clients: {error}"
+            ) from None
+        return answer

@@ -1,0 +1,120 @@
+"""What a member answers to clients: METADATA by any, APPEND and GET by the leader, with DLedger's codes and JSON.
+
+Invariant: each request is answered, and by its code a client knows whether an entry was appended: 200 yes, 502 perhaps, any
+other no. A GET is linearizable: it is confirmed by a majority, and shows what is decided and nothing else."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+
+from dledger.clientjson import (
+    ClientCode,
+    ClientEnvelope,
+    bodies_of,
+    decode,
+    encode_answer,
+    entry_fields,
+    envelope_of,
+    index_of,
+)
+from dledger.conversation import HEADER_CODE
+from dledger.errors import EntryRefused, IndexOutOfRange, NotLeader, OutcomeUnknown, TooManyProposals
+from dledger.ledger import DLedger
+from dledger.messagejson import Fields, MessageError
+from dledger.messages import ResultCode
+from remoting.command import RemotingCommand
+from remoting.peer import Peer
+
+logger = logging.getLogger(__name__)
+
+ACK_MS = 2500
+"""Clients wait 3000 ms, and are to hear then what is known."""
+
+
+class ClientService:
+    """Of one member; `register` it before the member starts."""
+
+    def __init__(self, ledger: DLedger) -> None:
+        self._ledger = ledger
+
+    def register(self) -> None:
+        for code, answer in (
+            (ClientCode.METADATA, self._metadata),
+            (ClientCode.APPEND, self._append),
+            (ClientCode.GET, self._get),
+        ):
+            self._ledger.router.add(code, self._answering(answer))
+
+    def _answering(
+        self, answer: Callable[[Fields], Awaitable[tuple[ResultCode, Fields]]]
+    ) -> Callable[[Peer, RemotingCommand], Awaitable[RemotingCommand]]:
+        async def handle(peer: Peer, command: RemotingCommand) -> RemotingCommand:
+            envelope, code, found = ClientEnvelope("", ""), ResultCode.UNEXPECTED_ARGUMENT, Fields()
+            try:
+                fields = decode(command.body)
+                envelope = envelope_of(fields)
+                code, found = self._addressed(envelope) or await answer(fields)
+            except MessageError as error:
+                logger.warning("peer=%s request=%d refused: %s", peer.remote_address, command.code, error)
+            leader_id = self._ledger.metadata.leader_id
+            return command.reply(HEADER_CODE, body=encode_answer(envelope, code, leader_id, found))
+
+        return handle
+
+    def _addressed(self, envelope: ClientEnvelope) -> tuple[ResultCode, Fields] | None:
+        """The answer to what was meant for another member or group."""
+        known = self._ledger.metadata
+        if envelope.receiver != known.self_id:
+            return ResultCode.UNKNOWN_MEMBER, {}
+        return (ResultCode.UNKNOWN_GROUP, {}) if envelope.group != known.group else None
+
+    async def _metadata(self, fields: Fields) -> tuple[ResultCode, Fields]:
+        known = self._ledger.metadata
+        return ResultCode.SUCCESS, {
+            "peers": dict(known.peers),
+            "role": known.role.value,
+            "active": known.is_active,
+            "memberTerm": known.term,
+            "firstIndex": known.first_index,
+            "lastIndex": known.last_index,
+            "committedIndex": known.committed_index,
+            "appliedIndex": known.applied_index,
+            "counts": dict(self._ledger.counts),
+        }
+
+    async def _append(self, fields: Fields) -> tuple[ResultCode, Fields]:
+        bodies = bodies_of(fields)
+        try:
+            appended = await self._ledger.append(*bodies, timeout_ms=ACK_MS)
+        except NotLeader:
+            return ResultCode.NOT_LEADER, {}
+        except TooManyProposals:
+            return ResultCode.LEADER_PENDING_FULL, {}
+        except OutcomeUnknown:
+            return ResultCode.WAIT_QUORUM_ACK_TIMEOUT, {}
+        except ValueError as error:
+            raise MessageError("body", [len(body) for body in bodies], str(error)) from None
+        told: Fields = {
+            "index": appended.index,
+            "pos": appended.position,
+            "term": self._ledger.metadata.term,
+        }
+        refusals = {
+            str(number): str(result)
+            for number, result in enumerate(appended.results)
+            if isinstance(result, EntryRefused)
+        }
+        return ResultCode.SUCCESS, told | ({"refusals": refusals} if refusals else {})
+
+    async def _get(self, fields: Fields) -> tuple[ResultCode, Fields]:
+        index = index_of(fields)
+        try:
+            await self._ledger.read_index(ACK_MS)
+            return ResultCode.SUCCESS, {"entries": [entry_fields(await self._ledger.get(index))]}
+        except NotLeader:
+            return ResultCode.NOT_LEADER, {"entries": []}
+        except IndexOutOfRange as error:
+            before = index < error.first
+            code = ResultCode.INDEX_LESS_THAN_LOCAL_BEGIN if before else ResultCode.INDEX_OUT_OF_RANGE
+            return code, {"entries": []}

@@ -1,0 +1,84 @@
+"""`python -m dledger`: a group of processes, served, written, read, handed over, and what is said when it cannot be."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from tests.process.serverprocess import ENVIRONMENT, ServerProcess, command
+from tests.unit.dledger.ledgergroup import free_ports
+
+
+@pytest.fixture(scope="module")
+def peers() -> str:
+    return ";".join(f"n{number}-127.0.0.1:{port}" for number, port in enumerate(free_ports(3)))
+
+
+@pytest.fixture(scope="module")
+def members(peers: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, ServerProcess]]:
+    folder = tmp_path_factory.mktemp("group")
+    with ExitStack() as stack:
+        yield {
+            name: stack.enter_context(ServerProcess("dledger", *served(peers, name, folder / name)))
+            for name in ("n0", "n1", "n2")
+        }
+
+
+def served(peers: str, name: str, store: Path) -> list[str]:
+    return ["serve", "--peers", peers, "--id", name, "--store", str(store), "--preferred", "n1"]
+
+
+def said(peers: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    name, *rest = arguments
+    line = command("dledger", name, "--peers", peers, *rest)
+    return subprocess.run(line, env=ENVIRONMENT, capture_output=True, text=True, check=False)
+
+
+def test_a_group_is_served_and_talked_to(members: dict[str, ServerProcess], peers: str) -> None:
+    members["n1"].wait_to_say("role=LEADER")  # the preferred one, sooner or later
+    appended = said(peers, "append", "one", "two", "--timeout", "60000")
+    assert appended.returncode == 0, appended.stderr
+    first, second = map(int, appended.stdout.split())
+    assert second == first + 1
+    assert said(peers, "get", str(second)).stdout == "two\n"
+    status = said(peers, "status").stdout
+    assert status.count("FOLLOWER") == 2 and status.count("LEADER ") == 1, status
+    handed = said(peers, "transfer", "n2")
+    assert handed.returncode == 0 and "has handed over" in handed.stdout, handed.stderr
+    members["n2"].wait_to_say("role=LEADER")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["get", "1000000"], "no entry with this index is decided yet"),
+        (["append", "--group", "other", "x", "--timeout", "300"], "nobody leads, nothing was done"),
+        (["status", "--group", "other"], "member of another group; correct --group"),
+        (["transfer", "n7"], "n7 is not among n0, n1, n2"),
+        (["append", ""], "an entry has one byte at least"),
+    ],
+)
+def test_what_cannot_be_done_is_said(
+    members: dict[str, ServerProcess], peers: str, arguments: list[str], words: str
+) -> None:
+    done = said(peers, *arguments)
+    assert done.returncode in (1, 2) and words in done.stdout + done.stderr, done.stdout + done.stderr
+
+
+def test_a_bad_command_line_is_said(peers: str, tmp_path: Path) -> None:
+    done = said("n0:1", "status")
+    assert done.returncode == 2 and "'n0:1' in --peers is not ID-HOST:PORT" in done.stderr
+    done = said(peers, "serve", "--id", "n7", "--store", str(tmp_path))
+    assert done.returncode == 2 and "n7 is not among n0, n1, n2" in done.stderr
+
+
+def test_a_folder_is_used_by_one_member_at_a_time(
+    members: dict[str, ServerProcess], peers: str, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    store = tmp_path_factory.getbasetemp() / "group0" / "n0"
+    with ServerProcess("dledger", *served(peers, "n0", store)) as second:
+        second.wait_to_say("holds this store; stop it, or give this one another store directory")

@@ -1,0 +1,142 @@
+"""What clients are answered, byte by byte where upstream's read it, and what ours makes of it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from dledger import DLedger, NotLeader, OutcomeUnknown
+from dledger.client import DLedgerClient, Refused
+from dledger.service import ClientService
+from mqruntime.clock import SystemClock
+from remoting.client import RemotingClient
+from remoting.command import RemotingCommand
+from tests.unit.dledger.ledgergroup import LedgerGroup, until
+from tests.unit.dledger.test_ledger import Sum, played
+
+
+class ServedGroup(LedgerGroup):
+    """Its members answer clients."""
+
+    def made(self, name: str) -> DLedger:
+        ledger = super().made(name)
+        ClientService(ledger).register()
+        return ledger
+
+
+class Clients:
+    """`raw` sends what is given; `client` is ours."""
+
+    def __init__(self, group: LedgerGroup, timeout_ms: int = 3000) -> None:
+        self.remoting = RemotingClient(clock=SystemClock())
+        self.client = DLedgerClient(group.peers, "g", self.remoting, timeout_ms)
+        self.group = group
+
+    async def __aenter__(self) -> Clients:
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        await self.remoting.close()
+
+    async def raw(self, member: DLedger, code: int, text: str) -> dict[str, Any]:
+        address = self.group.peers[member.metadata.self_id]
+        reply = await self.remoting.call(address, RemotingCommand.request(code, body=text.encode()))
+        assert reply.code == 200 and reply.body is not None
+        answer = json.loads(bytes(reply.body))
+        assert isinstance(answer, dict)
+        return answer
+
+
+def test_a_request_as_upstreams_client_writes_it_is_served() -> None:
+    async def story() -> None:
+        async with ServedGroup() as group, Clients(group) as clients:
+            leader = await group.leader()
+            name, term = leader.metadata.self_id, leader.metadata.term
+            ours = {"group": "g", "remoteId": name, "leaderId": name}
+            base = f'"code":200,"group":"g","remoteId":"{name}","term":-1'
+            answer = await clients.raw(leader, 50001, f'{{"body":"aGkhPw==",{base}}}')
+            index = answer["index"]
+            assert answer == ours | {"code": 200, "term": term, "index": index, "pos": 48}
+            answer = await clients.raw(leader, 50002, f'{{"beginIndex":{index},{base},"maxSize":0}}')
+            assert answer["entries"] == [
+                {
+                    "body": "aGkhPw==",
+                    "bodyCrc": 0,
+                    "chainCrc": 0,
+                    "channel": 0,
+                    "index": index,
+                    "magic": 1,
+                    "pos": -1,
+                    "size": 52,
+                    "term": term,
+                }
+            ]
+            answer = await clients.raw(leader, 50000, f"{{{base}}}")
+            assert (answer["code"], answer["leaderId"], answer["peers"]) == (200, name, group.peers)
+
+    played(story)
+
+
+@pytest.mark.parametrize(
+    ("code", "text", "result"),
+    [
+        (50001, '{"group":"g","remoteId":"n0"}', 411),
+        (50001, '{"group":"g","remoteId":"n0","body":""}', 411),
+        (50001, '{"group":"g","remoteId":"n0","body":"?"}', 411),
+        (50001, '{"group":"g","remoteId":"n0","batchMsgs":7}', 411),
+        (50001, '{"group":"g","remoteId":"n9","body":"eA=="}', 401),
+        (50001, '{"group":"h","remoteId":"n0","body":"eA=="}', 400),
+        (50002, '{"group":"g","remoteId":"n0","beginIndex":99}', 410),
+        (50002, '{"group":"g","remoteId":"n0","beginIndex":-1}', 411),
+        (50000, "[]", 411),
+        (50000, "", 411),
+    ],
+)
+def test_what_cannot_be_served_is_answered_with_its_code(code: int, text: str, result: int) -> None:
+    async def story() -> None:
+        async with ServedGroup(1) as group, Clients(group) as clients:
+            assert (await clients.raw(await group.leader(), code, text))["code"] == result
+
+    played(story)
+
+
+def test_a_client_finds_the_leader_and_follows_it() -> None:
+    async def story() -> None:
+        async with ServedGroup(machine=lambda name: Sum()) as group, Clients(group) as clients:
+            client = clients.client
+            first = await group.leader()
+            answer = await client.append([b"1", b"one", b"2"])
+            assert {number: str(why) for number, why in answer.refusals.items()} == {1: "b'one' is no number"}
+            assert (await client.get(answer.first_index + 2)).body == b"2"
+            target = next(name for name in group.peers if name != first.metadata.self_id)
+            assert await client.transfer(target) == first.metadata.self_id
+            assert (await client.append([b"3"])).first_index > answer.first_index + 2
+            assert (await group.leader()).metadata.self_id == target
+            with pytest.raises(Refused, match="no entry with this index is decided yet"):
+                await client.get(1000)
+            other = await clients.raw(
+                first, 50001, f'{{"group":"g","remoteId":"{first.metadata.self_id}","body":"MQ=="}}'
+            )
+            assert (other["code"], other["leaderId"]) == (404, target)
+            told = await client.status()
+            assert [each["role"] for each in told.values() if isinstance(each, dict)].count("LEADER") == 1
+
+    played(story)
+
+
+def test_what_became_of_an_append_is_told_as_it_is() -> None:
+    async def story() -> None:
+        async with ServedGroup() as group, Clients(group, timeout_ms=200) as clients:
+            leader = await group.leader()
+            await clients.client.append([b"1"])
+            for name in set(group.peers) - {leader.metadata.self_id}:
+                await group.stop(name)
+            with pytest.raises(OutcomeUnknown):
+                await clients.client.append([b"2"])
+            await until(lambda: not leader.metadata.is_active)
+            with pytest.raises(NotLeader):
+                await clients.client.append([b"3"])
+
+    played(story)
