@@ -73,6 +73,16 @@ COMMANDS: dict[str, Run | Elsewhere] = {
     "scripts/test": Elsewhere("runs this test"),
     "scripts/prove --minutes 15": Elsewhere("tests/simulation/test_prove.py, for a seed of each kind"),
     "python -m simulation.controllers.world --seeds 100 --first 1": Run("--seeds", "--help"),
+    **{
+        f"python -m dledger {line}": Elsewhere("test_ledger_commands.py")
+        for line in (
+            "serve --peers PEERS --id n0 --store run/n0",
+            "append --peers PEERS hello world",
+            "get --peers PEERS 2",
+            "transfer --peers PEERS n1",
+            "status --peers PEERS",
+        )
+    },
     "docker compose -f deploy/compose.yaml up --build": Elsewhere(
         "tests/unit/mqruntime/test_deployment_files.py"
     ),
