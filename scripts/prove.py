@@ -63,6 +63,14 @@ def pairs(seed: int, bug: str | None) -> Counts:
     return totals.counts + Counter({"faults": totals.faults.total()})
 
 
+def registers(seed: int, bug: str | None) -> Counts:
+    from simulation.raft.registerworld import run_seed
+
+    counts = Counts()
+    run_seed(seed, bug, counts)
+    return counts
+
+
 def crash_images(seed: int, bug: str | None) -> Counts:
     from tests.crash.test_store_crash_images import crash_everywhere
 
@@ -76,6 +84,7 @@ WORLDS: dict[str, Callable[[int, str | None], Counts]] = {
     "raft": raft,
     "controllers": controllers,
     "pairs": pairs,
+    "registers": registers,
     "crash-images": crash_images,
 }
 """Each runs one seed, raises what it finds, and counts what it did. A new world is a new line here."""

@@ -1,0 +1,241 @@
+"""Registers over a simulated DLedger group: members die, hang and lose each other, and what clients saw must have an order.
+
+Invariant: a run follows from its seed alone. L1: each register's history is linearizable, as clients saw it.
+
+    python -m simulation.raft.registerworld --seeds 50 --first 1
+    python -m simulation.raft.registerworld --seeds 300 --bug read-without-round   (succeeds when a seed finds it)
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import sys
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import replace
+
+from dledger import DLedger, DLedgerSettings
+from mqruntime.runtime import Runtime
+from remoting.client import RemotingClient
+from simulation.kernel import seeds
+from simulation.kernel.node import Node
+from simulation.kernel.world import World
+from simulation.raft.bugs import BUGS, planted
+from simulation.raft.linearizable import History
+from simulation.raft.member import PORT
+from simulation.raft.registers import Keys, RegisterClient, Registers, RegisterService
+
+MEMBERS = 3
+CLIENTS = 5
+RUN_MS = 20_000
+HEAL_LIMIT_MS = 15_000
+FAULTS = (
+    "kill",
+    "power",
+    "kill-leader",
+    "pause",
+    "pause-leader",
+    "cut",
+    "isolate-leader",
+    "transfer",
+    "reset",
+)
+
+
+class Unordered(AssertionError):
+    """No order explains what clients saw (L1)."""
+
+
+class HeldLock:
+    """The node has locked its disk already."""
+
+    def acquire(self) -> None:
+        pass
+
+    def release(self) -> None:
+        pass
+
+
+class RegisterWorld:
+    """One seed; `counts` adds up over seeds."""
+
+    def __init__(self, seed: int, counts: Counter[str]) -> None:
+        self.world = World(seed)
+        self.random = random.Random(f"{seed}/registers")
+        self.counts = counts
+        self.settings = DLedgerSettings(
+            election_timeout_max_ms=self.random.choice((2000, 1040)),
+            data_file_bytes=65536,
+            index_file_bytes=32 * 64,
+            entry_bytes_max=1024,
+            recent_bytes_max=self.random.choice((0, 1 << 20)),
+        )
+        self.peers = {f"n{number}": f"10.0.0.{number + 1}:{PORT}" for number in range(MEMBERS)}
+        self.nodes = [
+            self.world.node(name, address.partition(":")[0]) for name, address in self.peers.items()
+        ]
+        self.preferred = self.random.choice(((), ("n1",), ("n1", "n2")))
+        self.customer = self.world.node("clients", "10.0.9.1")
+        self.history = History()
+        self.clients: list[RegisterClient] = []
+        self.back_at_ms: dict[str, int] = {}
+        self.kinds = self.random.sample(FAULTS, self.random.randint(2, 5))
+
+    def run(self) -> None:
+        """Load and faults, healing, and the verdict. Raises Unordered, or what a broken member raised."""
+        with self.world as world:
+            for node in self.nodes:
+                self.start(node)
+            self.customer.start(self.customers)
+            next_fault_ms = world.now_ms + 2500
+            end_ms = world.now_ms + RUN_MS
+            while world.now_ms < end_ms:
+                world.run_for_ms(self.random.randint(5, 60))
+                self.restart_some()
+                if world.now_ms >= next_fault_ms:
+                    self.fault(self.random.choice(self.kinds))
+                    next_fault_ms = world.now_ms + self.random.randint(100, 4000)
+            self.heal()
+        self.counts.update(seeds=1, **{"linearized": self.history.answered})
+        for client in self.clients:
+            self.counts.update(client.counts)
+        if unexplained := self.history.unexplained():
+            raise Unordered("L1: no order explains\n" + "\n".join(each.told() for each in unexplained[-12:]))
+
+    def heal(self) -> None:
+        """Everybody runs, hears each other and is answered again."""
+        self.world.network.heal()
+        self.back_at_ms.clear()
+        before = self.history.answered
+
+        def served() -> bool:
+            self.restart_some()
+            return all(node.running for node in self.nodes) and self.history.answered > before + CLIENTS
+
+        self.world.run_until(served, HEAL_LIMIT_MS)
+
+    def start(self, node: Node) -> None:
+        node.start(lambda runtime: member(node.name, self.peers, runtime, self.settings, self.preferred))
+
+    def restart_some(self) -> None:
+        for node in self.nodes:
+            if not node.running and self.world.now_ms >= self.back_at_ms.get(node.name, 0):
+                self.start(node)
+
+    def customers(self, runtime: Runtime) -> Customers:
+        keys = Keys()
+        self.clients = [
+            RegisterClient(
+                number,
+                self.peers,
+                RemotingClient(clock=runtime.clock),
+                self.history,
+                keys,
+                lambda: self.world.loop.now_us / 1e6,
+                random.Random(f"{self.random.random()}/{number}"),
+            )
+            for number in range(CLIENTS)
+        ]
+        return Customers(self.clients)
+
+    # Faults
+
+    def leader(self) -> Node | None:
+        leading = [node for node in self.nodes if (ledger := ledger_of(node)) and ledger.metadata.is_active]
+        return self.random.choice(leading) if leading else None
+
+    def fault(self, kind: str) -> None:
+        self.counts[kind] += 1
+        network, (node, other) = self.world.network, self.random.sample(self.nodes, 2)
+        node = (self.leader() or node) if kind.endswith("-leader") else node
+        match kind:
+            case "kill" | "power" | "kill-leader":
+                node.kill(power_cut=kind == "power")
+                self.back_at_ms[node.name] = self.world.now_ms + self.random.choice((1, 500, 3000))
+            case "pause" | "pause-leader" if node.running:
+                node.pause(self.random.choice((300, 1500, 4000)))
+            case "cut":
+                network.cut(node.host, other.host)
+            case "isolate-leader":
+                for each in self.nodes:
+                    if each is not node:
+                        network.cut(each.host, node.host)
+            case "reset":
+                network.reset(node.host, other.host)
+            case "transfer":
+                ledger = ledger_of(leader) if (leader := self.leader()) else None
+                if leader is not None and ledger is not None:
+                    leader.spawn(ledger.transfer(self.random.choice((None, other.name))))
+        if self.random.random() < 0.4:
+            network.heal()
+
+
+class Customers:
+    """The process of all clients, each with one operation at a time."""
+
+    def __init__(self, clients: list[RegisterClient]) -> None:
+        self.clients = clients
+        self.failed: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
+        self.tasks: list[asyncio.Task[None]] = []
+
+    async def start(self) -> None:
+        loop = asyncio.get_running_loop()
+        self.tasks = [loop.create_task(self.go_on(client)) for client in self.clients]
+
+    async def go_on(self, client: RegisterClient) -> None:
+        while True:
+            await client.operate()
+            await asyncio.sleep(client.chance.uniform(0.001, 0.1))
+
+    async def stop(self) -> None:
+        for task in self.tasks:
+            task.cancel()
+
+    async def wait_failed(self) -> BaseException:
+        return await self.failed
+
+
+def ledger_of(node: Node) -> DLedger | None:
+    return node.app if isinstance(node.app, DLedger) else None
+
+
+def member(
+    name: str,
+    peers: Mapping[str, str],
+    runtime: Runtime,
+    settings: DLedgerSettings,
+    preferred: tuple[str, ...],
+) -> DLedger:
+    registers = Registers()
+    ledger = DLedger(
+        self_id=name,
+        peers=peers,
+        group="registers",
+        runtime=replace(runtime, lock=HeldLock()),
+        state_machine=registers,
+        settings=settings,
+        preferred=preferred,
+    )
+    RegisterService(ledger, registers).register()
+    return ledger
+
+
+def run_seed(seed: int, bug: str | None, counts: Counter[str]) -> None:
+    with planted(bug):
+        RegisterWorld(seed, counts).run()
+
+
+def main() -> int:
+    counts = Counter[str]()
+    return seeds.main(
+        __doc__,
+        BUGS,
+        50,
+        lambda seed, bug: run_seed(seed, bug, counts),
+        lambda: [" ".join(f"{name}={count}" for name, count in sorted(counts.items()))],
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,87 @@
+"""The checker of registers, on histories that people can judge."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from simulation.raft.linearizable import NEVER, History, Kind, Operation, first_unexplained
+
+
+def op(line: str) -> Operation:
+    """ "1-4 write a", "2-? swap a b", "3-5 read -": times, kind, values; - is an empty register, ! a swap that was refused."""
+    times, kind, *values = line.split()
+    called, _, returned = times.partition("-")
+    swapped = None
+    if values[-1] == "!":
+        values.pop()
+        swapped = False
+    elif kind == "swap" and returned != "?":
+        swapped = True
+    known = [None if value == "-" else value for value in values]
+    expected = known.pop(0) if kind == "swap" else None
+    end = NEVER if returned == "?" else float(returned)
+    return Operation(Kind(kind), "k", 0, float(called), known[0], expected, swapped, end)
+
+
+LINEARIZABLE = {
+    "nothing": [],
+    "one after the other": ["1-2 read -", "3-4 write a", "5-6 read a"],
+    "a read beside a write sees either": ["1-9 write a", "2-3 read -", "4-5 read a"],
+    "unknown and never done": ["1-? write a", "5-6 read -"],
+    "unknown and done late": ["1-? write a", "5-6 read -", "7-8 read a", "9-10 read a"],
+    "swaps": ["1-2 write a", "3-4 swap a b", "5-6 swap a c !", "7-8 read b"],
+    "an unknown swap that found nothing": ["1-? swap a b", "2-3 write c", "4-5 read c"],
+    "the later call first": ["1-9 write a", "2-8 write b", "10-11 read a"],
+}
+NOT_LINEARIZABLE = {
+    "a stale read": ["1-2 write a", "3-4 write b", "5-6 read a"],
+    "a lost write": ["1-2 write a", "3-4 read -"],
+    "never written": ["1-2 read a"],
+    "back and forth": ["1-9 write a", "2-3 read a", "4-5 read -"],
+    "a refused swap that would have done": ["1-2 write a", "3-4 swap a b !"],
+    "two swaps of one value": ["1-2 write a", "3-9 swap a b", "3-9 swap a c"],
+    "undone": ["1-? write a", "2-3 write b", "4-5 read a", "6-7 read b"],
+}
+
+
+@pytest.mark.parametrize("lines", LINEARIZABLE.values(), ids=LINEARIZABLE)
+def test_what_has_an_order_passes(lines: list[str]) -> None:
+    assert first_unexplained([op(line) for line in lines]) is None
+
+
+@pytest.mark.parametrize("lines", NOT_LINEARIZABLE.values(), ids=NOT_LINEARIZABLE)
+def test_what_has_none_is_found(lines: list[str]) -> None:
+    assert first_unexplained([op(line) for line in lines])
+
+
+def drawn(seed: int) -> History:
+    """Operations on a register that is right, of clients that overlap; some never hear of theirs."""
+    chance, history, state, now = random.Random(seed), History(), None, 0.0
+    for number in range(60):
+        now += chance.random()
+        kind = chance.choice([*Kind])
+        operation = Operation(kind, "k", 0, now - 2 * chance.random(), str(number))
+        if kind is Kind.READ:
+            operation.value = state
+        elif kind is Kind.SWAP:
+            operation.expected = state if chance.random() < 0.5 else "none"
+            operation.swapped = operation.expected == state
+        if chance.random() < 0.1 and kind is not Kind.READ:
+            operation.swapped = None
+        else:
+            operation.returned = now + 2 * chance.random()
+        state = operation.after(state)[1]
+        history.called(operation)
+    return history
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_register_that_is_right_passes_and_one_changed_answer_is_found(seed: int) -> None:
+    history = drawn(seed)
+    assert history.unexplained() is None
+    read = next(each for each in history.operations() if each.kind is Kind.READ)
+    read.value = "never written"
+    found = history.unexplained()
+    assert found is not None and read in found

@@ -1,0 +1,32 @@
+"""Seeds of the register world, and planted bugs that what clients saw gives away."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+
+import pytest
+
+from simulation.kernel.seeds import find
+from simulation.raft.registerworld import RegisterWorld, Unordered, run_seed
+
+SEEDS = range(1, 4)
+
+FOUND_BY = {"quorum-of-half": 1, "read-without-round": 7, "stale-read-round": 7}
+"""Planted bug -> the first seed that finds it."""
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_what_clients_saw_of_registers_has_an_order(seed: int, tally: Callable[[str, int], None]) -> None:
+    counts = Counter[str]()
+    RegisterWorld(seed, counts).run()
+    assert counts["linearized"] > 300
+    for name in ("seeds", "linearized"):
+        tally(f"registers {name}", counts[name])
+
+
+@pytest.mark.parametrize("bug", FOUND_BY)
+def test_a_planted_bug_is_found(bug: str) -> None:
+    found = find(lambda seed: run_seed(seed, bug, Counter()), FOUND_BY[bug])
+    assert found is not None, f"{bug} is not found"
+    assert isinstance(found.failure.error, Unordered), found.failure
