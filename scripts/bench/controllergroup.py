@@ -5,9 +5,7 @@ Invariant: of the shipped settings only addresses and folders differ; every proc
 from __future__ import annotations
 
 import asyncio
-import os
 import signal
-import statistics
 import tempfile
 import time
 from pathlib import Path
@@ -27,8 +25,6 @@ IDS = ("n0", "n1", "n2")
 END_S = 20.0
 LEADER_S_MAX = 60.0
 LOOK_AGAIN_S = 0.01
-PROBE_SYNCS = 200
-PROBE_BYTES = 4096
 
 
 class ControllerGroup:
@@ -111,16 +107,3 @@ class ControllerGroup:
         except RemotingError:
             return None
         return GetMetadataResponseHeader.from_ext(reply.ext).controller_leader_id or None
-
-    def sync_probe_ms(self) -> tuple[float, float]:
-        """Median and 99th percentile of a write of 4 KiB and its fdatasync on the disk of the controllers."""
-        took = []
-        path = self.root / "probe"
-        with path.open("wb", buffering=0) as file:
-            for _ in range(PROBE_SYNCS):
-                file.write(bytes(PROBE_BYTES))
-                began = time.perf_counter()
-                os.fdatasync(file.fileno())
-                took.append((time.perf_counter() - began) * 1000)
-        path.unlink()
-        return statistics.median(took), sorted(took)[len(took) * 99 // 100]

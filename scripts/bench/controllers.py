@@ -25,6 +25,7 @@ import threading
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 from mqruntime.clock import SystemClock
 from remoting.client import RemotingClient
@@ -40,6 +41,7 @@ from scripts.bench.brokersets import CLUSTER, BrokerSets, each
 from scripts.bench.controllergroup import ControllerGroup
 from scripts.bench.measured import cell, cpu_seconds, machine, own_mib, resident_mib
 from scripts.bench.options import options
+from scripts.bench.syncprobe import sync_probe_ms
 
 JAVA = {
     "proposals/s, 1 in flight": "167",
@@ -278,10 +280,10 @@ async def lead_by_another(
 
 
 @contextmanager
-def probed(figures: Figures, group: ControllerGroup) -> Iterator[None]:
+def probed(figures: Figures, root: Path) -> Iterator[None]:
     """The machine before and after: a figure beside others tells how much the machine itself varied."""
     for moment in ("before", "after"):
-        middle, late = group.sync_probe_ms()
+        middle, late = sync_probe_ms(root)
         figures.note("probe: 4 KiB and fdatasync, p50 ms", middle)
         figures.note("probe: 4 KiB and fdatasync, p99 ms", late)
         began = time.perf_counter()
@@ -293,7 +295,7 @@ def probed(figures: Figures, group: ControllerGroup) -> Iterator[None]:
 
 
 def run_once(figures: Figures, count: int, seconds: float, sync_ms: float, chance: random.Random) -> None:
-    with ControllerGroup() as group, probed(figures, group):
+    with ControllerGroup() as group, probed(figures, group.root):
         group.start_all()
         asyncio.run(of_sets(figures, group, count, seconds, chance))
         if sync_ms:

@@ -112,6 +112,8 @@ COMMANDS: dict[str, Run | Elsewhere] = {
     "python -m scripts.bench.resend": Run("--runs", "--help"),
     "python -m scripts.bench.promotion --runs 3": Run("--runs", "--help"),
     "python -m scripts.bench.controllers": Run("--quick", "--help"),
+    "python -m scripts.bench.dledger": Run("--body", "--help"),
+    "scripts/linearizable --seconds 60 --seed 1": Elsewhere("test_linearizable.py, for a few strikes"),
     "python -m scripts.bench.send --profile": Run("--warm-up", "--help"),
     "python -m scripts.bench.catchup": Run("--bytes", "--help"),
     "python -m scripts.bench.stopped": Run("--settings", "--help"),

@@ -1,0 +1,147 @@
+"""Whether a DLedger group of real processes is linearizable while its members are killed, paused and restarted.
+
+    scripts/linearizable --seconds 60 --seed 1
+    scripts/linearizable --strikes 200
+
+Clients read, write and swap registers beside each other; at the end each register's history must have an order. The seed draws
+strikes and operations; what processes make of them is theirs. Exit code 1, and the operations that no order explains, when it
+has none."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import random
+import signal
+import sys
+from collections import Counter
+from collections.abc import Callable
+
+from mqruntime.clock import SystemClock
+from remoting.client import RemotingClient
+from scripts.ledgergroup import LedgerGroup
+from simulation.raft.linearizable import History
+from simulation.raft.registers import Keys, RegisterClient
+
+CLIENTS = 6
+PAUSE_S = 0.02
+SERVED_S_MAX = 120.0
+BETWEEN_S = (0.1, 2.5)
+STRIKES = ("kill", "kill-two", "kill-all", "pause", "pause-two", "restart")
+
+
+class Run:
+    """Load and strikes on one group; `counts` says what there was."""
+
+    def __init__(self, group: LedgerGroup, seed: int) -> None:
+        self.group = group
+        self.random = random.Random(seed)
+        self.history = History()
+        self.counts = Counter[str]()
+        self.clients: list[RegisterClient] = []
+
+    async def play(self, goes_on: Callable[[int], bool]) -> None:
+        """Strikes while `goes_on`, which gets their number, says so; everybody runs and serves at the end."""
+        loop, keys = asyncio.get_running_loop(), Keys()
+        remotings = [RemotingClient(clock=SystemClock(), connect_timeout_ms=1000) for _ in range(CLIENTS)]
+        self.clients = [
+            RegisterClient(
+                number,
+                self.group.peers,
+                remoting,
+                self.history,
+                keys,
+                loop.time,
+                random.Random(self.random.random()),
+            )
+            for number, remoting in enumerate(remotings)
+        ]
+        operating = [loop.create_task(self.operate(client)) for client in self.clients]
+        try:
+            await self.served()
+            struck = 0
+            while goes_on(struck):
+                await self.strike(self.random.choice(STRIKES))
+                struck += 1
+                await asyncio.sleep(self.random.uniform(*BETWEEN_S))
+            await self.served()
+        finally:
+            for task in operating:
+                task.cancel()
+            await asyncio.gather(*operating, return_exceptions=True)
+            for remoting in remotings:
+                await remoting.close()
+        for client in self.clients:
+            self.counts.update(client.counts)
+
+    async def operate(self, client: RegisterClient) -> None:
+        while True:
+            await client.operate()
+            await asyncio.sleep(client.chance.uniform(0, PAUSE_S))
+
+    async def served(self) -> None:
+        """Returns once operations are answered again, or says what the members said."""
+        wanted = self.history.answered + CLIENTS
+        try:
+            async with asyncio.timeout(SERVED_S_MAX):
+                while True:
+                    await asyncio.sleep(PAUSE_S)
+                    if self.history.answered >= wanted:
+                        return
+        except TimeoutError:
+            raise SystemExit(
+                f"nothing is answered for {SERVED_S_MAX:g} s; members said\n{self.group.said()}"
+            ) from None
+
+    async def strike(self, kind: str) -> None:
+        self.counts[kind] += 1
+        names = self.random.sample(sorted(self.group.peers), 2)
+        names = sorted(self.group.peers) if kind.endswith("-all") else names
+        names = names if "-" in kind else names[:1]
+        if kind.startswith("pause"):
+            for name in names:
+                self.group.send(name, signal.SIGSTOP)
+            await asyncio.sleep(self.random.choice((0.3, 1.5, 3)))
+            for name in names:
+                self.group.send(name, signal.SIGCONT)
+            return
+        number = signal.SIGTERM if kind == "restart" else signal.SIGKILL
+        for name in names:
+            await asyncio.to_thread(self.group.end, name, number)
+        await asyncio.sleep(self.random.choice((0, 0.5, 2.5)))
+        for name in names:
+            self.group.start(name)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--seconds", type=float, default=60, help="how long it is struck (%(default)s)")
+    parser.add_argument("--strikes", type=int, help="how often, whatever time that takes")
+    parser.add_argument("--seed", type=int, default=1, help="draws strikes and operations (%(default)s)")
+    arguments = parser.parse_args()
+
+    async def played(run: Run) -> None:
+        end = asyncio.get_running_loop().time() + arguments.seconds
+        if arguments.strikes is not None:
+            await run.play(lambda struck: struck < arguments.strikes)
+        else:
+            await run.play(lambda struck: asyncio.get_running_loop().time() < end)
+
+    with LedgerGroup("scripts.registers.member") as group:
+        run = Run(group, arguments.seed)
+        asyncio.run(played(run))
+    unexplained = run.history.unexplained()
+    print(" ".join(f"{name}={count}" for name, count in sorted(run.counts.items())))
+    print(f"{run.history.answered} operations on {len(run.history.by_key)} registers, seed {arguments.seed}")
+    if unexplained:
+        print("NOT LINEARIZABLE: no order explains")
+        print("\n".join(operation.told() for operation in unexplained[-20:]))
+        return 1
+    print("each register's history has an order")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,39 @@
+"""One member of a group that holds registers, in a process of its own."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from dledger import DLedger
+from dledger.peerlist import parsed_peers
+from mqruntime import log, serve
+from mqruntime.realruntime import real_runtime
+from simulation.raft.registers import Registers, RegisterService
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    for name in ("--peers", "--id", "--store"):
+        parser.add_argument(name, required=True)
+    arguments = parser.parse_args()
+    log.configure(as_json=False)
+
+    def make_member() -> DLedger:
+        registers = Registers()
+        ledger = DLedger(
+            self_id=arguments.id,
+            peers=parsed_peers(arguments.peers, "--peers"),
+            group="registers",
+            runtime=real_runtime(Path(arguments.store)),
+            state_machine=registers,
+        )
+        RegisterService(ledger, registers).register()
+        return ledger
+
+    return serve.run(make_member)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
