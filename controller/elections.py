@@ -185,10 +185,19 @@ def _whole(
 
 
 def _able(broker_name: str, replicas: Replicas, sync_state: SyncState, live: Liveness) -> frozenset[int]:
-    """Of the whole those that can lead, though perhaps not well."""
+    """Of the whole those that can lead, though perhaps not well; nobody before all have told how they are."""
+    if not _all_have_told(broker_name, replicas, sync_state, live):
+        return frozenset()
     reports = _told(broker_name, replicas, live)
     whole = _whole(broker_name, replicas, sync_state, live)
     return frozenset(each for each in whole if reports[each].could_lead or not reports[each].unfit)
+
+
+def _all_have_told(broker_name: str, replicas: Replicas, sync_state: SyncState, live: Liveness) -> bool:
+    """Of the electable that live; one that has not may be better than those that have, and does so within a heartbeat."""
+    reports = _reports(broker_name, replicas, live)
+    living = _electable(sync_state, reports) & reports.keys()
+    return living <= _told(broker_name, replicas, live).keys()
 
 
 def _may_lack(
@@ -240,9 +249,8 @@ def _choose(
         )
     fit, whole = (_whole(broker_name, replicas, sync_state, live, fit=only) for only in (True, False))
     able = _able(broker_name, replicas, sync_state, live)
-    everybody_alive = _reports(broker_name, replicas, live)
-    if _electable(sync_state, everybody_alive) & everybody_alive.keys() - reports.keys():
-        able = whole = rest = frozenset()  # one that lives may be better, and tells within a heartbeat
+    if not _all_have_told(broker_name, replicas, sync_state, live):
+        whole = rest = frozenset()
     for candidates in (fit, able, whole, rest):
         chosen = elect(candidates, reports, old_master=sync_state.master_id)
         if chosen is not None:

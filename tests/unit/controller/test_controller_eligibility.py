@@ -259,6 +259,22 @@ def test_a_new_leader_waits_for_the_word_of_one_that_may_be_better() -> None:
     assert replaced(state, table.at(NOW + 20, NOW + 5)) == ElectMaster("a", 2, frozenset({1}))
 
 
+def test_a_new_leader_strikes_no_living_master_off_before_all_have_told_how_they_are() -> None:
+    """Of two damaged logs none is better; and where the third cannot lead either, only its word settles who does."""
+    damaged = report(100, unfit="records of its log are damaged", could_lead=True)
+    cannot = report(100, unfit="its disk takes no messages")
+    for master, ids in ((damaged, (1, 2)), (cannot, (1, 2, 3))):
+        said = {1: master, 2: damaged, 3: cannot}
+        state, table = applied(members(*ids)), Heartbeats()
+        for broker_id in ids:
+            table.heard(("c", "a", broker_id), broker_id, Heartbeat("", 10_000, said[broker_id]), NOW)
+        table.heard(("c", "a", 2), 2, Heartbeat("", 10_000, damaged), NOW + 10)
+        assert replaced(state, table.at(NOW + 10, NOW + 5)) is None
+    for broker_id in ids:
+        table.heard(("c", "a", broker_id), broker_id, Heartbeat("", 10_000, said[broker_id]), NOW + 20)
+    assert replaced(state, table.at(NOW + 20, NOW + 5)) == ElectMaster("a", 2, frozenset({1, 3}))
+
+
 def test_who_has_become_a_learner_holds_nothing_that_another_may_be_forgotten_for() -> None:
     state = applied(members(1, eligible=(2, 3)))
     others = {"b1": report(9), "b2": report(9)}
