@@ -201,6 +201,39 @@ def test_an_operator_designates_one_that_may_lack_something_only_once_nobody_bet
         assert elected.reason == "operator asked, unclean"
 
 
+def test_before_those_that_live_have_told_a_new_leader_no_operator_elects_past_them() -> None:
+    """Whoever has not told may be the one that lacks nothing, or a process that is gone and whose log is shorter now."""
+    state, short = applied(members(1, 2), ElectMaster("a", None)), report(90, may_lack=True)
+
+    def designated(
+        said: LiveReport, *told: int, others: tuple[int, ...] = (1,), unclean: bool = False
+    ) -> Decision:
+        table = Heartbeats()
+        reports = {2: said, **dict.fromkeys(others, report(100))}
+        for broker_id in reports:
+            table.heard(("c", "a", broker_id), broker_id, Heartbeat("", 10_000, reports[broker_id]), NOW)
+        for broker_id in told:
+            table.heard(("c", "a", broker_id), broker_id, Heartbeat("", 10_000, reports[broker_id]), NOW + 10)
+        live = table.at(NOW + 10, NOW + 5)
+        return elect_master(state, live, broker_name="a", broker_id=2, designate=True, unclean=unclean)
+
+    for refused in (
+        designated(short, 2),
+        designated(short),
+        designated(report(90), 1),
+        designated(report(90)),
+    ):
+        assert (refused.code, refused.events) == (ResponseCode.CONTROLLER_ELECT_MASTER_FAILED, ())
+        assert refused.remark is not None and "try again in a moment" in refused.remark
+    elected = (ElectMaster("a", 2, frozenset({1})),)
+    assert designated(report(90), 2).events == elected, (
+        "who lacks nothing, by its own word, is no worse than others"
+    )
+    assert designated(short, 2, others=()).events == elected
+    assert designated(report(90), others=(3,)).events == elected, "3 may not be elected"
+    assert designated(short, unclean=True).events == elected
+
+
 def test_unclean_elections_take_one_that_may_lack_something_and_say_so() -> None:
     state = applied(members(1, 2), ElectMaster("a", None))
     decision = replace_lost_master(state, alive(b1=report(50, may_lack=True)), broker_name="a", unclean=True)
