@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from messagestore.errors import RecordDamaged
+from messagestore.queues.consumequeue import ENTRY
 from messagestore.store import MessageStore
 from tests.unit.messagestore.storehelp import message, open_store, small_settings
 
@@ -93,6 +94,27 @@ async def test_a_queue_that_lists_a_wrong_place_makes_no_record_damaged(tmp_path
     store = await opened(tmp_path)
     assert await store.message_at(places[3] + 7) is None
     await store.soundness.check(places[4] + 7, 20)
+    assert not store.soundness.damages
+    await store.stop()
+
+
+def rewrite_entry(store: MessageStore, queue_offset: int, phy: int | None, size: int | None) -> None:
+    queue = store._queues.find("TopicTest", 0)
+    assert queue is not None
+    index, place = divmod(queue_offset, queue._per_file)
+    found_phy, found_size, tags_code = queue.entry(queue_offset)
+    entry = found_phy if phy is None else phy, found_size if size is None else size, tags_code
+    ENTRY.pack_into(queue._open(index).view(), place * ENTRY.size, *entry)
+
+
+@pytest.mark.parametrize("size", [392, 1, -1])
+@in_loop
+async def test_a_queue_that_lists_a_wrong_end_makes_no_record_damaged(tmp_path: Path, size: int) -> None:
+    places = await stored(tmp_path)
+    store = await opened(tmp_path)
+    rewrite_entry(store, 3, None, size)
+    await store.soundness.check(places[4], 300)
+    assert len(await pull(store, 4)) == 1
     assert not store.soundness.damages
     await store.stop()
 
