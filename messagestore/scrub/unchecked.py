@@ -34,7 +34,7 @@ class Unchecked:
         self._ranges = sorted(each for each in kept if each.end > each.start)
 
     def checked(self, start: int, end: int) -> None:
-        """The records of [start, end) are sound. Where there are none, `start` may be no boundary: nothing begins there then."""
+        """The records of [start, end) are sound. Without any `start` may be no boundary."""
         if start < end:
             self._ranges = self.outside(start, end)
 
