@@ -108,14 +108,6 @@ class Applier:
         self._on_turn()
         self._arrange_more()
 
-    def _result_of(self, entry: Entry) -> object:
-        if not entry.body:
-            return None
-        try:
-            return self.state_machine.apply(entry.index, entry.body)
-        except EntryRefused as refusal:
-            return refusal
-
     def _next_entry(self) -> Entry | None:
         """The next decided one, if it is at hand."""
         index = self.applied_index + 1
@@ -128,6 +120,14 @@ class Applier:
         entry = self._read.popleft()
         assert entry.index == index, f"entry {entry.index} is not the next one, {index}"
         return entry
+
+    def _result_of(self, entry: Entry) -> object:
+        if not entry.body:
+            return None
+        try:
+            return self.state_machine.apply(entry.index, entry.body)
+        except EntryRefused as refusal:
+            return refusal
 
     def _arrange_more(self) -> None:
         if self.applied_index == self.decided_index or self._closed or self._reading:

@@ -25,8 +25,8 @@ from dledger.messages import ResultCode
 from dledger.node import DLedgerNode
 from dledger.oldentries import read_entries
 from dledger.positions import Positions
+from dledger.preference import level_among
 from dledger.settings import DLedgerSettings
-from dledger.transfer import level_among
 from mqruntime.runtime import Runtime
 from mqruntime.tasks import Tasks
 from remoting.client import RemotingClient

@@ -25,6 +25,7 @@ from dledger.messages import (
     LATER_FIELDS,
     TERM_MAX,
     Message,
+    MessageCode,
     PushRequest,
     PushType,
     Request,
@@ -98,7 +99,7 @@ def dump(envelope: Envelope, fields: Fields) -> bytes:
 
 def decode_envelope(body: bytes | bytearray | memoryview | None) -> tuple[Envelope, Fields]:
     """Reads the base fields; the rest is for `decode_request` or `decode_response`, once group and receiver
-    are known to be right."""
+    are known to be right. Upstream's client names no sender."""
     if body is None:
         raise MessageError("body", None, "a JSON object is wanted")
     try:
@@ -107,11 +108,13 @@ def decode_envelope(body: bytes | bytearray | memoryview | None) -> tuple[Envelo
         raise MessageError("body", bytes(body[:40]), f"not JSON: {error}") from None
     if not isinstance(fields, dict):
         raise MessageError("body", fields, "a JSON object is wanted")
+    fields.setdefault("localId", "")
     return read(Envelope, fields), fields
 
 
 def decode_request(code: int, envelope: Envelope, fields: Fields) -> Request:
-    if text(fields, "leaderId") != envelope.sender:
+    by_operator = code == MessageCode.LEADERSHIP_TRANSFER and not envelope.sender
+    if not by_operator and text(fields, "leaderId") != envelope.sender:
         raise MessageError(
             "leaderId", fields["leaderId"], f"the sender is {envelope.sender}; members speak for themselves"
         )

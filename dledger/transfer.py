@@ -4,7 +4,7 @@ Invariant: while it is `under_way` the leader takes no proposals; it ends with t
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 
 from dledger.messages import TransferRequest
 from dledger.progress import Progress
@@ -36,19 +36,6 @@ class Transfer:
             return None
         self.asked = True
         return TransferRequest(term, leader, self.target, end)
-
-
-def level_among(
-    preferred: Collection[str], progress: Mapping[str, Progress], held_index: int, heard_since_ms: int
-) -> str | None:
-    """Who of `preferred` holds most of those that were heard lately, may be elected, and hold all up to `held_index`: a member
-    that has far to go would stop the group until it is there."""
-    level = {
-        peer: known
-        for peer, known in progress.items()
-        if peer in preferred and known.match_index >= held_index
-    }
-    return fittest(level, heard_since_ms)
 
 
 def fittest(progress: Mapping[str, Progress], heard_since_ms: int) -> str | None:

@@ -75,6 +75,10 @@ def test_a_request_as_upstreams_client_writes_it_is_served() -> None:
             ]
             answer = await clients.raw(leader, 50000, f"{{{base}}}")
             assert (answer["code"], answer["leaderId"], answer["peers"]) == (200, name, group.peers)
+            target = next(other for other in group.peers if other != name)
+            wish = f'"takeLeadershipLedgerIndex":0,"transferId":"{name}","transfereeId":"{target}"'
+            answer = await clients.raw(leader, 51005, f"{{{base},{wish}}}")
+            assert answer["code"] == 200 and (await group.leader()).metadata.self_id == target
 
     played(story)
 

@@ -1,0 +1,44 @@
+"""Upstream's DLedgerClient on a group of ours: what it appends it gets, and it hands the leadership over."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from dledger.messages import ResultCode
+from tests.interop.javapeer import BROKER_JARS, QUICK_START, SOURCES, broker_missing, missing
+from tests.unit.dledger.test_ledger_clients import ServedGroup
+
+pytestmark = pytest.mark.skipif(missing() is not None or broker_missing() is not None, reason="no Java peer")
+
+
+def test_upstreams_client_appends_gets_and_hands_over(tmp_path: Path) -> None:
+    classes = f"{BROKER_JARS}/*"
+    source = SOURCES / "dledger" / "DLedgerPeer.java"
+    options = [f"-J{option}" for option in QUICK_START] + ["-proc:none", "-nowarn", "-Xlint:none"]
+    subprocess.run(["javac", *options, "-cp", classes, "-d", tmp_path, source], check=True)
+
+    async def story() -> None:
+        async with ServedGroup() as group:
+            leader = (await group.leader()).metadata
+            target = next(name for name in group.peers if name != leader.self_id)
+            peers = ";".join(f"{name}-{address}" for name, address in group.peers.items())
+            java = await asyncio.create_subprocess_exec(
+                "java", "-Xmx128m", *QUICK_START, f"-Duser.home={tmp_path}", "-cp", f"{tmp_path}:{classes}",
+                "DLedgerPeer", "g", peers, "from Java", leader.self_id, target, str(leader.term),
+                stdout=asyncio.subprocess.PIPE, cwd=tmp_path,
+            )  # fmt: skip
+            out, _ = await java.communicate()
+            said = [line.partition(" ") for line in out.decode().splitlines()]
+            answers = {name: rest for name, _, rest in said}
+            code, index, position = answers["append"].split()
+            assert (code, int(position) >= 48) == ("200", True), out
+            assert answers["get"] == f"200 {index} from Java"
+            assert answers["beyond"] == str(int(ResultCode.INDEX_OUT_OF_RANGE))
+            assert answers["transfer"] == "200"
+            assert (await group.leader()).metadata.self_id == target
+
+    asyncio.run(story())
