@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from dledger import recovery
+from dledger import ledger, recovery
 from dledger.actions import Action, Load, PersistThenSend, ReadReady, Reply, Role, Vote
 from dledger.ballots import Ballots
 from dledger.disklane import DiskLane, Step
@@ -422,3 +422,8 @@ def taken_for_dead(self: Raft, peer: str, now_ms: int) -> list[Action]:
 def what_is_applied(self: DLedgerNode) -> int:
     """The checkpoint calls decided what the own disk has not got yet."""
     return self.applied_index
+
+
+@bug("preferred-never-lead", ledger, "level_among")
+def nobody(*known: object) -> None:
+    """Whoever leads goes on."""

@@ -1,6 +1,7 @@
 """Registers over a simulated DLedger group: members die, hang and lose each other, and what clients saw must have an order.
 
-Invariant: a run follows from its seed alone. L1: each register's history is linearizable, as clients saw it.
+Invariant: a run follows from its seed alone. L1: each register's history is linearizable, as clients saw it. L2: in the end,
+where some are preferred, one of them leads within ten seconds.
 
     python -m simulation.raft.registerworld --seeds 50 --first 1
     python -m simulation.raft.registerworld --seeds 300 --bug read-without-round   (succeeds when a seed finds it)
@@ -30,6 +31,7 @@ MEMBERS = 3
 CLIENTS = 5
 RUN_MS = 20_000
 HEAL_LIMIT_MS = 15_000
+PREFERRED_MS = 10_000
 FAULTS = (
     "kill",
     "power",
@@ -114,6 +116,12 @@ class RegisterWorld:
             return all(node.running for node in self.nodes) and self.history.answered > before + CLIENTS
 
         self.world.run_until(served, HEAL_LIMIT_MS)
+        if self.preferred:
+            self.world.run_until(self.preferred_leads, PREFERRED_MS)
+
+    def preferred_leads(self) -> bool:
+        leader = self.leader()
+        return leader is not None and leader.name in self.preferred
 
     def start(self, node: Node) -> None:
         node.start(lambda runtime: member(node.name, self.peers, runtime, self.settings, self.preferred))

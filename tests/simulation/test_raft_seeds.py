@@ -9,6 +9,7 @@ import pytest
 from simulation.kernel.seeds import find
 from simulation.raft.bugs import BUGS
 from simulation.raft.world import RaftWorld, Totals, run_seed
+from tests.simulation.test_register_seeds import FOUND_BY as FOUND_BY_REGISTERS
 
 SEEDS = [*range(1, 9), 3833194175529075, 3833194175529110]
 """The last: a failed sync of an index, and an answer that came after its entries had been compared."""
@@ -80,7 +81,7 @@ def test_a_seed_repeats_itself() -> None:
 
 
 def test_every_planted_bug_has_a_seed_or_a_scenario_that_finds_it() -> None:
-    assert FOUND_BY.keys() | FOUND_BY_SCENARIO == BUGS.keys()
+    assert FOUND_BY.keys() | FOUND_BY_SCENARIO | FOUND_BY_REGISTERS.keys() == BUGS.keys()
 
 
 @pytest.mark.parametrize("bug", sorted(FOUND_BY))
