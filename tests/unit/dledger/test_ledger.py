@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 
 import pytest
 
@@ -20,6 +21,7 @@ from dledger.entry import ENTRY_HEADER_BYTES
 from dledger.messages import ResultCode
 from mqruntime.memoryruntime import MemoryFiles
 from mqruntime.storelock import StoreLocked
+from remoting.errors import AddressInUse
 from tests.unit.dledger.ledgergroup import SETTINGS, LedgerGroup, until
 
 
@@ -254,5 +256,33 @@ def test_what_a_state_machine_raises_ends_its_member() -> None:
             with pytest.raises(OutcomeUnknown):
                 await leader.append(b"1")
             assert str(await leader.wait_failed()) == "a bug"
+
+    played(story)
+
+
+def test_what_is_in_memory_no_more_is_got_from_the_files() -> None:
+    async def story() -> None:
+        async with LedgerGroup(1, settings=replace(SETTINGS, recent_bytes_max=0)) as group:
+            leader = await group.leader()
+            first = [(await leader.append(b"%d" % number)).index for number in range(30)]
+            log = leader._node.core.log  # type: ignore[union-attr]
+            assert not log.holds(first[0])
+            assert [(await leader.get(index)).body for index in first] == [
+                b"%d" % number for number in range(30)
+            ]
+
+    played(story)
+
+
+def test_a_member_that_cannot_start_gives_its_folder_back() -> None:
+    async def story() -> None:
+        async with LedgerGroup(1) as group:
+            files = MemoryFiles()
+            second = DLedger(
+                self_id="n0", peers=group.peers, group="g", runtime=files.runtime(), settings=SETTINGS
+            )
+            with pytest.raises(AddressInUse):
+                await second.start()
+            assert not files.locked
 
     played(story)
