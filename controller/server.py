@@ -65,6 +65,7 @@ class ControllerApp:
             group=settings.group,
             runtime=runtime,
             state_machine=machine,
+            snapshots=machine,
             client=self._client,
             settings=dledger_settings(settings),
             on_role_change=machine.role_changed,

@@ -119,7 +119,9 @@ class Progress:
         prev_term = log.term_at(prev_index)
         push = PushRequest(term, kind, prev_index, prev_term, committed_index, entries, self.session)
         self.in_flight, self.sent_ms = push, now_ms
-        self.commit_index_sent = min(committed_index, prev_index + len(entries))  # as far as it moves the follower's
+        self.commit_index_sent = min(
+            committed_index, prev_index + len(entries)
+        )  # as far as it moves the follower's
         return push
 
     def took(self, load: Load | LoadChunk) -> bool:
