@@ -84,6 +84,20 @@ class ElectionHistory:
                 self._awaited[event.broker_name] = epoch
             self._on_change()
 
+    def resumed(self, broker_name: str, epoch: int, master_id: int | None) -> None:
+        """A snapshot says that `master_id` was elected last, in `epoch`: of the elections up to there what was witnessed here
+        is known, by this process or an earlier one."""
+        known = self._saved.get(broker_name, {}) | {
+            election.epoch: election for election in self._elections.get(broker_name, ())
+        }
+        told = [election for at, election in sorted(known.items()) if at < epoch]
+        last = known.get(epoch)
+        if last is None or last.new_master_id != master_id:
+            last = Election(epoch, told[-1].new_master_id if told else None, master_id, None)
+        self._elections[broker_name] = [*told, last][-ELECTIONS_MAX:]
+        self._stale[broker_name] = None
+        self._awaited.pop(broker_name, None)
+
     def notified(self, broker_name: str, epoch: int, now_ms: int) -> None:
         """The master of `epoch` was sent the news. Later repetitions tell nothing new."""
         last = self._awaited_election(broker_name, epoch)

@@ -81,6 +81,19 @@ class ElectionRecorder:
             case AlterSyncStateSet() if witnessed:
                 self._history.acts(name, sync_state.master_id, sync_state.master_epoch, now_ms)
 
+    def loaded(self, before: ReplicasState) -> None:
+        """A snapshot has just replaced the state `before`; nobody witnessed what led there."""
+        for name in before.sync_states.keys() - self._state.sync_states.keys():
+            self._masters.pop(name, None)
+            self._history.forget(name, witnessed=False)
+        for name in self._state.sync_states:
+            known = self._state.known(name)
+            if known is not None and known[1].master_epoch:
+                replicas, sync_state = known
+                master_id = sync_state.master_id
+                self._masters[name] = None if master_id is None else (replicas.cluster_name, name, master_id)
+                self._history.resumed(name, sync_state.master_epoch, master_id)
+
     def notified(self, broker_name: str, epoch: int) -> None:
         """The news of `epoch` was sent to its master."""
         self._history.notified(broker_name, epoch, self._clock.now_ms())

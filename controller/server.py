@@ -24,6 +24,7 @@ from controller.notify import Notifier
 from controller.processor import RequestProcessor
 from controller.runner import CommandRunner
 from controller.settings import ControllerSettings
+from controller.state import ReplicasState
 from controller.statemachine import ReplicasStateMachine
 from dledger.actions import Role
 from dledger.entry import ENTRY_HEADER_BYTES
@@ -64,6 +65,7 @@ class ControllerApp:
             group=settings.group,
             runtime=runtime,
             state_machine=machine,
+            snapshots=machine,
             client=self._client,
             settings=dledger_settings(settings),
             on_role_change=machine.role_changed,
@@ -119,6 +121,7 @@ class ControllerApp:
             on_disconnect=processor.disconnected,
         )
         machine.on_applied(self._applied)
+        machine.on_loaded(self._loaded)
         machine.on_role_change(self._role_changed)
 
     async def start(self) -> None:
@@ -175,6 +178,12 @@ class ControllerApp:
         self._guard.applied(event)
         if self.node.is_active:
             self._counts.applied(event, self.state)
+
+    def _loaded(self, before: ReplicasState) -> None:
+        """A snapshot came, of what no entry told this process."""
+        self._runner.progressed()
+        self._recorder.loaded(before)
+        self.brokers.loaded(before)
 
     async def _serve_probes(self) -> HttpPages:
         """/metrics, /health and /leader (200 on the controller that leads). Raises PagesCannotListen."""

@@ -48,6 +48,7 @@ class ControllerSettings(MetricsSettings):
         "electionTimeoutMinMs": OURS,
         "heartBeatTimeIntervalMs": OURS,
         "memberAddressesChecked": OURS,
+        "snapshotEntries": OURS,
     }
 
     bind_address: str = Field(
@@ -86,6 +87,13 @@ class ControllerSettings(MetricsSettings):
     )
     mapped_file_size_bytes: int = Field(
         1 << 30, alias="mappedFileSize", ge=1 << 20, description="size of a file of the log"
+    )
+    snapshot_entries: int = Field(
+        50_000,
+        alias="snapshotEntries",
+        ge=0,
+        description="the state is written down each time so many changes were applied, and all older files of the log, but for "
+        "a fifth of as many changes, are deleted; 0: never, and a start applies the whole log",
     )
     heartbeat_interval_ms: int = Field(
         TIMING.heartbeat_interval_ms,
@@ -169,6 +177,8 @@ class ControllerSettings(MetricsSettings):
             election_timeout_min_ms=self.election_timeout_min_ms,
             election_timeout_max_ms=self.election_timeout_max_ms,
             push_timeout_ms=self.election_timeout_min_ms,
+            snapshot_entries=self.snapshot_entries,
+            snapshot_margin_entries=self.snapshot_entries // 5,
         )
 
     @property

@@ -1,14 +1,16 @@
-"""The replicated state as the consensus log drives it.
+"""The replicated state as the consensus log drives it, entry by entry, or a snapshot of many entries at once.
 
-Invariant: applying is total: an entry that is no event of ours is logged and changes nothing."""
+Invariant: applying is total: an entry that is no event of ours is logged and changes nothing. `state` is one object for as long
+as the process lives, and holds the former state until a snapshot is read to its end."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from controller.events import Event, decode
 from controller.state import ReplicasState
+from controller.statesnapshot import decoded, encoded
 from dledger.actions import Role
 from mqruntime.log import fields
 
@@ -16,16 +18,22 @@ logger = logging.getLogger(__name__)
 
 
 class ReplicasStateMachine:
-    """Who listens hears of each event after it, on every controller, also when the log is replayed at start."""
+    """Who listens hears of each event after it, on every controller, also when the log is replayed at start; of those that a
+    snapshot stands for it hears once, when that is loaded."""
 
     def __init__(self) -> None:
         self.state = ReplicasState()
         self._on_applied: list[Callable[[int, Event], None]] = []
+        self._on_loaded: list[Callable[[ReplicasState], None]] = []
         self._on_role_change: list[Callable[[Role, int], None]] = []
 
     def on_applied(self, listener: Callable[[int, Event], None]) -> None:
         """`listener` gets the index of each entry and its event."""
         self._on_applied.append(listener)
+
+    def on_loaded(self, listener: Callable[[ReplicasState], None]) -> None:
+        """`listener` gets the state as it was before."""
+        self._on_loaded.append(listener)
 
     def on_role_change(self, listener: Callable[[Role, int], None]) -> None:
         """`listener` gets each role of this member and the term."""
@@ -39,6 +47,19 @@ class ReplicasStateMachine:
         self.state.apply(event)
         for listener in self._on_applied:
             listener(index, event)
+
+    def snapshot_save(self) -> Iterator[bytes]:
+        """Pieces of the state as it is now; nothing may be applied before the last one."""
+        return encoded(self.state)
+
+    def snapshot_load(self, data: bytes) -> Iterator[None]:
+        """A slice of the work each step; the last one replaces the state. Raises SnapshotUnknown."""
+        loaded = ReplicasState()
+        yield from decoded(data, loaded)
+        before = ReplicasState(self.state.replicas, self.state.sync_states)
+        self.state.replicas, self.state.sync_states = loaded.replicas, loaded.sync_states
+        for listener in self._on_loaded:
+            listener(before)
 
     def role_changed(self, role: Role, term: int) -> None:
         for listener in self._on_role_change:

@@ -9,6 +9,7 @@ from enum import Enum
 
 from dledger.entry import Entry
 from dledger.messages import Request, Response
+from dledger.snapshot import Snapshot
 
 
 class Role(Enum):
@@ -41,13 +42,14 @@ class Reply:
 
 @dataclass(frozen=True, slots=True)
 class PersistThenSend:
-    """Make durable, in this order: `vote`, a cut of all entries from `cut_from` on, `entries`. Only then
-    let `messages` out."""
+    """Make durable, in this order: `vote`, `snapshot` in place of the whole log, a cut of all entries from `cut_from` on,
+    `entries`. Only then let `messages` out."""
 
     vote: Vote | None
     cut_from: int | None
     entries: tuple[Entry, ...]
     messages: tuple[Send | Reply, ...]
+    snapshot: Snapshot | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,8 +88,36 @@ class Load:
 
 
 @dataclass(frozen=True, slots=True)
+class LoadChunk:
+    """Read a part of the snapshot that ends with entry `index` for `peer`, from `offset` on, or, where that is not the newest
+    any more or `index` is NO_INDEX, the beginning of the newest, and give it to `loaded`."""
+
+    peer: str
+    index: int
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Restore:
+    """`snapshot` stands for all entries up to its last: the state machine takes it in place of what it has."""
+
+    snapshot: Snapshot
+
+
+@dataclass(frozen=True, slots=True)
 class TransferFailed:
     """The leader that was to hand over leads on."""
 
 
-Action = Send | Reply | PersistThenSend | BecomeRole | Commit | ReadReady | Load | TransferFailed
+Action = (
+    Send
+    | Reply
+    | PersistThenSend
+    | BecomeRole
+    | Commit
+    | ReadReady
+    | Load
+    | LoadChunk
+    | Restore
+    | TransferFailed
+)

@@ -1,20 +1,22 @@
 """What is decided on its way to the state machine.
 
 Invariant: entries are applied once in a life of the process, in order, a few in each turn of the loop; of those that are in
-memory no more, as at a start, a limited number is read at a time."""
+memory no more, as at a start, a limited number is read at a time. A snapshot stands for all entries up to one: it is made, and
+taken in their place, in slices, and nothing is applied meanwhile."""
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Protocol
 
 from dledger.entry import NO_INDEX, Entry
-from dledger.errors import EntryRefused
+from dledger.errors import EntryRefused, SnapshotUnknown
 from dledger.log import EntryLog
 from dledger.oldentries import read_entries
 from dledger.raftlog import RaftLog
+from dledger.snapshot import Snapshot
 from mqruntime.clock import Clock
 from mqruntime.tasks import Tasks
 
@@ -27,21 +29,52 @@ READ_BYTES_MAX = 256 << 10
 
 class StateMachine(Protocol):
     def apply(self, index: int, body: bytes) -> object:
-        """Called once for each decided entry in order, again from the first one at each start of the
-        process; never with an empty body. What it returns goes to the proposer, if that is here. EntryRefused, which every
+        """Called once for each decided entry in order, again at each start of the process from the first one that no snapshot
+        stands for; never with an empty body. What it returns goes to the proposer, if that is here. EntryRefused, which every
         member must raise alike, leaves the state as it was and goes to the proposer in the same way; the next entry is
         applied. Any other exception ends the process."""
         ...
 
 
+class Snapshots(Protocol):
+    """A state machine whose state can be written down."""
+
+    def snapshot_save(self) -> Iterator[bytes]:
+        """The state as it is now, in pieces of which none takes longer than some ms; nothing is applied before the last one."""
+        ...
+
+    def snapshot_load(self, data: bytes) -> Iterator[None]:
+        """Replaces the state by one that `snapshot_save` made, whatever it was; each step takes some ms at most, and until the
+        last one the former state stands. Raises SnapshotUnknown."""
+        ...
+
+
+class NoSnapshots:
+    """A state machine that is made anew from the first entry on at each start."""
+
+    def snapshot_save(self) -> Iterator[bytes]:
+        raise SnapshotUnknown("a snapshot is to be made", "none: this state machine has no form for it")
+
+    def snapshot_load(self, data: bytes) -> Iterator[None]:
+        raise SnapshotUnknown(
+            f"there is a snapshot of {len(data)} bytes", "none: this state machine has no form for it"
+        )
+
+
 class Applier:
     """`on_applied` gets the index of each entry, and what the state machine returned; `on_turn` is called when a few were
-    applied, or none; `on_failure` gets what the state machine raised in a turn of its own."""
+    applied, or none; `on_failure` gets what the state machine raised in a turn of its own. `on_snapshot` gets the last entry
+    and the bytes of each snapshot that is made: whenever `every` entries, or bodies of `every_bytes`, were applied since the
+    last one; never where `every` is 0."""
 
     def __init__(
         self,
         state_machine: StateMachine,
         *,
+        snapshots: Snapshots | None = None,
+        every: int = 0,
+        every_bytes: int = 0,
+        on_snapshot: Callable[[int, bytes], None] = lambda index, state: None,
         clock: Clock,
         tasks: Tasks,
         on_applied: Callable[[int, object], None],
@@ -51,6 +84,15 @@ class Applier:
         self.state_machine = state_machine
         self.applied_index = NO_INDEX
         self.decided_index = NO_INDEX
+        self._snapshots = snapshots or NoSnapshots()
+        self._every, self._every_bytes = every, every_bytes
+        self._since = self._since_bytes = 0
+        """Entries and bytes of bodies that were applied since the last snapshot."""
+        self._saving: Iterator[bytes] | None = None
+        self._saved: list[bytes] = []
+        self._loading: Iterator[None] | None = None
+        self._loading_index = NO_INDEX
+        self._on_snapshot = on_snapshot
         self._clock = clock
         self._tasks = tasks
         self._on_applied = on_applied
@@ -65,10 +107,24 @@ class Applier:
         self._moved = asyncio.Event()
         self._closed = False
 
-    def begin(self, log: RaftLog, disk: EntryLog, decided_index: int) -> None:
-        """Nothing of `log` is applied yet; `disk` has what it holds no more, and `decided_index` is what is known of it."""
+    def begin(
+        self, log: RaftLog, disk: EntryLog, decided_index: int, snapshot: Snapshot | None = None
+    ) -> None:
+        """Nothing of `log` is applied yet; `disk` has what it holds no more, `decided_index` is what is known of it, and
+        `snapshot` stands for what is at its beginning, or before that."""
         self._log, self._disk, self._replay_end = log, disk, decided_index
+        if snapshot is not None:
+            self.restore(snapshot)
         self.decide(decided_index)
+
+    def restore(self, snapshot: Snapshot) -> None:
+        """`snapshot` stands for all that was applied, and for more; a decision of what it ends with follows."""
+        self._saving, self._saved = None, []
+        self._read.clear()
+        self._loading, self._loading_index = (
+            self._snapshots.snapshot_load(snapshot.state),
+            snapshot.last_index,
+        )
 
     def decide(self, index: int) -> None:
         """All entries up to there are decided: some are applied now, others in later turns."""
@@ -96,17 +152,47 @@ class Applier:
     def _apply_some(self) -> None:
         until_ms = self._clock.monotonic_ms() + TURN_MS_MAX
         for _ in range(APPLIED_A_TURN):
+            if self._loading is not None or self._saving is not None:
+                self._go_on()
+                if self._clock.monotonic_ms() >= until_ms:
+                    break
+                continue
             entry = self._next_entry()
             if entry is None:
                 break
             result = self._result_of(entry)
             self.applied_index = entry.index
             self._on_applied(entry.index, result)
+            self._count(entry)
             if self._clock.monotonic_ms() >= until_ms:
                 break
         self._moved.set()
         self._on_turn()
         self._arrange_more()
+
+    def _count(self, entry: Entry) -> None:
+        """Begins a snapshot when it is time. While the log is replayed it is not: many would be due."""
+        self._since += 1
+        self._since_bytes += len(entry.body)
+        full = self._since >= self._every or self._since_bytes >= self._every_bytes
+        if self._every and full and not self.replays:
+            self._since = self._since_bytes = 0
+            self._saving = self._snapshots.snapshot_save()
+
+    def _go_on(self) -> None:
+        """A slice of a snapshot's work."""
+        if self._loading is not None:
+            if next(self._loading, self) is self:
+                self._loading, self.applied_index = None, self._loading_index
+                self._since = self._since_bytes = 0
+        elif self._saving is not None:
+            piece = next(self._saving, None)
+            if piece is not None:
+                self._saved.append(piece)
+                return
+            state = b"".join(self._saved)
+            self._saving, self._saved = None, []
+            self._on_snapshot(self.applied_index, state)
 
     def _next_entry(self) -> Entry | None:
         """The next decided one, if it is at hand."""
@@ -130,9 +216,12 @@ class Applier:
             return refusal
 
     def _arrange_more(self) -> None:
-        if self.applied_index == self.decided_index or self._closed or self._reading:
+        if self._closed or self._reading:
             return
-        if not self._read and not self._log.holds(self.applied_index + 1):
+        works = self._loading is not None or self._saving is not None
+        if not works and self.applied_index == self.decided_index:
+            return
+        if not works and not self._read and not self._log.holds(self.applied_index + 1):
             self._reading = True
             self._tasks.start(self._read_some(), name="dledger-replay")
         elif self._next_turn is None:
@@ -151,9 +240,13 @@ class Applier:
         """What the log has forgotten the disk has, as it is in the log; and nothing that is decided is ever cut."""
         assert self._disk is not None
         first = self.applied_index + 1
+        if first <= self._disk.begin.index:  # a snapshot that stands for it is about to come
+            self._reading = False
+            return
         wanted = min(self.decided_index + 1, self._log.recent_from) - first
         entries = await read_entries(self._disk, first, min(wanted, READ_ENTRIES_MAX), READ_BYTES_MAX)
-        self._read.extend(entries)
+        if first == self.applied_index + 1 and self._loading is None:  # no snapshot stands for them meanwhile
+            self._read.extend(entries)
         self._reading = False
         if not self._closed:
             self._apply_some()

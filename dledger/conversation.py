@@ -51,6 +51,7 @@ CALLS_MAX = {
     MessageCode.PUSH: 4,
     MessageCode.LEADERSHIP_TRANSFER: 2,
     MessageCode.STANDING: 2,
+    MessageCode.INSTALL_SNAPSHOT: 2,
 }
 """Requests of a kind to one peer that wait for an answer; more are refused, so that no kind takes another's place."""
 

@@ -1,15 +1,16 @@
 """What waits for a member's disk, and what need not.
 
-Invariant: nothing passes a vote that is not durable, and no answer to a PUSH an entry that is not; PersistThenSend and what
-waits behind it come out in the order in which they went in. All else, heartbeats and their answers above all, waits for no
-entries: however slow a disk is, its member is heard. Pure."""
+Invariant: nothing passes a vote that is not durable, and no answer to a PUSH, or to a snapshot, what it says is held;
+PersistThenSend and what waits behind it come out in the order in which they went in. All else, heartbeats and their answers
+above all, waits for no entries: however slow a disk is, its member is heard. Pure."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from dledger.actions import Action, PersistThenSend, Reply
-from dledger.messages import PushResponse
+from dledger.messages import InstallResponse, PushResponse
+from dledger.snapshot import Snapshot
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,7 +18,14 @@ class SaveCheckpoint:
     """An action of the shell's own: note in the checkpoint file how far the log is decided."""
 
 
-Step = Action | SaveCheckpoint
+@dataclass(frozen=True, slots=True)
+class SaveSnapshot:
+    """Another one: what this member made of entries that are decided."""
+
+    snapshot: Snapshot
+
+
+Step = Action | SaveCheckpoint | SaveSnapshot
 
 
 class DiskLane:
@@ -40,9 +48,9 @@ class DiskLane:
 
     def must_wait(self, step: Step) -> bool:
         match step:
-            case PersistThenSend() | SaveCheckpoint():
+            case PersistThenSend() | SaveCheckpoint() | SaveSnapshot():
                 return True
-            case Reply(response=PushResponse()):
+            case Reply(response=PushResponse() | InstallResponse()):
                 return self._unsynced > 0
         return self._votes > 0
 

@@ -107,7 +107,7 @@ def check_of(data: bytes | memoryview, previous_check: int) -> int:
     return crc32(data[CHECK_END:], crc32(data[:CHECK_START], previous_check)) or 0xFFFFFFFF
 
 
-def stored_check(view: memoryview) -> int:
+def stored_check(view: bytes | memoryview) -> int:
     """The check value that the entry at the start of `view` carries."""
     return int.from_bytes(view[CHECK_START:CHECK_END], "big")
 
@@ -128,8 +128,14 @@ def read_index_unit(view: memoryview, index: int) -> IndexUnit | None:
 
 def index_unit_of(view: memoryview) -> IndexUnit | None:
     """What the index says of the entry at the start of `view`, by its header; None when no whole entry stands there."""
+    unit = index_header(view)
+    return unit if unit is not None and unit.size <= len(view) else None
+
+
+def index_header(view: bytes | memoryview) -> IndexUnit | None:
+    """The same where the entry's body need not be in `view`."""
     if len(view) < ENTRY_HEADER_BYTES:
         return None
     magic, size, index, term, pos, _, _, _, body_size = ENTRY_HEADER.unpack_from(view)
-    whole = magic == MAGIC and size == ENTRY_HEADER_BYTES + body_size <= len(view)
+    whole = magic == MAGIC and size == ENTRY_HEADER_BYTES + body_size
     return IndexUnit(pos, size, index, term) if whole else None

@@ -54,6 +54,28 @@ class LogDamaged(Exception):
         self.why = why
 
 
+class SnapshotUnknown(Exception):
+    """A snapshot is of a form that this version cannot read. Nothing is lost: a version that can goes on from it."""
+
+    def __init__(self, found: str, known: str) -> None:
+        super().__init__(
+            f"{found}, and this version reads {known}; a newer version wrote it: start this member with that one"
+        )
+        self.found = found
+        self.known = known
+
+
+class SnapshotDamaged(Exception):
+    """A snapshot file is not as it was written."""
+
+    def __init__(self, where: str, why: str) -> None:
+        super().__init__(
+            f"{where}: {why}; move this member's folder away and start it empty, once a majority of the others is healthy: it "
+            "gets a snapshot from the leader"
+        )
+        self.where = where
+
+
 class MembersChanged(Exception):
     """The list of members has other ids than the one with which this member voted: two lists have two majorities, and so two
     leaders."""

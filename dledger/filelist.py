@@ -1,7 +1,7 @@
 """A byte stream cut into files of one size, each named by the position of its first byte (20 digits).
 
-Invariant: files stand side by side from position 0; what is written becomes durable at `sync`, and only
-then. The stream has no end of its own: whoever reads it knows by its records where it stops."""
+Invariant: files stand side by side from the one that the stream begins with; what is written becomes durable at `sync`, and
+only then. The stream has no end of its own: whoever reads it knows by its records where it stops."""
 
 from __future__ import annotations
 
@@ -21,23 +21,31 @@ class FileList:
         self.file_bytes = file_bytes
         self.where = where
         self.files: list[SegmentFile] = []
+        self.first = 0
+        """Number of the file that the stream begins with, `begin` divided by their size."""
         self.dirty: dict[int, tuple[int, int]] = {}
 
-    def open(self) -> None:
-        """Opens what exists. Raises LogDamaged when a file is missing or has another size."""
-        for position, (name, size) in enumerate(self.directory.names()):
-            if name != self.name_of(position) or size != self.file_bytes:
-                wanted = f"{self.name_of(position)} with {self.file_bytes} bytes"
+    async def open(self, begin: int) -> None:
+        """Opens what exists from position `begin` on, where a file begins, and deletes what is left of files before it. Raises
+        LogDamaged when a file is missing or has another size, OSError."""
+        await self.directory.sync_directory()  # a predecessor may have been killed while it deleted one
+        self.first = begin // self.file_bytes
+        for name, size in self.directory.names():
+            if name < self.name_of(self.first):
+                await self.directory.delete(name)
+                continue
+            number = self.first + len(self.files)
+            if name != self.name_of(number) or size != self.file_bytes:
+                wanted = f"{self.name_of(number)} with {self.file_bytes} bytes"
                 raise LogDamaged(f"{self.where}/{name}", f"{wanted} should stand here, this file has {size}")
             self.files.append(self.directory.open(name))
 
-    async def open_derived(self) -> None:
-        """Opens what can be used of files that their owner can write anew, and deletes the rest. Raises
-        OSError."""
-        usable = True
-        for position, (name, size) in enumerate(self.directory.names()):
-            usable = usable and (name, size) == (self.name_of(position), self.file_bytes)
-            if usable:
+    async def open_derived(self, begin: int) -> None:
+        """Opens what can be used of files that their owner can write anew, and deletes the rest, and those that end before
+        position `begin`. Raises OSError."""
+        self.first = begin // self.file_bytes
+        for name, size in self.directory.names():
+            if (name, size) == (self.name_of(self.first + len(self.files)), self.file_bytes):
                 self.files.append(self.directory.open(name))
             else:
                 await self.directory.delete(name)
@@ -46,25 +54,37 @@ class FileList:
         return f"{number * self.file_bytes:020d}"
 
     @property
+    def begin(self) -> int:
+        """Where the first file begins."""
+        return self.first * self.file_bytes
+
+    @property
     def end(self) -> int:
         """Where the last file ends."""
-        return len(self.files) * self.file_bytes
+        return (self.first + len(self.files)) * self.file_bytes
+
+    def file(self, number: int) -> SegmentFile | None:
+        """The one that begins at `number` times their size, if it is there."""
+        at = number - self.first
+        return self.files[at] if 0 <= at < len(self.files) else None
 
     def rest_of_file(self, position: int) -> memoryview:
         """The bytes from `position` to the end of its file; empty when there is no such file."""
         number, offset = divmod(position, self.file_bytes)
-        return self.files[number].view()[offset:] if number < len(self.files) else memoryview(b"")
+        file = self.file(number)
+        return file.view()[offset:] if file is not None else memoryview(b"")
 
     async def read(self, start: int, end: int) -> bytes:
-        """Bytes [start, end), of several files perhaps, read beside the event loop; fewer where the last file ends before.
+        """Bytes [start, end), of several files perhaps, read beside the event loop; fewer where a file is not there.
         OSError when the disk fails."""
         parts: list[bytes] = []
         while start < end:
             number, offset = divmod(start, self.file_bytes)
-            if number >= len(self.files):
+            file = self.file(number)
+            if file is None:
                 break
             size = min(end - start, self.file_bytes - offset)
-            parts.append(await self.files[number].read_cold(offset, offset + size))
+            parts.append(await file.read_cold(offset, offset + size))
             start += size
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
@@ -72,12 +92,12 @@ class FileList:
         """Puts `data`, which fits into one file, at `position`. Raises OSError when the disk is full."""
         number, start = divmod(position, self.file_bytes)
         end = start + len(data)
-        assert end <= self.file_bytes and number <= len(self.files), (
+        assert end <= self.file_bytes and self.first <= number <= self.first + len(self.files), (
             f"{position}+{len(data)} crosses or skips a file"
         )
-        if number == len(self.files):
+        if number == self.first + len(self.files):
             self.files.append(self.directory.create(self.name_of(number), self.file_bytes, reserve=0))
-        file = self.files[number]
+        file = self.files[number - self.first]
         file.reserve(min(self.file_bytes, -(-end // RESERVE_STEP_BYTES) * RESERVE_STEP_BYTES))
         file.view()[start:end] = data
         known_start, known_end = self.dirty.get(number, (start, end))
@@ -88,24 +108,35 @@ class FileList:
         its pages for written."""
         self.write(position, data)
         number, start = divmod(position, self.file_bytes)
-        self.files[number].soil(start, start + len(data))
+        self.files[number - self.first].soil(start, start + len(data))
 
     async def sync(self) -> None:
         """All that was written is durable on return. Raises OSError; then nothing may be trusted to be."""
         for number in sorted(self.dirty):
-            await self.files[number].sync(*self.dirty.pop(number))
+            await self.files[number - self.first].sync(*self.dirty.pop(number))
 
     async def erase(self, start: int, end: int) -> None:
         """Zeros from `start` up to `end`, of whole files beyond start's by deleting them; zeros are durable
         at the next sync."""
-        while self.files and (len(self.files) - 1) * self.file_bytes > start:
-            number = len(self.files) - 1
-            self.dirty.pop(number, None)
-            self.files.pop().close()
-            await self.directory.delete(self.name_of(number))
+        while self.files and self.end - self.file_bytes > start:
+            await self._delete(self.files.pop(), self.first + len(self.files))
         end = min(end, self.end)
         if start < end and any(self.rest_of_file(start)[: end - start]):
             self.write(start, bytes(end - start))
+
+    async def begin_at(self, position: int) -> None:
+        """Deletes the files that end before `position`, in order; where that is beyond the end, all, and what comes is written
+        there. Durable on return. Raises OSError."""
+        first = position // self.file_bytes
+        while self.files and self.first < first:
+            self.first += 1
+            await self._delete(self.files.pop(0), self.first - 1)
+        self.first = first
+
+    async def _delete(self, file: SegmentFile, number: int) -> None:
+        self.dirty.pop(number, None)
+        file.close()
+        await self.directory.delete(self.name_of(number))
 
     def close(self) -> None:
         for file in self.files:

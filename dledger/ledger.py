@@ -18,7 +18,7 @@ from types import TracebackType
 from typing import Self
 
 from dledger.actions import Role
-from dledger.applying import StateMachine
+from dledger.applying import Snapshots, StateMachine
 from dledger.entry import NO_INDEX, Entry
 from dledger.errors import EntryRefused, IndexOutOfRange, NotLeader, OutcomeUnknown, TooManyProposals
 from dledger.messages import ResultCode
@@ -83,9 +83,10 @@ class Metadata:
 
 class DLedger:
     """`peers` maps the id of each member, this one too, to its "host:port"; `self_id` is listened on there, or on the host
-    `listens_on`. `runtime` is rooted at this member's own folder, which is locked while it runs. A leader that is not among the
-    ids `preferred` hands over to one that is, once that holds all that is decided. `router` takes request codes of the
-    embedding program, served on the same port."""
+    `listens_on`. `snapshots` is the state machine, where its state can be written down; `settings.snapshot_entries` says how
+    often that is done. `runtime` is rooted at this member's own folder, which is locked while it runs. A leader that is not
+    among the ids `preferred` hands over to one that is, once that holds all that is decided. `router` takes request codes of
+    the embedding program, served on the same port."""
 
     def __init__(
         self,
@@ -95,6 +96,7 @@ class DLedger:
         group: str,
         runtime: Runtime,
         state_machine: StateMachine | None = None,
+        snapshots: Snapshots | None = None,
         settings: DLedgerSettings | None = None,
         preferred: Collection[str] = (),
         listens_on: str | None = None,
@@ -121,6 +123,7 @@ class DLedger:
             group=group,
             runtime=runtime,
             state_machine=state_machine or NoState(),
+            snapshots=snapshots,
             client=self._client,
             settings=self.settings,
             on_role_change=self._role_changed,

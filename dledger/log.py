@@ -15,7 +15,6 @@ from dledger.entry import (
     ENTRY_HEADER,
     ENTRY_HEADER_BYTES,
     INDEX_UNIT,
-    NO_INDEX,
     Entry,
     IndexUnit,
     encode_entry,
@@ -27,24 +26,29 @@ from dledger.entry import (
 from dledger.errors import LogDamaged
 from dledger.filelist import FileList
 from dledger.settings import DLedgerSettings
+from dledger.snapshot import WHOLE, Begin
 from mqruntime.segments import SegmentDirectory
 
 
 class EntryLog:
     """Files below `directory`: data/ and index/. Use `open`, then dledger.recovery, once, first."""
 
-    def __init__(self, directory: SegmentDirectory, settings: DLedgerSettings, where: str) -> None:
+    def __init__(
+        self, directory: SegmentDirectory, settings: DLedgerSettings, where: str, begin: Begin = WHOLE
+    ) -> None:
         self.where = where
+        self.begin = begin
+        """Of what stands before it the files hold nothing that is looked at."""
         self.data = FileList(directory.subdirectory("data"), settings.data_file_bytes, f"{where}/data")
         self.index = FileList(directory.subdirectory("index"), settings.index_file_bytes, f"{where}/index")
-        self.end_index = NO_INDEX
-        self.end = 0
-        self.check = 0
+        self.end_index = begin.index
+        self.end = begin.position
+        self.check = begin.check
         """The last entry's check value."""
         self.batch_count = 0
         """Entries written since the last sync."""
         self.cuts = 0
-        """How often `cut` was called: a read that one overtook may have seen anything."""
+        """How often something was taken away: a read that this overtook may have seen anything."""
 
     @property
     def unsynced_from(self) -> int:
@@ -53,8 +57,13 @@ class EntryLog:
 
     async def open(self) -> None:
         """Raises LogDamaged, OSError."""
-        self.data.open()
-        await self.index.open_derived()
+        await self.data.open(self.begin.position)
+        await self.index.open_derived(self._first_unit)
+
+    @property
+    def _first_unit(self) -> int:
+        """Where the index unit of the first entry stands."""
+        return (self.begin.index + 1) * INDEX_UNIT.size
 
     def skip_blank(self, position: int) -> int:
         """The next file's start when a blank closes this one at `position`."""
@@ -67,7 +76,12 @@ class EntryLog:
     def unit(self, index: int) -> IndexUnit | None:
         """What the index file says of entry `index`; None when nothing that can be."""
         unit = read_index_unit(self.index.rest_of_file(index * INDEX_UNIT.size), index)
-        return unit if unit is not None and unit.position < self.data.end else None
+        there = (
+            unit is not None
+            and self.begin.index < index
+            and self.begin.position <= unit.position < self.data.end
+        )
+        return unit if there else None
 
     def stored_unit(self, index: int) -> IndexUnit:
         """The same of an entry of this log, once it has been compared with the entry's own header. Raises LogDamaged."""
@@ -78,8 +92,8 @@ class EntryLog:
 
     def check_of(self, index: int) -> int:
         """The check value from which that of the entry behind `index` starts. Raises LogDamaged."""
-        if index == NO_INDEX:
-            return 0
+        if index == self.begin.index:
+            return self.begin.check
         return stored_check(self.data.rest_of_file(self.stored_unit(index).position))
 
     def unreadable(self, index: int) -> LogDamaged:
@@ -135,7 +149,7 @@ class EntryLog:
         """What recovery read may stand in the page cache alone: a killed process had not synced it, or a
         sync failed and the kernel forgot which pages it dropped. Only the last batch can be meant; written
         again, the next `sync` covers it. Raises LogDamaged."""
-        for index in range(max(0, self.unsynced_from), self.end_index + 1):
+        for index in range(max(self.begin.index + 1, self.unsynced_from), self.end_index + 1):
             position = self.stored_unit(index).position
             stored_size = ENTRY_HEADER.unpack_from(self.data.rest_of_file(position))[1]
             self.data.rewrite(position, bytes(self.data.rest_of_file(position)[:stored_size]))
@@ -152,6 +166,33 @@ class EntryLog:
             self.end_index = count - 1
         await self.data.erase(self.end, end + ENTRY_HEADER_BYTES)
         await self.index.erase(count * INDEX_UNIT.size, units_end)
+
+    # What a snapshot stands for
+
+    async def close_file(self) -> None:
+        """Goes on in a new file, so that the one before can go when it is needed no more. Raises OSError."""
+        if self.end % self.data.file_bytes:
+            await self.close_file_before(self.data.file_bytes)
+
+    def begin_after(self, begin: Begin) -> None:
+        """What stands before is not looked at any more: a durable snapshot stands for it."""
+        self.cuts += 1
+        self.begin = begin
+
+    async def delete_before(self) -> None:
+        """Deletes the files of that. Raises OSError."""
+        await self.data.begin_at(self.begin.position)
+        await self.index.begin_at(self._first_unit)
+
+    async def restart(self, begin: Begin) -> None:
+        """Deletes everything: a durable snapshot stands for it. `begin` is behind all files. Raises OSError."""
+        assert begin.position >= self.data.end, "what replaces a log stands behind it"
+        self.cuts += 1
+        self.begin = begin
+        self.end_index, self.end, self.check, self.batch_count = begin.index, begin.position, begin.check, 0
+        await self.data.begin_at(begin.position)
+        await self.index.begin_at(self.index.end)
+        await self.index.begin_at(self._first_unit)
 
     def close(self) -> None:
         self.data.close()

@@ -24,6 +24,7 @@ from dledger.messages import (
     KINDS,
     LATER_FIELDS,
     TERM_MAX,
+    InstallRequest,
     Message,
     MessageCode,
     PushRequest,
@@ -69,6 +70,8 @@ def encode_request(envelope: Envelope, request: Request) -> bytes:
     fields: Fields = {"leaderId": envelope.sender} | members(request)
     if isinstance(request, PushRequest):
         fields["batchEntry"] = [entry_to_json(entry) for entry in request.entries]
+    elif isinstance(request, InstallRequest):
+        fields["data"] = b2a_base64(request.data, newline=False).decode()
     return dump(envelope, fields)
 
 
@@ -126,7 +129,21 @@ def decode_request(code: int, envelope: Envelope, fields: Fields) -> Request:
         raise MessageError("ledgerEndTerm", request.ledger_end_term, why)
     if isinstance(request, PushRequest):
         check_push(request)
+    if isinstance(request, InstallRequest):
+        check_install(request)
     return request
+
+
+def check_install(install: InstallRequest) -> None:
+    """Raises MessageError unless the part lies in the whole, which was there before this term ended."""
+    if install.offset + len(install.data) > install.size:
+        raise MessageError(
+            "offset", install.offset, f"{len(install.data)} bytes from there are more than {install.size}"
+        )
+    if install.index_term > install.term:
+        raise MessageError(
+            "snapshotTerm", install.index_term, f"cannot be that of an entry in term {install.term}"
+        )
 
 
 def check_push(push: PushRequest) -> None:
@@ -157,7 +174,7 @@ def reader(annotation: Any) -> Read:
         return entries
     if issubclass(annotation, Enum):
         return partial(choice, annotation)
-    return {str: text, bool: flag}[annotation]
+    return {str: text, bool: flag, bytes: binary}[annotation]
 
 
 def number(least: int, fields: Fields, name: str) -> int:
@@ -172,6 +189,13 @@ def text(fields: Fields, name: str) -> str:
     if not isinstance(value, str):
         raise MessageError(name, value, "a string is wanted")
     return value
+
+
+def binary(fields: Fields, name: str) -> bytes:
+    try:
+        return a2b_base64(text(fields, name), strict_mode=True)
+    except ValueError as error:
+        raise MessageError(name, fields.get(name), f"not Base64: {error}") from None
 
 
 def flag(fields: Fields, name: str) -> bool:
@@ -210,10 +234,7 @@ def entry_to_json(entry: Entry) -> Fields:
 def entry_from_json(row: object) -> Entry:
     if not isinstance(row, dict):
         raise MessageError("batchEntry", row, "an entry is a JSON object")
-    try:
-        body = a2b_base64(text(row, "body"), strict_mode=True)
-    except ValueError as error:
-        raise MessageError("body", row.get("body"), f"not Base64: {error}") from None
+    body = binary(row, "body")
     if number(0, row, "size") != ENTRY_HEADER_BYTES + len(body):
         raise MessageError("size", row["size"], f"the body has {len(body)} bytes")
     return Entry(number(0, row, "index"), number(0, row, "term"), body)

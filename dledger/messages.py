@@ -14,6 +14,7 @@ Departures from DLedger 0.3.1, possible because our groups never mix with Java's
   cuts only where an APPEND proves a conflict;
 - VOTE carries `transfer` after the leader has given way, so that those who hear it still do not refuse;
 - LEADERSHIP_TRANSFER from an operator may name no term and no transferee: whatever the term, and whom the leader chooses;
+- INSTALL_SNAPSHOT, a code of our own, carries a part of a snapshot to who lacks entries that the leader's log has no more;
 - a PUSH answer's `term` is the follower's own; `x_term`, `x_index` help the leader back up by terms.
 
 Pure.
@@ -45,6 +46,7 @@ class MessageCode(IntEnum):
     PUSH = 51004
     LEADERSHIP_TRANSFER = 51005
     STANDING = 51020
+    INSTALL_SNAPSHOT = 51021
 
 
 class ResultCode(IntEnum):
@@ -190,8 +192,40 @@ class StandingResponse:
     """What the answering member had committed, if it leads and knows all that was; else -1. Who holds that may vote."""
 
 
-Request = VoteRequest | HeartBeatRequest | PushRequest | TransferRequest | StandingRequest
-Response = VoteResponse | HeartBeatResponse | PushResponse | TransferResponse | StandingResponse
+@dataclass(frozen=True, slots=True)
+class InstallRequest:
+    """A part of the state of a snapshot."""
+
+    term: Known
+    index: Known = wire("snapshotIndex")
+    """The last entry that the snapshot has in it, and its term."""
+    index_term: Known = wire("snapshotTerm")
+    size: Known = wire()
+    """Bytes of the whole state."""
+    check: Known = wire()
+    """Their CRC-32."""
+    offset: Known = wire()
+    """Where `data` stands in them."""
+    data: bytes = wire()
+    session: Known = 0
+
+
+@dataclass(frozen=True, slots=True)
+class InstallResponse:
+    term: Known
+    code: ResultCode
+    index: Known = wire("snapshotIndex")
+    """The request's."""
+    offset: Known = wire()
+    """So many bytes the follower has; all of them: its log holds everything up to `index`, or begins behind it."""
+    session: Known = 0
+    newcomer: bool = False
+
+
+Request = VoteRequest | HeartBeatRequest | PushRequest | TransferRequest | StandingRequest | InstallRequest
+Response = (
+    VoteResponse | HeartBeatResponse | PushResponse | TransferResponse | StandingResponse | InstallResponse
+)
 Message = Request | Response
 
 KINDS: dict[int, tuple[type[Request], type[Response]]] = {
@@ -200,6 +234,7 @@ KINDS: dict[int, tuple[type[Request], type[Response]]] = {
     MessageCode.PUSH: (PushRequest, PushResponse),
     MessageCode.LEADERSHIP_TRANSFER: (TransferRequest, TransferResponse),
     MessageCode.STANDING: (StandingRequest, StandingResponse),
+    MessageCode.INSTALL_SNAPSHOT: (InstallRequest, InstallResponse),
 }
 CODE_OF = {request: MessageCode(code) for code, (request, _) in KINDS.items()}
 

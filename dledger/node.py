@@ -15,19 +15,22 @@ from dledger.actions import (
     BecomeRole,
     Commit,
     Load,
+    LoadChunk,
     PersistThenSend,
     ReadReady,
     Reply,
+    Restore,
     Role,
     Send,
     TransferFailed,
 )
-from dledger.applying import Applier, StateMachine
+from dledger.applying import Applier, Snapshots, StateMachine
 from dledger.arrivals import Arrivals
 from dledger.conversation import Conversation
-from dledger.disklane import DiskLane, SaveCheckpoint, Step
+from dledger.disklane import DiskLane, SaveCheckpoint, SaveSnapshot, Step
 from dledger.entry import NO_INDEX
 from dledger.errors import NotLeader, OutcomeUnknown, TooManyProposals
+from dledger.installing import Loaded
 from dledger.memberguard import MemberGuard
 from dledger.messages import Message, Request, ResultCode
 from dledger.oldentries import read_entries
@@ -35,6 +38,8 @@ from dledger.proposals import Decided, Proposals
 from dledger.raft import Raft
 from dledger.reads import Reads
 from dledger.settings import DLedgerSettings
+from dledger.snapshot import Snapshot
+from dledger.snapshotsender import SnapshotSender
 from dledger.standingnotice import StandingNotice
 from dledger.store import FOLDER_PREFIX, Store
 from mqruntime.diskfull import RetriedWrite
@@ -52,7 +57,8 @@ CALL_TIMEOUTS = 2
 
 
 class DLedgerNode:
-    """`peers` maps each member's id, this one's too, to its "host:port".
+    """`peers` maps each member's id, this one's too, to its "host:port". `snapshots` is the state machine, where its state can
+    be written down.
 
     `on_role_change(role, term)` hears of LEADER only once this member is active. `on_fatal` hears of the
     first failed write, `on_commit(index)` of the end of what is decided each time that it moves, before that is applied."""
@@ -73,6 +79,7 @@ class DLedgerNode:
         on_role_change: Callable[[Role, int], None],
         on_fatal: Callable[[BaseException], None],
         on_commit: Callable[[int], None] | None = None,
+        snapshots: Snapshots | None = None,
     ) -> None:
         if self_id not in peers:
             raise ValueError(f"{self_id} is not among the members {sorted(peers)} of group {group}")
@@ -126,12 +133,22 @@ class DLedgerNode:
         self._proposals = Proposals()
         self._applier = Applier(
             state_machine,
+            snapshots=snapshots,
+            every=settings.snapshot_entries if snapshots is not None else 0,
+            every_bytes=settings.snapshot_bytes,
+            on_snapshot=self._made_snapshot,
             clock=self.clock,
             tasks=self._tasks,
             on_applied=self._proposals.applied,
             on_turn=self._applied_some,
             on_failure=self._fail,
         )
+        self._snapshot_write = RetriedWrite(
+            logger,
+            f"{self.store.snapshot_file.name} cannot be written, the next one may",
+            server="controller",
+        )
+        self._sender = SnapshotSender(self.store.snapshot_file.load, settings.snapshot_chunk_bytes)
         self._reads = Reads()
         self._reads_ready: deque[ReadReady] = deque()
         self._transfer_waiters: list[asyncio.Future[bool]] = []
@@ -201,7 +218,7 @@ class DLedgerNode:
         )
         self._arrivals = Arrivals(self.last_index)
         assert self.store.log is not None
-        self._applier.begin(recovered.log, self.store.log, recovered.committed_index)
+        self._applier.begin(recovered.log, self.store.log, recovered.committed_index, recovered.snapshot)
         self._arm_timer()
 
     async def replayed(self) -> None:
@@ -383,6 +400,9 @@ class DLedgerNode:
         self._perform_arrived()
         if any(isinstance(step, SaveCheckpoint) for step in batch):
             await self._save_checkpoint()
+        for step in batch:
+            if isinstance(step, SaveSnapshot):
+                await self._save_snapshot(step.snapshot)
         self._disk_is_busy = False
         self._perform_arrived()
 
@@ -409,11 +429,14 @@ class DLedgerNode:
             case ReadReady():
                 self._reads_ready.append(action)
                 self._finish_reads()
-            case Load():
+            case Restore():
+                self._proposals.give_up("a snapshot stands for the entries")
+                self._applier.restore(action.snapshot)
+            case Load() | LoadChunk():
                 self._tasks.start(self._load(action), name=f"dledger-load {self.self_id}->{action.peer}")
             case TransferFailed():
                 self._end_transfer(another_leads=False)
-            case SaveCheckpoint():
+            case SaveCheckpoint() | SaveSnapshot():
                 pass
 
     def _applied_some(self) -> None:
@@ -423,12 +446,34 @@ class DLedgerNode:
         self._note_checkpoint()
         self._finish_reads()
 
-    async def _load(self, load: Load) -> None:
+    async def _load(self, load: Load | LoadChunk) -> None:
         core, log = self.core, self.store.log
         assert core is not None and log is not None
-        bytes_max = self.settings.push_bytes_max
-        entries = await read_entries(log, load.first_index, load.entries_max, bytes_max)
-        self._take(lambda now_ms: core.loaded(load, entries, now_ms))
+        loaded: Loaded = ()
+        if isinstance(load, LoadChunk):
+            loaded = await self._sender.chunk(load)
+        elif log.begin.index < load.first_index <= log.end_index:
+            bytes_max = self.settings.push_bytes_max
+            loaded = await read_entries(log, load.first_index, load.entries_max, bytes_max)
+        self._take(lambda now_ms: core.loaded(load, loaded, now_ms))
+
+    def _made_snapshot(self, index: int, state: bytes) -> None:
+        """What is applied is in the log; it is durable when what waits for the disk before this is."""
+        assert self.core is not None
+        if index < self.core.log.prev_index:  # another member's snapshot stands for more
+            return
+        snapshot = Snapshot(index, self.core.log.term_at(index), state)
+        self._take(lambda now_ms: [SaveSnapshot(snapshot)])
+
+    async def _save_snapshot(self, snapshot: Snapshot) -> None:
+        """Nothing waits for it: where the disk is full, the next one may find room. One of another member may have overtaken
+        it."""
+        log = self.store.log
+        assert self.core is not None and log is not None
+        if snapshot.last_index > self.store.snapshot_index:
+            await self._snapshot_write.attempt(self.store.save_snapshot(snapshot))
+            self.core.reclaimed(log.begin.index)
+            await self._snapshot_write.attempt(self.store.reclaim())
 
     def _change_role(self, change: BecomeRole) -> None:
         logger.info(

@@ -22,22 +22,24 @@ from dledger.log import EntryLog
 
 async def read_entries(log: EntryLog, first: int, entries_max: int, bytes_max: int) -> list[Entry]:
     """Entries of the disk from `first` on, in order: as many as `entries_max` and as have bodies of `bytes_max` together, but
-    one at least, and none beyond the end of a data file. None at all when the log was cut meanwhile: ask again for what is
-    there still. Raises LogDamaged, OSError."""
-    cuts = log.cuts
+    one at least, and none beyond the end of a data file. None at all when the log was cut, or let its beginning go, meanwhile:
+    ask again for what is there still. Raises LogDamaged, OSError."""
+    cuts, begin = log.cuts, log.begin
     last = min(first + entries_max - 1, log.end_index)
-    assert 0 <= first <= last, f"the disk does not hold entry {first}"
-    before = max(first - 1, 0)
+    assert begin.index < first <= last, f"the disk does not hold entry {first}"
+    before = max(first - 1, begin.index + 1)
     units = units_of(await log.index.read(before * INDEX_UNIT.size, (last + 1) * INDEX_UNIT.size), before)
-    check: int | None = 0
-    if first and units:
+    check: int | None = begin.check
+    if first > before and units:
         check = await check_at(log, units.pop(0).position)
     units = fitting(units, bytes_max, log.data.file_bytes)
     entries: list[Entry] = []
     if units and check is not None and units[-1].end <= log.data.end:
         number, start = divmod(units[0].position, log.data.file_bytes)
         size = units[-1].end - units[0].position
-        entries = await log.data.files[number].examine(start, start + size, partial(decoded, units, check))
+        file = log.data.file(number)
+        if file is not None:
+            entries = await file.examine(start, start + size, partial(decoded, units, check))
     if log.cuts != cuts:
         return []
     if not units or len(entries) < len(units):

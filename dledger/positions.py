@@ -26,7 +26,7 @@ class Positions:
             return self._disk.stored_unit(index).position
         at, end = self._known
         if not durable <= at < index:
-            at, end = durable, self._disk.stored_unit(durable).end if durable != NO_INDEX else 0
+            at, end = durable, self._end_of(durable)
         start = end
         for next_index in range(at + 1, index + 1):  # what the disk lacks is in memory
             size = ENTRY_HEADER_BYTES + len(self._core.log.entry(next_index).body)
@@ -34,3 +34,7 @@ class Positions:
             end = start + size
         self._known = index, end
         return start
+
+    def _end_of(self, index: int) -> int:
+        begin = self._disk.begin
+        return begin.position if index <= begin.index else self._disk.stored_unit(index).end

@@ -6,14 +6,16 @@ for it is under way at a time: what a follower that is stuck costs has a limit. 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from dledger.actions import Load
+from dledger.actions import Load, LoadChunk
 from dledger.entry import NO_INDEX, Entry
+from dledger.installing import Chunk, Install, Loaded
 from dledger.messages import (
     HeartBeatRequest,
     HeartBeatResponse,
+    InstallRequest,
+    InstallResponse,
     PushRequest,
     PushResponse,
     PushType,
@@ -23,8 +25,6 @@ from dledger.messages import (
 from dledger.raftlog import RaftLog
 from dledger.settings import DLedgerSettings
 from dledger.standing import NO_SESSION
-
-Entries = Sequence[Entry]
 
 
 @dataclass(slots=True)
@@ -40,9 +40,11 @@ class Progress:
     probing: bool = False
     """The logs are known to differ at next_index - 1, or nobody answered there: compare, as often as it takes, before bodies
     are sent again. So of these no more than one PUSH has is under way to a follower that is stuck or gone."""
-    in_flight: PushRequest | None = None
-    loading: Load | None = None
-    """Its next entries are in memory no more and are being read."""
+    in_flight: PushRequest | InstallRequest | None = None
+    loading: Load | LoadChunk | None = None
+    """Its next entries are in memory no more and are being read, or the next part of a snapshot."""
+    install: Install = field(default_factory=Install)
+    """While the log begins behind what it lacks."""
     held: bool = False
     """The last PUSH failed: the next one goes out when the follower is heard, or with the next beat."""
     sent_ms: int = 0
@@ -86,18 +88,26 @@ class Progress:
         now_ms: int,
         log: RaftLog,
         limits: DLedgerSettings,
-        loaded: Entries,
-    ) -> PushRequest | Load | None:
+        loaded: Loaded,
+    ) -> PushRequest | InstallRequest | Load | LoadChunk | None:
         """What is under way to the follower `to` from now on: a PUSH of what it lacks, while probing of the pair to compare
-        only; of entries that are in memory no more a read, until they are `loaded`."""
+        only; where the log begins behind that, a part of a snapshot; of what is in memory no more a read, until it is
+        `loaded`."""
         nothing_new = self.next_index > log.last_index and self.commit_index_sent >= committed_index
         if self.in_flight or self.loading or self.held or (nothing_new and not self.probing):
             return None
+        if self.next_index <= log.prev_index:
+            if isinstance(loaded, Chunk):
+                self.in_flight = install = self.install.begin(loaded, term, self.session)
+                self.sent_ms = now_ms
+                return install
+            self.loading = LoadChunk(to, self.install.index, self.install.offset)
+            return self.loading
         entries: tuple[Entry, ...] = ()
         if not self.probing:
             if self.next_index >= log.recent_from:
                 entries = log.slice(self.next_index, limits.push_entries_max, limits.push_bytes_max)
-            elif not loaded or loaded[0].index != self.next_index:
+            elif isinstance(loaded, Chunk) or not loaded or loaded[0].index != self.next_index:
                 older = log.recent_from - self.next_index  # the disk has these as they are in the log
                 self.loading = Load(to, self.next_index, min(older, limits.push_entries_max))
                 return self.loading
@@ -111,10 +121,10 @@ class Progress:
         self.in_flight, self.sent_ms = push, now_ms
         self.commit_index_sent = min(
             committed_index, prev_index + len(entries)
-        )  # it decides no more than it proves
+        )  # as far as it moves the follower's
         return push
 
-    def took(self, load: Load) -> bool:
+    def took(self, load: Load | LoadChunk) -> bool:
         """Its end has come; False when another one is waited for, or none."""
         if self.loading is not load:
             return False
@@ -131,21 +141,21 @@ class Progress:
         self.not_pushed()
         self.probing = True
 
-    def answered(self, response: PushResponse, log: RaftLog, now_ms: int) -> bool:
+    def answered(self, response: PushResponse | InstallResponse, log: RaftLog, now_ms: int) -> bool:
         """Success moves what the follower holds; a mismatch moves the place to compare back [3.5]. False: nothing is to be
         sent again at once."""
         if response.session != self.session:
             return False
         self.heard(now_ms)
+        if isinstance(response, InstallResponse):
+            return self.took_part(response, log)
         end = response.index + response.count - 1
         if response.code is ResultCode.SUCCESS and end <= log.last_index:
-            if self.in_flight is None or response.answers(self.in_flight):
+            push = self.in_flight
+            if push is None or (isinstance(push, PushRequest) and response.answers(push)):
                 self.in_flight = None
                 self.probing = False
-            self.held_index = max(self.held_index, end)
-            self.next_index = self.held_index + 1
-            if not response.newcomer:
-                self.match_index = self.held_index
+            self.holds(end, newcomer=response.newcomer)
         elif response.code is ResultCode.INCONSISTENT_STATE and response.index == self.next_index > 0:
             self.in_flight = None
             self.probing = True
@@ -155,6 +165,25 @@ class Progress:
             self.held = True
             return False
         return True
+
+    def took_part(self, response: InstallResponse, log: RaftLog) -> bool:
+        """Of a snapshot. What did not arrive as it was sent is begun anew, after the next beat."""
+        self.not_pushed()
+        if response.code is not ResultCode.SUCCESS:
+            self.install = Install()
+            self.held = True
+            return False
+        if self.install.answered(response) and response.index <= log.last_index:
+            self.install = Install()
+            self.probing = False
+            self.holds(response.index, newcomer=response.newcomer)
+        return True
+
+    def holds(self, index: int, *, newcomer: bool) -> None:
+        self.held_index = max(self.held_index, index)
+        self.next_index = self.held_index + 1
+        if not newcomer:
+            self.match_index = self.held_index
 
     def echoed(self, response: HeartBeatResponse, newest_round: int, now_ms: int) -> bool:
         """Whether this answer to a heartbeat proves anything for reads: a newcomer's does not."""
@@ -175,7 +204,7 @@ class Progress:
     def unsent(self, request: Request) -> None:
         """No answer to it will come."""
         match request:
-            case PushRequest() if self.in_flight is request:
+            case PushRequest() | InstallRequest() if self.in_flight is request:
                 self.unanswered()
                 self.held = True
             case PushRequest():  # one that another answer was taken for

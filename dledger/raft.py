@@ -22,13 +22,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from dledger.actions import Action, BecomeRole, Load, ReadReady, Reply, Role, Send, Vote
+from dledger.actions import Action, BecomeRole, Load, LoadChunk, ReadReady, Reply, Role, Send, Vote
 from dledger.ballots import Ballots, refusal_of_log
 from dledger.entry import NO_INDEX, NO_TERM, Entry
+from dledger.installing import Arriving, Loaded, beyond_begin, on_install
 from dledger.leadersign import LeaderSign
 from dledger.messages import (
     HeartBeatRequest,
     HeartBeatResponse,
+    InstallRequest,
+    InstallResponse,
     Message,
     PushRequest,
     PushResponse,
@@ -50,7 +53,7 @@ from dledger.readindex import PendingReads
 from dledger.settings import DLedgerSettings
 from dledger.standing import NO_SESSION, SESSION_MAX, Standing
 from dledger.told import Told
-from dledger.transfer import Transfer, fittest
+from dledger.transfer import Transfer, fittest, judged
 from dledger.turn import Turn
 from dledger.unsynced import Unsynced
 
@@ -97,6 +100,7 @@ class Raft:
         self.heartbeat_due_ms = 0
         self.term_start_index = NO_INDEX
         self.transfer = Transfer()
+        self.arriving = Arriving()
         self.reads = PendingReads()
         self.turn = Turn()
         self.told = Told(vote, BecomeRole(self.role, self.term, None), committed_index)
@@ -144,15 +148,11 @@ class Raft:
                     if self.disk.silent_ms(now_ms) >= self.settings.election_timeout_max_ms:
                         self.hand_over(None)
         elif now_ms >= self.election_due_ms:
-            if self.disk.has_vote:
-                self.election_due_ms = self.draw_election_due()
-            else:
-                self.start_pre_vote()
+            self.start_pre_vote()
         return self.actions()
 
     def propose(self, bodies: Sequence[bytes], now_ms: int) -> list[Action]:
-        """Appends one entry for each body at the end of the leader's log; they are decided when a Commit covers
-        them. Only while `may_serve`."""
+        """Appends one entry for each body to the leader's log; a Commit decides them. Only while `may_serve`."""
         assert self.may_serve, "a proposal needs a leader whose term has begun"
         assert not self.transfer.under_way, "a leader that hands over takes no proposals"
         self.now_ms = now_ms
@@ -180,17 +180,22 @@ class Raft:
             self.election_due_ms = max(self.election_due_ms, self.draw_election_due())
         return self.actions()
 
-    def loaded(self, load: Load, entries: Sequence[Entry], now_ms: int) -> list[Action]:
-        """What was read for `load`: entries of the log from there on, or none, where that has changed meanwhile."""
+    def reclaimed(self, index: int) -> None:
+        """A durable snapshot stands for the entries up to there, which may be gone."""
+        self.log.begin_after(index)
+
+    def loaded(self, load: Load | LoadChunk, loaded: Loaded, now_ms: int) -> list[Action]:
+        """What was read for `load`: entries from there on, none where the log changed meanwhile, or a part of a snapshot."""
         self.now_ms = now_ms
         if load.peer in self.progress and self.progress[load.peer].took(load):
-            self.push(load.peer, entries)
+            self.push(load.peer, loaded)
         return self.actions()
 
     def receive(self, sender: str, message: Message, now_ms: int, ticket: int = 0) -> list[Action]:
         """A message from `sender`. A request's answer will carry `ticket`. Strangers are answered, and change nothing."""
         self.now_ms = now_ms
         known = sender in self.peers
+        counts = known and self.role is Role.LEADER and message.term == self.term
         match message:
             case VoteRequest():
                 result = self.on_vote_request(sender, message) if known else VoteResult.REJECT_UNKNOWN_LEADER
@@ -201,6 +206,8 @@ class Raft:
                 self.reply(ticket, HeartBeatResponse(self.term, code, message.read_round, newcomer))
             case PushRequest():
                 self.reply(ticket, self.on_push(sender, message, known))
+            case InstallRequest():
+                self.reply(ticket, on_install(self, sender, message, known))
             case TransferRequest():
                 code = self.on_transfer_request(sender, message) if known else ResultCode.UNKNOWN_MEMBER
                 self.reply(ticket, TransferResponse(self.term, code))
@@ -212,9 +219,9 @@ class Raft:
                 self.become_follower(message.term, None)
             case VoteResponse() if known:
                 self.on_vote_response(sender, message)
-            case HeartBeatResponse() if known and self.role is Role.LEADER and message.term == self.term:
+            case HeartBeatResponse() if counts:
                 self.on_heartbeat_response(sender, message)
-            case PushResponse() if known and self.role is Role.LEADER and message.term == self.term:
+            case PushResponse() | InstallResponse() if counts:
                 self.on_push_response(sender, message)
             case TransferResponse() if known and sender == self.transfer.target and message.term == self.term:
                 self.give_up_transfer()
@@ -233,8 +240,7 @@ class Raft:
         return self.actions()
 
     def connection_lost(self, peer: str, now_ms: int) -> list[Action]:
-        """The connection on which `peer` spoke last has ended. A leader is asked on a new one whether it leads; its own word
-        decides, for a connection may end and its leader live."""
+        """The connection on which `peer` spoke last has ended; a leader's own word, on a new one, decides whether it leads."""
         self.now_ms = now_ms
         if self.role is Role.FOLLOWER and peer == self.leader_id:
             self.leader_sign.doubted = True
@@ -242,15 +248,14 @@ class Raft:
         return self.actions()
 
     def give_way(self, target: str | None, now_ms: int) -> list[Action]:
-        """The leader hands over to `target`, or to whom it chooses [3.10]. Ends with a BecomeRole, or with TransferFailed
-        within the shortest election timeout."""
+        """The leader hands over to `target` or its choice [3.10]: BecomeRole or TransferFailed within the shortest timeout."""
         self.now_ms = now_ms
         assert self.role is Role.LEADER, "only a leader has leadership to give"
         self.hand_over(target)
         return self.actions()
 
     def stand_back(self, now_ms: int, for_ms: int) -> list[Action]:
-        """A leader with another list of members counts this one, or this one could not serve: it neither leads nor tries."""
+        """A leader of another list counts this member, or this one could not serve: it neither leads nor tries."""
         self.now_ms = now_ms
         self.stands_back_until_ms = now_ms + for_ms
         if self.role is not Role.FOLLOWER:
@@ -318,7 +323,7 @@ class Raft:
     def start_pre_vote(self) -> None:
         """Asks whether an election could be won, without opening a term [9.6]: an isolated member inflates no terms."""
         self.election_due_ms = self.draw_election_due()
-        if not self.may_stand:
+        if not self.may_stand or self.disk.has_vote:
             return
         self.role = Role.CANDIDATE
         self.leader_id = None
@@ -381,8 +386,7 @@ class Raft:
             self.count_votes()
 
     def leader_is_gone(self) -> None:
-        """What led cannot be reached, or leads no more, and its connection ended: no need to wait until it has been silent for
-        long. Members stand for election one after the other, lest they split the votes."""
+        """What led is gone, and its connection ended: no need to wait. Members stand one after the other, lest votes split."""
         if not self.leader_sign.doubted:
             return
         rank = sum(peer < self.self_id and peer != self.leader_id for peer in self.peers)
@@ -445,15 +449,15 @@ class Raft:
         self.progress[peer].round_sent = self.reads.round
         self.send(peer, HeartBeatRequest(self.term, self.reads.round))
 
-    def push(self, peer: str, loaded: Sequence[Entry] = ()) -> None:
+    def push(self, peer: str, loaded: Loaded = ()) -> None:
         state = self.term, self.committed_index, self.now_ms
         work = self.progress[peer].begin(peer, *state, self.log, self.settings, loaded)
-        if isinstance(work, Load):
+        if isinstance(work, Load | LoadChunk):
             self.turn.loads.append(work)
         elif work is not None:
             self.send(peer, work)
 
-    def on_push_response(self, peer: str, response: PushResponse) -> None:
+    def on_push_response(self, peer: str, response: PushResponse | InstallResponse) -> None:
         if self.progress[peer].answered(response, self.log, self.now_ms):
             self.advance_commit()
             self.push(peer)
@@ -475,8 +479,7 @@ class Raft:
     # Handing over
 
     def hand_over(self, target: str | None) -> None:
-        """To `target`, or to the fittest, unless it is under way already. A leader whose disk hangs does so by itself: others
-        decide without that disk, but it is no place to lead from."""
+        """To `target`, or to the fittest. A leader whose disk hangs does so by itself: that is no place to lead from."""
         if self.transfer.under_way:
             return
         target = target or fittest(self.progress, self.now_ms - self.settings.election_timeout_min_ms)
@@ -497,14 +500,11 @@ class Raft:
 
     def on_transfer_request(self, leader: str, request: TransferRequest) -> ResultCode:
         """The leader of this very term gives way: no pre-vote, and the votes need not wait until it is silent [3.10]."""
-        if leader != self.leader_id or request.transferee_id != self.self_id:
-            return ResultCode.INCONSISTENT_LEADER
-        if request.term != self.term:
-            return ResultCode.INCONSISTENT_TERM
-        if self.log.last_index < request.take_index or not self.may_stand:
-            return ResultCode.TAKE_LEADERSHIP_FAILED
-        self.start_election(transfer=True)
-        return ResultCode.SUCCESS
+        own = self.self_id if leader == self.leader_id else None
+        code = judged(request, own, self.term, self.log.last_index, may_stand=self.may_stand)
+        if code is ResultCode.SUCCESS:
+            self.start_election(transfer=True)
+        return code
 
     # Read-index
 
@@ -550,9 +550,9 @@ class Raft:
         code = self.follow(leader, request.term) if known else ResultCode.UNKNOWN_MEMBER
         hint = (NO_TERM, NO_INDEX)
         if code is ResultCode.SUCCESS:
-            prev = request.prev_index
-            if self.log.matches(prev, request.prev_term):
-                code = self.accept_entries(request)
+            prev, ours = request.prev_index, beyond_begin(request, self.log)
+            if ours is not None and self.log.matches(ours.prev_index, ours.prev_term):
+                code = self.accept_entries(ours)
             elif prev <= self.committed_index:
                 code = ResultCode.INCONSISTENT_INDEX
             else:

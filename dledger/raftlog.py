@@ -102,6 +102,22 @@ class RaftLog:
         self.recent_bytes = kept_bytes
         self.recent_from += gone
 
+    def begin_after(self, index: int) -> None:
+        """What stands up to there, all of it decided, is in a snapshot and may be gone from the disk."""
+        if index <= self.prev_index:
+            return
+        self._terms.begin_after(index)
+        gone = max(0, index + 1 - self.recent_from)
+        self.recent_bytes -= sum(map(cost, self._recent[:gone]))
+        del self._recent[:gone]
+        self.recent_from += gone
+
+    def restart(self, index: int, term: int) -> None:
+        """A snapshot that ends with that entry stands for everything in the log."""
+        self._terms = TermRuns(index, term)
+        self._recent.clear()
+        self.recent_bytes, self.recent_from = 0, index + 1
+
     # Terms
 
     def term_at(self, index: int) -> int:

@@ -1,8 +1,8 @@
 """What a log's files hold when a member starts: its end, its terms, and its last entries.
 
-Invariant: entries are read whole and in order from the last one that the checkpoint vouches for, or from the first one where it
-vouches for none or that one is not there; what stands behind the last whole one a crash may have torn, and nothing else. So a
-start takes as long as what was written since the last checkpoint, and memory for the recent entries alone."""
+Invariant: entries are read whole and in order from the last one that the checkpoint vouches for, or from where the log begins
+where it vouches for none or that one is not there; what stands behind the last whole one a crash may have torn, and nothing
+else. So a start takes as long as what was written since the last checkpoint, and memory for the recent entries alone."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ import logging
 
 from dledger.entry import (
     INDEX_UNIT,
-    NO_INDEX,
     Entry,
     StoredEntry,
     decode_entry,
@@ -30,10 +29,10 @@ ENTRIES_A_SLICE = 1024
 
 
 async def recover(log: EntryLog, synced_index: int, recent_bytes_max: int) -> RaftLog:
-    """Moves `log` to its end. `synced_index` is the checkpoint's word. Raises OSError."""
-    older = begin_at(log, synced_index) if synced_index != NO_INDEX else None
+    """Moves `log` from where it begins to its end. `synced_index` is the checkpoint's word. Raises OSError."""
+    older = begin_at(log, synced_index) if synced_index > log.begin.index else None
     if older is None:
-        older = TermRuns()
+        older = TermRuns(log.begin.index, log.begin.term)
     held = RaftLog(older=older, recent_bytes_max=recent_bytes_max)
     while entries := take_some(log, held.last_term):
         held.append(entries)
@@ -49,7 +48,8 @@ def begin_at(log: EntryLog, index: int) -> TermRuns | None:
     try:
         position = log.stored_unit(index).position
         check = log.check_of(index - 1)
-        runs = runs_of(index - 1, lambda asked: log.stored_unit(asked).term)
+        before = TermRuns(log.begin.index, log.begin.term)
+        runs = runs_of(index - 1, lambda asked: log.stored_unit(asked).term, before)
         stored = entry_at(log, position, check)
     except (LogDamaged, TermsFall):
         stored = None

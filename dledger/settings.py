@@ -34,6 +34,16 @@ class DLedgerSettings:
     data_file_bytes: int = 1 << 30
     index_file_bytes: int = 5 * 1024 * 1024 * INDEX_UNIT_BYTES
     checkpoint_interval_ms: int = 3000
+    snapshot_entries: int = 0
+    """A snapshot is made once so many entries were applied since the last one; 0: never."""
+    snapshot_bytes: int = 64 << 20
+    """Or bodies of so many bytes."""
+    snapshot_margin_entries: int = 10_000
+    """Entries behind a snapshot that stay in the log all the same, for followers that are a little behind."""
+    snapshot_chunk_bytes: int = 256 << 10
+    """Of a snapshot that is sent, at a time."""
+    snapshot_bytes_max: int = 256 << 20
+    """A larger state is not taken from a leader: it is held in memory until it is complete."""
     checks_addresses: bool = True
     """A member's requests count only from the host that the peer list gives it."""
 
@@ -59,3 +69,5 @@ class DLedgerSettings:
             )
         if self.push_entries_max < 1 or self.push_bytes_max < 1:
             raise ValueError("a PUSH must have room for one entry")
+        if self.snapshot_chunk_bytes < 1 or self.snapshot_margin_entries < 0:
+            raise ValueError("a chunk of a snapshot has one byte at least, and no margin is negative")

@@ -2,7 +2,7 @@
 
 Invariant: when `persist` returns, all of its steps survive a power cut; when it raises, the member must
 fall silent. A cut is announced in the checkpoint file first, so that a crash inside it cannot bring back
-half of the old tail."""
+half of the old tail. What a snapshot stands for goes only once that is durable, and it says itself what goes."""
 
 from __future__ import annotations
 
@@ -17,8 +17,11 @@ from dledger.entry import NO_INDEX
 from dledger.errors import LogDamaged, LogOfAnother
 from dledger.log import EntryLog
 from dledger.raftlog import RaftLog
+from dledger.reclaiming import begin_up_to
 from dledger.recovery import recover, refuse_later_entries
 from dledger.settings import DLedgerSettings
+from dledger.snapshot import WHOLE, Begin, Snapshot
+from dledger.snapshotfile import SnapshotFile
 from dledger.termfile import TermFile
 from mqruntime.diskfull import DISK_FULL, RetriedWrite
 from mqruntime.segments import SegmentDirectory
@@ -35,6 +38,7 @@ class Recovered:
     vote: Vote
     log: RaftLog
     committed_index: int
+    snapshot: Snapshot | None = None
 
 
 class Store:
@@ -54,6 +58,9 @@ class Store:
         self.directory = segments.subdirectory(name)
         self.term_file = TermFile(files, f"{name}/currterm", ",".join(sorted(members)))
         self.checkpoint_file = CheckpointFile(files, f"{name}/checkpoint")
+        self.snapshot_file = SnapshotFile(files, f"{name}/snapshot")
+        self.snapshot_index = NO_INDEX
+        """The newest snapshot's last entry."""
         self.committed_index = NO_INDEX
         self.synced_index = NO_INDEX
         """The checkpoint vouches for entries up to there, and for their index units."""
@@ -64,22 +71,31 @@ class Store:
         self.log: EntryLog | None = None
 
     async def open(self) -> Recovered:
-        """Raises LogDamaged, LogOfAnother, MembersChanged, BadKeyValues, OSError; nothing was changed then."""
+        """Raises LogDamaged, LogOfAnother, MembersChanged, SnapshotDamaged, SnapshotUnknown, BadKeyValues, OSError; nothing was
+        changed then but for files that a snapshot stands for."""
         present = self.root.subdirectories()
         others = [name for name in present if name.startswith(FOLDER_PREFIX)]
         if others and self.name not in present:
             raise LogOfAnother(self.name, others[0])
         vote = await self.term_file.load()
         checkpoint = await self.checkpoint_file.load()
-        log = EntryLog(self.directory, self.settings, self.name)
+        snapshot = await self.snapshot_file.load()
+        begin = WHOLE if snapshot is None else snapshot.begin
+        log = EntryLog(self.directory, self.settings, self.name, begin)
         await log.open()
         held = await recover(log, checkpoint.synced_index, self.settings.recent_bytes_max)
         if checkpoint.cut_from is None:
             refuse_later_entries(log)
-        elif checkpoint.cut_from <= held.last_index:
+        elif begin.index < checkpoint.cut_from <= held.last_index:
             held.cut(checkpoint.cut_from)
         end = held.last_index + 1
-        for index, why in ((checkpoint.committed_index, "decided"), (checkpoint.synced_index, "durable")):
+        if snapshot is not None:
+            self.snapshot_index = snapshot.last_index
+        for index, why in (
+            (checkpoint.committed_index, "decided"),
+            (checkpoint.synced_index, "durable"),
+            (self.snapshot_index, f"in {self.snapshot_file.name}"),
+        ):
             if index >= end:
                 raise LogDamaged(self.name, f"ends before entry {end}, but entries up to {index} are {why}")
         if vote is None and end:
@@ -87,14 +103,14 @@ class Store:
                 self.term_file.name, "is missing beside a log; without it this member could vote twice"
             )
         self.log = log
-        self.committed_index = checkpoint.committed_index
+        self.committed_index = max(checkpoint.committed_index, self.snapshot_index)
         self.synced_index = checkpoint.synced_index
         await log.cut(end)
         log.rewrite_last_batch()
         await log.sync()
         if checkpoint.cut_from is not None:
             await self.save_checkpoint(self.committed_index)
-        return Recovered(vote or Vote(newcomer=True), held, self.committed_index)
+        return Recovered(vote or Vote(newcomer=True), held, self.committed_index, snapshot)
 
     async def persist(self, steps: Sequence[PersistThenSend]) -> None:
         """Makes the steps durable, in an order that a crash cannot turn into a state that never was. A small file waits for
@@ -113,6 +129,8 @@ class Store:
         if votes:
             await self.replace(self.term_file.name, lambda: self.term_file.store(votes[-1]))
         for step in steps:
+            if step.snapshot is not None:
+                await self.install(log, step.snapshot)
             if step.cut_from is not None:
                 await self.cut(log, step.cut_from)
             await log.append(step.entries)
@@ -128,6 +146,36 @@ class Store:
         done = self.checkpoint(index - 1)
         await self.replace(self.checkpoint_file.name, lambda: self.checkpoint_file.store(done))
         self.cut_from = None
+
+    async def install(self, log: EntryLog, snapshot: Snapshot) -> None:
+        """`snapshot`, of another member, stands for the whole log. Until it is there the old log counts, and from then on
+        nothing of it: what is left of its files the next start deletes. Of the old log's end, which may be behind the snapshot
+        and no part of what was decided, the checkpoint claims nothing any more before that."""
+        await log.sync()
+        self.vouch_below(self.committed_index + 1)
+        modest = Checkpoint(log.end_index, self.committed_index, None, self.synced_index)
+        await self.replace(self.checkpoint_file.name, lambda: self.checkpoint_file.store(modest))
+        begin = Begin(snapshot.last_index, snapshot.last_term, log.data.end)
+        await self.replace(self.snapshot_file.name, lambda: self.snapshot_file.store(snapshot.behind(begin)))
+        self.snapshot_index = snapshot.last_index
+        await log.restart(begin)
+
+    async def save_snapshot(self, snapshot: Snapshot) -> None:
+        """`snapshot`, made here of what is decided and durable, is durable on return, and the log begins behind what it stands
+        for, but for a margin that slow followers may lack. Raises OSError; a full disk leaves everything as it was."""
+        assert self.log is not None
+        kept_behind = snapshot.last_index - self.settings.snapshot_margin_entries
+        begin = await begin_up_to(self.log, kept_behind)
+        await self.snapshot_file.store(snapshot.behind(begin))
+        self.snapshot_index = snapshot.last_index
+        self.log.begin_after(begin)
+
+    async def reclaim(self) -> None:
+        """Files that end before the log begins are gone, and what comes is written into a new one, so that this one can go too.
+        Raises OSError."""
+        assert self.log is not None
+        await self.log.delete_before()
+        await self.log.close_file()
 
     async def replace(self, name: str, write: Callable[[], Awaitable[None]]) -> None:
         """Performs `write` of the small file `name`, once there is room. What comes after it does not happen before: a member

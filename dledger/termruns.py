@@ -41,6 +41,17 @@ class TermRuns:
             self._terms.append(term)
         self.last_index += count
 
+    def begin_after(self, index: int) -> None:
+        """The terms of entries before `index` are known no more."""
+        assert index <= self.last_index, f"entry {index} is not in the log yet"
+        if index <= self.prev_index:
+            return
+        run, term = self._run_of(index), self.term_at(index)
+        goes_on = run + 1 == len(self._firsts) or self._firsts[run + 1] > index + 1
+        behind = [index + 1] if goes_on and index < self.last_index else []
+        self._firsts = array("q", [index, *behind]) + self._firsts[run + 1 :]
+        self._terms = array("q", [term] * (1 + len(behind))) + self._terms[run + 1 :]
+
     def cut(self, index: int) -> None:
         """Removes the entries from `index` on."""
         assert self.prev_index < index, f"entry {index} is not in the log any more"
@@ -69,10 +80,11 @@ class TermRuns:
         return bisect_right(self._firsts, index) - 1
 
 
-def runs_of(last_index: int, term_of: Callable[[int], int]) -> TermRuns:
-    """Those of entries 0 to `last_index`. `term_of` is asked for a few entries of each run: twice the logarithm of its
-    length, so that a log of many entries costs little, and one of many terms not more than its entries. Raises TermsFall."""
-    runs = TermRuns()
+def runs_of(last_index: int, term_of: Callable[[int], int], before: TermRuns | None = None) -> TermRuns:
+    """Those of all entries behind `before` up to `last_index`. `term_of` is asked for a few entries of each run: twice the
+    logarithm of its length, so that a log of many entries costs little, and one of many terms not more than its entries.
+    Raises TermsFall."""
+    runs = before or TermRuns()
     while (first := runs.last_index + 1) <= last_index:
         term, step = term_of(first), 1
         if term < runs.last_term:

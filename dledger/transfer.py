@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from dledger.messages import TransferRequest
+from dledger.messages import ResultCode, TransferRequest
 from dledger.progress import Progress
 
 
@@ -36,6 +36,21 @@ class Transfer:
             return None
         self.asked = True
         return TransferRequest(term, leader, self.target, end)
+
+
+def judged(
+    request: TransferRequest, own_id: str | None, term: int, last_index: int, *, may_stand: bool
+) -> ResultCode:
+    """Whether the transferee, `own_id` if the leader that it follows asks, stands for election at once."""
+    if request.transferee_id != own_id:
+        return ResultCode.INCONSISTENT_LEADER
+    if request.term != term:
+        return ResultCode.INCONSISTENT_TERM
+    return (
+        ResultCode.SUCCESS
+        if last_index >= request.take_index and may_stand
+        else ResultCode.TAKE_LEADERSHIP_FAILED
+    )
 
 
 def fittest(progress: Mapping[str, Progress], heard_since_ms: int) -> str | None:

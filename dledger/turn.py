@@ -7,8 +7,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from dledger.actions import Action, Load, PersistThenSend, ReadReady, Reply, Send, TransferFailed, Vote
+from dledger.actions import (
+    Action,
+    Load,
+    LoadChunk,
+    PersistThenSend,
+    ReadReady,
+    Reply,
+    Restore,
+    Send,
+    TransferFailed,
+    Vote,
+)
 from dledger.entry import Entry
+from dledger.snapshot import Snapshot
 
 
 @dataclass(slots=True)
@@ -16,15 +28,18 @@ class Turn:
     """Filled while an input is dealt with, then ended by `actions`."""
 
     messages: list[Send | Reply] = field(default_factory=list)
+    snapshot: Snapshot | None = None
+    """It replaced the log."""
     cut_from: int | None = None
     entries: list[Entry] = field(default_factory=list)
     reads: list[ReadReady] = field(default_factory=list)
-    loads: list[Load] = field(default_factory=list)
+    loads: list[Load | LoadChunk] = field(default_factory=list)
     transfer_failed: bool = False
 
     def persists(self, vote: Vote | None) -> bool:
         """Whether something is to be made durable."""
-        return vote is not None or self.cut_from is not None or bool(self.entries)
+        changed = self.snapshot is not None or self.cut_from is not None or bool(self.entries)
+        return vote is not None or changed
 
     def actions(self, vote: Vote | None, told: Sequence[Action], *, leads: bool) -> list[Action]:
         """`vote` is a new one; `told` says what else changed. A leader's messages do not wait for its own entries [10.2.1]."""
@@ -32,8 +47,9 @@ class Turn:
         if self.persists(vote):
             first = leads and vote is None
             step = PersistThenSend(
-                vote, self.cut_from, tuple(self.entries), () if first else tuple(self.messages)
+                vote, self.cut_from, tuple(self.entries), () if first else tuple(self.messages), self.snapshot
             )
             messages = [*messages, step] if first else [step]
+        restored = [] if self.snapshot is None else [Restore(self.snapshot)]
         failed = [TransferFailed()] if self.transfer_failed else []
-        return [*messages, *told, *self.reads, *self.loads, *failed]
+        return [*messages, *restored, *told, *self.reads, *self.loads, *failed]

@@ -6,7 +6,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from dledger import DLedger
+from dledger import DLedger, DLedgerSettings
 from dledger.peerlist import parsed_peers
 from mqruntime import log, serve
 from mqruntime.realruntime import real_runtime
@@ -28,6 +28,8 @@ def main() -> int:
             group="registers",
             runtime=real_runtime(Path(arguments.store)),
             state_machine=registers,
+            snapshots=registers,
+            settings=DLedgerSettings(snapshot_entries=500, snapshot_margin_entries=100),
         )
         RegisterService(ledger, registers).register()
         return ledger

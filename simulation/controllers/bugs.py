@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
-from controller import commands, elections
+from controller import commands, elections, statesnapshot
 from controller.awakeclock import AwakeClock
 from controller.decision import Decision
 from controller.electpolicy import LiveReport
@@ -418,3 +418,22 @@ def judged_for_good(self: ScriptedBroker, sending: Any, code: int | None = None)
     if code in FENCED:
         self.asked_for.clear()
     judged(self, sending, code)
+
+
+# Snapshots
+
+row = statesnapshot.row_of
+
+
+@bug("snapshot-forgets-the-eligible", statesnapshot, "row_of")
+def without_the_eligible(state: ReplicasState, name: str) -> dict[str, Any]:
+    """R5: a state that was loaded does not know who left the set and holds all that was acknowledged."""
+    saved = row(state, name)
+    return saved | {"eligible": []} if "eligible" in saved else saved
+
+
+@bug("snapshot-counts-no-epochs", statesnapshot, "row_of")
+def from_the_first_epoch(state: ReplicasState, name: str) -> dict[str, Any]:
+    """R5: epochs begin anew behind a snapshot."""
+    saved = row(state, name)
+    return saved | {"setEpoch": 1} if "setEpoch" in saved else saved

@@ -21,6 +21,7 @@ Invariant: the first violation is kept; `raise_found` raises it."""
 from __future__ import annotations
 
 import json
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -144,6 +145,15 @@ class ControllerCheck:
         wanted = one.state if one.state.known else None
         expect("R5", kept == wanted, f"{process} keeps {kept} after {body!r}, it makes {wanted}")
         self._applied[process] += 1
+
+    def loaded(self, process: str, index: int, kept: dict[str, SetState | None]) -> None:
+        """`process` took a snapshot in place of all entries up to `index`, and now keeps these sets."""
+        place = bisect_right(self.order, index, key=lambda one: one.index)
+        last = {one.broker_name: one.state for one in self.order[:place]}
+        wanted = {name: state for name, state in last.items() if state.known}
+        expect("R5", kept == wanted, f"{process} loads {kept} at {index}, the entries make {wanted}")
+        self._applied[process] = place
+        self.counts["snapshots loaded"] += 1
 
     def _take(self, entry: Entry, index: int, body: bytes, hearing: Hearing | None) -> None:
         model = self._model(entry.broker_name)

@@ -10,9 +10,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from controller.server import ControllerApp
+from controller.state import ReplicasState
 from controller.statemachine import ReplicasStateMachine
 from dledger.actions import Role
+from dledger.entry import NO_INDEX, NO_TERM
 from dledger.proposals import Decided
+from dledger.snapshot import Snapshot
 from remoting.codes import RequestCode
 from remoting.command import RemotingCommand
 from remoting.peer import Peer
@@ -156,6 +159,8 @@ class Taps:
         node, machine = self.app.node, self.app.node._applier.state_machine
         assert isinstance(machine, ReplicasStateMachine)
         propose, apply, role_change = node.propose, machine.apply, node.on_role_change
+        restore = node._applier.restore
+        restored = NO_INDEX
 
         async def proposing(bodies: Sequence[bytes], timeout_ms: int = 3000) -> Decided:
             for number, body in enumerate(bodies, start=node.last_index + 1):
@@ -173,8 +178,15 @@ class Taps:
                 self.leads_since_ms = self.now_ms
             role_change(role, term)
 
+        def restoring(snapshot: Snapshot) -> None:
+            nonlocal restored
+            restored = snapshot.last_index
+            restore(snapshot)
+
         node.propose = proposing  # type: ignore[method-assign]
         machine.apply = applied  # type: ignore[method-assign]
+        node._applier.restore = restoring  # type: ignore[method-assign]
+        machine.on_loaded(lambda before: self.check.guarded(lambda: self._loaded(before, restored)))
         node.on_role_change = role_changed
 
     def _applied(self, index: int, body: bytes) -> None:
@@ -184,20 +196,36 @@ class Taps:
         if entry is not None and entry.kind == entries.APPLY_ID and entry.broker_id is not None:
             self.ears.pop((entry.broker_name, entry.broker_id), None)  # it is not the new holder's
             self.spoken.pop((entry.broker_name, entry.broker_id), None)
-        known = app.state.known(entry.broker_name) if entry is not None else None
-        kept = None
-        if known is not None:
-            replicas, sync_state = known
-            kept = SetState(
-                {broker_id: replica.check_code for broker_id, replica in replicas.by_id.items()},
-                {broker_id: replica.address for broker_id, replica in replicas.by_id.items()},
-                sync_state.master_id,
-                sync_state.master_epoch,
-                sync_state.members,
-                sync_state.set_epoch,
-                sync_state.eligible,
-            )
-        self.check.applied(self.process, index, app.node.core.log.term_at(index), body, kept)
+        kept = self._kept(entry.broker_name) if entry is not None else None
+        log = app.node.core.log
+        term = log.term_at(index) if index >= log.prev_index else NO_TERM
+        self.check.applied(self.process, index, term, body, kept)
+
+    def _kept(self, broker_name: str) -> SetState | None:
+        known = self.app.state.known(broker_name)
+        if known is None:
+            return None
+        replicas, sync_state = known
+        return SetState(
+            {broker_id: replica.check_code for broker_id, replica in replicas.by_id.items()},
+            {broker_id: replica.address for broker_id, replica in replicas.by_id.items()},
+            sync_state.master_id,
+            sync_state.master_epoch,
+            sync_state.members,
+            sync_state.set_epoch,
+            sync_state.eligible,
+        )
+
+    def _loaded(self, before: ReplicasState, index: int) -> None:
+        """A snapshot of all entries up to `index` replaced the state `before`."""
+        state = self.app.state
+        for name, replicas in state.replicas.items():
+            for broker_id, replica in replicas.by_id.items():
+                if before.check_code((replicas.cluster_name, name, broker_id)) != replica.check_code:
+                    self.ears.pop((name, broker_id), None)
+                    self.spoken.pop((name, broker_id), None)
+        names = state.replicas.keys() & state.sync_states.keys()
+        self.check.loaded(self.process, index, {name: self._kept(name) for name in names})
 
     # What this controller may believe
 

@@ -181,6 +181,7 @@ class ControllerWorld:
                 ),
                 "controllerDLegerSelfId": node.name,
                 "mappedFileSize": 1 << 20,
+                "snapshotEntries": random.Random(f"{self.world.seed}/snapshots").choice((8, 25)),
                 **self.settings,
             }
         )

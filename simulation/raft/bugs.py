@@ -9,14 +9,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from dledger import ledger, recovery
-from dledger.actions import Action, Load, PersistThenSend, ReadReady, Reply, Role, Vote
+from dledger.actions import Action, Load, LoadChunk, PersistThenSend, ReadReady, Reply, Role, Vote
 from dledger.ballots import Ballots
 from dledger.disklane import DiskLane, Step
 from dledger.entry import Entry
+from dledger.installing import Chunk
 from dledger.log import EntryLog
 from dledger.memberaddresses import MemberAddresses
 from dledger.messages import (
     HeartBeatResponse,
+    InstallRequest,
     PushRequest,
     PushResponse,
     Request,
@@ -33,7 +35,10 @@ from dledger.progress import Progress
 from dledger.raft import Raft
 from dledger.raftlog import RaftLog
 from dledger.readindex import PendingReads
+from dledger.reclaiming import begin_up_to
 from dledger.settings import DLedgerSettings
+from dledger.snapshot import Begin, Snapshot
+from dledger.snapshotsender import SnapshotSender
 from dledger.standing import Standing
 from dledger.store import Store
 from dledger.termbound import TermBound
@@ -164,9 +169,9 @@ def all_of_it(self: RaftLog, durable_index: int) -> None:
 
 
 @bug("old-terms-are-the-last", recovery, "runs_of")
-def one_run(last_index: int, term_of: Callable[[int], int]) -> TermRuns:
+def one_run(last_index: int, term_of: Callable[[int], int], before: TermRuns) -> TermRuns:
     """All entries below the checkpoint's are taken for entries of one term."""
-    return read_runs(last_index, lambda index: term_of(last_index))
+    return read_runs(last_index, lambda index: term_of(last_index), before)
 
 
 # Replication
@@ -394,7 +399,7 @@ def all_that_is_decided(
     log: RaftLog,
     limits: DLedgerSettings,
     loaded: Sequence[Entry],
-) -> PushRequest | Load | None:
+) -> PushRequest | InstallRequest | Load | LoadChunk | None:
     """Whoever is sent a decided index is taken to know it, though the PUSH proves less."""
     work = begin(self, to, term, committed_index, now_ms, log, limits, loaded)
     if isinstance(work, PushRequest):
@@ -427,3 +432,37 @@ def what_is_applied(self: DLedgerNode) -> int:
 @bug("preferred-never-lead", ledger, "level_among")
 def nobody(*known: object) -> None:
     """Whoever leads goes on."""
+
+
+# Snapshots
+
+saved_snapshot = Store.save_snapshot
+made_snapshot = DLedgerNode._made_snapshot
+read_chunk = SnapshotSender.chunk
+
+
+@bug("reclaims-before-the-snapshot", Store, "save_snapshot")
+async def files_first(self: Store, snapshot: Snapshot) -> None:
+    """The beginning of the log goes before what stands for it is durable."""
+    assert self.log is not None
+    begin = await begin_up_to(self.log, snapshot.last_index - self.settings.snapshot_margin_entries)
+    await self.log.data.begin_at(begin.position)
+    await saved_snapshot(self, snapshot)
+
+
+@bug("begin-not-in-the-snapshot", Snapshot, "behind")
+def where_it_always_began(self: Snapshot, begin: Begin) -> Snapshot:
+    """A start looks for entries that are gone."""
+    return self
+
+
+@bug("snapshot-of-what-is-decided", DLedgerNode, "_made_snapshot")
+def as_if_all_was_applied(self: DLedgerNode, index: int, state: bytes) -> None:
+    """A snapshot claims entries that its state has not in it."""
+    made_snapshot(self, self._applier.decided_index, state)
+
+
+@bug("snapshot-forgets-its-term", SnapshotSender, "chunk")
+async def of_no_term(self: SnapshotSender, load: LoadChunk) -> Chunk:
+    """Who takes it does not know of which term the entry before its log is."""
+    return replace(await read_chunk(self, load), index_term=0)

@@ -5,10 +5,13 @@ incarnations of all members; so it notices what a restart, or another disk, made
 
 Besides R1 to R10: R11, a member believes only what a member has said; R12, what is decided is durable on a majority of disks;
 R13, no member cuts what is decided; R14, only its leader's word makes a member stand for election; R15, what a checkpoint
-vouches for is durable; V2, what a leader waits for is under way."""
+vouches for is durable; R16, a snapshot holds what the entries up to its last one made; V2, what a leader waits for is under
+way."""
 
 from __future__ import annotations
 
+from bisect import bisect_right
+from collections import Counter
 from collections.abc import Callable, Iterable
 from zlib import crc32
 
@@ -17,8 +20,10 @@ from dledger.entry import ENTRY_HEADER_BYTES, NO_INDEX, Entry
 from dledger.errors import LogDamaged
 from dledger.messages import (
     HeartBeatResponse,
+    InstallRequest,
     Message,
     MessageCode,
+    PushRequest,
     StandingRequest,
     TransferRequest,
     VoteRequest,
@@ -30,7 +35,7 @@ from dledger.raft import Raft
 
 
 class Violation(AssertionError):
-    """An invariant of the group is broken; `rule` names it (R1 to R15, V2)."""
+    """An invariant of the group is broken; `rule` names it (R1 to R16, V2)."""
 
     def __init__(self, rule: str, what: str) -> None:
         super().__init__(f"{rule}: {what}")
@@ -51,8 +56,10 @@ def entry_of(node: DLedgerNode, index: int) -> Entry:
     return Entry(index, core.log.term_at(index), bytes(body))
 
 
-def entries_of(node: DLedgerNode) -> list[Entry]:
-    return [entry_of(node, index) for index in range(node.last_index + 1)]
+def entries_of(node: DLedgerNode) -> dict[int, Entry]:
+    """Behind the entry that its log begins after."""
+    assert node.core is not None
+    return {index: entry_of(node, index) for index in range(node.core.log.first_index, node.last_index + 1)}
 
 
 class RaftCheck:
@@ -79,6 +86,8 @@ class RaftCheck:
         self.nodes: dict[Raft, DLedgerNode] = {}
         self.moved: set[Raft] = set()
         """Those that have had a turn since they were looked at."""
+        self.snapshots: Counter[str] = Counter()
+        """How many were loaded, installed, and let the beginning of a log go."""
         self.said: set[tuple[str, Message]] = set()
         self.holders: Callable[[bytes, set[str]], int] | None = None
         """On how many disks of the group an entry with this body is durable, these members taken for holders; None: not
@@ -190,7 +199,8 @@ class RaftCheck:
         """What the leader waits for is carried by a call, whose end it will be told (V2)."""
         for peer, progress in core.progress.items():
             waits = {
-                MessageCode.PUSH: progress.in_flight is not None,
+                MessageCode.PUSH: isinstance(progress.in_flight, PushRequest),
+                MessageCode.INSTALL_SNAPSHOT: isinstance(progress.in_flight, InstallRequest),
                 MessageCode.HEART_BEAT: progress.round_sent > progress.read_round,
             }
             reads = {task.get_name() for task in node._tasks._tasks} if progress.loading else ()
@@ -208,7 +218,8 @@ class RaftCheck:
         known = self.leaders.get(core.term)
         if known is None:
             self.leaders[core.term] = core.self_id
-            for entry in self.decided:
+            self.look_at_begin(core)
+            for entry in self.decided[core.log.first_index :]:
                 if entry.index > core.log.last_index or entry_of(node, entry.index) != entry:
                     raise self.found(
                         "R4", f"leader {core.self_id} of term {core.term} lacks decided entry {entry.index}"
@@ -226,12 +237,22 @@ class RaftCheck:
                 "R6",
                 f"{core.self_id} in term {core.term} committed {index} of term {core.log.term_at(index)}",
             )
-        for entry in (entry_of(node, new) for new in range(seen + 1, index + 1)):
+        self.look_at_begin(core)
+        behind = max(seen, core.log.prev_index) + 1
+        for entry in (entry_of(node, new) for new in range(behind, index + 1)):
             if entry.index == len(self.decided):
                 self.decided.append(entry)
                 self.look_at_disks(core, entry)
             elif self.decided[entry.index] != entry:
                 raise self.found("R5", f"{core.self_id} commits another entry {entry.index} than was decided")
+
+    def look_at_begin(self, core: Raft) -> None:
+        """Where a snapshot stands for what is before, that was decided, and ends with what was."""
+        index = core.log.prev_index
+        if index == NO_INDEX:
+            return
+        if index >= len(self.decided) or self.decided[index].term != core.log.term_at(index):
+            raise self.found("R16", f"{core.self_id} begins after another entry {index} than was decided")
 
     def look_at_disks(self, core: Raft, entry: Entry) -> None:
         if self.holders is not None and entry.body:
@@ -254,6 +275,22 @@ class RaftCheck:
             raise self.found("R5", f"{member} applied another entry {index} than others did")
         return state
 
+    def saw_load(self, member: str, count: int, index: int, state: int) -> None:
+        """A member takes a state of so many applied entries, the last of them `index`."""
+        self.snapshots["loaded"] += 1
+        if count and (count > len(self.applied) or self.applied[count - 1] != (index, state)):
+            raise self.found("R16", f"{member} loads a state that no {count} entries up to {index} made")
+
+    def look_at_state(self, node: DLedgerNode, index: int) -> None:
+        """The state of `node` has its last change from `index`."""
+        at = bisect_right(self.applied, (node.applied_index, 1 << 32)) - 1
+        wanted = self.applied[at][0] if at >= 0 else NO_INDEX
+        if index != wanted:
+            what = (
+                f"{node.self_id} has applied {node.applied_index}, its state ends with {index}, not {wanted}"
+            )
+            raise self.found("R16", what)
+
     def answer(self, body: bytes, index: int) -> None:
         """A proposal was answered with success."""
         if index >= len(self.decided) or self.decided[index].body != body:
@@ -265,12 +302,12 @@ class RaftCheck:
         logs = [entries_of(member) for member in members]
         for number, one in enumerate(logs):
             for other in logs[number + 1 :]:
-                common = min(len(one), len(other))
-                while common and one[common - 1].term != other[common - 1].term:
-                    common -= 1
-                if one[:common] != other[:common]:
+                both = sorted(one.keys() & other.keys())
+                while both and one[both[-1]].term != other[both[-1]].term:
+                    both.pop()
+                if any(one[index] != other[index] for index in both):
                     raise self.found(
-                        "R3", f"two logs agree on the term of entry {common - 1} but not on what is before"
+                        "R3", f"two logs agree on the term of entry {both[-1]} but not on what is before"
                     )
 
     def at_the_end(self) -> None:

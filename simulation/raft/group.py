@@ -59,6 +59,7 @@ class RaftGroup:
             app = node.app
             if isinstance(app, MemberApp) and app.core_number is not None:
                 self.check.look(app.core_number, app.node)
+                self.check.look_at_state(app.node, app.machine.last_index)
                 self.look_at_checkpoint(node, app.node)
 
     def look_at_checkpoint(self, node: Node, member: DLedgerNode) -> None:
@@ -69,7 +70,8 @@ class RaftGroup:
             return
         self.checkpoints[node.name] = data
         index = int(parse_key_values(name, data).get("syncedIndex", NO_INDEX))
-        unit = log.index.rest_of_file(index * INDEX_UNIT.size)[: INDEX_UNIT.size] if index >= 0 else None
+        there = index > log.begin.index
+        unit = log.index.rest_of_file(index * INDEX_UNIT.size)[: INDEX_UNIT.size] if there else None
         if unit is None:
             return
         held = node.disk.durably_holds(f"{name}/index/", bytes(unit))

@@ -5,9 +5,10 @@ Invariant: product code runs here unchanged, but for what `simulation.raft.bugs`
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from dledger.actions import Action, Role
+from dledger.entry import NO_INDEX
 from dledger.messages import Message, Request, Response, TransferRequest, VoteRequest
 from dledger.node import DLedgerNode
 from dledger.raft import Raft
@@ -31,11 +32,23 @@ class HashedState:
         self.member = member
         self.count = 0
         self.state = 0
+        self.last_index = NO_INDEX
 
     def apply(self, index: int, body: bytes) -> object:
         self.state = self.check.saw_apply(self.member, self.count, index, body, self.state)
         self.count += 1
+        self.last_index = index
         return index
+
+    def snapshot_save(self) -> Iterator[bytes]:
+        for number in (self.count, self.last_index, self.state):
+            yield b"%d " % number
+
+    def snapshot_load(self, data: bytes) -> Iterator[None]:
+        count, last_index, state = map(int, data.split())
+        yield
+        self.check.saw_load(self.member, count, last_index, state)
+        self.count, self.last_index, self.state = count, last_index, state
 
 
 class DroppingClient(RemotingClient):
@@ -72,12 +85,14 @@ class MemberApp:
         self.server = RemotingServer(router, host=host, port=int(port), clock=runtime.clock)
         self.roles: list[tuple[Role, int]] = []
         self.core_number: int | None = None
+        self.machine = HashedState(check, self_id)
         self.node = self.node_class(core_class)(
             self_id=self_id,
             peers=peers,
             group="g",
             runtime=runtime,
-            state_machine=HashedState(check, self_id),
+            state_machine=self.machine,
+            snapshots=self.machine,
             client=self.client,
             settings=settings,
             on_role_change=lambda role, term: self.roles.append((role, term)),
@@ -136,8 +151,13 @@ def watched(base: type[Raft], check: RaftCheck) -> type[Raft]:
 
         def actions(self) -> list[Action]:
             check.moved.add(self)
+            check.snapshots["installed"] += self.turn.snapshot is not None
             actions: list[Action] = super().actions()
             return actions
+
+        def reclaimed(self, index: int) -> None:
+            check.snapshots["reclaimed"] += index > self.log.prev_index
+            super().reclaimed(index)
 
         def cut(self, index: int) -> None:
             check.cuts(self, index)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import random
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from dledger import DLedger, NotLeader, OutcomeUnknown, TooManyProposals
@@ -42,6 +42,13 @@ class Registers:
         if swaps:
             self.values[key] = asked["value"]
         return swaps
+
+    def snapshot_save(self) -> Iterator[bytes]:
+        yield json.dumps(self.values).encode()
+
+    def snapshot_load(self, data: bytes) -> Iterator[None]:
+        self.values = json.loads(data)
+        yield
 
 
 class RegisterService:

@@ -74,6 +74,7 @@ class RaftWorld:
         self.world = World(seed)
         self.random = random.Random(f"{seed}/raft")
         self.totals = totals or Totals()
+        snapshots = random.Random(f"{seed}/snapshots")
         settings = DLedgerSettings(
             election_timeout_max_ms=self.random.choice((2000, 1040)),
             push_entries_max=self.random.choice((1, 2, 64)),
@@ -81,6 +82,10 @@ class RaftWorld:
             entry_bytes_max=1024,
             index_file_bytes=32 * 64,
             checkpoint_interval_ms=self.random.choice((200, 3000)),
+            snapshot_entries=snapshots.choice((15, 40, 120)),
+            snapshot_bytes=snapshots.choice((3000, 1 << 20)),
+            snapshot_margin_entries=snapshots.choice((0, 5, 30)),
+            snapshot_chunk_bytes=snapshots.choice((5, 4096)),
             recent_bytes_max=random.Random(f"{seed}/memory").choice((0, 2000, 1 << 20)),
         )
         self.group = RaftGroup(self.world, self.random.choice((3, 3, 5)), settings=settings)
@@ -115,6 +120,9 @@ class RaftWorld:
             self.check.logs_match(self.group.members())
             self.heal()
         self.check.at_the_end()
+        self.totals.counts.update(
+            {f"snapshots {what}": count for what, count in self.check.snapshots.items()}
+        )
         self.totals.counts.update(
             seeds=1,
             elections=len(self.check.leaders),

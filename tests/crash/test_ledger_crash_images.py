@@ -10,10 +10,11 @@ import pytest
 
 from dledger import recovery
 from dledger.actions import PersistThenSend, Vote
-from dledger.entry import NO_INDEX, Entry
+from dledger.entry import NO_INDEX, NO_TERM, Entry
 from dledger.oldentries import read_entries
 from dledger.settings import DLedgerSettings
-from dledger.store import Store
+from dledger.snapshot import Snapshot
+from dledger.store import Recovered, Store
 from mqruntime.runtime import Runtime
 from simulation.kernel.loop import SimulationError
 from simulation.kernel.node import Node
@@ -33,16 +34,40 @@ class Written:
     entries: list[Entry] = field(default_factory=list)
     under_way: PersistThenSend | None = None
     committed_index: int = NO_INDEX
+    snapshot: Snapshot | None = None
+    saving: Snapshot | None = None
+    """The snapshot that it was told to save, or to begin behind, when it died."""
 
     def persisted(self, step: PersistThenSend) -> None:
         self.vote = step.vote or self.vote
+        if step.snapshot is not None:
+            self.saved(step.snapshot)
+            self.committed_index = step.snapshot.last_index
+            gone = range(step.snapshot.last_index + 1)
+            self.entries = [Entry(index, step.snapshot.last_term, b"in a snapshot") for index in gone]
         self.entries = [*self.entries[: step.cut_from], *step.entries]
         self.under_way = None
 
-    def check_recovered(self, vote: Vote, entries: list[Entry], committed_index: int) -> None:
-        """Nothing that was promised is missing, and nothing is there that was never written, or was cut."""
+    def saved(self, snapshot: Snapshot) -> None:
+        self.snapshot, self.saving = snapshot, None
+
+    def check_recovered(self, found: Recovered, entries: list[Entry]) -> None:
+        """Nothing that was promised is missing, and nothing is there that was never written, or was cut. `entries` are those
+        behind where the log begins, of which what was written says the term; the rest are in the snapshot."""
         step = self.under_way or PersistThenSend(None, None, (), ())
+        vote, committed_index, begin = found.vote, found.committed_index, found.log.prev_index
         assert vote in (self.vote, step.vote or self.vote)
+        if found.snapshot is None:
+            assert self.snapshot is None and begin == NO_INDEX
+        else:
+            states = [saved.state for saved in (self.snapshot, self.saving) if saved is not None]
+            assert found.snapshot.state in states and begin <= found.snapshot.last_index
+            if step.snapshot is not None and found.snapshot.state == step.snapshot.state:
+                self.persisted(step)
+                step = PersistThenSend(None, None, (), ())
+            self.saved(found.snapshot)
+            assert found.log.term_at(begin) == (self.entries[begin].term if begin >= 0 else NO_TERM)
+        entries = [*self.entries[: begin + 1], *entries]
         kept = self.entries[: step.cut_from]
         new = entries[len(kept) :]
         assert entries == self.entries or (
@@ -62,6 +87,7 @@ class Script:
             data_file_bytes=of_all_lives.choice((2048, 16384)),
             index_file_bytes=32 * of_all_lives.choice((8, 64, 512)),
             entry_bytes_max=1024,
+            snapshot_margin_entries=of_all_lives.choice((0, 4)),
             recent_bytes_max=self.random.choice((0, 3000, 1 << 20)),
         )
         self.store = Store(runtime.files, runtime.segments, "dledger-n0", settings, ["n0"])
@@ -73,8 +99,8 @@ class Script:
         entries = await self.read_all()
         assert [found.log.term_at(entry.index) for entry in entries] == [entry.term for entry in entries]
         recent = range(found.log.recent_from, found.log.last_index + 1)
-        assert [found.log.entry(index) for index in recent] == entries[recent.start :]
-        self.written.check_recovered(found.vote, entries, found.committed_index)
+        assert [found.log.entry(index) for index in recent] == entries[recent.start - found.log.first_index :]
+        self.written.check_recovered(found, entries)
         for _ in range(SCRIPT_STEPS):
             await self.step()
         self.done = True
@@ -89,9 +115,9 @@ class Script:
         log = self.store.log
         assert log is not None
         entries: list[Entry] = []
-        while len(entries) <= log.end_index:
-            entries += await read_entries(log, len(entries), self.random.choice((1, 5, 200)), 3000)
-        assert len(entries) == log.end_index + 1
+        while (first := log.begin.index + 1 + len(entries)) <= log.end_index:
+            entries += await read_entries(log, first, self.random.choice((1, 5, 200)), 3000)
+        assert len(entries) == log.end_index - log.begin.index
         return entries
 
     async def step(self) -> None:
@@ -100,13 +126,39 @@ class Script:
             await self.persist(cut=False)
         elif choice < 0.75:
             await self.persist(cut=len(written.entries) > written.committed_index + 1)
+        elif choice < 0.82:
+            await self.snapshot()
+        elif choice < 0.84:
+            await self.install()
         elif choice < 0.95:
             decided = self.random.randint(written.committed_index, len(written.entries) - 1)
             await self.store.sync_index()
             await self.store.save_checkpoint(decided)
             written.committed_index = decided
         else:
-            assert await self.read_all() == written.entries
+            assert self.store.log is not None
+            assert await self.read_all() == written.entries[self.store.log.begin.index + 1 :]
+
+    async def snapshot(self) -> None:
+        """Of something decided."""
+        written = self.written
+        index = written.committed_index
+        if written.snapshot is not None and index <= written.snapshot.last_index or index < 0:
+            return
+        written.saving = Snapshot(index, written.entries[index].term, self.random.randbytes(20))
+        await self.store.save_snapshot(written.saving)
+        await self.store.reclaim()
+        written.saved(written.saving)
+
+    async def install(self) -> None:
+        """One that ends somewhere behind what is decided, also where a log of another leader goes on."""
+        written = self.written
+        term = max(written.vote.term, 1)
+        index = written.committed_index + self.random.randint(1, 60)
+        written.saving = Snapshot(index, term, self.random.randbytes(20))
+        step = written.under_way = PersistThenSend(None, None, (), (), written.saving)
+        await self.store.persist([step])
+        written.persisted(step)
 
     async def persist(self, *, cut: bool) -> None:
         written = self.written
@@ -183,7 +235,15 @@ def test_wherever_a_crash_hits_the_ledger_recovers_to_what_it_promised(seed: int
 
 
 @pytest.mark.parametrize(
-    "bug", ["ack-before-fsync", "cut-not-durable", "cut-still-vouched-for", "index-not-synced"]
+    "bug",
+    [
+        "ack-before-fsync",
+        "begin-not-in-the-snapshot",
+        "cut-not-durable",
+        "cut-still-vouched-for",
+        "index-not-synced",
+        "reclaims-before-the-snapshot",
+    ],
 )
 def test_a_bug_of_the_disk_is_found_by_crashes(bug: str) -> None:
     with planted(bug), pytest.raises((AssertionError, SimulationError)):

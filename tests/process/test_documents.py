@@ -99,6 +99,7 @@ COMMANDS: dict[str, Run | Elsewhere] = {
     # the figures take minutes: here their commands only start
     "python -m scripts.bench.startup": Run("--runs", "--help"),
     "python -m scripts.bench.ledger": Run("--behind", "--help"),
+    "python -m scripts.bench.statechanges": Run("--changes", "--help"),
     "python -m scripts.bench.footprint": Run("--seconds", "--help"),
     "python -m scripts.bench.java_outage": Run("--count", "--help"),
     "python -m scripts.bench.cli": Run("--runs", "--help"),

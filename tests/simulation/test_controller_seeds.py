@@ -45,6 +45,8 @@ FOUND_BY = {
     "refusal-settles-all": 105,
     "restarted-master-leads-on": 11,
     "set-epoch-not-bumped": 1,
+    "snapshot-counts-no-epochs": 2,
+    "snapshot-forgets-the-eligible": 3,
     "stale-master-epoch": 1,
     "stale-set-epoch": 1,
     "strangers-in-the-set": 1,

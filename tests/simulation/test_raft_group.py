@@ -97,7 +97,7 @@ def test_a_group_of_one_serves_at_once_and_again_after_a_power_cut() -> None:
         world.run_until(lambda: bool(group.active()), 100)
         _, member = leader_of(group)
         assert member.core is not None
-        assert [entry.body for entry in entries_of(member)] == [b"", b"x", b"y", b""]
+        assert [entry.body for entry in entries_of(member).values()] == [b"", b"x", b"y", b""]
 
 
 def test_a_proposal_is_answered_with_what_apply_returned_and_is_on_a_majority_of_disks() -> None:
@@ -474,7 +474,7 @@ def test_all_members_lose_power_and_nothing_that_was_answered_is_lost() -> None:
         world.run_until(group.agreed, 8_000)
         _, member = leader_of(group)
         assert member.core is not None
-        assert [entry.body for entry in entries_of(member) if entry.body] == [
+        assert [entry.body for entry in entries_of(member).values() if entry.body] == [
             b"%d" % number for number in range(300)
         ]
 

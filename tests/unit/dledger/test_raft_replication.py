@@ -51,6 +51,33 @@ def test_a_quorum_of_followers_commits_while_the_leaders_disk_is_slow() -> None:
     assert Commit(1) in leader.receive("c", ack, world.now_ms)
 
 
+def test_a_comparison_below_the_commit_index_does_not_count_as_having_told_it() -> None:
+    """Its answer shows that the follower holds the entry behind it, of which it has not heard that it is decided."""
+    world = group()
+    world.elect("a")
+    leader = world.cores["a"]
+    leader.propose([b"x"], world.now_ms)
+    leader.persisted(world.now_ms)
+    append = leader.progress["b"].in_flight
+    assert isinstance(append, PushRequest) and append.entries
+    leader.receive("c", PushResponse(1, ResultCode.SUCCESS, 1, 1, 1), world.now_ms)
+    assert leader.committed_index == 1
+    world.now_ms += SETTINGS.push_timeout_ms
+    leader.receive("c", HeartBeatResponse(1, ResultCode.SUCCESS), world.now_ms)
+    asked = [request for to, request in sent(leader.tick(world.now_ms)) if to == "b"]
+    assert PushRequest(1, PushType.COMPARE, 0, 1, 1) in asked
+    late = [
+        request
+        for response in (
+            PushResponse(1, ResultCode.SUCCESS, 1, 1, 1),
+            PushResponse(1, ResultCode.SUCCESS, 1, 0, 1),
+        )
+        for to, request in sent(leader.receive("b", response, world.now_ms))
+        if to == "b"
+    ]
+    assert PushRequest(1, PushType.COMMIT, 1, 1, 1) in late
+
+
 def test_a_lost_write_of_a_follower_is_asked_for_again() -> None:
     world = group()
     world.elect("a")

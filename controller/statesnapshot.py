@@ -1,0 +1,84 @@
+"""The bytes that stand for the replicated state in a snapshot: a line of JSON that says of which form they are, then one for
+each broker set, sorted by name.
+
+Invariant: equal states have equal bytes, and what is read from them equals the state that they were made of, whichever events
+led there. A form that is not known is refused, never guessed. No slice holds the loop for long. Pure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from controller.state import Replica, Replicas, ReplicasState, SyncState
+from dledger.errors import SnapshotUnknown
+
+VERSION = 1
+SETS_A_SLICE = 50
+Row = dict[str, Any]
+
+
+def encoded(state: ReplicasState) -> Iterator[bytes]:
+    """Pieces of the bytes. `state` must not change before the last one."""
+    names = sorted(state.replicas.keys() | state.sync_states.keys())
+    yield line({"version": VERSION, "sets": len(names)})
+    for start in range(0, len(names), SETS_A_SLICE):
+        yield b"".join(line(row_of(state, name)) for name in names[start : start + SETS_A_SLICE])
+
+
+def decoded(data: bytes, into: ReplicasState) -> Iterator[None]:
+    """Fills `into`, which is empty, a slice each step. Raises SnapshotUnknown."""
+    head, *rows = data.splitlines()
+    check_head(json.loads(head), len(rows))
+    for start in range(0, len(rows), SETS_A_SLICE):
+        for text in rows[start : start + SETS_A_SLICE]:
+            take_row(into, json.loads(text))
+        yield
+
+
+def check_head(head: Any, rows: int) -> None:
+    if not isinstance(head, dict) or head.get("version") != VERSION:
+        found = head.get("version") if isinstance(head, dict) else None
+        raise SnapshotUnknown(f"the controllers' state is of form {found}", f"form {VERSION}")
+    if head.get("sets") != rows:
+        raise SnapshotUnknown(f"the controllers' state has {rows} broker sets", f"{head.get('sets')} of them")
+
+
+def line(row: Row) -> bytes:
+    """ASCII, for names need not be text that UTF-8 can carry."""
+    return json.dumps(row, sort_keys=True, separators=(",", ":")).encode() + b"\n"
+
+
+def row_of(state: ReplicasState, name: str) -> Row:
+    row: Row = {"name": name}
+    replicas, sync_state = state.replicas.get(name), state.sync_states.get(name)
+    if replicas is not None:
+        row["cluster"] = replicas.cluster_name
+        row["next"] = replicas.next_broker_id
+        row["forgotten"] = sorted(replicas.forgotten)
+        row["brokers"] = [
+            [broker_id, replica.address, replica.check_code]
+            for broker_id, replica in sorted(replicas.by_id.items())
+        ]
+    if sync_state is not None:
+        row["master"] = sync_state.master_id
+        row["masterEpoch"] = sync_state.master_epoch
+        row["members"] = sorted(sync_state.members)
+        row["setEpoch"] = sync_state.set_epoch
+        row["eligible"] = sorted(sync_state.eligible)
+    return row
+
+
+def take_row(state: ReplicasState, row: Row) -> None:
+    name = row["name"]
+    if "cluster" in row:
+        by_id = {broker_id: Replica(address, code) for broker_id, address, code in row["brokers"]}
+        state.replicas[name] = Replicas(row["cluster"], by_id, row["next"], set(row["forgotten"]))
+    if "masterEpoch" in row:
+        state.sync_states[name] = SyncState(
+            row["master"],
+            row["masterEpoch"],
+            frozenset(row["members"]),
+            row["setEpoch"],
+            frozenset(row["eligible"]),
+        )

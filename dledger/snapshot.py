@@ -1,0 +1,90 @@
+"""A snapshot: what the entries up to one made of the state machine, and where on this disk the log behind it begins.
+
+Invariant: `begin.index` <= `last_index`: every entry behind the snapshot is in the log. Where the log begins stands in the same
+file, so that a snapshot that replaced the log, or let its beginning go, is there together with that or not at all. Pure."""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass, replace
+from zlib import crc32
+
+from dledger.entry import NO_INDEX, NO_TERM
+from dledger.errors import SnapshotDamaged, SnapshotUnknown
+
+HEADER = struct.Struct(
+    ">"  # offset field
+    "4s"  #  0 magic          "DLSN"
+    "H"  #  4 version         1
+    "q"  #  6 last_index      the last entry that the state has in it, ...
+    "q"  # 14 last_term       ... and its term
+    "q"  # 22 begin_index     the entry that the log on this disk begins after, ...
+    "q"  # 30 begin_term      ... its term, ...
+    "q"  # 38 begin_position  ... where the data of what follows it begins, ...
+    "I"  # 46 begin_check     ... and the check value from which that of the next entry starts
+    "q"  # 50 state_bytes     then the state, then the CRC-32 of everything before it
+)
+MAGIC = b"DLSN"
+VERSION = 1
+CHECK = struct.Struct(">I")
+
+
+@dataclass(frozen=True, slots=True)
+class Begin:
+    """Where the log on a disk begins: behind which entry."""
+
+    index: int = NO_INDEX
+    term: int = NO_TERM
+    position: int = 0
+    """The beginning of a data file."""
+    check: int = 0
+    """Of that entry, if it was written here."""
+
+
+WHOLE = Begin()
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    last_index: int
+    last_term: int
+    state: bytes
+    """What the state machine made, and can read."""
+    begin: Begin = WHOLE
+
+    def behind(self, begin: Begin) -> Snapshot:
+        """The same, with a log that begins there."""
+        assert begin.index <= self.last_index, "entries behind a snapshot stay"
+        return replace(self, begin=begin)
+
+
+def encode_snapshot(snapshot: Snapshot) -> bytes:
+    begin = snapshot.begin
+    header = HEADER.pack(
+        MAGIC,
+        VERSION,
+        snapshot.last_index,
+        snapshot.last_term,
+        begin.index,
+        begin.term,
+        begin.position,
+        begin.check,
+        len(snapshot.state),
+    )
+    check = crc32(snapshot.state, crc32(header))
+    return b"".join((header, snapshot.state, CHECK.pack(check)))
+
+
+def decode_snapshot(name: str, data: bytes) -> Snapshot:
+    """What stands in the file `name`. Raises SnapshotDamaged, SnapshotUnknown."""
+    if len(data) < HEADER.size + CHECK.size or data[:4] != MAGIC:
+        raise SnapshotDamaged(name, f"{len(data)} bytes that are no snapshot")
+    if CHECK.unpack_from(data, len(data) - CHECK.size)[0] != crc32(memoryview(data)[: -CHECK.size]):
+        raise SnapshotDamaged(name, "its checksum is not that of its bytes")
+    _, version, last_index, last_term, index, term, position, check, size = HEADER.unpack_from(data)
+    if version != VERSION:
+        raise SnapshotUnknown(f"{name} is of form {version}", f"form {VERSION}")
+    if HEADER.size + size + CHECK.size != len(data) or not NO_INDEX <= index <= last_index:
+        raise SnapshotDamaged(name, "its header contradicts itself")
+    begin = Begin(index, term, position, check)
+    return Snapshot(last_index, last_term, data[HEADER.size : HEADER.size + size], begin)

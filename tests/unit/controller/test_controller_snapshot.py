@@ -1,0 +1,117 @@
+"""The state in a snapshot equals the state that all events lead to, and what is kept beside it goes on from there."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from controller.electionhistory import ElectionHistory
+from controller.events import (
+    AlterSyncStateSet,
+    ApplyBrokerId,
+    CleanBrokerData,
+    ElectMaster,
+    Event,
+    UpdateBrokerAddress,
+    encode,
+)
+from controller.state import ReplicasState
+from controller.statemachine import ReplicasStateMachine
+from controller.statesnapshot import SETS_A_SLICE
+from dledger.errors import SnapshotUnknown
+from remoting.bodies.elections import Election
+
+NAMES = st.sampled_from(["a", "b", "broker \u2028\ud800\n"])
+IDS = st.integers(1, 4)
+SETS = st.frozensets(IDS, max_size=4)
+EVENTS = st.one_of(
+    st.builds(AlterSyncStateSet, NAMES, SETS, SETS),
+    st.builds(
+        ApplyBrokerId, st.sampled_from(["c", "d"]), NAMES, IDS, st.text(max_size=3), st.text(max_size=3)
+    ),
+    st.builds(ElectMaster, NAMES, st.none() | IDS, SETS),
+    st.builds(CleanBrokerData, NAMES, st.none() | SETS),
+    st.builds(UpdateBrokerAddress, st.just("c"), NAMES, IDS, st.text(max_size=3)),
+)
+
+
+def after(events: list[Event]) -> ReplicasStateMachine:
+    machine = ReplicasStateMachine()
+    for event in events:
+        machine.state.apply(event)
+    return machine
+
+
+def saved(machine: ReplicasStateMachine) -> bytes:
+    return b"".join(machine.snapshot_save())
+
+
+def loaded(data: bytes) -> ReplicasStateMachine:
+    machine = ReplicasStateMachine()
+    for _ in machine.snapshot_load(data):
+        assert machine.state == ReplicasState()
+    return machine
+
+
+@given(st.lists(EVENTS, max_size=40), st.lists(EVENTS, max_size=10))
+def test_a_loaded_state_is_the_replayed_one_and_goes_on_like_it(
+    before: list[Event], then: list[Event]
+) -> None:
+    replayed, resumed = after(before), loaded(saved(after(before)))
+    assert resumed.state == replayed.state and saved(resumed) == saved(replayed)
+    for index, event in enumerate(then):
+        replayed.state.apply(event)
+        resumed.state.apply(event)
+        assert resumed.state == replayed.state, index
+
+
+def test_the_same_object_holds_the_new_state_and_listeners_hear_once() -> None:
+    data = saved(after([ApplyBrokerId("c", "a", 1, "h:1", "code"), ElectMaster("a", 1)]))
+    machine, heard = after([ApplyBrokerId("c", "b", 1, "h:2", "other")]), list[ReplicasState]()
+    state = machine.state
+    machine.on_loaded(heard.append)
+    for _ in machine.snapshot_load(data):
+        assert not heard and state.replicas.keys() == {"b"}
+    assert machine.state is state and state.replicas.keys() == {"a"}
+    assert [before.replicas.keys() for before in heard] == [{"b"}]
+    machine.apply(7, encode(AlterSyncStateSet("a", frozenset({1, 2}))))
+    assert state.sync_states["a"].members == {1, 2}
+
+
+@pytest.mark.parametrize(
+    "data",
+    [b'{"sets":0,"version":2}\n', b'{"sets":2,"version":1}\n', b"[]\n"],
+    ids=["newer", "short", "other"],
+)
+def test_what_is_of_no_known_form_is_refused(data: bytes) -> None:
+    machine = after([ApplyBrokerId("c", "b", 1, "h:2", "other")])
+    with pytest.raises(SnapshotUnknown):
+        list(machine.snapshot_load(data))
+    assert machine.state.replicas.keys() == {"b"}
+
+
+def test_a_slice_of_the_work_is_a_few_broker_sets() -> None:
+    machine = after([ApplyBrokerId("c", f"set{number}", 1, "h:1", "h:1;1") for number in range(1000)])
+    pieces = list(machine.snapshot_save())
+    assert max(piece.count(b"\n") for piece in pieces) <= SETS_A_SLICE
+    assert sum(1 for _ in machine.snapshot_load(b"".join(pieces))) == -(-1000 // SETS_A_SLICE)
+
+
+def test_elections_that_were_witnessed_are_known_again_behind_a_snapshot() -> None:
+    history = ElectionHistory(lambda: None)
+    history.elected(ElectMaster("a", 1), 1, None, 1000)
+    history.elected(ElectMaster("a", 2), 2, None, 2000)
+    kept = history.tell(["a"])
+    again = ElectionHistory(lambda: None)
+    again.restore(kept)
+    again.resumed("a", 2, 2)
+    assert again.tell(["a"]) == kept
+    again.resumed("a", 7, 3)
+    assert again.tell(["a"]).elections_table["a"][-1] == Election(7, 2, 3, None)
+    again.resumed("b", 4, 1)
+    again.elected(ElectMaster("b", 2), 5, None, 3000)
+    assert [(one.epoch, one.old_master_id) for one in again.tell(["b"]).elections_table["b"]] == [
+        (4, None),
+        (5, 1),
+    ]

@@ -1,0 +1,424 @@
+"""Snapshots: their bytes, what they let go, how they replace a log, and what a start makes of any half of that."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from zlib import crc32
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dledger.actions import Commit, LoadChunk, PersistThenSend, Restore, Vote
+from dledger.applying import Applier
+from dledger.entry import Entry
+from dledger.errors import LogDamaged, SnapshotDamaged, SnapshotUnknown
+from dledger.installing import Arriving, Chunk
+from dledger.messages import InstallRequest, InstallResponse, PushRequest, PushResponse, PushType, ResultCode
+from dledger.oldentries import read_entries
+from dledger.raft import Raft
+from dledger.raftlog import RaftLog
+from dledger.settings import DLedgerSettings
+from dledger.snapshot import Begin, Snapshot, decode_snapshot, encode_snapshot
+from dledger.snapshotsender import SnapshotSender
+from dledger.store import Store
+from dledger.termruns import TermRuns
+from mqruntime.segments import RealSegmentDirectory
+from mqruntime.smallfiles import RealSmallFiles
+from mqruntime.tasks import Tasks
+from tests.unit.dledger.raftharness import core, elected, entries, held, replies, sent
+
+SETTINGS = DLedgerSettings(
+    data_file_bytes=8192, index_file_bytes=32 * 32, entry_bytes_max=1024, snapshot_margin_entries=5
+)
+SNAPSHOT = Snapshot(41, 3, b"state", Begin(7, 2, 8192, 99))
+
+# Bytes
+
+
+def test_a_snapshot_is_read_as_it_was_written_and_never_otherwise() -> None:
+    data = encode_snapshot(SNAPSHOT)
+    assert decode_snapshot("s", data) == SNAPSHOT
+    for at in range(len(data)):
+        damaged = data[:at] + bytes([data[at] ^ 4]) + data[at + 1 :]
+        with pytest.raises(SnapshotDamaged, match="^s: "):
+            decode_snapshot("s", damaged)
+        with pytest.raises(SnapshotDamaged):
+            decode_snapshot("s", data[:at])
+
+
+def test_a_newer_form_is_refused_as_such() -> None:
+    data = bytearray(encode_snapshot(SNAPSHOT)[:-4])
+    data[5] = 2
+    with pytest.raises(SnapshotUnknown, match="form 2"):
+        decode_snapshot("s", bytes(data) + crc32(data).to_bytes(4, "big"))
+
+
+# A log that begins later
+
+
+@given(st.lists(st.integers(0, 3), min_size=1, max_size=30), st.data())
+def test_a_log_that_let_its_beginning_go_knows_all_terms_behind_it(
+    steps: list[int], data: st.DataObject
+) -> None:
+    terms = [sum(steps[: index + 1]) for index in range(len(steps))]
+    index = data.draw(st.integers(0, len(terms) - 1))
+    whole, later = RaftLog(entries(*terms)), RaftLog(entries(*terms))
+    later.begin_after(index)
+    assert (later.prev_index, later.last_index, later.last_term) == (index, whole.last_index, whole.last_term)
+    assert [later.term_at(at) for at in range(index, len(terms))] == terms[index:]
+    assert held_by(later) == entries(*terms)[index + 1 :]
+    assert (
+        later.recent_bytes
+        == RaftLog(entries(*terms)[index + 1 :], older=TermRuns(index, terms[index])).recent_bytes
+    )
+    later.append([Entry(len(terms), terms[-1] + 1, b"")])
+    for at in range(index + 1, len(terms) + 1):
+        wanted = max(index + 1, terms.index(terms[at]) if at < len(terms) else at)
+        assert later.term_and_its_first_index(at) == (later.term_at(at), wanted)
+    if index + 1 < len(terms):
+        later.cut(index + 1)
+        assert later.last_index == index and later.last_term == terms[index]
+
+
+def held_by(log: RaftLog) -> list[Entry]:
+    return [log.entry(index) for index in range(log.first_index, log.last_index + 1)]
+
+
+# On disk
+
+
+def numbered(first: int, count: int, term: int = 1, size: int = 200) -> list[Entry]:
+    return [Entry(index, term, b"%d " % index + b"x" * size) for index in range(first, first + count)]
+
+
+def opened(root: Path) -> Store:
+    return Store(RealSmallFiles(root), RealSegmentDirectory(root), "n", SETTINGS, ["n", "m"])
+
+
+def step(*new: Entry, snapshot: Snapshot | None = None) -> PersistThenSend:
+    return PersistThenSend(Vote(1), None, new, (), snapshot)
+
+
+async def all_of(store: Store) -> list[Entry]:
+    assert store.log is not None
+    found: list[Entry] = []
+    while (first := store.log.begin.index + 1 + len(found)) <= store.log.end_index:
+        found += await read_entries(store.log, first, 7, 2000)
+    return found
+
+
+def data_files(root: Path) -> list[str]:
+    return sorted(path.name for path in (root / "n/data").iterdir())
+
+
+async def with_snapshot(root: Path) -> Store:
+    """Of 200 entries, made at entry 150."""
+    store = opened(root)
+    await store.open()
+    await store.persist([step(*numbered(0, 200))])
+    await store.save_snapshot(Snapshot(150, 1, b"made of 151"))
+    return store
+
+
+def test_files_wholly_behind_a_snapshot_and_its_margin_go_and_a_start_begins_there(tmp_path: Path) -> None:
+    async def run() -> None:
+        store = await with_snapshot(tmp_path)
+        assert store.log is not None
+        before, begin = data_files(tmp_path), store.log.begin
+        assert 100 < begin.index <= 145 and begin.position > 0
+        await store.reclaim()
+        assert data_files(tmp_path) == [name for name in before if int(name) >= begin.position]
+        indexes = sorted((tmp_path / "n/index").iterdir())
+        assert (
+            int(indexes[0].name) <= (begin.index + 1) * 32 < int(indexes[0].name) + SETTINGS.index_file_bytes
+        )
+        await store.persist([step(*numbered(200, 3, term=2))])
+        assert await all_of(store) == (numbered(0, 200) + numbered(200, 3, term=2))[begin.index + 1 :]
+        last = data_files(tmp_path)[-1]
+        await store.save_checkpoint(180)
+        again = opened(tmp_path)
+        found = await again.open()
+        assert found.snapshot is not None and found.snapshot.state == b"made of 151"
+        assert (found.log.prev_index, found.log.term_at(begin.index), found.committed_index) == (
+            begin.index,
+            1,
+            180,
+        )
+        assert await all_of(again) == await all_of(store)
+        assert int(last) > int(before[-1]), "what came after the snapshot stands in a file of its own"
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("gone", [0, 1, 2, 100])
+def test_a_start_goes_on_where_reclaiming_was_killed(tmp_path: Path, gone: int) -> None:
+    async def run() -> None:
+        store = await with_snapshot(tmp_path)
+        assert store.log is not None
+        behind = [name for name in data_files(tmp_path) if int(name) < store.log.begin.position]
+        for name in behind[:gone]:
+            (tmp_path / "n/data" / name).unlink()
+        again = opened(tmp_path)
+        found = await again.open()
+        assert found.committed_index == 150 and found.log.last_index == 199
+        assert await all_of(again) == numbered(store.log.begin.index + 1, 199 - store.log.begin.index)
+        assert not set(behind) & set(data_files(tmp_path))
+
+    asyncio.run(run())
+
+
+def test_a_log_whose_snapshot_is_damaged_or_gone_is_refused_by_name(tmp_path: Path) -> None:
+    async def run() -> None:
+        store = await with_snapshot(tmp_path)
+        await store.reclaim()
+        path = tmp_path / "n/snapshot"
+        data = path.read_bytes()
+        path.write_bytes(data[:-1])
+        with pytest.raises(SnapshotDamaged, match="^n/snapshot: "):
+            await opened(tmp_path).open()
+        path.unlink()
+        with pytest.raises(LogDamaged, match="00000000000000000000"):
+            await opened(tmp_path).open()
+        path.write_bytes(data)
+        await opened(tmp_path).open()
+
+    asyncio.run(run())
+
+
+def test_a_log_that_ends_before_its_snapshot_is_damaged(tmp_path: Path) -> None:
+    async def run() -> None:
+        store = await with_snapshot(tmp_path)
+        for name in data_files(tmp_path)[3:]:
+            (tmp_path / "n/data" / name).unlink()
+        assert store.log is not None
+        (tmp_path / "n/snapshot").write_bytes(encode_snapshot(Snapshot(150, 1, b"s")))
+        with pytest.raises(LogDamaged, match="up to 150 are in n/snapshot"):
+            await opened(tmp_path).open()
+
+    asyncio.run(run())
+
+
+def test_an_installed_snapshot_replaces_the_log_whatever_of_the_old_one_is_left(tmp_path: Path) -> None:
+    async def run() -> None:
+        store = opened(tmp_path)
+        await store.open()
+        await store.persist([step(*numbered(0, 100))])
+        await store.sync_index()
+        await store.save_checkpoint(60)
+        old = {name: (tmp_path / "n/data" / name).read_bytes() for name in data_files(tmp_path)}
+        await store.persist([step(snapshot=Snapshot(80, 2, b"theirs"))])
+        assert data_files(tmp_path) == []
+        for name, data in old.items():  # as if it was killed before they were deleted
+            (tmp_path / "n/data" / name).write_bytes(data)
+        again = opened(tmp_path)
+        found = await again.open()
+        assert found.snapshot is not None and found.snapshot.state == b"theirs"
+        assert (found.log.prev_index, found.log.last_index, found.log.last_term) == (80, 80, 2)
+        assert found.committed_index == 80 and data_files(tmp_path) == []
+        await again.persist([step(*numbered(81, 50, term=3))])
+        last = opened(tmp_path)
+        assert (await last.open()).log.last_index == 130
+        assert await all_of(last) == numbered(81, 50, term=3)
+
+    asyncio.run(run())
+
+
+# In the core
+
+
+def install(
+    index: int, state: bytes, offset: int, end: int, *, term: int = 5, check: int | None = None
+) -> InstallRequest:
+    check = crc32(state) if check is None else check
+    return InstallRequest(term, index, 4, len(state), check, offset, state[offset:end])
+
+
+def test_a_follower_takes_a_snapshot_in_parts_and_begins_behind_it() -> None:
+    raft = core("b", log=entries(1, 1, 2), committed_index=0)
+    first = replies(raft.receive("a", install(9, b"abcdef", 0, 4), 10, ticket=1))
+    assert first == [InstallResponse(5, ResultCode.SUCCESS, 9, 4)]
+    raft.persisted(10)
+    assert replies(raft.receive("a", install(9, b"abcdef", 0, 4), 11, ticket=2)) == first, (
+        "what came twice is taken once"
+    )
+    actions = raft.receive("a", install(9, b"abcdef", 4, 6), 12, ticket=3)
+    snapshot = Snapshot(9, 4, b"abcdef")
+    persist, *told = actions
+    assert isinstance(persist, PersistThenSend) and persist.snapshot == snapshot
+    assert replies([persist]) == [InstallResponse(5, ResultCode.SUCCESS, 9, 6)]
+    assert told == [Restore(snapshot), Commit(9)]
+    assert (raft.log.prev_index, raft.log.last_index, raft.log.last_term, raft.durable_index) == (9, 9, 4, 0)
+    raft.persisted(13)
+    assert raft.durable_index == 9
+    old = PushRequest(5, PushType.APPEND, 7, 4, 9, (Entry(8, 4, b"x"), Entry(9, 4, b"x"), Entry(10, 5, b"y")))
+    answer = replies(raft.receive("a", old, 14, ticket=4))
+    assert answer == [PushResponse(5, ResultCode.SUCCESS, 8, 3, 10)] and held(raft) == [Entry(10, 5, b"y")]
+    other = PushRequest(5, PushType.APPEND, 8, 3, 9, (Entry(9, 3, b"x"), Entry(10, 5, b"y")))
+    assert replies(raft.receive("a", other, 15, ticket=5))[0].code is ResultCode.INCONSISTENT_INDEX  # type: ignore[attr-defined]
+
+
+def test_a_snapshot_with_another_check_value_changes_nothing_and_begins_anew() -> None:
+    raft = core("b", log=entries(1, 1), committed_index=0)
+    answer = replies(raft.receive("a", install(9, b"abc", 0, 3, check=1), 10, ticket=1))
+    assert answer == [InstallResponse(5, ResultCode.INCONSISTENT_STATE, 9, 0)]
+    assert held(raft) == entries(1, 1) and raft.committed_index == 0
+
+
+def test_a_log_that_holds_the_snapshots_last_entry_is_kept() -> None:
+    raft = core("b", log=entries(1, 4, 4, 4), committed_index=0)
+    actions = raft.receive("a", install(1, b"abc", 0, 1), 10, ticket=1)
+    assert replies(actions) == [InstallResponse(5, ResultCode.SUCCESS, 1, 3)] and Commit(1) in actions
+    assert held(raft) == entries(1, 4, 4, 4)
+
+
+def test_a_state_too_large_to_hold_is_not_taken() -> None:
+    raft = core("b")
+    request = replace(install(9, b"abc", 0, 3), size=raft.settings.snapshot_bytes_max + 1)
+    assert replies(raft.receive("a", request, 10, ticket=1)) == [
+        InstallResponse(5, ResultCode.UNEXPECTED_ARGUMENT, 9, 0)
+    ]
+
+
+def test_a_leader_sends_its_snapshot_to_who_lacks_what_its_log_has_no_more() -> None:
+    raft = core("a", log=entries(1, 1, 1, 1), committed_index=3)
+    elected(raft)
+    raft.persisted(600)
+    raft.reclaimed(2)
+    push = raft.progress["b"].in_flight
+    assert isinstance(push, PushRequest)
+    mismatch = PushResponse(raft.term, ResultCode.INCONSISTENT_STATE, 4, 0, -1)
+    actions = raft.receive("b", mismatch, 601)
+    load = LoadChunk("b", -1, 0)
+    assert load in actions
+    load = loading(raft)
+    chunk = Chunk(2, 1, 6, 77, 0, b"abcd")
+    request = InstallRequest(raft.term, 2, 1, 6, 77, 0, b"abcd")
+    assert sent(raft.loaded(load, chunk, 602)) == [("b", request)]
+    actions = raft.receive("b", InstallResponse(raft.term, ResultCode.SUCCESS, 2, 4), 603)
+    assert actions == [LoadChunk("b", 2, 4)]
+    raft.loaded(loading(raft), Chunk(2, 1, 6, 77, 4, b"ef"), 604)
+    actions = raft.receive("b", InstallResponse(raft.term, ResultCode.SUCCESS, 2, 6), 605)
+    assert raft.progress["b"].match_index == 2
+    assert [
+        (to, request.prev_index) for to, request in sent(actions) if isinstance(request, PushRequest)
+    ] == [("b", 2)]
+
+
+def loading(raft: Raft) -> LoadChunk:
+    load = raft.progress["b"].loading
+    assert isinstance(load, LoadChunk)
+    return load
+
+
+def test_what_did_not_arrive_as_it_was_sent_is_begun_anew_after_a_beat() -> None:
+    raft = core("a", log=entries(1, 1, 1, 1), committed_index=3)
+    elected(raft)
+    raft.reclaimed(2)
+    progress = raft.progress["b"]
+    progress.next_index, progress.in_flight = 0, None
+    assert LoadChunk("b", -1, 0) in raft.tick(raft.heartbeat_due_ms)
+    raft.loaded(loading(raft), Chunk(2, 1, 2, 77, 0, b"ab"), raft.now_ms)
+    refused = InstallResponse(raft.term, ResultCode.INCONSISTENT_STATE, 2, 0)
+    assert raft.receive("b", refused, raft.now_ms) == []
+    assert LoadChunk("b", -1, 0) in raft.tick(raft.heartbeat_due_ms)
+
+
+@given(st.binary(max_size=40), st.integers(1, 9))
+def test_a_snapshot_arrives_as_it_was_sent(state: bytes, chunk_bytes: int) -> None:
+    async def read() -> Snapshot:
+        return Snapshot(7, 2, state)
+
+    async def run() -> None:
+        sender, arriving, index, offset = SnapshotSender(read, chunk_bytes), Arriving(), -1, 0
+        while True:
+            chunk = await sender.chunk(LoadChunk("b", index, offset))
+            assert len(chunk.data) <= chunk_bytes
+            request = InstallRequest(3, chunk.index, 2, chunk.size, chunk.check, chunk.offset, chunk.data)
+            index, offset = chunk.index, arriving.take(request)
+            if offset == chunk.size:
+                assert arriving.complete() == state
+                return
+
+    asyncio.run(run())
+
+
+# Applied
+
+
+class Sum:
+    """A state machine whose state is what it was given, in one line."""
+
+    def __init__(self) -> None:
+        self.state = b""
+
+    def apply(self, index: int, body: bytes) -> object:
+        self.state += body
+        return None
+
+    def snapshot_save(self) -> Iterator[bytes]:
+        for at in range(len(self.state)):
+            yield self.state[at : at + 1]
+
+    def snapshot_load(self, data: bytes) -> Iterator[None]:
+        for _ in data:
+            yield
+        self.state = data
+
+    def monotonic_ms(self) -> int:
+        return 0
+
+    now_ms = monotonic_ms
+
+
+class Watched(Applier):
+    """Tells when something was applied."""
+
+    async def until(self, index: int) -> None:
+        while self.applied_index < index:
+            self._moved.clear()
+            await self._moved.wait()
+
+
+def applier_of(
+    machine: Sum, made: list[tuple[int, bytes]], ended: list[BaseException], every: int
+) -> Watched:
+    return Watched(
+        machine, snapshots=machine, every=every, every_bytes=1 << 20,
+        on_snapshot=lambda index, state: made.append((index, state)), clock=machine, tasks=Tasks(ended.append),
+        on_applied=lambda index, result: None, on_turn=lambda: None, on_failure=ended.append,
+    )  # fmt: skip
+
+
+def test_snapshots_are_made_of_what_is_applied_and_taken_in_place_of_it(tmp_path: Path) -> None:
+    bodies = [b"%d," % index for index in range(100)]
+    log = [Entry(index, 1, body) for index, body in enumerate(bodies)]
+    made, ended = list[tuple[int, bytes]](), list[BaseException]()
+
+    async def run() -> None:
+        store = opened(tmp_path)
+        found = await store.open()
+        found.log.append(log)
+        assert store.log is not None
+        applier = applier_of(Sum(), made, ended, 30)
+        applier.begin(found.log, store.log, -1)
+        applier.decide(99)
+        await applier.until(99)
+        assert [(index, state) for index, state in made] == [
+            (index, b"".join(bodies[: index + 1])) for index in (29, 59, 89)
+        ]
+        other = applier_of(resumed := Sum(), [], ended, 0)
+        other.begin(found.log, store.log, 95, Snapshot(89, 1, made[-1][1]))
+        assert other.replays
+        await other.replayed()
+        assert (other.applied_index, resumed.state) == (95, b"".join(bodies[:96]))
+        other.restore(Snapshot(97, 1, b"theirs"))
+        other.decide(99)
+        await other.until(99)
+        assert resumed.state == b"theirs98,99,"
+
+    asyncio.run(run())
+    assert not ended
