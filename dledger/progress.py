@@ -121,7 +121,7 @@ class Progress:
         self.in_flight, self.sent_ms = push, now_ms
         self.commit_index_sent = min(
             committed_index, prev_index + len(entries)
-        )  # as far as it moves the follower's
+        )  # it decides no more than it proves
         return push
 
     def took(self, load: Load | LoadChunk) -> bool:
@@ -151,7 +151,10 @@ class Progress:
             return self.took_part(response, log)
         end = response.index + response.count - 1
         if response.code is ResultCode.SUCCESS and end <= log.last_index:
-            self.in_flight = None
+            sent = self.in_flight
+            if sent is None or (isinstance(sent, PushRequest) and response.answers(sent)):
+                self.in_flight = None
+                self.probing = False
             self.holds(end, newcomer=response.newcomer)
         elif response.code is ResultCode.INCONSISTENT_STATE and response.index == self.next_index > 0:
             self.in_flight = None
@@ -165,18 +168,19 @@ class Progress:
 
     def took_part(self, response: InstallResponse, log: RaftLog) -> bool:
         """Of a snapshot. What did not arrive as it was sent is begun anew, after the next beat."""
-        self.not_pushed()
+        if isinstance(self.in_flight, InstallRequest) and self.in_flight.index == response.index:
+            self.not_pushed()
         if response.code is not ResultCode.SUCCESS:
             self.install = Install()
             self.held = True
             return False
         if self.install.answered(response) and response.index <= log.last_index:
             self.install = Install()
+            self.probing = False
             self.holds(response.index, newcomer=response.newcomer)
         return True
 
     def holds(self, index: int, *, newcomer: bool) -> None:
-        self.probing = False
         self.held_index = max(self.held_index, index)
         self.next_index = self.held_index + 1
         if not newcomer:
@@ -204,6 +208,8 @@ class Progress:
             case PushRequest() | InstallRequest() if self.in_flight is request:
                 self.unanswered()
                 self.held = True
+            case PushRequest():  # one that another answer was taken for
+                self.commit_index_sent = NO_INDEX
             case HeartBeatRequest():
                 self.not_echoed(request.read_round)
 
