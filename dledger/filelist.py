@@ -108,7 +108,7 @@ class FileList:
         its pages for written."""
         self.write(position, data)
         number, start = divmod(position, self.file_bytes)
-        self.files[number].soil(start, start + len(data))
+        self.files[number - self.first].soil(start, start + len(data))
 
     async def sync(self) -> None:
         """All that was written is durable on return. Raises OSError; then nothing may be trusted to be."""
