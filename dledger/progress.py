@@ -121,7 +121,7 @@ class Progress:
         self.in_flight, self.sent_ms = push, now_ms
         self.commit_index_sent = min(
             committed_index, prev_index + len(entries)
-        )  # as far as it moves the follower's
+        )  # it decides no more than it proves
         return push
 
     def took(self, load: Load | LoadChunk) -> bool:
@@ -151,8 +151,8 @@ class Progress:
             return self.took_part(response, log)
         end = response.index + response.count - 1
         if response.code is ResultCode.SUCCESS and end <= log.last_index:
-            push = self.in_flight
-            if push is None or (isinstance(push, PushRequest) and response.answers(push)):
+            sent = self.in_flight
+            if sent is None or (isinstance(sent, PushRequest) and response.answers(sent)):
                 self.in_flight = None
                 self.probing = False
             self.holds(end, newcomer=response.newcomer)
@@ -168,7 +168,8 @@ class Progress:
 
     def took_part(self, response: InstallResponse, log: RaftLog) -> bool:
         """Of a snapshot. What did not arrive as it was sent is begun anew, after the next beat."""
-        self.not_pushed()
+        if isinstance(self.in_flight, InstallRequest) and self.in_flight.index == response.index:
+            self.not_pushed()
         if response.code is not ResultCode.SUCCESS:
             self.install = Install()
             self.held = True

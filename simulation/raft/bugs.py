@@ -13,7 +13,7 @@ from dledger.actions import Action, Load, LoadChunk, PersistThenSend, ReadReady,
 from dledger.ballots import Ballots
 from dledger.disklane import DiskLane, Step
 from dledger.entry import Entry
-from dledger.installing import Chunk
+from dledger.installing import Chunk, Loaded
 from dledger.log import EntryLog
 from dledger.memberaddresses import MemberAddresses
 from dledger.messages import (
@@ -398,7 +398,7 @@ def all_that_is_decided(
     now_ms: int,
     log: RaftLog,
     limits: DLedgerSettings,
-    loaded: Sequence[Entry],
+    loaded: Loaded,
 ) -> PushRequest | InstallRequest | Load | LoadChunk | None:
     """Whoever is sent a decided index is taken to know it, though the PUSH proves less."""
     work = begin(self, to, term, committed_index, now_ms, log, limits, loaded)
