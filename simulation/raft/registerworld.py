@@ -66,14 +66,15 @@ class RegisterWorld:
         self.world = World(seed)
         self.random = random.Random(f"{seed}/registers")
         self.counts = counts
+        kept = random.Random(f"{seed}/snapshots")
         self.settings = DLedgerSettings(
             election_timeout_max_ms=self.random.choice((2000, 1040)),
-            data_file_bytes=self.random.choice((4096, 65536)),
+            data_file_bytes=kept.choice((4096, 65536)),
             index_file_bytes=32 * 64,
             entry_bytes_max=1024,
             recent_bytes_max=self.random.choice((0, 1 << 20)),
-            snapshot_entries=self.random.choice((0, 20, 100)),
-            snapshot_margin_entries=self.random.choice((0, 30)),
+            snapshot_entries=kept.choice((0, 0, 20, 100)),
+            snapshot_margin_entries=kept.choice((0, 30)),
         )
         self.peers = {f"n{number}": f"10.0.0.{number + 1}:{PORT}" for number in range(MEMBERS)}
         self.nodes = [
