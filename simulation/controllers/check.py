@@ -70,6 +70,8 @@ class ControllerCheck:
     counts: Counter[str] = field(default_factory=Counter)
     violation: BaseException | None = None
     on_sent: Callable[[Ask], None] = lambda _ask: None
+    on_found: Callable[[], None] = lambda: None
+    """Called once, with the first violation."""
 
     def __post_init__(self) -> None:
         self.asks = Asks()
@@ -113,7 +115,9 @@ class ControllerCheck:
         try:
             judge()
         except Exception as error:  # noqa: BLE001 - kept, and raised by raise_found
-            self.violation = self.violation or error
+            if self.violation is None:
+                self.violation = error
+                self.on_found()
 
     def learners_of(self, state: SetState) -> frozenset[int]:
         return frozenset(id_ for id_, address in state.addresses.items() if address in self.learners)
