@@ -226,9 +226,12 @@ class PullProcessor:
         return self._direction.answer(code, request.group, request.offset, result).code
 
     async def _bring_and_answer(self, peer: Peer, request: PullRequest) -> None:
-        """Entries that the page cache has lost are read while others are served."""
+        """Entries that the page cache has lost are read while others are served. Meanwhile the role may have changed."""
         await self._store.bring(request.topic, request.queue_id, request.offset, request.count_max)
-        self._answer_late(peer, request, self._read(request))
+        if self._admission.serves_reads:
+            self._answer_late(peer, request, self._read(request))
+        else:
+            self._refuse(peer, request, ResponseCode.SYSTEM_BUSY, REJECTED)
 
     async def _load_and_write(
         self, peer: Peer, request: PullRequest, said: Answer, result: GetResult

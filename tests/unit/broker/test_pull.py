@@ -10,6 +10,7 @@ from typing import Any, cast
 import pytest
 
 from broker.clients.groups import ConsumerGroups
+from broker.clients.refusals import REJECTED
 from broker.clients.subscription import tag_filter
 from broker.pulls.admission import PullAdmission
 from broker.pulls.direction import Answer, Direction
@@ -479,3 +480,15 @@ def test_a_disk_that_cannot_be_read_is_an_error_of_the_pull_and_not_of_the_broke
     (reply,) = bench.peer.replies
     assert reply.code == ResponseCode.SYSTEM_ERROR and "Input/output error" in (reply.remark or "")
     assert caplog.records[-1].getMessage() == "pull not answered"
+
+
+def test_who_stops_being_master_while_entries_are_read_answers_no_reader() -> None:
+    queues = FarQueues()
+    queues.messages = [("TagA", b"far")]
+    bench = Bench(queues=queues)
+    answer = bench.processor.handle(cast(Any, bench.peer), pull())
+    assert answer is not None and not isinstance(answer, RemotingCommand)
+    bench.role.serves_reads, bench.role.is_slave = False, True
+    asyncio.run(answer)
+    (reply,) = bench.peer.replies
+    assert (reply.code, reply.remark) == (ResponseCode.SYSTEM_BUSY, REJECTED)
