@@ -66,7 +66,8 @@ class SendProcessor:
         )
         if appended is None:
             return False
-        self.stored += sum(records * times for (_, _, records), times in appended.amounts.items())
+        for (_, _, records), times in appended.amounts.items():
+            self.stored += records * times
         if appended.ends:
             run = PendingRun(
                 appended.ends, appended.frames, appended.frame_ends, deadline_ms, peer, sends.code

@@ -85,7 +85,8 @@ class WriteGate:
 
     def settle(self) -> None:
         """Answer what all members hold already."""
-        self.pending.acknowledged(self._replication.acked_end(), self._replication.stored_end())
+        if self.pending:
+            self.pending.acknowledged(self._replication.acked_end(), self._replication.stored_end)
 
     def reachable(self, end: int) -> bool:
         """Whether a slave may have in time what ends at `end`."""

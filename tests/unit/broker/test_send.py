@@ -391,12 +391,12 @@ def test_a_send_that_no_slave_can_have_is_answered_so_once_it_is_stored_here() -
     bench.send(send())
     assert bench.peer.replies == []
     bench.replication.stored = RECORD_BYTES
-    bench.pending.acknowledged(0, RECORD_BYTES)
+    bench.pending.acknowledged(0, lambda: RECORD_BYTES)
     assert [reply.code for reply in bench.peer.replies] == [ResponseCode.SLAVE_NOT_AVAILABLE]
 
 
 def test_what_a_slave_might_have_waits_for_it_though_it_is_stored_here() -> None:
     bench = Bench()
     bench.send(send())
-    bench.pending.acknowledged(0, RECORD_BYTES)
+    bench.pending.acknowledged(0, lambda: RECORD_BYTES)
     assert bench.peer.replies == []

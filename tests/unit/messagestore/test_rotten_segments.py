@@ -178,7 +178,7 @@ async def test_what_rotted_is_not_sent_and_what_stands_before_it_is(tmp_path: Pa
     places = await stored(tmp_path)
     flip(tmp_path, places[20], at=IN_BODY)
     store = await opened(tmp_path)
-    assert not store.is_checked(0, 100)
+    assert not store.is_checked(0, 100) and store.at_hand(0, 100) is None
     assert await store.check(0, places[20]) is None
     assert store.is_checked(0, places[20])
     assert f"the record at {places[20]} is damaged" in (await store.check(places[19], 2000) or "")

@@ -222,8 +222,8 @@ def test_a_slave_out_of_reach_is_told_of_send_by_send() -> None:
     def use(bench: SendBench) -> None:
         bench.replication.reached = 800
         bench.receive(b"".join(send(number) for number in range(9)))
-        bench.pending.acknowledged(0, 1_000)
-        bench.pending.acknowledged(1 << 40, 1 << 40)
+        bench.pending.acknowledged(0, lambda: 1_000)
+        bench.pending.acknowledged(1 << 40, lambda: 1 << 40)
 
     compiled = alike(use)
     assert compiled.store.plain == 1 and b'"code":11,' in b"".join(compiled.client.written)
