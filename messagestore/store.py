@@ -330,13 +330,9 @@ class MessageStore:
     def is_cold(self, offset: int) -> bool:
         return self._log.is_cold(offset)
 
-    def is_checked(self, offset: int, size: int) -> bool:
-        """Whether these bytes were written by this process, or read and found sound by it."""
-        return self.soundness.is_checked(offset, size)
-
     def at_hand(self, offset: int, size: int) -> memoryview | None:
-        """`read`, where the bytes are checked and no disk is waited for; else None."""
-        return self._log.at_hand(offset, size) if self.is_checked(offset, size) else None
+        """`read`, where the bytes are checked, see Soundness, and no disk is waited for; else None."""
+        return self._log.at_hand(offset, size) if self.soundness.is_checked(offset, size) else None
 
     async def check(self, offset: int, size: int) -> str | None:
         """Reads and checks what of them is unchecked; what is damaged there, None for nothing. OSError."""
