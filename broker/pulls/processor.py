@@ -18,7 +18,7 @@ from broker.pulls.foundframe import frame_of
 from broker.pulls.held import HeldPull, HeldPulls
 from broker.pulls.request import PullRequest
 from broker.tables.consumeroffsets import ConsumerOffsets
-from messagestore.errors import OffsetOutOfRange, RecordDamaged
+from messagestore.errors import OffsetOutOfRange, QueueDamaged, RecordDamaged
 from messagestore.messages import GetResult, GetStatus, QueueGrew, TagFilter
 from mqruntime.clock import Clock
 from mqruntime.tasks import Tasks
@@ -233,10 +233,10 @@ class PullProcessor:
     ) -> None:
         try:
             await self._store.load(result)
-        except OffsetOutOfRange:  # retention has deleted it meanwhile: the client is told where to go on
+        except OffsetOutOfRange:  # deleted or cut meanwhile: the client is told where to go on
             self._answer_late(peer, request, self._read(request))
             return
-        except RecordDamaged as damage:
+        except (RecordDamaged, QueueDamaged) as damage:
             refusal = request.command.reply(ResponseCode.SYSTEM_ERROR, str(damage))
             self._observe(request, refusal.code)
             peer.send([refusal])

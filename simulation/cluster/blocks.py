@@ -7,18 +7,18 @@ from __future__ import annotations
 
 from messagestore.log.commitlog import FOLDER
 from messagestore.walker import segment_name
-from simulation.cluster.looks import broker_on
+from simulation.cluster.looks import started_broker
 from simulation.cluster.violation import Violation
 from simulation.kernel.node import Node
 
 
 def log_has_blocks(node: Node) -> None:
     """At this moment, in the segment where the log ends. Raises Violation."""
-    look = broker_on(node)
-    if look is None:
+    app = started_broker(node)
+    if app is None:
         return
-    end = look.store.max_offset()
-    at = end % look.store.segment_size_bytes
+    end = app.store.max_offset()
+    at = end % app.store.segment_size_bytes
     inode = node.disk.entries.get(f"{FOLDER}/{segment_name(end - at)}")
     if inode is not None and inode.allocated_end < at:
         raise Violation(

@@ -128,8 +128,9 @@ class Faults:
 
     def due_for_restart(self, node: Node) -> bool:
         """Whether it comes back now."""
-        held_back = any(fault.holds_back(node) for fault in self.all)
-        return not held_back and self.machines.due_for_restart(node)
+        if not self.machines.may_be_back(node) or any(fault.holds_back(node) for fault in self.all):
+            return False
+        return self.machines.due_for_restart(node)
 
     def heal(self) -> None:
         """The network as at the beginning; nodes that are down come back when they may."""

@@ -56,10 +56,24 @@ class BrokerLook:
     """It says that its log may lack what it was counted for, and waits for one that lacks nothing."""
 
 
-def broker_on(node: Node) -> BrokerLook | None:
+def started_broker(node: Node) -> BrokerApp | None:
     """None where none runs, it has not come through its start or has ended all but its process."""
     app = node.app
     if not isinstance(app, BrokerApp) or not app.membership.address or app.store.is_on_disk:
+        return None
+    return app
+
+
+def epoch_led_on(node: Node) -> int | None:
+    """In which a broker there acts as master; None where none does."""
+    app = started_broker(node)
+    return app.membership.master_epoch if app is not None and app.membership.role is Role.MASTER else None
+
+
+def broker_on(node: Node) -> BrokerLook | None:
+    """None as of `started_broker`."""
+    app = started_broker(node)
+    if app is None:
         return None
     membership = app.membership
     return BrokerLook(
@@ -130,4 +144,4 @@ def sync_state(state: ReplicasState) -> SyncState | None:
 def serves(node: Node) -> bool:
     """It has come through its start."""
     controller = controller_on(node)
-    return broker_on(node) is not None or (controller is not None and controller.raft.core is not None)
+    return started_broker(node) is not None or (controller is not None and controller.raft.core is not None)

@@ -9,11 +9,17 @@ import random
 from collections import Counter
 from collections.abc import Callable
 
-from broker.role.membership import Role
 from simulation.cluster.check import ClusterCheck
 from simulation.cluster.damagedstores import DamagedStores
 from simulation.cluster.facts import Facts
-from simulation.cluster.looks import BrokerLook, ControllerLook, broker_on, controller_on, id_on_disk
+from simulation.cluster.looks import (
+    BrokerLook,
+    ControllerLook,
+    broker_on,
+    controller_on,
+    epoch_led_on,
+    id_on_disk,
+)
 from simulation.cluster.members import (
     BROKER_HOSTS,
     CLIENT_HOST,
@@ -81,9 +87,9 @@ class Machines:
 
     def master(self) -> Node | None:
         """The broker that acts as master in the newest epoch, if one does."""
-        masters = [look for look in self.broker_looks() if look.role is Role.MASTER]
-        newest = max(masters, key=lambda look: look.master_epoch, default=None)
-        return self.world.nodes[newest.name] if newest is not None else None
+        replicas = [*self.brokers, *self.learners]
+        masters = [(epoch, node) for node in replicas if (epoch := epoch_led_on(node)) is not None]
+        return max(masters, key=lambda led: led[0])[1] if masters else None
 
     def leader(self) -> Node | None:
         for node in self.controllers:
@@ -151,10 +157,12 @@ class Machines:
         asked_for = self.world.now_ms - self.asked_for_ms.get(broker_id, -ASKED_FOR_MS) < ASKED_FOR_MS
         return broker_id in lost and (asked_for or not heard - lost - say_so)
 
+    def may_be_back(self, node: Node) -> bool:
+        """It is down, and has been for as long as it was to be."""
+        return not node.running and self.world.now_ms >= self.restart_at_ms.get(node.name, 0)
+
     def due_for_restart(self, node: Node) -> bool:
-        """Whether it comes back now."""
-        if node.running or self.world.now_ms < self.restart_at_ms.get(node.name, 0):
-            return False
+        """Whether it comes back now, if it may."""
         if node.name not in self.losing:
             return True
         broker_id, loss = self.losing[node.name]

@@ -64,6 +64,7 @@ from simulation.cluster.totals import Totals
 from simulation.cluster.violation import Violation
 from simulation.cluster.votes import VotesOnDisk
 from simulation.kernel import seeds
+from simulation.kernel.garbage import seldom_collected
 from simulation.kernel.inode import PAGE_BYTES
 from simulation.kernel.node import Node
 from simulation.kernel.world import World
@@ -410,7 +411,7 @@ class ClusterWorld:
 
 def run_seed(seed: int, bug: str | None, totals: Totals) -> None:
     """One run, with `bug` planted if there is one."""
-    with planted(bug):
+    with seldom_collected(), planted(bug):
         ClusterWorld(seed, totals).run()
 
 

@@ -123,7 +123,7 @@ class ControllerWorld:
         )
         self.operator = world.node("operator", "10.0.3.1")
         self.faults = Faults(self)
-        world.after_each_step(self.checker.raise_found)
+        self.checker.on_found = lambda: world.after_each_step(self.checker.raise_found)
 
     def _place(self, number: int) -> None:
         """The brokers of one set; a learner is the first of them."""

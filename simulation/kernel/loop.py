@@ -11,12 +11,13 @@ in the same step."""
 from __future__ import annotations
 
 import asyncio
-import heapq
 import itertools
 import random
 from collections import deque
 from collections.abc import Callable, Coroutine, Generator
 from contextvars import Context, copy_context
+from functools import partial
+from heapq import heapify, heappop, heappush
 from typing import Any, Protocol, TypeVar, TypeVarTuple
 
 from simulation.kernel.process import PROCESS, Process
@@ -66,6 +67,8 @@ class SimulatedHandle(asyncio.Handle):
     """asyncio's handle, made without its debug bookkeeping: a world makes a thousand for each second it lives."""
 
     __slots__ = ()
+    _repr = None
+    _source_traceback = None
 
     def __init__(
         self, callback: Callable[..., object], args: Any, loop: SimulatedLoop, context: Context | None
@@ -75,14 +78,14 @@ class SimulatedHandle(asyncio.Handle):
         self._args = args
         self._context = copy_context() if context is None else context
         self._cancelled = False
-        self._repr = None
-        self._source_traceback = None
 
 
-class SimulatedTimer(SimulatedHandle, asyncio.TimerHandle):
-    """A timer at `when_us` of virtual time."""
+class SimulatedTimer(asyncio.TimerHandle):
+    """A timer at `when_us` of virtual time, made as plainly."""
 
     __slots__ = ()
+    _repr = None
+    _source_traceback = None
 
     def __init__(
         self,
@@ -92,9 +95,20 @@ class SimulatedTimer(SimulatedHandle, asyncio.TimerHandle):
         loop: SimulatedLoop,
         context: Context | None,
     ) -> None:
-        SimulatedHandle.__init__(self, callback, args, loop, context)
+        self._loop = loop
+        self._callback = callback
+        self._args = args
+        self._context = copy_context() if context is None else context
+        self._cancelled = False
         self._when = when_us / MICROSECONDS
         self._scheduled = True
+
+    def cancel(self) -> None:
+        if not self._cancelled:
+            self._cancelled = True
+            self._callback = self._args = None
+            if self._scheduled:
+                self._loop.timer_cancelled()  # type: ignore[attr-defined]
 
 
 class SimulatedLoop(asyncio.BaseEventLoop):
@@ -112,12 +126,17 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         self.outside = Process("outside", "10.255.255.254")  # the test itself; not in any context
         self.processes: list[Process] = [self.outside]
         self._random = random.Random(f"{seed}/loop")
+        self._chance = self._random.random
         self._shuffles_tasks = self._random.random() < 0.5
         self._timers: list[tuple[int, float, int, asyncio.TimerHandle]] = []
         self._timers_cancelled = 0
         self._numbers = itertools.count(1)
         self._at_this_instant = 0
         self._buried = False
+        self.create_future = partial(asyncio.Future, loop=self)  # type: ignore[method-assign]  # no frame for each
+
+    get_debug = staticmethod(bool)  # type: ignore[assignment]
+    """There is no debug mode. Every future, task and handle asks: this one is answered without a frame."""
 
     # -- time and callbacks
 
@@ -127,30 +146,34 @@ class SimulatedLoop(asyncio.BaseEventLoop):
     def call_at(
         self, when: float, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
     ) -> asyncio.TimerHandle:
-        return self.call_at_us(round(when * MICROSECONDS), callback, *args, context=context)
+        return self._at_us(round(when * MICROSECONDS), callback, args, context)
 
     def call_later(
         self, delay: float, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
     ) -> asyncio.TimerHandle:
-        return self.call_at_us(self.now_us + round(delay * MICROSECONDS), callback, *args, context=context)
+        return self._at_us(self.now_us + round(delay * MICROSECONDS), callback, args, context)
 
     def call_at_us(
         self, when_us: int, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
     ) -> asyncio.TimerHandle:
         """`call_at` in whole microseconds of virtual time."""
+        return self._at_us(when_us, callback, args, context)
+
+    def _at_us(
+        self, when_us: int, callback: Callable[..., object], args: Any, context: Context | None
+    ) -> asyncio.TimerHandle:
         handle = SimulatedTimer(when_us, callback, args, self, context)
         if not self._buried:
             due_us = when_us if when_us > self.now_us else self.now_us
-            heapq.heappush(self._timers, (due_us, self._random.random(), next(self._numbers), handle))
+            heappush(self._timers, (due_us, self._chance(), next(self._numbers), handle))
         return handle
 
-    def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
-        if not handle._scheduled:  # type: ignore[attr-defined]
-            return
+    def timer_cancelled(self) -> None:
+        """Those that are cancelled are swept out once they are many."""
         self._timers_cancelled += 1
-        if self._timers_cancelled > max(CANCELLED_TIMERS_MIN, len(self._timers) // 2):
+        if self._timers_cancelled > CANCELLED_TIMERS_MIN and self._timers_cancelled > len(self._timers) // 2:
             self._timers = [entry for entry in self._timers if not entry[3]._cancelled]
-            heapq.heapify(self._timers)
+            heapify(self._timers)
             self._timers_cancelled = 0
 
     def call_soon(
@@ -170,7 +193,14 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         ready = self._ready
         if not ready and not self._stopping:
             self._advance()
-        self._take_due_timers()
+        timers, now_us = self._timers, self.now_us
+        while timers and timers[0][0] <= now_us:
+            timer = heappop(timers)[3]
+            timer._scheduled = False  # type: ignore[attr-defined]
+            if timer._cancelled:
+                self._timers_cancelled -= 1
+            else:
+                ready.append(timer)
         count = len(ready)
         self._at_this_instant += count
         if self._at_this_instant > CALLBACKS_AT_ONE_INSTANT_MAX:
@@ -201,7 +231,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
     def _advance(self) -> None:
         timers = self._timers
         while timers and timers[0][3]._cancelled:
-            heapq.heappop(timers)
+            heappop(timers)
             self._timers_cancelled -= 1
         if not timers:
             raise Deadlock(f"nothing is ready and no timer is set\n{self.stacks()}")
@@ -209,39 +239,45 @@ class SimulatedLoop(asyncio.BaseEventLoop):
             self.now_us = timers[0][0]
             self._at_this_instant = 0
 
-    def _take_due_timers(self) -> None:
-        timers, now_us = self._timers, self.now_us
-        while timers and timers[0][0] <= now_us:
-            handle = heapq.heappop(timers)[3]
-            handle._scheduled = False  # type: ignore[attr-defined]
-            if handle._cancelled:
-                self._timers_cancelled -= 1
-            else:
-                self._ready.append(handle)
-
     def _permute(self) -> None:
         """Order processes by the seed, and the tasks of one process among the places that tasks hold."""
         groups: dict[Process | None, list[asyncio.Handle]] = {}
         for handle in self._ready:
-            groups.setdefault(handle._context.get(PROCESS), []).append(handle)  # type: ignore[attr-defined]
+            process = handle._context.get(PROCESS)  # type: ignore[attr-defined]
+            if process in groups:
+                groups[process].append(handle)
+            else:
+                groups[process] = [handle]
         order = list(groups.values())
         if len(order) > 1:
-            self._random.shuffle(order)
+            self._shuffle(order)
         elif not self._shuffles_tasks:
             return
         if self._shuffles_tasks:
             for group in order:
-                self._shuffle_tasks(group)
+                if len(group) > 1:
+                    self._shuffle_tasks(group)
         self._ready.clear()
-        self._ready.extend(itertools.chain.from_iterable(order))
+        for group in order:
+            self._ready.extend(group)
 
     def _shuffle_tasks(self, group: list[asyncio.Handle]) -> None:
         places = [at for at, handle in enumerate(group) if _is_task_step(handle)]
         if len(places) > 1:
             steps = [group[at] for at in places]
-            self._random.shuffle(steps)
+            self._shuffle(steps)
             for at, step in zip(places, steps, strict=True):
                 group[at] = step
+
+    def _shuffle(self, items: list[Any]) -> None:
+        """Random.shuffle, the same draws, without its frames."""
+        bits = self._random.getrandbits
+        for at in range(len(items) - 1, 0, -1):
+            size = (at + 1).bit_length()
+            other = bits(size)
+            while other > at:
+                other = bits(size)
+            items[at], items[other] = items[other], items[at]
 
     # -- tasks
 

@@ -132,36 +132,36 @@ class Pipe:
 
     def _deliver_bytes(self) -> None:
         """Hand over what has arrived: all of it joined, or up to a random byte."""
-        now_us = self._ways.loop.now_us
-        parts: list[bytes | memoryview] = []
-        size = 0
-        while (
-            self._items
-            and self._items[0][0] <= now_us
-            and self._items[0][1] == DATA
-            and size < READ_BYTES_MAX
-        ):
-            part = self._items.popleft()[2]
-            parts.append(part)
-            size += len(part)
-        data = parts[0] if len(parts) == 1 else b"".join(parts)
-        take = min(size, READ_BYTES_MAX)
+        ways, items = self._ways, self._items
+        now_us = ways.loop.now_us
+        data = items.popleft()[2]
+        size = len(data)
+        if items and items[0][0] <= now_us and items[0][1] == DATA and size < READ_BYTES_MAX:
+            parts = [data]
+            while items and items[0][0] <= now_us and items[0][1] == DATA and size < READ_BYTES_MAX:
+                part = items.popleft()[2]
+                parts.append(part)
+                size += len(part)
+            data = b"".join(parts)
+        take = size if size < READ_BYTES_MAX else READ_BYTES_MAX
         gap_us = 0
         if size > 1:
-            take, gap_us = self._ways.split(take, SPLIT_SHARE, SPLIT_GAP_US_MAX)
+            take, gap_us = ways.split(take, SPLIT_SHARE, SPLIT_GAP_US_MAX)
         if take < size:
             view = memoryview(data)
-            self._items.appendleft((now_us + gap_us, DATA, view[take:]))
+            items.appendleft((now_us + gap_us, DATA, view[take:]))
             data = view[:take]
-        if self._ways.is_cut(self.hosts[1], self.hosts[0]):
+        if ways.is_cut(self.hosts[1], self.hosts[0]):
             self._unacknowledged += take  # the acknowledgement is lost with the way back
-        self._ways.trace(DATA, self.label, data)
+        ways.trace(DATA, self.label, data)
         unread = self.sink.bytes_received(bytes(data))
-        self._in_flight -= take - len(unread)
-        if len(unread):
-            self._items.appendleft((now_us, DATA, unread))
+        self._in_flight -= take
+        if unread is not None:
+            self._in_flight += len(unread)
+            items.appendleft((now_us, DATA, unread))
         self.source.room_made()
-        self._continue()
+        if items:
+            self._continue()
 
     def _continue(self) -> None:
         if self._items:
@@ -290,23 +290,28 @@ class SimulatedTransport(_FlowControlMixin, asyncio.Transport):  # type: ignore[
         protocol.connection_made(self)
         self.peer.out.wake()
 
-    def bytes_received(self, data: bytes) -> memoryview:
+    def bytes_received(self, data: bytes) -> memoryview | None:
         """Hand them to the protocol; returns what it is not to have yet, because it has stopped reading."""
         protocol = self._protocol
-        view = memoryview(data)
         if isinstance(protocol, asyncio.BufferedProtocol):
-            while len(view) and self.is_reading():
-                buffer = memoryview(protocol.get_buffer(len(view)))
-                count = min(len(buffer), len(view))
-                if count == 0:
+            rest, size = memoryview(data), len(data)
+            while size and not self._paused and not self._closing:
+                buffer = protocol.get_buffer(size)
+                room = len(buffer)
+                if room == 0:
                     raise RuntimeError("get_buffer() returned an empty buffer")
-                buffer[:count] = view[:count]
-                protocol.buffer_updated(count)
-                view = view[count:]
-            return view[:0] if self._closing else view
+                if size <= room:
+                    memoryview(buffer)[:size] = rest
+                    protocol.buffer_updated(size)
+                    return None
+                memoryview(buffer)[:] = rest[:room]
+                protocol.buffer_updated(room)
+                rest = rest[room:]
+                size -= room
+            return rest if size and not self._closing else None
         assert isinstance(protocol, asyncio.Protocol)
         protocol.data_received(data)
-        return view[:0]
+        return None
 
     def end_received(self) -> None:
         if self._end_received or self._closing:

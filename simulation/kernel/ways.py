@@ -46,13 +46,16 @@ class Ways:
 
     def is_cut(self, host: str, other: str) -> bool:
         """Whether nothing passes from `host` to `other`."""
-        if host in self._silent_hosts or other in self._silent_hosts:
+        silent, cut = self._silent_hosts, self._cut_since_us
+        if silent and (host in silent or other in silent):
             return True
-        return bool(self._cut_since_us) and (host, other) in self._cut_since_us
+        return bool(cut) and (host, other) in cut
 
     def arrival_us(self, host: str, other: str) -> int:
         """When something sent now arrives."""
-        low, high = LOOPBACK_DELAY_US if host == other else self._delays_us.get((host, other), DELAY_US)
+        low, high = LOOPBACK_DELAY_US if host == other else DELAY_US
+        if self._delays_us and host != other:
+            low, high = self._delays_us.get((host, other), DELAY_US)
         return self.loop.now_us + low + int(self._random.random() * (high - low))
 
     def split(self, size: int, share: float, gap_us_max: int) -> tuple[int, int]:

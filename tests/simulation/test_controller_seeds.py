@@ -38,6 +38,7 @@ FOUND_BY = {
     "master-cleaned": 1,
     "master-left-out": 1,
     "no-settling": 7,
+    "operator-elects-who-may-lack": 38,
     "read-without-barrier": 6,
     "reads-by-followers": 1,
     "refusal-not-fenced": 30,
@@ -50,6 +51,7 @@ FOUND_BY = {
     "told-before-decided": 1,
     "unfit-elected": 33,
     "unknown-is-refused": 1,
+    "who-cannot-lead-is-able": 17,
     "who-may-lack-is-elected": 49,
 }
 """Planted bug -> the first seed that is known to find it. What each breaks stands in docs/proofs.md."""

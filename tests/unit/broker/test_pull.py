@@ -19,7 +19,7 @@ from broker.pulls.request import PullRequest
 from broker.tables.consumeroffsets import ConsumerOffsets
 from broker.tables.subscriptiongroups import SubscriptionGroups
 from broker.tables.topics import Topics
-from messagestore.errors import RecordDamaged
+from messagestore.errors import QueueDamaged, RecordDamaged, StoreError
 from messagestore.messages import GetResult, GetStatus, QueueGrew, TagFilter
 from messagestore.properties import tag_hash
 from mqruntime.tasks import Tasks
@@ -386,23 +386,34 @@ def test_what_is_no_tag_expression_is_refused() -> None:
 class RottenQueues(ScriptedQueues):
     """What is found has to be read from disk, and is damaged there."""
 
+    def __init__(self, damage: StoreError) -> None:
+        super().__init__()
+        self.damage = damage
+
     def get(
         self, topic: str, queue_id: int, offset: int, count: int, size: int, wanted: TagFilter | None = None
     ) -> GetResult:
         return GetResult(GetStatus.FOUND, offset + 1, 0, 1, 1, [(800, 100)], cold=True)
 
     async def load(self, result: GetResult) -> None:
-        raise RecordDamaged("00000000000000000000", 800, "the body has another CRC")
+        raise self.damage
 
 
-def test_a_damaged_record_is_answered_with_an_error_that_names_it() -> None:
-    bench = Bench(queues=RottenQueues())
+@pytest.mark.parametrize(
+    "damage",
+    [
+        RecordDamaged("00000000000000000000", 800, "the body has another CRC"),
+        QueueDamaged("TopicTest", 0, 800, -5),
+    ],
+)
+def test_what_is_damaged_is_answered_with_an_error_that_names_it(damage: StoreError) -> None:
+    bench = Bench(queues=RottenQueues(damage))
     answer = bench.processor.handle(cast(Any, bench.peer), pull())
     assert answer is not None and not isinstance(answer, RemotingCommand)
     asyncio.run(answer)
     (reply,) = bench.peer.replies
     assert reply.code == ResponseCode.SYSTEM_ERROR and reply.body is None
-    assert "commitlog/00000000000000000000: the record at 800 is damaged" in (reply.remark or "")
+    assert reply.remark == str(damage)
 
 
 class FarQueues(ScriptedQueues):

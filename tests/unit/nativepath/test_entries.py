@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from messagestore import record
 from nativepath import presence
 from tests.unit.messagestore.test_bulk import Case, both_ways
 
@@ -38,6 +39,16 @@ def test_a_damaged_log_is_listed_up_to_the_same_record(
             both_ways(Path(root), case, [*ends, case.end], entries=90)
     finally:
         case.log[:] = whole
+
+
+@pytest.mark.parametrize("number", [0, 3])
+@pytest.mark.parametrize("timestamp", [-(2**63), -1, 2**62, 2**63 - 1])
+def test_store_times_of_any_size_are_indexed_alike(tmp_path: Path, number: int, timestamp: int) -> None:
+    case, at = Case(1, 60, odd=0.0, segment_size=1 << 16), 0
+    for _ in range(number):
+        at += record.PREFIX.unpack_from(case.log, at)[0]
+    case.log[at + 56 : at + 64] = timestamp.to_bytes(8, "big", signed=True)
+    both_ways(tmp_path, case, [case.end])
 
 
 def test_nothing_is_read_outside_of_what_is_given() -> None:

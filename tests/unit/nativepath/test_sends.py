@@ -95,6 +95,19 @@ def test_frames_of_java_producers_are_plain() -> None:
     assert taken >= 3, "Java's own"
 
 
+def test_a_receive_that_names_very_many_topics_is_for_the_pure_way() -> None:
+    """To look for each send's topic among all of the others takes seconds where a receive brings its 16 MiB."""
+    assert presence.native is not None
+    read = presence.native.read_sends
+    names = [f"topic-{number}" for number in range(64)]
+    few = b"".join(send(number, b=name) for number, name in enumerate([*names, *names]))
+    sends = read(memoryview(few), 0, len(few), 1 << 24, 1 << 16)
+    assert sends is not None and sends.topics == [name.encode() for name in names] and sends.end == len(few)
+    many = few + send(64, b="topic-64")
+    assert read(memoryview(many), 0, len(many), 1 << 24, 1 << 16) is None
+    alike(lambda bench: bench.receive(many))
+
+
 def test_batches_are_stored_member_by_member_and_answered_with_all_their_ids() -> None:
     def use(bench: SendBench) -> None:
         members = [member(b"m%d" % n, b"TAGS\x01t%d\x02" % n) for n in range(5)]
