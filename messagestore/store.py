@@ -333,7 +333,7 @@ class MessageStore:
         return self._log.is_cold(offset)
 
     def at_hand(self, offset: int, size: int) -> memoryview | None:
-        """`read`, where the bytes are checked and no disk is waited for; else None."""
+        """`read`, where the bytes are checked, see Soundness, and no disk is waited for; else None."""
         return self._log.at_hand(offset, size) if self.soundness.is_checked(offset, size) else None
 
     async def check(self, offset: int, size: int) -> str | None:
