@@ -464,9 +464,12 @@ class CommitLog:
             return None
         return store_timestamp(head, 0) or None
 
-    async def drop_empty(self) -> None:
-        """A log that holds nothing may begin anywhere: the segment that it was to begin with before goes. OSError."""
+    async def drop_empty(self, *, but_at: int | None = None) -> None:
+        """A log that holds nothing may begin anywhere: the segment that it was to begin with before goes, unless it is at
+        `but_at`. OSError."""
         assert self._first == self._end, "the log holds something"
+        if self._first == but_at:
+            return
         async with self._disk:
             await self._remove_segments_from(self._first)
             if self._files:

@@ -178,9 +178,9 @@ async def test_what_rotted_is_not_sent_and_what_stands_before_it_is(tmp_path: Pa
     places = await stored(tmp_path)
     flip(tmp_path, places[20], at=IN_BODY)
     store = await opened(tmp_path)
-    assert not store.is_checked(0, 100) and store.at_hand(0, 100) is None
+    assert not store.soundness.is_checked(0, 100) and store.at_hand(0, 100) is None
     assert await store.check(0, places[20]) is None
-    assert store.is_checked(0, places[20])
+    assert store.soundness.is_checked(0, places[20])
     assert f"the record at {places[20]} is damaged" in (await store.check(places[19], 2000) or "")
     assert await store.check(places[21], 300) is None
     await store.stop()
@@ -195,7 +195,7 @@ async def test_the_scrub_finds_it_and_goes_on(tmp_path: Path, at: int) -> None:
     store = await opened(tmp_path, scrub_bytes_per_second=1 << 40)
     assert await damage_found(store) == [places[3], places[30]]
     assert store.soundness.damages[places[3]].segment == "00000000000000000000"
-    assert store.is_checked(places[31], 300)
+    assert store.soundness.is_checked(places[31], 300)
     await store.stop()
 
 
@@ -204,7 +204,7 @@ async def test_what_this_process_wrote_needs_no_check(tmp_path: Path) -> None:
     store = await opened(tmp_path)
     await store.become_master()
     store.append([message(bytes(BODY)) for _ in range(COUNT)])
-    assert store.is_checked(0, store.max_offset())
+    assert store.soundness.is_checked(0, store.max_offset())
     await store.stop()
 
 
@@ -229,7 +229,7 @@ async def test_a_cut_takes_the_damage_with_it(tmp_path: Path) -> None:
     assert await damage_found(store) == [places[30]]
     await store.truncate(places[29])
     assert not store.soundness.damages
-    assert store.is_checked(0, store.max_offset())
+    assert store.soundness.is_checked(0, store.max_offset())
     await store.stop()
 
 

@@ -16,7 +16,13 @@ from messagestore.batch import MEMBER_HEADER, PROPERTIES_LENGTH
 from nativepath import presence
 from remoting.frame import FrameReader
 from remoting.plainsends import commands_of
-from tests.unit.nativepath.sendbench import ANSWERED_MS, MESSAGE_BYTES_MAX, SEGMENT_BYTES, SendBench
+from tests.unit.nativepath.sendbench import (
+    ANSWERED_MS,
+    LONG_TOPICS,
+    MESSAGE_BYTES_MAX,
+    SEGMENT_BYTES,
+    SendBench,
+)
 
 pytestmark = pytest.mark.skipif(presence.native is None, reason=f"the compiled module is {presence.why_not}")
 
@@ -231,7 +237,23 @@ pieces = st.builds(
     st.sampled_from(["\x02", "\x02", "\x02", ""]),
 )  # fmt: skip
 numbers = st.sampled_from(
-    ["0", "1", "2", "3", "7", "-1", "00", "-0", "", " 1", "12345678901234567890", "2147483648", "x"]
+    [
+        "0",
+        "1",
+        "2",
+        "3",
+        "7",
+        "-1",
+        "00",
+        "-0",
+        "",
+        " 1",
+        "12345678901234567890",
+        "2147483647",
+        "-2147483648",
+        "48",
+        "x",
+    ]
 )
 fields = st.fixed_dictionaries(
     {
@@ -240,7 +262,8 @@ fields = st.fixed_dictionaries(
         | st.lists(pieces, max_size=3).map(lambda some: PLAIN_PROPERTIES + "".join(some))
     },
     optional={
-        "b": st.sampled_from(["orders", "orders", "others", "SCHEDULE_TOPIC_XXXX", "%RETRY%CG", "new", "caf\xe9", ""]),
+        "b": st.sampled_from(["orders", "orders", "others", "SCHEDULE_TOPIC_XXXX", "%RETRY%CG", "new", "caf\xe9", ""])
+        | st.sampled_from(LONG_TOPICS),
         "d": numbers, "e": numbers, "f": numbers, "g": numbers, "h": numbers, "j": numbers,
         "m": st.sampled_from(["true", "false", "1", "yes"]), "n": texts, "zz": texts,
     },
