@@ -13,8 +13,8 @@ from simulation.cluster.members import Timers
 from simulation.cluster.violation import Violation
 from simulation.kernel.node import Node
 
-SETTLED_MS = 20_000
-"""For an election among controllers, one among brokers, and the change of role."""
+SETTLED_MS = 30_000
+"""For an election among controllers, one among brokers, the change of role, and a master that yields after a while."""
 
 
 class Service:
@@ -75,16 +75,11 @@ class Service:
             *machines.losing,
             *machines.check.forgetful,
         }
-        return None if is_lost or node.name in machines.doubtful_disks else look
+        is_damaged = node.name in machines.damaged.where or machines.damaged.rotten_at(node.name) is not None
+        return None if is_lost or is_damaged or node.name in machines.doubtful_disks else look
 
 
 def runs_well(node: Node) -> bool:
-    """Its process goes on, and its disk is neither full nor slow."""
-    process, disk = node.process, node.disk
-    return (
-        process is not None
-        and process.alive
-        and not process.paused
-        and not disk.stalled
-        and disk.capacity_bytes is None
-    )
+    """Its process goes on, and its disk."""
+    process = node.process
+    return process is not None and process.alive and not process.paused and node.disk.is_well

@@ -34,7 +34,7 @@ RESYNCED = 11, 5
 """Of so many this one has an operator who lets replicas begin anew."""
 
 LULLS = 23, frozenset({0, 15, 17, 18, 19, 20, 21, 22})
-"""Of so many, those that leave these have times without faults in the midst of their run."""
+"""Of so many, those that leave these have a time without faults in the midst of their run."""
 
 
 @dataclass(frozen=True)

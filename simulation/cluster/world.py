@@ -282,16 +282,18 @@ class ClusterWorld:
 
     def under_faults(self) -> None:
         end_ms = self.world.now_ms + RUN_MS
-        lulls_ms = [end_ms - RUN_MS * 2 // 3, end_ms - RUN_MS // 3] if self.shape.has_lulls else []
+        lull_ms = end_ms - RUN_MS // 2 if self.shape.has_lulls else end_ms
         self.faults.plan()
         while self.world.now_ms < end_ms:
             self.world.run_for_ms(self.random.randint(self.pace_ms // 3, self.pace_ms))
             self.faults.strike()
             if self.random.random() < 0.4:
                 self.world.network.heal()
-            if lulls_ms and self.world.now_ms >= lulls_ms[0]:
-                del lulls_ms[0]
+            if lull_ms <= self.world.now_ms < end_ms:
+                began_ms = self.world.now_ms
                 self.lull()
+                end_ms += self.world.now_ms - began_ms
+                lull_ms = end_ms
 
     def lull(self) -> None:
         """The network is whole and no fault strikes, but for those that come of themselves, long enough for a master to lead;

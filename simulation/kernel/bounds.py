@@ -147,7 +147,8 @@ class Bounds:
             elif name.removesuffix("[]") in IN_FLIGHT:
                 most = IDLE_MAX + hosts if idle else IN_FLIGHT_MAX + hosts
             else:
-                most = expected.get(name, LINKS_OLD * hosts if name in LINKS else hosts)
+                passing = 0 if idle else IN_FLIGHT_MAX
+                most = expected.get(name, LINKS_OLD * hosts if name in LINKS else hosts + passing)
             self._expect("N3", size <= most, f"{node.name} keeps {size} in {name}, {most} are accounted for")
 
     def _expect(self, rule: str, holds: bool, what: str) -> None:

@@ -103,6 +103,11 @@ class SimulatedDisk:
     def stalled(self) -> bool:
         return self.loop.now_us < self._stalled_until_us
 
+    @property
+    def is_well(self) -> bool:
+        """It neither stands still nor is bounded, and no fault waits to strike; for checkers."""
+        return not self.stalled and self.capacity_bytes is None and not self._faults
+
     def stall(self, ms: int) -> None:
         """No operation that starts from now on ends before `ms` have passed."""
         self._stalled_until_us = self.loop.now_us + ms * 1000

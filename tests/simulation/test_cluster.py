@@ -47,7 +47,7 @@ FOUND_BY = {
     "delivered-without-delay": 1,
     "dials-for-each-call": 1,
     "dispatch-beyond-confirm": 1,
-    "elects-among-all-only": 18,
+    "elects-among-all-only": 17,
     "eligible-for-ever": 1,
     "emptied-store-elected": 26,
     "enters-without-tables": 50,
