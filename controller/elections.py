@@ -53,12 +53,15 @@ def elect_master(
         why = OPERATOR_ASKED if designate else _why(broker_name, replicas, sync_state, live)
         return _elected(broker_name, replicas, sync_state, live, chosen, why)
     if designate and (better := _better(broker_name, replicas, sync_state, live, broker_id)):
-        return Decision(
-            ResponseCode.CONTROLLER_ELECT_MASTER_FAILED,
-            f"broker {broker_id} may lack what was acknowledged, for its machine went down or a sync of its log failed, while "
-            f"{sorted(better)} lives and lacks nothing: let {broker_id} catch up with a master first, or elect another; to "
-            "lose what it lacks, stop those, or set enableElectUncleanMaster=true",
-        )
+        if not better | {broker_id} <= _told(broker_name, replicas, live).keys():
+            why = "this controller leads only now, and has not heard yet of all that live how they are: try again in a moment"
+        else:
+            why = (
+                f"broker {broker_id} may lack what was acknowledged, for its machine went down or a sync of its log failed, "
+                f"while {sorted(better)} lives and lacks nothing: let {broker_id} catch up with a master first, or elect "
+                "another; to lose what it lacks, stop those, or set enableElectUncleanMaster=true"
+            )
+        return Decision(ResponseCode.CONTROLLER_ELECT_MASTER_FAILED, why)
     if broker_id == NOBODY and not designate:
         return Decision(
             ResponseCode.CONTROLLER_MASTER_NOT_AVAILABLE,
@@ -185,10 +188,19 @@ def _whole(
 
 
 def _able(broker_name: str, replicas: Replicas, sync_state: SyncState, live: Liveness) -> frozenset[int]:
-    """Of the whole those that can lead, though perhaps not well."""
+    """Of the whole those that can lead, though perhaps not well; nobody before all have told how they are."""
+    if not _all_have_told(broker_name, replicas, sync_state, live):
+        return frozenset()
     reports = _told(broker_name, replicas, live)
     whole = _whole(broker_name, replicas, sync_state, live)
     return frozenset(each for each in whole if reports[each].could_lead or not reports[each].unfit)
+
+
+def _all_have_told(broker_name: str, replicas: Replicas, sync_state: SyncState, live: Liveness) -> bool:
+    """Of the electable that live; one that has not may be better than those that have, and does so within a heartbeat."""
+    reports = _reports(broker_name, replicas, live)
+    living = _electable(sync_state, reports) & reports.keys()
+    return living <= _told(broker_name, replicas, live).keys()
 
 
 def _may_lack(
@@ -200,11 +212,16 @@ def _may_lack(
 def _better(
     broker_name: str, replicas: Replicas, sync_state: SyncState, live: Liveness, broker_id: int
 ) -> frozenset[int]:
-    """Of a broker whose log may lack what was acknowledged: who lives, may be elected and lacks nothing known."""
-    report = _reports(broker_name, replicas, live).get(broker_id)
-    if report is None or not _may_lack(broker_name, replicas, live, broker_id, report):
+    """Of a broker whose log may lack what was acknowledged: who lives, may be elected and lacks nothing known. Who has not told
+    a new leader how it is may be either; a master that leads has nobody better."""
+    reports, told = _reports(broker_name, replicas, live), _told(broker_name, replicas, live).keys()
+    if broker_id not in reports:
         return frozenset()
-    return _whole(broker_name, replicas, sync_state, live)
+    untold = _electable(sync_state, reports) & reports.keys() - told - {broker_id}
+    may_be_gone = broker_id not in told and broker_id != sync_state.master_id
+    if not may_be_gone and not _may_lack(broker_name, replicas, live, broker_id, reports[broker_id]):
+        return frozenset()
+    return _whole(broker_name, replicas, sync_state, live) | untold
 
 
 def _choose(
@@ -240,9 +257,8 @@ def _choose(
         )
     fit, whole = (_whole(broker_name, replicas, sync_state, live, fit=only) for only in (True, False))
     able = _able(broker_name, replicas, sync_state, live)
-    everybody_alive = _reports(broker_name, replicas, live)
-    if _electable(sync_state, everybody_alive) & everybody_alive.keys() - reports.keys():
-        able = whole = rest = frozenset()  # one that lives may be better, and tells within a heartbeat
+    if not _all_have_told(broker_name, replicas, sync_state, live):
+        whole = rest = frozenset()
     for candidates in (fit, able, whole, rest):
         chosen = elect(candidates, reports, old_master=sync_state.master_id)
         if chosen is not None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 
 from controller.electpolicy import LiveReport
 from controller.eligibility import UPSTREAM
@@ -89,11 +90,11 @@ class LiveBrokers:
             logger.info("broker alive", extra=fields(cluster=key[0], broker=key[1], id=key[2]))
             if header.may_lack_acknowledged:
                 _warn_of_lost_memory(key, header.max_offset)
-            for came in self._awaited.get(key, ()):
-                came.set()
             self._on_change(key[1])
         elif yields:
             self._on_change(key[1])
+        for came in self._awaited.get(key, ()):
+            came.set()
 
     def restarted(self, broker_name: str, broker_id: int, connection: int, incarnation: int = 0) -> bool:
         """Request 1003 came over `connection`. The broker is alive once it is heard again, and with what its log holds
@@ -128,17 +129,38 @@ class LiveBrokers:
         key = self._key(broker_name, broker_id)
         if key is None or self.liveness().is_alive(key):
             return
-        came = asyncio.Event()
-        self._awaited.setdefault(key, []).append(came)
-        try:
+        with suppress(TimeoutError):
             async with asyncio.timeout(timeout_ms / 1000):
-                await came.wait()
-        except TimeoutError:
-            return
+                await self._next_words([key])
+
+    async def wait_told(self, broker_name: str, timeout_ms: int) -> None:
+        """Returns once all brokers of the set that live have told this controller how they are since it leads, or the time is
+        over."""
+        replicas = self._state.replicas.get(broker_name)
+        live = self.liveness()
+        keys = (
+            [(replicas.cluster_name, broker_name, broker_id) for broker_id in replicas.by_id]
+            if replicas
+            else []
+        )
+        untold = [key for key in keys if live.is_alive(key) and not live.has_told(key)]
+        if untold:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(timeout_ms / 1000):
+                    await self._next_words(untold)
+
+    async def _next_words(self, keys: list[BrokerKey]) -> None:
+        came = [(key, asyncio.Event()) for key in keys]
+        for key, event in came:
+            self._awaited.setdefault(key, []).append(event)
+        try:
+            for _, event in came:
+                await event.wait()
         finally:
-            self._awaited[key].remove(came)
-            if not self._awaited[key]:
-                del self._awaited[key]
+            for key, event in came:
+                self._awaited[key].remove(event)
+                if not self._awaited[key]:
+                    del self._awaited[key]
 
     def _key(self, broker_name: str, broker_id: int) -> BrokerKey | None:
         """Under the stored cluster name; None for a broker that is not registered."""

@@ -42,6 +42,8 @@ from remoting.router import Handler, Router
 logger = logging.getLogger(__name__)
 
 FIRST_HEARTBEAT_WAIT_MS = 400
+NEXT_HEARTBEAT_WAIT_MS = 1_200
+"""Brokers send one each second if not told otherwise."""
 BEFORE_SETS, AFTER_SETS = BrokerReplicasInfo({}).encode().split(b"}", 1)[0], b"}}"
 """What stands around the sets in the answer to 1006."""
 CONNECTION = "controller connection number"
@@ -135,10 +137,13 @@ class RequestProcessor:
         return await self._reply(request, given_up())
 
     async def _elect_master(self, peer: Peer, request: RemotingCommand) -> RemotingCommand:
-        """A starting broker's election request may overtake its first heartbeat: wait for that a moment."""
+        """A starting broker's election request may overtake its first heartbeat: wait for that a moment; and an operator's the
+        heartbeats of those that a new leader has not heard yet."""
         header = ElectMasterHeader.from_ext(request.ext)
         decide = requests.elect_master(request, lambda: self.settings.enable_elect_unclean_master)
-        if self.node.is_active and not header.designate_elect:
+        if self.node.is_active and header.designate_elect:
+            await self.brokers.wait_told(header.broker_name, NEXT_HEARTBEAT_WAIT_MS)
+        elif self.node.is_active:
             await self.brokers.wait_alive(header.broker_name, header.broker_id, FIRST_HEARTBEAT_WAIT_MS)
 
         async def elected() -> Decision:

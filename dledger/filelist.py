@@ -83,6 +83,13 @@ class FileList:
         known_start, known_end = self.dirty.get(number, (start, end))
         self.dirty[number] = (min(known_start, start), max(known_end, end))
 
+    def rewrite(self, position: int, data: bytes) -> None:
+        """As `write`, of what may stand there already: perhaps in the page cache alone, for a failed sync makes the kernel take
+        its pages for written."""
+        self.write(position, data)
+        number, start = divmod(position, self.file_bytes)
+        self.files[number].soil(start, start + len(data))
+
     async def sync(self) -> None:
         """All that was written is durable on return. Raises OSError; then nothing may be trusted to be."""
         for number in sorted(self.dirty):

@@ -98,7 +98,7 @@ class EntryLog:
             await self.close_file_before(ENTRY_HEADER_BYTES + len(entry.body))
             data, self.check = encode_entry(entry, self.end, self.batch_count, self.check)
             self.data.write(self.end, data)
-            self.write_index_units(entry.index, encode_index_unit(entry, self.end))
+            self.index.write(entry.index * INDEX_UNIT.size, encode_index_unit(entry, self.end))
             self.end_index = entry.index
             self.end += len(data)
             self.batch_count += 1
@@ -112,9 +112,9 @@ class EntryLog:
             await self.sync()
             self.end += remaining
 
-    def write_index_units(self, index: int, units: bytes) -> None:
-        """Those of the entries from `index` on, which lie in one file."""
-        self.index.write(index * INDEX_UNIT.size, units)
+    def rewrite_index_units(self, index: int, units: bytes) -> None:
+        """Those of the entries from `index` on, which lie in one file: the page cache may show more of it than the disk has."""
+        self.index.rewrite(index * INDEX_UNIT.size, units)
 
     async def sync(self) -> None:
         """What was appended is durable on return. Raises OSError."""
@@ -132,7 +132,7 @@ class EntryLog:
         for index in range(max(0, self.unsynced_from), self.end_index + 1):
             position = self.stored_unit(index).position
             stored_size = ENTRY_HEADER.unpack_from(self.data.rest_of_file(position))[1]
-            self.data.write(position, bytes(self.data.rest_of_file(position)[:stored_size]))
+            self.data.rewrite(position, bytes(self.data.rest_of_file(position)[:stored_size]))
 
     async def cut(self, count: int) -> None:
         """Keeps `count` entries, and erases all that is known to stand behind them; durable at the next

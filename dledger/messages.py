@@ -143,6 +143,10 @@ class PushResponse:
     session: Known = 0
     newcomer: bool = False
 
+    def answers(self, request: PushRequest) -> bool:
+        """As far as it tells."""
+        return (self.index, self.count) == (request.prev_index + 1, len(request.entries))
+
 
 @dataclass(frozen=True, slots=True)
 class TransferRequest:

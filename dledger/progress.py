@@ -108,7 +108,10 @@ class Progress:
         prev_index = self.next_index - 1
         prev_term = log.term_at(prev_index)
         push = PushRequest(term, kind, prev_index, prev_term, committed_index, entries, self.session)
-        self.in_flight, self.sent_ms, self.commit_index_sent = push, now_ms, committed_index
+        self.in_flight, self.sent_ms = push, now_ms
+        self.commit_index_sent = min(
+            committed_index, prev_index + len(entries)
+        )  # it decides no more than it proves
         return push
 
     def took(self, load: Load) -> bool:
@@ -136,8 +139,9 @@ class Progress:
         self.heard(now_ms)
         end = response.index + response.count - 1
         if response.code is ResultCode.SUCCESS and end <= log.last_index:
-            self.in_flight = None
-            self.probing = False
+            if self.in_flight is None or response.answers(self.in_flight):
+                self.in_flight = None
+                self.probing = False
             self.held_index = max(self.held_index, end)
             self.next_index = self.held_index + 1
             if not response.newcomer:
@@ -174,6 +178,8 @@ class Progress:
             case PushRequest() if self.in_flight is request:
                 self.unanswered()
                 self.held = True
+            case PushRequest():  # one that another answer was taken for
+                self.commit_index_sent = NO_INDEX
             case HeartBeatRequest():
                 self.not_echoed(request.read_round)
 

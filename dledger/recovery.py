@@ -63,7 +63,7 @@ def begin_at(log: EntryLog, index: int) -> TermRuns | None:
 
 
 def take_some(log: EntryLog, last_term: int) -> list[Entry]:
-    """The next entries, whose units are written anew: the page cache may show more of the index than the disk has."""
+    """The next entries, whose units are written anew."""
     entries: list[Entry] = []
     units = bytearray()
     first = log.end_index + 1
@@ -81,7 +81,7 @@ def take_some(log: EntryLog, last_term: int) -> list[Entry]:
         log.check = stored.check
         log.batch_count = stored.batch_position + 1
     if entries:
-        log.write_index_units(first, bytes(units))
+        log.rewrite_index_units(first, bytes(units))
     return entries
 
 

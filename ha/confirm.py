@@ -13,10 +13,11 @@ def confirm_offset(previous: int, ends: Iterable[int | None]) -> int:
     `previous` itself while one is unknown (None)."""
     lowest: int | None = None
     for end in ends:
-        if end is None:
-            return previous
-        lowest = end if lowest is None else min(lowest, end)
-    return previous if lowest is None else max(previous, lowest)
+        if end is None or end <= previous:
+            return previous  # whatever the others hold
+        if lowest is None or end < lowest:
+            lowest = end
+    return previous if lowest is None else lowest
 
 
 def enough(applied_members: int, members_min: int) -> bool:

@@ -191,12 +191,12 @@ class TransferHeader(NamedTuple):
     @staticmethod
     def decode(data: Readable) -> TransferHeader:
         """FrameError on another state or a body size that no frame can have."""
-        state, *values = TRANSFER.unpack(data)
-        expect_state(state, HAConnectionState.TRANSFER)
-        header = TransferHeader(*values)
-        if not 0 <= header.body_size <= BODY_SIZE_MAX:
-            raise FrameError(f"a transfer frame with a body of {header.body_size} bytes")
-        return header
+        state, body_size, offset, epoch, epoch_start_offset, confirm_offset = TRANSFER.unpack(data)
+        if state != TRANSFER_STATE:
+            expect_state(state, HAConnectionState.TRANSFER)
+        if not 0 <= body_size <= BODY_SIZE_MAX:
+            raise FrameError(f"a transfer frame with a body of {body_size} bytes")
+        return TransferHeader(body_size, offset, epoch, epoch_start_offset, confirm_offset)
 
 
 def encode_ack(max_offset: int) -> bytes:

@@ -32,8 +32,8 @@ class ReplicatedLog(Protocol):
         """Reading the mapping at `offset` may wait for the disk."""
         ...
 
-    def is_checked(self, offset: int, size: int) -> bool:
-        """Whether these bytes are known to be as they were written."""
+    def at_hand(self, offset: int, size: int) -> memoryview | None:
+        """`read`, where these bytes are known to be as they were written and no disk is waited for; else None."""
         ...
 
     async def check(self, offset: int, size: int) -> str | None:

@@ -346,10 +346,10 @@ class HAService:
 
     def in_sync_count(self) -> int:
         """Members of the applied set, in a pair the slaves that are close and this one; 0 unless master."""
-        if isinstance(self._end, PairMastership):
-            return 1 + len(self._end.in_step())
-        mastership = self.mastership
-        return 0 if mastership is None else len(mastership.sync_state_set.applied_members)
+        end = self._end
+        if isinstance(end, Mastership):
+            return len(end.sync_state_set.applied_members)
+        return 1 + len(end.in_step()) if isinstance(end, PairMastership) else 0
 
     def applied_members(self) -> frozenset[int]:
         """The SyncStateSet as the controllers applied it. Empty unless master."""
@@ -374,10 +374,10 @@ class HAService:
 
     def acked_end(self) -> int:
         """Sends that end at or below this may be answered OK. 0 unless master."""
-        if isinstance(self._end, PairMastership):
-            return self._end.acked_end
-        mastership = self.mastership
-        return 0 if mastership is None else mastership.sync_state_set.acked_end()
+        end = self._end
+        if isinstance(end, Mastership):
+            return end.sync_state_set.acked_end()
+        return end.acked_end if isinstance(end, PairMastership) else 0
 
     def reachable(self, end: int) -> bool:
         """Whether a send that ends at `end` can be waited for; in a pair its slaves may be away or too far behind."""

@@ -46,7 +46,7 @@ class ReadSet:
     """Ask the controllers for their set soon, and report `told`: they know more than this master does."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Confirmed:
     """The confirm offset, or what may be answered, has moved."""
 
@@ -135,6 +135,10 @@ class SyncStateSet:
             None  # (set epoch of the Alter, what it told of `members_min`)
         )
         self._slaves: dict[int, SlaveProgress] = {}
+        self._counted: list[SlaveProgress | None] | None = None  # as `_others` found it
+        self._counted_known = (
+            False  # to be set by `_recount_ends` alone, and unset by all that moves more than ends
+        )
         self._recount()
 
     # -- what others read
@@ -158,14 +162,17 @@ class SyncStateSet:
     def union(self) -> frozenset[int]:
         """Over whom acks are counted."""
         union = self._applied if self._proposal is None else self._applied | self._proposal.members
-        joining = [broker_id for broker_id, slave in self._slaves.items() if slave.joining_ms is not None]
-        return union.union(joining) if joining else union
+        for broker_id, slave in self._slaves.items():
+            if slave.joining_ms is not None and broker_id not in union:
+                union |= {broker_id}
+        return union
 
     def may_confirm(self) -> bool:
         """The applied set has enough members, and the controllers know what is enough."""
         if self._told_min is None:
             return False
-        return confirm.enough(len(self._applied), max(self._members_min, self._told_min[1]))
+        told, wanted = self._told_min[1], self._members_min
+        return confirm.enough(len(self._applied), told if told > wanted else wanted)
 
     def acked_end(self) -> int:
         """Sends that end at or below this may be answered OK: every member of the applied and of all proposed sets holds
@@ -181,7 +188,7 @@ class SyncStateSet:
     def log_grew(self, log_end: int) -> list[Action]:
         """The master's own end, as far as it counts."""
         self._log_end = log_end
-        return self._recount()
+        return self._recount_ends()
 
     def connected(self, broker_id: int, *, barred: str | None) -> list[Action]:
         """A link of this id has shaken hands; it replaces any former one, and its end is unknown until it acks. `barred`
@@ -199,7 +206,8 @@ class SyncStateSet:
         slave = self._slaves[broker_id]
         slave.acked(offset, caught_up_ms)
         if broker_id in self._applied:
-            return self._recount()
+            return self._recount_ends()
+        self._counted_known = False
         if slave.joining_ms is None and slave.may_join(self._epoch_start, self._limits, now_ms):
             slave.joining_ms = now_ms
         return [*self._recount(), *self._alter_if_wanted(now_ms)]
@@ -209,6 +217,7 @@ class SyncStateSet:
     def members_min_is(self, members_min: int, now_ms: int) -> list[Action]:
         """minInSyncReplicas, perhaps changed. More count at once, fewer when the controllers have applied it."""
         self._members_min = members_min
+        self._counted_known = False
         return self._alter_if_wanted(now_ms)
 
     def tick(self, now_ms: int) -> list[Action]:
@@ -241,6 +250,7 @@ class SyncStateSet:
     def told(self, members: frozenset[int], set_epoch: int, now_ms: int) -> list[Action]:
         """The controllers' set under this master epoch, from a read, a notice or a reply. Of no effect when it is older,
         or not this master's. Of one set epoch the smaller set is the later one."""
+        self._counted_known = False
         if set_epoch > self._set_epoch and self._own_id in members:
             proposal = self._proposal
             if proposal is not None and members == proposal.members and not proposal.same_members:
@@ -266,6 +276,7 @@ class SyncStateSet:
         """What became of the last sending of `alter`; of no effect once something else has settled it."""
         if alter.master_epoch != self._master_epoch:
             return []
+        self._counted_known = False
         if isinstance(fate, Applied | NotKept):
             self._has_told(alter)
         if isinstance(fate, Applied) and (actions := self.told(fate.members, fate.set_epoch, now_ms)):
@@ -392,14 +403,27 @@ class SyncStateSet:
     # -- the confirm offset
 
     def _recount(self) -> list[Action]:
+        """Who counts may have changed."""
+        self._counted_known = False
+        return self._confirmed_by(self._others())
+
+    def _recount_ends(self) -> list[Action]:
+        """Nothing has changed but how far logs go."""
+        if not self._counted_known:
+            self._counted, self._counted_known = self._others(), True
+        return self._confirmed_by(self._counted)
+
+    def _others(self) -> list[SlaveProgress | None] | None:
+        """Whose acks count besides the own end; None while nothing may be confirmed."""
         if not self.may_confirm():
+            return None
+        return [self._slaves.get(broker_id) for broker_id in self.union() if broker_id != self._own_id]
+
+    def _confirmed_by(self, others: list[SlaveProgress | None] | None) -> list[Action]:
+        if others is None:
             return []
         before = self._confirm_offset
-        self._confirm_offset = confirm.confirm_offset(before, map(self._end_of, self.union()))
+        ends = [None if slave is None or slave.barred is not None else slave.ack_offset for slave in others]
+        ends.append(self._log_end)
+        self._confirm_offset = confirm.confirm_offset(before, ends)
         return [Confirmed(self._confirm_offset)] if self._confirm_offset > before else []
-
-    def _end_of(self, broker_id: int) -> int | None:
-        if broker_id == self._own_id:
-            return self._log_end
-        slave = self._slaves.get(broker_id)
-        return None if slave is None or slave.barred is not None else slave.ack_offset

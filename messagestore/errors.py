@@ -46,6 +46,20 @@ class RecordDamaged(StoreError):
         self.why = why
 
 
+class QueueDamaged(StoreError):
+    """An entry of a consume queue that can lead to no record of the log as it is."""
+
+    def __init__(self, topic: str, queue_id: int, offset: int, size: int) -> None:
+        super().__init__(
+            f"consumequeue/{topic}/{queue_id}: the entry of {size} bytes at {offset} leads to no record; stop the broker, "
+            "delete the folder consumequeue and start it: queues are built anew from the log"
+        )
+        self.topic = topic
+        self.queue_id = queue_id
+        self.offset = offset
+        self.size = size
+
+
 class LogMissing(StoreError):
     """A store whose confirmed messages have no file any more. To begin anew under the same id would tell the set that they
     never were."""

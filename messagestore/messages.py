@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
+from messagestore.errors import QueueDamaged
+
 if TYPE_CHECKING:
     from nativepath.native import Sends
 
@@ -94,7 +96,7 @@ class GetResult:
     """The answer to one read of a queue.
 
     `ranges` are the (physical_offset, size) of the found bytes, neighbours joined. `buffers` are these bytes as views
-    of the mapping; when one of them is `cold`, buffers is empty and `await store.load(result)` fills it."""
+    of the mapping; when one of them is `cold`, buffers is empty and `await store.load(result)` fills it, or raises `damage`."""
 
     status: GetStatus
     next_begin_offset: int
@@ -104,6 +106,7 @@ class GetResult:
     ranges: list[tuple[int, int]] = field(default_factory=list)
     buffers: list[memoryview] = field(default_factory=list)
     cold: bool = False
+    damage: QueueDamaged | None = None
 
 
 class QueueGrew(NamedTuple):

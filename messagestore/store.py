@@ -9,7 +9,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 
-from messagestore.beginning import BEGINNING_FILE, beginning_in, content_of
+from messagestore.beginning import KeptBeginning
 from messagestore.errors import RecordDamaged, StoreCorrupted, StoreFailed
 from messagestore.index.lookup import KeyLookup
 from messagestore.index.table import FOLDER as INDEX_FOLDER
@@ -99,6 +99,7 @@ class MessageStore:
         )  # fmt: skip
         self._reader = QueueReader(self._log, self._queues, self.soundness)
         self._confirm = 0
+        self._beginning = KeptBeginning(runtime.files)
         self._cuts = 0  # under way
         self.disk_too_full = False
         """Retention says so, and sends are refused before the disk is full."""
@@ -141,7 +142,7 @@ class MessageStore:
                 self._log, self._queues, self._dispatcher, checkpoint, self._index,
                 verify_body=self._settings.check_crc_on_recover, verify_record=self._settings.force_verify_prop_crc,
                 index_lost=self._saved.index_lost,
-                begins=beginning_in(await self._files.read(BEGINNING_FILE)),
+                begins=await self._beginning.load(),
             )  # fmt: skip
             report = await recovery.run(clean=clean)
             self._confirm = report.confirm_offset
@@ -207,8 +208,9 @@ class MessageStore:
 
     async def become_master(self) -> None:
         """Ends the log at a record boundary, finds the next queue offsets and accepts appends. Takes as long as a look at
-        each record that is not dispatched yet, others run meanwhile; calling it again does no harm. As `truncate` raises."""
+        each record that is not dispatched yet, others run meanwhile; again it does no harm. As `truncate` raises; OSError."""
         await self.truncate(self._log.max_offset)
+        await self._beginning.note(self._log.min_offset, self._log.max_offset)
         try:
             next_offsets, timestamp = await self._tail.next_offsets()
         except OSError as error:
@@ -330,9 +332,9 @@ class MessageStore:
     def is_cold(self, offset: int) -> bool:
         return self._log.is_cold(offset)
 
-    def is_checked(self, offset: int, size: int) -> bool:
-        """Whether these bytes were written by this process, or read and found sound by it."""
-        return self.soundness.is_checked(offset, size)
+    def at_hand(self, offset: int, size: int) -> memoryview | None:
+        """`read`, where the bytes are checked, see Soundness, and no disk is waited for; else None."""
+        return self._log.at_hand(offset, size) if self.soundness.is_checked(offset, size) else None
 
     async def check(self, offset: int, size: int) -> str | None:
         """Reads and checks what of them is unchecked; what is damaged there, None for nothing. OSError."""
@@ -385,11 +387,9 @@ class MessageStore:
         return view
 
     async def begin_empty_at(self, offset: int) -> None:
-        """The log, which holds nothing, is about to begin at `offset`, durably on return: until the first checkpoint nothing
-        else says that it did not lose what is below. OSError."""
-        if offset != self._log.min_offset:
-            await self._log.drop_empty()
-            await self._files.replace(BEGINNING_FILE, content_of(offset))
+        """The log, which holds nothing, is about to begin at `offset`, and says so durably on return. OSError."""
+        await self._log.drop_empty(but_at=offset)
+        await self._beginning.note(offset, offset)
 
     def advance(self, end: int) -> None:
         self._log.advance(end)

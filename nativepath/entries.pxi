@@ -280,11 +280,12 @@ cdef class Entries:
 
 
 cdef inline long long seconds_since(long long begin, long long now) noexcept:
-    cdef long long seconds = now - begin
-    if seconds < 0:
+    # the times are any that a record may hold, and what lies between them may be more than has a sign
+    cdef unsigned long long seconds
+    if now <= begin:
         return 0
-    seconds //= 1000
-    return I32_MOST if seconds > I32_MOST else seconds
+    seconds = (<unsigned long long>now - <unsigned long long>begin) // 1000
+    return I32_MOST if seconds > I32_MOST else <long long>seconds
 
 
 cdef inline int link(

@@ -15,6 +15,7 @@ cdef enum:
     PIECE_END = 2
     UNIQUE_NAME_BYTES = 8
     SENDS_FIRST = 16
+    TOPICS_MOST = 64            # of one receive: each send looks for its own among them
     TEXT_FIRST = 4096
 
 
@@ -94,7 +95,7 @@ cdef class Sends:
             known = bytes_of(<bytes>self.topics[number])
             if same(memory, at, size, <char*>known.data, known.size):
                 return number
-        if not holds(memory, at, size):
+        if len(self.topics) == TOPICS_MOST or not holds(memory, at, size):
             return -1
         self.topics.append(PyBytes_FromStringAndSize(<char*>memory.data + at, size))
         return len(self.topics) - 1
@@ -344,6 +345,8 @@ cdef Py_ssize_t read_ext(Sends found, Bytes* memory, Py_ssize_t at, Py_ssize_t e
                 return -1
             if kind == KIND_TOPIC:
                 send.topic = found.topic_number(memory, value_at, value_end - value_at)
+                if send.topic < 0:
+                    return -1
             elif kind == KIND_QUEUE_NUMS:
                 if whole_end(memory, value_at, value_end, &value) != value_end:
                     return -1

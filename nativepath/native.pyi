@@ -2,8 +2,8 @@
 
 A *plain* send: a JSON header of code 310 or 320 whose members are those that clients write, in ASCII and without escapes but
 in the properties; to a queue that it names, with a UNIQ_KEY, waiting for replicas, neither delayed nor timed nor part of a
-transaction. A *plain* record: of version 1, with IPv4 hosts and ASCII values. What is not plain is for the modules of
-Python."""
+transaction; those that are read together name few topics. A *plain* record: of version 1, with IPv4 hosts and ASCII values.
+What is not plain is for the modules of Python."""
 
 from collections.abc import Mapping
 from typing import Protocol

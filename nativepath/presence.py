@@ -36,7 +36,9 @@ def _loaded() -> tuple[Compiled | None, str]:
         found = cast(Compiled, import_module("nativepath.native"))
     except ImportError as error:
         return None, f"not built: {error}"
-    if found.SOURCES != SOURCES:
+    except Exception as error:  # noqa: BLE001 - whatever was built there, all works without it
+        return None, f"{type(error).__name__}: {error}; install this project again"
+    if getattr(found, "SOURCES", None) != SOURCES:
         return None, "built from other sources; install this project again"
     return found, ""
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 
 from broker.role.membership import Membership, Role
 from broker.settings.broker import BrokerSettings
-from broker.tables.holders import Holders, TablesVersion
+from broker.tables.holders import NO_MASTER, Holders, TablesVersion
 from broker.tables.tables import Tables
 from ha.master.gate import Asker
 from ha.service import HAService
@@ -126,8 +126,9 @@ class Agreement:
             self._holders.polled_as_java(host_of(peer.remote_address), self._tables.version)
 
     def version_header(self) -> TablesVersionHeader:
-        """What a slave is told with its master's tables; who is no master tells nothing."""
-        return TablesVersionHeader(str(self._tables.version) if self._role.role is Role.MASTER else None)
+        """What a slave is told with its master's tables, or that this is none."""
+        leads = self._role.role is Role.MASTER
+        return TablesVersionHeader(str(self._tables.version if leads else NO_MASTER))
 
     async def _copy(self, peer: Peer, command: RemotingCommand) -> RemotingCommand:
         header = CopyTablesHeader.from_ext(command.ext)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from broker.clients.refusals import REJECTED
 from broker.neighbours.forwardlink import Carried, ForwardLink
-from broker.role.passage import Action, Leave, Passage, Reach, Release, Stage, Successor
+from broker.role.passage import HERE, Action, Leave, Passage, Reach, Release, Stage, Successor
 from mqruntime.clock import Clock
 from mqruntime.coretimer import CoreTimer
 from mqruntime.log import fields
@@ -164,7 +164,7 @@ class Forwarding:
         stage = self.passage.stage
         if peer not in self.clients:
             self._note_client(peer)
-        if stage is Stage.HERE:
+        if stage is HERE:
             serve(peer, commands)
         elif stage is Stage.OPEN:
             self._pass_on(peer, commands)
@@ -177,7 +177,7 @@ class Forwarding:
             self._wait(Waiting(self._deadline_ms(), size, len(commands), sends=(peer, commands, serve)))
 
     def _plain_sends(self, serve: SendsHandler, otherwise: BatchHandler, peer: Peer, sends: Sends) -> None:
-        if self.passage.stage is Stage.HERE and peer in self.clients:
+        if self.passage.stage is HERE and peer in self.clients:
             serve(peer, sends)
         else:
             self._sends(otherwise, peer, commands_of(sends))

@@ -57,6 +57,7 @@ class SlaveSync:
         self._facts = facts
         self._wake = asyncio.Event()
         self._failures = {code: RepeatedFailure() for code in self._saved}
+        self._leads: tuple[str | None, int] | None = None  # who gave consumer offsets last, and led then
 
     def soon(self) -> None:
         """There is a new master."""
@@ -94,8 +95,19 @@ class SlaveSync:
             return self._tables.topics.adopt(TopicConfigWrapper.decode(reply.body))
         if code == RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG:
             return self._tables.groups.adopt(SubscriptionGroupWrapper.decode(reply.body))
-        if not self._facts.counts(TablesVersionHeader.from_ext(reply.ext).tables_version):
+        if not self._counts(code, TablesVersionHeader.from_ext(reply.ext).tables_version):
             return False  # it may have what was deleted since, or say that more is delivered than stands in this log
         if code == RequestCode.GET_ALL_DELAY_OFFSET:
             return self._tables.delays.adopt(DelayOffsetWrapper.decode(reply.body))
         return self._tables.offsets.adopt(ConsumerOffsetWrapper.decode(reply.body))
+
+    def _counts(self, code: RequestCode, version: str | None) -> bool:
+        """A master of an older version says none with its delay offsets; with its consumer offsets, which were asked for just
+        before, it does."""
+        present = self._membership.master_address, self._membership.master_epoch
+        if code == RequestCode.GET_ALL_DELAY_OFFSET and version is None and self._leads == present:
+            return True
+        counts = self._facts.counts(version)
+        if code == RequestCode.GET_ALL_CONSUMER_OFFSET:
+            self._leads = present if counts else None
+        return counts

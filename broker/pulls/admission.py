@@ -54,6 +54,10 @@ class PullAdmission:
         self._consumers = consumers
         self._limits = limits
 
+    @property
+    def serves_reads(self) -> bool:
+        return self._reading.serves_reads
+
     def request(self, header: PullMessageHeader, command: RemotingCommand, arrived_ms: int) -> PullRequest:
         """What to read for one pull, which arrived at `arrived_ms` (monotonic). Raises Refused."""
         if not self._reading.serves_reads:

@@ -5,6 +5,7 @@ records, as they lie in the log. Only a master answers unless slaveReadEnable is
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Coroutine
 from typing import Any, Protocol
 
@@ -18,9 +19,10 @@ from broker.pulls.foundframe import frame_of
 from broker.pulls.held import HeldPull, HeldPulls
 from broker.pulls.request import PullRequest
 from broker.tables.consumeroffsets import ConsumerOffsets
-from messagestore.errors import OffsetOutOfRange, RecordDamaged
+from messagestore.errors import OffsetOutOfRange, QueueDamaged, RecordDamaged
 from messagestore.messages import GetResult, GetStatus, QueueGrew, TagFilter
 from mqruntime.clock import Clock
+from mqruntime.log import fields
 from mqruntime.tasks import Tasks
 from remoting.codes import ResponseCode
 from remoting.command import RemotingCommand
@@ -31,6 +33,8 @@ from remoting.headers.pull import (
     PullMessageResponseHeader,
 )
 from remoting.peer import Peer
+
+logger = logging.getLogger(__name__)
 
 CODES = {
     GetStatus.FOUND: ResponseCode.SUCCESS,
@@ -178,9 +182,7 @@ class PullProcessor:
     def release_all(self) -> None:
         """The broker may not answer readers any more: send them to look elsewhere."""
         for pull in self._held.release_all():
-            reply = pull.request.command.reply(ResponseCode.SYSTEM_BUSY, REJECTED)
-            self._observe(pull.request, reply.code)
-            pull.peer.send([reply])
+            self._refuse(pull.peer, pull.request, ResponseCode.SYSTEM_BUSY, REJECTED)
 
     def _read(self, request: PullRequest) -> GetResult:
         return self._store.get(
@@ -224,24 +226,33 @@ class PullProcessor:
         return self._direction.answer(code, request.group, request.offset, result).code
 
     async def _bring_and_answer(self, peer: Peer, request: PullRequest) -> None:
-        """Entries that the page cache has lost are read while others are served."""
+        """Entries that the page cache has lost are read while others are served. Meanwhile the role may have changed."""
         await self._store.bring(request.topic, request.queue_id, request.offset, request.count_max)
-        self._answer_late(peer, request, self._read(request))
+        if self._admission.serves_reads:
+            self._answer_late(peer, request, self._read(request))
+        else:
+            self._refuse(peer, request, ResponseCode.SYSTEM_BUSY, REJECTED)
 
     async def _load_and_write(
         self, peer: Peer, request: PullRequest, said: Answer, result: GetResult
     ) -> None:
         try:
             await self._store.load(result)
-        except OffsetOutOfRange:  # retention has deleted it meanwhile: the client is told where to go on
+        except OffsetOutOfRange:  # deleted or cut meanwhile: the client is told where to go on
             self._answer_late(peer, request, self._read(request))
             return
-        except RecordDamaged as damage:
-            refusal = request.command.reply(ResponseCode.SYSTEM_ERROR, str(damage))
-            self._observe(request, refusal.code)
-            peer.send([refusal])
+        except (RecordDamaged, QueueDamaged) as damage:
+            self._refuse(peer, request, ResponseCode.SYSTEM_ERROR, str(damage))
+            return
+        except OSError as error:  # of this part of the disk; the pull may have no caller that answers for it
+            logger.error("pull not answered", extra=fields(at=result.ranges[0][0], why=error))
+            self._refuse(peer, request, ResponseCode.SYSTEM_ERROR, f"OSError: {error}")
             return
         self._write(peer, request, said, result)
+
+    def _refuse(self, peer: Peer, request: PullRequest, code: ResponseCode, why: str) -> None:
+        self._observe(request, code)
+        peer.send([request.command.reply(code, why)])
 
     def _write(self, peer: Peer, request: PullRequest, said: Answer, result: GetResult) -> None:
         assert said.code == ResponseCode.SUCCESS, "nobody who found messages is told anything else"

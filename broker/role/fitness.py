@@ -15,7 +15,7 @@ class Trouble(Enum):
 
     ROLE = "it could not take the role"
     LEAD = "it could not begin as master"
-    """Until it does: who only follows since has not shown that it could."""
+    """Until it does: who only follows since has not shown that it could. While it tries and fails there is ROLE, too."""
     DISK = "its disk takes no messages"
     SYNC = "its disk hangs"
     ROT = "records of its log are damaged"
@@ -46,8 +46,9 @@ class Fitness:
 
     def could_lead(self, now_ms: int) -> bool:
         """Of one that is unfit: whether it could lead all the same, for want of a better one. Who cannot serve a few records
-        takes messages as ever."""
-        return not self._stops and self._lasting(now_ms) == [Trouble.ROT]
+        takes messages as ever, and who failed to begin once may not fail again."""
+        lasting = set(self._lasting(now_ms))
+        return not self._stops and bool(lasting) and lasting <= {Trouble.ROT, Trouble.LEAD}
 
     def _lasting(self, now_ms: int) -> list[Trouble]:
         since_ms = self._since_ms

@@ -264,8 +264,9 @@ class ReplicasManager:
         except RoleChangeFailed as failure:
             if self._role_failure.failed((grant, str(failure)), self._now_ms()):
                 logger.error("role change failed and will be repeated: %s", failure, extra=said)
-            trouble = Trouble.LEAD if isinstance(change, Lead) else Trouble.ROLE
-            self._fitness.note(trouble, True, self._now_ms())
+            self._fitness.note(Trouble.ROLE, True, self._now_ms())
+            if isinstance(change, Lead):
+                self._fitness.note(Trouble.LEAD, True, self._now_ms())
             actions = membership.role_failed(self._now_ms())
         else:
             self._role_failure.recovered(self._now_ms())

@@ -86,6 +86,10 @@ class Role(Enum):
     SLAVE = "slave"
 
 
+MASTER = Role.MASTER
+"""Looked up for every send: an enum's own attributes are slow to find."""
+
+
 class Membership:
     """Made before anything else of a broker; `restore` and `reached_at` once identity and address are known, then `tick`.
     All times are ms of a monotonic clock."""
@@ -164,7 +168,7 @@ class Membership:
 
     @property
     def accepts_sends(self) -> bool:
-        return self._role is Role.MASTER and self._seen_epoch <= self.master_epoch and not self._stopping
+        return self._role is MASTER and self._seen_epoch <= self.master_epoch and not self._stopping
 
     @property
     def broker_id(self) -> int | None:

@@ -37,6 +37,10 @@ class Stage(Enum):
     OPEN = "all are passed on to the successor"
 
 
+HERE = Stage.HERE
+"""Looked up for every send: an enum's own attributes are slow to find."""
+
+
 @dataclass(frozen=True, slots=True)
 class Successor:
     """The master that follows this broker: where and under which masterEpoch."""
@@ -83,7 +87,7 @@ class Passage:
 
     @property
     def writes_here(self) -> bool:
-        return self._stage is Stage.HERE
+        return self._stage is HERE
 
     @property
     def reads_here(self) -> bool:

@@ -55,9 +55,9 @@ class PendingSend:
     def frames(self) -> list[Body]:
         return encode(self.reply)
 
-    def up_to(self, end: int, stored_end: int) -> PendingSend | None:
+    def up_to(self, end: int, stored_end: Callable[[], int]) -> PendingSend | None:
         """The part of it that is answered once these are held and stored."""
-        return self if self.end_offset <= (stored_end if self.alone else end) else None
+        return self if self.end_offset <= (stored_end() if self.alone else end) else None
 
     def each(self) -> list[PendingSend]:
         return [self]
@@ -96,11 +96,13 @@ class PendingRun:
     def frames(self) -> list[Body]:
         return [self.replies[self.begin : self.frame_ends[-1]]]
 
-    def up_to(self, end: int, stored_end: int) -> PendingRun | None:
+    def up_to(self, end: int, stored_end: Callable[[], int]) -> PendingRun | None:
         """The part of it that is answered once `end` is held; what is left stays here."""
+        if end < self.ends[0]:
+            return None
+        if end >= self.ends[-1]:
+            return self
         count = bisect_right(self.ends, end)
-        if count in (0, len(self.ends)):
-            return self if count else None
         part = replace(self, ends=self.ends[:count], frame_ends=self.frame_ends[:count])
         self.begin, self.ends, self.frame_ends = (
             part.frame_ends[-1],
@@ -169,7 +171,7 @@ class PendingSends:
         self._sends.append(send)
         self._count += send.count
 
-    def acknowledged(self, end: int, stored_end: int = 0) -> None:
+    def acknowledged(self, end: int, stored_end: Callable[[], int] = lambda: 0) -> None:
         """All that was stored below `end` is held by every member, and what is below `stored_end` is stored here: answer it."""
         sends = self._sends
         answered: list[Waiting] = []
@@ -179,7 +181,8 @@ class PendingSends:
             if part is not sends[0]:
                 break
             sends.popleft()
-        self._answer(answered)
+        if answered:
+            self._answer(answered)
 
     def expire(self, now_ms: int, replicated_end: int) -> None:
         """Answer those whose time is over; what ends at or below `replicated_end` the other members hold."""
@@ -211,6 +214,9 @@ class PendingSends:
     def _answer(self, sends: Sequence[Waiting]) -> None:
         if self._on_answer is not None and sends:
             self._on_answer(sends)
+        if len(sends) == 1:
+            sends[0].peer.write(sends[0].frames)
+            return
         by_peer: dict[Peer, list[Body]] = {}
         for send in sends:
             by_peer.setdefault(send.peer, []).extend(send.frames)

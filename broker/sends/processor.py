@@ -1,7 +1,8 @@
 """Sends: checks them, stores all that one receive brought with one append, and answers when the replicas have them.
 
-Invariant: a send is answered OK only after the acknowledged end covered it; one that was refused was not stored.
-No task, timer or future belongs to a single message."""
+Invariant: a send is answered OK only after the acknowledged end covered it; one that was refused was not stored. What need not
+wait is answered in the order of the requests, behind what waited before. No task, timer or future belongs to a single
+message."""
 
 from __future__ import annotations
 
@@ -66,7 +67,8 @@ class SendProcessor:
         )
         if appended is None:
             return False
-        self.stored += sum(records * times for (_, _, records), times in appended.amounts.items())
+        for (_, _, records), times in appended.amounts.items():
+            self.stored += records * times
         if appended.ends:
             run = PendingRun(
                 appended.ends, appended.frames, appended.frame_ends, deadline_ms, peer, sends.code
@@ -86,26 +88,31 @@ class SendProcessor:
 
     def handle(self, peer: Peer, commands: list[RemotingCommand]) -> None:
         """Answers all of `commands`, at once or when their replication ends."""
-        replies: list[RemotingCommand] = []
-        accepted: list[tuple[RemotingCommand, SendRequest, str]] = []
+        answers: list[RemotingCommand | None] = [None] * len(commands)  # where None stays, it waits
+        accepted: list[tuple[int, SendRequest, str]] = []
         messages: list[MessageToStore] = []
         born_host = packed_address(peer)
         refusal = self._gate.refusal()
-        for command in commands:
+        for number, command in enumerate(commands):
             try:
                 if refusal is not None:
                     raise refusal
                 request = read_send_request(command.code, command.ext)
                 message, uniq_key = self._admission.message(request, command, born_host)
             except Refused as refused:
-                _add(replies, command, refused.reply_to(command))
+                answers[number] = refused.reply_to(command)
             except HeaderError as error:
-                _add(replies, command, command.reply(ResponseCode.SYSTEM_ERROR, str(error)))
+                answers[number] = command.reply(ResponseCode.SYSTEM_ERROR, str(error))
             else:
-                accepted.append((command, request, uniq_key))
+                accepted.append((number, request, uniq_key))
                 messages.append(message)
         if messages:
-            replies += self._store(peer, accepted, messages)
+            self._store(peer, commands, accepted, messages, answers)
+        replies = [
+            answer
+            for answer, command in zip(answers, commands, strict=True)
+            if answer is not None and not command.is_oneway
+        ]
         if replies:
             if self._latencies is not None:
                 self._latencies.answered_at_once(commands, replies, peer.active_at_ms)
@@ -114,21 +121,24 @@ class SendProcessor:
     def _store(
         self,
         peer: Peer,
-        accepted: list[tuple[RemotingCommand, SendRequest, str]],
+        commands: list[RemotingCommand],
+        accepted: list[tuple[int, SendRequest, str]],
         messages: list[MessageToStore],
-    ) -> list[RemotingCommand]:
-        """Appends `messages`; the replies that need not wait."""
-        replies: list[RemotingCommand] = []
+        answers: list[RemotingCommand | None],
+    ) -> None:
+        """Appends `messages` of the `accepted` among `commands`, and puts the replies that need not wait among `answers`."""
         deadline_ms = self._gate.deadline_ms()
         pending = self._gate.pending
         stored, stored_bytes = self.stored, 0
         results = self._log.append(messages)
-        for (command, request, uniq_key), appended in zip(accepted, results, strict=True):
+        settled_end = self._gate.settled_end()
+        for (number, request, uniq_key), appended in zip(accepted, results, strict=True):
+            command = commands[number]
             if appended.error is not None:
                 code, remark = PUT_ERRORS[appended.error]
                 if code == ResponseCode.MESSAGE_ILLEGAL and request.batch and request.sys_flag & COMPRESSED:
                     remark = BATCH_COMPRESSED  # what the C++ client makes of batches of 4 KiB and more
-                _add(replies, command, command.reply(code, remark))
+                answers[number] = command.reply(code, remark)
                 continue
             self.stored += appended.count
             stored_bytes += appended.end_offset - appended.physical_offset
@@ -136,7 +146,7 @@ class SendProcessor:
                 continue
             fields = self._reply_fields(request.queue_id, appended, uniq_key)
             reply = _reply(command.opaque, fields)
-            if request.waits_for_replicas:
+            if request.waits_for_replicas and appended.end_offset > settled_end:
                 alone = not self._gate.reachable(appended.end_offset)
                 if alone:
                     reply.code = ResponseCode.SLAVE_NOT_AVAILABLE.value
@@ -145,11 +155,10 @@ class SendProcessor:
                 )
                 pending.add(waiting)
             else:
-                replies.append(reply)
+                answers[number] = reply
         if self._totals is not None:
             self._totals.sends_stored(messages, results, self.stored - stored, stored_bytes)
-        self._gate.settle()
-        return replies
+        self._gate.settle()  # who waits for no slave, for none is there
 
     def _reply_fields(self, queue_id: int, appended: Appended, uniq_key: str) -> dict[str, str]:
         host = self._log.store_host
@@ -198,8 +207,3 @@ def packed_address(peer: Peer) -> bytes:
             packed = pack_host("127.0.0.1", 0)
         peer.attributes["packed_address"] = packed
     return packed
-
-
-def _add(replies: list[RemotingCommand], request: RemotingCommand, reply: RemotingCommand) -> None:
-    if not request.is_oneway:
-        replies.append(reply)

@@ -85,7 +85,14 @@ class WriteGate:
 
     def settle(self) -> None:
         """Answer what all members hold already."""
-        self.pending.acknowledged(self._replication.acked_end(), self._replication.stored_end())
+        if self.pending:
+            self.settled_end()
+
+    def settled_end(self) -> int:
+        """The same; what is stored and ends here or below need not wait."""
+        end = self._replication.acked_end()
+        self.pending.acknowledged(end, self._replication.stored_end)
+        return end
 
     def reachable(self, end: int) -> bool:
         """Whether a slave may have in time what ends at `end`."""

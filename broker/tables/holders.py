@@ -31,6 +31,10 @@ class TablesVersion(NamedTuple):
         return cls(int(epoch), int(revision))
 
 
+NO_MASTER = TablesVersion(0, 0)
+"""What a broker that does not lead says; no master names it."""
+
+
 class Holders:
     """What slaves said under one masterEpoch after the other."""
 

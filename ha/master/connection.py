@@ -86,20 +86,19 @@ class MasterConnection(LogSender):
         self._listener.lost(self, reason)
 
     def _heard(self, told: Acked | Greeted) -> None:
-        match told:
-            case Acked(offset):
-                self._listener.acked(self, offset)
-            case Greeted(handshake, reply):
-                self._reply = reply
-                self.link.hold(Hold.ADMITTANCE)
-                self._listener.claimed(self, handshake)
+        if isinstance(told, Acked):
+            self._listener.acked(self, told.offset)
+        else:
+            self._reply = told.reply
+            self.link.hold(Hold.ADMITTANCE)
+            self._listener.claimed(self, told.handshake)
 
     def admitted(self, broker_id: int) -> None:
         """The slave is who it says, `broker_id`: it is answered, and counts."""
         assert self.link.handshake is not None
         if not self._ended:
             self._broker_id = broker_id
-            self._write([self._reply])
+            self._write([self._reply], len(self._reply))
             self._listener.greeted(self, self.link.handshake)
             self.release(Hold.ADMITTANCE)
 

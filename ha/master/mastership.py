@@ -22,7 +22,7 @@ from ha.master.gate import Gate
 from ha.master.link import Hold, MasterState
 from ha.master.slaveprogress import Limits
 from ha.settings import HASettings
-from ha.syncstateset import Action, Alter, Confirmed, Fate, ReadSet, SyncStateSet
+from ha.syncstateset import Action, Alter, Confirmed, Fate, SyncStateSet
 from mqruntime.clock import Clock
 from mqruntime.coretimer import CoreTimer
 from mqruntime.log import fields
@@ -278,16 +278,15 @@ class Mastership:
 
     def _perform(self, actions: Iterable[Action]) -> None:
         for action in actions:
-            match action:
-                case Confirmed(offset):
-                    self._confirmed(offset)
-                case Alter(members, reason=reason):
-                    if self._wanted.failed(members, self._now_ms()):
-                        said = fields(members=sorted(members), reason=reason)
-                        logger.info("sync state set wanted", extra=said)
-                    self._controllers.alter_sync_state_set(action)
-                case ReadSet():
-                    self._controllers.read_sync_state_set()
+            if isinstance(action, Confirmed):
+                self._confirmed(action.offset)
+            elif isinstance(action, Alter):
+                if self._wanted.failed(action.members, self._now_ms()):
+                    said = fields(members=sorted(action.members), reason=action.reason)
+                    logger.info("sync state set wanted", extra=said)
+                self._controllers.alter_sync_state_set(action)
+            else:
+                self._controllers.read_sync_state_set()
 
     def _confirmed(self, offset: int) -> None:
         """Pass a new confirm offset on: to the log, to who waits for it, and soon to the slaves."""

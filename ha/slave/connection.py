@@ -13,6 +13,7 @@ from ha.counters import HACounters
 from ha.log import ReplicatedLog
 from ha.rate import ByteRate
 from ha.slave.link import (
+    CLOSED,
     Action,
     Advance,
     Close,
@@ -75,7 +76,8 @@ class SlaveConnection(asyncio.BufferedProtocol):
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
         self._timer = CoreTimer(clock, tasks, self._tick)
-        self._ack_soon = False
+        self._ack_due = self._ack_soon = False
+        self._room = 0  # what the transport was given to fill, bytes
         self._unplaced = memoryview(bytearray(1))
         self._to_do: asyncio.Queue[Cut | PersistEpochs | None] = asyncio.Queue(maxsize=2)
         self.closed: asyncio.Future[None] = self._loop.create_future()
@@ -92,6 +94,7 @@ class SlaveConnection(asyncio.BufferedProtocol):
         """Perform what the link answered to `cut_done` or `persisted`, and read on."""
         if not self.closed.done() and self._transport is not None:
             self._perform(actions)
+            self._ack_in_time(all_came=False)
             self._arm_timer()
             if self.link.next_read() is not None:
                 self._transport.resume_reading()
@@ -117,27 +120,32 @@ class SlaveConnection(asyncio.BufferedProtocol):
         place = self.link.next_read()
         try:
             if isinstance(place, LogRange):
-                return self._log.write_view(place.offset, place.size)
+                place = self._log.write_view(place.offset, place.size)
         except Exception as error:  # the disk is full, or the log refuses all for a reason that it tells
             # not at once: uvloop crashes when a transport is aborted while it asks for a buffer
             self._loop.call_soon(self.refuse_log, _refusal(error))
             self.link.connection_lost()
             return self._unplaced
-        return self._unplaced if place is None else place
+        if place is None:
+            self._room = 0
+            return self._unplaced
+        self._room = len(place)
+        return place
 
     def buffer_updated(self, nbytes: int) -> None:
-        if self.link.state is SlaveState.CLOSED:
+        state = self.link.state
+        if state is CLOSED:
             return
-        if self.link.next_read() is None:
+        if not self._room:
             self.close("bytes arrived that nobody had a place for")
             return
-        self.read_wall_ms = self._clock.now_ms()
-        self.rate.add(nbytes, self._clock.monotonic_ms())
+        self.read_wall_ms, now_ms = self._clock.now_ms(), self._clock.monotonic_ms()
+        self.rate.add(nbytes, now_ms)
         self._counters.received_bytes += nbytes
-        state = self.link.state
-        self._perform(self.link.filled(nbytes, self._clock.monotonic_ms()))
+        self._perform(self.link.filled(nbytes, now_ms))
         if self.link.state is not state:
             self._arm_timer()
+        self._ack_in_time(all_came=nbytes < self._room)
 
     def connection_lost(self, error: Exception | None) -> None:
         if self._transport is None or self.closed.done():
@@ -154,38 +162,44 @@ class SlaveConnection(asyncio.BufferedProtocol):
     def _perform(self, actions: Iterable[Action]) -> None:
         assert self._transport is not None
         for action in actions:
-            match action:
-                case Send(data):
-                    self._write(data)
-                case Place(offset, data):
-                    try:
-                        self._place(offset, data)
-                    except Exception as error:  # as in get_buffer
-                        self.refuse_log(_refusal(error))
-                        return
-                    self._ack_once_this_turn_is_over()
-                case Advance(end):
-                    self._log.advance(end)
-                    self._ack_once_this_turn_is_over()
-                case Confirm(offset):
-                    if offset > self._log.confirm_offset():
-                        self._log.set_confirm_offset(offset)
-                        self._on_confirm()
-                case Level():
-                    self._on_level()
-                case StayOut() | LeftBehind():
-                    self.stays_out = action
-                case Cut() | PersistEpochs():
-                    self._transport.pause_reading()
-                    self._to_do.put_nowait(action)
-                case Close(reason):
-                    self.close(reason)
+            # a match takes longer than what it leads to
+            if isinstance(action, Place):
+                try:
+                    self._place(action.offset, action.data)
+                except Exception as error:  # as in get_buffer
+                    self.refuse_log(_refusal(error))
+                    return
+                self._ack_due = True
+            elif isinstance(action, Confirm):
+                if action.offset > self._log.confirm_offset():
+                    self._log.set_confirm_offset(action.offset)
+                    self._on_confirm()
+            elif isinstance(action, Send):
+                self._write(action.data)
+            elif isinstance(action, Advance):
+                self._log.advance(action.end)
+                self._ack_due = True
+            else:
+                self._perform_seldom(action)
+
+    def _perform_seldom(self, action: Level | StayOut | LeftBehind | Cut | PersistEpochs | Close) -> None:
+        match action:
+            case Level():
+                self._on_level()
+            case StayOut() | LeftBehind():
+                self.stays_out = action
+            case Cut() | PersistEpochs():
+                assert self._transport is not None
+                self._transport.pause_reading()
+                self._to_do.put_nowait(action)
+            case Close(reason):
+                self.close(reason)
 
     def _place(self, offset: int, data: bytes) -> None:
         at = 0
         while at < len(data):  # a segment may end within
             view = self._log.write_view(offset + at, len(data) - at)
-            view[:] = data[at : at + len(view)]
+            view[:] = data if len(view) == len(data) else data[at : at + len(view)]
             at += len(view)
             self._log.advance(offset + at)
 
@@ -194,14 +208,17 @@ class SlaveConnection(asyncio.BufferedProtocol):
         if not self.closed.done():
             self._timer.due_at(self.link.next_tick_ms)
 
-    def _ack_once_this_turn_is_over(self) -> None:
-        """One ack for all frames that this turn of the event loop brings."""
-        if not self._ack_soon:
-            self._ack_soon = True
-            self._loop.call_soon(self._turn_over)
+    def _ack_in_time(self, *, all_came: bool) -> None:
+        """One ack for all frames that this turn of the event loop brings: at once where the socket has no more of them."""
+        if self._ack_due and not self._ack_soon:
+            if all_came:
+                self._turn_over()
+            else:
+                self._ack_soon = True
+                self._loop.call_soon(self._turn_over)
 
     def _turn_over(self) -> None:
-        self._ack_soon = False
+        self._ack_due = self._ack_soon = False
         self._perform(self.link.turn_over(self._clock.monotonic_ms()))
 
     def _write(self, data: bytes) -> None:

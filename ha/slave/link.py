@@ -30,7 +30,7 @@ from ha.frames import (
 from mqruntime.core import NEVER_MS
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Send:
     """Write these bytes to the peer."""
 
@@ -56,7 +56,7 @@ class PersistEpochs:
     log_begins: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Place:
     """These bytes belong into the log at `offset`, its end, and it ends behind them then; an ack is due."""
 
@@ -64,14 +64,14 @@ class Place:
     data: bytes
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Advance:
     """The log ends at `end` now; an ack is due."""
 
     end: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Confirm:
     """Everything below `offset` is on every member of the SyncStateSet, and in this log."""
 
@@ -110,6 +110,7 @@ class Close:
 
 
 Action = Send | Cut | PersistEpochs | Place | Advance | Confirm | Level | StayOut | LeftBehind | Close
+"""What there is one of for every frame is not frozen: making one takes a third of the time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +133,10 @@ class SlaveState(Enum):
     PERSISTING = "waiting for the epoch file"
     TRANSFER = "receiving"
     CLOSED = "closed"
+
+
+CONNECTED, RECEIVING, CLOSED = SlaveState.CONNECTED, SlaveState.TRANSFER, SlaveState.CLOSED
+"""Looked up for every frame: an enum's own attributes are slow to find."""
 
 
 class SlaveLink:
@@ -184,7 +189,7 @@ class SlaveLink:
         self._acked = -1
         self._header = bytearray(HANDSHAKE_REPLY.size)  # of the handshake's reply, and what follows it
         self._header_filled = 0
-        self._stream = bytearray(READ_AHEAD_BYTES)  # frames that came and were not looked at yet
+        self._stream = memoryview(bytearray(READ_AHEAD_BYTES))  # frames that came and were not looked at yet
         self._stream_filled = 0
         self._frame: TransferHeader | None = None  # the last one
         self._body_left = 0  # of it
@@ -203,21 +208,21 @@ class SlaveLink:
     def next_read(self) -> memoryview | LogRange | None:
         """Where the next bytes of the stream go: a view to fill from its start, or a range of the log.
         None while nothing may be read."""
-        if self.state is SlaveState.CONNECTED:
+        if self.state is CONNECTED:
             return memoryview(self._header)[self._header_filled :]
-        if self.state is not SlaveState.TRANSFER:
+        if self.state is not RECEIVING:
             return None
         if self._body_left >= PLACED_BYTES_MIN:
             return LogRange(self._log_end, self._body_left)
         # behind a large body another one is likely: its header is read alone
         alone = not self._body_left and self._frame is not None and self._frame.body_size >= PLACED_BYTES_MIN
         end = TRANSFER.size if alone else len(self._stream)
-        return memoryview(self._stream)[self._stream_filled : end]
+        return self._stream[self._stream_filled : end]
 
     def filled(self, size: int, now_ms: int) -> list[Action]:
         """`size` bytes, 1 at least, have arrived where the last `next_read` said."""
         self._read_ms = now_ms
-        if self.state is SlaveState.CONNECTED:
+        if self.state is CONNECTED:
             self._header_filled += size
             if self._header_filled < len(self._header):
                 return []
@@ -233,7 +238,7 @@ class SlaveLink:
 
     def _read_stream(self) -> list[Action]:
         """Takes in the frames that came, up to one of a new epoch; their bodies are placed together."""
-        stream, filled, at = memoryview(self._stream), self._stream_filled, 0
+        stream, filled, at = self._stream, self._stream_filled, 0
         bodies: list[memoryview] = []
         begin, last = self._log_end, list[Action]()
         while at < filled and not last:
@@ -254,7 +259,8 @@ class SlaveLink:
                 at += TRANSFER.size
         placed = [Place(begin, b"".join(bodies))] if bodies else []
         self._stream_filled = filled - at
-        stream[: filled - at] = bytes(stream[at:filled])
+        if at < filled:
+            stream[: filled - at] = bytes(stream[at:filled])
         return [*placed, *self._told(), *last]
 
     def _take(self, size: int) -> None:
@@ -269,8 +275,10 @@ class SlaveLink:
         frame = self._frame
         if frame is None:
             return []
-        comes = self._body_left < frame.body_size or not frame.body_size
-        return [*self._confirmed(frame), *(self._level_with(frame) if comes else [])]
+        confirmed = self._confirmed(frame)
+        if not self._level and (self._body_left < frame.body_size or not frame.body_size):
+            confirmed += self._level_with(frame)
+        return confirmed
 
     def _frame_begins(self, frame: TransferHeader) -> list[Action]:
         """Check the frame against the own end and the master's epochs; the body follows when all is durable."""
@@ -291,7 +299,7 @@ class SlaveLink:
         if frame.body_size:
             self._log_end = frame.offset
         self._frame, self._body_left, self._own = frame, frame.body_size, history
-        return [] if history == self._stored else self._persist(history, begins)
+        return [] if history is self._stored or history == self._stored else self._persist(history, begins)
 
     def _learn_epoch(self, frame: TransferHeader) -> None:
         """Accept the frame's epoch label. It is the epoch of the body; a Java master labels a body that it has
@@ -454,7 +462,7 @@ class SlaveLink:
 
     def turn_over(self, now_ms: int) -> list[Action]:
         """All that came together has been taken in: one ack for it, when there is something to tell and it may be told."""
-        if self.state is not SlaveState.TRANSFER or self._ack_offset() == self._acked:
+        if self.state is not RECEIVING or self._ack_offset() == self._acked:
             return []
         return [self._ack(now_ms)]
 

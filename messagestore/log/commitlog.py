@@ -190,6 +190,15 @@ class CommitLog:
         view, start = self.segment_view(offset)
         return view[offset - start : end - start].toreadonly()
 
+    def at_hand(self, offset: int, size: int) -> memoryview | None:
+        """`read`, where it waits for no disk; else None."""
+        end = self._end
+        tail = end - end % self.segment_size_bytes
+        if offset < tail or offset + size > end or offset < end - AT_HAND_BYTES:
+            return None if self.is_cold(offset) else self.read(offset, size)
+        view = self._files[(tail - self._first) // self.segment_size_bytes].view()
+        return view[offset - tail : offset - tail + size].toreadonly()
+
     def views(self, ranges: list[tuple[int, int]]) -> list[memoryview]:
         """`read` of each (offset, size), in order."""
         first, (last, last_size) = ranges[0][0], ranges[-1]
@@ -455,9 +464,12 @@ class CommitLog:
             return None
         return store_timestamp(head, 0) or None
 
-    async def drop_empty(self) -> None:
-        """A log that holds nothing may begin anywhere: the segment that it was to begin with before goes. OSError."""
+    async def drop_empty(self, *, but_at: int | None = None) -> None:
+        """A log that holds nothing may begin anywhere: the segment that it was to begin with before goes, unless it is at
+        `but_at`. OSError."""
         assert self._first == self._end, "the log holds something"
+        if self._first == but_at:
+            return
         async with self._disk:
             await self._remove_segments_from(self._first)
             if self._files:

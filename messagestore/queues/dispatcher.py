@@ -215,6 +215,8 @@ class Dispatcher:
 
     def take_grown(self) -> list[QueueGrew]:
         """The queues that grew since the last call, each once."""
+        if not self._grown:
+            return []
         grown = [QueueGrew(topic.decode(), queue_id, end) for (topic, queue_id), end in self._grown.items()]
         self._grown.clear()
         return grown

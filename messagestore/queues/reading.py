@@ -6,7 +6,7 @@ mapping, cold ones are read around it. No body is returned that this process nei
 from __future__ import annotations
 
 from messagestore import record
-from messagestore.errors import OffsetOutOfRange
+from messagestore.errors import OffsetOutOfRange, QueueDamaged
 from messagestore.log.commitlog import CommitLog
 from messagestore.messages import GetResult, GetStatus, QueueEntry, TagFilter
 from messagestore.queues.consumequeue import ENTRY, FILLER_SIZE, ConsumeQueue, is_filler, listed_start
@@ -75,10 +75,13 @@ class QueueReader:
         begin = end = -1  # of the records that were found last, each where the one before ends
         bytes_found = count = 0
         removed, in_order = False, True
-        next_offset = queue_offset
+        next_offset, wrong = queue_offset, None
         for phy, size, tags_code in queue.entries(queue_offset, scan_max(max_count)):
             if size == FILLER_SIZE or phy < log_min:
                 removed = True
+            elif size <= 0:
+                wrong = phy, size
+                break
             elif tag_filter is None or tag_filter(tags_code):
                 bytes_found += size
                 if bytes_found > max_bytes and count:
@@ -95,10 +98,14 @@ class QueueReader:
             if count == max_count:
                 break
         bounds = queue.min_queue_offset, queue.max_queue_offset
+        if count:
+            found.append((begin, end - begin))
+        if wrong := wrong or self._outside(found, in_order=in_order):
+            damage = QueueDamaged(queue.topic, queue.queue_id, *wrong)
+            return GetResult(GetStatus.FOUND, next_offset, *bounds, cold=True, damage=damage)
         if not count:
             nothing = GetStatus.MESSAGE_WAS_REMOVING if removed else GetStatus.NO_MATCHED_MESSAGE
             return GetResult(nothing, next_offset, *bounds)
-        found.append((begin, end - begin))
         if in_order:
             hot = self._is_hot(found)
             buffers = self._log.views(found) if hot else []
@@ -106,6 +113,21 @@ class QueueReader:
             hot = all(self._is_hot([each]) for each in found)
             buffers = [self._log.read(*each) for each in found] if hot else []
         return GetResult(GetStatus.FOUND, next_offset, *bounds, count, found, buffers, not hot)
+
+    def _outside(self, found: list[tuple[int, int]], *, in_order: bool) -> tuple[int, int] | None:
+        """The first of the ranges that leaves its segment, or the log."""
+        segment_size, log_end = self._log.segment_size_bytes, self._log.max_offset
+        if in_order and found:  # those of one segment lie between the first and the last
+            start, (last, last_size) = found[0][0], found[-1]
+            if (
+                start % segment_size + last - start + last_size <= segment_size
+                and last + last_size <= log_end
+            ):
+                return None
+        for phy, size in found:
+            if phy % segment_size + size > segment_size or phy + size > log_end:
+                return phy, size
+        return None
 
     def _is_hot(self, found: list[tuple[int, int]]) -> bool:
         """Whether the ranges, in order, may leave as they are in memory. What lies between them mostly is as they are."""
@@ -124,13 +146,19 @@ class QueueReader:
         return [QueueEntry(*entry) for entry in queue.entries(queue_offset, count_max)]
 
     async def load(self, result: GetResult) -> None:
-        """Fills the buffers of a cold result, checked. RecordDamaged; OffsetOutOfRange where retention has deleted some of it
-        since; OSError when the disk fails."""
+        """Fills the buffers of a cold result, checked. RecordDamaged, QueueDamaged; OffsetOutOfRange where retention or a cut
+        has deleted some of it since; OSError when the disk fails."""
+        if result.damage is not None:
+            raise result.damage
         if result.cold:
             for phy, size in result.ranges:
                 await self._soundness.check(phy, size)
-            result.buffers = [memoryview(await self._log.read_cold(phy, size)) for phy, size in result.ranges]
-            result.cold = False
+            buffers = [memoryview(await self._log.read_cold(phy, size)) for phy, size in result.ranges]
+            for (phy, size), content in zip(result.ranges, buffers, strict=True):
+                # a cut moves the log's end before it erases
+                if len(content) != size or phy + size > self._log.max_offset:
+                    raise OffsetOutOfRange(phy, self._log.min_offset, self._log.max_offset)
+            result.buffers, result.cold = buffers, False
 
     async def record_at(self, physical_offset: int, limit: int) -> memoryview | None:
         """The whole record that starts exactly there and ends at or below `limit`; None when there is none, or no more.
@@ -172,7 +200,12 @@ class QueueReader:
     async def _store_time(self, entry: tuple[int, int, int]) -> int:
         """Of the record that an entry leads to, or a filler stands in front of; -1 when the log has it no more."""
         phy = listed_start(entry)
-        if phy < self._log.min_offset:  # and what is read does not wait in between
+        # and what is read does not wait in between
+        if (
+            phy < self._log.min_offset
+            or entry[1] <= 0
+            or self._outside([(phy, record.RECORD_SIZE_MIN)], in_order=True)
+        ):
             return -1
         return record.store_timestamp(await self._bytes(phy, min(entry[1], record.FIXED_PARTS[3].size)), 0)
 

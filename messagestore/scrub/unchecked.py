@@ -34,8 +34,9 @@ class Unchecked:
         self._ranges = sorted(each for each in kept if each.end > each.start)
 
     def checked(self, start: int, end: int) -> None:
-        """The records of [start, end) are sound."""
-        self._ranges = self.outside(start, end)
+        """The records of [start, end) are sound. Without any `start` may be no boundary."""
+        if start < end:
+            self._ranges = self.outside(start, end)
 
     def outside(self, start: int, end: int) -> list[Range]:
         """What is unchecked below `start` and from `end` on."""

@@ -39,8 +39,8 @@ class SlaveHeader(Header):
 
 @dataclass(slots=True)
 class TablesVersionHeader(Header):
-    """Ours, reply to COPY_TABLES, 43 and 45: the version of the master's topics, groups and deletions as it replied; absent
-    from who is no master."""
+    """Ours, reply to COPY_TABLES, 43 and 45: the version of the master's topics, groups and deletions as it replied; 0.0
+    from who is no master, absent from older versions: from who is none, and with 45."""
 
     tables_version: str | None = None
 

@@ -175,7 +175,7 @@ chosen = elections._choose
 was_dead = Liveness.is_dead
 applied = ReplicasState.apply
 reported = elections._reports
-whole = elections._whole
+whole, able = elections._whole, elections._able
 
 
 def as_if_there_had_been_no_master(
@@ -257,10 +257,22 @@ def nobody_lost_memory(broker_name: str, replicas: Replicas, live: Liveness) -> 
     return {broker_id: replace(report, may_lack=False) for broker_id, report in reports.items()}
 
 
+@bug("operator-elects-who-may-lack", elections, "_better")
+def an_operator_knows_best(*arguments: Any) -> frozenset[int]:
+    """M4: an operator's word elects one that may lack what another holds that lives."""
+    return frozenset()
+
+
 @bug("unfit-elected", elections, "_whole")
 def whoever_lacks_nothing_is_fit(*arguments: Any, fit: bool = False) -> frozenset[int]:
     """M4: a broker that says that it cannot lead is elected though another could."""
     return whole(*arguments)
+
+
+@bug("who-cannot-lead-is-able", elections, "_able")
+def nobody_is_worse(*arguments: Any) -> frozenset[int]:
+    """M4: one that cannot lead at all is elected though another could, with a damaged log."""
+    return whole(*arguments) if able(*arguments) else frozenset()
 
 
 @bug("elects-again", elections, "_stays")

@@ -258,10 +258,13 @@ class ControllerCheck:
         else:
             model.holders = frozenset({new})  # an unclean election: its log counts now
         asks = self.asks.open(entry.broker_name, Code.CONTROLLER_ELECT_MASTER)
-        if any(ask.says("designateElect") and ask.number("brokerId") == new for ask in asks):
+        designated = any(ask.says("designateElect") and ask.number("brokerId") == new for ask in asks)
+        if designated and self.unclean:
             return
-        better = better_than(was, new, hearing)
+        better = better_than(was, new, hearing, designated=designated)
         expect("M4", better is None, f"{what}, and {better}")
+        if designated:
+            return
         if hearing.of(new).may_lack and not self.unclean:
             missing = (was.members | was.eligible) - hearing.alive
             expect("M4", not missing, f"{what}, who may lack what {sorted(missing)} may have")
@@ -269,7 +272,7 @@ class ControllerCheck:
 
     def _judge_deposing(self, entry: Entry, what: str, old: int, new: int | None, hearing: Hearing) -> None:
         """Of a master that the controller hears, or has not led long enough to miss."""
-        if new is not None and hearing.of(old).unfit and not hearing.of(new).unfit:
+        if new is not None and hearing.of(old).unfit > hearing.of(new).unfit:
             self.counts["yielded"] += 1
             return
         if new is None:

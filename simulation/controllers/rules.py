@@ -5,8 +5,17 @@ Invariant: each rule stands in one function, and says what must hold whoever ask
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from enum import IntEnum
 
 from simulation.controllers.setmodel import SetState
+
+
+class Unfitness(IntEnum):
+    """Who says less of it leads before who says more."""
+
+    FIT = 0
+    COULD_LEAD = 1
+    CANNOT = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,7 +25,7 @@ class Said:
 
     members_min: int = 0
     may_lack: bool = False
-    unfit: bool = False
+    unfit: Unfitness = Unfitness.FIT
     log_end: int = 0
     once: int = 0
 
@@ -52,10 +61,10 @@ def may_be_elected(
     return f"{candidate} was not in {sorted(state.members)}, nor eligible: {sorted(state.eligible)}"
 
 
-def better_than(state: SetState, elected: int, hearing: Hearing) -> str | None:
+def better_than(state: SetState, elected: int, hearing: Hearing, *, designated: bool) -> str | None:
     """Who should have been elected in its place by itself, or None: one that says that it lacks nothing before one that may
-    lack something, and of those one that can lead before one that cannot. Who has no log, or less than once, is nobody's
-    better."""
+    lack something, and of those one that can lead before one that cannot. The first holds for one that an operator designated,
+    too. Who has no log, or less than once, is nobody's better."""
     said = hearing.of(elected)
     for other in _electable(state, hearing) & hearing.surely_alive - {elected}:
         rival = hearing.of(other)
@@ -63,8 +72,8 @@ def better_than(state: SetState, elected: int, hearing: Hearing) -> str | None:
             continue
         if said.may_lack:
             return f"{elected} may lack what {other} holds"
-        if said.unfit and not rival.unfit:
-            return f"{elected} cannot lead and {other} can"
+        if said.unfit > rival.unfit and not designated:
+            return f"{elected} cannot lead, or not well, and {other} can better"
     return None
 
 

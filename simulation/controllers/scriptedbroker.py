@@ -343,7 +343,9 @@ class ScriptedBroker:
                 )
                 header.min_in_sync_replicas = self.part.members_min
                 header.may_lack_acknowledged = self._now_ms < self._may_lack_until_ms
-                header.unfit_to_lead = "its disk is slow" if self._now_ms < self._unfit_until_ms else ""
+                if self._now_ms < self._unfit_until_ms:
+                    header.unfit_to_lead = "its disk is slow"
+                    header.could_lead = self._unfit_until_ms % 2 == 0 or None
                 header.async_learner = self.part.learner
                 header.incarnation = self._incarnation
                 command = RemotingCommand.request(RequestCode.BROKER_HEARTBEAT, header)

@@ -18,7 +18,7 @@ from remoting.peer import Peer
 from remoting.router import Outcome
 from simulation.controllers import entries
 from simulation.controllers.check import ControllerCheck
-from simulation.controllers.rules import Hearing, Said
+from simulation.controllers.rules import Hearing, Said, Unfitness
 from simulation.controllers.scriptedbroker import CLUSTER_NAME
 from simulation.controllers.setmodel import SetState
 from simulation.kernel.node import Node
@@ -252,9 +252,15 @@ def said_in(heartbeat: dict[str, str]) -> Said:
     return Said(
         max(0, int(heartbeat.get("minInSyncReplicas", 0))),
         heartbeat.get("mayLackAcknowledged") == "true",
-        bool(heartbeat.get("unfitToLead")),
+        unfitness(heartbeat),
         int(heartbeat.get("maxOffset", 0)),
     )
+
+
+def unfitness(heartbeat: dict[str, str]) -> Unfitness:
+    if not heartbeat.get("unfitToLead"):
+        return Unfitness.FIT
+    return Unfitness.COULD_LEAD if heartbeat.get("couldLead") == "true" else Unfitness.CANNOT
 
 
 def untold(outcome: Outcome) -> None:

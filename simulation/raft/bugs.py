@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from dledger import recovery
-from dledger.actions import Action, PersistThenSend, ReadReady, Reply, Role, Vote
+from dledger.actions import Action, Load, PersistThenSend, ReadReady, Reply, Role, Vote
 from dledger.ballots import Ballots
 from dledger.disklane import DiskLane, Step
 from dledger.entry import Entry
@@ -33,6 +33,7 @@ from dledger.progress import Progress
 from dledger.raft import Raft
 from dledger.raftlog import RaftLog
 from dledger.readindex import PendingReads
+from dledger.settings import DLedgerSettings
 from dledger.standing import Standing
 from dledger.store import Store
 from dledger.termbound import TermBound
@@ -378,6 +379,27 @@ def whoever_asks(self: Raft, leader: str, request: TransferRequest) -> ResultCod
 def believed_sent(self: Raft, peer: str, request: Request, now_ms: int) -> list[Action]:
     """What was not sent is waited for."""
     return []
+
+
+begin = Progress.begin
+
+
+@bug("told-more-than-proven", Progress, "begin")
+def all_that_is_decided(
+    self: Progress,
+    to: str,
+    term: int,
+    committed_index: int,
+    now_ms: int,
+    log: RaftLog,
+    limits: DLedgerSettings,
+    loaded: Sequence[Entry],
+) -> PushRequest | Load | None:
+    """Whoever is sent a decided index is taken to know it, though the PUSH proves less."""
+    work = begin(self, to, term, committed_index, now_ms, log, limits, loaded)
+    if isinstance(work, PushRequest):
+        self.commit_index_sent = committed_index
+    return work
 
 
 @bug("bodies-again-unanswered", Progress, "unanswered")

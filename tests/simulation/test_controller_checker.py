@@ -20,7 +20,7 @@ from remoting.headers.header import Header
 from simulation.controllers import entries
 from simulation.controllers.asks import Ask
 from simulation.controllers.check import ControllerCheck
-from simulation.controllers.rules import Hearing, Said
+from simulation.controllers.rules import Hearing, Said, Unfitness
 from simulation.controllers.setmodel import SetState
 from simulation.controllers.violation import Violation
 
@@ -310,10 +310,11 @@ def test_who_may_lack_something_waits_for_the_others_and_behind_them(history: Hi
     history.event(ElectMaster("a", 2), Hearing("n0", BOTH, frozenset(), BOTH, said={1: lacking, 2: lacking}))
 
 
-def test_a_master_that_cannot_lead_gives_way_to_one_that_can(history: History) -> None:
+@pytest.mark.parametrize("better", [Unfitness.FIT, Unfitness.COULD_LEAD])
+def test_a_master_that_cannot_lead_gives_way_to_one_that_can(history: History, better: Unfitness) -> None:
     history.ask(alter())
     history.event(AlterSyncStateSet("a", BOTH))
-    unfit, fit = Said(unfit=True, log_end=9), Said(log_end=9)
+    unfit, fit = Said(unfit=Unfitness.CANNOT, log_end=9), Said(unfit=better, log_end=9)
     with pytest.raises(Violation, match="^H1"):
         history.event(ElectMaster("a", 2), Hearing("n0", BOTH, frozenset(), BOTH, said={1: unfit, 2: unfit}))
     history.event(ElectMaster("a", 2), Hearing("n0", BOTH, frozenset(), BOTH, said={1: unfit, 2: fit}))

@@ -10,7 +10,8 @@ from simulation.kernel.seeds import find
 from simulation.raft.bugs import BUGS
 from simulation.raft.world import RaftWorld, Totals, run_seed
 
-SEEDS = range(1, 9)
+SEEDS = [*range(1, 9), 3833194175529075, 3833194175529110]
+"""The last: a failed sync of an index, and an answer that came after its entries had been compared."""
 
 FOUND_BY = {
     "ack-before-fsync": 1,
@@ -42,6 +43,7 @@ FOUND_BY = {
     "silent-peers-count-as-new": 3,
     "stale-read-round": 6,
     "term-before-ignored": 1,
+    "told-more-than-proven": 3833194175529110,
     "transfer-of-any-term": 14,
     "vote-compares-terms-alone": 1,
     "vote-not-persisted": 44,

@@ -28,9 +28,23 @@ def test_who_only_has_damaged_records_could_lead_for_want_of_a_better_one() -> N
     fitness.note(Trouble.ROT, True, 0)
     assert not fitness.could_lead(4_999)
     assert fitness.could_lead(5_000) and fitness.why_unfit(5_000) == "records of its log are damaged"
-    fitness.note(Trouble.LEAD, True, 1_000)
+    fitness.note(Trouble.ROLE, True, 1_000)
     assert fitness.could_lead(5_999), "that may pass"
     assert not fitness.could_lead(6_000)
-    fitness.note(Trouble.LEAD, False, 7_000)
+    fitness.note(Trouble.ROLE, False, 7_000)
     fitness.stops()
     assert not fitness.could_lead(7_000)
+
+
+def test_who_failed_to_begin_as_master_and_follows_since_could_lead_for_want_of_a_better_one() -> None:
+    """Else a set stands still for good where the other one's disk is full, for only who leads shows that it can."""
+    fitness = Fitness(5_000)
+    for trouble in (Trouble.LEAD, Trouble.ROLE):
+        fitness.note(trouble, True, 0)
+    assert not fitness.could_lead(5_000), "while it tries and fails another damaged one leads"
+    fitness.note(Trouble.ROLE, False, 6_000)
+    assert fitness.why_unfit(6_000) == "it could not begin as master" and fitness.could_lead(6_000)
+    fitness.note(Trouble.ROT, True, 6_000)
+    assert fitness.could_lead(11_000)
+    fitness.note(Trouble.DISK, True, 11_000)
+    assert not fitness.could_lead(16_000)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 from dataclasses import dataclass, field
 from typing import Any, cast
 
 import pytest
 
 from broker.clients.groups import ConsumerGroups
+from broker.clients.refusals import REJECTED
 from broker.clients.subscription import tag_filter
 from broker.pulls.admission import PullAdmission
 from broker.pulls.direction import Answer, Direction
@@ -19,7 +21,7 @@ from broker.pulls.request import PullRequest
 from broker.tables.consumeroffsets import ConsumerOffsets
 from broker.tables.subscriptiongroups import SubscriptionGroups
 from broker.tables.topics import Topics
-from messagestore.errors import RecordDamaged
+from messagestore.errors import QueueDamaged, RecordDamaged, StoreError
 from messagestore.messages import GetResult, GetStatus, QueueGrew, TagFilter
 from messagestore.properties import tag_hash
 from mqruntime.tasks import Tasks
@@ -106,6 +108,7 @@ class Bench:
     peer: RecordingPeer = field(default_factory=RecordingPeer)
     auto_create_groups: bool = True
     lists_former_epochs: bool = True
+    fatal: list[BaseException] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.topics = Topics(self.clock, [], lambda: None)
@@ -137,7 +140,7 @@ class Bench:
             clock=self.clock,
             polling=self.limits,
             renewal=cast(Any, self.renewal),
-            tasks=Tasks(lambda error: None),
+            tasks=Tasks(self.fatal.append),
         )
 
     def pull(self, **fields: Any) -> RemotingCommand | None:
@@ -386,23 +389,34 @@ def test_what_is_no_tag_expression_is_refused() -> None:
 class RottenQueues(ScriptedQueues):
     """What is found has to be read from disk, and is damaged there."""
 
+    def __init__(self, damage: StoreError) -> None:
+        super().__init__()
+        self.damage = damage
+
     def get(
         self, topic: str, queue_id: int, offset: int, count: int, size: int, wanted: TagFilter | None = None
     ) -> GetResult:
         return GetResult(GetStatus.FOUND, offset + 1, 0, 1, 1, [(800, 100)], cold=True)
 
     async def load(self, result: GetResult) -> None:
-        raise RecordDamaged("00000000000000000000", 800, "the body has another CRC")
+        raise self.damage
 
 
-def test_a_damaged_record_is_answered_with_an_error_that_names_it() -> None:
-    bench = Bench(queues=RottenQueues())
+@pytest.mark.parametrize(
+    "damage",
+    [
+        RecordDamaged("00000000000000000000", 800, "the body has another CRC"),
+        QueueDamaged("TopicTest", 0, 800, -5),
+    ],
+)
+def test_what_is_damaged_is_answered_with_an_error_that_names_it(damage: StoreError) -> None:
+    bench = Bench(queues=RottenQueues(damage))
     answer = bench.processor.handle(cast(Any, bench.peer), pull())
     assert answer is not None and not isinstance(answer, RemotingCommand)
     asyncio.run(answer)
     (reply,) = bench.peer.replies
     assert reply.code == ResponseCode.SYSTEM_ERROR and reply.body is None
-    assert "commitlog/00000000000000000000: the record at 800 is damaged" in (reply.remark or "")
+    assert reply.remark == str(damage)
 
 
 class FarQueues(ScriptedQueues):
@@ -435,3 +449,46 @@ def test_a_queue_that_the_page_cache_has_lost_is_read_before_a_pull_is_answered(
     (reply,) = bench.peer.replies
     assert (reply.code, bytes(reply.body or b"")) == (ResponseCode.SUCCESS, b"far")
     assert queues.brought == [0]
+
+
+class FarRottenQueues(FarQueues):
+    """Its entries are on the disk only, and so are the records, which the disk does not give."""
+
+    def get(
+        self, topic: str, queue_id: int, offset: int, count: int, size: int, wanted: TagFilter | None = None
+    ) -> GetResult:
+        return GetResult(GetStatus.FOUND, offset + 1, 0, 1, 1, [(800, 100)], cold=True)
+
+    async def load(self, result: GetResult) -> None:
+        raise OSError(errno.EIO, "Input/output error", "commitlog/00000000000000000000")
+
+
+def test_a_disk_that_cannot_be_read_is_an_error_of_the_pull_and_not_of_the_broker(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    bench = Bench(queues=FarRottenQueues())
+
+    async def scenario() -> None:
+        answer = bench.processor.handle(cast(Any, bench.peer), pull())
+        assert answer is not None and not isinstance(answer, RemotingCommand)
+        await answer
+        while not bench.peer.replies and not bench.fatal:  # noqa: ASYNC110 - the task is one of the processor
+            await asyncio.sleep(0)
+
+    asyncio.run(scenario())
+    assert not bench.fatal
+    (reply,) = bench.peer.replies
+    assert reply.code == ResponseCode.SYSTEM_ERROR and "Input/output error" in (reply.remark or "")
+    assert caplog.records[-1].getMessage() == "pull not answered"
+
+
+def test_who_stops_being_master_while_entries_are_read_answers_no_reader() -> None:
+    queues = FarQueues()
+    queues.messages = [("TagA", b"far")]
+    bench = Bench(queues=queues)
+    answer = bench.processor.handle(cast(Any, bench.peer), pull())
+    assert answer is not None and not isinstance(answer, RemotingCommand)
+    bench.role.serves_reads, bench.role.is_slave = False, True
+    asyncio.run(answer)
+    (reply,) = bench.peer.replies
+    assert (reply.code, reply.remark) == (ResponseCode.SYSTEM_BUSY, REJECTED)

@@ -153,6 +153,41 @@ def test_all_sends_of_one_receive_are_stored_by_one_append_and_answered_by_one_w
     assert [[reply.opaque for reply in write] for write in bench.peer.writes] == [[0, 1, 2, 3, 4]]
 
 
+def contract_a() -> Bench:
+    """What is stored is answered at once."""
+    bench = Bench()
+    bench.replication.acked_end = lambda: bench.log.end  # type: ignore[method-assign]
+    return bench
+
+
+def test_what_is_answered_at_once_is_answered_in_the_order_of_its_requests() -> None:
+    """Whether they ask to wait, do not, or are refused: under contract A nothing has to wait."""
+    bench = contract_a()
+    one_way = send(4)
+    one_way.flag |= ONEWAY_BIT
+    replies = bench.send(
+        send(1),
+        send(2, i="WAIT\x01false\x02"),
+        send(3, b="not a name"),
+        one_way,
+        send(5),
+        send(6, e="x"),
+        send(7),
+    )
+    assert [(reply.opaque, reply.code) for reply in replies] == [
+        (1, 0), (2, 0), (3, ResponseCode.INVALID_PARAMETER), (5, 0), (6, ResponseCode.SYSTEM_ERROR), (7, 0),
+    ]  # fmt: skip
+    assert len(bench.pending) == 0
+
+
+def test_who_waited_longer_is_answered_first_when_it_ends() -> None:
+    """The minimum was lowered, or the set went down to its master, while a send waited; nobody has told of it yet."""
+    bench = Bench()
+    assert bench.send(send(1), send(2)) == []
+    bench.replication.acked_end = lambda: bench.log.end  # type: ignore[method-assign]
+    assert [reply.opaque for reply in bench.send(send(3, i="WAIT\x01false\x02"), send(4))] == [1, 2, 3, 4]
+
+
 def test_an_acknowledgement_answers_exactly_what_it_covers_on_every_connection() -> None:
     bench, other = Bench(), RecordingPeer()
     bench.send(send(1), send(2))
@@ -391,12 +426,12 @@ def test_a_send_that_no_slave_can_have_is_answered_so_once_it_is_stored_here() -
     bench.send(send())
     assert bench.peer.replies == []
     bench.replication.stored = RECORD_BYTES
-    bench.pending.acknowledged(0, RECORD_BYTES)
+    bench.pending.acknowledged(0, lambda: RECORD_BYTES)
     assert [reply.code for reply in bench.peer.replies] == [ResponseCode.SLAVE_NOT_AVAILABLE]
 
 
 def test_what_a_slave_might_have_waits_for_it_though_it_is_stored_here() -> None:
     bench = Bench()
     bench.send(send())
-    bench.pending.acknowledged(0, RECORD_BYTES)
+    bench.pending.acknowledged(0, lambda: RECORD_BYTES)
     assert bench.peer.replies == []

@@ -141,7 +141,7 @@ def test_offsets_of_before_a_deletion_do_not_come_in_behind_it() -> None:
     assert scene.asked[-1] == str(scene.master.version)
 
 
-@pytest.mark.parametrize("version", ["3.900", None])
+@pytest.mark.parametrize("version", ["3.900", "0.0", None])
 def test_offsets_of_who_is_not_the_present_master_are_not_copied(version: str | None) -> None:
     """Cluster seed 2185301229306283: a former master, or a slave, at its address brought back what was deleted."""
     scene = Scene()
@@ -155,6 +155,21 @@ def test_offsets_of_who_is_not_the_present_master_are_not_copied(version: str | 
     scene.copy_offsets(str(scene.master.version), {"orders@CG": {0: 8}})
     assert scene.tables.offsets.find("CG", "orders", 0) == 8
     assert scene.copy_delay_offset(str(scene.master.version), 8) == 8
+
+
+def test_delay_offsets_of_a_master_of_before_they_had_a_version_come_behind_its_consumer_offsets() -> None:
+    """Else a slave that is upgraded first delivers everything again that was scheduled since, once it leads."""
+    scene = Scene()
+    scene.copy()
+    assert scene.copy_delay_offset(None, 7) == 0, "nothing tells yet that it leads"
+    scene.copy_offsets(str(scene.master.version), {"orders@CG": {0: 7}})
+    assert scene.copy_delay_offset(None, 7) == 7
+    scene.copy_offsets("2.900", {"orders@CG": {0: 7}})
+    assert scene.copy_delay_offset(None, 8) == 7, "another answers at its address"
+    scene.copy_offsets(str(scene.master.version), {"orders@CG": {0: 8}})
+    assert scene.copy_delay_offset("0.0", 8) == 7, "it leads no more"
+    scene.role.master_epoch = 4
+    assert scene.copy_delay_offset(None, 9) == 7
 
 
 def test_offsets_of_a_java_master_are_copied_though_it_says_nothing_of_versions() -> None:

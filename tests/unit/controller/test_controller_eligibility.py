@@ -201,6 +201,39 @@ def test_an_operator_designates_one_that_may_lack_something_only_once_nobody_bet
         assert elected.reason == "operator asked, unclean"
 
 
+def test_before_those_that_live_have_told_a_new_leader_no_operator_elects_past_them() -> None:
+    """Whoever has not told may be the one that lacks nothing, or a process that is gone and whose log is shorter now."""
+    state, short = applied(members(1, 2), ElectMaster("a", None)), report(90, may_lack=True)
+
+    def designated(
+        said: LiveReport, *told: int, others: tuple[int, ...] = (1,), unclean: bool = False
+    ) -> Decision:
+        table = Heartbeats()
+        reports = {2: said, **dict.fromkeys(others, report(100))}
+        for broker_id in reports:
+            table.heard(("c", "a", broker_id), broker_id, Heartbeat("", 10_000, reports[broker_id]), NOW)
+        for broker_id in told:
+            table.heard(("c", "a", broker_id), broker_id, Heartbeat("", 10_000, reports[broker_id]), NOW + 10)
+        live = table.at(NOW + 10, NOW + 5)
+        return elect_master(state, live, broker_name="a", broker_id=2, designate=True, unclean=unclean)
+
+    for refused in (
+        designated(short, 2),
+        designated(short),
+        designated(report(90), 1),
+        designated(report(90)),
+    ):
+        assert (refused.code, refused.events) == (ResponseCode.CONTROLLER_ELECT_MASTER_FAILED, ())
+        assert refused.remark is not None and "try again in a moment" in refused.remark
+    elected = (ElectMaster("a", 2, frozenset({1})),)
+    assert designated(report(90), 2).events == elected, (
+        "who lacks nothing, by its own word, is no worse than others"
+    )
+    assert designated(short, 2, others=()).events == elected
+    assert designated(report(90), others=(3,)).events == elected, "3 may not be elected"
+    assert designated(short, unclean=True).events == elected
+
+
 def test_unclean_elections_take_one_that_may_lack_something_and_say_so() -> None:
     state = applied(members(1, 2), ElectMaster("a", None))
     decision = replace_lost_master(state, alive(b1=report(50, may_lack=True)), broker_name="a", unclean=True)
@@ -257,6 +290,22 @@ def test_a_new_leader_waits_for_the_word_of_one_that_may_be_better() -> None:
     )
     table.heard(("c", "a", 2), 2, Heartbeat("", 10_000, report(100)), NOW + 20)
     assert replaced(state, table.at(NOW + 20, NOW + 5)) == ElectMaster("a", 2, frozenset({1}))
+
+
+def test_a_new_leader_strikes_no_living_master_off_before_all_have_told_how_they_are() -> None:
+    """Of two damaged logs none is better; and where the third cannot lead either, only its word settles who does."""
+    damaged = report(100, unfit="records of its log are damaged", could_lead=True)
+    cannot = report(100, unfit="its disk takes no messages")
+    for master, ids in ((damaged, (1, 2)), (cannot, (1, 2, 3))):
+        said = {1: master, 2: damaged, 3: cannot}
+        state, table = applied(members(*ids)), Heartbeats()
+        for broker_id in ids:
+            table.heard(("c", "a", broker_id), broker_id, Heartbeat("", 10_000, said[broker_id]), NOW)
+        table.heard(("c", "a", 2), 2, Heartbeat("", 10_000, damaged), NOW + 10)
+        assert replaced(state, table.at(NOW + 10, NOW + 5)) is None
+    for broker_id in ids:
+        table.heard(("c", "a", broker_id), broker_id, Heartbeat("", 10_000, said[broker_id]), NOW + 20)
+    assert replaced(state, table.at(NOW + 20, NOW + 5)) == ElectMaster("a", 2, frozenset({1, 3}))
 
 
 def test_who_has_become_a_learner_holds_nothing_that_another_may_be_forgotten_for() -> None:

@@ -52,6 +52,31 @@ def test_nobody_waits_for_a_stranger_or_for_ever() -> None:
     asyncio.run(scenario())
 
 
+def test_a_new_leader_waits_for_the_next_word_of_all_that_live() -> None:
+    async def scenario() -> None:
+        brokers, clock = of_two(), ManualClock()
+        brokers._clock = clock
+        for broker_id in (1, 2):
+            hear(brokers, broker_id)
+        await brokers.wait_told("a", 0)
+        clock.ms += 10
+        brokers.judge_from_now()
+        waiting = asyncio.create_task(brokers.wait_told("a", WAIT_MS))
+        for broker_id in (1, 2):
+            await asyncio.sleep(0)
+            assert not waiting.done()
+            hear(brokers, broker_id)
+        await waiting
+        await brokers.wait_told("a", WAIT_MS)
+        clock.ms += 10
+        brokers.judge_from_now()
+        await brokers.wait_told("a", 0)
+        await brokers.wait_told("b", WAIT_MS)
+        assert not brokers._awaited
+
+    asyncio.run(scenario())
+
+
 def test_who_watches_controllers_reads_whose_machine_went_down(caplog: pytest.LogCaptureFixture) -> None:
     brokers = of_two()
     for broker_id in (1, 1, 2):

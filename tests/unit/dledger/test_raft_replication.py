@@ -261,6 +261,40 @@ def test_the_failure_of_a_push_that_was_repeated_meanwhile_changes_nothing() -> 
     assert leader.progress["b"].in_flight is repeated
 
 
+def decided_without_b() -> tuple[Raft, int]:
+    """A leader whose entry 1 is decided by itself and c; b was pushed it and has not answered."""
+    world = group()
+    world.elect("a")
+    leader = world.cores["a"]
+    leader.propose([b"x"], world.now_ms)
+    leader.persisted(world.now_ms)
+    leader.receive("c", PushResponse(1, ResultCode.SUCCESS, 1, 1, 1), world.now_ms)
+    assert leader.committed_index == 1
+    return leader, world.now_ms
+
+
+def test_who_answers_late_while_it_is_compared_is_told_what_is_decided() -> None:
+    leader, now_ms = decided_without_b()
+    compare = dict(sent(leader.tick(now_ms + SETTINGS.push_timeout_ms)))["b"]
+    assert compare == PushRequest(1, PushType.COMPARE, 0, 1, 1), "it decides entry 0 alone"
+    told = sent(leader.receive("b", PushResponse(1, ResultCode.SUCCESS, 1, 1, 1), now_ms + 500))
+    told += sent(leader.receive("b", PushResponse(1, ResultCode.SUCCESS, 1, 0, 1), now_ms + 500))
+    assert told == [("b", PushRequest(1, PushType.COMMIT, 1, 1, 1))]
+
+
+def test_a_lost_push_for_whose_answer_another_was_taken_is_repeated() -> None:
+    leader, now_ms = decided_without_b()
+    told = dict(sent(leader.receive("b", PushResponse(1, ResultCode.SUCCESS, 1, 1, 1), now_ms)))["b"]
+    assert told == PushRequest(1, PushType.COMMIT, 1, 1, 1)
+    compare = dict(sent(leader.tick(now_ms + SETTINGS.push_timeout_ms)))["b"]
+    assert compare == PushRequest(1, PushType.COMPARE, 1, 1, 1)
+    leader.receive(
+        "b", PushResponse(1, ResultCode.SUCCESS, 2, 0, 1), now_ms + 500
+    )  # to the first, by its shape to either
+    leader.unsent("b", compare, now_ms + 510)
+    assert dict(sent(leader.tick(now_ms + 1000)))["b"] == told
+
+
 def test_one_round_proves_all_reads_that_came_while_another_was_under_way() -> None:
     world = group()
     world.elect("a")

@@ -127,6 +127,11 @@ class MemoryLog:
     def is_checked(self, offset: int, size: int) -> bool:
         return self.damaged_at is None
 
+    def at_hand(self, offset: int, size: int) -> memoryview | None:
+        if self.is_cold(offset) or not self.is_checked(offset, size):
+            return None
+        return self.read(offset, size)
+
     async def check(self, offset: int, size: int) -> str | None:
         at = self.damaged_at
         return f"damaged at {at}" if at is not None and offset <= at < offset + size else None

@@ -11,6 +11,8 @@ import pytest
 from epochfile.history import EpochHistory
 from ha.errors import HAAddressInUse
 from ha.frames import Handshake, HandshakeReply, TransferHeader, encode_ack
+from ha.master.connection import MasterConnection
+from ha.master.link import MasterLink
 from tests.unit.ha.hascene import (
     HOST,
     SETTINGS,
@@ -70,6 +72,33 @@ async def test_the_newest_connection_of_a_broker_replaces_the_former_r11_r24(a: 
     await until(lambda: a.ha.confirm_offset() == a.log.max_offset())
     for writer in (old, new):
         writer.close()
+
+
+@played_by(1)
+async def test_an_ack_asks_the_link_for_nothing(a: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    await a.lead(1)
+    fill(a, "x", 10)
+    reader, writer = await greeted(a.port, Handshake(2), a.log.max_offset())
+    await until(lambda: a.ha.in_sync_count() == 2)
+    fill(a, "y", 1)
+    await until(lambda: all(link.link.next_offset == a.log.max_offset() for link in connections(a)))
+    asked: list[int] = []
+    writable = MasterLink.writable
+    monkeypatch.setattr(
+        MasterLink, "writable", lambda link, now_ms: asked.append(now_ms) or writable(link, now_ms)
+    )
+    writer.write(encode_ack(a.log.max_offset()))
+    await until(lambda: a.ha.confirm_offset() == a.log.max_offset())
+    assert not asked
+    fill(a, "z", 3)
+    await until(lambda: all(link.link.next_offset == a.log.max_offset() for link in connections(a)))
+    assert len(asked) == 1, "once a turn of the loop, however much it brought"
+    writer.close()
+
+
+def connections(node: Node) -> list[MasterConnection]:
+    assert node.ha.mastership is not None
+    return node.ha.mastership.connections
 
 
 @played_by(1)

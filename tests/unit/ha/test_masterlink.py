@@ -117,6 +117,27 @@ def test_a_log_whose_start_overtakes_the_link_turns_the_slave_away_r14() -> None
     assert isinstance(close, Close) and link.state is MasterState.CLOSED
 
 
+def test_a_log_that_holds_nothing_any_more_turns_away_who_asks_for_what_it_held_r14() -> None:
+    """It ends where its segment begins, and the segment before it ends there too."""
+    link = link_of(Master(log_end=20_000, log_min=20_000, history=EpochHistory([(1, 20_000)])))
+    link.receive(HANDSHAKE + encode_ack(19_999), 0)
+    assert frames(link) == [(20_000, 0, 1)]
+    assert link.state is MasterState.TURNED_AWAY
+
+
+def test_an_ack_of_a_slave_that_is_being_sent_the_log_makes_nothing_due() -> None:
+    """So its shell need not ask after each of them: what else makes a frame due is told by itself, or in time."""
+    link = sending(Master(), first_ack=600)
+    assert frames(link, now_ms=1) == [(600, 400, 1)]
+    assert link.receive(encode_ack(1000), 2) == [Acked(1000)]
+    assert link.writable(2) == [] and link.next_tick_ms == 5_001
+    assert link.receive(encode_ack(1000)[:5], 3) == []
+    assert link.receive(encode_ack(1000)[5:] + encode_ack(1000), 4) == [Acked(1000), Acked(1000)]
+    assert link.writable(4) == []
+    [close] = link.receive(encode_ack(1001), 5)
+    assert isinstance(close, Close) and "an ack of 1001 after 1000" in close.reason
+
+
 def test_bytes_without_an_epoch_are_never_sent_r34() -> None:
     link = sending(Master(history=EpochHistory([(1, 500)])), first_ack=0)
     [close] = link.writable(0)

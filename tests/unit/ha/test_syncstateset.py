@@ -159,6 +159,25 @@ def test_a_second_connection_of_one_slave_does_not_count_twice_r11_c4() -> None:
     assert sss.confirm_offset == 1000
 
 
+def test_who_counts_is_found_anew_after_all_that_may_change_it() -> None:
+    """Acks and growth alone are counted over who was found last."""
+    sss = expanded(2, 3)
+    sss.log_grew(2000)
+    sss.acked(2, 2000, None, 1)
+    assert sss.confirm_offset == 1000
+    sss.told(ids(1, 2), 9, 1)  # broker 3 has left
+    assert sss.acked(2, 2000, None, 1) == [] and sss.confirm_offset == 2000
+    sss.log_grew(3000)
+    sss.connected(2, barred="it acknowledges too early")
+    assert sss.acked(2, 3000, None, 2) == [] and sss.confirm_offset == 2000
+    sss.connected(2, barred=None)
+    assert sss.acked(2, 3000, None, 2) == [Confirmed(3000)]
+    sss.members_min_is(3, 2)
+    assert sss.log_grew(4000) == sss.acked(2, 4000, None, 3) == []
+    sss.members_min_is(2, 3)
+    assert sss.acked(2, 4000, None, 3) == [Confirmed(4000)]
+
+
 def test_learners_and_strangers_do_not_count_r10_s6() -> None:
     sss = expanded(2)
     sss.log_grew(2000)
@@ -206,7 +225,9 @@ def test_whatever_happens_the_confirm_offset_never_falls_r9_c2(steps: list[tuple
             set_epoch = sss.set_epoch + 1
             fate = [Applied(wanted.members, set_epoch), Unknown(), Refused(), NotSent()][value % 4]
             sss.alter_ended(wanted, fate, now_ms)
-        assert sss.confirm_offset >= before
+        ends = [held[member] if member in linked else -1 for member in sss.union() - {1}]
+        expected = min([end, *ends]) if sss.may_confirm() else -1
+        assert sss.confirm_offset == max(before, expected)  # whoever counts now, and what each of them holds
         before = sss.confirm_offset
         assert before <= end
         assert all(held[member] >= before for member in sss.union() & linked)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from messagestore.errors import OffsetOutOfRange
+from messagestore.errors import QueueDamaged
 from messagestore.log import commitlog
 from messagestore.messages import GetStatus
 from messagestore.queues import consumequeue
@@ -176,6 +176,7 @@ async def test_a_damaged_entry_is_looked_for_by_itself(tmp_path: Path, disk: Dis
     found = store.get("TopicTest", 0, 3, 4, 1 << 20)
     assert [bytes(each)[88:90] for each in found.buffers] == [b"\3\3", b"\0\0", b"\5\5"]
     fifth_leads_to(1 << 50)
-    with pytest.raises(OffsetOutOfRange):
-        store.get("TopicTest", 0, 3, 4, 1 << 20)
+    leads_nowhere = store.get("TopicTest", 0, 3, 4, 1 << 20)
+    with pytest.raises(QueueDamaged, match="consumequeue/TopicTest/0"):
+        await store.load(leads_nowhere)
     await store.stop()

@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from messagestore.errors import RecordDamaged
+from messagestore.errors import OffsetOutOfRange, RecordDamaged, StoreError
+from messagestore.queues.consumequeue import ENTRY
 from messagestore.store import MessageStore
-from tests.unit.messagestore.storehelp import message, open_store, small_settings
+from tests.unit.messagestore.storehelp import NOW_MS, message, open_store, small_settings
 
 BODY = 300
 COUNT = 60
@@ -97,14 +98,89 @@ async def test_a_queue_that_lists_a_wrong_place_makes_no_record_damaged(tmp_path
     await store.stop()
 
 
+def rewrite_entry(store: MessageStore, queue_offset: int, phy: int | None, size: int | None) -> None:
+    queue = store._queues.find("TopicTest", 0)
+    assert queue is not None
+    index, place = divmod(queue_offset, queue._per_file)
+    found_phy, found_size, tags_code = queue.entry(queue_offset)
+    entry = found_phy if phy is None else phy, found_size if size is None else size, tags_code
+    ENTRY.pack_into(queue._open(index).view(), place * ENTRY.size, *entry)
+
+
+@pytest.mark.parametrize("size", [392, 1, -1])
+@in_loop
+async def test_a_queue_that_lists_a_wrong_end_makes_no_record_damaged(tmp_path: Path, size: int) -> None:
+    places = await stored(tmp_path)
+    store = await opened(tmp_path)
+    rewrite_entry(store, 3, None, size)
+    await store.soundness.check(places[4], 300)
+    assert len(await pull(store, 4)) == 1
+    assert not store.soundness.damages
+    await store.stop()
+
+
+@pytest.mark.parametrize("hot", [2, 100])
+@pytest.mark.parametrize("count", [1, 32])
+@pytest.mark.parametrize(
+    ("phy", "size"),
+    [
+        (None, -(1 << 31)),
+        (None, -1),
+        (None, 0),
+        (None, 5_000),
+        (None, 1 << 30),
+        (1 << 40, None),
+        (4_090, None),
+    ],
+)
+@in_loop
+async def test_what_a_rotten_queue_lists_is_an_error_of_its_reader_and_not_of_the_broker(
+    tmp_path: Path, phy: int | None, size: int | None, count: int, hot: int
+) -> None:
+    await stored(tmp_path)
+    store = await opened(tmp_path, hot_segments=hot)
+    rewrite_entry(store, 3, phy, size)
+    result = store.get("TopicTest", 0, 3 if count == 1 else 0, count, 1 << 31)
+    with pytest.raises(
+        StoreError, match="consumequeue/TopicTest/0: the entry .* delete the folder consumequeue"
+    ):
+        await store.load(result)
+    assert not result.buffers and len(await pull(store, 4)) == 1
+    assert await store.store_time_at("TopicTest", 0, 3) <= NOW_MS * 2
+    await store.stop()
+
+
+@pytest.mark.parametrize("kept", [0, 3, 7])
+@in_loop
+async def test_what_is_cut_while_it_is_read_is_not_handed_out(tmp_path: Path, kept: int) -> None:
+    """Neither the rest of it nor the zeros that take its place."""
+    places = await stored(tmp_path)
+    store = await opened(tmp_path, hot_segments=1)
+    result = store.get("TopicTest", 0, 0, 8, 1 << 20)
+    assert result.cold and result.count == 8
+    read, cut = store._log.read_cold, asyncio.Event()
+
+    async def read_behind_a_cut(offset: int, size_max: int) -> bytes:
+        if not cut.is_set():
+            cut.set()
+            await store.truncate(places[kept])
+        return await read(offset, size_max)
+
+    store._log.read_cold = read_behind_a_cut  # type: ignore[method-assign]
+    with pytest.raises(OffsetOutOfRange):
+        await store.load(result)
+    assert not result.buffers
+    await store.stop()
+
+
 @in_loop
 async def test_what_rotted_is_not_sent_and_what_stands_before_it_is(tmp_path: Path) -> None:
     places = await stored(tmp_path)
     flip(tmp_path, places[20], at=IN_BODY)
     store = await opened(tmp_path)
-    assert not store.is_checked(0, 100)
+    assert not store.soundness.is_checked(0, 100) and store.at_hand(0, 100) is None
     assert await store.check(0, places[20]) is None
-    assert store.is_checked(0, places[20])
+    assert store.soundness.is_checked(0, places[20])
     assert f"the record at {places[20]} is damaged" in (await store.check(places[19], 2000) or "")
     assert await store.check(places[21], 300) is None
     await store.stop()
@@ -119,7 +195,7 @@ async def test_the_scrub_finds_it_and_goes_on(tmp_path: Path, at: int) -> None:
     store = await opened(tmp_path, scrub_bytes_per_second=1 << 40)
     assert await damage_found(store) == [places[3], places[30]]
     assert store.soundness.damages[places[3]].segment == "00000000000000000000"
-    assert store.is_checked(places[31], 300)
+    assert store.soundness.is_checked(places[31], 300)
     await store.stop()
 
 
@@ -128,7 +204,7 @@ async def test_what_this_process_wrote_needs_no_check(tmp_path: Path) -> None:
     store = await opened(tmp_path)
     await store.become_master()
     store.append([message(bytes(BODY)) for _ in range(COUNT)])
-    assert store.is_checked(0, store.max_offset())
+    assert store.soundness.is_checked(0, store.max_offset())
     await store.stop()
 
 
@@ -153,7 +229,7 @@ async def test_a_cut_takes_the_damage_with_it(tmp_path: Path) -> None:
     assert await damage_found(store) == [places[30]]
     await store.truncate(places[29])
     assert not store.soundness.damages
-    assert store.is_checked(0, store.max_offset())
+    assert store.soundness.is_checked(0, store.max_offset())
     await store.stop()
 
 

@@ -426,6 +426,9 @@ async def test_cold_messages_are_read_around_the_mapping(tmp_path: Path) -> None
     outcomes = store.append([message(bytes([n]) * 1500) for n in range(6)])
     dispatch_all(store)
     assert store.is_cold(0) and not store.is_cold(store.max_offset())
+    end, tail = store.max_offset(), store.max_offset() - store.max_offset() % store.segment_size_bytes
+    assert store.at_hand(0, 100) is None and store.at_hand(tail - 100, 100) is None
+    assert store.at_hand(tail, end - tail) == store.read(tail, 1 << 20) and end > tail
     result = store.get("TopicTest", 0, 1, 2, 1 << 20)
     assert result.cold and not result.buffers
     await store.load(result)

@@ -252,6 +252,35 @@ def test_a_log_that_begins_below_where_it_was_once_to_begin_is_still_there(tmp_p
     asyncio.run(started(asyncio.run(killed())))
 
 
+@pytest.mark.parametrize("leads", [True, False])
+def test_a_log_that_begins_below_where_it_was_once_to_begin_and_loses_its_beginning_is_begun_anew(
+    tmp_path: Path, leads: bool
+) -> None:
+    """Else the replica draws level without what the power cut took, and may be elected."""
+
+    async def cut_off() -> None:
+        store = open_store(tmp_path)
+        await store.start()
+        await store.begin_empty_at(3 * SEGMENT)
+        if not leads:
+            await store.begin_empty_at(0)
+        await store.become_master()
+        while store.max_offset() < 2 * SEGMENT:
+            store.append([message(b"x" * 500)])
+        await store._tasks.stop()
+        store._close()
+
+    async def started() -> None:
+        store = open_store(tmp_path)
+        await store.start()
+        assert (store.min_offset(), store.max_offset()) == (0, 0)
+        await store.stop()
+
+    asyncio.run(cut_off())
+    (tmp_path / "commitlog" / f"{0:020}").unlink()
+    asyncio.run(started())
+
+
 @in_loop
 async def test_what_goes_is_neither_checked_nor_damaged_any_more(tmp_path: Path) -> None:
     store = await filled(tmp_path)

@@ -28,6 +28,8 @@ SEGMENT_BYTES = 1 << 16
 SEGMENTS = 16
 MESSAGE_BYTES_MAX = 4_000
 ANSWERED_MS = 3_000
+LONG_TOPICS = "T" * 127, "T" * 128, "T" * 255, "T" * 256
+"""Around the lengths that records of version 1 and 2 have room for; an administrator may have made them elsewhere."""
 
 
 class MemoryLog:
@@ -137,6 +139,8 @@ class SendBench:
         )
         topics.ensure("orders", 4)
         topics.ensure("others", 2)
+        for name in LONG_TOPICS:
+            topics.ensure(name, 4)
         groups = SubscriptionGroups(self.clock, auto_create=False, on_change=lambda: None)
         groups.put(SubscriptionGroupConfig("CG", retry_max_times=2))
         self.totals = Totals()

@@ -9,13 +9,27 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from messagestore import record
 from nativepath import presence
 from tests.unit.messagestore.test_bulk import Case, both_ways
 
 pytestmark = pytest.mark.skipif(presence.native is None, reason=f"the compiled module is {presence.why_not}")
 
+
+def places_of(case: Case) -> list[int]:
+    """Where its records begin."""
+    places, at = [], 0
+    while at < case.end:
+        size, magic = record.PREFIX.unpack_from(case.log, at)
+        if magic != record.MAGIC_BLANK:
+            places.append(at)
+        at += size
+    return places
+
+
 CASES = [Case(seed, 60, odd=odd, segment_size=1 << 16) for seed, odd in ((1, 0.0), (2, 0.1), (3, 0.5))]
 """`both_ways` of test_bulk compares all ways of dispatch, the compiled one among them."""
+RECORDS = [places_of(case) for case in CASES]
 
 
 @settings(max_examples=120)
@@ -32,6 +46,54 @@ def test_a_damaged_log_is_listed_up_to_the_same_record(
     for at, content in damages:
         begin = at % len(whole)
         case.log[begin : begin + len(content)] = content[: len(whole) - begin]
+    try:
+        with TemporaryDirectory() as root:
+            ends = sorted(int(share * case.end) for share in limits)
+            both_ways(Path(root), case, [*ends, case.end], entries=90)
+    finally:
+        case.log[:] = whole
+
+
+@pytest.mark.parametrize("number", [0, 3])
+@pytest.mark.parametrize("timestamp", [-(2**63), -1, 2**62, 2**63 - 1])
+def test_store_times_of_any_size_are_indexed_alike(tmp_path: Path, number: int, timestamp: int) -> None:
+    case = Case(1, 60, odd=0.0, segment_size=1 << 16)
+    at = places_of(case)[number]
+    case.log[at + 56 : at + 64] = timestamp.to_bytes(8, "big", signed=True)
+    both_ways(tmp_path, case, [case.end])
+
+
+FIELDS = {0: 4, 4: 4, 12: 4, 20: 8, 28: 8, 36: 4, 56: 8, 84: 4}
+"""Where numbers stand that a reader of records goes by, and how many bytes they have."""
+NUMBERS = [0, 1, -1, 90, 91, 255, 2**31 - 1, -(2**31), 2**58, 2**58 + 1, 2**63 - 1, -(2**63)]
+MAGICS = [record.MAGIC_V1, record.MAGIC_V2, record.MAGIC_BLANK]
+
+
+@settings(max_examples=60)
+@given(
+    number=st.sampled_from(range(len(CASES))),
+    lies=st.lists(
+        st.tuples(
+            st.integers(0, 59),
+            st.sampled_from(list(FIELDS)),
+            st.sampled_from(NUMBERS + MAGICS) | st.integers(-9, 64),
+            st.booleans(),
+        ),
+        min_size=1,
+        max_size=3,
+    ),
+    limits=st.lists(st.floats(0, 1), max_size=2),
+)
+def test_records_with_any_number_in_any_field_are_listed_alike(
+    number: int, lies: list[tuple[int, int, int, bool]], limits: list[float]
+) -> None:
+    """`lies`: (the record, the field, the number, and whether it is added to what stands there)."""
+    case, places = CASES[number], RECORDS[number]
+    whole = bytes(case.log)
+    for which, field, value, adds in lies:
+        at, size = places[which] + field, FIELDS[field]
+        value += int.from_bytes(case.log[at : at + size], "big") if adds else 0
+        case.log[at : at + size] = (value % (1 << 8 * size)).to_bytes(size, "big")
     try:
         with TemporaryDirectory() as root:
             ends = sorted(int(share * case.end) for share in limits)

@@ -16,7 +16,13 @@ from messagestore.batch import MEMBER_HEADER, PROPERTIES_LENGTH
 from nativepath import presence
 from remoting.frame import FrameReader
 from remoting.plainsends import commands_of
-from tests.unit.nativepath.sendbench import ANSWERED_MS, MESSAGE_BYTES_MAX, SEGMENT_BYTES, SendBench
+from tests.unit.nativepath.sendbench import (
+    ANSWERED_MS,
+    LONG_TOPICS,
+    MESSAGE_BYTES_MAX,
+    SEGMENT_BYTES,
+    SendBench,
+)
 
 pytestmark = pytest.mark.skipif(presence.native is None, reason=f"the compiled module is {presence.why_not}")
 
@@ -93,6 +99,19 @@ def test_frames_of_java_producers_are_plain() -> None:
             assert same == command and command.code in (310, 320)
             taken += 1
     assert taken >= 3, "Java's own"
+
+
+def test_a_receive_that_names_very_many_topics_is_for_the_pure_way() -> None:
+    """To look for each send's topic among all of the others takes seconds where a receive brings its 16 MiB."""
+    assert presence.native is not None
+    read = presence.native.read_sends
+    names = [f"topic-{number}" for number in range(64)]
+    few = b"".join(send(number, b=name) for number, name in enumerate([*names, *names]))
+    sends = read(memoryview(few), 0, len(few), 1 << 24, 1 << 16)
+    assert sends is not None and sends.topics == [name.encode() for name in names] and sends.end == len(few)
+    many = few + send(64, b="topic-64")
+    assert read(memoryview(many), 0, len(many), 1 << 24, 1 << 16) is None
+    alike(lambda bench: bench.receive(many))
 
 
 def test_batches_are_stored_member_by_member_and_answered_with_all_their_ids() -> None:
@@ -203,8 +222,8 @@ def test_a_slave_out_of_reach_is_told_of_send_by_send() -> None:
     def use(bench: SendBench) -> None:
         bench.replication.reached = 800
         bench.receive(b"".join(send(number) for number in range(9)))
-        bench.pending.acknowledged(0, 1_000)
-        bench.pending.acknowledged(1 << 40, 1 << 40)
+        bench.pending.acknowledged(0, lambda: 1_000)
+        bench.pending.acknowledged(1 << 40, lambda: 1 << 40)
 
     compiled = alike(use)
     assert compiled.store.plain == 1 and b'"code":11,' in b"".join(compiled.client.written)
@@ -218,7 +237,23 @@ pieces = st.builds(
     st.sampled_from(["\x02", "\x02", "\x02", ""]),
 )  # fmt: skip
 numbers = st.sampled_from(
-    ["0", "1", "2", "3", "7", "-1", "00", "-0", "", " 1", "12345678901234567890", "2147483648", "x"]
+    [
+        "0",
+        "1",
+        "2",
+        "3",
+        "7",
+        "-1",
+        "00",
+        "-0",
+        "",
+        " 1",
+        "12345678901234567890",
+        "2147483647",
+        "-2147483648",
+        "48",
+        "x",
+    ]
 )
 fields = st.fixed_dictionaries(
     {
@@ -227,7 +262,8 @@ fields = st.fixed_dictionaries(
         | st.lists(pieces, max_size=3).map(lambda some: PLAIN_PROPERTIES + "".join(some))
     },
     optional={
-        "b": st.sampled_from(["orders", "orders", "others", "SCHEDULE_TOPIC_XXXX", "%RETRY%CG", "new", "caf\xe9", ""]),
+        "b": st.sampled_from(["orders", "orders", "others", "SCHEDULE_TOPIC_XXXX", "%RETRY%CG", "new", "caf\xe9", ""])
+        | st.sampled_from(LONG_TOPICS),
         "d": numbers, "e": numbers, "f": numbers, "g": numbers, "h": numbers, "j": numbers,
         "m": st.sampled_from(["true", "false", "1", "yes"]), "n": texts, "zz": texts,
     },
