@@ -39,12 +39,17 @@ class ControllerBounds:
         """Raises Violation N1 to N4."""
         if self.world.loop.now_us >= self.due_us:
             self.due_us += 1_000 * LOOK_MS
-            self.look_now(idle=False)
+            self.look_now()
 
-    def look_now(self, *, idle: bool) -> None:
+    def at_the_end(self) -> None:
+        """All is whole; brokers ask on, and a controller that was paused has much to answer."""
+        self.bounds.looks = 0
+        self.look_now()
+
+    def look_now(self) -> None:
         for name, model in self.check.sets.items():
             self.highest[name] = max((self.highest.get(name, 0), *model.now.codes))
-        self.bounds.look(self.expected, idle=idle)
+        self.bounds.look(self.expected)
 
     def expected(self, node: Node) -> Numbers:
         sets = len(self.check.sets)

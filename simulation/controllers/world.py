@@ -314,7 +314,7 @@ def run_seed(seed: int, bug: str | None = None, totals: Totals | None = None, ru
         world.run(cluster.misbehave(run_ms), limit_ms=3 * run_ms)
         cluster.operator.kill()
         cluster.become_whole(HEAL_LIMIT_MS)
-        cluster.bounds.look_now(idle=True)
+        cluster.bounds.at_the_end()
         totals.counts.update(cluster.checker.counts)
         totals.counts["seeds"] += 1
         totals.faults.update(cluster.faults.done)

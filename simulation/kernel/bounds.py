@@ -107,6 +107,7 @@ class Bounds:
 
     def look(self, expected: Callable[[Node], Numbers], *, idle: bool = False) -> None:
         """`idle`: nobody has asked anything for a while, and all is whole."""
+        with_tables = idle or self.looks % TABLES_EACH == 0
         self.looks += 1
         timers = self.world.loop.timers_by_process()
         for node in self.nodes:
@@ -114,7 +115,7 @@ class Bounds:
                 continue
             self._files(node, idle=idle)
             self._connections(node, idle=idle)
-            if idle or self.looks % TABLES_EACH == 0:
+            if with_tables:
                 self._tables(node, expected(node), idle=idle)
             most = LOOPS_MAX + (0 if idle else IN_FLIGHT_MAX)
             for what, count in (("tasks", len(node.process.pending())), ("timers", timers[node.process])):

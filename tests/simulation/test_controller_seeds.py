@@ -26,7 +26,7 @@ FOUND_BY = {
     "epoch-not-bumped": 1,
     "epoch-reused": 3,
     "forgotten-is-not-told": 1,
-    "former-connections-kept": 3,
+    "former-connections-kept": 4,
     "frozen-silence-counts": 11,
     "holders-cleaned": 46,
     "id-granted-twice": 1,
