@@ -33,6 +33,9 @@ LIMITED = 9, 0
 RESYNCED = 11, 5
 """Of so many this one has an operator who lets replicas begin anew."""
 
+LULLS = 23, frozenset({0, 15, 17, 18, 19, 20, 21, 22})
+"""Of so many, those that leave these have a time without faults in the midst of their run."""
+
 
 @dataclass(frozen=True)
 class Shape:
@@ -45,6 +48,7 @@ class Shape:
     reserves_pages: bool = False
     is_limited: bool = False
     has_resyncs: bool = False
+    has_lulls: bool = False
 
     @staticmethod
     def of(seed: int) -> Shape:
@@ -61,6 +65,7 @@ class Shape:
             reserves_pages=of(IN_STEPS, seed),
             is_limited=of(LIMITED, seed),
             has_resyncs=of(RESYNCED, seed) and not is_unclean,
+            has_lulls=seed % LULLS[0] in LULLS[1],
         )
 
     def settings(self) -> dict[str, object]:

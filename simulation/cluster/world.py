@@ -32,9 +32,10 @@ from messagestore.log import commitlog
 from messagestore.store import MessageStore
 from mqruntime.segments import RESERVE_STEP_BYTES
 from nativepath import presence
-from simulation.cluster import catchupbugs, members, retentionbugs, sealbugs  # noqa: F401  their bugs join the others
+from simulation.cluster import boundsbugs, catchupbugs, members, retentionbugs, sealbugs  # noqa: F401  their bugs join the others
 from simulation.cluster.appends import Appends
 from simulation.cluster.blocks import log_has_blocks
+from simulation.cluster.bounds import ClusterBounds
 from simulation.cluster.check import ClusterCheck
 from simulation.cluster.clientjudge import ClientJudge
 from simulation.cluster.crashes import AllLosePower
@@ -58,6 +59,7 @@ from simulation.cluster.pacing import Pacing
 from simulation.cluster.resyncs import Resyncs
 from simulation.cluster.retention import Retention
 from simulation.cluster.seals import all_sealed
+from simulation.cluster.service import Service
 from simulation.cluster.shape import Shape
 from simulation.cluster.sickdisks import SickDisks
 from simulation.cluster.totals import Totals
@@ -78,6 +80,8 @@ CHECK_MS = 50
 WHOLE_MS = 200
 COPIED_MS = 2 * SLAVE_SYNC_MS
 """Slaves have their master's offsets within this time."""
+LULL_MS = 5_000
+"""Longer than the limit of `service`."""
 FACTS_MIN = 10
 ACKNOWLEDGED_MIN = 200
 DELAYED_MIN = 5
@@ -110,6 +114,9 @@ class ClusterWorld:
         self.machines = Machines(self.world, self.random, self.check, has_learner=self.shape.has_learner)
         self.check.grants.lacks = self.machines.elected_for_want_of_better
         self.fact_check = FactCheck(self.machines.facts)
+        self.bounds = ClusterBounds(self.machines)
+        self.lulls = random.Random(f"{seed}/lulls")
+        self.service = Service(self.machines, self.timers, self.contract.members_min)
         self.client = ClientJudge(self.world, self.machines.client)
         self.votes = VotesOnDisk({f"n{i}": node for i, node in enumerate(self.machines.controllers)})
         self.retention = Retention(self.machines, allowed=not self.may_lose)
@@ -266,6 +273,8 @@ class ClusterWorld:
         for node in self.machines.brokers:
             log_has_blocks(node)
         self.votes.look_at_all()
+        self.bounds.look()
+        self.service.look()
         if not self.check.forked:
             self.client.look()
         if self.errors.bugs:
@@ -273,12 +282,33 @@ class ClusterWorld:
 
     def under_faults(self) -> None:
         end_ms = self.world.now_ms + RUN_MS
+        lull_ms = end_ms - RUN_MS // 2 if self.shape.has_lulls else end_ms
         self.faults.plan()
         while self.world.now_ms < end_ms:
             self.world.run_for_ms(self.random.randint(self.pace_ms // 3, self.pace_ms))
             self.faults.strike()
             if self.random.random() < 0.4:
                 self.world.network.heal()
+            if lull_ms <= self.world.now_ms < end_ms:
+                began_ms = self.world.now_ms
+                self.lull()
+                end_ms += self.world.now_ms - began_ms
+                lull_ms = end_ms
+
+    def lull(self) -> None:
+        """The network is whole and no fault strikes, but for those that come of themselves, long enough for a master to lead;
+        a broker and a controller are down all the while. `service` judges it."""
+        machines, lasts_ms = self.machines, self.service.limit_ms + LULL_MS
+        self.world.network.heal()
+        self.world.network.usual_delays()
+        acting = [machines.master(), machines.leader()]
+        for leading, nodes in zip(acting, (machines.brokers, machines.controllers), strict=True):
+            node = leading if leading is not None and self.lulls.random() < 0.5 else self.lulls.choice(nodes)
+            if node.running:
+                machines.kill(node)
+                machines.restart_at_ms[node.name] = self.world.now_ms + lasts_ms
+        self.world.run_for_ms(lasts_ms)
+        self.totals.counts["lulls"] += 1
 
     def heal(self) -> None:
         """No faults any more: whole again within the limit, also when the master changes twice more, once without any client's
@@ -350,6 +380,7 @@ class ClusterWorld:
             sealed = all_sealed(self.check.confirmed, brokers[0].store.segment_size_bytes)
             self.totals.counts["records with their own CRC"] += sealed
         self.world.run_for_ms(COPIED_MS)
+        self.bounds.at_the_end()
         begins = max(broker.store.min_offset() for broker in brokers)
         if not self.check.forked:
             self.fact_check.at_the_end(machines.broker_looks())

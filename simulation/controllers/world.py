@@ -18,7 +18,8 @@ from functools import partial
 
 from controller.server import ControllerApp
 from controller.settings import ControllerSettings
-from simulation.controllers.bugs import BUGS, planted
+from simulation.controllers.bounds import ControllerBounds
+from simulation.controllers.boundsbugs import BUGS, planted
 from simulation.controllers.check import ControllerCheck
 from simulation.controllers.faults import Faults
 from simulation.controllers.operator import Manners, Operator
@@ -124,6 +125,8 @@ class ControllerWorld:
         self.operator = world.node("operator", "10.0.3.1")
         self.faults = Faults(self)
         self.checker.on_found = lambda: world.after_each_step(self.checker.raise_found)
+        self.bounds = ControllerBounds(world, self.checker, self.controllers, self.sets)
+        world.after_each_step(self.bounds.look)
 
     def _place(self, number: int) -> None:
         """The brokers of one set; a learner is the first of them."""
@@ -312,6 +315,7 @@ def run_seed(seed: int, bug: str | None = None, totals: Totals | None = None, ru
         world.run(cluster.misbehave(run_ms), limit_ms=3 * run_ms)
         cluster.operator.kill()
         cluster.become_whole(HEAL_LIMIT_MS)
+        cluster.bounds.at_the_end()
         totals.counts.update(cluster.checker.counts)
         totals.counts["seeds"] += 1
         totals.faults.update(cluster.faults.done)

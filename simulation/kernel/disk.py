@@ -71,6 +71,8 @@ class SimulatedDisk:
         """Of what is on its way when the power goes; drawn each time when None."""
         self.entries: dict[str, Inode] = {}  # what processes see
         self._durable: dict[str, Inode] = {}  # what a power cut leaves of the names
+        self.open_files: dict[SimulatedSegmentFile, None] = {}
+        """Of the process that lives, in the order in which it opened them."""
         self._holder: Process | None = None
         self._faults: list[Fault] = []
         self.failures: Counter[str] = Counter()
@@ -100,6 +102,11 @@ class SimulatedDisk:
     @property
     def stalled(self) -> bool:
         return self.loop.now_us < self._stalled_until_us
+
+    @property
+    def is_well(self) -> bool:
+        """It neither stands still nor is bounded, and no fault waits to strike; for checkers."""
+        return not self.stalled and self.capacity_bytes is None and not self._faults
 
     def stall(self, ms: int) -> None:
         """No operation that starts from now on ends before `ms` have passed."""
@@ -143,6 +150,10 @@ class SimulatedDisk:
         inodes = [inode for path, inode in self._durable.items() if path.startswith(folder)]
         return any(inode.durably_holds(content) for inode in reversed(inodes))
 
+    def open_names(self) -> list[tuple[str, bool]]:
+        """Of each file that a process has open: its path, and whether the file still stands there; for checkers."""
+        return [(file.path, self.entries.get(file.path) is file.inode) for file in self.open_files]
+
     def is_durable(self, path: str) -> bool:
         """Whether every power cut would leave this name to what processes see under it; for checkers."""
         return path in self.entries and self._durable.get(path) is self.entries[path]
@@ -153,6 +164,7 @@ class SimulatedDisk:
         """What the next process finds: everything, or after a power cut what had reached the disk."""
         if self._holder is process:
             self._holder = None
+        self.open_files.clear()
         if power_cut:
             self._lose_power()
         else:
@@ -402,81 +414,83 @@ class SimulatedSegmentFile:
     def __init__(self, disk: SimulatedDisk, process: Process, path: str, inode: Inode) -> None:
         self.name = path.rsplit("/", 1)[-1]
         self.size_bytes = len(inode.data)
+        self.path = path
+        self.inode = inode
         self._disk = disk
         self._process = process
-        self._path = path
-        self._inode = inode
         self._sync_error: OSError | None = None
+        disk.open_files[self] = None
         self._view = memoryview(inode.data)
 
     def view(self) -> memoryview:
         return self._view
 
     def reserve(self, end: int, start: int = 0) -> None:
-        assert 0 <= start <= end <= self.size_bytes, f"{self._path}: reserve({end}, {start})"
-        self._disk.check("reserve", self._path)
-        self._disk.allocate(self._inode, end, self._path)
+        assert 0 <= start <= end <= self.size_bytes, f"{self.path}: reserve({end}, {start})"
+        self._disk.check("reserve", self.path)
+        self._disk.allocate(self.inode, end, self.path)
 
     async def reserve_ahead(self, end: int, start: int = 0) -> None:
         at_us = self._disk.now_and(RESERVE_US)
         await self._disk.finish(
-            at_us, self._process, lambda: self.reserve(end, start), "reserve", self._path, end - start
+            at_us, self._process, lambda: self.reserve(end, start), "reserve", self.path, end - start
         )
 
     async def sync(self, start: int, end: int) -> None:
-        assert 0 <= start <= end <= self.size_bytes, f"{self._path}: sync({start}, {end})"
-        inode = self._inode
+        assert 0 <= start <= end <= self.size_bytes, f"{self.path}: sync({start}, {end})"
+        inode = self.inode
         first, last = inode.pages(start, end)
         content = bytes(self._view[first:last])
 
         def step() -> None:
             try:
-                self._disk.check("sync", self._path)
+                self._disk.check("sync", self.path)
             except OSError as error:
                 self._sync_error = error
                 inode.drop(first, content)
                 raise
             inode.persist(first, content)
-            self._disk.make_durable(self._path, inode)
+            self._disk.make_durable(self.path, inode)
 
         if self._sync_error is None:
             at_us = self._disk.now_and(self._disk.sync_us)
-            await self._disk.finish(at_us, self._process, step, "sync", self._path, last - first)
+            await self._disk.finish(at_us, self._process, step, "sync", self.path, last - first)
         if self._sync_error is not None:
-            raise OSError(self._sync_error.errno, self._sync_error.strerror, self._path)
+            raise OSError(self._sync_error.errno, self._sync_error.strerror, self.path)
 
     def soil(self, start: int, end: int) -> None:
-        assert 0 <= start <= end <= self.size_bytes, f"{self._path}: soil({start}, {end})"
-        self._inode.soil(start, end)
+        assert 0 <= start <= end <= self.size_bytes, f"{self.path}: soil({start}, {end})"
+        self.inode.soil(start, end)
 
     async def read_cold(self, start: int, end: int) -> bytes:
-        assert 0 <= start <= end <= self.size_bytes, f"{self._path}: read_cold({start}, {end})"
-        inode = self._inode
+        assert 0 <= start <= end <= self.size_bytes, f"{self.path}: read_cold({start}, {end})"
+        inode = self.inode
 
         def step() -> bytes:
-            self._disk.check("read", self._path)
+            self._disk.check("read", self.path)
             return bytes(inode.data[start:end])
 
         at_us = self._disk.now_and(self._disk.read_us)
-        return await self._disk.finish(at_us, self._process, step, "read", self._path, end - start)
+        return await self._disk.finish(at_us, self._process, step, "read", self.path, end - start)
 
     async def examine(self, start: int, end: int, use: Callable[[bytes], T]) -> T:
         return use(await self.read_cold(start, end))
 
     def read_now(self, start: int, end: int) -> bytes:
-        assert 0 <= start <= end <= self.size_bytes, f"{self._path}: read_now({start}, {end})"
-        self._disk.check("read", self._path)
-        return bytes(self._inode.data[start:end])
+        assert 0 <= start <= end <= self.size_bytes, f"{self.path}: read_now({start}, {end})"
+        self._disk.check("read", self.path)
+        return bytes(self.inode.data[start:end])
 
     def is_cached(self, start: int, end: int) -> bool:
         return True
 
     def written(self, start: int, end: int) -> list[tuple[int, int]]:
-        assert 0 <= start <= end <= self.size_bytes, f"{self._path}: written({start}, {end})"
-        return self._inode.written(start, end)
+        assert 0 <= start <= end <= self.size_bytes, f"{self.path}: written({start}, {end})"
+        return self.inode.written(start, end)
 
     def close(self) -> None:
         self._view = memoryview(b"")
+        self._disk.open_files.pop(self, None)
 
     async def release(self) -> None:
         self.close()

@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import random
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Coroutine, Generator
 from contextvars import Context, copy_context
 from functools import partial
@@ -106,7 +106,7 @@ class SimulatedTimer(asyncio.TimerHandle):
     def cancel(self) -> None:
         if not self._cancelled:
             self._cancelled = True
-            self._callback = self._args = None
+            self._callback = self._args = None  # type: ignore[assignment]
             if self._scheduled:
                 self._loop.timer_cancelled()  # type: ignore[attr-defined]
 
@@ -322,6 +322,14 @@ class SimulatedLoop(asyncio.BaseEventLoop):
             process.paused = False
             self._ready.extend(process.held)  # in the order they were due
             process.held.clear()
+
+    def timers_by_process(self) -> Counter[Process | None]:
+        """How many are set that were not cancelled."""
+        return Counter(
+            timer._context.get(PROCESS)  # type: ignore[attr-defined]
+            for _, _, _, timer in self._timers
+            if not timer._cancelled
+        )
 
     def stacks(self) -> str:
         """Where every task that has not ended stands, one line each."""

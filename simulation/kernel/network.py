@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -118,6 +119,18 @@ class SimulatedNetwork(Ways):
     def connections(self, host: str, other: str) -> int:
         """How many connections with `other` a process on `host` believes to have."""
         return sum(1 for transport in self._between(host, other) if transport.host == host)
+
+    def is_whole(self) -> bool:
+        """Nothing is cut, delayed, silent or misdirected; for checkers."""
+        return not (self._cut_since_us or self._delays_us or self._silent_hosts or self._misdirected)
+
+    def open_by_host(self, process: Process) -> Counter[str]:
+        """How many connections a process believes to have, by the host at the other end."""
+        return Counter(
+            pipe.hosts[1]
+            for pipe in self._pipes
+            if pipe.source.process is process and not pipe.source.is_gone()
+        )
 
     # -- processes
 

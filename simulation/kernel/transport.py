@@ -296,15 +296,15 @@ class SimulatedTransport(_FlowControlMixin, asyncio.Transport):  # type: ignore[
         if isinstance(protocol, asyncio.BufferedProtocol):
             rest, size = memoryview(data), len(data)
             while size and not self._paused and not self._closing:
-                buffer = protocol.get_buffer(size)
+                buffer = memoryview(protocol.get_buffer(size))
                 room = len(buffer)
                 if room == 0:
                     raise RuntimeError("get_buffer() returned an empty buffer")
                 if size <= room:
-                    memoryview(buffer)[:size] = rest
+                    buffer[:size] = rest
                     protocol.buffer_updated(size)
                     return None
-                memoryview(buffer)[:] = rest[:room]
+                buffer[:] = rest[:room]
                 protocol.buffer_updated(room)
                 rest = rest[room:]
                 size -= room

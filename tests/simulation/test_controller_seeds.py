@@ -15,6 +15,7 @@ from simulation.kernel.seeds import find
 FOUND_BY = {
     "altered-by-anyone": 1,
     "another-clusters-heartbeat": 1,
+    "answered-members-awaited": 1,
     "commands-side-by-side": 1,
     "dead-elected": 14,
     "dead-member-enters": 1,
@@ -25,6 +26,7 @@ FOUND_BY = {
     "epoch-not-bumped": 1,
     "epoch-reused": 3,
     "forgotten-is-not-told": 1,
+    "former-connections-kept": 4,
     "frozen-silence-counts": 11,
     "holders-cleaned": 46,
     "id-granted-twice": 1,

@@ -1,0 +1,78 @@
+"""What the tables of a simulated cluster may hold.
+
+Invariant: as in simulation.kernel.bounds: reckoned from what was asked for, who was granted an id and what stands on disks."""
+
+from __future__ import annotations
+
+from simulation.cluster.machines import Machines
+from simulation.cluster.members import QUEUES_OF
+from simulation.cluster.violation import Violation
+from simulation.kernel.bounds import Bounds, Numbers
+from simulation.kernel.node import Node
+
+LOOK_MS = 10_000
+NAMES_OF_THEIR_OWN = 16
+"""Topics and groups that brokers and clients have without anybody's asking: upstream's, the retry topics, the consumers."""
+ELECTIONS_TOLD = 10
+"""As upstream's tools show them, of each set."""
+ENTRIES_IN_MEMORY = 2_000
+"""Of the controllers' log: all of a run this long."""
+
+
+class ClusterBounds:
+    """Looks each LOOK_MS; whoever was granted an id is remembered."""
+
+    def __init__(self, machines: Machines) -> None:
+        self.machines = machines
+        self.bounds = Bounds(machines.world, [*machines.servers, machines.namesrv], Violation)
+        self.due_ms = LOOK_MS
+        self.ids: set[int] = set()
+
+    def look(self) -> None:
+        """Raises Violation N1 to N4."""
+        for controller in self.machines.controller_looks():
+            self.ids |= controller.known_ids
+        if self.machines.world.now_ms >= self.due_ms:
+            self.due_ms = self.machines.world.now_ms + LOOK_MS
+            self.bounds.look(self.expected)
+
+    def at_the_end(self) -> None:
+        """Nobody has sent anything for a while, all is whole."""
+        self.bounds.look(self.expected, idle=True)
+
+    def expected(self, node: Node) -> Numbers:
+        files = node.disk.entries
+        segments = sum(path.startswith("commitlog/") for path in files)
+        indexes = sum(path.startswith("index/") for path in files)
+        names = len(self.machines.facts.all) + len(QUEUES_OF) + NAMES_OF_THEIR_OWN
+        queues = names + sum(QUEUES_OF.values())
+        ids = max(self.ids, default=0) + len(self.machines.servers)
+        return {
+            "CommitLog._files": segments,
+            "CommitLog._leaving": segments + 1,
+            "IndexTable._files": indexes,
+            "IndexTable._unsynced": indexes,
+            "IndexTable._prefixes": names,
+            "ConsumeQueue._files[]": segments,
+            "Appender._next_offsets": queues,
+            "QueueEnds._ends": queues,
+            "QueueTable._queues": queues,
+            "QueueTable._told_ends": queues,
+            "Walked.next_offsets": queues,
+            "Topics._table": names,
+            "Tables._emptied": names,
+            "Deletions._table": names,
+            "RouteTable.topics": names,
+            "SubscriptionGroupWrapper.subscription_group_table": names,
+            "ConsumerOffsetWrapper.offset_table": names,
+            "Admittance._table": ids,
+            "Heartbeats._entries": ids,
+            "Heartbeats._of_connection": ids,
+            "Heartbeats._spoken": ids,
+            "Holdings._of": ids,
+            "Holdings._of_set[]": ids,
+            "Replicas.by_id": ids,
+            "ElectionHistory._elections[]": ELECTIONS_TOLD,
+            "ElectionHistory._saved[]": ELECTIONS_TOLD,
+            "RaftLog._recent": ENTRIES_IN_MEMORY,
+        }

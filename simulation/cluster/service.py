@@ -1,0 +1,85 @@
+"""Whether a set whose replicas are well is served, also while others are not.
+
+Invariant V2 during a run: while enough members of the set for an acknowledgement, a majority of the controllers and the network
+between all have been well for so long that the silence of whoever is not has counted, a lost master was replaced and who is
+gone has left the set, there is a master that takes messages."""
+
+from __future__ import annotations
+
+from broker.role.membership import Role
+from simulation.cluster.looks import BrokerLook, broker_on, controller_on
+from simulation.cluster.machines import Machines
+from simulation.cluster.members import Timers
+from simulation.cluster.violation import Violation
+from simulation.kernel.node import Node
+
+SETTLED_MS = 30_000
+"""For an election among controllers, one among brokers, the change of role, and a master that yields after a while."""
+
+
+class Service:
+    """`look` often; `members_min` as minInSyncReplicas."""
+
+    def __init__(self, machines: Machines, timers: Timers, members_min: int) -> None:
+        self.machines = machines
+        self.members_min = max(1, members_min)
+        self.limit_ms = SETTLED_MS + timers.broker_dead_ms + timers.not_caught_up_ms
+        self.well_since_ms: int | None = None
+        self.longest_ms = 0
+        """Without a master that takes messages, though all that it needs was well."""
+
+    def look(self) -> None:
+        """Raises Violation."""
+        now_ms = self.machines.world.now_ms
+        if not self.is_well():
+            self.well_since_ms = None
+            return
+        if self.well_since_ms is None or self.is_served():
+            self.well_since_ms = now_ms
+        self.longest_ms = max(self.longest_ms, now_ms - self.well_since_ms)
+        if now_ms - self.well_since_ms > self.limit_ms:
+            raise Violation(
+                "V2", f"no master takes messages for {self.limit_ms} ms, though {self.members()} are well"
+            )
+
+    def is_served(self) -> bool:
+        return any(
+            look.role is Role.MASTER
+            and look.accepts_sends
+            and look.master_epoch == self.machines.check.newest[0]
+            for look in self.machines.broker_looks()
+        )
+
+    def is_well(self) -> bool:
+        machines = self.machines
+        controllers = [
+            node for node in machines.controllers if runs_well(node) and controller_on(node) is not None
+        ]
+        return (
+            machines.world.network.is_whole()
+            and 2 * len(controllers) > len(machines.controllers)
+            and len(self.members()) >= self.members_min
+        )
+
+    def members(self) -> list[int]:
+        """Of the newest set, those that could lead or be waited for."""
+        looks = [look for node in self.machines.brokers if (look := self.sound(node)) is not None]
+        return [look.broker_id for look in looks if look.broker_id in self.machines.check.members]
+
+    def sound(self, node: Node) -> BrokerLook | None:
+        look = broker_on(node) if runs_well(node) else None
+        if look is None or look.may_lack or look.stays_out is not None:
+            return None
+        machines = self.machines
+        is_lost = look.broker_id in machines.lost_ids or node.name in {
+            *machines.losing,
+            *machines.check.forgetful,
+        }
+        is_damaged = node.name in machines.damaged.where or machines.damaged.rotten_at(node.name) is not None
+        return None if is_lost or is_damaged or node.name in machines.doubtful_disks else look
+
+
+def runs_well(node: Node) -> bool:
+    """Its process goes on, and its disk."""
+    process = node.process
+    return process is not None and process.alive and not process.paused and node.disk.is_well

@@ -1,0 +1,71 @@
+"""What controllers may hold, whatever was asked of them.
+
+Invariant: as in simulation.kernel.bounds: reckoned from the sets and brokers of the world and the ids that were granted, as the
+check has them from the bytes of applied entries."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from simulation.controllers.check import ControllerCheck
+from simulation.controllers.violation import Violation
+from simulation.kernel.bounds import Bounds, Numbers
+from simulation.kernel.node import Node
+from simulation.kernel.world import World
+
+LOOK_MS = 20_000
+ELECTIONS_TOLD = 10
+"""As upstream's tools show them, of each set."""
+REASONS = 8
+"""Why elections are held."""
+PROCESSES_TOLD = 4
+"""Of a broker: the word of none before them can matter."""
+
+
+class ControllerBounds:
+    """Looks each LOOK_MS; the highest id that was granted in each set is remembered."""
+
+    def __init__(
+        self, world: World, check: ControllerCheck, controllers: list[Node], sets: Mapping[str, list[Node]]
+    ) -> None:
+        self.world = world
+        self.check = check
+        self.sets = sets
+        self.bounds = Bounds(world, controllers, Violation)
+        self.due_us = 1_000 * LOOK_MS
+        self.highest: dict[str, int] = {}
+
+    def look(self) -> None:
+        """Raises Violation N1 to N4."""
+        if self.world.loop.now_us >= self.due_us:
+            self.due_us += 1_000 * LOOK_MS
+            self.look_now()
+
+    def at_the_end(self) -> None:
+        """All is whole; brokers ask on, and a controller that was paused has much to answer."""
+        self.bounds.looks = 0
+        self.look_now()
+
+    def look_now(self) -> None:
+        for name, model in self.check.sets.items():
+            self.highest[name] = max((self.highest.get(name, 0), *model.now.codes))
+        self.bounds.look(self.expected)
+
+    def expected(self, node: Node) -> Numbers:
+        sets = len(self.check.sets)
+        ids = sum(self.highest.values()) + sum(map(len, self.sets.values()))
+        per_set = max(self.highest.values(), default=0) + max(map(len, self.sets.values()))
+        return {
+            "Counts.elections": REASONS * (sets + 1),
+            "ElectionHistory._elections": sets,
+            "ElectionHistory._elections[]": ELECTIONS_TOLD,
+            "ElectionHistory._saved[]": ELECTIONS_TOLD,
+            "Heartbeats._entries": ids,
+            "Heartbeats._of_connection": ids,
+            "Heartbeats._spoken": ids,
+            "Heartbeats._spoken[]": PROCESSES_TOLD,
+            "Holdings._of": ids,
+            "Holdings._of_set[]": per_set,
+            "RaftLog._recent": len(self.check.order) + len(self.world.nodes) + 100,
+            "Replicas.by_id": per_set,
+        }

@@ -1,0 +1,27 @@
+"""Bugs of what controllers never forget, planted as those of simulation.controllers.bugs are; with them the list of all bugs of
+this world."""
+
+from __future__ import annotations
+
+import asyncio
+
+from controller.heartbeats import BrokerKey, Heartbeats, _Entry
+from dledger.conversation import Conversation
+from dledger.messages import Request, Response
+from simulation.controllers.bugs import BUGS, bug, planted
+
+__all__ = ["BUGS", "planted"]
+
+
+@bug("former-connections-kept", Heartbeats, "_leave_connection")
+def nobodys_any_more(self: Heartbeats, key: BrokerKey, entry: _Entry) -> None:
+    """N3: each connection that brokers ever spoke over is remembered."""
+    del self._of_connection[entry.connection][key]
+
+
+@bug("answered-members-awaited", Conversation, "response_to")
+async def for_ever(self: Conversation, sender: str, request: Request) -> Response | None:
+    """N3: each request of another controller is remembered with its answer."""
+    self.last_ticket += 1
+    answer = self.answers[self.last_ticket] = asyncio.get_running_loop().create_future()
+    return await answer if self.receive(sender, request, self.last_ticket) else None
