@@ -54,6 +54,7 @@ class Recovery:
         self._begins = begins
         self._confirm = 0
         self._records = 0
+        self._last = self._last_end = 0  # the last record
         self._clean = False
         self._looks_up = False  # whether queues list what they are said to list
 
@@ -88,6 +89,8 @@ class Recovery:
             await self._forget_entries(vouched_start)
             end = await self._walk(log.segment_start(min(walked_from, self._dispatcher.position)))
         self._dispatcher.refuses_gaps = False
+        if await self._is_half_there(end):
+            end = self._last
         cut_bytes, removed_segments = await log.found_end(end)
         confirm = min(self._confirm, end)
         return RecoveryReport(
@@ -95,6 +98,16 @@ class Recovery:
             dispatched_offset=self._dispatcher.position, walked_from=walked_from, walked_records=self._records,
             cut_bytes=cut_bytes, removed_segments=removed_segments,
         )  # fmt: skip
+
+    async def _is_half_there(self, end: int) -> bool:
+        """Whether the log ends with a record whose last bytes never came: a slave stopped in good order while they were under
+        way. They read as zeros, with which no properties end, and the checksum is of the body."""
+        if end != self._last_end or end <= self._confirm:
+            return False
+        content = await self._log.read_file(self._last, end)
+        facts = record.queue_facts(content, 0, len(content), self._last)
+        assert not isinstance(facts, int), f"the record at {self._last} was whole a moment ago"
+        return facts.properties.endswith(b"\0")
 
     async def _index_start(self, dispatched: int, *, trusted: bool) -> int:
         """Opens the index as of `dispatched`; from where on it has to be filled. Without any file that is all of the log: the
@@ -194,8 +207,12 @@ class Recovery:
             taken += dispatcher.put_many(records.rows(dispatched, confirmed))
         if taken == max(dispatched, confirmed):
             taken = len(records)
+        if not taken:
+            return position
+        taken_in = records.first(taken)
         self._records += taken
-        return records.first(taken).end_offset if taken else position
+        self._last, self._last_end = int(taken_in.physical_offsets[-1]), taken_in.end_offset
+        return self._last_end
 
     def _found(self, buffer: bytes, at: int, left: int, position: int) -> bool:
         """Takes in a whole record; False when it is torn after all.
@@ -208,6 +225,7 @@ class Recovery:
         if not confirmed and not self._clean and (0 in facts.topic or 0 in facts.properties):
             return False
         self._records += 1
+        self._last, self._last_end = position, position + facts.size
         if position < self._dispatcher.position:
             listed = facts.queue_offset < self._queues.end_of(facts.topic, facts.queue_id)
             if self._looks_up and not listed and record.counts_in_queue(facts.sys_flag):

@@ -95,6 +95,30 @@ def test_a_torn_end_above_the_confirm_offset_is_cut_and_erased(tmp_path: Path, d
     asyncio.run(scenario())
 
 
+@pytest.mark.parametrize("missing", [0, 1, 7])
+@pytest.mark.parametrize("count", [3, 30])
+def test_a_record_of_which_a_stopped_slave_had_the_beginning_only_is_cut(
+    tmp_path: Path, missing: int, count: int
+) -> None:
+    async def scenario() -> None:
+        store = open_store(tmp_path)
+        await store.start()
+        await store.become_master()
+        outcomes = store.append([message(properties=b"KEYS\1k\2CLUSTER\1c\2") for _ in range(count)])
+        last = outcomes[-1]
+        await store.stop()
+        write_at(log_file(tmp_path), last.end_offset - missing, b"\0" * missing)
+        after = await recovered(tmp_path)
+        assert after.max_offset() == (last.physical_offset if missing else last.end_offset)
+        assert not any(log_file(tmp_path).read_bytes()[after.max_offset() :])
+        await after.stop()
+        again = await recovered(tmp_path)
+        assert again.max_offset() == after.max_offset()
+        await again.stop()
+
+    asyncio.run(scenario())
+
+
 @pytest.mark.parametrize("place", [0, 10, 19])
 @pytest.mark.parametrize("clean", [True, False])
 def test_damage_below_the_confirm_offset_stops_the_start_and_touches_nothing(
