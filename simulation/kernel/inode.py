@@ -69,12 +69,14 @@ class Inode:
         self._disk = bytearray(self.data)
 
     def drop(self, start: int, content: bytes) -> None:
-        """A sync failed: the kernel marks the pages clean although the disk does not have them."""
+        """A sync failed: the kernel marks the pages clean although the disk does not have them. What it dropped of them before
+        was written over since."""
         disk = self._on_disk()
         for at in range(0, len(content), PAGE_BYTES):
-            page = content[at : at + PAGE_BYTES]
+            page, number = content[at : at + PAGE_BYTES], (start + at) // PAGE_BYTES
+            self._dropped.pop(number, None)
             if disk[start + at : start + at + len(page)] != page:
-                self._dropped[(start + at) // PAGE_BYTES] = page
+                self._dropped[number] = page
 
     def soil(self, start: int, end: int) -> None:
         """The kernel knows again that it has to write these pages."""
