@@ -11,6 +11,8 @@ from simulation.kernel.bounds import Bounds, Numbers
 from simulation.kernel.node import Node
 
 LOOK_MS = 10_000
+NAMES_EACH = 3
+"""A group has a retry topic, and one of dead letters."""
 NAMES_OF_THEIR_OWN = 16
 """Topics and groups that brokers and clients have without anybody's asking: upstream's, the retry topics, the consumers."""
 ELECTIONS_TOLD = 10
@@ -44,7 +46,7 @@ class ClusterBounds:
         files = node.disk.entries
         segments = sum(path.startswith("commitlog/") for path in files)
         indexes = sum(path.startswith("index/") for path in files)
-        names = len(self.machines.facts.all) + len(QUEUES_OF) + NAMES_OF_THEIR_OWN
+        names = NAMES_EACH * len(self.machines.facts.all) + len(QUEUES_OF) + NAMES_OF_THEIR_OWN
         queues = names + sum(QUEUES_OF.values())
         ids = max(self.ids, default=0) + len(self.machines.servers)
         return {

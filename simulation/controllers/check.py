@@ -356,8 +356,10 @@ class ControllerCheck:
             if reply.code == ResponseCode.CONTROLLER_MASTER_STILL_EXIST:
                 self._as_told(ask, reply, members=None)
             if reply.code == ResponseCode.CONTROLLER_BROKER_METADATA_NOT_EXIST:
-                unknown = any(not state.known for state in self._moments(ask))
-                expect("R10", unknown, f"{ask} was told that there is no such set")
+                unknown = any(not state.known or _is_anothers(state, ask) for state in self._moments(ask))
+                expect(
+                    "R10", unknown, f"{ask} was told that there is no such set, or that its id is another's"
+                )
             if reply.code == ResponseCode.CONTROLLER_BROKER_NEED_TO_BE_REGISTERED and "brokerId" in ask.ext:
                 unknown = any(not _knows(state, ask) for state in self._moments(ask))
                 expect("R10", unknown, f"{ask} was told that it is not registered")
@@ -507,6 +509,14 @@ class ControllerCheck:
 
 def _json(reply: RemotingCommand) -> Any:
     return json.loads(bytes(reply.body or b"null"))
+
+
+def _is_anothers(state: SetState, ask: Ask) -> bool:
+    """Whether the id that the asker names was granted to one of another code."""
+    code = ask.ext.get("registerCheckCode")
+    return (
+        code is not None and "brokerId" in ask.ext and state.codes.get(ask.number("brokerId"), code) != code
+    )
 
 
 def _knows(state: SetState, ask: Ask) -> bool:

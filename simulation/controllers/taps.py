@@ -166,6 +166,8 @@ class Taps:
             for number, body in enumerate(bodies, start=node.last_index + 1):
                 entry = entries.read(body)
                 assert entry is not None
+                if not node.is_active:
+                    break  # another one's may come to stand there
                 self.check.proposing(number, node.term, self.hearing(entry.broker_name))
             return await propose(bodies, timeout_ms)
 
