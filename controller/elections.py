@@ -259,11 +259,18 @@ def _choose(
     able = _able(broker_name, replicas, sync_state, live)
     if not _all_have_told(broker_name, replicas, sync_state, live):
         whole = rest = frozenset()
-    for candidates in (fit, able, whole, rest):
+    for candidates in (fit, able, whole, _fit_among_longest(rest, reports), rest):
         chosen = elect(candidates, reports, old_master=sync_state.master_id)
         if chosen is not None:
             return chosen
     return None
+
+
+def _fit_among_longest(candidates: frozenset[int], reports: dict[int, LiveReport]) -> frozenset[int]:
+    """Of those whose logs are the longest of all that may lack something: to be able to lead is worth no message."""
+    logs = {each: (reports[each].epoch, reports[each].max_offset) for each in candidates & reports.keys()}
+    longest = max(logs.values(), default=None)
+    return frozenset(each for each, log in logs.items() if log == longest and not reports[each].unfit)
 
 
 def _elected(

@@ -244,7 +244,9 @@ class Applier:
             self._reading = False
             return
         wanted = min(self.decided_index + 1, self._log.recent_from) - first
-        entries = await read_entries(self._disk, first, min(wanted, READ_ENTRIES_MAX), READ_BYTES_MAX)
+        entries: list[Entry] = []
+        if wanted > 0:  # else a snapshot has come since
+            entries = await read_entries(self._disk, first, min(wanted, READ_ENTRIES_MAX), READ_BYTES_MAX)
         if first == self.applied_index + 1 and self._loading is None:  # no snapshot stands for them meanwhile
             self._read.extend(entries)
         self._reading = False

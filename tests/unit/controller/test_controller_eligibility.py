@@ -88,6 +88,15 @@ def test_once_all_are_there_and_all_may_lack_something_the_best_of_them_leads() 
     )
 
 
+def test_of_equal_logs_that_may_lack_something_one_that_can_lead_is_elected_and_a_longer_one_before() -> None:
+    state = applied(members(1, 2), ElectMaster("a", None))
+    slow = report(70, may_lack=True, unfit="its disk is slow")
+    equal = alive(b1=slow, b2=report(70, may_lack=True))
+    assert replaced(state, equal) == ElectMaster("a", 2, frozenset({1}))
+    shorter = alive(b1=slow, b2=report(69, may_lack=True))
+    assert replaced(state, shorter) == ElectMaster("a", 1, frozenset({2}))
+
+
 def test_a_set_that_never_held_a_byte_finds_a_master_after_all_machines_went_down() -> None:
     state = applied(members(1, 2, 3), ElectMaster("a", None))
     empty = {f"b{broker_id}": report(0, may_lack=True) for broker_id in (1, 2, 3)}
