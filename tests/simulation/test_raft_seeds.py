@@ -12,8 +12,8 @@ from simulation.raft.world import RaftWorld, Totals, run_seed
 from tests.simulation.test_register_seeds import FOUND_BY as FOUND_BY_REGISTERS
 
 SEEDS = [*range(1, 9), 201, 3833194175529075, 3833194175529110, 20365285785812]
-"""The last: pages that failed to reach the disk twice, a failed sync of an index, an answer that came after its entries had been
-compared, and a snapshot that came while entries were to be read."""
+"""The last: pages that failed to reach the disk twice, a failed sync of an index, an answer that came after its entries had
+been compared, and a snapshot that came while entries were to be read."""
 
 FOUND_BY = {
     "ack-before-fsync": 1,
