@@ -7,7 +7,6 @@ import subprocess
 import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from pathlib import Path
 from unittest.mock import patch
 
 import pytest
@@ -26,6 +25,7 @@ from simulation.cluster.world import (
     run_seed,
 )
 from simulation.kernel.seeds import find
+from tests.simulation.unitfind import assert_found
 
 FOUND_BY = {
     "abort-made-anew": 35,
@@ -103,13 +103,6 @@ FOUND_BY_UNIT = {
 LOST_MEMBERS = 27
 """A seed in which members of the set lose whole stores and log folders while all brokers are down, several times."""
 
-UNIT_TEST = """
-import sys, pytest
-from simulation.cluster.handoverbugs import planted
-with planted(sys.argv[1]):
-    sys.exit(pytest.main(["-q", "-p", "no:cacheprovider", sys.argv[2]]))
-"""
-
 DIGEST = """
 from simulation.cluster.world import ClusterWorld
 cluster = ClusterWorld(2)
@@ -152,11 +145,7 @@ def test_every_planted_bug_has_a_seed_that_finds_it() -> None:
 
 @pytest.mark.parametrize("bug", sorted(FOUND_BY_UNIT))
 def test_a_planted_bug_is_found_by_its_unit_test(bug: str) -> None:
-    test = str(Path(__file__).parents[1] / "unit" / FOUND_BY_UNIT[bug])
-    run = [sys.executable, "-c", UNIT_TEST, bug, test]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    ended = subprocess.run(run, env=environment, capture_output=True, text=True, check=False)
-    assert ended.returncode == pytest.ExitCode.TESTS_FAILED, ended.stdout
+    assert_found("simulation.cluster.handoverbugs", bug, FOUND_BY_UNIT[bug])
 
 
 @pytest.mark.parametrize("bug", sorted(FOUND_BY))

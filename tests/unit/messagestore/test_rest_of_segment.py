@@ -72,7 +72,7 @@ def test_what_has_not_reached_the_disk_is_synced_before_holes_are_asked_for(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def of_the_disk(self: SimulatedSegmentFile, begin: int, end: int) -> list[tuple[int, int]]:
-        return [(begin, end)] if any(self._inode._on_disk()[begin:end]) else []
+        return [(begin, end)] if any(self.inode._on_disk()[begin:end]) else []
 
     monkeypatch.setattr(SimulatedSegmentFile, "written", of_the_disk)
     with World(1) as world:
