@@ -67,6 +67,7 @@ COMMANDS: dict[str, Run | Elsewhere] = {
         "partition", instead=(("KIND --count N --seed S", "--help"),)
     ),
     "scripts/soak --hours 1": Elsewhere("tests/process/test_soak.py, for seconds"),
+    "scripts/soak --hours 1 --seed 20261123": Elsewhere("tests/process/test_soak.py, for seconds"),
     "scripts/soak --hours N --seed S --out FILE": Elsewhere("tests/process/test_soak.py"),
     "scripts/quickstart": Elsewhere("takes minutes and needs Java; tests/spark has its Spark step"),
     "scripts/quickstart --install-java": Elsewhere("installs packages of the system"),
@@ -83,6 +84,7 @@ COMMANDS: dict[str, Run | Elsewhere] = {
             "status --peers PEERS",
         )
     },
+    "python -m dledger --help": Run("serve"),
     "docker compose -f deploy/compose.yaml up --build": Elsewhere(
         "tests/unit/mqruntime/test_deployment_files.py"
     ),
