@@ -25,7 +25,7 @@ LAYERS = {
     "interop": ["tests/interop"],
 }
 BESIDE = {
-    "unit": ["tests/unit/sparkreplay"],
+    "unit": ["tests/unit/messagestore", "tests/unit/sparkreplay"],
     "simulation": ["tests/simulation/test_cluster.py"],
     "process": [
         "tests/process/test_full_disks.py",
