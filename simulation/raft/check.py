@@ -123,9 +123,13 @@ class RaftCheck:
             self.heard_of_loss[sender].add(receiver)
 
     def cuts(self, core: Raft, index: int) -> None:
-        """A member takes what stands from there on out of its log (R13)."""
+        """A member takes what stands from there on out of its log (R13). Of one that started a moment ago and was not looked at
+        yet only what it keeps in memory is known."""
+        node = self.nodes.get(core)
         for at in range(index, min(core.log.last_index + 1, len(self.decided))):
-            if self.decided[at] == entry_of(self.nodes[core], at):
+            if node is None and not core.log.holds(at):
+                continue
+            if self.decided[at] == (core.log.entry(at) if node is None else entry_of(node, at)):
                 raise self.found("R13", f"{core.self_id} cuts entry {at}, which is decided")
 
     def told(self, receiver: str, sender: str, message: Message) -> None:
