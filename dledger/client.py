@@ -13,13 +13,12 @@ from dledger.clientjson import (
     ClientCode,
     ClientEnvelope,
     append_fields,
-    decode,
     encode,
     entry_of,
 )
 from dledger.entry import NO_INDEX, NO_TERM, Entry
 from dledger.errors import EntryRefused, NotLeader, OutcomeUnknown
-from dledger.messagejson import Envelope, Fields, MessageError, encode_request, number
+from dledger.messagejson import Envelope, Fields, MessageError, decode_fields, encode_request, number
 from dledger.messages import MessageCode, ResultCode, TransferRequest
 from remoting.client import RemotingClient
 from remoting.command import RemotingCommand
@@ -100,7 +99,9 @@ class DLedgerClient:
         body = encode_request(Envelope(self.group, CLIENT_ID, leader), request)
         command = RemotingCommand.request(MessageCode.LEADERSHIP_TRANSFER, body=body)
         try:
-            fields = decode((await self._client.call(self.peers[leader], command, self.timeout_ms)).body)
+            fields = decode_fields(
+                (await self._client.call(self.peers[leader], command, self.timeout_ms)).body
+            )
         except (RemotingError, MessageError) as error:
             raise OutcomeUnknown(f"{leader} did not answer ({error})") from error
         if fields.get("code") != ResultCode.SUCCESS:
@@ -169,7 +170,7 @@ class DLedgerClient:
         address = self.peers[member]
         reply = await self._client.call(address, RemotingCommand.request(code, body=body), self.timeout_ms)
         try:
-            answer = decode(reply.body)
+            answer = decode_fields(reply.body)
             number(0, answer, "code")
         except MessageError as error:
             raise RemotingError(

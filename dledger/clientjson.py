@@ -55,19 +55,6 @@ def dumped(fields: Fields) -> bytes:
     return orjson.dumps(fields, option=orjson.OPT_SORT_KEYS)
 
 
-def decode(body: bytes | bytearray | memoryview | None) -> Fields:
-    """The members of a request or an answer. Raises MessageError."""
-    if body is None:
-        raise MessageError("body", None, "a JSON object is wanted")
-    try:
-        fields = orjson.loads(body)
-    except orjson.JSONDecodeError as error:
-        raise MessageError("body", bytes(body[:40]), f"not JSON: {error}") from None
-    if not isinstance(fields, dict):
-        raise MessageError("body", fields, "a JSON object is wanted")
-    return fields
-
-
 def envelope_of(fields: Fields) -> ClientEnvelope:
     """Raises MessageError."""
     return ClientEnvelope(text(fields, "group"), text(fields, "remoteId"))

@@ -100,9 +100,8 @@ def dump(envelope: Envelope, fields: Fields) -> bytes:
     )
 
 
-def decode_envelope(body: bytes | bytearray | memoryview | None) -> tuple[Envelope, Fields]:
-    """Reads the base fields; the rest is for `decode_request` or `decode_response`, once group and receiver
-    are known to be right. Upstream's client names no sender."""
+def decode_fields(body: bytes | bytearray | memoryview | None) -> Fields:
+    """The members of a request or an answer. Raises MessageError."""
     if body is None:
         raise MessageError("body", None, "a JSON object is wanted")
     try:
@@ -111,6 +110,13 @@ def decode_envelope(body: bytes | bytearray | memoryview | None) -> tuple[Envelo
         raise MessageError("body", bytes(body[:40]), f"not JSON: {error}") from None
     if not isinstance(fields, dict):
         raise MessageError("body", fields, "a JSON object is wanted")
+    return fields
+
+
+def decode_envelope(body: bytes | bytearray | memoryview | None) -> tuple[Envelope, Fields]:
+    """Reads the base fields; the rest is for `decode_request` or `decode_response`, once group and receiver
+    are known to be right. Upstream's client names no sender."""
+    fields = decode_fields(body)
     fields.setdefault("localId", "")
     return read(Envelope, fields), fields
 

@@ -12,7 +12,6 @@ from dledger.clientjson import (
     ClientCode,
     ClientEnvelope,
     bodies_of,
-    decode,
     encode_answer,
     entry_fields,
     envelope_of,
@@ -21,7 +20,7 @@ from dledger.clientjson import (
 from dledger.conversation import HEADER_CODE
 from dledger.errors import EntryRefused, IndexOutOfRange, NotLeader, OutcomeUnknown, TooManyProposals
 from dledger.ledger import DLedger
-from dledger.messagejson import Fields, MessageError
+from dledger.messagejson import Fields, MessageError, decode_fields
 from dledger.messages import ResultCode
 from remoting.command import RemotingCommand
 from remoting.peer import Peer
@@ -52,7 +51,7 @@ class ClientService:
         async def handle(peer: Peer, command: RemotingCommand) -> RemotingCommand:
             envelope, code, found = ClientEnvelope("", ""), ResultCode.UNEXPECTED_ARGUMENT, Fields()
             try:
-                fields = decode(command.body)
+                fields = decode_fields(command.body)
                 envelope = envelope_of(fields)
                 code, found = self._addressed(envelope) or await answer(fields)
             except MessageError as error:
