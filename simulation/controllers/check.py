@@ -40,6 +40,7 @@ from simulation.controllers.rules import (
     may_be_elected,
     may_be_forgotten,
     may_be_the_set,
+    yields_to,
 )
 from simulation.controllers.setmodel import SetModel, SetState
 from simulation.controllers.violation import Violation, expect
@@ -282,7 +283,7 @@ class ControllerCheck:
 
     def _judge_deposing(self, entry: Entry, what: str, old: int, new: int | None, hearing: Hearing) -> None:
         """Of a master that the controller hears, or has not led long enough to miss."""
-        if new is not None and hearing.of(old).unfit > hearing.of(new).unfit:
+        if new is not None and yields_to(hearing.of(old), hearing.of(new)):
             self.counts["yielded"] += 1
             return
         if new is None:

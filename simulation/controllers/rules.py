@@ -68,13 +68,25 @@ def better_than(state: SetState, elected: int, hearing: Hearing, *, designated: 
     said = hearing.of(elected)
     for other in _electable(state, hearing) & hearing.surely_alive - {elected}:
         rival = hearing.of(other)
-        if rival.log_end <= 0 or rival.may_lack or rival.log_end < rival.once:
+        if not _is_whole(rival):
             continue
         if said.may_lack:
             return f"{elected} may lack what {other} holds"
         if said.unfit > rival.unfit and not designated:
             return f"{elected} cannot lead, or not well, and {other} can better"
     return None
+
+
+def yields_to(old: Said, new: Said) -> bool:
+    """An unfit master that is heard yields: to one that is fitter, or could lead as well and lacks nothing while it may."""
+    if old.unfit > new.unfit:
+        return True
+    return old.unfit == new.unfit == Unfitness.COULD_LEAD and _is_whole(new) and not _is_whole(old)
+
+
+def _is_whole(said: Said) -> bool:
+    """Whether it has a log, no shorter than once, and does not say that it may lack something."""
+    return 0 < said.log_end >= said.once and not said.may_lack
 
 
 def _electable(state: SetState, hearing: Hearing) -> frozenset[int]:

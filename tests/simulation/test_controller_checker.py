@@ -322,6 +322,17 @@ def test_a_master_that_cannot_lead_gives_way_to_one_that_can(history: History, b
         history.event(ElectMaster("a", 1), Hearing("n0", BOTH, frozenset({2}), BOTH, said={1: unfit, 2: fit}))
 
 
+def test_of_two_that_could_lead_the_master_gives_way_only_when_it_lacks_something(history: History) -> None:
+    history.ask(alter())
+    history.event(AlterSyncStateSet("a", BOTH))
+    whole = Said(unfit=Unfitness.COULD_LEAD, log_end=4000, once=4000)
+    short = Said(unfit=Unfitness.COULD_LEAD, log_end=1000, once=4000)
+    for said in ({1: whole, 2: whole}, {1: short, 2: short}, {1: whole, 2: short}):
+        with pytest.raises(Violation, match="^H1"):
+            history.event(ElectMaster("a", 2), Hearing("n0", BOTH, frozenset(), frozenset(), said=said))
+    history.event(ElectMaster("a", 2), Hearing("n0", BOTH, frozenset(), BOTH, said={1: short, 2: whole}))
+
+
 @pytest.mark.parametrize("late", [False, True])
 def test_a_registration_deposes_a_master_that_is_heard_unless_it_is_late(
     history: History, late: bool
