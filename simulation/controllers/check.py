@@ -357,10 +357,8 @@ class ControllerCheck:
             if reply.code == ResponseCode.CONTROLLER_MASTER_STILL_EXIST:
                 self._as_told(ask, reply, members=None)
             if reply.code == ResponseCode.CONTROLLER_BROKER_METADATA_NOT_EXIST:
-                unknown = any(not state.known or _is_anothers(state, ask) for state in self._moments(ask))
-                expect(
-                    "R10", unknown, f"{ask} was told that there is no such set, or that its id is another's"
-                )
+                unknown = any(not state.known or _is_a_stranger(state, ask) for state in self._moments(ask))
+                expect("R10", unknown, f"{ask} was told that there is no such set, or none of its own")
             if reply.code == ResponseCode.CONTROLLER_BROKER_NEED_TO_BE_REGISTERED and "brokerId" in ask.ext:
                 unknown = any(not _knows(state, ask) for state in self._moments(ask))
                 expect("R10", unknown, f"{ask} was told that it is not registered")
@@ -512,12 +510,12 @@ def _json(reply: RemotingCommand) -> Any:
     return json.loads(bytes(reply.body or b"null"))
 
 
-def _is_anothers(state: SetState, ask: Ask) -> bool:
-    """Whether the id that the asker names was granted to one of another code."""
+def _is_a_stranger(state: SetState, ask: Ask) -> bool:
+    """Whether the set, since it began, never granted the asker's code, or the id to another code and never the code."""
     code = ask.ext.get("registerCheckCode")
-    return (
-        code is not None and "brokerId" in ask.ext and state.codes.get(ask.number("brokerId"), code) != code
-    )
+    if code is None or "brokerId" not in ask.ext or code in state.forgotten:
+        return False
+    return state.codes.get(ask.number("brokerId")) != code
 
 
 def _knows(state: SetState, ask: Ask) -> bool:

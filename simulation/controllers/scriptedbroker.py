@@ -227,8 +227,21 @@ class ScriptedBroker:
         self.registered, self._is_current = reply.code == ResponseCode.SUCCESS, False
         if self.registered and self.part.learner and self._draws_a_copy():
             await self._ask_for_election()
-        if reply.code == ResponseCode.CONTROLLER_BROKER_NEED_TO_BE_REGISTERED:  # it was forgotten
-            await self._apply(self.broker_id, self._check_code)
+        if reply.code == ResponseCode.CONTROLLER_BROKER_NEED_TO_BE_REGISTERED:
+            await self._forgotten(self.broker_id)
+
+    async def _forgotten(self, broker_id: int) -> None:
+        """In a set that goes on it takes its id again; of one that was cleaned whole, and perhaps made anew, its operator empties
+        it."""
+        header = GetReplicaInfoHeader(self.part.broker_name, broker_id, self._check_code)
+        reply = await self._call(RequestCode.CONTROLLER_GET_REPLICA_INFO, header)
+        if reply.code == ResponseCode.CONTROLLER_BROKER_NEED_TO_BE_REGISTERED:
+            await self._apply(broker_id, self._check_code)
+        elif reply.code == ResponseCode.CONTROLLER_BROKER_METADATA_NOT_EXIST:
+            self.broker_id, self.registered = None, False
+            self.epoch, self.master_id, self.set_epoch, self.members = 0, None, 0, frozenset()
+            self.asked_for.clear()
+            await self.runtime.files.remove("identity")
 
     async def _poll(self) -> None:
         assert self.broker_id is not None

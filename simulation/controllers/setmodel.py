@@ -25,6 +25,8 @@ class SetState:
     members: frozenset[int] = frozenset()
     set_epoch: int = 0
     eligible: frozenset[int] = frozenset()
+    forgotten: frozenset[str] = frozenset()
+    """Codes of those that were registered since the set began and are no more."""
 
     @property
     def known(self) -> bool:
@@ -80,6 +82,7 @@ class SetModel:
                     addresses={id_: at for id_, at in now.addresses.items() if id_ not in entry.ids},
                     members=now.members - entry.ids,
                     eligible=now.eligible - entry.ids,
+                    forgotten=now.forgotten | {code for id_, code in now.codes.items() if id_ in entry.ids},
                 )
             case entries.ADDRESS:
                 assert entry.broker_id is not None

@@ -216,6 +216,7 @@ class Taps:
             sync_state.members,
             sync_state.set_epoch,
             sync_state.eligible,
+            frozenset(replicas.forgotten),
         )
 
     def _loaded(self, before: ReplicasState, index: int) -> None:
