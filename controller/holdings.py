@@ -1,8 +1,8 @@
 """What each broker said that it holds of what its set confirmed, and who came back with less.
 
 Every controller keeps its own table, from the heartbeats that each broker sends to all of them. Invariant: a broker lacks
-something only if it was in the SyncStateSet when its first report over a connection, so perhaps that of a new process with
-another disk, fell short of what was confirmed before. Within a connection a log loses nothing that was confirmed, and who
+something only if it was in the SyncStateSet, or eligible beside it, when its first report over a connection, so perhaps that
+of a new process with another disk, fell short of what was confirmed before. Within a connection a log loses nothing that was confirmed, and who
 enters the set later holds all of it, by its master's word. What others say counts against an empty log alone: theirs may
 simply be newer. A newer epoch in its log clears a broker, for its set was made anew with it. Pure."""
 
@@ -63,8 +63,8 @@ class Holdings:
         """The brokers whose logs are known to lack what their sets confirmed."""
 
     def heard(self, key: BrokerKey, connection: int, report: Report, *, member: bool) -> Held | None:
-        """Take in a heartbeat of a registered broker, a `member` of its SyncStateSet or not. What it has just been found
-        to lack, or None."""
+        """Take in a heartbeat of a registered broker, a `member` of its SyncStateSet or eligible beside it, or neither. What it
+        has just been found to lack, or None."""
         check_code = self._check_code(key)
         assert check_code is not None, f"{key} is not registered"
         holding = self._of.get(key)

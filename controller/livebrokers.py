@@ -69,7 +69,7 @@ class LiveBrokers:
             return
         known = self._state.known(header.broker_name)
         self.hearing.heard(header.heartbeat_timeout_mills, self._clock.monotonic_ms())
-        member = known is not None and header.broker_id in known[1].members
+        member = known is not None and header.broker_id in known[1].members | known[1].eligible
         held = Report(header.epoch, header.max_offset, header.confirm_offset)
         lacks = self._holdings.heard(key, connection, held, member=member)
         if lacks is not None:

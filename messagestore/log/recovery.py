@@ -112,7 +112,8 @@ class Recovery:
     async def _index_start(self, dispatched: int, *, trusted: bool) -> int:
         """Opens the index as of `dispatched`; from where on it has to be filled. Without any file that is all of the log: the
         store had no index so far, or one of another geometry. The checkpoint says so until all is filled and on disk: what a
-        start that was killed on the way left is vouched for by nothing, and the next goes through all of the log again."""
+        start that was killed on the way left is vouched for by nothing, and the next goes through all of the log again. Where
+        nothing was dispatched and nothing is vouched for it need not, and a disk may be too full for it."""
         if self._index is None:
             return dispatched
         if self._log.has_segments and not self._index.fits:  # told before the first of them is deleted
@@ -121,7 +122,9 @@ class Recovery:
         await self._index.load(
             self._log.min_offset if partial and not trusted else dispatched, trusted=trusted
         )
-        if not self._index.exists and self._log.has_segments:
+        checkpoint, begin = self._checkpoint, self._log.min_offset
+        never_filled = checkpoint.ours and dispatched == begin >= checkpoint.confirm_phy_offset
+        if not self._index.exists and self._log.has_segments and not never_filled:
             await self._index_lost()
             partial = True
         return self._log.min_offset if partial else dispatched

@@ -82,6 +82,8 @@ class ControllerCheck:
         self.echoed: set[tuple[str, int]] = set()
         """Brokers without incarnations whose heartbeats came once more over a later connection, as if their next process
         had spoken: no controller can tell."""
+        self._began: dict[tuple[str, int, str], int] = {}
+        """Of each process that told its incarnation in a registration, how many entries there were when it sent the first."""
         self._proposed: dict[tuple[int, int], Hearing] = {}
         self._applied: Counter[str] = Counter()
         self._answers: dict[int, Callable[[Ask, RemotingCommand], None]] = {
@@ -334,6 +336,8 @@ class ControllerCheck:
         """`who` is about to send it."""
         self.counts["asks"] += 1
         ask = self.asks.sent(who, request, len(self.order))
+        if ask.code == Code.CONTROLLER_REGISTER_BROKER:
+            self._began.setdefault(_process(ask), len(self.order))
         self.on_sent(ask)
         return ask
 
@@ -435,7 +439,13 @@ class ControllerCheck:
         broker_id, moments = ask.number("brokerId"), self._moments(ask)
         known = any(broker_id in state.codes for state in moments)
         expect("B1", known, f"{ask} was registered, and the id belongs to nobody")
-        led_on = all(state.master_id == broker_id for state in moments)
+        elections, began = self._model(ask.broker_name).elections, ask.sent_at
+        if "incarnation" in ask.ext:
+            began = self._began[_process(ask)]
+        led_on = all(
+            state.master_id == broker_id and elections.get(state.master_epoch, (-1, None))[0] < began
+            for state in moments
+        )
         if ask.who != OPERATOR and (ask.broker_name, broker_id) not in self.echoed:  # who delivers late
             expect("M2", not led_on, f"{ask} is a restarted master, and leads on in its old epoch")
         if "masterBrokerId" in reply.ext:
@@ -508,6 +518,11 @@ class ControllerCheck:
 
 def _json(reply: RemotingCommand) -> Any:
     return json.loads(bytes(reply.body or b"null"))
+
+
+def _process(ask: Ask) -> tuple[str, int, str]:
+    """Of the broker that asks to be registered."""
+    return ask.broker_name, ask.number("brokerId"), ask.ext.get("incarnation", "")
 
 
 def _is_a_stranger(state: SetState, ask: Ask) -> bool:

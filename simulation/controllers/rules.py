@@ -21,13 +21,15 @@ class Unfitness(IntEnum):
 @dataclass(frozen=True, slots=True)
 class Said:
     """What a broker's newest heartbeat said of it; upstream's brokers say nothing but how long their logs are.
-    `members_min`: below which it does not acknowledge; 0: it may alone. `once`: the longest log that it ever told of."""
+    `members_min`: below which it does not acknowledge; 0: it may alone. `once`: the longest log that it ever told of.
+    `overtaken`: a copy of earlier words came over a newer connection than these, so its log may be taken for shorter."""
 
     members_min: int = 0
     may_lack: bool = False
     unfit: Unfitness = Unfitness.FIT
     log_end: int = 0
     once: int = 0
+    overtaken: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +70,7 @@ def better_than(state: SetState, elected: int, hearing: Hearing, *, designated: 
     said = hearing.of(elected)
     for other in _electable(state, hearing) & hearing.surely_alive - {elected}:
         rival = hearing.of(other)
-        if not _is_whole(rival):
+        if rival.overtaken or not _is_whole(rival):
             continue
         if said.may_lack:
             return f"{elected} may lack what {other} holds"
@@ -81,7 +83,8 @@ def yields_to(old: Said, new: Said) -> bool:
     """An unfit master that is heard yields: to one that is fitter, or could lead as well and lacks nothing while it may."""
     if old.unfit > new.unfit:
         return True
-    return old.unfit == new.unfit == Unfitness.COULD_LEAD and _is_whole(new) and not _is_whole(old)
+    old_may_lack = old.overtaken or not _is_whole(old)
+    return old.unfit == new.unfit == Unfitness.COULD_LEAD and _is_whole(new) and old_may_lack
 
 
 def _is_whole(said: Said) -> bool:

@@ -125,6 +125,7 @@ class ScriptedBroker:
         """Sets that may yet come about, each with the epoch of the set that it is to follow."""
         self.notified = 0
         self.alters = 0
+        self._log_end = 0
         self.emptied = False
         """Its log was lost while it kept its id, as a Java broker would."""
         self.leader: str | None = None
@@ -231,8 +232,8 @@ class ScriptedBroker:
             await self._forgotten(self.broker_id)
 
     async def _forgotten(self, broker_id: int) -> None:
-        """In a set that goes on it takes its id again; of one that was cleaned whole, and perhaps made anew, its operator empties
-        it."""
+        """In a set that goes on it takes its id again. Its operator empties one of a set that was cleaned whole, perhaps made
+        anew."""
         header = GetReplicaInfoHeader(self.part.broker_name, broker_id, self._check_code)
         reply = await self._call(RequestCode.CONTROLLER_GET_REPLICA_INFO, header)
         if reply.code == ResponseCode.CONTROLLER_BROKER_NEED_TO_BE_REGISTERED:
@@ -240,6 +241,7 @@ class ScriptedBroker:
         elif reply.code == ResponseCode.CONTROLLER_BROKER_METADATA_NOT_EXIST:
             self.broker_id, self.registered = None, False
             self.epoch, self.master_id, self.set_epoch, self.members = 0, None, 0, frozenset()
+            self._log_end = 0
             self.asked_for.clear()
             await self.runtime.files.remove("identity")
 
@@ -349,7 +351,9 @@ class ScriptedBroker:
     async def _beat(self, controller: str) -> None:
         while True:
             if self.registered:
-                length = self.epoch * 1000 if self.broker_id in self.members and not self.emptied else 0
+                if self.broker_id in self.members:
+                    self._log_end = self.epoch * 1000
+                length = 0 if self.emptied else self._log_end
                 epoch = -1 if self.emptied else self.epoch
                 header = BrokerHeartbeatHeader(
                     CLUSTER_NAME, self.address, self.part.broker_name, self.broker_id, epoch, length, length

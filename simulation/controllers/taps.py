@@ -238,7 +238,9 @@ class Taps:
         for broker_id in self.check.state(broker_name).codes:
             ear = self.ears.get((broker_name, broker_id))
             if ear is not None and ear.open:
-                said[broker_id] = replace(ear.said, once=self.check.once_held[broker_name, broker_id])
+                key = broker_name, broker_id
+                overtaken = max(self.spoken.get(key, {}).values(), default=0) > ear.connection
+                said[broker_id] = replace(ear.said, once=self.check.once_held[key], overtaken=overtaken)
                 awake_ms, _ = self._awake_since(ear.last_ms)
                 if awake_ms <= ear.timeout_ms:
                     alive.add(broker_id)

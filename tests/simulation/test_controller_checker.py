@@ -348,6 +348,60 @@ def test_a_registration_deposes_a_master_that_is_heard_unless_it_is_late(
         history.event(ElectMaster("a", None), hearing)
 
 
+def test_of_two_that_could_lead_one_whose_earlier_words_came_again_may_be_taken_for_short(
+    history: History,
+) -> None:
+    history.ask(alter())
+    history.event(AlterSyncStateSet("a", BOTH))
+    echoed = Said(unfit=Unfitness.COULD_LEAD, log_end=9, once=9, overtaken=True)
+    whole = Said(unfit=Unfitness.COULD_LEAD, log_end=9, once=9)
+    fit = Said(log_end=9, once=9, overtaken=True)
+    history.event(ElectMaster("a", 2), Hearing("n0", BOTH, frozenset(), BOTH, said={1: echoed, 2: whole}))
+    history.event(ElectMaster("a", None), Hearing("n0", BOTH, frozenset({2}), BOTH))
+    history.event(ElectMaster("a", 2), Hearing("n0", BOTH, frozenset(), BOTH, said={1: fit, 2: whole}))
+
+
+@pytest.mark.parametrize(("incarnation", "rule"), [(7, None), (8, "^M2"), (0, "^M2")])
+def test_a_process_that_was_elected_since_it_came_may_ask_again(
+    history: History, incarnation: int, rule: str | None
+) -> None:
+    def register(incarnation: int) -> RemotingCommand:
+        header = RegisterBrokerToControllerHeader("a", 1, "h1:1", "c", incarnation=incarnation)
+        return request(RequestCode.CONTROLLER_REGISTER_BROKER, header)
+
+    history.ask(register(7))
+    history.event(ElectMaster("a", None), Hearing("n0", BOTH, frozenset(), BOTH, restarted=frozenset({1})))
+    history.event(ElectMaster("a", 1))
+    once_more = register(incarnation)
+    if rule is None:
+        history.answer(history.ask(once_more), once_more)
+    else:
+        with pytest.raises(Violation, match=rule):
+            history.answer(history.ask(once_more), once_more)
+
+
+@pytest.mark.parametrize(
+    ("since", "rule"), [("made anew", None), ("forgotten", "^R10"), ("registered", "^R10")]
+)
+def test_who_was_never_of_this_set_may_be_told_that_it_has_none(
+    history: History, since: str, rule: str | None
+) -> None:
+    living = CleanBrokerDataHeader("a", "c", "2" if since == "forgotten" else "1;2", True)
+    if since != "registered":
+        history.ask(request(RequestCode.CLEAN_BROKER_DATA, living))
+        cleaned = frozenset({2}) if since == "forgotten" else BOTH
+        history.event(CleanBrokerData("a", cleaned))
+    if since == "made anew":
+        history.ask(apply_id(1, "y"))
+        history.event(ApplyBrokerId("c", "a", 1, "h1:1", "h1:1;y"))
+    asked = request(RequestCode.CONTROLLER_GET_REPLICA_INFO, GetReplicaInfoHeader("a", 2, "h2:1;x"))
+    if rule is None:
+        history.answer(history.ask(asked), asked, ResponseCode.CONTROLLER_BROKER_METADATA_NOT_EXIST)
+    else:
+        with pytest.raises(Violation, match=rule):
+            history.answer(history.ask(asked), asked, ResponseCode.CONTROLLER_BROKER_METADATA_NOT_EXIST)
+
+
 def test_a_master_that_no_more_waits_for_a_member_of_its_set_is_found(history: History) -> None:
     history.check.waits_for("a", 1, 1, BOTH)
     history.check.raise_found()

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from controller.events import ApplyBrokerId
+from controller.events import ApplyBrokerId, ElectMaster
 from controller.holdings import Holdings
 from controller.livebrokers import LiveBrokers
 from controller.state import ReplicasState
@@ -156,3 +156,20 @@ def test_a_process_after_the_clock_was_set_back_is_heard_and_so_is_one_that_does
     assert brokers.restarted("a", 1, 8, 0)
     heard_of(brokers, 0, connection=8)
     assert lives(brokers)
+
+
+@pytest.mark.parametrize("eligible", [True, False])
+def test_who_is_eligible_and_comes_back_with_an_older_log_lacks_what_it_held(eligible: bool) -> None:
+    """Controllers 837259387470403: it was held for whole, and elected."""
+    brokers = of_two()
+    state = brokers._state
+    for event in (ElectMaster("a", 1), ElectMaster("a", 2), ElectMaster("a", 1, frozenset({2}))):
+        state.apply(event)
+    held = BrokerHeartbeatHeader("c", "h2:1", "a", 2, epoch=2, max_offset=900, confirm_offset=900)
+    brokers.heard(held, 2)
+    if not eligible:
+        state.apply(ElectMaster("a", 1))
+    brokers.connection_closed(2)
+    restored = BrokerHeartbeatHeader("c", "h2:1", "a", 2, epoch=1, max_offset=400, confirm_offset=400)
+    brokers.heard(restored, 3)
+    assert brokers.liveness().lacking == (frozenset({("c", "a", 2)}) if eligible else frozenset())

@@ -27,21 +27,13 @@ FULL = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 FAILED = OSError(errno.EIO, os.strerror(errno.EIO))
 
 
-def on_a_disk(
-    scenario: Callable[[MessageStore, SimulatedDisk, list[BaseException]], Coroutine[Any, Any, None]],
-) -> None:
-    """Runs the scenario with a started master store; the list collects what it reports as fatal."""
+def on_a_node(scenario: Callable[[Node], Coroutine[Any, Any, None]]) -> None:
     with World(1) as world:
         node = world.node("broker-0", "10.0.0.1")
-        fatal: list[BaseException] = []
 
         class App:
             async def start(self) -> None:
-                store = MessageStore(node.runtime(), small_settings(), on_fatal=fatal.append)
-                await store.start()
-                await store.become_master()
-                await scenario(store, node.disk, fatal)
-                await store.stop()
+                await scenario(node)
 
             async def stop(self) -> None:
                 raise AssertionError("not asked")
@@ -54,6 +46,22 @@ def on_a_disk(
         node.start(lambda runtime: App())
         world.run_until(lambda: bool(done) or node.failure is not None, limit_ms=60_000)
         assert node.failure is None
+
+
+def on_a_disk(
+    scenario: Callable[[MessageStore, SimulatedDisk, list[BaseException]], Coroutine[Any, Any, None]],
+) -> None:
+    """Runs the scenario with a started master store; the list collects what it reports as fatal."""
+
+    async def with_a_store(node: Node) -> None:
+        fatal: list[BaseException] = []
+        store = MessageStore(node.runtime(), small_settings(), on_fatal=fatal.append)
+        await store.start()
+        await store.become_master()
+        await scenario(store, node.disk, fatal)
+        await store.stop()
+
+    on_a_node(with_a_store)
 
 
 def test_a_full_disk_refuses_sends_that_need_a_new_segment_and_takes_them_again_later() -> None:
@@ -222,6 +230,32 @@ def test_a_full_disk_delays_the_checkpoint_and_kills_nothing() -> None:
         assert not fatal
 
     on_a_disk(scenario)
+
+
+def test_a_store_of_which_nothing_was_confirmed_starts_on_a_full_disk() -> None:
+    """Cluster 837259387470025: there is no index yet, and the checkpoint need not say so."""
+
+    async def scenario(node: Node) -> None:
+        fatal: list[BaseException] = []
+        first, again = (
+            MessageStore(node.runtime(), small_settings(), on_fatal=fatal.append) for _ in range(2)
+        )
+        await first.start()
+        await first.become_master()
+        [put] = first.append([message(properties=b"KEYS\x01k\x02")])
+        await first.stop()
+        node.disk.capacity_bytes = node.disk.used_bytes()
+        await again.start()
+        assert again.max_offset() == put.end_offset
+        node.disk.capacity_bytes = None
+        await again.become_master()
+        again.set_confirm_offset(put.end_offset)
+        await asyncio.sleep(5)
+        assert len(await again.find_by_key("TopicTest", "k", 1, 0, 1 << 62)) == 1
+        await again.stop()
+        assert not fatal
+
+    on_a_node(scenario)
 
 
 def test_a_failed_truncation_is_fatal() -> None:
