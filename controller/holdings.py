@@ -2,9 +2,9 @@
 
 Every controller keeps its own table, from the heartbeats that each broker sends to all of them. Invariant: a broker lacks
 something only if it was in the SyncStateSet, or eligible beside it, when its first report over a connection, so perhaps that
-of a new process with another disk, fell short of what was confirmed before. Within a connection a log loses nothing that was confirmed, and who
-enters the set later holds all of it, by its master's word. What others say counts against an empty log alone: theirs may
-simply be newer. A newer epoch in its log clears a broker, for its set was made anew with it. Pure."""
+of a new process with another disk, fell short of what was confirmed before. Within a connection a log loses nothing that was
+confirmed, and who enters the set later holds all of it, by its master's word. What others say counts against an empty log
+alone: theirs may simply be newer. A newer epoch in its log clears a broker, for its set was made anew with it. Pure."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from controller.events import ApplyBrokerId, Event
 from controller.hearing import Hearing
 from controller.heartbeats import BrokerKey, Heartbeat, Heartbeats, Liveness
 from controller.holdings import Held, Holdings, Report
-from controller.state import ReplicasState
+from controller.state import ReplicasState, SyncState
 from mqruntime.clock import Clock
 from mqruntime.log import fields
 from remoting.headers.controller import BrokerHeartbeatHeader
@@ -69,7 +69,7 @@ class LiveBrokers:
             return
         known = self._state.known(header.broker_name)
         self.hearing.heard(header.heartbeat_timeout_mills, self._clock.monotonic_ms())
-        member = known is not None and header.broker_id in known[1].members | known[1].eligible
+        member = known is not None and _held_all(known[1], header.broker_id)
         held = Report(header.epoch, header.max_offset, header.confirm_offset)
         lacks = self._holdings.heard(key, connection, held, member=member)
         if lacks is not None:
@@ -185,6 +185,11 @@ def _warn_of_lost_memory(key: BrokerKey, log_end: int) -> None:
         "it lacks",
         extra=fields(broker=key[1], id=key[2], log_end=log_end),
     )
+
+
+def _held_all(sync_state: SyncState, broker_id: int) -> bool:
+    """Whether it had all that was acknowledged when the set last changed."""
+    return broker_id in sync_state.members or broker_id in sync_state.eligible
 
 
 def _warn_of_lack(key: BrokerKey, held: Report, lacks: Held) -> None:

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
-from controller import commands, elections, statesnapshot
+from controller import commands, elections, livebrokers, statesnapshot
 from controller.awakeclock import AwakeClock
 from controller.decision import Decision
 from controller.electpolicy import LiveReport
@@ -273,6 +273,12 @@ def whoever_lacks_nothing_is_fit(*arguments: Any, fit: bool = False) -> frozense
 def nobody_is_worse(*arguments: Any) -> frozenset[int]:
     """M4: one that cannot lead at all is elected though another could, with a damaged log."""
     return whole(*arguments) if able(*arguments) else frozenset()
+
+
+@bug("eligible-comes-back-short", livebrokers, "_held_all")
+def members_alone_can_lack(sync_state: SyncState, broker_id: int) -> bool:
+    """M5: one that is eligible beside the set counts as whole when it comes back with an older log."""
+    return broker_id in sync_state.members
 
 
 @bug("elects-again", elections, "_stays")

@@ -20,7 +20,7 @@ FOUND_BY = {
     "commands-side-by-side": 1,
     "dead-elected": 14,
     "dead-member-enters": 1,
-    "elected-outside-the-set": 5,
+    "elected-outside-the-set": 7,
     "elects-again": 1,
     "eligible-kept-though-the-set-is-large-enough": 1,
     "empty-set": 1,
@@ -43,7 +43,7 @@ FOUND_BY = {
     "no-settling": 7,
     "read-without-barrier": 6,
     "reads-by-followers": 3,
-    "refusal-not-fenced": 5,
+    "refusal-not-fenced": 106,
     "refusal-settles-all": 105,
     "restarted-master-leads-on": 11,
     "set-epoch-not-bumped": 1,
@@ -53,12 +53,14 @@ FOUND_BY = {
     "stale-set-epoch": 1,
     "strangers-in-the-set": 1,
     "told-before-decided": 1,
-    "unfit-elected": 23,
+    "unfit-elected": 94,
     "unknown-is-refused": 1,
     "who-may-lack-is-elected": 49,
 }
 """Planted bug -> the first seed that is known to find it. What each breaks stands in docs/proofs.md."""
 FOUND_BY_UNIT = {
+    "eligible-comes-back-short": "controller/test_controller_live_brokers.py"
+    "::test_who_is_eligible_and_comes_back_with_an_older_log_lacks_what_it_held",
     "operator-elects-who-may-lack": "controller/test_controller_eligibility.py"
     "::test_an_operator_designates_one_that_may_lack_something_only_once_nobody_better_lives",
     "who-cannot-lead-is-able": "controller/test_controller_eligibility.py"
