@@ -81,13 +81,21 @@ class SimulatedNetwork(Ways):
         self._pipes: dict[Pipe, None] = {}  # insertion order, never a set
         self._free_ports: dict[str, int] = {}
         self._misdirected: dict[Way, str] = {}
+        self._astray: dict[SimulatedTransport, None] = {}
+        """The near ends of connections that were misdirected."""
 
     # -- faults
 
     def heal(self, host: str | None = None, other: str | None = None) -> None:
-        """Mend both ways between two hosts, all ways of one host, or (no argument) everything, misdirection too."""
+        """Mend both ways between two hosts, all ways of one host, or (no argument) everything: then what was misdirected is
+        reset, too."""
         if host is None:
             self._misdirected.clear()
+            for near in self._astray:
+                for transport in (near, near.peer):
+                    transport.lost(ConnectionResetError(errno.ECONNRESET, "Connection reset by peer"))
+                    transport.out.silence()
+            self._astray.clear()
         healed: dict[Way, int] = {}
         for way, since_us in list(self._cut_since_us.items()):
             if (host is None or host in way) and (other is None or other in way):
@@ -192,7 +200,8 @@ class SimulatedNetwork(Ways):
         _no_tls(options)
         process = PROCESS.get() or self.loop.outside
         target = process.host if host in LOOPBACK or host in ANY_HOST else host
-        if (process.host, target) in self._misdirected:
+        astray = (process.host, target) in self._misdirected
+        if astray:
             host = target = self._misdirected[process.host, target]
         for retry_us in (*SYN_RETRIES_US, 0):
             if not self.is_cut(process.host, target) and not self.is_cut(target, process.host):
@@ -206,6 +215,8 @@ class SimulatedNetwork(Ways):
             await self._sleep_us(self.arrival_us(target, process.host) - self.loop.now_us)
             raise ConnectionRefusedError(errno.ECONNREFUSED, f"Connect call failed ('{host}', {port})")
         near, far = self._pair(process, server, host, port)
+        if astray:
+            self._astray[near] = None
         self.trace("open", near.out.label)
         self.loop.call_soon(self._accepted, far, server.factory, context=server.process.context)
         try:

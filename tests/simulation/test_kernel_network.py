@@ -237,6 +237,22 @@ def test_a_half_open_connection_is_found_out_by_the_next_write() -> None:
         assert isinstance(link.near.error, ConnectionResetError)
 
 
+def test_what_was_misdirected_is_reset_when_all_is_healed_and_nothing_else() -> None:
+    """Cluster 3733224131919919: a slave asked the wrong broker for a second, long after all faults."""
+    with Link(12) as link:
+        network = link.world.network
+        network.misdirect(CLIENT, "10.0.0.9", SERVER)
+        _, astray = link.in_node(link.client, link.connect("10.0.0.9"))
+        network.heal(SERVER)
+        link.world.run_for_ms(10)
+        assert astray.events == ["made"]
+        network.heal()
+        link.world.run_for_ms(10)
+        assert isinstance(astray.error, ConnectionResetError)
+        assert isinstance(link.accepted[1].error, ConnectionResetError)
+        assert link.near.events == link.far.events == ["made"]
+
+
 def test_an_abort_resets_the_peer() -> None:
     with Link(10) as link:
         link.near.transport.abort()
