@@ -60,10 +60,11 @@ class LiveBrokers:
         return self.hearing.give_way(members, self_id, self._clock.monotonic_ms())
 
     def heard(self, header: BrokerHeartbeatHeader, connection: int) -> None:
-        """Request 904 came over `connection`."""
+        """Request 904 came over `connection`. One from another address than the id's is of a broker that had the id before,
+        and has not noticed."""
         assert header.broker_id is not None
         key = self._key(header.broker_name, header.broker_id)
-        if key is None or key[0] != header.cluster_name:
+        if key is None or key[0] != header.cluster_name or self._address(key) != header.broker_addr:
             return
         if self._heartbeats.of_former(key, connection, header.incarnation):
             return
@@ -96,11 +97,19 @@ class LiveBrokers:
         for came in self._awaited.get(key, ()):
             came.set()
 
-    def restarted(self, broker_name: str, broker_id: int, connection: int, incarnation: int = 0) -> bool:
+    def restarted(
+        self,
+        broker_name: str,
+        broker_id: int,
+        connection: int,
+        incarnation: int = 0,
+        check_code: str | None = None,
+    ) -> bool:
         """Request 1003 came over `connection`. The broker is alive once it is heard again, and with what its log holds
-        now. False when the request is late: its sender, or the process after it, has been heard over a newer connection."""
+        now. False when the request is late: its sender, or the process after it, has been heard over a newer connection.
+        Who says another `check_code` than the id was granted with is refused, and has said nothing of the id's broker."""
         key = self._key(broker_name, broker_id)
-        if key is None:
+        if key is None or check_code not in (None, self._state.check_code(key)):
             return True
         if self._heartbeats.of_former(key, connection, incarnation):
             return False
@@ -176,6 +185,10 @@ class LiveBrokers:
         if replicas is None or broker_id not in replicas.by_id:
             return None
         return (replicas.cluster_name, broker_name, broker_id)
+
+    def _address(self, key: BrokerKey) -> str:
+        """Of a registered broker."""
+        return self._state.replicas[key[1]].by_id[key[2]].address
 
 
 def _warn_of_lost_memory(key: BrokerKey, log_end: int) -> None:

@@ -117,7 +117,11 @@ class RequestProcessor:
     async def _register_broker(self, peer: Peer, request: RemotingCommand) -> RemotingCommand:
         header = RegisterBrokerToControllerHeader.from_ext(request.ext)
         is_new = self.brokers.restarted(
-            header.broker_name, header.broker_id, connection_of(peer), header.incarnation
+            header.broker_name,
+            header.broker_id,
+            connection_of(peer),
+            header.incarnation,
+            header.register_check_code,
         )
         decide = requests.register_broker(request, is_late=not is_new)
         return await self._reply(request, self.runner.run(header.broker_name, decide))

@@ -354,6 +354,17 @@ def the_last_one_owns_it(state: ReplicasState, **asked: Any) -> Decision:
     return replace(decision, code=ResponseCode.SUCCESS, remark=None, events=(event,))
 
 
+restarted = LiveBrokers.restarted
+
+
+@bug("former-holder-speaks", LiveBrokers, "restarted")
+def whoever_names_the_id(
+    self: LiveBrokers, name: str, broker_id: int, connection: int, incarnation: int, check_code: str | None
+) -> bool:
+    """V2: a broker that had the id before, and is refused, counts as the newest process of the one that has it."""
+    return restarted(self, name, broker_id, connection, incarnation)
+
+
 @bug("restarted-master-leads-on", commands, "register_broker")
 def no_new_epoch(state: ReplicasState, live: Liveness, **asked: Any) -> Decision:
     """M2: a master that was restarted stays master of its epoch."""

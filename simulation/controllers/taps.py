@@ -92,20 +92,27 @@ class Taps:
         router.watch(RequestCode.CONTROLLER_REGISTER_BROKER, self._registering)
         brokers, is_new = self.app.brokers, self.app.brokers.restarted
 
-        def restarted(broker_name: str, broker_id: int, connection: int, incarnation: int = 0) -> bool:
+        def restarted(
+            broker_name: str,
+            broker_id: int,
+            connection: int,
+            incarnation: int = 0,
+            check_code: str | None = None,
+        ) -> bool:
             key = broker_name, broker_id
-            if not self._is_of_former(key, connection, {"incarnation": str(incarnation)}):
+            own = check_code is None or self._granted(key).get("code", check_code) == check_code
+            if own and not self._is_of_former(key, connection, {"incarnation": str(incarnation)}):
                 self._restarted(key, connection, incarnation)
-            return is_new(broker_name, broker_id, connection, incarnation)
+            return is_new(broker_name, broker_id, connection, incarnation, check_code)
 
         brokers.restarted = restarted  # type: ignore[method-assign]
 
     def _heard(self, peer: Peer, request: RemotingCommand) -> Callable[[Outcome], None]:
-        """It counts for a broker that names its own cluster, and that this controller knows already."""
+        """It counts for a broker that names its own cluster and address, and that this controller knows already."""
         ext = request.ext
         key = ext.get("brokerName", ""), int(ext.get("brokerId", NOBODY))
-        replicas = self.app.state.replicas.get(key[0])
-        if replicas is None or key[1] not in replicas.by_id or ext["clusterName"] != CLUSTER_NAME:
+        registered = self._granted(key).get("address") == ext["brokerAddr"]
+        if not registered or ext["clusterName"] != CLUSTER_NAME:
             return untold
         connection, now_ms, said = self._connections[peer], self.now_ms, said_in(ext)
         self.check.once_held[key] = max(said.log_end, self.check.once_held[key])
@@ -120,6 +127,14 @@ class Taps:
             ear.connection, ear.open, ear.said = connection, True, said
         ear.last_ms = now_ms
         return untold
+
+    def _granted(self, key: Key) -> dict[str, str]:
+        """Code and address of the broker that has the id, as far as this controller knows."""
+        replicas = self.app.state.replicas.get(key[0])
+        if replicas is None or key[1] not in replicas.by_id:
+            return {}
+        replica = replicas.by_id[key[1]]
+        return {"code": replica.check_code, "address": replica.address}
 
     def _is_of_former(self, key: Key, connection: int, ext: dict[str, str]) -> bool:
         """A process that is gone said it, if its connection is older than a later process's that has spoken."""

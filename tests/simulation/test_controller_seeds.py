@@ -28,6 +28,7 @@ FOUND_BY = {
     "epoch-reused": 3,
     "forgotten-is-not-told": 1,
     "former-connections-kept": 4,
+    "former-holder-speaks": 3733224131920579,
     "frozen-silence-counts": 11,
     "holders-cleaned": 35,
     "id-granted-twice": 1,

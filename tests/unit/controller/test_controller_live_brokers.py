@@ -173,3 +173,18 @@ def test_who_is_eligible_and_comes_back_with_an_older_log_lacks_what_it_held(eli
     restored = BrokerHeartbeatHeader("c", "h2:1", "a", 2, epoch=1, max_offset=400, confirm_offset=400)
     brokers.heard(restored, 3)
     assert brokers.liveness().lacking == (frozenset({("c", "a", 2)}) if eligible else frozenset())
+
+
+def test_a_former_holder_of_an_id_shuts_its_new_one_out_neither_by_a_registration_nor_by_heartbeats() -> None:
+    """Controllers 3733224131920579: its process began later and spoke over a newer connection, so the id's own broker,
+    which led, counted as dead for good."""
+    brokers = of_two()
+    assert brokers.restarted("a", 1, 9, 200, "h7:1;3"), "it is refused for its code"
+    brokers.heard(BrokerHeartbeatHeader("c", "h7:1", "a", 1, incarnation=200), 9)
+    assert not lives(brokers)
+    assert brokers.restarted("a", 1, 5, 100, "h1:1;7")
+    heard_of(brokers, 100, connection=5)
+    assert lives(brokers)
+    brokers.heard(BrokerHeartbeatHeader("c", "h7:1", "a", 1, incarnation=200), 9)
+    brokers.connection_closed(9)
+    assert lives(brokers)
