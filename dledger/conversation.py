@@ -13,6 +13,7 @@ from itertools import product
 from typing import Protocol
 
 from dledger.memberguard import MemberGuard, Refusal
+from dledger.messageframe import FRAMES
 from dledger.messagejson import (
     Envelope,
     MessageError,
@@ -67,6 +68,8 @@ class Conversation:
     which no answer will come, `connection_lost` of the end of the connection on which a peer spoke last, `hand_over` of an
     operator's wish, `stand_back` that another group counts this member as its own and has a leader."""
 
+    frames = FRAMES
+
     def __init__(
         self,
         *,
@@ -95,6 +98,8 @@ class Conversation:
         self.hand_over = hand_over
         self.spoke_on: dict[str, Peer] = {}
         """The connection that brought each peer's newest request."""
+        self.reads_frames: set[str] = set()
+        """The peers that said so last."""
         self.guard = guard
         self.stand_back = stand_back
         self.calls = dict.fromkeys(product(peers, MessageCode), 0)
@@ -126,11 +131,13 @@ class Conversation:
 
     async def answer_of(self, to: str, code: MessageCode, request: Request) -> Response | None:
         """None when none will come that the core may see; the log says why."""
-        envelope = Envelope(self.group, self.self_id, to, self.guard.peer_list)
-        command = RemotingCommand.request(code, body=encode_request(envelope, request))
+        envelope = Envelope(self.group, self.self_id, to, self.guard.peer_list, self.frames)
+        body = encode_request(envelope, request, frame=to in self.reads_frames)
+        command = RemotingCommand.request(code, body=body)
         try:
             reply = await self.client.call(self.peers[to], command, self.timeout_ms)
             answered, fields = decode_envelope(reply.body)
+            self.told_of_frames(to, answered)
             response = decode_response(code, fields)
         except RemotingError as error:
             logger.debug("peer=%s request=%s unanswered: %s", to, code.name, error)
@@ -167,10 +174,11 @@ class Conversation:
         )
         if refusal is Refusal.PEERS and isinstance(request, HeartBeatRequest | PushRequest):
             await self.judge_other_leader(envelope, peer)
-        own = replace(envelope, peers=self.guard.peer_list)
+        own = replace(envelope, peers=self.guard.peer_list, frames=self.frames)
         if refusal is not None:
             return refuse(command, own, refusal.code)
         self.spoke(peer, envelope.sender)
+        self.told_of_frames(envelope.sender, envelope)
         response = await self.response_to(envelope.sender, request)
         if response is None:
             return None
@@ -180,6 +188,13 @@ class Conversation:
         """One leads that counts this member as its own, in another list: two leaders of one group must not be."""
         if await self.guard.is_at_listed_host(envelope.sender, envelope.peers, peer.remote_address):
             self.stand_back()
+
+    def told_of_frames(self, peer: str, envelope: Envelope) -> None:
+        """One that is of an older version now refused a frame, or said nothing of them."""
+        if envelope.frames < FRAMES:
+            self.reads_frames.discard(peer)
+        elif peer in self.peers:
+            self.reads_frames.add(peer)
 
     def spoke(self, peer: Peer, sender: str) -> None:
         if sender in self.peers and self.spoke_on.get(sender) is not peer:

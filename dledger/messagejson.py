@@ -1,10 +1,11 @@
-"""The JSON of what members of a group say to each other: DLedger 0.3.1's codes and base fields.
+"""The bodies of what members of a group say to each other: JSON with DLedger 0.3.1's codes and base fields, and for a member
+that reads frames the entries of a PUSH, or the part of a snapshot, as bytes behind it (dledger.messageframe).
 
 Invariant: what `decode_*` returns has been checked (types, ranges, entries that follow each other), so the
 core may rely on it.
 
 Names that DLedger 0.3.1 has not: `preVote`, `leadershipTransfer`, `ballotTerm`, `readRound`, `xTerm`, `xIndex`; and of 0.4
-`preLogIndex` and `preLogTerm`. The entries of a PUSH are in `batchEntry`. Pure.
+`preLogIndex` and `preLogTerm`. In JSON the entries of a PUSH are in `batchEntry`, their bodies in Base64. Pure.
 """
 
 from __future__ import annotations
@@ -20,11 +21,13 @@ from typing import Any, TypeVar
 import orjson
 
 from dledger.entry import ENTRY_HEADER_BYTES, MAGIC, NO_INDEX, NO_TERM, Entry
+from dledger.messageframe import MessageFrameDamaged, entries_in, entry_parts, framed, is_framed, unframed
 from dledger.messages import (
     KINDS,
     LATER_FIELDS,
     TERM_MAX,
     InstallRequest,
+    Known,
     Message,
     MessageCode,
     PushRequest,
@@ -41,6 +44,8 @@ T = TypeVar("T")
 Fields = dict[str, Any]
 """The members of a JSON object."""
 Read = Callable[[Fields, str], Any]
+DATA = "behind the JSON"
+"""No name in any JSON: a view of what a frame carries."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +57,8 @@ class Envelope:
     receiver: str = wire("remoteId")
     peers: str = field(default="", compare=False)
     """The list of the member that wrote the body; old members write none."""
+    frames: Known = field(default=0, compare=False)
+    """Which version of frames the member reads that wrote the body; old members read none."""
 
 
 class MessageError(ValueError):
@@ -65,9 +72,15 @@ class MessageError(ValueError):
         self.why = why
 
 
-def encode_request(envelope: Envelope, request: Request) -> bytes:
-    """The JSON body; `leaderId` names the sender, be it leader or candidate, as upstream does."""
+def encode_request(envelope: Envelope, request: Request, *, frame: bool = False) -> bytes:
+    """The body; `leaderId` names the sender, be it leader or candidate, as upstream does. With `frame`, entries and parts of
+    snapshots stand behind the JSON."""
     fields: Fields = {"leaderId": envelope.sender} | members(request)
+    if frame and isinstance(request, PushRequest | InstallRequest):
+        installs = isinstance(request, InstallRequest)
+        data = (request.data,) if isinstance(request, InstallRequest) else entry_parts(request.entries)
+        del fields["data" if installs else "batchEntry"]
+        return framed(dump(envelope, fields), data)
     if isinstance(request, PushRequest):
         fields["batchEntry"] = [entry_to_json(entry) for entry in request.entries]
     elif isinstance(request, InstallRequest):
@@ -101,16 +114,21 @@ def dump(envelope: Envelope, fields: Fields) -> bytes:
 
 
 def decode_fields(body: bytes | bytearray | memoryview | None) -> Fields:
-    """The members of a request or an answer. Raises MessageError."""
+    """The members of a request or an answer; under DATA stands what a frame carries behind them. Raises MessageError."""
     if body is None:
         raise MessageError("body", None, "a JSON object is wanted")
+    data = None
     try:
-        fields = orjson.loads(body)
-    except orjson.JSONDecodeError as error:
-        raise MessageError("body", bytes(body[:40]), f"not JSON: {error}") from None
+        text = memoryview(body)
+        if is_framed(text):
+            text, data = unframed(text)
+        fields = orjson.loads(text)
+    except (MessageFrameDamaged, orjson.JSONDecodeError) as error:
+        raise MessageError("body", bytes(body[:40]), f"not JSON, nor a whole frame: {error}") from None
     if not isinstance(fields, dict):
         raise MessageError("body", fields, "a JSON object is wanted")
-    return fields
+    fields.pop(DATA, None)
+    return fields if data is None else fields | {DATA: data}
 
 
 def decode_envelope(body: bytes | bytearray | memoryview | None) -> tuple[Envelope, Fields]:
@@ -198,6 +216,9 @@ def text(fields: Fields, name: str) -> str:
 
 
 def binary(fields: Fields, name: str) -> bytes:
+    data = fields.get(DATA)
+    if isinstance(data, memoryview):
+        return bytes(data)
     try:
         return a2b_base64(text(fields, name), strict_mode=True)
     except ValueError as error:
@@ -220,11 +241,18 @@ def choice(kind: Callable[[Any], E], fields: Fields, name: str) -> E:
 
 def entries(fields: Fields, name: str) -> tuple[Entry, ...]:
     """Those of a push, whose type has been read."""
-    rows, kind = fields.get(name), fields["type"]
+    rows, kind, data = fields.get(name), fields["type"], fields.get(DATA)
+    if isinstance(data, memoryview):
+        try:
+            rows = entries_in(data, fields["preLogIndex"] + 1)
+        except MessageFrameDamaged as error:
+            raise MessageError(name, len(data), str(error)) from None
+    elif isinstance(rows, list):
+        rows = tuple(map(entry_from_json, rows))
     appends = kind == PushType.APPEND.value
-    if not isinstance(rows, list) or bool(rows) != appends:
+    if not isinstance(rows, tuple) or bool(rows) != appends:
         raise MessageError(name, rows, f"{kind} carries {'some' if appends else 'no'} entries")
-    return tuple(map(entry_from_json, rows))
+    return rows
 
 
 def entry_to_json(entry: Entry) -> Fields:

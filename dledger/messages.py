@@ -36,7 +36,7 @@ Known = Annotated[int, IntegerRange(0, TERM_MAX)]
 KnownOrNone = Annotated[int, IntegerRange(-1, TERM_MAX)]
 """Or NO_TERM, NO_INDEX."""
 
-LATER_FIELDS = frozenset({"leadershipTransfer", "newcomer", "peers", "session"})
+LATER_FIELDS = frozenset({"committedIndex", "frames", "leadershipTransfer", "newcomer", "peers", "session"})
 """Wire names of what members of the first versions do not send: absent means the default."""
 
 
@@ -121,6 +121,8 @@ class HeartBeatResponse:
     read_round: Known = 0
     newcomer: bool = False
     """Whether its sender does not count yet."""
+    committed_index: KnownOrNone = TERM_MAX
+    """What its sender knows to be decided; old members do not say."""
 
 
 @dataclass(frozen=True, slots=True)

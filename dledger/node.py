@@ -65,6 +65,7 @@ class DLedgerNode:
 
     core_class: type[Raft] = Raft
     lane_class: type[DiskLane] = DiskLane
+    conversation_class: type[Conversation] = Conversation
 
     def __init__(
         self,
@@ -103,7 +104,7 @@ class DLedgerNode:
             clock=self.clock,
             term=lambda: self.term,
         )
-        self._conversation = Conversation(
+        self._conversation = self.conversation_class(
             group=group,
             self_id=self_id,
             peers=self.peers,

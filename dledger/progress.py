@@ -192,6 +192,8 @@ class Progress:
         if self.newcomer and not response.newcomer:
             self.commit_index_sent = NO_INDEX  # what it answers from now on counts
         self.newcomer = response.newcomer
+        if self.in_flight is None and response.committed_index < self.commit_index_sent:
+            self.commit_index_sent = response.committed_index  # it was restarted since, and has forgotten
         if response.newcomer or response.code is not ResultCode.SUCCESS or response.read_round > newest_round:
             self.not_echoed(response.read_round)
             return False

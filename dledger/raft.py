@@ -202,8 +202,8 @@ class Raft:
                 self.reply(ticket, VoteResponse(self.term, message.term, result, message.pre_vote))
             case HeartBeatRequest():
                 code = self.follow(sender, message.term) if known else ResultCode.UNKNOWN_MEMBER
-                newcomer = self.standing.newcomer
-                self.reply(ticket, HeartBeatResponse(self.term, code, message.read_round, newcomer))
+                mine = self.standing.newcomer, self.committed_index
+                self.reply(ticket, HeartBeatResponse(self.term, code, message.read_round, *mine))
             case PushRequest():
                 self.reply(ticket, self.on_push(sender, message, known))
             case InstallRequest():

@@ -9,16 +9,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from dledger import ledger, recovery
-from dledger.actions import Action, Load, LoadChunk, PersistThenSend, ReadReady, Reply, Role, Vote
+from dledger.actions import Action, LoadChunk, PersistThenSend, ReadReady, Reply, Role, Vote
 from dledger.ballots import Ballots
 from dledger.disklane import DiskLane, Step
 from dledger.entry import Entry
-from dledger.installing import Chunk, Loaded
+from dledger.installing import Chunk
 from dledger.log import EntryLog
 from dledger.memberaddresses import MemberAddresses
 from dledger.messages import (
+    TERM_MAX,
     HeartBeatResponse,
-    InstallRequest,
     PushRequest,
     PushResponse,
     Request,
@@ -36,7 +36,6 @@ from dledger.raft import Raft
 from dledger.raftlog import RaftLog
 from dledger.readindex import PendingReads
 from dledger.reclaiming import begin_up_to
-from dledger.settings import DLedgerSettings
 from dledger.snapshot import Begin, Snapshot
 from dledger.snapshotsender import SnapshotSender
 from dledger.standing import Standing
@@ -386,27 +385,6 @@ def believed_sent(self: Raft, peer: str, request: Request, now_ms: int) -> list[
     return []
 
 
-begin = Progress.begin
-
-
-@bug("told-more-than-proven", Progress, "begin")
-def all_that_is_decided(
-    self: Progress,
-    to: str,
-    term: int,
-    committed_index: int,
-    now_ms: int,
-    log: RaftLog,
-    limits: DLedgerSettings,
-    loaded: Loaded,
-) -> PushRequest | InstallRequest | Load | LoadChunk | None:
-    """Whoever is sent a decided index is taken to know it, though the PUSH proves less."""
-    work = begin(self, to, term, committed_index, now_ms, log, limits, loaded)
-    if isinstance(work, PushRequest):
-        self.commit_index_sent = committed_index
-    return work
-
-
 @bug("bodies-again-unanswered", Progress, "unanswered")
 def with_each_beat(self: Progress) -> None:
     """Entries are sent again to who has not answered, however often that was."""
@@ -466,3 +444,14 @@ def as_if_all_was_applied(self: DLedgerNode, index: int, state: bytes) -> None:
 async def of_no_term(self: SnapshotSender, load: LoadChunk) -> Chunk:
     """Who takes it does not know of which term the entry before its log is."""
     return replace(await read_chunk(self, load), index_term=0)
+
+
+echoed = Progress.echoed
+
+
+@bug("restarted-untold", Progress, "echoed")
+def what_was_sent_is_known(
+    self: Progress, response: HeartBeatResponse, newest_round: int, now_ms: int
+) -> bool:
+    """A follower that was restarted hears with the next proposal only what is decided."""
+    return echoed(self, replace(response, committed_index=TERM_MAX), newest_round, now_ms)

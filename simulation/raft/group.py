@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from dledger.conversation import Conversation
 from dledger.entry import INDEX_UNIT, NO_INDEX, read_index_unit
 from dledger.keyvalues import parse_key_values
 from dledger.node import DLedgerNode
@@ -16,6 +17,7 @@ from simulation.kernel.node import Node
 from simulation.kernel.world import World
 from simulation.raft.check import RaftCheck
 from simulation.raft.member import PORT, MemberApp, watched
+from simulation.raft.oldversion import OldConversation
 
 SETTINGS = DLedgerSettings(data_file_bytes=65536, index_file_bytes=32 * 64, entry_bytes_max=1024)
 
@@ -27,6 +29,8 @@ class RaftGroup:
         self.world = world
         self.settings = settings
         self.check = RaftCheck()
+        self.old: set[str] = set()
+        """Members that run the version before frames when they start next."""
         self.checkpoints: dict[str, bytes] = {}
         """Of each member, the one that was looked at last."""
         self.peers = {f"n{number}": f"10.0.0.{number + 1}:{PORT}" for number in range(size)}
@@ -38,7 +42,9 @@ class RaftGroup:
 
         def make_app(runtime: Runtime) -> MemberApp:
             core_class = watched(DLedgerNode.core_class, self.check)
-            return MemberApp(runtime, node.name, peers or self.peers, self.settings, core_class, self.check)
+            spoken = OldConversation if node.name in self.old else Conversation
+            listed = peers or self.peers
+            return MemberApp(runtime, node.name, listed, self.settings, core_class, self.check, spoken)
 
         node.start(make_app)
 

@@ -8,6 +8,7 @@ import asyncio
 from collections.abc import Iterator, Mapping
 
 from dledger.actions import Action, Role
+from dledger.conversation import Conversation
 from dledger.entry import NO_INDEX
 from dledger.messages import Message, Request, Response, TransferRequest, VoteRequest
 from dledger.node import DLedgerNode
@@ -76,6 +77,7 @@ class MemberApp:
         settings: DLedgerSettings,
         core_class: type[Raft],
         check: RaftCheck,
+        conversation_class: type[Conversation] = Conversation,
     ) -> None:
         self.check = check
         self.failed: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
@@ -86,7 +88,7 @@ class MemberApp:
         self.roles: list[tuple[Role, int]] = []
         self.core_number: int | None = None
         self.machine = HashedState(check, self_id)
-        self.node = self.node_class(core_class)(
+        self.node = self.node_class(core_class, conversation_class)(
             self_id=self_id,
             peers=peers,
             group="g",
@@ -101,8 +103,11 @@ class MemberApp:
         self.node.register(router)
 
     @staticmethod
-    def node_class(core_class: type[Raft]) -> type[DLedgerNode]:
-        return type("SimulatedNode", (DLedgerNode,), {"core_class": core_class})
+    def node_class(
+        core_class: type[Raft], conversation_class: type[Conversation] = Conversation
+    ) -> type[DLedgerNode]:
+        classes = {"core_class": core_class, "conversation_class": conversation_class}
+        return type("SimulatedNode", (DLedgerNode,), classes)
 
     async def start(self) -> None:
         await self.node.start()

@@ -89,6 +89,8 @@ class RaftWorld:
             recent_bytes_max=random.Random(f"{seed}/memory").choice((0, 2000, 1 << 20)),
         )
         self.group = RaftGroup(self.world, self.random.choice((3, 3, 5)), settings=settings)
+        versions = random.Random(f"{seed}/versions")
+        self.group.old.update(name for name in self.group.peers if versions.random() < 0.1)
         self.check = self.group.check
         self.check.on_vote = self.vote_told
         self.check.holders = self.holders

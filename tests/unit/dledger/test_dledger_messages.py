@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import struct
+from zlib import crc32
 
 import pytest
 
 from dledger.entry import Entry
+from dledger.messageframe import framed
 from dledger.messagejson import (
     Envelope,
     MessageError,
@@ -22,6 +25,7 @@ from dledger.messages import (
     LATER_FIELDS,
     HeartBeatRequest,
     HeartBeatResponse,
+    InstallRequest,
     PushRequest,
     PushResponse,
     PushType,
@@ -40,6 +44,8 @@ from remoting.wirefields import wire_fields
 
 ENVELOPE = Envelope("g", "n0", "n1")
 PUSH = PushRequest(4, PushType.APPEND, 10, 3, 9, (Entry(11, 3, b"hi?"), Entry(12, 4, b"")), 5)
+COMMIT = PushRequest(4, PushType.COMMIT, 10, 3, 9)
+INSTALL = InstallRequest(4, 10, 3, 9, 77, 2, b"{\x00\xff", 5)
 REQUESTS: list[tuple[Request, str]] = [
     (
         VoteRequest(4, 10, 3),
@@ -81,6 +87,72 @@ def test_a_request_has_these_bytes_and_reads_back(request_: Request, text: str) 
     assert body.decode() == text
     envelope, fields = decode_envelope(body)
     assert (envelope, decode_request(CODE_OF[type(request_)], envelope, fields)) == (ENVELOPE, request_)
+
+
+@pytest.mark.parametrize("request_", [PUSH, COMMIT, INSTALL])
+def test_a_frame_reads_back_and_has_no_base64(request_: Request) -> None:
+    body = encode_request(ENVELOPE, request_, frame=True)
+    envelope, fields = decode_envelope(bytearray(body))
+    assert (envelope, decode_request(CODE_OF[type(request_)], envelope, fields)) == (ENVELOPE, request_)
+    assert b"batchEntry" not in body and b'"data"' not in body
+
+
+def test_a_frame_has_these_bytes() -> None:
+    text = (
+        b'{"code":200,"commitIndex":9,"group":"g","leaderId":"n0","localId":"n0","preLogIndex":10,"preLogTerm":3,'
+        b'"remoteId":"n1","session":5,"term":4,"type":"APPEND"}'
+    )
+    data = bytes.fromhex("0000000000000003 00000003 6869 3f 0000000000000004 00000000")
+    head = struct.pack(">IIII", 0xD1ED6E01, len(text), len(data), crc32(data))
+    assert encode_request(ENVELOPE, PUSH, frame=True) == head + text + data
+
+
+def test_a_frame_that_is_not_whole_or_another_is_refused() -> None:
+    body = encode_request(ENVELOPE, PUSH, frame=True)
+    entries_at = len(body) - 27
+    for end in range(len(body)):
+        with pytest.raises(MessageError):
+            decode_envelope(body[:end])
+    for at in (*range(16), *range(entries_at, len(body))):
+        with pytest.raises(MessageError):
+            decode_envelope(body[:at] + bytes([body[at] ^ 1]) + body[at + 1 :])
+    with pytest.raises(MessageError):
+        decode_envelope(body + b"x")
+
+
+@pytest.mark.parametrize(
+    ("kind", "data"),
+    [
+        ("APPEND", ""),
+        ("COMMIT", "0000000000000003 00000000"),
+        ("APPEND", "00000000000003"),
+        ("APPEND", "0000000000000003 00000002 68"),
+        ("APPEND", "0000000000000005 00000000"),
+        ("APPEND", "0000000000000004 00000000 0000000000000003 00000000"),
+    ],
+    ids=["no entry", "of a commit", "half a head", "half a body", "a later term", "an earlier term"],
+)
+def test_entries_of_a_frame_that_no_member_writes_are_refused(kind: str, data: str) -> None:
+    fields = json.loads(encode_request(ENVELOPE, PUSH)) | {"type": kind}
+    del fields["batchEntry"]
+    body = framed(json.dumps(fields).encode(), [bytes.fromhex(data)])
+    envelope, fields = decode_envelope(body)
+    with pytest.raises(MessageError, match="batchEntry"):
+        decode_request(51004, envelope, fields)
+
+
+def test_no_json_says_what_stands_behind_it() -> None:
+    fields = json.loads(encode_request(ENVELOPE, PUSH)) | {"behind the JSON": "AAAA"}
+    envelope, fields = decode_envelope(json.dumps(fields).encode())
+    assert decode_request(51004, envelope, fields) == PUSH
+
+
+def test_who_reads_frames_says_so_in_each_body_and_old_bodies_say_nothing() -> None:
+    own = Envelope("g", "n0", "n1", "", 1)
+    envelope, fields = decode_envelope(encode_request(own, VoteRequest(4, 10, 3)))
+    assert envelope.frames == 1 and envelope == ENVELOPE
+    del fields["frames"]
+    assert decode_envelope(json.dumps(fields).encode())[0].frames == 0
 
 
 @pytest.mark.parametrize(("kind", "response"), RESPONSES)

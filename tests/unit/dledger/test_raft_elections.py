@@ -187,12 +187,12 @@ def test_strangers_are_answered_and_change_nothing() -> None:
         VoteResponse(1, 9, VoteResult.REJECT_UNKNOWN_LEADER)
     ]
     assert replies(raft.receive("z", HeartBeatRequest(9), 10)) == [
-        HeartBeatResponse(1, ResultCode.UNKNOWN_MEMBER)
+        HeartBeatResponse(1, ResultCode.UNKNOWN_MEMBER, committed_index=-1)
     ]
     (answer,) = replies(raft.receive("z", push, 10))
     assert getattr(answer, "code", None) is ResultCode.UNKNOWN_MEMBER
     assert replies(raft.receive("a", HeartBeatRequest(9), 10)) == [
-        HeartBeatResponse(1, ResultCode.UNKNOWN_MEMBER)
+        HeartBeatResponse(1, ResultCode.UNKNOWN_MEMBER, committed_index=-1)
     ]
     assert raft.receive("z", HeartBeatResponse(99, ResultCode.SUCCESS), 10) == []
     assert (raft.term, raft.log.last_index, raft.leader_id) == (1, 1, None)

@@ -262,6 +262,20 @@ def test_after_a_push_that_failed_a_follower_is_compared_as_soon_as_it_is_heard(
     assert sent(heard) == [("b", PushRequest(1, PushType.COMPARE, 0, 1, 0))]
 
 
+def test_a_follower_that_was_restarted_is_told_what_is_decided_with_the_next_beat() -> None:
+    """Nothing is lost between them, so nothing else tells the leader."""
+    world = group()
+    world.elect("a")
+    leader = world.cores["a"]
+    assert (leader.committed_index, leader.progress["b"].commit_index_sent) == (0, 0)
+    beat, forgot = (HeartBeatResponse(1, ResultCode.SUCCESS, 0, committed_index=index) for index in (0, -1))
+    assert sent(leader.receive("b", beat, world.now_ms)) == []
+    assert sent(leader.receive("b", HeartBeatResponse(1, ResultCode.SUCCESS), world.now_ms)) == []
+    told = PushRequest(1, PushType.COMMIT, 0, 1, 0)
+    assert sent(leader.receive("b", forgot, world.now_ms)) == [("b", told)]
+    assert sent(leader.receive("b", forgot, world.now_ms)) == [], "it is under way"
+
+
 def test_to_a_follower_that_does_not_answer_no_more_bodies_go_out() -> None:
     world = group()
     world.elect("a")

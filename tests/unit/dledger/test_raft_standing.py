@@ -98,12 +98,12 @@ def test_a_newcomers_standing_is_durable_before_anybody_hears_of_it() -> None:
     steps = newcomer.receive("a", push, 30, 1)
     assert [answer.newcomer for answer in replies(steps) if isinstance(answer, PushResponse)] == [True]
     early = newcomer.receive("a", HeartBeatRequest(1), 31, 2)
-    assert early == [Reply(2, HeartBeatResponse(1, SUCCESS, 0, newcomer=True))]
+    assert early == [Reply(2, HeartBeatResponse(1, SUCCESS, 0, newcomer=True, committed_index=0))]
     assert lane.takes(steps[0]) and not lane.takes(early[0]), "a heartbeat waits for no entries"
     settled = newcomer.persisted(40)
     assert settled == [PersistThenSend(Vote(1, "a"), None, (), ())]
     late = newcomer.receive("a", HeartBeatRequest(1), 41, 3)
-    assert late == [Reply(3, HeartBeatResponse(1, SUCCESS, 0))]
+    assert late == [Reply(3, HeartBeatResponse(1, SUCCESS, 0, committed_index=0))]
     assert lane.takes(settled[0]) and lane.takes(late[0]), "what tells of a vote waits for it"
 
 

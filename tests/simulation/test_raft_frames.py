@@ -1,0 +1,106 @@
+"""Members that read frames and members of the version before in one group, as while a group is upgraded one by one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from dledger.conversation import Conversation
+from dledger.messageframe import is_framed
+from dledger.messages import MessageCode
+from dledger.node import DLedgerNode
+from remoting.client import RemotingClient
+from remoting.command import RemotingCommand
+from simulation.kernel.node import Node
+from simulation.kernel.world import World
+from simulation.raft.group import RaftGroup
+from simulation.raft.oldversion import OldConversation
+
+
+def member_of(group: RaftGroup, node: Node) -> DLedgerNode:
+    member = group.member(node)
+    assert member is not None
+    return member
+
+
+def conversation(group: RaftGroup, node: Node) -> Conversation:
+    return member_of(group, node)._conversation
+
+
+def append(group: RaftGroup, count: int) -> None:
+    [leader] = group.active()
+    done: list[Any] = []
+
+    async def propose() -> None:
+        for number in range(count):
+            done.append(await member_of(group, leader).propose([b"%d" % number]))
+
+    leader.spawn(propose())
+    group.world.run_until(lambda: len(done) == count and group.agreed(), 10_000)
+
+
+@pytest.fixture
+def sent(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, bool]]:
+    """Of each PUSH that had entries: to which address it went, and whether framed."""
+    found: list[tuple[str, bool]] = []
+    call = RemotingClient.call
+
+    async def watched(
+        self: RemotingClient, address: str, command: RemotingCommand, timeout_ms: int = 3000
+    ) -> RemotingCommand:
+        body = bytes(command.body or b"")
+        if command.code == MessageCode.PUSH and b'"APPEND"' in body:
+            found.append((address, is_framed(memoryview(body))))
+        return await call(self, address, command, timeout_ms)
+
+    monkeypatch.setattr(RemotingClient, "call", watched)
+    return found
+
+
+def test_members_of_one_version_send_entries_in_frames(sent: list[tuple[str, bool]]) -> None:
+    with World(3) as world:
+        group = RaftGroup(world, 3)
+        group.start_all()
+        world.run_until(group.agreed, 5_000)
+        append(group, 20)
+        assert sent and all(framed for _, framed in sent)
+
+
+def test_a_group_is_upgraded_and_taken_back_one_by_one(sent: list[tuple[str, bool]]) -> None:
+    with World(4) as world:
+        group = RaftGroup(world, 3)
+        group.old.update(group.peers)
+        group.start_all()
+        world.run_until(group.agreed, 5_000)
+        for version, wanted in (("new", True), ("old", False)):
+            for node in group.nodes:
+                node.kill()
+                group.old ^= {node.name}
+                group.start(node)
+                world.run_until(group.agreed, 5_000)
+                append(group, 10)
+            sent.clear()
+            append(group, 10)
+            assert {framed for _, framed in sent} == {wanted}, version
+
+
+def test_a_member_that_is_old_now_gets_a_frame_once_and_json_then(sent: list[tuple[str, bool]]) -> None:
+    with World(5) as world:
+        group = RaftGroup(world, 3)
+        group.start_all()
+        world.run_until(group.agreed, 5_000)
+        append(group, 3)
+        [leader] = group.active()
+        node = next(each for each in group.nodes if each is not leader)
+        node.kill()
+        group.old.add(node.name)
+        group.start(node)
+        world.run_until(lambda: group.member(node) is not None, 5_000)
+        conversation(group, leader).reads_frames.add(node.name)  # as if nothing had been heard since
+        sent.clear()
+        append(group, 3)
+        old = conversation(group, node)
+        assert isinstance(old, OldConversation) and old.frames_refused <= 1
+        to_it = [framed for address, framed in sent if address == group.peers[node.name]]
+        assert False in to_it and True not in to_it[to_it.index(False) :]
