@@ -23,6 +23,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 SEED_S_MAX = 300
+SEEDS_OF_A_WORKER = 40
+"""A process gives the memory of its worlds back to itself only: after a thousand it has gigabytes."""
 SEEDS_APART = 1 << 20
 """The seeds of neighbouring commits do not meet."""
 
@@ -131,6 +133,7 @@ class Worker:
     pipe: Connection
     at: tuple[str, int] | None = None
     began_s: float = 0.0
+    seeds: int = 0
 
 
 class Proof:
@@ -157,11 +160,15 @@ class Proof:
             for worker in busy:
                 if worker.pipe in ready:
                     self.take(worker)
+                    worker.seeds += 1
+                    if worker.seeds == SEEDS_OF_A_WORKER:
+                        worker.pipe.close()
+                        worker.process.join()
+                        self.replace(worker)
                 elif time.monotonic() - worker.began_s > SEED_S_MAX:
                     self.failed(worker, f"it did not end within {SEED_S_MAX} s", Counter(), SEED_S_MAX)
                     worker.process.kill()
-                    fresh = self.worker()
-                    worker.process, worker.pipe = fresh.process, fresh.pipe
+                    self.replace(worker)
                 else:
                     continue
                 self.give(worker)
@@ -181,6 +188,11 @@ class Proof:
         theirs.close()
         return Worker(process, ours)
 
+    def replace(self, worker: Worker) -> None:
+        """Its process has ended, or is about to."""
+        fresh = self.worker()
+        worker.process, worker.pipe, worker.seeds = fresh.process, fresh.pipe, 0
+
     def give(self, worker: Worker) -> None:
         """The next seed of the world that had the least, unless it is over."""
         worker.at = None
@@ -198,8 +210,7 @@ class Proof:
             error, counts, cpu_s = worker.pipe.recv()
         except EOFError:
             error, counts, cpu_s = "its process died", Counter(), 0.0
-            fresh = self.worker()
-            worker.process, worker.pipe = fresh.process, fresh.pipe
+            self.replace(worker)
         self.failed(worker, error, counts, cpu_s)
 
     def failed(self, worker: Worker, error: str | None, counts: Counts, cpu_s: float) -> None:
