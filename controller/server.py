@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from controller.adoption import look_first
 from controller.awakeclock import AwakeClock
 from controller.configuration import Configuration
 from controller.counts import Counts
@@ -63,6 +64,7 @@ class ControllerApp:
         shows_too: Sequence[Callable[[], Collector]] = (),
     ) -> None:
         self.settings = settings
+        self._runtime = runtime
         self._shows_too = shows_too
         self.probes: HttpPages | None = None
         self._clock = clock = runtime.clock
@@ -139,6 +141,7 @@ class ControllerApp:
 
     async def start(self) -> None:
         """Serves. Raises AddressInUse, LogDamaged, OSError."""
+        await look_first(self.settings, self._runtime)
         await self._server.start()
         await self._recorder.load()
         await self._holdings_file.load()

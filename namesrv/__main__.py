@@ -35,6 +35,7 @@ def planned(file: Path | None, overrides: list[str], *, strict: bool) -> serve.P
 def with_controller(file: Path | None, overrides: list[str], *, strict: bool) -> serve.Plan:
     """A name server and a controller. Raises SettingsError."""
     # only now: a name server alone needs none of it
+    from controller.adoption import store_root as controllers_root
     from controller.server import ControllerApp
     from controller.settings import ControllerSettings
 
@@ -43,14 +44,15 @@ def with_controller(file: Path | None, overrides: list[str], *, strict: bool) ->
         raise SettingsError(KEY, "true", COMMAND_LINE, None, why)
     settings = NamesrvSettings.load(file, overrides, strict=strict, beside=[ControllerSettings])
     inner = ControllerSettings.load(file, overrides, strict=strict, beside=[NamesrvSettings])
-    share_folder(settings, inner.store_root)
+    root = controllers_root(inner)
+    share_folder(settings, root)
     Collector().start()  # as mqcontroller does
 
     def make_app(runtimes: Sequence[Runtime]) -> Together:
         name_server = NamesrvApp(settings, runtimes[0], shown_elsewhere=True)
         return Together(name_server, ControllerApp(inner, runtimes[1], shows_too=[name_server.collector]))
 
-    return serve.Plan([settings, inner], [store_root(settings), inner.store_root], make_app)
+    return serve.Plan([settings, inner], [store_root(settings), root], make_app)
 
 
 def share_folder(settings: NamesrvSettings, folder: Path) -> None:
