@@ -183,7 +183,7 @@ def test_what_ours_goes_on_with_is_told_too(java: JavaStore) -> None:
         )
         await store.open()
         entries = [Entry(index, 5, b"ours") for index in range(28, 200)]
-        await store.persist([PersistThenSend(Vote(5, "n0"), None, entries, ())])
+        await store.persist([PersistThenSend(Vote(5, "n0"), None, tuple(entries), ())])
         await store.close(190)
 
     index_bytes = java.index.stat().st_size
