@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 
+from controller.adoption import store_root
 from controller.server import ControllerApp
 from controller.settings import ControllerSettings
 from mqruntime import serve
@@ -13,7 +14,7 @@ from mqruntime.collector import Collector
 def main() -> int:
     """Run a controller until a signal; returns the exit code."""
     Collector().start()
-    return serve.main("mqcontroller", ControllerSettings, ControllerApp, lambda settings: settings.store_root)
+    return serve.main("mqcontroller", ControllerSettings, ControllerApp, store_root)
 
 
 if __name__ == "__main__":

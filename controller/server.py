@@ -7,8 +7,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
+from controller.adoption import look_first
 from controller.awakeclock import AwakeClock
 from controller.configuration import Configuration
 from controller.counts import Counts
@@ -40,6 +43,9 @@ from remoting.limits import Limits
 from remoting.router import Router
 from remoting.server import RemotingServer
 
+if TYPE_CHECKING:
+    from prometheus_client.registry import Collector
+
 logger = logging.getLogger(__name__)
 
 CONNECT_TIMEOUT_MS = 1000
@@ -47,10 +53,19 @@ ENTRY_BYTES_MAX = 128 << 10
 
 
 class ControllerApp:
-    """One controller; `runtime` is rooted at its store folder."""
+    """One controller; `runtime` is rooted at its store folder. `shows_too` makes the collectors of servers beside it in the
+    process, once figures are wanted."""
 
-    def __init__(self, settings: ControllerSettings, runtime: Runtime) -> None:
+    def __init__(
+        self,
+        settings: ControllerSettings,
+        runtime: Runtime,
+        *,
+        shows_too: Sequence[Callable[[], Collector]] = (),
+    ) -> None:
         self.settings = settings
+        self._runtime = runtime
+        self._shows_too = shows_too
         self.probes: HttpPages | None = None
         self._clock = clock = runtime.clock
         self._awake_clock = AwakeClock(clock)
@@ -126,6 +141,7 @@ class ControllerApp:
 
     async def start(self) -> None:
         """Serves. Raises AddressInUse, LogDamaged, OSError."""
+        await look_first(self.settings, self._runtime)
         await self._server.start()
         await self._recorder.load()
         await self._holdings_file.load()
@@ -194,7 +210,10 @@ class ControllerApp:
         settings, node = self.settings, self.node
         return await serve_probes(
             settings,
-            ControllerCollector(settings, node, self.state, self.brokers.liveness, self._counts),
+            [
+                ControllerCollector(settings, node, self.state, self.brokers.liveness, self._counts),
+                *(made() for made in self._shows_too),
+            ],
             lambda: {
                 "group": settings.group,
                 "id": settings.self_id,

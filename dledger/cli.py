@@ -8,14 +8,18 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Awaitable, Callable, Mapping
+from itertools import combinations
 from pathlib import Path
 from typing import TypeVar
 
 import click
 
 from dledger.client import CALL_MS, DLedgerClient, Refused
-from dledger.errors import NotLeader, OutcomeUnknown
+from dledger.errors import NotLeader, OutcomeUnknown, SnapshotDamaged, SnapshotUnknown
+from dledger.inspection import Inspection, differences, inspect_at_once
+from dledger.keyvalues import BadKeyValues
 from dledger.ledger import DLedger
+from dledger.memberfolder import NoMember, read_folder
 from dledger.messagejson import Fields, MessageError
 from dledger.peerlist import parsed_peers
 from dledger.service import ClientService
@@ -28,6 +32,7 @@ from remoting.errors import RemotingError
 T = TypeVar("T")
 
 EXIT_UNKNOWN = 3
+TERMS_SHOWN = 8
 
 
 class Unknown(click.ClickException):
@@ -193,3 +198,47 @@ def asked(
         ) from error
     except (Refused, RemotingError, MessageError) as error:
         raise click.ClickException(str(error)) from error
+
+
+@dledger.command("inspect")
+@click.argument(
+    "folders", nargs=-1, required=True, type=click.Path(exists=True, file_okay=False, path_type=Path)
+)
+def inspect_command(folders: tuple[Path, ...]) -> None:
+    """Reads the stores of members, Java controllers' too, and changes nothing. Several are of one group, and compared.
+
+    Each of FOLDERS is a member's own (dledger-n0) or holds one. Exit code 1 when one is damaged.
+    """
+    found: list[Inspection] = []
+    try:
+        for folder in folders:
+            found.append(inspect_at_once(read_folder(folder)))
+            click.echo(described(found[-1], folder))
+    except (NoMember, BadKeyValues, SnapshotDamaged, SnapshotUnknown, OSError) as error:
+        raise click.ClickException(str(error)) from error
+    wrong = [f"{one.name} is damaged" for one in found if one.damage]
+    for one, other in combinations(found, 2):
+        wrong += [f"{one.name} and {other.name}: {line}" for line in differences(one, other)]
+    if len(found) > 1:
+        most = max(found, key=lambda one: (one.last_term, one.last_index))
+        click.echo(f"most is held by {most.name}: up to entry {most.last_index} of term {most.last_term}")
+    if wrong:
+        raise click.ClickException("; ".join(wrong))
+
+
+def described(found: Inspection, folder: Path) -> str:
+    """A few lines for people."""
+    runs = ", ".join(f"{term} from {first}" for first, term in found.terms[-TERMS_SHOWN:])
+    if len(found.terms) > TERMS_SHOWN:
+        runs = f"... {runs}"
+    count = found.last_index + 1 - found.first_index
+    lines = [
+        f"{found.name} in {folder}: term {found.term}, voted for {found.voted_for or 'nobody'}",
+        f"  entries  {found.first_index} to {found.last_index}, {found.of_java} of them Java's; terms {runs or 'none'}",
+        f"  decided  up to {found.committed_index} as far as it knew; index names {found.units} of {count} rightly",
+    ]
+    if found.tail:
+        lines.append(f"  behind   {found.tail}; no part of the log")
+    if found.damage:
+        lines.append(f"  DAMAGED  {found.place}: {found.damage}")
+    return "\n".join(lines)

@@ -40,11 +40,16 @@ class FileList:
                 raise LogDamaged(f"{self.where}/{name}", f"{wanted} should stand here, this file has {size}")
             self.files.append(self.directory.open(name))
 
-    async def open_derived(self, begin: int) -> None:
+    async def open_derived(self, begin: int, unit_bytes: int) -> None:
         """Opens what can be used of files that their owner can write anew, and deletes the rest, and those that end before
-        position `begin`. Raises OSError."""
+        position `begin`. Files that are larger, all of one size, stay so: a Java controller takes no other than its own back.
+        Raises OSError."""
+        names = self.directory.names()
+        sizes = {size for _, size in names}
+        if len(sizes) == 1 and (size := sizes.pop()) > self.file_bytes and not size % unit_bytes:
+            self.file_bytes = size
         self.first = begin // self.file_bytes
-        for name, size in self.directory.names():
+        for name, size in names:
             if (name, size) == (self.name_of(self.first + len(self.files)), self.file_bytes):
                 self.files.append(self.directory.open(name))
             else:

@@ -58,7 +58,7 @@ class EntryLog:
     async def open(self) -> None:
         """Raises LogDamaged, OSError."""
         await self.data.open(self.begin.position)
-        await self.index.open_derived(self._first_unit)
+        await self.index.open_derived(self._first_unit, INDEX_UNIT.size)
 
     @property
     def _first_unit(self) -> int:

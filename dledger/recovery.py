@@ -93,16 +93,17 @@ def follows(entry: Entry, index: int, last_term: int) -> bool:
     return entry.index == index and entry.term >= last_term
 
 
-def refuse_later_entries(log: EntryLog) -> None:
+def refuse_later_entries(log: EntryLog, last_term: int) -> None:
     """A crash tears only entries of the last sync. So an intact entry of a later one proves that what
-    is missing was durable once: the disk lost it, and going on without it could lose what was decided.
-    Raises LogDamaged."""
+    is missing was durable once: the disk lost it, and going on without it could lose what was decided. One of an older term
+    than the log's last proves nothing: Java leaves the bytes of what its leader cut. Raises LogDamaged."""
     missing = log.end_index + 1
     index, before = missing + 1, log.unit(missing)
     while before is not None and (unit := log.unit(index)) is not None:
         check = stored_check(log.data.rest_of_file(before.position))
         stored = entry_at(log, unit.position, check)
-        if stored is not None and stored.entry.index == index and index - stored.batch_position > missing:
+        later = stored is not None and stored.entry.index == index and stored.entry.term >= last_term
+        if later and stored is not None and index - stored.batch_position > missing:
             raise LogDamaged(
                 log.where, f"entry {missing} is unreadable, but entry {index}, written later, is intact"
             )

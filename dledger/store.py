@@ -85,7 +85,7 @@ class Store:
         await log.open()
         held = await recover(log, checkpoint.synced_index, self.settings.recent_bytes_max)
         if checkpoint.cut_from is None:
-            refuse_later_entries(log)
+            refuse_later_entries(log, held.last_term)
         elif begin.index < checkpoint.cut_from <= held.last_index:
             held.cut(checkpoint.cut_from)
         end = held.last_index + 1

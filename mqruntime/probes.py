@@ -6,7 +6,7 @@ sees why. Import this only when metrics are wanted: it brings the Prometheus lib
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import orjson
 from prometheus_client import CollectorRegistry
@@ -25,7 +25,7 @@ Facts = Mapping[str, object]
 
 async def serve_probes(
     settings: MetricsSettings,
-    collector: Collector,
+    collectors: Sequence[Collector],
     facts: Callable[[], Facts],
     roles: Mapping[str, Callable[[], bool]],
 ) -> HttpPages:
@@ -33,7 +33,8 @@ async def serve_probes(
 
     Every figure carries the labels of `metricsLabel` too. Raises PagesCannotListen."""
     registry = CollectorRegistry()
-    registry.register(Labelled(collector, settings.labels))
+    for collector in collectors:
+        registry.register(Labelled(collector, settings.labels))
 
     def probe(holds: Callable[[], bool]) -> Callable[[], Page]:
         return lambda: Page(orjson.dumps(facts()) + b"\n", JSON, 200 if holds() else 503)

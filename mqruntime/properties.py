@@ -19,6 +19,8 @@ class Property:
     key: str
     value: str
     line: int
+    in_xml_comment: bool = False
+    """Between `<!--` and `-->`, as the licence at the top of upstream's samples. To Java it is a setting all the same."""
 
 
 @dataclass(slots=True)
@@ -41,15 +43,18 @@ class PropertiesError(ValueError):
 def parse(data: bytes) -> Properties:
     """Properties of a file's bytes: ISO-8859-1, unless the whole of it is valid UTF-8."""
     found = Properties()
+    in_xml_comment = False
     for line, text in _logical_lines(_decode(data)):
         key, value = _split(text)
         key, value = _unescape(key, line), _unescape(value, line)
         trimmed = value.rstrip(BLANKS)
         if trimmed != value:
             found.warnings.append(f"line {line}: blanks after the value of {key} are ignored")
-        if any(earlier.key == key for earlier in found.entries):
+        in_xml_comment |= key.startswith("<!--")
+        if not in_xml_comment and any(earlier.key == key for earlier in found.entries):
             found.warnings.append(f"line {line}: {key} is set twice; this value counts")
-        found.entries.append(Property(key, trimmed, line))
+        found.entries.append(Property(key, trimmed, line, in_xml_comment))
+        in_xml_comment &= not (key.endswith("-->") or trimmed.endswith("-->"))
     return found
 
 

@@ -15,9 +15,10 @@ import resource
 import signal
 import sys
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn, TypeVar
+from typing import TYPE_CHECKING, NoReturn, Protocol, TypeVar
 
 from mqruntime import log
 from mqruntime.listening import exposure
@@ -53,6 +54,30 @@ logger = logging.getLogger(__name__)
 S = TypeVar("S", bound="Settings")
 
 
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What one process runs: the settings of its servers, the store root of each, and the app that is made of a runtime for
+    each root, in the same order. Two servers may share a root."""
+
+    settings: Sequence[Settings]
+    roots: Sequence[Path]
+    make_app: Callable[[Sequence[Runtime]], App]
+
+    @property
+    def warnings(self) -> list[str]:
+        """What there is to say of the settings, each thing once."""
+        hosts = dict.fromkeys(settings.listens_on for settings in self.settings)
+        exposed = [warning for host in hosts if host is not None and (warning := exposure(host)) is not None]
+        told = dict.fromkeys(warning for settings in self.settings for warning in settings.warnings)
+        return [*told, *exposed]
+
+
+class Planning(Protocol):
+    """From the command line's file and `KEY=VALUE` words to a plan. Raises SettingsError."""
+
+    def __call__(self, file: Path | None, overrides: list[str], *, strict: bool) -> Plan: ...
+
+
 def main(
     name: str,
     settings_class: type[S],
@@ -60,6 +85,20 @@ def main(
     root_of: Callable[[S], Path],
     arguments: Sequence[str] | None = None,
 ) -> int:
+    """The whole of an `mq*` command that runs one server; returns the process' exit code."""
+
+    def planned(file: Path | None, overrides: list[str], *, strict: bool) -> Plan:
+        return alone(settings_class.load(file, overrides, strict=strict), make_app, root_of)
+
+    return main_of(name, planned, arguments)
+
+
+def alone(settings: S, make_app: Callable[[S, Runtime], App], root_of: Callable[[S], Path]) -> Plan:
+    """A process of one server."""
+    return Plan([settings], [root_of(settings)], lambda runtimes: make_app(settings, runtimes[0]))
+
+
+def main_of(name: str, planned: Planning, arguments: Sequence[str] | None = None) -> int:
     """The whole of an `mq*` server command; returns the process' exit code."""
     from mqruntime.settings import SettingsError
 
@@ -68,23 +107,21 @@ def main(
         sys.stdout.write(f"{name} {_version()}\n")
         return 0
     try:
-        settings = settings_class.load(chosen.config, chosen.overrides, strict=chosen.strict)
+        plan = planned(chosen.config, chosen.overrides, strict=chosen.strict)
     except SettingsError as error:
         sys.stderr.write(f"{name}: {error}\n")
         return EXIT_USAGE
     if chosen.print:
-        sys.stdout.write(settings.effective())
+        sys.stdout.write("\n".join(settings.effective() for settings in plan.settings))
         return 0
     try:
         log.configure(as_json=chosen.json_log, file=_log_file(chosen))
     except OSError as error:
         sys.stderr.write(f"{name}: cannot write the log file {chosen.log_file}: {error.strerror}\n")
         return EXIT_USAGE
-    for warning in settings.warnings:
+    for warning in plan.warnings:
         logger.warning(warning)
-    if settings.listens_on is not None and (exposed := exposure(settings.listens_on)) is not None:
-        logger.warning(exposed)
-    return serve(name, lambda runtime: make_app(settings, runtime), root_of(settings))
+    return serve(name, plan)
 
 
 class CommandLine(argparse.ArgumentParser):
@@ -136,20 +173,21 @@ def _log_file(chosen: argparse.Namespace) -> LogFile | None:
     return LogFile(chosen.log_file, bytes_max=chosen.log_file_size, kept=chosen.log_file_count)
 
 
-def serve(name: str, make_app: Callable[[Runtime], App], root: Path) -> int:
-    """Take the store root, run the app on uvloop until a signal or a fatal error, return the exit code."""
+def serve(name: str, plan: Plan) -> int:
+    """Take the store roots, run the app on uvloop until a signal or a fatal error, return the exit code."""
     from mqruntime.realruntime import real_runtime
 
-    runtime = real_runtime(root)
-    try:
-        runtime.lock.acquire()
-    except (StoreLocked, StoreUnusable, OSError) as error:
-        sys.stderr.write(f"{name}: {error}\n")
-        return EXIT_USAGE
-    try:
-        return run(lambda: make_app(runtime))
-    finally:
-        runtime.lock.release()
+    runtimes = [real_runtime(root) for root in plan.roots]
+    locks = {root.resolve(): runtime.lock for root, runtime in zip(plan.roots, runtimes, strict=True)}
+    with ExitStack() as held:
+        try:
+            for lock in locks.values():
+                lock.acquire()
+                held.callback(lock.release)
+        except (StoreLocked, StoreUnusable, OSError) as error:
+            sys.stderr.write(f"{name}: {error}\n")
+            return EXIT_USAGE
+        return run(lambda: plan.make_app(runtimes))
 
 
 def run(make_app: Callable[[], App]) -> int:

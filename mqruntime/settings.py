@@ -6,6 +6,7 @@ in `warnings` or raised as SettingsError, never dropped without a word."""
 from __future__ import annotations
 
 import difflib
+from collections.abc import Sequence
 from enum import Enum
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -52,16 +53,30 @@ class Settings(BaseModel):
         return self._warnings
 
     @classmethod
-    def load(cls, path: Path | None, overrides: list[str] | None = None, *, strict: bool = False) -> Self:
-        """Defaults, then the file, then `KEY=VALUE` overrides; with `strict` a warning is a SettingsError."""
+    def load(
+        cls,
+        path: Path | None,
+        overrides: list[str] | None = None,
+        *,
+        strict: bool = False,
+        beside: Sequence[type[Settings]] = (),
+    ) -> Self:
+        """Defaults, then the file, then `KEY=VALUE` overrides; with `strict` a warning is a SettingsError. The servers
+        `beside` take their own keys from the same file; of what none of them knows each says the same."""
         entries, warnings = _entries(path, overrides or [])
         keys = cls.keys()
+        theirs = frozenset(key for other in beside for key in (*other.keys(), *other.IGNORED))
+        known = [*keys, *theirs]
         chosen: dict[str, tuple[Property, str]] = {}
         for entry, file in entries:
             if entry.key in keys:
                 chosen[entry.key] = (entry, file)
-            elif entry.key not in cls.IGNORED:
-                why = cls.WITHOUT_EFFECT.get(entry.key) or _unknown(entry.key, keys)
+                if entry.in_xml_comment:
+                    warnings.append(
+                        f"{file}:{entry.line}: {entry.key} counts though it stands in <!-- -->; only # begins a comment"
+                    )
+            elif entry.key not in cls.IGNORED | theirs and not entry.in_xml_comment:
+                why = cls.WITHOUT_EFFECT.get(entry.key) or _unknown(entry.key, known)
                 if strict:
                     raise SettingsError(entry.key, entry.value, file, entry.line or None, why)
                 warnings.append(f"{file}{f':{entry.line}' if entry.line else ''}: {entry.key}: {why}")
@@ -138,8 +153,8 @@ def _entries(path: Path | None, overrides: list[str]) -> tuple[list[tuple[Proper
     return entries, warnings
 
 
-def _unknown(key: str, keys: dict[str, str]) -> str:
-    folded = {known.lower(): known for known in keys}
+def _unknown(key: str, keys: Sequence[str]) -> str:
+    folded = {known.lower(): known for known in sorted(keys)}
     near = difflib.get_close_matches(key.lower(), folded, n=1)
     return f"unknown setting; did you mean {folded[near[0]]}?" if near else "unknown setting, ignored"
 

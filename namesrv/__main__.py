@@ -1,13 +1,23 @@
-"""The command `mqnamesrv`: `mqnamesrv [-c FILE] [-p] [KEY=VALUE ...]`."""
+"""The command `mqnamesrv`: `mqnamesrv [-c FILE] [-p] [KEY=VALUE ...]`.
+
+With `enableControllerInNamesrv=true` its process carries a controller too, which takes its settings from the same file: the
+name server starts first and ends last, and neither outlives the other."""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from mqruntime import serve
+from mqruntime.collector import Collector
+from mqruntime.runtime import Runtime
+from mqruntime.settings import COMMAND_LINE, SettingsError
+from mqruntime.together import Together
 from namesrv.server import NamesrvApp
 from namesrv.settings import NamesrvSettings
+
+KEY = "enableControllerInNamesrv"
 
 
 def store_root(settings: NamesrvSettings) -> Path:
@@ -15,9 +25,52 @@ def store_root(settings: NamesrvSettings) -> Path:
     return settings.kv_config_path.parent
 
 
+def planned(file: Path | None, overrides: list[str], *, strict: bool) -> serve.Plan:
+    """The process that `file` asks for. Raises SettingsError."""
+    if NamesrvSettings.load(file, overrides).enable_controller_in_namesrv:
+        return with_controller(file, overrides, strict=strict)
+    return serve.alone(NamesrvSettings.load(file, overrides, strict=strict), NamesrvApp, store_root)
+
+
+def with_controller(file: Path | None, overrides: list[str], *, strict: bool) -> serve.Plan:
+    """A name server and a controller. Raises SettingsError."""
+    # only now: a name server alone needs none of it
+    from controller.adoption import store_root as controllers_root
+    from controller.server import ControllerApp
+    from controller.settings import ControllerSettings
+
+    if file is None:
+        why = "the controller's settings are read from the name server's file; name it with -c"
+        raise SettingsError(KEY, "true", COMMAND_LINE, None, why)
+    settings = NamesrvSettings.load(file, overrides, strict=strict, beside=[ControllerSettings])
+    inner = ControllerSettings.load(file, overrides, strict=strict, beside=[NamesrvSettings])
+    root = controllers_root(inner)
+    share_folder(settings, root)
+    Collector().start()  # as mqcontroller does
+
+    def make_app(runtimes: Sequence[Runtime]) -> Together:
+        name_server = NamesrvApp(settings, runtimes[0], shown_elsewhere=True)
+        return Together(name_server, ControllerApp(inner, runtimes[1], shows_too=[name_server.collector]))
+
+    return serve.Plan([settings, inner], [store_root(settings), root], make_app)
+
+
+def share_folder(settings: NamesrvSettings, folder: Path) -> None:
+    """The key-value file goes into `folder`, the controller's, unless the settings say where: upstream's samples run three such
+    processes on one machine and name no folder, and two name servers with one file would undo each other's changes."""
+    if "kv_config_path" in settings.model_fields_set:
+        return
+    left = settings.kv_config_path
+    settings.kv_config_path = folder / left.name
+    if left.exists():
+        settings.warnings.append(
+            f"{left} is not read: the key-value file is {settings.kv_config_path} here; copy it there, or set kvConfigPath"
+        )
+
+
 def main() -> int:
     """Run a name server until a signal; returns the exit code."""
-    return serve.main("mqnamesrv", NamesrvSettings, NamesrvApp, store_root)
+    return serve.main_of("mqnamesrv", planned)
 
 
 if __name__ == "__main__":

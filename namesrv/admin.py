@@ -33,8 +33,11 @@ from remoting.peer import Peer
 from remoting.router import Handler, Router
 
 FIXED_KEYS = frozenset(
-    {"bindAddress", "configBlackList", "configStorePath", "kvConfigPath", "listenPort", "rocketmqHome"}
-)
+    {
+        "bindAddress", "configBlackList", "configStorePath", "enableControllerInNamesrv", "kvConfigPath", "listenPort",
+        "rocketmqHome",
+    }
+)  # fmt: skip
 
 
 def add_handlers(router: Router, settings: NamesrvSettings, table: RouteTable, kv: KVConfig) -> None:

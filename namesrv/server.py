@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from typing import TYPE_CHECKING
 
 from mqruntime.httppages import HttpPages
 from mqruntime.log import fields
@@ -35,16 +36,21 @@ from remoting.peer import Peer
 from remoting.router import Router
 from remoting.server import RemotingServer
 
+if TYPE_CHECKING:
+    from prometheus_client.registry import Collector
+
 logger = logging.getLogger(__name__)
 
 FAQ = "See https://rocketmq.apache.org/docs/bestPractice/06FAQ for further details."
 
 
 class NamesrvApp:
-    """One name server; `port` is the one it listens on once it has started."""
+    """One name server; `port` is the one it listens on once it has started. One with `shown_elsewhere` opens no port for its
+    figures: a server beside it in the process shows them with its own."""
 
-    def __init__(self, settings: NamesrvSettings, runtime: Runtime) -> None:
+    def __init__(self, settings: NamesrvSettings, runtime: Runtime, *, shown_elsewhere: bool = False) -> None:
         self.settings = settings
+        self._shown_elsewhere = shown_elsewhere
         self.table = RouteTable()
         self._clock = runtime.clock
         self._kv = KVConfig(runtime.files, settings.kv_config_path.name)
@@ -68,14 +74,18 @@ class NamesrvApp:
         await self._kv.load()
         await self._server.start()
         self._arm_scan()
-        if self.settings.serves_metrics:
-            # only then: they bring the Prometheus library
-            from mqruntime.probes import serve_probes
-            from namesrv.metrics import NamesrvCollector
+        if self.settings.serves_metrics and not self._shown_elsewhere:
+            from mqruntime.probes import serve_probes  # only then: it brings the Prometheus library
 
             facts = {"port": self.port}
-            self.probes = await serve_probes(self.settings, NamesrvCollector(self.table), lambda: facts, {})
+            self.probes = await serve_probes(self.settings, [self.collector()], lambda: facts, {})
         logger.info("name server started", extra=fields(address=self.settings.bind_address, port=self.port))
+
+    def collector(self) -> Collector:
+        """Of its figures. Brings the Prometheus library."""
+        from namesrv.metrics import NamesrvCollector
+
+        return NamesrvCollector(self.table)
 
     async def stop(self) -> None:
         """Closes every connection."""

@@ -59,7 +59,8 @@ class NamesrvSettings(MetricsSettings):
     kv_config_path: Path = Field(
         Path.home() / "namesrv" / "kvConfig.json",
         alias="kvConfigPath",
-        description="file of the key-value configuration",
+        description="file of the key-value configuration; with a controller inside, unless it is set, `kvConfig.json` in the "
+        "controller's store",
     )
     scan_not_active_broker_interval_ms: int = Field(
         5000,
@@ -97,19 +98,14 @@ class NamesrvSettings(MetricsSettings):
     )
 
     enable_controller_in_namesrv: bool = Field(
-        False, alias="enableControllerInNamesrv", description="must be false: run `mqcontroller` beside"
+        False,
+        alias="enableControllerInNamesrv",
+        description="run a controller in this process, with the settings of `mqcontroller` in the same file",
     )
 
     @property
     def listens_on(self) -> str:
         return self.bind_address
-
-    @field_validator("enable_controller_in_namesrv")
-    @classmethod
-    def _no_controller_inside(cls, value: bool) -> bool:
-        if value:
-            raise ValueError("must be false: run mqcontroller beside this process")
-        return value
 
     @field_validator("support_acting_master", "notify_min_broker_id_changed")
     @classmethod

@@ -23,7 +23,7 @@ async def serve_broker_probes(
     """/metrics, /health, /master (200 on the broker that takes sends) and /slave. Raises PagesCannotListen."""
     return await serve_probes(
         settings,
-        collector,
+        [collector],
         lambda: {
             "cluster": membership.cluster_name,
             "broker": membership.broker_name,

@@ -1,4 +1,4 @@
-"""The public Java client, the real mqadmin and the broker of Apache RocketMQ 5.3.3: where they are, and JVMs that run them."""
+"""Java client, mqadmin, broker and controller of Apache RocketMQ 5.3.3: where they are, and JVMs that run them."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ DEFAULT_PEERS = "~/.cache/autoswitch-mq/peers-5.3.3"
 PEERS = Path(os.environ.get("AUTOSWITCH_PEERS") or DEFAULT_PEERS).expanduser()
 JARS = PEERS / "jars"
 BROKER_JARS = PEERS / "broker-jars"
+CONTROLLER_JARS = PEERS / "controller-jars"
 QUICK_START = ["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
 
 
@@ -33,6 +34,13 @@ def broker_missing() -> str | None:
     if not (BROKER_JARS / "rocketmq-broker-5.3.3.jar").exists():
         return f"no broker of RocketMQ 5.3.3 in {BROKER_JARS}: run scripts/fetch-peers, which needs Maven"
     return None
+
+
+def controller_missing() -> str | None:
+    """Why no Java controller can run here."""
+    if not (CONTROLLER_JARS / "rocketmq-controller-5.3.3.jar").exists():
+        return f"no controller of RocketMQ 5.3.3 in {CONTROLLER_JARS}: run scripts/fetch-peers, which needs Maven"
+    return missing()
 
 
 def java_broker(file: Path) -> list[str]:

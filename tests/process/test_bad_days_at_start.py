@@ -134,7 +134,7 @@ def test_a_mistyped_key_is_told_with_the_nearest_one_and_refused_when_strict(tmp
         ("controller", "controllerDLegerSelfId=n7", "is not among"),
         ("controller", "controllerDLegerPeers=n0:9878", "is not ID-HOST:PORT"),
         ("controller", "mappedFileSize=1", "greater than or equal to"),
-        ("namesrv", "enableControllerInNamesrv=true", "run mqcontroller beside"),
+        ("namesrv", "enableControllerInNamesrv=true", "the name server's file; name it with -c"),
     ],
 )
 def test_a_value_that_cannot_be_is_refused_by_name(

@@ -21,7 +21,7 @@ from tests.waits import WAIT_MS
 
 ROOT = Path(__file__).parents[2]
 CONF = ROOT / "conf"
-MOVED = {9876: 0, 9878: 1, 9868: 2, 9858: 3, 30911: 10, 30921: 20, 30931: 30}
+MOVED = {9876: 0, 9878: 1, 9868: 2, 9858: 3, 9886: 4, 9896: 5, 30911: 10, 30921: 20, 30931: 30}
 """Port in the files -> place in a leased block; a broker also takes the ones at -2 and +1."""
 
 
@@ -54,7 +54,7 @@ def running(module: str, file: Path, folder: Path) -> Iterator[None]:
         process = subprocess.Popen(
             [sys.executable, "-P", "-m", module, "--strict", "-c", str(file)],
             cwd=folder,
-            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            env={**os.environ, "PYTHONPATH": str(ROOT), "HOME": str(folder)},
             stderr=output,
         )
         try:
@@ -105,3 +105,13 @@ def test_three_nodes_make_a_set_of_three(tmp_path: Path) -> None:
     with servers(tmp_path, ["namesrv.conf", *nodes]) as first:
         state = asyncio.run(in_sync(";".join(f"127.0.0.1:{first + place}" for place in (1, 2, 3)), 3))
     assert state.master_address is not None
+
+
+def test_three_name_servers_with_controllers_make_a_set_of_three(tmp_path: Path) -> None:
+    nodes = [f"cluster-3n-namesrv-plugin/namesrv-n{number}.conf" for number in range(3)]
+    nodes += [f"cluster-3n/broker-n{number}.conf" for number in range(3)]
+    with servers(tmp_path, nodes) as first:
+        state = asyncio.run(in_sync(";".join(f"127.0.0.1:{first + place}" for place in (1, 2, 3)), 3))
+    assert state.master_address is not None
+    folders = [tmp_path / "DLedgerController" / f"n{number}" for number in range(3)]
+    assert all((folder / "lock").exists() for folder in folders) and not (tmp_path / "run/namesrv").exists()

@@ -71,7 +71,7 @@ def test_pages_that_others_reach_are_warned_of_in_one_line(
     settings = MetricsSettings(metricsPromExporterHost=host, metricsPromExporterPort=0)
 
     async def serve() -> None:
-        pages = await serve_probes(settings, Scripted(), dict, {})
+        pages = await serve_probes(settings, [Scripted()], dict, {})
         await pages.stop()
 
     with caplog.at_level(logging.WARNING):

@@ -125,3 +125,38 @@ def test_settings_are_made_by_field_name_too_and_checked_when_changed() -> None:
     with pytest.raises(ValueError, match="65535"):
         settings.listen_port = 65536
     assert settings.listen_port == 6
+
+
+def test_a_licence_between_xml_marks_is_no_setting_but_what_java_takes_from_there_counts(conf: Path) -> None:
+    """As the samples of upstream begin."""
+    conf.write_text(
+        "<!--\n  Licensed to\n  The ASF\n  The NOTICE\n-->\n#Broker config\nlistenPort = 1\n<!-- x -->\nq=1\n"
+    )
+    settings = DemoSettings.load(conf)
+    assert settings.listen_port == 1
+    assert settings.warnings == [f"{conf}:9: q: unknown setting, ignored"]
+    conf.write_text("<!--\nlistenPort = 2\n-->\n")
+    settings = DemoSettings.load(conf)
+    assert settings.listen_port == 2
+    assert settings.warnings == [
+        f"{conf}:2: listenPort counts though it stands in <!-- -->; only # begins a comment"
+    ]
+
+
+class OtherSettings(Settings):
+    IGNORED = frozenset({"listenPort"})
+    WITHOUT_EFFECT = {"brokerName": "has no effect"}
+
+    peers: str = Field("", alias="peers")
+    directory: Path = Field(Path("other"), alias="storePathRootDir")
+
+
+def test_servers_of_one_process_take_their_own_keys_and_say_the_same_of_what_is_nobodys(conf: Path) -> None:
+    conf.write_text("brokerName=b\nlistenPort=3\npeers=n0\nstorePathRootDir=/d\npeer=n1\n")
+    one = DemoSettings.load(conf, beside=[OtherSettings])
+    other = OtherSettings.load(conf, beside=[DemoSettings])
+    assert (one.broker_name, one.listen_port, other.peers) == ("b", 3, "n0")
+    assert one.directory == other.directory == Path("/d")
+    assert one.warnings == other.warnings == [f"{conf}:5: peer: unknown setting; did you mean peers?"]
+    with pytest.raises(SettingsError, match="peer=n1: unknown setting"):
+        DemoSettings.load(conf, strict=True, beside=[OtherSettings])

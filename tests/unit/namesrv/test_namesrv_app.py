@@ -303,9 +303,7 @@ def test_settings_are_shown_and_changed_but_not_the_fixed_ones(tmp_path: Path) -
     play(tmp_path, story)
 
 
-@pytest.mark.parametrize(
-    "key", ["supportActingMaster", "notifyMinBrokerIdChanged", "enableControllerInNamesrv"]
-)
+@pytest.mark.parametrize("key", ["supportActingMaster", "notifyMinBrokerIdChanged"])
 def test_what_is_not_there_is_refused_with_a_reason(key: str) -> None:
     with pytest.raises(SettingsError, match=f"{key}=true: must be false"):
         NamesrvSettings.load(None, [f"{key}=true"])

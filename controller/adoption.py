@@ -1,0 +1,83 @@
+"""The first look at a store that a Java controller wrote, before anything of it is changed.
+
+Invariant: what Java wrote is opened whole or not at all: with no check values in it, an entry that is no event can only be
+damage, and passing over it would be a state that the other controllers do not have."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from pathlib import Path
+
+from controller.events import decode
+from controller.settings import ControllerSettings
+from dledger.checkpoint import CheckpointFile
+from dledger.entry import NO_INDEX, index_header, stored_check
+from dledger.errors import LogDamaged
+from dledger.inspection import inspect
+from dledger.memberfolder import PREFIX, read_store
+from mqruntime.log import fields
+from mqruntime.runtime import Runtime
+from mqruntime.segments import SegmentDirectory
+from mqruntime.settings import SettingsError
+
+logger = logging.getLogger(__name__)
+
+HELP = "; nothing was changed: restore the back-up, or move this folder away and start it empty once the other two lead"
+
+
+async def look_first(settings: ControllerSettings, runtime: Runtime) -> None:
+    """Reads the log to its end, unless ours wrote its first entry or its checkpoint. Raises LogDamaged, BadKeyValues,
+    SnapshotDamaged, SnapshotUnknown, OSError."""
+    name = PREFIX + settings.self_id
+    if begins_with_ours(runtime.segments.subdirectory(name).subdirectory("data")):
+        return
+    checkpoint = await CheckpointFile(runtime.files, f"{name}/checkpoint").load()
+    if checkpoint.synced_index != NO_INDEX:
+        return
+    files = await read_store(runtime.files, runtime.segments, name)
+    steps = inspect(files, lambda body: decode(body) is not None)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            found = end.value
+            break
+        await asyncio.sleep(0)
+    size = len(files.data[0][1])
+    if found.damage:
+        found.damage += HELP
+        found.refuse()
+    if size != settings.mapped_file_size_bytes:
+        raise LogDamaged(f"{name}/data", f"its files have {size} bytes: set mappedFileSize={size}")
+    if found.of_java:
+        told = fields(
+            entries=found.last_index + 1,
+            decided=found.committed_index,
+            term=found.term,
+            tail=found.tail or "none",
+        )
+        logger.info("a Java controller's store is opened", extra=told)
+
+
+def begins_with_ours(data: SegmentDirectory) -> bool:
+    """Whether the first entry carries a check value, or there is none."""
+    names = data.names()
+    if not names or not names[0][1]:
+        return True
+    file = data.open(names[0][0])
+    view = file.view()
+    file.close()
+    return index_header(view) is not None and stored_check(view) != 0
+
+
+def store_root(settings: ControllerSettings) -> Path:
+    """Where this controller's store is. Raises SettingsError where no folder is named and a Java controller's store of this id
+    stands in upstream's default: ours would begin beside it with an empty one."""
+    root = settings.store_root
+    name = PREFIX + settings.self_id
+    left = root.parent / name
+    if not settings.store_path and left.is_dir() and not (root / name).is_dir():
+        why = f"{left} is a Java controller's store: set controllerStorePath={root.parent} to go on with it, or move it away"
+        raise SettingsError("controllerStorePath", "", str(left), None, why)
+    return root

@@ -1,0 +1,221 @@
+"""A group of real Java controllers (RocketMQ 5.3.3, DLedger 0.3.1.2), of which each may be exchanged for ours on its own store.
+
+Invariant: whatever happens, no process outlives the group."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any, Self, TypeVar
+
+from localcluster.ports import lease_any
+from localcluster.waiting import NotYet, wait_for
+from mqadmin.admin import AdminClient
+from mqadmin.errors import AdminError
+from mqadmin.replies import SyncState
+from mqruntime.clock import SystemClock
+from tests.interop.javapeer import CONTROLLER_JARS, JARS, QUICK_START, java_broker
+from tests.waits import NOBODY_IS_LATE, WAIT_MS, WAIT_S
+
+ROOT = Path(__file__).parents[2]
+FILE_BYTES = 1 << 20
+MAIN = "org.apache.rocketmq.controller.ControllerStartup"
+JAVA_BROKER = {
+    "brokerRole": "SLAVE",
+    "brokerId": -1,
+    "timerWheelEnable": "false",
+    "mappedFileSizeConsumeQueue": 6_000,
+    "maxHashSlotNum": 100,
+    "maxIndexNum": 400,
+}
+TOOLS = "org.apache.rocketmq.tools.command.MQAdminStartup"
+
+T = TypeVar("T")
+
+
+class Controllers:
+    """`n0` to `n2`, and brokers that use them. What each says goes into a file of its name."""
+
+    def __init__(self, home: Path, count: int = 3) -> None:
+        self.home = home
+        home.mkdir(parents=True, exist_ok=True)
+        self._lease = lease_any(home, 40)
+        self._processes: dict[str, subprocess.Popen[bytes]] = {}
+        self.names = [f"n{number}" for number in range(count)]
+        self.addresses = {name: f"127.0.0.1:{self._lease.ports[at]}" for at, name in enumerate(self.names, 1)}
+        self.list = ";".join(self.addresses.values())
+        self.namesrv = f"127.0.0.1:{self._lease.ports[0]}"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        for name in list(self._processes):
+            self.kill(name)
+        self._lease.release()
+
+    # -- processes
+
+    def store(self, name: str) -> Path:
+        return self.home / f"store-{name}"
+
+    def member(self, name: str) -> Path:
+        return self.store(name) / f"dledger-{name}"
+
+    def settings(self, name: str, **more: object) -> Path:
+        """The properties file, the same for Java's and for ours."""
+        lines = {
+            "controllerDLegerGroup": "group1",
+            "controllerDLegerPeers": ";".join(
+                f"{peer}-{address}" for peer, address in self.addresses.items()
+            ),
+            "controllerDLegerSelfId": name,
+            "controllerStorePath": self.store(name),
+            "mappedFileSize": FILE_BYTES,
+            **more,
+        }
+        return self._written(name, lines)
+
+    def start_java(self, name: str) -> None:
+        memory = ["-Xms96m", "-Xmx96m", *QUICK_START]
+        path = f"{CONTROLLER_JARS}/*"
+        home = f"-Duser.home={self.home}/home-{name}"
+        self._run(name, ["java", *memory, home, "-cp", path, MAIN, "-c", str(self.settings(name))])
+
+    def start_ours(self, name: str, **more: object) -> None:
+        self._run(name, self._ours("controller", self.settings(name, **more)))
+
+    def start_embedded(self, name: str) -> None:
+        """Ours inside the name server."""
+        more = {"enableControllerInNamesrv": "true", "listenPort": self.namesrv.rpartition(":")[2]}
+        self._run(name, self._ours("namesrv", self.settings(name, **more)))
+
+    def start_namesrv(self) -> None:
+        lines = {"listenPort": self.namesrv.rpartition(":")[2], "kvConfigPath": self.home / "kvConfig.json"}
+        self._run("namesrv", self._ours("namesrv", self._written("namesrv", lines)))
+
+    def start_broker(self, number: int, *, java: bool = False) -> None:
+        port = self._lease.ports[10 * (1 + number) + 2]
+        lines = {
+            "brokerClusterName": "DefaultCluster",
+            "brokerName": "broker-a",
+            "enableControllerMode": "true",
+            "controllerAddr": self.list,
+            "namesrvAddr": self.namesrv,
+            "brokerIP1": "127.0.0.1",
+            "listenPort": port,
+            "storePathRootDir": self.home / f"broker-{number}",
+            "mappedFileSizeCommitLog": 1 << 20,
+            **NOBODY_IS_LATE,
+        }
+        name = f"broker-{number}"
+        file = self._written(name, lines | (JAVA_BROKER if java else {}))
+        self._run(name, java_broker(file) if java else self._ours("broker", file))
+
+    def _ours(self, module: str, file: Path) -> list[str]:
+        return [sys.executable, "-P", "-m", module, "-c", str(file)]
+
+    def _written(self, name: str, lines: dict[str, object]) -> Path:
+        file = self.home / f"{name}.conf"
+        file.write_text("".join(f"{key}={value}\n" for key, value in lines.items()))
+        return file
+
+    def _run(self, name: str, command: list[str]) -> None:
+        environment = {**os.environ, "PYTHONPATH": str(ROOT), "ROCKETMQ_HOME": str(self.home)}
+        with (self.home / f"{name}.log").open("ab") as said:
+            self._processes[name] = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=said, stderr=said, env=environment, cwd=self.home
+            )
+
+    def kill(self, name: str) -> None:
+        process = self._processes.pop(name)
+        process.kill()
+        process.wait()
+
+    def end(self, name: str) -> int:
+        process = self._processes.pop(name)
+        process.terminate()
+        return process.wait(WAIT_S)
+
+    def exit_code(self, name: str) -> int:
+        """Of one that ends by itself."""
+        return self._processes.pop(name).wait(WAIT_S)
+
+    def said(self, name: str) -> str:
+        return (self.home / f"{name}.log").read_text(errors="replace")
+
+    # -- what is asked
+
+    def java_admin(self, *arguments: str) -> str:
+        """What the real mqadmin prints."""
+        command = ["java", "-Xmx96m", *QUICK_START, f"-Duser.home={self.home}/home-admin", "-cp", f"{JARS}/*"]
+        environment = {**os.environ, "ROCKETMQ_HOME": str(self.home)}
+        done = subprocess.run(
+            [*command, TOOLS, *arguments], env=environment, cwd=self.home, capture_output=True, text=True
+        )
+        return done.stdout
+
+    def until(self, what: str, ask: Callable[[AdminClient], Coroutine[Any, Any, T | None]]) -> T:
+        """What is told at last; None and refusals are not it yet."""
+
+        async def asked() -> T:
+            admin = AdminClient(SystemClock())
+            try:
+                return await wait_for(what, lambda: probe(admin), WAIT_MS)
+            finally:
+                await admin.close()
+
+        async def probe(admin: AdminClient) -> T:
+            try:
+                told = await ask(admin)
+            except AdminError as error:
+                raise NotYet(str(error)) from error
+            if told is None:
+                raise NotYet(what)
+            return told
+
+        return asyncio.run(asked())
+
+    def leader(self, *, other_than: str = "") -> str:
+        """The name of the one that leads."""
+
+        async def told(admin: AdminClient) -> str | None:
+            address = await admin.leader(self.list)
+            found = next(name for name, known in self.addresses.items() if known == address)
+            return found if found != other_than else None
+
+        return self.until("a leader", told)
+
+    def settle(self) -> SyncState:
+        """The set, once both replicas are in sync."""
+
+        async def told(admin: AdminClient) -> SyncState | None:
+            state = (await admin.sync_states(self.list, ["broker-a"])).get("broker-a")
+            return state if state is not None and len(state.in_sync) == 2 else None
+
+        return self.until("a whole set", told)
+
+    def move_master(self) -> None:
+        """To the other replica, by the real mqadmin, of which a leader takes it; it complains of a success."""
+        before = self.settle()
+        wanted = next(
+            replica.broker_id for replica in before.in_sync if replica.broker_id != before.master_id
+        )
+        where = ["-bn", "broker-a", "-c", "DefaultCluster"]
+        self.java_admin("electMaster", "-a", self.addresses[self.leader()], "-b", str(wanted), *where)
+        assert self.settle().master_id == wanted
+
+    def facts(self) -> list[str]:
+        """The lines in which the real mqadmin shows the set, once both replicas are in sync; members come in any order."""
+
+        async def told(admin: AdminClient) -> list[str] | None:
+            lines = await asyncio.to_thread(
+                self.java_admin, "getSyncStateSet", "-a", await admin.leader(self.list), "-b", "broker-a"
+            )
+            return sorted(lines.split("\n")) if "#SyncStateSetNums\t2" in lines else None
+
+        return self.until("a whole set", told)

@@ -1,0 +1,143 @@
+"""A Java controller's store under ours: opened whole with the state that it had, or refused and left as it was."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+
+from controller.adoption import store_root
+from controller.events import decode
+from controller.server import ControllerApp
+from controller.settings import ControllerSettings
+from controller.state import ReplicasState
+from dledger.errors import LogDamaged
+from mqruntime.realruntime import real_runtime
+from mqruntime.settings import SettingsError
+from tests.unit.dledger.ledgergroup import free_ports
+
+VECTORS = Path(__file__).parents[2] / "vectors" / "dledger"
+ROWS = [json.loads(line) for line in (VECTORS / "entries.jsonl").read_text().splitlines()]
+FILE_BYTES = 1 << 20
+FIRST = "00000000000000000000"
+
+
+def java_store(root: Path) -> Path:
+    """What a Java controller left that was killed, as the file that holds its entries."""
+    folder = root / "dledger-n0"
+    for part in ("data", "index"):
+        (folder / part).mkdir(parents=True)
+        content = (VECTORS / f"{part}-{FIRST}").read_bytes()
+        (folder / part / FIRST).write_bytes(content.ljust(FILE_BYTES, b"\0"))
+    for name in ("currterm", "checkpoint"):
+        (folder / name).write_bytes((VECTORS / name).read_bytes())
+    return folder / "data" / FIRST
+
+
+def contents(root: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(root)): path.read_bytes() for path in root.rglob("*") if path.is_file()}
+
+
+def opened(root: Path, file_bytes: int = FILE_BYTES) -> ReplicasState:
+    """The state of a controller that leads alone on the store, once it has applied all of it."""
+
+    async def live() -> ReplicasState:
+        (port,) = free_ports(1)
+        settings = ControllerSettings.load(
+            None,
+            [
+                "controllerDLegerGroup=group1",
+                f"controllerDLegerPeers=n0-127.0.0.1:{port}",
+                "controllerDLegerSelfId=n0",
+                f"controllerStorePath={root}",
+                f"mappedFileSize={file_bytes}",
+            ],
+        )
+        app = ControllerApp(settings, real_runtime(root))
+        await app.start()
+        while not app.node.is_active:
+            await asyncio.wait([asyncio.create_task(asyncio.sleep(0.01))])
+        await app.stop()
+        return app.state
+
+    return asyncio.run(live())
+
+
+def test_the_state_is_that_of_java_and_comes_back_at_each_start(tmp_path: Path) -> None:
+    file = java_store(tmp_path)
+    java = file.read_bytes()[:4601]
+    expected = ReplicasState()
+
+    for row in ROWS:
+        body = java[row["pos"] + 48 : row["pos"] + row["size"]]
+        if body:
+            event = decode(body)
+            assert event is not None
+            expected.apply(event)
+    assert expected.replicas
+    for _ in range(2):
+        state = opened(tmp_path)
+        assert (state.replicas, state.sync_states) == (expected.replicas, expected.sync_states)
+    assert file.read_bytes()[:4601] == java
+
+
+@pytest.mark.parametrize("row", [row for row in ROWS if row["bodySize"]], ids=lambda row: str(row["index"]))
+def test_a_damaged_event_is_refused_with_its_index_and_place_and_nothing_changes(
+    tmp_path: Path, row: dict[str, int]
+) -> None:
+    """Nothing in Java's files tells that a body is damaged but that it cannot be read."""
+    file = java_store(tmp_path)
+    data = bytearray(file.read_bytes())
+    data[row["pos"] + 50] = ord("?")  # its opening brace
+    file.write_bytes(data)
+    before = contents(tmp_path)
+    why = f"^dledger-n0/data/{FIRST}: entry {row['index']} at byte {row['pos']} is of no kind that is known; nothing was"
+    with pytest.raises(LogDamaged, match=why):
+        opened(tmp_path)
+    assert contents(tmp_path) == before
+
+
+@pytest.mark.parametrize("damage", ["middle", "end", "no term", "other size"])
+def test_what_cannot_be_opened_is_left_as_it_was(tmp_path: Path, damage: str) -> None:
+    file = java_store(tmp_path)
+    data = bytearray(file.read_bytes())
+    match damage:
+        case "middle":
+            data[ROWS[9]["pos"]] = 7
+        case "end":
+            data[ROWS[26]["pos"] :] = bytes(FILE_BYTES - ROWS[26]["pos"])
+        case "no term":
+            (tmp_path / "dledger-n0" / "currterm").unlink()
+    file.write_bytes(data)
+    before = contents(tmp_path)
+    why = {
+        "middle": f"entry 9 at byte {ROWS[9]['pos']} is unreadable, but entry 10",
+        "end": "ends before entry 26, but entries up to 27 are decided; nothing was changed",
+        "no term": "currterm: is missing beside a log",
+        "other size": f"its files have {FILE_BYTES} bytes: set mappedFileSize={FILE_BYTES}",
+    }[damage]
+    with pytest.raises(LogDamaged, match=why):
+        opened(tmp_path, FILE_BYTES * (2 if damage == "other size" else 1))
+    assert contents(tmp_path) == before
+
+
+def test_a_java_store_in_upstreams_default_folder_is_not_passed_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Upstream has no folder for each id."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    lines = [
+        "controllerDLegerGroup=g",
+        "controllerDLegerPeers=n0-127.0.0.1:9878",
+        "controllerDLegerSelfId=n0",
+    ]
+    default = tmp_path / "DLedgerController"
+    assert store_root(ControllerSettings.load(None, lines)) == default / "n0"
+    java_store(default)
+    with pytest.raises(SettingsError, match=f"set controllerStorePath={default} to go on with it"):
+        store_root(ControllerSettings.load(None, lines))
+    assert store_root(ControllerSettings.load(None, [*lines, f"controllerStorePath={default}"])) == default
+    (default / "n0" / "dledger-n0").mkdir(parents=True)
+    assert store_root(ControllerSettings.load(None, lines)) == default / "n0"
