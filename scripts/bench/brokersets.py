@@ -49,9 +49,10 @@ class Refused(Exception):
 
 
 class BrokerSets:
-    """`count` sets of three, known to the controllers once `register` has returned."""
+    """`count` sets of three, known to the controllers once `register` has returned. Those that were registered before come
+    back with the `port` that they had."""
 
-    def __init__(self, controllers: Iterable[str], leader: str, count: int) -> None:
+    def __init__(self, controllers: Iterable[str], leader: str, count: int, port: int = 0) -> None:
         self.controllers = list(controllers)
         self.leader = leader
         self.names = [f"set-{number:04}" for number in range(count)]
@@ -59,7 +60,12 @@ class BrokerSets:
         self.lost: dict[str, int] = {}
         """The master of each set that was lost last."""
         self._sockets: dict[tuple[str, Broker], socket.socket] = {}
-        self._listener = Listener()
+        self._listener = Listener(port)
+
+    @property
+    def port(self) -> int:
+        """Of all brokers."""
+        return self._listener.port
 
     async def close(self) -> None:
         for connection in self._sockets.values():
@@ -69,7 +75,7 @@ class BrokerSets:
 
     def address(self, broker: Broker, *, moved: bool = False) -> str:
         number = int(broker[0].rpartition("-")[2])
-        return f"127.{broker[1] + (100 if moved else 0)}.{number // 250}.{number % 250 + 1}:{self._listener.port}"
+        return f"127.{broker[1] + (100 if moved else 0)}.{number // 250}.{number % 250 + 1}:{self.port}"
 
     async def call(
         self, code: RequestCode, header: Header | None, body: bytes | None = None
@@ -170,6 +176,17 @@ class BrokerSets:
                 self._sockets[controller, broker] = connection
         return before
 
+    def beat(self, brokers: Iterable[Broker], controller: str) -> None:
+        """A heartbeat of each over the connection that it has."""
+        for broker in brokers:
+            self._sockets[controller, broker].sendall(self._heartbeat(broker))
+
+    async def at_home(self, brokers: Iterable[Broker]) -> None:
+        """Registered where their heartbeats come from."""
+        for broker in brokers:
+            header = RegisterBrokerToControllerHeader(*broker, self.address(broker), CLUSTER)
+            await self.patiently(RequestCode.CONTROLLER_REGISTER_BROKER, header)
+
     def disconnect(self, brokers: Iterable[Broker]) -> None:
         """The end of each, as all controllers see it."""
         for broker in brokers:
@@ -200,10 +217,11 @@ async def each(names: Iterable[str], work: Callable[[str], Awaitable[None]]) -> 
 class Listener:
     """Takes and forgets what controllers send to brokers, at every loopback address, in a thread of its own."""
 
-    def __init__(self) -> None:
+    def __init__(self, port: int) -> None:
         self._socket = socket.socket()
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, b"lo")  # nobody else's machine
-        self._socket.bind(("0.0.0.0", 0))  # noqa: S104 - of the loopback device
+        self._socket.bind(("0.0.0.0", port))  # noqa: S104 - of the loopback device
         self._socket.listen(4096)
         self.port: int = self._socket.getsockname()[1]
         self._loop = asyncio.new_event_loop()

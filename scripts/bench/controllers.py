@@ -54,6 +54,7 @@ STEADY_S = 1.0
 TRY_MS = 500
 LOOK_AGAIN_S = 0.005
 ELECTED_S_MAX = 120.0
+PROPOSALS_IN_FLIGHT = (1, 128)
 MOVED_BROKER = 2
 
 
@@ -169,8 +170,8 @@ async def lose_masters(figures: Figures, sets: BrokerSets, what: str) -> None:
 
 async def of_sets(
     figures: Figures, group: ControllerGroup, count: int, seconds: float, chance: random.Random
-) -> None:
-    """What is measured with `count` sets registered."""
+) -> int:
+    """What is measured with `count` sets registered; the port of their brokers."""
     leader = await group.agreed_leader()
     fresh = own_mib(group.pid(leader))
     sets = BrokerSets(group.addresses.values(), group.addresses[leader], count)
@@ -180,12 +181,14 @@ async def of_sets(
             await sets.register()
             figures.note(f"{count} sets registered, s", time.perf_counter() - began)
         figures.note(f"{count} sets registered, longest wait, ms", wait.ms)
-        for in_flight in (1, 128):
+        for in_flight in PROPOSALS_IN_FLIGHT:
             await rate(figures, "proposals", in_flight, seconds, moves(sets))
+        await sets.at_home((name, MOVED_BROKER) for name in sets.names[: max(PROPOSALS_IN_FLIGHT)])
         for in_flight in (1, 64):
             await rate(figures, "reads", in_flight, seconds, reads(sets))
         await rate(figures, "no-op requests (1005)", 1, seconds, lambda number: asked(sets))
         await reconnect(figures, sets, group.pid(leader))
+        await heartbeats(figures, sets, group.pid(leader), seconds)
         await lose_masters(figures, sets, f"{count} masters lost")
         figures.note(f"leader with {count} sets, MiB", resident_mib(group.pid(leader)))
         figures.note("of which no file backs, MiB", own_mib(group.pid(leader)))
@@ -193,6 +196,7 @@ async def of_sets(
         for _ in range(FAILOVERS_A_RUN):
             await lead_by_another(figures, group, sets, signal.SIGKILL, "killed", chance)
             await lead_by_another(figures, group, sets, signal.SIGTERM, "told to end (SIGTERM)", chance)
+        return sets.port
     finally:
         await sets.close()
 
@@ -213,6 +217,17 @@ async def reconnect(figures: Figures, sets: BrokerSets, leader_pid: int) -> None
     figures.note(f"{what}, longest wait, ms", wait.ms)
 
 
+async def heartbeats(figures: Figures, sets: BrokerSets, leader_pid: int, seconds: float) -> None:
+    """Every broker's, each second, to the leader."""
+    cpu, began = cpu_seconds(leader_pid), time.perf_counter()
+    for second in range(1, round(seconds) + 1):
+        sets.beat(sets.brokers, sets.leader)
+        await asyncio.sleep(began + second - time.perf_counter())
+    took = time.perf_counter() - began
+    share = (cpu_seconds(leader_pid) - cpu) / took * 100
+    figures.note(f"{len(sets.brokers)} heartbeats a second, CPU of the leader, % of a core", share)
+
+
 def reads(sets: BrokerSets) -> Callable[[int], Awaitable[object]]:
     async def read(number: int) -> object:
         header = GetReplicaInfoHeader(sets.names[number])
@@ -226,10 +241,12 @@ async def asked(sets: BrokerSets) -> object:
     return await sets.client.call(sets.leader, request)
 
 
-async def of_slow_disks(figures: Figures, group: ControllerGroup, count: int, sync_ms: float) -> None:
+async def of_slow_disks(
+    figures: Figures, group: ControllerGroup, count: int, port: int, sync_ms: float
+) -> None:
     """The masters of sets that are registered already, lost on controllers whose syncs are slow."""
     leader = await group.agreed_leader()
-    sets = BrokerSets(group.addresses.values(), group.addresses[leader], count)
+    sets = BrokerSets(group.addresses.values(), group.addresses[leader], count, port)
     try:
         sets.connect(sets.brokers)
         await lose_masters(figures, sets, f"{count} masters lost, syncs {sync_ms:g} ms longer")
@@ -270,6 +287,7 @@ async def lead_by_another(
         group.signal(leader, number)
         await accepted(client, group, f"127.0.0.2:{chance.randint(1024, 65535)}")
         figures.note(f"leader {what}, to the next accepted write, ms", (time.perf_counter() - began) * 1000)
+        await sets.at_home([("set-0000", MOVED_BROKER)])
     finally:
         await client.close()
     group.wait_gone(leader)
@@ -297,11 +315,11 @@ def probed(figures: Figures, root: Path) -> Iterator[None]:
 def run_once(figures: Figures, count: int, seconds: float, sync_ms: float, chance: random.Random) -> None:
     with ControllerGroup() as group, probed(figures, group.root):
         group.start_all()
-        asyncio.run(of_sets(figures, group, count, seconds, chance))
+        port = asyncio.run(of_sets(figures, group, count, seconds, chance))
         if sync_ms:
             group.stop()
             group.start_all(sync_ms)
-            asyncio.run(of_slow_disks(figures, group, count, sync_ms))
+            asyncio.run(of_slow_disks(figures, group, count, port, sync_ms))
 
 
 def main() -> None:
@@ -314,7 +332,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     arguments = parser.parse_args()
     count, seconds = (300, 1.0) if arguments.quick else (arguments.sets, arguments.seconds)
-    if count < 128:
+    if count < max(PROPOSALS_IN_FLIGHT):
         raise SystemExit("--sets: at least 128, one for each proposal in flight")
     print(f"{count} sets of three, {arguments.runs} runs; {machine()}")
     figures, chance = Figures(), random.Random(arguments.seed)
