@@ -69,12 +69,11 @@ class Applied:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """A controller judged the Alter: the set did not change by this sending. Nor will it by another one if the set or its
-    master has a newer epoch now: that set, where it was told, or `is_final`."""
+    """A controller judged the Alter: the set did not change by this sending, nor will it by another one if the set, which is
+    told then, has a newer epoch now."""
 
     members: frozenset[int] | None = None
     set_epoch: int = 0
-    is_final: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +88,8 @@ class NotSent:
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """It may have been accepted, or may yet be."""
+    """It may have been accepted, or may yet be. Also where another one leads now: an earlier sending may have been accepted
+    before, and who entered by it be the one that leads."""
 
 
 Fate = Applied | Refused | NotKept | NotSent | Unknown
@@ -304,7 +304,7 @@ class SyncStateSet:
 
     def _is_over(self, fate: Fate) -> bool:
         """Whether no sending of the proposal can change the set any more."""
-        if isinstance(fate, Refused) and (fate.is_final or fate.set_epoch > self._set_epoch):
+        if isinstance(fate, Refused) and fate.set_epoch > self._set_epoch:
             return True
         return isinstance(fate, NotKept) or (isinstance(fate, Refused | NotSent) and not self._lingers)
 

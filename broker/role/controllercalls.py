@@ -40,19 +40,12 @@ from remoting.headers.controller import (
 )
 
 WITH_MASTER = (ResponseCode.SUCCESS, ResponseCode.CONTROLLER_MASTER_STILL_EXIST)
-
-
-FINAL_REFUSALS = {
-    ResponseCode.CONTROLLER_FENCED_MASTER_EPOCH,
-    ResponseCode.CONTROLLER_INVALID_MASTER,
-}
-"""A set did not change and never will by this proposal: its master has a newer epoch."""
 REFUSALS = {
     ResponseCode.CONTROLLER_INVALID_REPLICAS,
     ResponseCode.CONTROLLER_BROKER_NOT_ALIVE,
 }
 """A set did not change by this sending of the proposal; our controllers have moved its epoch, and tell it. After 2001 and 2013
-it has changed before: its fate is unknown."""
+it has changed before, and after 2000 and 2002 it may have, before another epoch began: its fate is unknown."""
 SAME_SET = "The newSyncStateSet is equal with oldSyncStateSet"
 """So begins upstream's remark on a proposal that changes nothing; with the same code it refuses one for a set that it does not
 know (any more), as ours do."""
@@ -171,8 +164,6 @@ class ControllerCalls:
         if answer.code == ResponseCode.SUCCESS:
             found = SyncStateSet.decode(answer.body)
             return Applied(found.sync_state_set, found.sync_state_set_epoch)
-        if answer.code in FINAL_REFUSALS:
-            return Refused(is_final=True)
         if answer.code in REFUSALS:
             if not answer.body:
                 return Refused()

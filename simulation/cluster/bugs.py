@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from broker.admin.agreement import Agreement
 from broker.role.actions import Action as RoleAction
 from broker.role.actions import Grant
+from broker.role.controllercalls import ControllerCalls
 from broker.role.fitness import Fitness
 from broker.role.identityfiles import LogFound
 from broker.role.membership import Membership, Stage
@@ -63,6 +64,8 @@ from messagestore.store import ABORT_FILE, MessageStore
 from messagestore.systemtopics import SCHEDULE_TOPIC
 from mqruntime.segments import SegmentFile
 from remoting.bodies.tables import Deletion, DeletionTable
+from remoting.codes import ResponseCode
+from remoting.command import RemotingCommand
 from simulation.kernel.plants import Bugs
 
 SEGMENT_BYTES_MIN = 16_384
@@ -90,6 +93,32 @@ judged = SyncStateSet.alter_ended
 def lost_answer_is_a_refusal(self: SyncStateSet, alter: Alter, fate: Fate, now_ms: int) -> list[SetAction]:
     """Upstream #5663, other half: a proposal without an answer is dropped from the union."""
     return judged(self, alter, Refused() if isinstance(fate, Unknown) else fate, now_ms)
+
+
+told_fate = ControllerCalls.fate
+
+
+class AnotherLeads(Unknown):
+    """What a refusal was taken for because another one leads, or in another epoch."""
+
+
+@bug("another-leads-settles", ControllerCalls, "fate")
+def a_newer_epoch_is_a_refusal(self: ControllerCalls, alter: Alter, answer: RemotingCommand) -> Fate:
+    """C6, and lost under B: that another one leads is taken for a word on what was proposed before. Who entered by that and was
+    elected is waited for no more, and what it lacks is acknowledged."""
+    fate, code = told_fate(self, alter, answer), ResponseCode(answer.code)
+    newer = (ResponseCode.CONTROLLER_FENCED_MASTER_EPOCH, ResponseCode.CONTROLLER_INVALID_MASTER)
+    return AnotherLeads() if code in newer else fate
+
+
+over = SyncStateSet._is_over
+
+
+def over_where_another_leads(self: SyncStateSet, fate: Fate) -> bool:
+    return isinstance(fate, AnotherLeads) or over(self, fate)
+
+
+BUGS["another-leads-settles"].append((SyncStateSet, "_is_over", over_where_another_leads))
 
 
 @bug("confirm-skips-unknown", confirm, "confirm_offset")

@@ -619,12 +619,18 @@ def test_refusals_in_a_row_are_asked_for_more_and_more_rarely() -> None:
     assert asked(sss, now_ms + 2_000).members == ids(1)
 
 
-def test_a_final_refusal_settles_everything() -> None:
+def test_who_may_have_entered_and_lead_now_is_waited_for_until_a_newer_epoch_is_told() -> None:
+    """Cluster 1724583307640846: the proposal was accepted unheard, who entered by it was elected, and the next sending of it
+    was refused, for another one led; then its master acknowledged alone what nobody else held."""
     sss, wanted = joining()
     sss.disconnected(2, 5)
     sss.alter_ended(wanted, Unknown(), 10)
-    sss.told(ids(1), 7, 20)
-    sss.alter_ended(wanted, Refused(is_final=True), 30)
+    confirmed = sss.confirm_offset
+    resent = asked(sss, 510)
+    assert sss.alter_ended(resent, Unknown(), 520) == [ReadSet()], "2002: the current leader is 2"
+    assert sss.log_grew(5_000) == []
+    assert sss.union() == ids(1, 2) and sss.confirm_offset == confirmed
+    sss.epoch_began(6, 1_000, ids(1), 9, 600)
     assert sss.union() == ids(1)
 
 

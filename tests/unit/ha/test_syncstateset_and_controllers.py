@@ -102,11 +102,6 @@ class Story:
             told = replicas.SyncStateSet.decode(decision.body)
             kind = Applied if decision.code == ResponseCode.SUCCESS else Refused
             return kind(told.sync_state_set, told.sync_state_set_epoch)
-        if decision.code in (
-            ResponseCode.CONTROLLER_FENCED_MASTER_EPOCH,
-            ResponseCode.CONTROLLER_INVALID_MASTER,
-        ):
-            return Refused(is_final=True)
         return Unknown()
 
     def check(self) -> None:
