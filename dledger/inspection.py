@@ -140,13 +140,12 @@ def inspect(
     found.first_index, found.last_index = begin.index + 1, begin.index
     data, index = Stream("data", files.data, begin.position), Stream("index", files.index, 0)
     check_files(found, data, begin.position)
-    yield from read_entries(found, data, index, readable, begin.position, begin.check)
+    end = yield from read_entries(found, data, index, readable, begin.position, begin.check)
     held = (found.committed_index, "decided"), (found.synced_index, "durable")
     for last, why in (*held, (snapshot.last_index if snapshot else NO_INDEX, "in the snapshot")):
         if last > found.last_index:
-            found.damaged(
-                "data", f"ends before entry {found.last_index + 1}, but entries up to {last} are {why}"
-            )
+            where = f"entry {found.last_index + 1} at byte {end % (data.file_bytes or 1)}"
+            found.damaged(data.place(end), f"ends before {where}, but entries up to {last} are {why}")
     if files.currterm is None and found.last_index != NO_INDEX:
         found.damaged("currterm", NO_TERM_FILE)
     return found
@@ -183,29 +182,31 @@ def read_entries(
     readable: Callable[[bytes], bool],
     position: int,
     check: int,
-) -> Generator[None, None, None]:
+) -> Generator[None, None, int]:
+    """The last value is where the last entry that can be read ends, and the next one should begin."""
     while not found.damage:
         if found.last_index + 1 == found.cut_from:
             found.tail = f"what stands from entry {found.cut_from} on: a cut of it was under way"
-            return
+            break
         position = behind_blank(data, position)
         stored = decode_entry(data.rest(position), position, check)
         if stored is None or not follows(found, stored):
             look_behind(found, data, index, position, stored)
-            return
+            break
         body = stored.entry.body
         if not stored.check and body and not readable(body):
             why = (
                 f"entry {stored.entry.index} at byte {position % data.file_bytes} is of no kind that is known"
             )
             found.damaged(data.place(position), why)
-            return
+            break
         take(found, stored)
         unit = unit_of(index, stored.entry.index)
         found.units += unit is not None and unit == index_unit_of(data.rest(position))
         position, check = position + stored.size, stored.check
         if not found.last_index % ENTRIES_A_SLICE:
             yield
+    return position
 
 
 def behind_blank(data: Stream, position: int) -> int:

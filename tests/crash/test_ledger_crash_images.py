@@ -11,6 +11,8 @@ import pytest
 from dledger import recovery
 from dledger.actions import PersistThenSend, Vote
 from dledger.entry import NO_INDEX, NO_TERM, Entry
+from dledger.inspection import inspect_at_once
+from dledger.memberfolder import read_store
 from dledger.oldentries import read_entries
 from dledger.settings import DLedgerSettings
 from dledger.snapshot import Snapshot
@@ -90,12 +92,16 @@ class Script:
             snapshot_margin_entries=of_all_lives.choice((0, 4)),
             recent_bytes_max=self.random.choice((0, 3000, 1 << 20)),
         )
+        self.runtime = runtime
         self.store = Store(runtime.files, runtime.segments, "dledger-n0", settings, ["n0"])
         self.written = written
         self.done = False
 
     async def start(self) -> None:
+        looked = inspect_at_once(await read_store(self.runtime.files, self.runtime.segments, self.store.name))
         found = await self.store.open()
+        assert looked.damage == "", "who only looks at it takes no crash for damage"
+        assert (looked.first_index, looked.last_index) == (found.log.first_index, found.log.last_index)
         entries = await self.read_all()
         assert [found.log.term_at(entry.index) for entry in entries] == [entry.term for entry in entries]
         recent = range(found.log.recent_from, found.log.last_index + 1)

@@ -141,6 +141,13 @@ class Controllers:
         process.terminate()
         return process.wait(WAIT_S)
 
+    def end_all(self) -> list[int]:
+        """The exit codes of all controllers, which were told at once."""
+        processes = [self._processes.pop(name) for name in self.names]
+        for process in processes:
+            process.terminate()
+        return [process.wait(WAIT_S) for process in processes]
+
     def exit_code(self, name: str) -> int:
         """Of one that ends by itself."""
         return self._processes.pop(name).wait(WAIT_S)
@@ -190,14 +197,14 @@ class Controllers:
 
         return self.until("a leader", told)
 
-    def settle(self) -> SyncState:
-        """The set, once both replicas are in sync."""
+    def settle(self, count: int = 2) -> SyncState:
+        """The set, once so many replicas are in sync."""
 
         async def told(admin: AdminClient) -> SyncState | None:
             state = (await admin.sync_states(self.list, ["broker-a"])).get("broker-a")
-            return state if state is not None and len(state.in_sync) == 2 else None
+            return state if state is not None and len(state.in_sync) == count else None
 
-        return self.until("a whole set", told)
+        return self.until("a set", told)
 
     def move_master(self) -> None:
         """To the other replica, by the real mqadmin, of which a leader takes it; it complains of a success."""

@@ -67,8 +67,8 @@ def start_ours_one_by_one(group: Controllers, *names: str) -> None:
 def test_a_group_that_was_stopped_goes_to_ours_and_back(group: Controllers, tmp_path: Path) -> None:
     group.move_master()
     before = group.facts()
+    group.end_all()
     for name in group.names:
-        group.end(name)
         shutil.copytree(group.store(name), tmp_path / "back-up" / name)
     code, said = inspected(*(group.store(name) for name in group.names))
     assert code == 0 and said.count("of them Java's") == 3, said
@@ -76,15 +76,16 @@ def test_a_group_that_was_stopped_goes_to_ours_and_back(group: Controllers, tmp_
 
     start_ours_one_by_one(group, *group.names)
     assert group.facts() == before
-    group.kill("broker-1")  # it keeps its id
-    group.start_broker(1)
+    group.kill("broker-1")
+    group.settle(1)
+    group.start_broker(1)  # it keeps its id
     group.settle()
     ids = "".join(line for line in group.facts() if line.startswith("InSyncReplica"))
     assert "brokerId=1," in ids and "brokerId=2," in ids
     group.move_master()
     ours = group.facts()
+    assert group.end_all() == [0, 0, 0]
     for name in group.names:
-        assert group.end(name) == 0
         assert {path.stat().st_size for path in (group.member(name) / "index").iterdir()} == {
             path.stat().st_size
             for path in (tmp_path / "back-up" / name / f"dledger-{name}" / "index").iterdir()
@@ -96,8 +97,7 @@ def test_a_group_that_was_stopped_goes_to_ours_and_back(group: Controllers, tmp_
     assert group.facts() == ours
     group.move_master()  # Java's leader decides again, and what it decides goes over, too
     java = group.facts()
-    for name in group.names:
-        group.end(name)
+    group.end_all()
     start_ours_one_by_one(group, *group.names)
     assert group.facts() == java
 

@@ -123,7 +123,8 @@ def test_the_same_without_its_index(java: JavaStore, index: int) -> None:
 def test_the_end_is_missed_where_it_was_decided(java: JavaStore) -> None:
     java.put(ROWS[-1]["pos"], bytes(ROWS[-1]["size"]))
     found = java.found()
-    assert found.damage == "ends before entry 27, but entries up to 27 are decided"
+    assert found.damage == f"ends before entry 27 at byte {ROWS[27]['pos']}, but entries up to 27 are decided"
+    assert found.place == f"data/{FIRST}"
     assert found.tail == "entry 27 in the index alone: this machine went down before its data was written"
     java.knew_decided(26)
     assert java.found().damage == ""
@@ -191,6 +192,10 @@ def test_what_ours_goes_on_with_is_told_too(java: JavaStore) -> None:
     found = java.found()
     assert (found.last_index, found.of_java, found.units) == (199, 28, 200)
     assert (found.committed_index, found.synced_index, found.damage) == (190, 199, "")
+    second = java.data.with_name(f"{DATA_BYTES:020d}")
+    java.put(100, b"!", second)  # in the middle of what one sync wrote, which a crash may tear
+    assert java.found().place == f"data/{second.name}"
+    assert java.found().damage.endswith(", but entries up to 190 are decided")
     sizes = {path.stat().st_size for path in (java.folder / "index").iterdir()}
     assert sizes == {index_bytes}, "Java takes no other size back"
 
