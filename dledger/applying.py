@@ -14,6 +14,7 @@ from typing import Protocol
 from dledger.entry import NO_INDEX, Entry
 from dledger.errors import EntryRefused, SnapshotUnknown
 from dledger.log import EntryLog
+from dledger.membership import is_members
 from dledger.oldentries import read_entries
 from dledger.raftlog import RaftLog
 from dledger.snapshot import Snapshot
@@ -30,9 +31,9 @@ READ_BYTES_MAX = 256 << 10
 class StateMachine(Protocol):
     def apply(self, index: int, body: bytes) -> object:
         """Called once for each decided entry in order, again at each start of the process from the first one that no snapshot
-        stands for; never with an empty body. What it returns goes to the proposer, if that is here. EntryRefused, which every
-        member must raise alike, leaves the state as it was and goes to the proposer in the same way; the next entry is
-        applied. Any other exception ends the process."""
+        stands for; never with an empty body, nor with a list of members. What it returns goes to the proposer, if that is
+        here. EntryRefused, which every member must raise alike, leaves the state as it was and goes to the proposer in the same
+        way; the next entry is applied. Any other exception ends the process."""
         ...
 
 
@@ -208,7 +209,7 @@ class Applier:
         return entry
 
     def _result_of(self, entry: Entry) -> object:
-        if not entry.body:
+        if not entry.body or is_members(entry.body):
             return None
         try:
             return self.state_machine.apply(entry.index, entry.body)

@@ -5,8 +5,13 @@ pre-votes again takes nothing from votes that are still on their way. Pure."""
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from dledger.messages import VoteRequest, VoteResponse, VoteResult
 from dledger.raftlog import RaftLog
+
+if TYPE_CHECKING:
+    from dledger.raft import Raft
 
 
 class Ballots:
@@ -47,3 +52,24 @@ def refusal_of_log(request: VoteRequest, own: RaftLog) -> VoteResult | None:
     if request.ledger_end_term == own.last_term and request.ledger_end_index < own.last_index:
         return VoteResult.REJECT_SMALL_LEDGER_END_INDEX
     return None
+
+
+def judged_vote(voter: Raft, candidate: str, request: VoteRequest) -> VoteResult:
+    """One vote a term, first come first served [3.4], for a log at least as complete as the voter's [3.6.1]; whether either of
+    them votes by the voter's own list does not matter, which may be older than the candidate's [4.1]."""
+    if request.term < voter.term or (request.pre_vote and request.term == voter.term):
+        return VoteResult.REJECT_EXPIRED_VOTE_TERM
+    if voter.leader_is_alive() and voter.leader_id != candidate and not request.transfer:
+        return VoteResult.REJECT_ALREADY_HAS_LEADER
+    if request.term > voter.term and not request.pre_vote:
+        voter.become_follower(request.term, None)
+    if voter.standing.newcomer:
+        return VoteResult.REJECT_NEWCOMER
+    if (refusal := refusal_of_log(request, voter.log)) is not None:
+        return refusal
+    if not request.pre_vote:
+        if voter.voted_for not in (None, candidate) or voter.leader_id is not None:
+            return VoteResult.REJECT_ALREADY_VOTED
+        voter.voted_for = candidate
+        voter.election_due_ms = voter.draw_election_due()
+    return VoteResult.ACCEPT

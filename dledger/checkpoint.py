@@ -2,8 +2,9 @@
 under way.
 
 Invariant: entries up to `committed_index` were durable here when the file was written, and entries with their index units up
-to `synced_index`; so a log that ends below either is damaged, and a start need not look at what is below the second. While
-`cut_from` is set, nothing from that index on belongs to the log, whatever the data files hold."""
+to `synced_index`; so a log that ends below either is damaged, and a start need not look at what is below the second: who their
+entries say belongs to the group stands here. While `cut_from` is set, nothing from that index on belongs to the log, whatever
+the data files hold."""
 
 from __future__ import annotations
 
@@ -11,6 +12,7 @@ from dataclasses import dataclass
 
 from dledger.entry import NO_INDEX
 from dledger.keyvalues import parse_key_values, whole_number
+from dledger.membership import Stated, decode_stated, encode_stated
 from mqruntime.smallfiles import SmallFiles
 
 
@@ -22,6 +24,9 @@ class Checkpoint:
     """A key of ours, `cutFrom`; Java ignores it."""
     synced_index: int = NO_INDEX
     """A key of ours, `syncedIndex`; Java ignores it, and writes the file anew without it."""
+    stated: tuple[Stated, ...] = ()
+    """A key of ours, `members`: the lists of members in the entries up to `synced_index`, which no start reads; of those
+    before the last that is decided none."""
 
 
 class CheckpointFile:
@@ -32,7 +37,7 @@ class CheckpointFile:
         self.name = name
 
     async def load(self) -> Checkpoint:
-        """All -1 when there is no such file. Raises BadKeyValues."""
+        """All -1 when there is no such file. Raises BadKeyValues, MembersUnknown."""
         data = await self.files.read(self.name)
         if data is None:
             return Checkpoint()
@@ -43,6 +48,7 @@ class CheckpointFile:
             whole_number(self.name, values, "committedIndex", least=NO_INDEX),
             whole_number(self.name, values, "cutFrom", least=0) if "cutFrom" in values else None,
             whole_number(self.name, known, "syncedIndex", least=NO_INDEX),
+            decode_stated(self.name, values.get("members", "")),
         )
 
     async def store(self, checkpoint: Checkpoint) -> None:
@@ -50,6 +56,8 @@ class CheckpointFile:
         lines = [f"endIndex={checkpoint.end_index}", f"committedIndex={checkpoint.committed_index}"]
         if checkpoint.synced_index != NO_INDEX:
             lines.append(f"syncedIndex={checkpoint.synced_index}")
+        if checkpoint.stated:
+            lines.append(f"members={encode_stated(checkpoint.stated)}")
         if checkpoint.cut_from is not None:
             lines.append(f"cutFrom={checkpoint.cut_from}")
         await self.files.replace(self.name, ("\n".join(lines) + "\n").encode())

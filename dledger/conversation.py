@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import replace
-from itertools import product
 from typing import Protocol
 
-from dledger.memberguard import MemberGuard, Refusal
+from dledger.memberguard import MemberGuard, Refusal, TheirList
 from dledger.messageframe import FRAMES
 from dledger.messagejson import (
     Envelope,
@@ -27,13 +26,17 @@ from dledger.messagejson import (
 from dledger.messages import (
     CODE_OF,
     HeartBeatRequest,
+    HeartBeatResponse,
+    InstallResponse,
     Message,
     MessageCode,
     PushRequest,
+    PushResponse,
     Request,
     Response,
     ResultCode,
     TransferRequest,
+    TransferResponse,
 )
 from mqruntime.tasks import Tasks
 from remoting.client import RemotingClient
@@ -64,9 +67,9 @@ class Receive(Protocol):
 
 
 class Conversation:
-    """`peers` maps ids to addresses; calls end after `timeout_ms`. `unsent` hears of each request that was refused here, or to
-    which no answer will come, `connection_lost` of the end of the connection on which a peer spoke last, `hand_over` of an
-    operator's wish, `stand_back` that another group counts this member as its own and has a leader."""
+    """`peers` maps ids to addresses, as they are at the time; calls end after `timeout_ms`. `unsent` hears of each request that
+    was refused here, or to which no answer will come, `connection_lost` of the end of the connection on which a peer spoke
+    last, `hand_over` of an operator's wish, `stand_back` that another group counts this member as its own and has a leader."""
 
     frames = FRAMES
 
@@ -102,7 +105,7 @@ class Conversation:
         """The peers that said so last."""
         self.guard = guard
         self.stand_back = stand_back
-        self.calls = dict.fromkeys(product(peers, MessageCode), 0)
+        self.calls: Counter[tuple[str, MessageCode]] = Counter()
         self.last_ticket = 0
         self.answers: dict[int, asyncio.Future[Response | None]] = {}
 
@@ -131,11 +134,15 @@ class Conversation:
 
     async def answer_of(self, to: str, code: MessageCode, request: Request) -> Response | None:
         """None when none will come that the core may see; the log says why."""
-        envelope = Envelope(self.group, self.self_id, to, self.guard.peer_list, self.frames)
+        address = self.peers.get(to)
+        if address is None:  # removed since
+            return None
+        mine = self.guard.peer_list, self.frames, self.guard.members_index
+        envelope = Envelope(self.group, self.self_id, to, *mine)
         body = encode_request(envelope, request, frame=to in self.reads_frames)
         command = RemotingCommand.request(code, body=body)
         try:
-            reply = await self.client.call(self.peers[to], command, self.timeout_ms)
+            reply = await self.client.call(address, command, self.timeout_ms)
             answered, fields = decode_envelope(reply.body)
             self.told_of_frames(to, answered)
             response = decode_response(code, fields)
@@ -145,13 +152,14 @@ class Conversation:
         except MessageError as error:
             logger.warning("peer=%s request=%s bad answer: %s", to, code.name, error)
             return None
-        if response is None and self.guard.judge_refusal(to, answered.peers) is not None:
+        if response is None and self.guard.judge_refusal(to, list_of(answered)) is not None:
             return None
         if response is None or answered != envelope:
             why = fields["code"]
             logger.warning("peer=%s request=%s refused with %s in group %s", to, code.name, why, self.group)
             return None
-        return None if self.guard.judge_response(to, response, answered.peers) is not None else response
+        refused = self.guard.judge_response(to, response, list_of(answered)) is not None
+        return None if refused or is_unknown_there(response) else response
 
     async def on_request(self, peer: Peer, command: RemotingCommand) -> RemotingCommand | None:
         """Whatever comes, the answer has a JSON body: a Java caller would wait for ever without one."""
@@ -169,12 +177,12 @@ class Conversation:
         if isinstance(request, TransferRequest) and request.transfer_id == self.self_id:
             code = await self.hand_over(request.transferee_id or None)
             return refuse(command, envelope, code)
-        refusal = await self.guard.judge_request(
-            envelope.sender, request, envelope.peers, peer.remote_address
-        )
+        theirs = list_of(envelope)
+        refusal = await self.guard.judge_request(envelope.sender, request, theirs, peer.remote_address)
         if refusal is Refusal.PEERS and isinstance(request, HeartBeatRequest | PushRequest):
             await self.judge_other_leader(envelope, peer)
-        own = replace(envelope, peers=self.guard.peer_list, frames=self.frames)
+        mine = self.guard.peer_list, self.frames, self.guard.members_index
+        own = Envelope(envelope.group, envelope.sender, envelope.receiver, *mine)
         if refusal is not None:
             return refuse(command, own, refusal.code)
         self.spoke(peer, envelope.sender)
@@ -186,7 +194,7 @@ class Conversation:
 
     async def judge_other_leader(self, envelope: Envelope, peer: Peer) -> None:
         """One leads that counts this member as its own, in another list: two leaders of one group must not be."""
-        if await self.guard.is_at_listed_host(envelope.sender, envelope.peers, peer.remote_address):
+        if await self.guard.is_rival(envelope.sender, list_of(envelope), peer.remote_address):
             self.stand_back()
 
     def told_of_frames(self, peer: str, envelope: Envelope) -> None:
@@ -231,6 +239,16 @@ class Conversation:
         for answer in self.answers.values():
             if not answer.done():
                 answer.set_result(None)
+
+
+def is_unknown_there(response: Response) -> bool:
+    """Whether the answering member takes us for a stranger, in whatever term."""
+    answer = (HeartBeatResponse, PushResponse, InstallResponse, TransferResponse)
+    return isinstance(response, answer) and response.code is ResultCode.UNKNOWN_MEMBER
+
+
+def list_of(envelope: Envelope) -> TheirList:
+    return TheirList(envelope.peers, envelope.members_index)
 
 
 def refuse(command: RemotingCommand, envelope: Envelope, code: ResultCode) -> RemotingCommand:

@@ -4,6 +4,8 @@ Invariant: OutcomeUnknown is the only one after which a proposal may still take 
 
 from __future__ import annotations
 
+from enum import Enum
+
 
 class NotLeader(Exception):
     """This member does not lead, does not serve yet, or could not prove in time that it leads; nothing was
@@ -88,6 +90,39 @@ class MembersChanged(Exception):
         )
         self.recorded = recorded
         self.listed = listed
+
+
+class Why(Enum):
+    """Why a change of the members is not made."""
+
+    ID_TAKEN = "ID_TAKEN"
+    ADDRESS_TAKEN = "ADDRESS_TAKEN"
+    BAD_ADDRESS = "BAD_ADDRESS"
+    UNKNOWN_ID = "UNKNOWN_ID"
+    VOTES_ALREADY = "VOTES_ALREADY"
+    LAST_VOTER = "LAST_VOTER"
+    LEADS = "LEADS"
+    NOT_BEGUN = "NOT_BEGUN"
+    HANDING_OVER = "HANDING_OVER"
+    UNDER_WAY = "UNDER_WAY"
+    NOT_LEVEL = "NOT_LEVEL"
+    TOO_FEW = "TOO_FEW"
+    OLD_MEMBER = "OLD_MEMBER"
+
+
+class ChangeRefused(Exception):
+    """The group's members stay as they are: nothing was appended."""
+
+    def __init__(self, why: Why, what: str) -> None:
+        super().__init__(what)
+        self.why = why
+
+
+class MembersUnknown(Exception):
+    """A list of members is of a form that this version cannot read."""
+
+    def __init__(self, found: str) -> None:
+        super().__init__(f"{found}; a newer version wrote it: start this member with that one")
 
 
 class LogOfAnother(Exception):

@@ -12,6 +12,7 @@ from typing import Protocol
 from zlib import crc32
 
 from dledger.entry import NO_INDEX, NO_TERM, Entry
+from dledger.membership import Membership, decode_stated
 from dledger.messages import InstallRequest, InstallResponse, PushRequest, ResultCode
 from dledger.raftlog import RaftLog
 from dledger.settings import DLedgerSettings
@@ -31,6 +32,8 @@ class Chunk:
     check: int
     offset: int
     data: bytes
+    members: str = ""
+    """Who belonged to the group there (`dledger.membership.encode_stated`)."""
 
 
 Loaded = Sequence[Entry] | Chunk
@@ -79,6 +82,9 @@ class Follower(Protocol):
     settings: DLedgerSettings
     committed_index: int
     arriving: Arriving
+    membership: Membership
+
+    def members_changed(self) -> None: ...
 
     def follow(self, sender: str, term: int) -> ResultCode: ...
 
@@ -106,7 +112,8 @@ def take(member: Follower, request: InstallRequest) -> tuple[ResultCode, int]:
     state = member.arriving.complete()
     if state is None:
         return ResultCode.INCONSISTENT_STATE, 0
-    begin_behind(member, Snapshot(index, request.index_term, state))
+    stated = decode_stated(f"the snapshot that ends with entry {index}", request.members)
+    begin_behind(member, Snapshot(index, request.index_term, state, stated=stated))
     return ResultCode.SUCCESS, held
 
 
@@ -114,6 +121,8 @@ def begin_behind(member: Follower, snapshot: Snapshot) -> None:
     """The disk is known to have what was decided before, until it has the snapshot."""
     member.disk.cut(member.committed_index + 1)
     member.log.restart(snapshot.last_index, snapshot.last_term)
+    member.membership.restart(snapshot.stated)
+    member.members_changed()
     member.committed_index = snapshot.last_index
     member.turn.snapshot = snapshot
 
@@ -152,7 +161,15 @@ class Install:
             chunk.offset,
         )
         return InstallRequest(
-            term, chunk.index, chunk.index_term, chunk.size, chunk.check, chunk.offset, chunk.data, session
+            term,
+            chunk.index,
+            chunk.index_term,
+            chunk.size,
+            chunk.check,
+            chunk.offset,
+            chunk.data,
+            session,
+            chunk.members,
         )
 
     def answered(self, response: InstallResponse) -> bool:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Mapping
 from functools import lru_cache
 from ipaddress import IPv4Address, IPv6Address, ip_address
 
@@ -31,19 +30,13 @@ def parsed(host: str) -> Address | None:
 
 
 class MemberAddresses:
-    """`peers` maps ids to "host:port"."""
+    """What is known of hosts, whoever they are."""
 
-    def __init__(self, peers: Mapping[str, str], clock: Clock) -> None:
-        self._hosts = {member: address.rpartition(":")[0] for member, address in peers.items()}
+    def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._known: dict[str, frozenset[Address]] = {}
         """Name -> what it resolved to last."""
         self._asked_ms: dict[str, int] = {}
-
-    async def is_from(self, member: str, remote_address: str) -> bool:
-        """Whether a connection from `remote_address` ("ip:port") can be that member's."""
-        host = self._hosts.get(member)
-        return host is not None and await self.is_host(host, remote_address)
 
     async def is_host(self, host: str, remote_address: str) -> bool:
         """Whether a connection from `remote_address` ("ip:port") comes from `host`, a name or an address."""

@@ -8,8 +8,12 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Mapping
 from enum import Enum
+from typing import NamedTuple
 
+from dledger.entry import NO_INDEX
 from dledger.memberaddresses import MemberAddresses
+from dledger.membership import Members
+from dledger.messagejson import UNTOLD
 from dledger.messages import Message, ResultCode
 from dledger.peerlist import difference, listed, peer_list
 from dledger.termbound import TERM_JUMP_MAX, TermBound
@@ -19,6 +23,13 @@ logger = logging.getLogger(__name__)
 
 STRANGER = "stranger"
 """Stands in the counts for every id that is not in the list."""
+
+
+class TheirList(NamedTuple):
+    """What a message says of its sender's list: empty, where an old member speaks."""
+
+    text: str
+    members_index: int
 
 
 class Refusal(Enum):
@@ -46,65 +57,122 @@ class MemberGuard:
         term: Callable[[], int],
     ) -> None:
         self.self_id = self_id
-        self.peers = peers
+        self.peers = dict(peers)
+        self.members_index = NO_INDEX
+        """The entry that names them; NO_INDEX: a setting does."""
         self.peer_list = peer_list(peers)
-        senders = [*sorted(peers.keys() - {self_id}), STRANGER]
-        self.refused = Counter({(sender, refusal.value): 0 for sender in senders for refusal in Refusal})
+        self.vouched: dict[str, str] = {}
+        """Who is believed though the own list has not come so far, and where: newer ones name that member, and this one."""
+        self._before: dict[str, str] = {}
+        self.knows_changes: set[str] = set()
+        """Who has shown that it can read entries that change the members."""
+        self.refused: Counter[tuple[str, str]] = Counter()
         """(member or STRANGER, a Refusal's value) -> messages."""
         self._checks_addresses = checks_addresses
-        self._addresses = MemberAddresses(peers, clock)
+        self._addresses = MemberAddresses(clock)
         self._bound = TermBound(len(peers) // 2 + 1)
         self._term = term
+        self._count_from_nothing()
         self._logged: set[tuple[str, Refusal]] = set()
         self._other_addresses: set[str] = set()
 
+    def _count_from_nothing(self) -> None:
+        for sender in (*sorted(self.peers.keys() - {self.self_id}), STRANGER):
+            for refusal in Refusal:
+                self.refused.setdefault((sender, refusal.value), 0)
+
+    def members_are(self, index: int, members: Members, before: Mapping[str, str]) -> None:
+        """Of the group, by entry `index` of the log, from now on; `before` are those where that entry comes to nothing."""
+        self.peers = members.addresses
+        self.members_index = index
+        self.peer_list = peer_list(self.peers)
+        self.vouched.clear()
+        self._before = dict(before)
+        self.knows_changes &= self.peers.keys()
+        self._bound.quorum = members.quorum
+        self._count_from_nothing()
+        if index != NO_INDEX:
+            logger.info("members=%s index=%d self=%s", members.told(), index, self.self_id)
+
     async def judge_request(
-        self, sender: str, request: Message, their_list: str, remote_address: str
+        self, sender: str, request: Message, theirs: TheirList, remote_address: str
     ) -> Refusal | None:
-        """None when the request of `sender` counts; `their_list` is empty where an old member speaks."""
-        refusal = self._judge_list(sender, their_list)
+        """None when the request of `sender` counts."""
+        refusal = self._judge_list(sender, theirs)
         if refusal is not None:
             return refusal
-        checked = self._checks_addresses and sender in self.peers
-        if checked and not await self._addresses.is_from(sender, remote_address):
-            why = f"it comes from {remote_address}, and {sender} is listed at {self.peers[sender]}"
+        listed_at = self.address_of(sender)
+        checked = self._checks_addresses and listed_at is not None
+        if checked and not await self._addresses.is_host(str(listed_at).rpartition(":")[0], remote_address):
+            why = f"it comes from {remote_address}, and {sender} is listed at {listed_at}"
             return self._refuse(sender, Refusal.ADDRESS, why)
         return self._judge_term(sender, request)
 
-    def judge_response(self, sender: str, response: Message, their_list: str) -> Refusal | None:
+    def judge_response(self, sender: str, response: Message, theirs: TheirList) -> Refusal | None:
         """None when the answer of `sender`, got at its address, counts."""
-        return self._judge_list(sender, their_list) or self._judge_term(sender, response)
+        return self._judge_list(sender, theirs) or self._judge_term(sender, response)
 
-    def judge_refusal(self, sender: str, their_list: str) -> Refusal | None:
+    def judge_refusal(self, sender: str, theirs: TheirList) -> Refusal | None:
         """Why a member that refused us did so, when that is its list."""
-        return self._judge_list(sender, their_list)
+        if theirs.members_index > NO_INDEX and self.self_id not in listed(theirs.text):
+            why = f"{self.self_id} is not among its members {theirs.text}; add it to the group, or stop it"
+            return self._refuse(sender, Refusal.PEERS, why)
+        return self._judge_list(sender, theirs)
 
-    async def is_at_listed_host(self, sender: str, their_list: str, remote_address: str) -> bool:
-        """Whether a member of another list names this one and speaks from where it lists itself."""
-        theirs = listed(their_list)
-        host = theirs.get(sender, "").rpartition(":")[0]
-        return self.self_id in theirs and bool(host) and await self._addresses.is_host(host, remote_address)
+    def address_of(self, member: str) -> str | None:
+        """Where who may be believed is to be; None for a stranger."""
+        known = (self.peers, self.vouched, self._before)
+        return next((addresses[member] for addresses in known if member in addresses), None)
 
-    def _judge_list(self, sender: str, their_list: str) -> Refusal | None:
-        if not their_list or their_list == self.peer_list:
+    async def is_rival(self, sender: str, theirs: TheirList, remote_address: str) -> bool:
+        """Whether a member that was started with another list names this one and speaks from where it lists itself. Where the
+        members have changed it may be one that was removed and does not know it."""
+        others = listed(theirs.text)
+        host = others.get(sender, "").rpartition(":")[0]
+        settings_differ = max(theirs.members_index, self.members_index) <= NO_INDEX
+        named = settings_differ and self.self_id in others and bool(host)
+        return named and await self._addresses.is_host(host, remote_address)
+
+    def _judge_list(self, sender: str, theirs: TheirList) -> Refusal | None:
+        if theirs.members_index > UNTOLD and sender in self.peers:
+            self.knows_changes.add(sender)
+        if not theirs.text or theirs.text == self.peer_list:
             return None
-        theirs = listed(their_list)
-        if theirs.keys() != self.peers.keys():
+        others = listed(theirs.text)
+        if max(theirs.members_index, self.members_index) > NO_INDEX:
+            return self._judge_changed(sender, theirs, others)
+        if others.keys() != self.peers.keys():
             why = (
-                f"its list of members differs ({difference(self.peers, theirs)}): here {self.peer_list}, there "
-                f"{their_list}; give all members the same controllerDLegerPeers and restart those that had another"
+                f"its list of members differs ({difference(self.peers, others)}): here {self.peer_list}, there "
+                f"{theirs.text}; give all members the same controllerDLegerPeers and restart those that had another, or add "
+                "a new one to the group"
             )
             return self._refuse(sender, Refusal.PEERS, why)
         if sender not in self._other_addresses:
             self._other_addresses.add(sender)
             logger.warning(
-                "peer=%s lists other addresses: here %s, there %s", sender, self.peer_list, their_list
+                "peer=%s lists other addresses: here %s, there %s", sender, self.peer_list, theirs.text
             )
         return None
 
+    def _judge_changed(self, sender: str, theirs: TheirList, others: Mapping[str, str]) -> Refusal | None:
+        """The members have changed, so lists of members that are not level differ. Who is in the own one is believed; who is
+        not, where a newer one that shares members with it names both."""
+        if sender in self.peers or sender in self._before:
+            return None
+        shared = self.peers.keys() & others.keys() - {self.self_id}
+        if theirs.members_index > self.members_index and {self.self_id, sender} <= others.keys() and shared:
+            self.vouched[sender] = others[sender]
+            return None
+        why = (
+            f"it is not among the members {self.peer_list}, and lists {theirs.text}; stop it, if it was removed, or add it "
+            "to the group"
+        )
+        return self._refuse(sender, Refusal.PEERS, why)
+
     def _judge_term(self, sender: str, message: Message) -> Refusal | None:
         own = self._term()
-        if sender not in self.peers or self._bound.allows(sender, message.term, own):
+        if self.address_of(sender) is None or self._bound.allows(sender, message.term, own):
             return None
         why = (
             f"its term {message.term} is more than {TERM_JUMP_MAX} above {own}, the own one, and no majority says so; "

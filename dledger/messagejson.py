@@ -12,11 +12,11 @@ from __future__ import annotations
 
 from binascii import a2b_base64, b2a_base64
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import partial
 from itertools import chain
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import orjson
 
@@ -37,7 +37,7 @@ from dledger.messages import (
     ResultCode,
     VoteRequest,
 )
-from remoting.wirefields import WireField, integer_range, wire, wire_fields
+from remoting.wirefields import IntegerRange, WireField, integer_range, wire, wire_fields
 
 E = TypeVar("E", bound=Enum)
 T = TypeVar("T")
@@ -46,6 +46,9 @@ Fields = dict[str, Any]
 Read = Callable[[Fields, str], Any]
 DATA = "behind the JSON"
 """No name in any JSON: a view of what a frame carries."""
+
+
+UNTOLD = -2
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +62,8 @@ class Envelope:
     """The list of the member that wrote the body; old members write none."""
     frames: Known = field(default=0, compare=False)
     """Which version of frames the member reads that wrote the body; old members read none."""
+    members_index: Annotated[int, IntegerRange(UNTOLD, TERM_MAX)] = field(default=UNTOLD, compare=False)
+    """The entry that the list comes from; NO_INDEX: a setting; UNTOLD: its writer knows no such entries."""
 
 
 class MessageError(ValueError):
@@ -103,8 +108,9 @@ def members(value: Envelope | Message) -> Fields:
 
 
 def base_fields(envelope: Envelope) -> Fields:
-    """Without an empty list of peers: where nobody reads it."""
-    return {name: value for name, value in members(envelope).items() if value or name not in LATER_FIELDS}
+    """Without an empty list of peers, and where it comes from: where nobody reads it."""
+    told = envelope if envelope.peers else replace(envelope, members_index=0)
+    return {name: value for name, value in members(told).items() if value or name not in LATER_FIELDS}
 
 
 def dump(envelope: Envelope, fields: Fields) -> bytes:

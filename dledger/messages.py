@@ -36,7 +36,18 @@ Known = Annotated[int, IntegerRange(0, TERM_MAX)]
 KnownOrNone = Annotated[int, IntegerRange(-1, TERM_MAX)]
 """Or NO_TERM, NO_INDEX."""
 
-LATER_FIELDS = frozenset({"committedIndex", "frames", "leadershipTransfer", "newcomer", "peers", "session"})
+LATER_FIELDS = frozenset(
+    {
+        "committedIndex",
+        "frames",
+        "leadershipTransfer",
+        "members",
+        "membersIndex",
+        "newcomer",
+        "peers",
+        "session",
+    }
+)
 """Wire names of what members of the first versions do not send: absent means the default."""
 
 
@@ -210,6 +221,8 @@ class InstallRequest:
     """Where `data` stands in them."""
     data: bytes = wire()
     session: Known = 0
+    members: str = ""
+    """Who belonged to the group there, where an entry said it (`dledger.membership.encode_stated`)."""
 
 
 @dataclass(frozen=True, slots=True)

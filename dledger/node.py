@@ -26,15 +26,17 @@ from dledger.actions import (
 )
 from dledger.applying import Applier, Snapshots, StateMachine
 from dledger.arrivals import Arrivals
+from dledger.changing import next_members
 from dledger.conversation import Conversation
 from dledger.disklane import DiskLane, SaveCheckpoint, SaveSnapshot, Step
 from dledger.entry import NO_INDEX
 from dledger.errors import NotLeader, OutcomeUnknown, TooManyProposals
 from dledger.installing import Loaded
 from dledger.memberguard import MemberGuard
+from dledger.membership import Change, Members, Membership, Stated, encode_members, is_members
 from dledger.messages import Message, Request, ResultCode
 from dledger.oldentries import read_entries
-from dledger.proposals import Decided, Proposals
+from dledger.proposals import Decided, Done, Proposals
 from dledger.raft import Raft
 from dledger.reads import Reads
 from dledger.settings import DLedgerSettings
@@ -42,6 +44,7 @@ from dledger.snapshot import Snapshot
 from dledger.snapshotsender import SnapshotSender
 from dledger.standingnotice import StandingNotice
 from dledger.store import FOLDER_PREFIX, Store
+from dledger.transferwaiters import TransferWaiters
 from mqruntime.diskfull import RetriedWrite
 from mqruntime.runtime import Runtime
 from mqruntime.tasks import Tasks
@@ -86,6 +89,7 @@ class DLedgerNode:
             raise ValueError(f"{self_id} is not among the members {sorted(peers)} of group {group}")
         self.self_id = self_id
         self.peers = dict(peers)
+        self._members: Members | None = None
         self.settings = settings
         self.clock = runtime.clock
         self.random = runtime.random
@@ -152,7 +156,7 @@ class DLedgerNode:
         self._sender = SnapshotSender(self.store.snapshot_file.load, settings.snapshot_chunk_bytes)
         self._reads = Reads()
         self._reads_ready: deque[ReadReady] = deque()
-        self._transfer_waiters: list[asyncio.Future[bool]] = []
+        self._transfers = TransferWaiters()
 
     # What others may ask
 
@@ -170,7 +174,7 @@ class DLedgerNode:
 
     @property
     def leader_address(self) -> str | None:
-        return self.peers.get(self.leader_id) if self.leader_id else None
+        return self.guard.address_of(self.leader_id) if self.leader_id else None
 
     @property
     def applied_index(self) -> int:
@@ -205,11 +209,10 @@ class DLedgerNode:
     async def start(self) -> None:
         """Recovers the log and takes part from then on; what is known to be decided is applied in the turns that follow.
 
-        Raises LogDamaged, LogOfAnother, MembersChanged, BadKeyValues, OSError."""
+        Raises LogDamaged, LogOfAnother, MembersChanged, MembersUnknown, BadKeyValues, OSError."""
         recovered = await self.store.open()
         self.core = self.core_class(
-            self_id=self.self_id,
-            members=self.peers,
+            membership=Membership(self.self_id, Members(dict(self.peers)), recovered.stated),
             settings=self.settings,
             draw=self.random.randint,
             now_ms=self.clock.monotonic_ms(),
@@ -217,6 +220,7 @@ class DLedgerNode:
             log=recovered.log,
             committed_index=recovered.committed_index,
         )
+        self._look_at_members()
         self._arrivals = Arrivals(self.last_index)
         assert self.store.log is not None
         self._applier.begin(recovered.log, self.store.log, recovered.committed_index, recovered.snapshot)
@@ -243,6 +247,8 @@ class DLedgerNode:
         OutcomeUnknown."""
         core = self._serving_core()
         for body in bodies:
+            if is_members(body):
+                raise ValueError("an entry cannot begin as a list of the group's members does")
             if not 0 < len(body) <= self.settings.entry_bytes_max:
                 raise ValueError(
                     f"an entry's body has 1 to {self.settings.entry_bytes_max} bytes, not {len(body)}"
@@ -251,7 +257,7 @@ class DLedgerNode:
             return Decided(core.log.last_index + 1, [])
         if core.transfer.under_way:
             term = core.term
-            await self._transfer_ended(self._transfer_waiter(), timeout_ms)
+            await self._transfers.ended(self._transfers.wait(), timeout_ms)
             if self._serving_core().term != term or core.transfer.under_way:
                 raise NotLeader(self.leader_id, self.leader_address)
         waiting, size = self.last_index - self.applied_index, self._waiting_bytes
@@ -261,12 +267,28 @@ class DLedgerNode:
             raise TooManyProposals(f"entries of {size} bytes wait to be decided, or for this member's disk")
         if not self._proposals.gathered_count:
             asyncio.get_running_loop().call_soon(self._append_gathered)
-        done = self._proposals.gather(bodies)
+        return await self._decided(self._proposals.gather(bodies), timeout_ms)
+
+    async def _decided(self, done: Done, timeout_ms: int) -> Decided:
         try:
             async with asyncio.timeout(timeout_ms / 1000):
                 return await done
         except TimeoutError:
             raise OutcomeUnknown(f"not decided within {timeout_ms} ms") from None
+
+    def allowed(self, change: Change) -> Members:
+        """What the group's members would become by `change` if it were made now. Raises NotLeader, ChangeRefused."""
+        return next_members(self._serving_core(), change, self.guard.knows_changes)
+
+    async def change_members(self, change: Change, timeout_ms: int = 3000) -> Stated:
+        """Makes `change`, and returns once it is decided, with the index of its entry. Raises NotLeader, ChangeRefused: nothing
+        was appended; OutcomeUnknown."""
+        core, members = self._serving_core(), self.allowed(change)
+        self._append_gathered()
+        done = self._proposals.gather([encode_members(members)])
+        self._proposals.append(core.log.last_index + 1)
+        self._take(lambda now_ms: core.reconfigure(members, now_ms))
+        return (await self._decided(done, timeout_ms)).first_index, members
 
     @property
     def _waiting_bytes(self) -> int:
@@ -291,34 +313,15 @@ class DLedgerNode:
         core = self.core
         if core is None or self._closed or core.role is not Role.LEADER:
             return ResultCode.NOT_LEADER
-        if target is not None and target not in core.peers:
+        if target is not None and target not in core.voters:
             return ResultCode.UNKNOWN_MEMBER
         if core.transfer.under_way:
             return ResultCode.LEADER_TRANSFERRING
-        ended = self._transfer_waiter()
+        ended = self._transfers.wait()
         self._append_gathered()
         self._take(lambda now_ms: core.give_way(target, now_ms))
-        done = await self._transfer_ended(ended, HAND_OVER_MS_MAX)
+        done = await self._transfers.ended(ended, HAND_OVER_MS_MAX)
         return ResultCode.SUCCESS if done else ResultCode.TAKE_LEADERSHIP_FAILED
-
-    def _transfer_waiter(self) -> asyncio.Future[bool]:
-        ended: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-        self._transfer_waiters.append(ended)
-        return ended
-
-    async def _transfer_ended(self, ended: asyncio.Future[bool], timeout_ms: int) -> bool:
-        """Whether another member leads; False at the latest after `timeout_ms`."""
-        try:
-            async with asyncio.timeout(timeout_ms / 1000):
-                return await ended
-        except TimeoutError:
-            return False
-
-    def _end_transfer(self, *, another_leads: bool) -> None:
-        waiting, self._transfer_waiters = self._transfer_waiters, []
-        for ended in waiting:
-            if not ended.done():
-                ended.set_result(another_leads)
 
     async def read_barrier(self, timeout_ms: int = 3000) -> None:
         """Returns once the state machine holds everything that was decided before the call. Raises
@@ -358,10 +361,21 @@ class DLedgerNode:
     def _tick(self) -> None:
         assert self.core is not None
         self._timer = None
-        if self._applier.replays and self.core.peers:  # others may serve as soon as they are elected
+        if self._applier.replays and self.core.voters:  # others may serve as soon as they are elected
             self._stand_back(self.settings.heartbeat_interval_ms)
         self._take(self.core.tick)
         self._standing_notice.look(self.core.standing, self.clock.monotonic_ms())
+
+    def _look_at_members(self) -> None:
+        """Who is spoken to, and believed, follows the log at once."""
+        assert self.core is not None
+        membership = self.core.membership
+        if membership.members is not self._members:
+            self._members = membership.members
+            self.peers.clear()
+            self.peers.update(self._members.addresses)
+            before = membership.before(self.core.committed_index)
+            self.guard.members_are(membership.index, membership.members, before)
 
     # Actions, in order
 
@@ -372,6 +386,7 @@ class DLedgerNode:
             return
         try:
             self._arrived.extend(turn(self.clock.monotonic_ms()))
+            self._look_at_members()
             self._arm_timer()
             if not self._performing:
                 self._perform_arrived()
@@ -436,7 +451,7 @@ class DLedgerNode:
             case Load() | LoadChunk():
                 self._tasks.start(self._load(action), name=f"dledger-load {self.self_id}->{action.peer}")
             case TransferFailed():
-                self._end_transfer(another_leads=False)
+                self._transfers.end(another_leads=False)
             case SaveCheckpoint() | SaveSnapshot():
                 pass
 
@@ -463,7 +478,8 @@ class DLedgerNode:
         assert self.core is not None
         if index < self.core.log.prev_index:  # another member's snapshot stands for more
             return
-        snapshot = Snapshot(index, self.core.log.term_at(index), state)
+        stated = self.core.membership.at(index)
+        snapshot = Snapshot(index, self.core.log.term_at(index), state, stated=stated)
         self._take(lambda now_ms: [SaveSnapshot(snapshot)])
 
     async def _save_snapshot(self, snapshot: Snapshot) -> None:
@@ -489,7 +505,7 @@ class DLedgerNode:
             self._proposals.give_up(lost, above=self._applier.decided_index)
             self._announce(change.role, change.term)
         if change.leader_id is not None:
-            self._end_transfer(another_leads=change.leader_id != self.self_id)
+            self._transfers.end(another_leads=change.leader_id != self.self_id)
 
     def _announce(self, role: Role, term: int) -> None:
         if self._announced != (role, term):
@@ -536,6 +552,9 @@ class DLedgerNode:
         if core is None or self._closed:
             return False
 
+        if sender in self.guard.vouched:
+            core.met(sender)
+
         def receive(now_ms: int) -> list[Action]:
             actions = core.receive(sender, message, now_ms, ticket)
             self._arrivals.received(message, actions)
@@ -578,4 +597,4 @@ class DLedgerNode:
         self._proposals.give_up("this member stopped")
         self._conversation.close()
         self._reads.give_up()
-        self._end_transfer(another_leads=False)
+        self._transfers.end(another_leads=False)

@@ -24,7 +24,7 @@ from dledger.messages import (
 )
 from dledger.raftlog import RaftLog
 from dledger.settings import DLedgerSettings
-from dledger.standing import NO_SESSION
+from dledger.standing import NO_SESSION, SESSION_MAX
 
 
 @dataclass(slots=True)
@@ -214,6 +214,11 @@ class Progress:
                 self.commit_index_sent = NO_INDEX
             case HeartBeatRequest():
                 self.not_echoed(request.read_round)
+
+
+def joined(next_index: int, members_index: int) -> Progress:
+    """Of who became a member by that entry: its session is no newcomer's, and what comes late from before does not count."""
+    return Progress(next_index, session=SESSION_MAX + 1 + members_index)
 
 
 def back_up(log: RaftLog, response: PushResponse) -> int:

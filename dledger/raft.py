@@ -12,7 +12,8 @@ Invariants:
 - `term` never falls, and `voted_for` is set at most once in a term; both are durable before a message that tells them leaves;
 - committed_index <= log.last_index, and no entry at or below committed_index is ever cut;
 - a leader never cuts its own log; it counts itself only for what `persisted` confirmed;
-- what a newcomer says counts in no majority (dledger.standing);
+- what a newcomer says counts in no majority (dledger.standing), nor what a learner says; majorities are those of the newest
+  configuration in the log, decided or not, and who does not vote in it opens no election (dledger.membership);
 - each request handed to `receive` is answered by exactly one Reply with its ticket.
 
 Pure.
@@ -20,13 +21,15 @@ Pure.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 
 from dledger.actions import Action, BecomeRole, Load, LoadChunk, ReadReady, Reply, Role, Send, Vote
-from dledger.ballots import Ballots, refusal_of_log
+from dledger.admission import ask_for_standing, heed_standing_answer, settle_standing, standing_answer
+from dledger.ballots import Ballots, judged_vote
 from dledger.entry import NO_INDEX, NO_TERM, Entry
 from dledger.installing import Arriving, Loaded, beyond_begin, on_install
 from dledger.leadersign import LeaderSign
+from dledger.membership import Members, Membership, encode_members
 from dledger.messages import (
     HeartBeatRequest,
     HeartBeatResponse,
@@ -47,13 +50,13 @@ from dledger.messages import (
     VoteResult,
     answer_to_push,
 )
-from dledger.progress import Progress
+from dledger.progress import Progress, joined
 from dledger.raftlog import RaftLog
 from dledger.readindex import PendingReads
 from dledger.settings import DLedgerSettings
 from dledger.standing import NO_SESSION, SESSION_MAX, Standing
 from dledger.told import Told
-from dledger.transfer import Transfer, fittest, judged
+from dledger.transfer import Transfer, begin_transfer, judged
 from dledger.turn import Turn
 from dledger.unsynced import Unsynced
 
@@ -66,8 +69,7 @@ class Raft:
     def __init__(
         self,
         *,
-        self_id: str,
-        members: Iterable[str],
+        membership: Membership,
         settings: DLedgerSettings,
         draw: Callable[[int, int], int],
         now_ms: int,
@@ -75,9 +77,12 @@ class Raft:
         log: RaftLog,
         committed_index: int,
     ) -> None:
-        """`vote`, `log` and `committed_index` are what the disk holds; the log must contain every committed entry."""
-        self.self_id = self_id
-        self.peers = tuple(sorted(set(members) - {self_id}))
+        """`vote`, `log`, `committed_index` and `membership` are what the disk holds; the log must contain every committed
+        entry."""
+        self.self_id = membership.self_id
+        self.membership = membership
+        self.acquainted: set[str] = set()
+        """Who is no member here, and is one by a newer list that names this one too."""
         self.settings = settings
         self.draw = draw
         self.now_ms = now_ms
@@ -86,7 +91,7 @@ class Raft:
         self.term = max(vote.term, log.last_term, 0)
         self.voted_for = vote.voted_for if self.term == vote.term else None
         session = draw(1, SESSION_MAX) if vote.newcomer else NO_SESSION
-        self.standing = Standing(self.peers, newcomer=vote.newcomer, session=session)
+        self.standing = Standing(self.voters, newcomer=vote.newcomer, session=session)
         self.standing_due_ms = now_ms
         self.role = Role.FOLLOWER
         self.leader_id: str | None = None
@@ -94,7 +99,7 @@ class Raft:
         self.disk = Unsynced(log.last_index, now_ms)
         self.leader_sign = LeaderSign(settings.election_timeout_min_ms)
         self.stands_back_until_ms = now_ms
-        self.election_due_ms = now_ms if not self.peers else self.draw_election_due()
+        self.election_due_ms = now_ms if not self.voters else self.draw_election_due()
         self.ballots = Ballots()
         self.progress: dict[str, Progress] = {}
         self.heartbeat_due_ms = 0
@@ -110,8 +115,25 @@ class Raft:
         return self.disk.durable_index
 
     @property
+    def peers(self) -> tuple[str, ...]:
+        return self.membership.peers
+
+    @property
+    def voters(self) -> tuple[str, ...]:
+        return self.membership.voters
+
+    @property
     def quorum(self) -> int:
-        return (len(self.peers) + 1) // 2 + 1
+        return self.membership.quorum
+
+    @property
+    def voting(self) -> dict[str, Progress]:
+        """What a leader knows of the others that vote."""
+        return {peer: self.progress[peer] for peer in self.voters}
+
+    @property
+    def members_are_decided(self) -> bool:
+        return self.membership.index <= self.committed_index
 
     @property
     def next_tick_ms(self) -> int:
@@ -135,7 +157,7 @@ class Raft:
         leader fell silent."""
         self.now_ms = now_ms
         if self.standing.newcomer:
-            self.ask_for_standing()
+            ask_for_standing(self)
         elif self.role is Role.LEADER:
             if self.transfer.under_way and now_ms >= self.transfer.due_ms:
                 self.give_up_transfer()
@@ -158,6 +180,18 @@ class Raft:
         self.now_ms = now_ms
         self.append_as_leader(bodies)
         return self.actions()
+
+    def reconfigure(self, members: Members, now_ms: int) -> list[Action]:
+        """Appends what `dledger.changing` allowed; it is in force at once, and a Commit decides it."""
+        assert self.may_serve and self.members_are_decided, (
+            "an entry of its term, and the change before, come first"
+        )
+        assert self.self_id in members.voters, "a leader does not remove itself"
+        return self.propose([encode_members(members)], now_ms)
+
+    def met(self, peer: str) -> None:
+        """A newer list of members than the own one names `peer`, who speaks, and this member."""
+        self.acquainted.add(peer)
 
     def read(self, read_id: int, now_ms: int) -> list[Action]:
         """Asks for a read-index [6.4]; one ReadReady answers, at once or later."""
@@ -183,6 +217,7 @@ class Raft:
     def reclaimed(self, index: int) -> None:
         """A durable snapshot stands for the entries up to there, which may be gone."""
         self.log.begin_after(index)
+        self.membership.history.forget(index)
 
     def loaded(self, load: Load | LoadChunk, loaded: Loaded, now_ms: int) -> list[Action]:
         """What was read for `load`: entries from there on, none where the log changed meanwhile, or a part of a snapshot."""
@@ -194,8 +229,8 @@ class Raft:
     def receive(self, sender: str, message: Message, now_ms: int, ticket: int = 0) -> list[Action]:
         """A message from `sender`. A request's answer will carry `ticket`. Strangers are answered, and change nothing."""
         self.now_ms = now_ms
-        known = sender in self.peers
-        counts = known and self.role is Role.LEADER and message.term == self.term
+        known = sender in self.acquainted or self.membership.knows(sender, self.committed_index)
+        counts = sender in self.progress and message.term == self.term
         match message:
             case VoteRequest():
                 result = self.on_vote_request(sender, message) if known else VoteResult.REJECT_UNKNOWN_LEADER
@@ -214,7 +249,7 @@ class Raft:
             case StandingRequest():
                 self.reply(ticket, self.on_standing_request(sender, message, known))
             case StandingResponse() if known:
-                self.on_standing_response(sender, message)
+                heed_standing_answer(self, sender, message)
             case _ if known and message.term > self.term:
                 self.become_follower(message.term, None)
             case VoteResponse() if known:
@@ -232,7 +267,8 @@ class Raft:
         once, for what refused it may refuse the next one as fast."""
         self.now_ms = now_ms
         if self.role is Role.LEADER and request.term == self.term:
-            self.progress[peer].unsent(request)
+            if peer in self.progress:
+                self.progress[peer].unsent(request)
             if isinstance(request, TransferRequest) and peer == self.transfer.target:
                 self.give_up_transfer()
         elif isinstance(request, VoteRequest) and peer == self.leader_id:
@@ -262,54 +298,25 @@ class Raft:
             self.become_follower(self.term, None)
         return self.actions()
 
-    # Standing: dledger.standing has the rules
+    # Standing: dledger.standing has the rules, dledger.admission what is done
 
     @property
     def has_past(self) -> bool:
         return self.term > 0 or self.log.last_index > NO_INDEX
 
-    def ask_for_standing(self) -> None:
-        if self.now_ms >= self.standing_due_ms:
-            self.standing_due_ms = self.now_ms + self.settings.heartbeat_interval_ms
-            for peer in self.peers:
-                self.send(peer, StandingRequest(self.term, self.standing.session))
-
     def on_standing_request(self, peer: str, request: StandingRequest, known: bool) -> StandingResponse:
-        """For a leader a new life of `peer` begins with nothing that counts. No stranger begins a group anew."""
-        admits = NO_INDEX
-        if known and self.role is Role.LEADER:
-            life = self.progress[peer].next_life(request.session, self.log.last_index + 1)
-            if life is not None:
-                self.progress[peer] = life
-                self.push(peer)
-            if self.may_serve:
-                admits = self.committed_index
-        return StandingResponse(self.term, request.session, self.has_past or not known, admits)
-
-    def on_standing_response(self, peer: str, response: StandingResponse) -> None:
-        if response.term > self.term:
-            self.become_follower(response.term, None)
-        if response.session == self.standing.session:
-            self.standing.told(peer, has_past=response.has_past, term=response.term, admits=response.admits)
+        return standing_answer(self, peer, request, known)
 
     def settle_standing(self) -> None:
-        """Where a newcomer has learned enough, it may vote: of the term in which it was caught up, its vote is given."""
-        if not self.has_past and self.standing.group_is_new:
-            self.standing.newcomer = False
-            if self.peers:
-                self.election_due_ms = self.draw_election_due()
-            else:
-                self.start_pre_vote()
-        elif self.standing.is_caught_up(self.term, min(self.committed_index, self.durable_index)):
-            self.standing.newcomer = False
-            self.voted_for = self.leader_id
+        settle_standing(self)
 
     # Elections
 
     @property
     def may_stand(self) -> bool:
         """Whether it may open an election, by itself or at a leader's word."""
-        return not self.standing.newcomer and self.now_ms >= self.stands_back_until_ms
+        ready = not self.standing.newcomer and self.now_ms >= self.stands_back_until_ms
+        return ready and self.membership.votes
 
     def draw_election_due(self) -> int:
         """Randomised, so that candidates seldom meet [3.4]."""
@@ -341,7 +348,7 @@ class Raft:
 
     def ask_for_votes(self, *, pre_vote: bool, transfer: bool = False) -> None:
         self.ballots.open(self.self_id, pre_vote=pre_vote)
-        for peer in self.peers:
+        for peer in self.voters:
             self.send(peer, self.vote_request(pre_vote=pre_vote, transfer=transfer))
         self.count_votes()
 
@@ -356,23 +363,7 @@ class Raft:
             self.start_election()
 
     def on_vote_request(self, candidate: str, request: VoteRequest) -> VoteResult:
-        """One vote a term, first come first served [3.4], for a log at least as complete as the voter's [3.6.1]."""
-        if request.term < self.term or (request.pre_vote and request.term == self.term):
-            return VoteResult.REJECT_EXPIRED_VOTE_TERM
-        if self.leader_is_alive() and self.leader_id != candidate and not request.transfer:
-            return VoteResult.REJECT_ALREADY_HAS_LEADER
-        if request.term > self.term and not request.pre_vote:
-            self.become_follower(request.term, None)
-        if self.standing.newcomer:
-            return VoteResult.REJECT_NEWCOMER
-        if (refusal := refusal_of_log(request, self.log)) is not None:
-            return refusal
-        if not request.pre_vote:
-            if self.voted_for not in (None, candidate) or self.leader_id is not None:
-                return VoteResult.REJECT_ALREADY_VOTED
-            self.voted_for = candidate
-            self.election_due_ms = self.draw_election_due()
-        return VoteResult.ACCEPT
+        return judged_vote(self, candidate, request)
 
     def on_vote_response(self, voter: str, response: VoteResponse) -> None:
         """From the leader it is the answer to a doubt: only a leader says that there is one."""
@@ -381,7 +372,7 @@ class Raft:
                 self.leader_sign.doubted = False
             else:
                 self.leader_is_gone()
-        elif self.role is Role.CANDIDATE:
+        elif self.role is Role.CANDIDATE and voter in self.voters:
             self.ballots.count(voter, response, self.term)
             self.count_votes()
 
@@ -389,7 +380,7 @@ class Raft:
         """What led is gone, and its connection ended: no need to wait. Members stand one after the other, lest votes split."""
         if not self.leader_sign.doubted:
             return
-        rank = sum(peer < self.self_id and peer != self.leader_id for peer in self.peers)
+        rank = sum(peer < self.self_id and peer != self.leader_id for peer in self.voters)
         self.become_follower(self.term, None)
         turn_ms = self.leader_sign.gone(self.now_ms, rank, self.settings.heartbeat_interval_ms)
         self.election_due_ms = min(self.election_due_ms, turn_ms)
@@ -437,7 +428,7 @@ class Raft:
     def hears_quorum(self) -> bool:
         """A leader that a quorum has not answered for the longest election timeout steps down [6.2]."""
         since = self.now_ms - self.settings.election_timeout_max_ms
-        return 1 + sum(known.votes_since(since) for known in self.progress.values()) >= self.quorum
+        return 1 + sum(known.votes_since(since) for known in self.voting.values()) >= self.quorum
 
     def beat(self) -> None:
         for peer, progress in self.progress.items():
@@ -465,7 +456,7 @@ class Raft:
 
     def advance_commit(self) -> None:
         """Commits what a quorum holds, but counts replicas only for an entry of the current term [3.6.2]."""
-        held = sorted([self.durable_index, *(progress.match_index for progress in self.progress.values())])
+        held = sorted([self.durable_index, *(progress.match_index for progress in self.voting.values())])
         index = held[-self.quorum]
         if index > self.committed_index and self.may_count(index):
             self.committed_index = index
@@ -479,15 +470,7 @@ class Raft:
     # Handing over
 
     def hand_over(self, target: str | None) -> None:
-        """To `target`, or to the fittest. A leader whose disk hangs does so by itself: that is no place to lead from."""
-        if self.transfer.under_way:
-            return
-        target = target or fittest(self.progress, self.now_ms - self.settings.election_timeout_min_ms)
-        if target is None or self.progress[target].newcomer:
-            self.give_up_transfer()
-        else:
-            self.transfer.begin(target, self.now_ms + self.settings.election_timeout_min_ms)
-            self.ask_transferee()
+        begin_transfer(self, target)
 
     def ask_transferee(self) -> None:
         request = self.transfer.request(self.self_id, self.term, self.log.last_index, self.progress)
@@ -529,7 +512,7 @@ class Raft:
             self.push(peer)
 
     def finish_reads(self) -> None:
-        rounds = sorted([self.reads.round, *(progress.read_round for progress in self.progress.values())])
+        rounds = sorted([self.reads.round, *(progress.read_round for progress in self.voting.values())])
         self.turn.reads.extend(self.reads.proven(rounds[-self.quorum]))
 
     # Following
@@ -573,12 +556,27 @@ class Raft:
 
     def cut(self, index: int) -> None:
         self.log.cut(index)
+        if self.membership.cut(index):
+            self.members_changed()
         self.disk.cut(index)
         self.turn.cut_from = index
 
     def append(self, entries: Sequence[Entry]) -> None:
         self.log.append(entries)
         self.turn.entries.extend(entries)
+        if self.membership.take(entries):
+            self.members_changed()
+
+    def members_changed(self) -> None:
+        """Votes that were given in another group count no more: a smaller one might take them for its majority."""
+        self.ballots.close()
+        self.acquainted.clear()
+        self.standing.must_hear(self.voters)
+        if self.role is Role.LEADER:
+            for peer in self.progress.keys() - {*self.peers}:
+                del self.progress[peer]
+            for peer in [peer for peer in self.peers if peer not in self.progress]:
+                self.progress[peer] = joined(self.log.last_index + 1, self.membership.index)
 
     # What goes out
 

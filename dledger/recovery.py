@@ -19,6 +19,7 @@ from dledger.entry import (
 )
 from dledger.errors import LogDamaged
 from dledger.log import EntryLog
+from dledger.membership import History
 from dledger.raftlog import RaftLog
 from dledger.termruns import TermRuns, TermsFall, runs_of
 
@@ -28,14 +29,16 @@ ENTRIES_A_SLICE = 1024
 """Others have their turn in between."""
 
 
-async def recover(log: EntryLog, synced_index: int, recent_bytes_max: int) -> RaftLog:
-    """Moves `log` from where it begins to its end. `synced_index` is the checkpoint's word. Raises OSError."""
+async def recover(log: EntryLog, synced_index: int, recent_bytes_max: int, history: History) -> RaftLog:
+    """Moves `log` from where it begins to its end. `synced_index` is the checkpoint's word, and `history` gets what the entries
+    say that are read. Raises MembersUnknown, OSError."""
     older = begin_at(log, synced_index) if synced_index > log.begin.index else None
     if older is None:
         older = TermRuns(log.begin.index, log.begin.term)
     held = RaftLog(older=older, recent_bytes_max=recent_bytes_max)
     while entries := take_some(log, held.last_term):
         held.append(entries)
+        history.take(entries)
         held.forget(log.end_index)
         await asyncio.sleep(0)
     return held

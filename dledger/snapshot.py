@@ -11,21 +11,22 @@ from zlib import crc32
 
 from dledger.entry import NO_INDEX, NO_TERM
 from dledger.errors import SnapshotDamaged, SnapshotUnknown
+from dledger.membership import Stated, decode_stated, encode_stated
 
 HEADER = struct.Struct(
     ">"  # offset field
     "4s"  #  0 magic          "DLSN"
-    "H"  #  4 version         1
+    "H"  #  4 version         1; 2 where `stated` stands behind the state
     "q"  #  6 last_index      the last entry that the state has in it, ...
     "q"  # 14 last_term       ... and its term
     "q"  # 22 begin_index     the entry that the log on this disk begins after, ...
     "q"  # 30 begin_term      ... its term, ...
     "q"  # 38 begin_position  ... where the data of what follows it begins, ...
     "I"  # 46 begin_check     ... and the check value from which that of the next entry starts
-    "q"  # 50 state_bytes     then the state, then the CRC-32 of everything before it
+    "q"  # 50 state_bytes     then the state, then `stated` as text, then the CRC-32 of everything before it
 )
 MAGIC = b"DLSN"
-VERSION = 1
+VERSION, VERSION_STATED = 1, 2
 CHECK = struct.Struct(">I")
 
 
@@ -51,6 +52,8 @@ class Snapshot:
     state: bytes
     """What the state machine made, and can read."""
     begin: Begin = WHOLE
+    stated: tuple[Stated, ...] = ()
+    """Who belonged to the group there, where an entry said it; one at most."""
 
     def behind(self, begin: Begin) -> Snapshot:
         """The same, with a log that begins there."""
@@ -60,9 +63,10 @@ class Snapshot:
 
 def encode_snapshot(snapshot: Snapshot) -> bytes:
     begin = snapshot.begin
+    stated = encode_stated(snapshot.stated).encode()
     header = HEADER.pack(
         MAGIC,
-        VERSION,
+        VERSION_STATED if stated else VERSION,
         snapshot.last_index,
         snapshot.last_term,
         begin.index,
@@ -71,20 +75,23 @@ def encode_snapshot(snapshot: Snapshot) -> bytes:
         begin.check,
         len(snapshot.state),
     )
-    check = crc32(snapshot.state, crc32(header))
-    return b"".join((header, snapshot.state, CHECK.pack(check)))
+    check = crc32(stated, crc32(snapshot.state, crc32(header)))
+    return b"".join((header, snapshot.state, stated, CHECK.pack(check)))
 
 
 def decode_snapshot(name: str, data: bytes) -> Snapshot:
-    """What stands in the file `name`. Raises SnapshotDamaged, SnapshotUnknown."""
+    """What stands in the file `name`. Raises SnapshotDamaged, SnapshotUnknown, MembersUnknown."""
     if len(data) < HEADER.size + CHECK.size or data[:4] != MAGIC:
         raise SnapshotDamaged(name, f"{len(data)} bytes that are no snapshot")
     if CHECK.unpack_from(data, len(data) - CHECK.size)[0] != crc32(memoryview(data)[: -CHECK.size]):
         raise SnapshotDamaged(name, "its checksum is not that of its bytes")
     _, version, last_index, last_term, index, term, position, check, size = HEADER.unpack_from(data)
-    if version != VERSION:
-        raise SnapshotUnknown(f"{name} is of form {version}", f"form {VERSION}")
-    if HEADER.size + size + CHECK.size != len(data) or not NO_INDEX <= index <= last_index:
+    if version not in (VERSION, VERSION_STATED):
+        raise SnapshotUnknown(f"{name} is of form {version}", f"forms {VERSION} and {VERSION_STATED}")
+    stated = data[HEADER.size + size : -CHECK.size]
+    whole = HEADER.size + size + len(stated) + CHECK.size == len(data) and size >= 0
+    if not whole or bool(stated) != (version == VERSION_STATED) or not NO_INDEX <= index <= last_index:
         raise SnapshotDamaged(name, "its header contradicts itself")
     begin = Begin(index, term, position, check)
-    return Snapshot(last_index, last_term, data[HEADER.size : HEADER.size + size], begin)
+    state = data[HEADER.size : HEADER.size + size]
+    return Snapshot(last_index, last_term, state, begin, decode_stated(name, stated.decode()))

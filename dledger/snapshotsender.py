@@ -10,6 +10,7 @@ from zlib import crc32
 
 from dledger.actions import LoadChunk
 from dledger.installing import Chunk
+from dledger.membership import encode_stated
 from dledger.snapshot import Snapshot
 
 
@@ -33,4 +34,5 @@ class SnapshotSender:
         data = kept.state[offset : offset + self._chunk_bytes]
         if offset + len(data) == len(kept.state):
             self._kept = None
-        return Chunk(kept.last_index, kept.last_term, len(kept.state), self._check, offset, data)
+        members = encode_stated(kept.stated)
+        return Chunk(kept.last_index, kept.last_term, len(kept.state), self._check, offset, data, members)

@@ -8,6 +8,9 @@ it is a newcomer: it grants no vote, opens no election, and what it acknowledges
   have acknowledged was decided by leaders of terms not above that, so the newest leader had it committed with its no-op. In
   the term in which it is caught up its vote counts as given.
 
+Of members that change meanwhile (dledger.admission says when) those count that the decided list names which this one holds:
+who is not in it can win no term that is newer than its entry, for want of that entry.
+
 The leader forgets what an earlier life of the newcomer acknowledged: each life has a `session`, which pushes carry and their
 answers echo.
 
@@ -24,11 +27,12 @@ NO_SESSION = 0
 
 
 class Standing:
-    """`session` tells this life of a newcomer from others; `peers` are all other members."""
+    """`session` tells this life of a newcomer from others; `peers` are all others that vote."""
 
     def __init__(self, peers: Iterable[str], *, newcomer: bool, session: int) -> None:
         self.newcomer = newcomer
         self.session = session
+        self.heard: set[str] = set()
         self.unheard = set(peers)
         """Who has not told of its past and term in this life."""
         self.group_has_past = False
@@ -37,10 +41,15 @@ class Standing:
 
     def told(self, peer: str, *, has_past: bool, term: int, admits: int) -> None:
         """`admits` is what `peer` had committed, if it led in `term` and knew all that was; else NO_INDEX."""
+        self.heard.add(peer)
         self.unheard.discard(peer)
         self.group_has_past = self.group_has_past or has_past
         if admits != NO_INDEX and (self.admission is None or self.admission[0] < term):
             self.admission = (term, admits)
+
+    def must_hear(self, peers: Iterable[str]) -> None:
+        """These are the others that vote."""
+        self.unheard = set(peers) - self.heard
 
     @property
     def group_is_new(self) -> bool:

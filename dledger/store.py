@@ -9,13 +9,14 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from dledger.actions import PersistThenSend, Vote
 from dledger.checkpoint import Checkpoint, CheckpointFile
 from dledger.entry import NO_INDEX
 from dledger.errors import LogDamaged, LogOfAnother
 from dledger.log import EntryLog
+from dledger.membership import History, Stated
 from dledger.raftlog import RaftLog
 from dledger.reclaiming import begin_up_to
 from dledger.recovery import recover, refuse_later_entries
@@ -39,6 +40,8 @@ class Recovered:
     log: RaftLog
     committed_index: int
     snapshot: Snapshot | None = None
+    stated: tuple[Stated, ...] = ()
+    """The lists of members in the log and in its snapshot."""
 
 
 class Store:
@@ -68,11 +71,13 @@ class Store:
         """A cut is under way."""
         self.unsettled = False
         """A write was begun and has not ended well: the files are left as they are."""
+        self.history = History()
+        """Who the entries on the disk say belongs to the group."""
         self.log: EntryLog | None = None
 
     async def open(self) -> Recovered:
-        """Raises LogDamaged, LogOfAnother, MembersChanged, SnapshotDamaged, SnapshotUnknown, BadKeyValues, OSError; nothing was
-        changed then but for files that a snapshot stands for."""
+        """Raises LogDamaged, LogOfAnother, MembersChanged, SnapshotDamaged, SnapshotUnknown, MembersUnknown, BadKeyValues,
+        OSError; nothing was changed then but for files that a snapshot stands for, and the index."""
         present = self.root.subdirectories()
         others = [name for name in present if name.startswith(FOLDER_PREFIX)]
         if others and self.name not in present:
@@ -81,9 +86,12 @@ class Store:
         checkpoint = await self.checkpoint_file.load()
         snapshot = await self.snapshot_file.load()
         begin = WHOLE if snapshot is None else snapshot.begin
+        self.history = History(
+            sorted(dict([*checkpoint.stated, *(snapshot.stated if snapshot else ())]).items())
+        )
         log = EntryLog(self.directory, self.settings, self.name, begin)
         await log.open()
-        held = await recover(log, checkpoint.synced_index, self.settings.recent_bytes_max)
+        held = await recover(log, checkpoint.synced_index, self.settings.recent_bytes_max, self.history)
         if checkpoint.cut_from is None:
             refuse_later_entries(log, held.last_term)
         elif begin.index < checkpoint.cut_from <= held.last_index:
@@ -102,15 +110,20 @@ class Store:
             raise LogDamaged(
                 self.term_file.name, "is missing beside a log; without it this member could vote twice"
             )
+        self.history.cut(end)
+        decided = max(checkpoint.committed_index, self.snapshot_index)
+        if self.history.up_to(decided) is None:
+            self.term_file.check_members()
         self.log = log
-        self.committed_index = max(checkpoint.committed_index, self.snapshot_index)
+        self.committed_index = decided
         self.synced_index = checkpoint.synced_index
         await log.cut(end)
         log.rewrite_last_batch()
         await log.sync()
         if checkpoint.cut_from is not None:
             await self.save_checkpoint(self.committed_index)
-        return Recovered(vote or Vote(newcomer=True), held, self.committed_index, snapshot)
+        stated = tuple(self.history.span(NO_INDEX, end))
+        return Recovered(vote or Vote(newcomer=True), held, self.committed_index, snapshot, stated)
 
     async def persist(self, steps: Sequence[PersistThenSend]) -> None:
         """Makes the steps durable, in an order that a crash cannot turn into a state that never was. A small file waits for
@@ -134,6 +147,7 @@ class Store:
             if step.cut_from is not None:
                 await self.cut(log, step.cut_from)
             await log.append(step.entries)
+            self.history.take(step.entries)
         await log.sync()
 
     async def cut(self, log: EntryLog, index: int) -> None:
@@ -142,6 +156,7 @@ class Store:
         announced = self.checkpoint(index - 1, cut_from=index)
         await self.replace(self.checkpoint_file.name, lambda: self.checkpoint_file.store(announced))
         await log.cut(index)
+        self.history.cut(index)
         await log.sync()
         done = self.checkpoint(index - 1)
         await self.replace(self.checkpoint_file.name, lambda: self.checkpoint_file.store(done))
@@ -153,11 +168,12 @@ class Store:
         and no part of what was decided, the checkpoint claims nothing any more before that."""
         await log.sync()
         self.vouch_below(self.committed_index + 1)
-        modest = Checkpoint(log.end_index, self.committed_index, None, self.synced_index)
+        modest = self.checkpoint(log.end_index)
         await self.replace(self.checkpoint_file.name, lambda: self.checkpoint_file.store(modest))
         begin = Begin(snapshot.last_index, snapshot.last_term, log.data.end)
         await self.replace(self.snapshot_file.name, lambda: self.snapshot_file.store(snapshot.behind(begin)))
         self.snapshot_index = snapshot.last_index
+        self.history.restart(snapshot.stated)
         await log.restart(begin)
 
     async def save_snapshot(self, snapshot: Snapshot) -> None:
@@ -168,6 +184,7 @@ class Store:
         begin = await begin_up_to(self.log, kept_behind)
         await self.snapshot_file.store(snapshot.behind(begin))
         self.snapshot_index = snapshot.last_index
+        self.history.forget(begin.index)
         self.log.begin_after(begin)
 
     async def reclaim(self) -> None:
@@ -197,7 +214,8 @@ class Store:
         self.synced_index = min(self.synced_index, index - 1)
 
     def checkpoint(self, end_index: int, *, cut_from: int | None = None) -> Checkpoint:
-        return Checkpoint(end_index, self.committed_index, cut_from, self.synced_index)
+        stated = self.history.span(self.committed_index, self.synced_index)
+        return Checkpoint(end_index, self.committed_index, cut_from, self.synced_index, tuple(stated))
 
     async def sync_index(self) -> None:
         """The next checkpoint vouches for what is durable now. Raises OSError, of a full disk too: the kernel forgets the pages
@@ -210,7 +228,7 @@ class Store:
     async def save_checkpoint(self, committed_index: int) -> None:
         """`committed_index` is decided, and durable here. Raises OSError; a full disk leaves the file as it was."""
         assert self.log is not None
-        saved = Checkpoint(self.log.end_index, committed_index, None, self.synced_index)
+        saved = replace(self.checkpoint(self.log.end_index), committed_index=committed_index)
         await self.checkpoint_file.store(saved)
         self.committed_index = committed_index
 

@@ -25,9 +25,11 @@ class TermFile:
         self.files = files
         self.name = name
         self.members = members
+        self.recorded = members
+        """With whom the vote that was loaded was given."""
 
     async def load(self) -> Vote | None:
-        """None when there is no such file. Raises BadKeyValues when there is one that cannot be read, MembersChanged."""
+        """None when there is no such file. Raises BadKeyValues when there is one that cannot be read."""
         data = await self.files.read(self.name)
         if data is None:
             return None
@@ -35,10 +37,13 @@ class TermFile:
         term = whole_number(self.name, values, "currTerm", least=0)
         if term > TERM_COUNTED_MAX:
             raise BadKeyValues(self.name, f"currTerm={term} is a term that no election reaches")
-        recorded = values.get(MEMBERS, self.members)
-        if recorded != self.members:
-            raise MembersChanged(self.name, recorded, self.members)
+        self.recorded = values.get(MEMBERS, self.members)
         return Vote(term, values.get("voteLeader") or None, values.get(NEWCOMER) == "true")
+
+    def check_members(self) -> None:
+        """Raises MembersChanged. Not to be asked where the log says, and that is decided, who the members are."""
+        if self.recorded != self.members:
+            raise MembersChanged(self.name, self.recorded, self.members)
 
     async def store(self, vote: Vote) -> None:
         """Raises OSError; then the vote must not be told."""

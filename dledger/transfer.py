@@ -5,9 +5,13 @@ Invariant: while it is `under_way` the leader takes no proposals; it ends with t
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from dledger.messages import ResultCode, TransferRequest
 from dledger.progress import Progress
+
+if TYPE_CHECKING:
+    from dledger.raft import Raft
 
 
 class Transfer:
@@ -57,3 +61,16 @@ def fittest(progress: Mapping[str, Progress], heard_since_ms: int) -> str | None
     """Who holds most of those that were heard lately and may be elected."""
     heard = [peer for peer, known in progress.items() if known.votes_since(heard_since_ms)]
     return max(heard, key=lambda peer: progress[peer].match_index, default=None)
+
+
+def begin_transfer(leader: Raft, target: str | None) -> None:
+    """To `target`, or to the fittest. A leader whose disk hangs does so by itself: that is no place to lead from."""
+    if leader.transfer.under_way:
+        return
+    since_ms = leader.now_ms - leader.settings.election_timeout_min_ms
+    target = target or fittest(leader.voting, since_ms)
+    if target not in leader.voting or leader.progress[target].newcomer:
+        leader.give_up_transfer()
+    else:
+        leader.transfer.begin(target, leader.now_ms + leader.settings.election_timeout_min_ms)
+        leader.ask_transferee()

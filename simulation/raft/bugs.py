@@ -44,9 +44,11 @@ from dledger.termbound import TermBound
 from dledger.termfile import TermFile
 from dledger.termruns import TermRuns, runs_of
 from simulation.kernel.plants import Bugs
+from simulation.raft.membersbugs import plant_members_bugs
 
 BUGS = Bugs()
 bug, planted = BUGS.bug, BUGS.planted
+plant_members_bugs(BUGS)
 
 
 # Votes
@@ -92,7 +94,7 @@ def of_whatever_ballot(self: Raft, voter: str, response: VoteResponse) -> None:
 
 @bug("quorum-of-half", Raft, "quorum")
 def half_of_all(self: Raft) -> int:
-    return max(1, (len(self.peers) + 1) // 2)
+    return max(1, len(self.membership.members.voters) // 2)
 
 
 # What must be durable first
@@ -326,8 +328,8 @@ def however_far(self: TermBound, sender: str, term: int, own_term: int) -> bool:
     return True
 
 
-@bug("any-address-believed", MemberAddresses, "is_from")
-async def from_anywhere(self: MemberAddresses, member: str, remote_address: str) -> bool:
+@bug("any-address-believed", MemberAddresses, "is_host")
+async def from_anywhere(self: MemberAddresses, host: str, remote_address: str) -> bool:
     return True
 
 

@@ -5,8 +5,8 @@ incarnations of all members; so it notices what a restart, or another disk, made
 
 Besides R1 to R10: R11, a member believes only what a member has said; R12, what is decided is durable on a majority of disks;
 R13, no member cuts what is decided; R14, only its leader's word makes a member stand for election; R15, what a checkpoint
-vouches for is durable; R16, a snapshot holds what the entries up to its last one made; V2, what a leader waits for is under
-way."""
+vouches for is durable; R16, a snapshot holds what the entries up to its last one made; M1 to M4 of
+simulation.raft.memberscheck; V2, what a leader waits for is under way."""
 
 from __future__ import annotations
 
@@ -32,10 +32,11 @@ from dledger.messages import (
 )
 from dledger.node import DLedgerNode
 from dledger.raft import Raft
+from simulation.raft.memberscheck import MembersCheck
 
 
 class Violation(AssertionError):
-    """An invariant of the group is broken; `rule` names it (R1 to R16, V2)."""
+    """An invariant of the group is broken; `rule` names it (R1 to R16, M1 to M4, V2)."""
 
     def __init__(self, rule: str, what: str) -> None:
         super().__init__(f"{rule}: {what}")
@@ -89,13 +90,15 @@ class RaftCheck:
         self.snapshots: Counter[str] = Counter()
         """How many were loaded, installed, and let the beginning of a log go."""
         self.said: set[tuple[str, Message]] = set()
-        self.holders: Callable[[bytes, set[str]], int] | None = None
-        """On how many disks of the group an entry with this body is durable, these members taken for holders; None: not
-        looked at."""
+        self.holders: Callable[[bytes, set[str]], set[str]] | None = None
+        """On whose disks an entry with this body is durable, these members taken for holders; None: not looked at."""
         self.said_since_loss: dict[str, set[Message]] = {}
         self.lives: dict[str, set[int]] = {}
         """Of each member that lost its disk, the sessions in which it asked since, and who has heard of one."""
         self.heard_of_loss: dict[str, set[str]] = {}
+        self.members = MembersCheck(self)
+        self.looks_at_members = False
+        """Whether they may change."""
         self.violation: Violation | None = None
         """The first one. Raised inside a member it would only end that member, so the world asks for it."""
 
@@ -172,6 +175,8 @@ class RaftCheck:
         self.nodes[core] = node
         self.cores.append(core)
         self.moved.add(core)
+        if self.looks_at_members:
+            self.members.started(core, list(entries_of(node).values()))
         return len(self.cores) - 1
 
     def look(self, number: int, node: DLedgerNode) -> None:
@@ -190,6 +195,7 @@ class RaftCheck:
             raise self.found(
                 "R6", f"{core.self_id} committed {core.committed_index} beyond its end {core.log.last_index}"
             )
+        self.members.look(core)
         if core.role is Role.LEADER:
             self.look_at_leader(core, node)
             self.look_at_calls(core, node)
@@ -246,6 +252,7 @@ class RaftCheck:
         for entry in (entry_of(node, new) for new in range(behind, index + 1)):
             if entry.index == len(self.decided):
                 self.decided.append(entry)
+                self.members.decides(entry)
                 self.look_at_disks(core, entry)
             elif self.decided[entry.index] != entry:
                 raise self.found("R5", f"{core.self_id} commits another entry {entry.index} than was decided")
@@ -261,9 +268,9 @@ class RaftCheck:
     def look_at_disks(self, core: Raft, entry: Entry) -> None:
         if self.holders is not None and entry.body:
             under_way = {member for member, heard in self.heard_of_loss.items() if core.self_id not in heard}
-            holders, majority = self.holders(entry.body, under_way), (len(core.peers) + 1) // 2 + 1
-            if holders < majority:
-                what = f"{core.self_id} takes entry {entry.index} for decided, which {holders} disks hold"
+            holders = self.holders(entry.body, under_way)
+            if not any(2 * len(group & holders) > len(group) for group in self.members.groups(core)):
+                what = f"{core.self_id} takes entry {entry.index} for decided, which {sorted(holders)} hold"
                 raise self.found("R12", what)
 
     def saw_durable_term(self, member: str, term: int) -> None:

@@ -25,6 +25,7 @@ from remoting.command import RemotingCommand
 from remoting.errors import RemotingError
 from simulation.kernel.node import Node, SimulatedClock
 from simulation.raft.group import RaftGroup
+from simulation.raft.member import PORT
 
 KEPT_MAX = 3_000
 NEW = 12
@@ -106,7 +107,7 @@ async def say(group: RaftGroup, speaker: Node, receiver: Node, sender: str, requ
     body = encode_request(Envelope("g", sender, receiver.name), request)
     try:
         await client.call(
-            group.peers[receiver.name], RemotingCommand.request(CODE_OF[type(request)], body=body), 500
+            f"{receiver.host}:{PORT}", RemotingCommand.request(CODE_OF[type(request)], body=body), 500
         )
     except RemotingError:
         pass

@@ -5,11 +5,11 @@ Invariant: product code runs here unchanged, but for what `simulation.raft.bugs`
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from dledger.actions import Action, Role
 from dledger.conversation import Conversation
-from dledger.entry import NO_INDEX
+from dledger.entry import NO_INDEX, Entry
 from dledger.messages import Message, Request, Response, TransferRequest, VoteRequest
 from dledger.node import DLedgerNode
 from dledger.raft import Raft
@@ -156,6 +156,8 @@ def watched(base: type[Raft], check: RaftCheck) -> type[Raft]:
 
         def actions(self) -> list[Action]:
             check.moved.add(self)
+            if self.turn.snapshot is not None:
+                check.members.restarts(self, self.turn.snapshot.last_index)
             check.snapshots["installed"] += self.turn.snapshot is not None
             actions: list[Action] = super().actions()
             return actions
@@ -166,7 +168,12 @@ def watched(base: type[Raft], check: RaftCheck) -> type[Raft]:
 
         def cut(self, index: int) -> None:
             check.cuts(self, index)
+            check.members.cuts(self, index)
             super().cut(index)
+
+        def append(self, entries: Sequence[Entry]) -> None:
+            check.members.appends(self, entries)
+            super().append(entries)
 
     return WatchedRaft
 

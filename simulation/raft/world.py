@@ -22,6 +22,7 @@ from simulation.kernel import seeds
 from simulation.kernel.node import Node
 from simulation.kernel.world import World
 from simulation.raft.bugs import BUGS, planted
+from simulation.raft.changes import Changes
 from simulation.raft.group import RaftGroup
 from simulation.raft.late import Post, forge
 from simulation.raft.member import MemberApp
@@ -94,6 +95,7 @@ class RaftWorld:
         self.check = self.group.check
         self.check.on_vote = self.vote_told
         self.check.holders = self.holders
+        self.changes = Changes(self, seed)
         self.post = Post(self.group, self.random)
         self.stranger = self.world.node("stranger", "10.0.9.9")
         self.wiped: set[str] = set()
@@ -139,11 +141,12 @@ class RaftWorld:
             self.world.run_for_ms(self.random.randint(5, 60) if not ms else self.random.randint(2, 20))
             self.restart_some()
             self.propose()
+            self.changes.turn()
             if self.world.now_ms >= end_ms:
                 return
 
-    def holders(self, body: bytes, taken_for: set[str]) -> int:
-        return sum(node.name in taken_for or self.holds(node, body) for node in self.nodes)
+    def holders(self, body: bytes, taken_for: set[str]) -> set[str]:
+        return taken_for | {node.name for node in self.nodes if self.holds(node, body)}
 
     def holds(self, node: Node, body: bytes) -> bool:
         return node.disk.durably_holds(f"dledger-{node.name}/data/", body)
@@ -153,7 +156,7 @@ class RaftWorld:
             raise self.check.found("R8", f"{node.name} lost what was durable: {node.failure}")
         if node.failure is not None and not isinstance(node.failure, OSError):
             raise node.failure
-        self.group.start(node)
+        self.group.start(node, peers=self.changes.lists.get(node.name))
 
     def leader(self) -> Node | None:
         active = self.group.active()
@@ -348,7 +351,9 @@ class RaftWorld:
         self.post.ambushes = count
 
     def may_empty(self, nodes: list[Node]) -> bool:
-        """Whether these and the members that are not caught up yet are a minority."""
+        """Whether these and the members that are not caught up yet are a minority; where members change nobody knows."""
+        if self.changes.plays:
+            return False
         without = {node.name for node in nodes} | {
             node.name for node in self.nodes if node.name in self.wiped and not self.votes(node)
         }
@@ -386,7 +391,7 @@ class RaftWorld:
 
         def agreed() -> bool:
             self.restart_some()
-            return self.group.agreed() and all(map(self.votes, self.nodes))
+            return self.changes.settled() and self.group.agreed() and all(map(self.votes, self.nodes))
 
         self.world.run_until(agreed, HEAL_LIMIT_MS)
         self.check.logs_match(self.group.members())

@@ -11,7 +11,7 @@ from simulation.raft.bugs import BUGS
 from simulation.raft.world import RaftWorld, Totals, run_seed
 from tests.simulation.test_register_seeds import FOUND_BY as FOUND_BY_REGISTERS
 
-SEEDS = [*range(1, 9), 201, 3833194175529075, 3833194175529110, 20365285785812]
+SEEDS = [*range(1, 11), 201, 3833194175529075, 3833194175529110, 20365285785812]
 """The last: pages that failed to reach the disk twice, a failed sync of an index, an answer that came after its entries had
 been compared, and a snapshot that came while entries were to be read."""
 
@@ -22,10 +22,13 @@ FOUND_BY = {
     "admitted-unheard": 13,
     "any-address-believed": 8,
     "any-term-believed": 12,
+    "change-before-its-own-entry": 9,
+    "checkpoint-forgets-members": 10,
     "begin-not-in-the-snapshot": 1,
     "commit-beyond-proven": 13,
     "commit-by-counting": 2,
     "conflict-ignored": 12,
+    "cut-members-stay": 10,
     "cut-not-durable": 14,
     "cut-still-vouched-for": 6,
     "cuts-without-conflict": 16,
@@ -35,6 +38,9 @@ FOUND_BY = {
     "former-life-counts": 12,
     "index-not-synced": 1,
     "late-pre-vote-counts": 1,
+    "leader-leaves-itself-out": 9,
+    "learner-counts": 10,
+    "members-when-decided": 10,
     "newcomer-counts": 13,
     "newcomer-votes": 3,
     "old-term-push-accepted": 6,
@@ -43,13 +49,16 @@ FOUND_BY = {
     "quorum-of-half": 1,
     "read-without-round": 6,
     "reclaims-before-the-snapshot": 1,
+    "removed-member-stands": 20,
     "serves-before-its-no-op": 4,
     "silent-peers-count-as-new": 3,
+    "snapshot-forgets-members": 10,
     "snapshot-forgets-its-term": 1,
     "snapshot-of-what-is-decided": 1,
     "stale-read-round": 6,
     "term-before-ignored": 13,
     "transfer-of-any-term": 14,
+    "two-changes-at-once": 10,
     "vote-compares-terms-alone": 1,
     "vote-not-persisted": 44,
     "vote-told-before-durable": 1,

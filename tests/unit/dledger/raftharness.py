@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from dledger.actions import Action, Commit, PersistThenSend, ReadReady, Reply, Role, Send, Vote
 from dledger.entry import NO_INDEX, Entry
+from dledger.membership import Members, Membership, Stated
 from dledger.messages import Message, VoteRequest, VoteResponse, VoteResult
 from dledger.raft import Raft
 from dledger.raftlog import UNLIMITED, RaftLog
@@ -32,14 +33,14 @@ def core(
     log: Sequence[Entry] = (),
     committed_index: int = NO_INDEX,
     recent_bytes_max: int = UNLIMITED,
+    stated: Sequence[Stated] = (),
 ) -> Raft:
     """A member that draws the shortest timeout, started at `now_ms` with these on its disk; in memory are as many of them as
     may be."""
     held = RaftLog(log, recent_bytes_max=recent_bytes_max)
     held.forget(held.last_index)
     return Raft(
-        self_id=name,
-        members=members,
+        membership=Membership(name, Members(dict.fromkeys(members, "")), stated),
         settings=SETTINGS,
         draw=lambda low, high: low,
         now_ms=now_ms,

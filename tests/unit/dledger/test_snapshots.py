@@ -52,8 +52,8 @@ def test_a_snapshot_is_read_as_it_was_written_and_never_otherwise() -> None:
 
 def test_a_newer_form_is_refused_as_such() -> None:
     data = bytearray(encode_snapshot(SNAPSHOT)[:-4])
-    data[5] = 2
-    with pytest.raises(SnapshotUnknown, match="form 2"):
+    data[5] = 3
+    with pytest.raises(SnapshotUnknown, match="form 3"):
         decode_snapshot("s", bytes(data) + crc32(data).to_bytes(4, "big"))
 
 

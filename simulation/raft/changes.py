@@ -1,0 +1,132 @@
+"""Changes of a simulated group's members: servers come as learners, vote once they are level, and go, at random moments.
+
+Invariant: a disk is wiped only where its member's removal is decided; who was removed goes on running, as an operator may have
+forgotten it, until the world is healed."""
+
+from __future__ import annotations
+
+import random
+from typing import TYPE_CHECKING
+
+from dledger.actions import Role
+from dledger.errors import ChangeRefused, NotLeader, OutcomeUnknown
+from dledger.membership import Change, Members, Step
+from dledger.node import DLedgerNode
+from simulation.kernel.node import Node
+from simulation.raft.member import PORT
+
+if TYPE_CHECKING:
+    from simulation.raft.world import RaftWorld
+
+MEMBERS_MAX = 6
+LATER_MS = (40, 400, 1_500)
+SETTLE_EVERY_MS = 250
+
+
+class Changes:
+    """Of the world of one seed; two of ten have them."""
+
+    def __init__(self, raft: RaftWorld, seed: int) -> None:
+        self.raft = raft
+        self.random = random.Random(f"{seed}/members")
+        self.plays = seed % 10 in (0, 9)
+        self.lists: dict[str, dict[str, str]] = {}
+        """With which list each member is started that came later."""
+        self.removed: set[str] = set()
+        """Whose removal is decided, or who was never added."""
+        self.next_ms = 1_500.0
+        raft.group.check.members.begun_with = frozenset(raft.group.peers)
+        raft.group.check.looks_at_members = self.plays
+
+    def leader(self) -> DLedgerNode | None:
+        """One that believes to lead, whether it may serve or not."""
+        leads = [
+            node
+            for node in self.raft.group.members()
+            if node.core is not None and node.core.role is Role.LEADER
+        ]
+        return self.random.choice(leads) if leads else None
+
+    def turn(self) -> None:
+        """Perhaps a change begins."""
+        if not self.plays or self.raft.world.now_ms < self.next_ms:
+            return
+        self.next_ms = self.raft.world.now_ms + self.random.choice(LATER_MS)
+        leader = self.leader()
+        if leader is None or leader.core is None:
+            return
+        members = leader.core.membership.members
+        change = self.promotion(members) or self.removal(members) or self.addition(members)
+        if change is not None:
+            self.begin(leader, change)
+            if self.random.random() < 0.1:
+                self.raft.isolate(self.raft.world.nodes[leader.self_id])
+            elif self.random.random() < 0.1:
+                self.raft.crash(self.raft.world.nodes[leader.self_id], power_cut=self.random.random() < 0.5)
+
+    def begin(self, leader: DLedgerNode, change: Change) -> None:
+        self.raft.world.nodes[leader.self_id].spawn(self.make(leader, change))
+
+    def promotion(self, members: Members) -> Change | None:
+        if not members.learners or self.random.random() < 0.3:
+            return None
+        return Change(Step.PROMOTE, self.random.choice(sorted(members.learners)))
+
+    def removal(self, members: Members) -> Change | None:
+        if len(members.addresses) < 3 or self.random.random() < 0.5:
+            return None
+        return Change(Step.REMOVE, self.random.choice(sorted(members.addresses)))
+
+    def addition(self, members: Members) -> Change | None:
+        if len(members.addresses) >= MEMBERS_MAX:
+            return None
+        gone = sorted(self.removed - members.addresses.keys())
+        if gone and self.random.random() < 0.6:
+            node = self.raft.world.nodes[self.random.choice(gone)]
+            self.removed.discard(node.name)
+            if self.random.random() < 0.7:
+                self.raft.empty(node)
+        else:
+            number = len(self.raft.nodes)
+            node = self.raft.world.node(f"n{number}", f"10.0.0.{number + 1}")
+            self.raft.nodes.append(node)
+        address = f"{node.host}:{PORT}"
+        self.lists.setdefault(node.name, members.addresses | {node.name: address})
+        return Change(Step.ADD, node.name, address)
+
+    async def make(self, leader: DLedgerNode, change: Change) -> None:
+        counts = self.raft.totals.counts
+        try:
+            await leader.change_members(change, 2_000)
+        except (ChangeRefused, NotLeader):
+            counts["changes refused"] += 1
+            if change.step is Step.ADD:
+                self.removed.add(change.member)
+        except OutcomeUnknown:
+            counts["changes unknown"] += 1
+        else:
+            counts[f"changes {change.step.value}"] += 1
+            if change.step is Step.REMOVE:
+                self.removed.add(change.member)
+
+    # The end
+
+    def settled(self) -> bool:
+        """Whether only voters are left, and nothing else runs. What is not so is arranged."""
+        if not self.plays:
+            return True
+        active = self.raft.group.active()
+        leader = self.raft.group.member(active[0]) if len(active) == 1 else None
+        if leader is None or leader.core is None or not leader.core.members_are_decided:
+            return False
+        members = leader.core.membership.members
+        for node in [node for node in self.raft.nodes if node.name not in members.addresses]:
+            self.retire(node)
+        if members.learners and self.raft.world.now_ms >= self.next_ms:
+            self.next_ms = self.raft.world.now_ms + SETTLE_EVERY_MS
+            self.begin(leader, Change(Step.PROMOTE, min(members.learners)))
+        return not members.learners
+
+    def retire(self, node: Node) -> None:
+        node.kill(power_cut=False)
+        self.raft.nodes.remove(node)

@@ -1,0 +1,94 @@
+"""Bugs planted into the changes of a group's members, beside those of simulation.raft.bugs.
+
+Invariant: each takes one rule away, and what the product asserts of that rule with it."""
+
+from __future__ import annotations
+
+from dledger.actions import Action, Role
+from dledger.changing import next_members
+from dledger.errors import ChangeRefused, NotLeader, Why
+from dledger.membership import Change, History, Members, Membership, Stated, encode_members
+from dledger.node import DLedgerNode
+from dledger.progress import Progress
+from dledger.raft import Raft
+from simulation.kernel.plants import Bugs
+
+EXCUSED = {
+    "change-before-its-own-entry": Why.NOT_BEGUN,
+    "two-changes-at-once": Why.UNDER_WAY,
+    "leader-leaves-itself-out": Why.LEADS,
+}
+"""Planted bug -> the refusal that is passed over."""
+
+
+def plant_members_bugs(bugs: Bugs) -> None:
+    bug = bugs.bug
+
+    changed = Membership._changed
+    turned = Raft.actions
+
+    @bug("members-when-decided", Membership, "_changed")
+    def not_yet(self: Membership, changed: bool) -> bool:
+        """A configuration is in force once it is decided."""
+        return False
+
+    @bug("members-when-decided", Raft, "actions")
+    def those_that_are_decided(self: Raft) -> list[Action]:
+        history, membership = self.membership.history, self.membership
+        stated = history.up_to(self.committed_index)
+        if stated is not None and stated[0] != membership.index:
+            later = history.span(stated[0], 1 << 62)
+            history.restart([stated])
+            changed(membership, True)
+            history.restart(later)
+            self.members_changed()
+        return turned(self)
+
+    @bug("learner-counts", Raft, "voting")
+    def all_of_them(self: Raft) -> dict[str, Progress]:
+        return dict(self.progress)
+
+    @bug("cut-members-stay", History, "cut")
+    def as_they_were(self: History, index: int) -> bool:
+        """A configuration whose entry was cut is still in force."""
+        return False
+
+    @bug("removed-member-stands", Raft, "may_stand")
+    def though_it_does_not_vote(self: Raft) -> bool:
+        return not self.standing.newcomer and self.now_ms >= self.stands_back_until_ms
+
+    @bug("snapshot-forgets-members", Membership, "at")
+    def none_said_so(self: Membership, index: int) -> tuple[Stated, ...]:
+        return ()
+
+    @bug("checkpoint-forgets-members", History, "span")
+    def none_is_there(self: History, decided: int, last: int) -> list[Stated]:
+        """What a start does not read is not known to it."""
+        return []
+
+    for name, passed_over in EXCUSED.items():
+        plant_excuse(bugs, name, passed_over)
+
+
+def plant_excuse(bugs: Bugs, name: str, passed_over: Why) -> None:
+    """A leader makes a change that it must refuse."""
+
+    @bugs.bug(name, DLedgerNode, "change_members")
+    async def nevertheless(self: DLedgerNode, change: Change, timeout_ms: int = 3000) -> Stated:
+        core = self.core
+        if core is None or self._closed or core.role is not Role.LEADER:
+            raise NotLeader(None, None)
+        try:
+            members = next_members(core, change, self.guard.knows_changes)
+        except ChangeRefused as refusal:
+            if refusal.why is not passed_over:
+                raise
+            members = change.of(core.membership.members)
+        self._take(lambda now_ms: core.reconfigure(members, now_ms))
+        return core.membership.index, members
+
+    @bugs.bug(name, Raft, "reconfigure")
+    def without_asking(self: Raft, members: Members, now_ms: int) -> list[Action]:
+        self.now_ms = now_ms
+        self.append_as_leader([encode_members(members)])
+        return self.actions()

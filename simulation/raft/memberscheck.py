@@ -1,0 +1,115 @@
+"""Who belongs to a group, as a checker reads it in the entries of the logs, with a reader of its own.
+
+Invariant: nothing here asks a member what it takes for its group, but to compare it.
+
+M1, a decided list differs from the one before by one voter at most; M2, a leader changes the members only once an entry of its
+own term and the change before are decided, and never leaves itself out; M3, a member goes by the newest list in its log,
+decided or not; M4, who does not vote by that stands in no election."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from dledger.actions import Role
+from dledger.entry import NO_INDEX, Entry
+from dledger.raft import Raft
+
+if TYPE_CHECKING:
+    from simulation.raft.check import RaftCheck
+
+BEGINS = b"\x00dledger members\x00\x01"
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """Entry `index` says it; NO_INDEX: a setting did."""
+
+    index: int
+    voters: frozenset[str]
+    learners: frozenset[str]
+
+
+def listed_by(entry: Entry) -> Listed | None:
+    if not entry.body.startswith(BEGINS):
+        return None
+    told: Mapping[str, Mapping[str, str]] = json.loads(entry.body[len(BEGINS) :])
+    return Listed(entry.index, frozenset(told["voters"]), frozenset(told["learners"]))
+
+
+class MembersCheck:
+    """`begun_with` are the voters of the group's first list."""
+
+    def __init__(self, check: RaftCheck) -> None:
+        self.check = check
+        self.begun_with: frozenset[str] = frozenset()
+        self.decided: list[Listed] = []
+        self.logs: dict[Raft, list[Listed]] = {}
+        """Of each member the lists in its log, and the one that was in force where that begins."""
+
+    def started(self, core: Raft, entries: Sequence[Entry]) -> None:
+        """`entries` is all of its log."""
+        self.logs[core] = self.decided_up_to(core.log.prev_index)
+        self.logs[core] += filter(None, map(listed_by, entries))
+
+    def decided_up_to(self, index: int) -> list[Listed]:
+        return [each for each in self.decided if each.index <= index][-1:]
+
+    def appends(self, core: Raft, entries: Sequence[Entry]) -> None:
+        lists = self.logs.setdefault(core, [])
+        for entry in entries:
+            new = listed_by(entry)
+            if new is None:
+                continue
+            if core.role is Role.LEADER:
+                self.look_at_change(core, self.newest(core), new)
+            lists.append(new)
+
+    def look_at_change(self, core: Raft, before: Listed, new: Listed) -> None:
+        if core.committed_index < max(core.term_start_index, before.index):
+            ends = f"is decided up to {core.committed_index}, its term begins with {core.term_start_index}"
+            what = f"{core.self_id} appends change {new.index}, {ends}, the change before is {before.index}"
+            raise self.check.found("M2", what)
+        if core.self_id not in new.voters or len(before.voters ^ new.voters) > 1:
+            raise self.check.found("M2", f"{core.self_id} makes {sorted(before.voters)} {sorted(new.voters)}")
+
+    def cuts(self, core: Raft, index: int) -> None:
+        self.logs[core] = [each for each in self.logs.get(core, []) if each.index < index]
+
+    def restarts(self, core: Raft, index: int) -> None:
+        """A snapshot that ends with that entry replaced its log."""
+        self.logs[core] = self.decided_up_to(index)
+
+    def newest(self, core: Raft) -> Listed:
+        lists = self.logs.get(core)
+        return lists[-1] if lists else Listed(NO_INDEX, self.begun_with, frozenset())
+
+    def groups(self, core: Raft) -> list[frozenset[str]]:
+        """Those of whom a majority may have decided what `core` takes for decided: of the newest list, and the one before."""
+        lists = self.logs.get(core, [])[-2:]
+        before = [self.begun_with] if len(lists) < 2 else []
+        return [*before, *(each.voters for each in lists)]
+
+    def decides(self, entry: Entry) -> None:
+        new = listed_by(entry)
+        if new is None:
+            return
+        before = self.decided[-1].voters if self.decided else self.begun_with
+        if not new.voters or len(before ^ new.voters) > 1:
+            raise self.check.found(
+                "M1", f"{sorted(before)} became {sorted(new.voters)} by entry {entry.index}"
+            )
+        self.decided.append(new)
+
+    def look(self, core: Raft) -> None:
+        known = core.membership
+        newest = self.newest(core)
+        if newest.index == NO_INDEX == known.index:
+            return
+        goes_by = Listed(known.index, frozenset(known.members.voters), frozenset(known.members.learners))
+        if goes_by != newest:
+            raise self.check.found("M3", f"{core.self_id} goes by {goes_by}, and its log has {newest}")
+        if core.role is not Role.FOLLOWER and core.self_id not in newest.voters:
+            raise self.check.found("M4", f"{core.self_id} is {core.role.value} and votes not by {newest}")

@@ -1,0 +1,326 @@
+"""Changes of the members in the core: who counts, who stands, and what a leader must wait for."""
+
+from __future__ import annotations
+
+import pytest
+
+from dledger.actions import PersistThenSend, Role, Vote
+from dledger.changing import next_members
+from dledger.entry import Entry
+from dledger.errors import ChangeRefused, Why
+from dledger.membership import Change, Members, Step, encode_members
+from dledger.messages import (
+    HeartBeatRequest,
+    HeartBeatResponse,
+    InstallRequest,
+    PushRequest,
+    PushResponse,
+    PushType,
+    ResultCode,
+    StandingRequest,
+    StandingResponse,
+    VoteRequest,
+    VoteResponse,
+    VoteResult,
+)
+from dledger.raft import Raft
+from dledger.standing import SESSION_MAX
+from tests.unit.dledger.raftharness import Group, core, entries, group, replies, sent
+
+ABC = Members(dict.fromkeys("abc", ""))
+LEARNING = Members(dict.fromkeys("abc", ""), {"d": "h:1"})
+ALL = frozenset("abcde")
+
+
+def began(world: Group, name: str = "a", *only: str) -> Raft:
+    """`name` leads, and its no-op is decided."""
+    world.elect(name, only=only)
+    world.beat(name, only=only)
+    assert world.cores[name].may_serve
+    return world.cores[name]
+
+
+def change(world: Group, leader: str, wanted: Change) -> Members:
+    raft = world.cores[leader]
+    members = next_members(raft, wanted, ALL)
+    world.take(leader, raft.reconfigure(members, world.now_ms))
+    return members
+
+
+def refused(raft: Raft, wanted: Change) -> Why:
+    with pytest.raises(ChangeRefused) as refusal:
+        next_members(raft, wanted, ALL)
+    return refusal.value.why
+
+
+def with_a_learner() -> Group:
+    """a leads, d is a learner that holds everything."""
+    world = group()
+    world.cores["d"] = core("d", "abcd")
+    began(world)
+    change(world, "a", Change(Step.ADD, "d", "h:1"))
+    for _ in range(4):
+        world.beat("a")
+    return world
+
+
+def test_a_learner_is_sent_everything_and_counts_for_nothing() -> None:
+    world = with_a_learner()
+    leader, learner = world.cores["a"], world.cores["d"]
+    assert learner.committed_index == leader.committed_index == 1
+    assert (leader.quorum, leader.voters, leader.peers) == (2, ("b", "c"), ("b", "c", "d"))
+    world.propose("a", b"x")
+    world.deliver(only="ad")
+    assert learner.log.last_index == 2 and leader.committed_index == 1
+    world.now_ms += 5000
+    assert not sent(learner.tick(world.now_ms)) and learner.role is Role.FOLLOWER
+    assert leader.read(1, world.now_ms) and not leader.hears_quorum()
+
+
+def test_a_learner_is_asked_for_no_vote_and_gives_one_where_it_is_asked() -> None:
+    world = with_a_learner()
+    world.now_ms += 5000
+    asked = sent(world.cores["b"].tick(world.now_ms))
+    assert {to for to, _ in asked} == {"a", "c"}
+    ballot = VoteRequest(9, 1, 1)
+    answer = replies(world.cores["d"].receive("b", ballot, world.now_ms, 1))
+    assert answer == [VoteResponse(9, 9, VoteResult.ACCEPT)]
+
+
+def test_a_change_is_in_force_once_it_is_appended_and_gone_when_it_is_cut() -> None:
+    world = with_a_learner()
+    change(world, "a", Change(Step.PROMOTE, "d"))
+    leader = world.cores["a"]
+    assert leader.quorum == 3 and not leader.members_are_decided
+    world.deliver(only="ad")
+    assert world.cores["d"].quorum == 3 and leader.committed_index == 1
+    world.elect("c", only="bc")  # by those who lack it
+    for _ in range(5):
+        world.beat("c")
+    assert leader.membership.members == world.cores["d"].membership.members == LEARNING
+    assert leader.quorum == 2
+
+
+def test_members_change_one_by_one_and_only_under_a_leader_whose_term_has_begun() -> None:
+    world = group()
+    world.elect("a", only="ab")
+    early = world.cores["a"]
+    early.committed_index = -1
+    assert refused(early, Change(Step.REMOVE, "c")) is Why.NOT_BEGUN
+    leader = began(world, "b")
+    change(world, "b", Change(Step.ADD, "d", "h:1"))
+    assert refused(leader, Change(Step.REMOVE, "c")) is Why.UNDER_WAY
+    world.deliver(only="abc")
+    assert refused(leader, Change(Step.PROMOTE, "d")) is Why.NOT_LEVEL
+    assert refused(leader, Change(Step.REMOVE, "b")) is Why.LEADS
+    assert change(world, "b", Change(Step.REMOVE, "d")) == ABC
+
+
+def test_no_change_is_made_that_would_leave_too_few_that_answer() -> None:
+    world = group()
+    leader = began(world)
+    for _ in range(6):
+        world.beat("a", only="ab")
+    assert refused(leader, Change(Step.REMOVE, "b")) is Why.TOO_FEW
+    assert next_members(leader, Change(Step.REMOVE, "c"), ALL).quorum == 2
+    assert refused_by_an_old_member(leader) is Why.OLD_MEMBER
+
+
+def refused_by_an_old_member(leader: Raft) -> Why:
+    with pytest.raises(ChangeRefused) as refusal:
+        next_members(leader, Change(Step.REMOVE, "c"), {"c"})
+    return refusal.value.why
+
+
+def test_a_leader_that_hands_over_changes_nothing() -> None:
+    world = group()
+    leader = began(world)
+    leader.give_way("b", world.now_ms)
+    assert refused(leader, Change(Step.REMOVE, "c")) is Why.HANDING_OVER
+
+
+def test_who_was_removed_stands_no_more_and_is_a_stranger() -> None:
+    world = group()
+    began(world)
+    change(world, "a", Change(Step.REMOVE, "c"))
+    world.deliver(only="ab")
+    world.beat("a")
+    leader, former = world.cores["a"], world.cores["c"]
+    assert leader.members_are_decided and leader.peers == ("b",) and "c" not in leader.progress
+    pre_vote = VoteRequest(7, 9, 1, pre_vote=True)
+    answer = replies(leader.receive("c", pre_vote, world.now_ms, 1))
+    assert answer == [VoteResponse(1, 7, VoteResult.REJECT_UNKNOWN_LEADER, pre_vote=True)]
+    told = Entry(1, 1, encode_members(leader.membership.members))
+    former.receive("a", PushRequest(1, PushType.APPEND, 0, 1, 1, (told,)), world.now_ms)
+    assert not former.membership.votes and not sent(former.tick(world.now_ms + 5000))
+
+
+def test_a_leader_by_a_list_without_an_undecided_change_is_believed() -> None:
+    """b took c's removal from a, who is gone; c leads without having heard of it."""
+    two = Members({"a": "", "b": ""})
+    log = [Entry(0, 1, b""), Entry(1, 1, encode_members(two))]
+    b = core("b", vote=Vote(1), log=log, committed_index=0, stated=[(1, two)])
+    assert b.peers == ("a",) and not b.members_are_decided
+    beat = replies(b.receive("c", HeartBeatRequest(2), 10, 1))
+    assert beat == [HeartBeatResponse(2, ResultCode.SUCCESS, committed_index=0)]
+    b.receive("c", PushRequest(2, PushType.APPEND, 0, 1, 0, (Entry(1, 2, b""),)), 20)
+    assert b.peers == ("a", "c") and b.committed_index == 0
+
+
+def test_a_leader_that_the_own_log_does_not_name_yet_is_heard_where_its_list_names_both() -> None:
+    b = core("b", vote=Vote(1), log=entries(1))
+    assert replies(b.receive("e", HeartBeatRequest(2), 10, 1))[0].code is ResultCode.UNKNOWN_MEMBER  # type: ignore[attr-defined]
+    b.met("e")
+    assert replies(b.receive("e", HeartBeatRequest(2), 10, 1)) == [
+        HeartBeatResponse(2, ResultCode.SUCCESS, committed_index=-1)
+    ]
+    assert b.leader_id == "e"
+
+
+def test_votes_of_a_larger_group_elect_nobody_in_a_smaller_one() -> None:
+    """e stands in term 1 and gets d's vote; a wins, removes b and c, and is gone: those two votes are no majority of three."""
+    e = core("e", "abcde", log=entries(0))
+    e.tick(600)
+    for peer in "bcd":
+        e.receive(peer, VoteResponse(0, 1, VoteResult.ACCEPT, pre_vote=True), 610)
+    assert (e.term, e.role) == (1, Role.CANDIDATE)
+    e.receive("d", VoteResponse(1, 1, VoteResult.ACCEPT), 620)
+    left = [Entry(1, 1, b""), Entry(2, 1, encode_members(Members(dict.fromkeys("ade", ""))))]
+    e.receive("a", PushRequest(1, PushType.APPEND, 0, 0, 2, tuple(left)), 630)
+    assert e.quorum == 2 and e.role is Role.FOLLOWER
+    e.persisted(640)
+    e.persisted(640)
+    e.tick(5000)
+    assert e.role is Role.CANDIDATE and e.term == 1
+    e.receive("a", VoteResponse(1, 2, VoteResult.REJECT_ALREADY_HAS_LEADER, pre_vote=True), 5010)
+    assert e.role is Role.CANDIDATE
+
+
+def test_what_comes_late_from_before_a_removal_counts_for_nothing() -> None:
+    world = with_a_learner()
+    leader = world.cores["a"]
+    change(world, "a", Change(Step.PROMOTE, "d"))
+    world.deliver()
+    world.beat("a")
+    late = PushResponse(1, ResultCode.SUCCESS, 0, 4, 3, session=leader.progress["d"].session)
+    change(world, "a", Change(Step.REMOVE, "d"))
+    world.deliver(only="abc")
+    change(world, "a", Change(Step.ADD, "d", "h:1"))
+    assert leader.progress["d"].session == SESSION_MAX + 1 + leader.membership.index
+    leader.receive("d", late, world.now_ms)
+    assert leader.progress["d"].match_index == leader.progress["d"].held_index == -1
+
+
+def test_a_leader_admits_no_newcomer_while_a_change_is_not_decided() -> None:
+    world = with_a_learner()
+    leader = world.cores["a"]
+    change(world, "a", Change(Step.REMOVE, "c"))
+    asked = StandingRequest(0, 77)
+    (answer,) = replies(leader.receive("b", asked, world.now_ms, 1))
+    assert answer.admits == -1  # type: ignore[attr-defined]
+    world = with_a_learner()
+    (answer,) = replies(world.cores["a"].receive("d", asked, world.now_ms, 1))
+    assert answer.admits == 1  # type: ignore[attr-defined]
+
+
+def test_a_newcomer_must_hear_those_who_vote_by_the_decided_list_that_it_holds() -> None:
+    """Not c, which is gone for good and was removed."""
+    n = core("d", "abcd", vote=Vote(newcomer=True))
+    n.tick(0)
+    for peer in "ab":
+        n.receive(peer, answer_of(n, term=1, admits=1 if peer == "a" else -1), 10)
+    told = Entry(1, 1, encode_members(Members({"a": "", "b": ""}, {"d": "h:1"})))
+    n.receive("a", PushRequest(1, PushType.APPEND, -1, -1, 0, (Entry(0, 1, b""), told)), 20)
+    while n.disk.silent_ms(1 << 30):
+        n.persisted(25)
+    assert n.standing.unheard == set() and n.standing.newcomer
+    n.receive("a", PushRequest(1, PushType.COMMIT, 1, 1, 1), 30)
+    assert not n.standing.newcomer and n.voted_for == "a" and not n.may_stand
+
+
+def answer_of(newcomer: Raft, *, term: int, admits: int) -> StandingResponse:
+    return StandingResponse(term, newcomer.standing.session, True, admits)
+
+
+def test_a_snapshot_says_who_the_members_are() -> None:
+    b = core("b", "abc")
+    members = '[{"index":3,"voters":{"a":"x:1","b":"y:1"},"learners":{}}]'
+    part = InstallRequest(2, 9, 1, 1, 0xE8B7BE43, 0, b"a", members=members)
+    actions = b.receive("a", part, 10, 1)
+    assert b.peers == ("a",) and (b.membership.index, b.log.first_index) == (3, 10)
+    saved = [step.snapshot for step in actions if isinstance(step, PersistThenSend)][0]
+    assert saved is not None and saved.stated == ((3, Members({"a": "x:1", "b": "y:1"})),)
+
+
+# The fault of the thesis' first rule for single-server changes (raft-dev, 10 July 2015)
+
+
+def before_the_fault() -> Group:
+    """a leads four in term 1 and makes e vote, which only e hears of; then b is elected by b, c and d."""
+    world = group(*"abcd")
+    world.cores["e"] = core("e", "abcde")
+    began(world)
+    change(world, "a", Change(Step.ADD, "e", "h:1"))
+    for _ in range(4):
+        world.beat("a")
+    change(world, "a", Change(Step.PROMOTE, "e"))
+    world.deliver(only="ae")
+    assert world.cores["e"].quorum == 3
+    world.now_ms += 5000
+    return world
+
+
+def test_the_fault_of_2015_is_refused() -> None:
+    world = before_the_fault()
+    world.take("b", world.cores["b"].tick(world.now_ms))
+    for _ in range(4):  # elected by all three, and its no-op is on its way
+        world.inbox, waiting = [], world.inbox
+        for sender, receiver, message in waiting:
+            if receiver in "bcd" and isinstance(message, VoteRequest):
+                world.request(sender, receiver, message)
+    assert world.cores["b"].role is Role.LEADER
+    assert refused(world.cores["b"], Change(Step.REMOVE, "a")) is Why.NOT_BEGUN
+
+
+def test_after_its_no_op_is_decided_the_former_leader_cannot_win_by_its_own_list() -> None:
+    world = before_the_fault()
+    world.elect("b", only="bcd")
+    world.beat("b", only="bcd")
+    change(world, "b", Change(Step.REMOVE, "a"))
+    world.deliver(only="bc")
+    world.beat("b", only="bc")
+    decided = world.cores["b"].committed_index
+    assert world.cores["b"].members_are_decided and world.cores["d"].log.last_term == 2
+    for _ in range(3):
+        world.now_ms += 5000
+        world.take("a", world.cores["a"].tick(world.now_ms))
+        world.deliver(only="ade")
+        assert world.cores["a"].role is not Role.LEADER
+    assert world.cores["c"].committed_index == decided
+
+
+def test_without_that_rule_what_was_decided_is_lost() -> None:
+    """The same, but for the wait: so the rule is needed, and not only kept."""
+    world = before_the_fault()
+    for name in "bcd":
+        world.cores[name].now_ms = world.now_ms
+    world.take("b", world.cores["b"].tick(world.now_ms))
+    while world.cores["b"].role is not Role.LEADER:
+        world.inbox, waiting = [], world.inbox
+        for sender, receiver, message in waiting:
+            if receiver in "cd" and isinstance(message, VoteRequest):
+                world.request(sender, receiver, message)
+    b = world.cores["b"]
+    b.append_as_leader([encode_members(Change(Step.REMOVE, "a").of(b.membership.members))])
+    world.take("b", b.actions())
+    for _ in range(3):
+        world.beat("b", only="bc")
+    assert b.members_are_decided and b.committed_index == world.cores["c"].committed_index
+    world.now_ms += 5000
+    world.inbox.clear()
+    a = world.cores["a"]
+    for _ in range(3):
+        world.now_ms += 5000
+        world.take("a", a.tick(world.now_ms))
+        world.deliver(only="ade")
+    assert a.role is Role.LEADER and a.log.term_at(b.membership.index) != b.log.term_at(b.membership.index)
