@@ -31,6 +31,7 @@ from controller.state import ReplicasState
 from controller.statemachine import ReplicasStateMachine
 from dledger.actions import Role
 from dledger.entry import ENTRY_HEADER_BYTES
+from dledger.memberservice import MemberService
 from dledger.messages import ResultCode
 from dledger.node import DLedgerNode
 from dledger.settings import INDEX_UNIT_BYTES, DLedgerSettings
@@ -123,6 +124,7 @@ class ControllerApp:
         )
         router = Router(on_fatal=self._fail)
         self.node.register(router)
+        MemberService(self.node, settings.group).register(router)
         processor.add_to(router)
         if settings.serves_metrics:
             self._counts.watch(router)

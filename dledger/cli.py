@@ -20,8 +20,9 @@ from dledger.inspection import Inspection, differences, inspect_at_once
 from dledger.keyvalues import BadKeyValues
 from dledger.ledger import DLedger
 from dledger.memberfolder import NoMember, read_folder
+from dledger.membership import Change, Step
 from dledger.messagejson import Fields, MessageError
-from dledger.peerlist import parsed_peers
+from dledger.peerlist import parsed_peers, peer_list
 from dledger.service import ClientService
 from mqruntime import log, serve
 from mqruntime.clock import SystemClock
@@ -149,6 +150,74 @@ def transfer_command(peers: Mapping[str, str], group: str, target: str | None) -
     click.echo(f"{former} has handed over")
 
 
+@dledger.command("members")
+@of_group
+def members_command(peers: Mapping[str, str], group: str) -> None:
+    """Shows who belongs to the group, as its leader has it; --peers may be an older list."""
+    told = asked(peers, group, lambda client: client.members())
+    by = "the list it was started with" if told["index"] < 0 else f"entry {told['index']}"
+    click.echo(f"by {by}" + ("" if told["decided"] else ", not decided yet"))
+    for kind in ("voters", "learners"):
+        for member, address in told[kind].items():
+            click.echo(f"{member:10} {address:22} {kind[:-1]:8} {lack_of(member, told)}".rstrip())
+
+
+def lack_of(member: str, told: Fields) -> str:
+    if member not in told["lacks"]:
+        return "leads"
+    lacks = told["lacks"][member]
+    return "not heard, or does not vote yet" if lacks is None else f"lacks {lacks}" if lacks else ""
+
+
+dry_run_option = click.option(
+    "--dry-run", is_flag=True, help="Only ask whether it would, and change nothing."
+)
+
+
+@dledger.command("add")
+@of_group
+@click.argument("newcomer", metavar="ID-HOST:PORT")
+@click.option("--level-within", "level_ms", default=60_000, show_default=True, metavar="MS")
+@dry_run_option
+def add_command(peers: Mapping[str, str], group: str, newcomer: str, level_ms: int, dry_run: bool) -> None:
+    """Takes a member in: as a learner, and with a vote once it is level.
+
+    It is started first, with a list that names the group's members and itself."""
+    try:
+        ((member, address),) = parsed_peers(newcomer, "ID-HOST:PORT").items()
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint="ID-HOST:PORT") from None
+    if dry_run:
+        change = Change(Step.ADD, member, address)
+        show_change(asked(peers, group, lambda client: client.change(change, dry_run=True)), would=True)
+    else:
+        show_change(asked(peers, group, lambda client: client.add(member, address, level_ms)))
+
+
+@dledger.command("remove")
+@of_group
+@click.argument("member", metavar="ID")
+@dry_run_option
+def remove_command(peers: Mapping[str, str], group: str, member: str, dry_run: bool) -> None:
+    """Takes a member out; one that leads hands over first. Stop it then."""
+    if dry_run:
+        change = Change(Step.REMOVE, member)
+        show_change(asked(peers, group, lambda client: client.change(change, dry_run=True)), would=True)
+    else:
+        show_change(asked(peers, group, lambda client: client.remove(member)))
+
+
+def show_change(told: Fields, *, would: bool = False) -> None:
+    click.echo(f"{'is' if would else 'was':9} {listing(told)}")
+    click.echo(f"{'would be' if would else 'is':9} {listing(told['after'])}")
+
+
+def listing(told: Fields) -> str:
+    """As --peers has it, and behind a bar who learns."""
+    learners = peer_list(told["learners"])
+    return peer_list(told["voters"]) + (f" | {learners}" if learners else "")
+
+
 @dledger.command("status")
 @of_group
 def status_command(peers: Mapping[str, str], group: str) -> None:
@@ -190,7 +259,7 @@ def asked(
         return asyncio.run(run())
     except OutcomeUnknown as error:
         raise Unknown(
-            f"outcome unknown: {error}; get tells whether it was done, before you try again"
+            f"outcome unknown: {error}; get, or members, tells whether it was done, before you try again"
         ) from error
     except (NotLeader, TimeoutError) as error:
         raise click.ClickException(

@@ -17,15 +17,21 @@ from dledger.clientjson import (
     entry_of,
 )
 from dledger.entry import NO_INDEX, NO_TERM, Entry
-from dledger.errors import EntryRefused, NotLeader, OutcomeUnknown
+from dledger.errors import EntryRefused, NotLeader, OutcomeUnknown, Why
+from dledger.memberservice import SHOW
+from dledger.membership import Change, Step
 from dledger.messagejson import Envelope, Fields, MessageError, decode_fields, encode_request, number
 from dledger.messages import MessageCode, ResultCode, TransferRequest
 from remoting.client import RemotingClient
+from remoting.codes import RequestCode
 from remoting.command import RemotingCommand
 from remoting.errors import NotSent, RemotingError
 
 CALL_MS = 3000
 TRY_AGAIN_S = 0.05
+TRY_LEVEL_MS = 200
+PASSES = {Why.NOT_LEVEL.value, Why.UNDER_WAY.value, Why.NOT_BEGUN.value, Why.HANDING_OVER.value}
+"""What is refused for these may be made a moment later."""
 CLIENT_ID = "client"
 """Speaks as no member does."""
 REASONS = {
@@ -43,11 +49,14 @@ REASONS = {
 class Refused(Exception):
     """A member answered with another code than 200; nothing was done."""
 
-    def __init__(self, member: str, code: int) -> None:
-        why = REASONS.get(ResultCode(code), "") if code in {*ResultCode} else ""
-        super().__init__(f"{member} refused with {code}: {why or 'see its log'}")
+    def __init__(self, member: str, code: int, remark: str = "", why: str = "") -> None:
+        known = REASONS.get(ResultCode(code), "") if code in {*ResultCode} else ""
+        super().__init__(f"{member} refused with {code}: {remark or known or 'see its log'}")
         self.member = member
         self.code = code
+        self.remark = remark
+        self.why = why
+        """One of dledger.errors.Why, where a change of the members was refused."""
 
 
 class Answer(NamedTuple):
@@ -108,9 +117,49 @@ class DLedgerClient:
             raise Refused(leader, fields.get("code", 0))
         return leader
 
+    # Its members
+
+    async def members(self) -> Fields:
+        """As the leader has them. Raises NotLeader, Refused, OutcomeUnknown (no answer)."""
+        return await self._led(RequestCode.DLEDGER_CHANGE_MEMBERS, {"step": SHOW})
+
+    async def change(self, change: Change, *, dry_run: bool = False) -> Fields:
+        """The list before, and the one `after`; only asked for, if it is a `dry_run`. Raises NotLeader, Refused: nothing was
+        changed; OutcomeUnknown."""
+        wish = {"step": change.step.value, "member": change.member, "address": change.address}
+        return await self._led(RequestCode.DLEDGER_CHANGE_MEMBERS, wish | {"dryRun": dry_run})
+
+    async def add(self, member: str, address: str, level_ms: int) -> Fields:
+        """Takes `member` in as a learner, and lets it vote once it is level, which may take `level_ms`: after that it stays
+        a learner, and Refused says so. One that is a learner there already goes on."""
+        before = await self.members()
+        if before["learners"].get(member) != address:
+            await self.change(Change(Step.ADD, member, address))
+        tries = max(1, level_ms // TRY_LEVEL_MS)
+        while True:
+            try:
+                promoted = await self.change(Change(Step.PROMOTE, member))
+                return before | {"after": promoted["after"]}
+            except Refused as refusal:
+                tries -= 1
+                if refusal.why not in PASSES or not tries:
+                    raise
+            await asyncio.sleep(TRY_LEVEL_MS / 1000)
+
+    async def remove(self, member: str) -> Fields:
+        """A leader hands over first. Raises as `change` and `transfer`."""
+        while True:
+            try:
+                return await self.change(Change(Step.REMOVE, member))
+            except Refused as refusal:
+                if refusal.why != Why.LEADS.value:
+                    raise
+            await self.transfer(None)
+            self._leader = None
+
     # One request to the leader, whoever that is
 
-    async def _led(self, code: ClientCode, fields: Fields) -> Fields:
+    async def _led(self, code: int, fields: Fields) -> Fields:
         try:
             async with asyncio.timeout(self.timeout_ms / 1000) as limit:
                 while True:
@@ -130,9 +179,9 @@ class DLedgerClient:
         except TimeoutError:
             if not limit.expired():
                 raise
-            raise self._timed_out(code) from None
+            raise self._timed_out() from None
 
-    def _timed_out(self, code: ClientCode) -> Exception:
+    def _timed_out(self) -> Exception:
         if self._leader is not None:
             return OutcomeUnknown(f"{self._leader} did not answer within {self.timeout_ms} ms")
         return NotLeader(None, None)
@@ -143,7 +192,7 @@ class DLedgerClient:
         if code == ResultCode.WAIT_QUORUM_ACK_TIMEOUT:
             raise OutcomeUnknown(f"{leader} leads, and a majority did not answer it in time")
         if code != ResultCode.NOT_LEADER:
-            raise Refused(leader, code)
+            raise Refused(leader, code, answer.get("remark") or "", answer.get("why") or "")
         named = answer.get("leaderId")
         self._leader = named if named in self.peers and named != leader else None
 
@@ -151,10 +200,17 @@ class DLedgerClient:
         """Asks all until one says that it serves, or TimeoutError ends that."""
         while True:
             for member, told in (await self.status()).items():
+                if isinstance(told, dict):
+                    self._learn(told)
                 if isinstance(told, dict) and told.get("active"):
                     self._leader = member
                     return member
             await asyncio.sleep(TRY_AGAIN_S)
+
+    def _learn(self, told: Fields) -> None:
+        """Members may have come since the list was written that this began with."""
+        for member, address in (told.get("peers") or {}).items():
+            self.peers.setdefault(member, address)
 
     async def _status_of(self, member: str) -> Fields | RemotingError | Refused:
         try:
@@ -164,7 +220,7 @@ class DLedgerClient:
         code = fields["code"]
         return fields if code == ResultCode.SUCCESS else Refused(member, code)
 
-    async def _asked(self, member: str, code: ClientCode, fields: Fields) -> Fields:
+    async def _asked(self, member: str, code: int, fields: Fields) -> Fields:
         """The members of the answer, its `code` among them. Raises RemotingError."""
         body = encode(ClientEnvelope(self.group, member), fields)
         address = self.peers[member]

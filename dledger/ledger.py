@@ -21,6 +21,7 @@ from dledger.actions import Role
 from dledger.applying import Snapshots, StateMachine
 from dledger.entry import NO_INDEX, Entry
 from dledger.errors import EntryRefused, IndexOutOfRange, NotLeader, OutcomeUnknown, TooManyProposals
+from dledger.memberservice import MemberService
 from dledger.messages import ResultCode
 from dledger.node import DLedgerNode
 from dledger.oldentries import read_entries
@@ -133,6 +134,7 @@ class DLedger:
         self._positions: Positions | None = None
         self.router = Router(on_fatal=self._fail)
         self._node.register(self.router)
+        MemberService(self._node, group).register(self.router)
         host, _, port = peers[self_id].rpartition(":")
         self._server = RemotingServer(
             self.router, host=listens_on or host, port=int(port), clock=runtime.clock

@@ -80,6 +80,8 @@ class ResultCode(IntEnum):
     """An entry may be decided, or not."""
     LEADER_PENDING_FULL = 503
     LEADER_TRANSFERRING = 506
+    CHANGE_REFUSED = 520
+    """Ours: the members stay as they are."""
 
 
 class VoteResult(Enum):

@@ -55,6 +55,8 @@ COMMANDS: dict[str, CommandEntry] = {
     "updateControllerConfig": CommandEntry("update_controller_config", "Update controller config."),
     "electMaster": CommandEntry("elect_master", "Re-elect the specified broker as master."),
     "leadershipTransfer": CommandEntry("leadership_transfer", "Let another controller lead."),
+    "addController": CommandEntry("add_controller", "Take a controller into the group."),
+    "removeController": CommandEntry("remove_controller", "Take a controller out of the group."),
     "resyncBroker": CommandEntry("resync_broker", "Let a replica begin anew with an empty store."),
     "cleanBrokerMetadata": CommandEntry("clean_broker_metadata", "Clean metadata of broker on controller."),
 }

@@ -160,6 +160,19 @@ def test_another_controller_leads_when_it_is_asked_to(admin: Admin) -> None:
     )
 
 
+def test_members_of_the_controller_group_change_and_only_as_they_may(admin: Admin) -> None:
+    add = ("addController", "-a", admin.controllers, "-m")
+    would = admin.told(*add, "n9-127.0.0.1:1", "-d")
+    assert would["after"]["learners"] == {"n9": "127.0.0.1:1"} and would["before"]["learners"] == {}
+    assert "ID-HOST:PORT" in admin.run(*add, "n9").stderr
+    assert "n0 is a member already" in admin.failed(*add, "n0-127.0.0.1:1", "-d")
+    remove = ("removeController", "-a", admin.controllers, "-i")
+    assert "n9 is not among the members n0, n1, n2" in admin.failed(*remove, "n9")
+    leader = admin.told("getControllerMetaData", "-a", admin.controllers)["leaderId"]
+    assert "hand its leadership over first" in admin.failed(*remove, leader, "-d")
+    assert "#WouldBe\t" in admin.shown(*remove, next(each for each in ("n0", "n1") if each != leader), "-d")
+
+
 @pytest.mark.parametrize("command", ["deleteExpiredCommitLog", "cleanExpiredCQ"])
 def test_what_has_expired_is_deleted_on_demand(admin: Admin, command: str) -> None:
     assert "success" in admin.shown(command, "-c", CLUSTER_NAME)

@@ -82,6 +82,10 @@ COMMANDS: dict[str, Run | Elsewhere] = {
             "get --peers PEERS 2",
             "transfer --peers PEERS n1",
             "status --peers PEERS",
+            "members --peers PEERS",
+            "add --peers PEERS n3-127.0.0.1:20914 --dry-run",
+            "add --peers PEERS n3-127.0.0.1:20914",
+            "remove --peers PEERS n0",
         )
     },
     "python -m dledger --help": Run("serve"),
@@ -157,6 +161,8 @@ COMMANDS: dict[str, Run | Elsewhere] = {
     "mqadmin resyncBroker -b REPLICA -d": Elsewhere("test_admin_on_a_cluster.py"),
     "mqadmin resyncBroker -b REPLICA": Elsewhere("test_admin_on_a_cluster.py"),
     "mqadmin leadershipTransfer -a CONTROLLERS": Run("#FormerLeaderId"),
+    "mqadmin removeController -a CONTROLLERS -i n2": Elsewhere("test_replaced_controllers.py"),
+    "mqadmin addController -a CONTROLLERS -m n3-HOST:PORT": Elsewhere("test_replaced_controllers.py"),
     "mqadmin electMaster -a CONTROLLERS -b BROKER_ID -bn broker-a -c DefaultCluster": Run(
         "#BrokerMasterAddr"
     ),

@@ -52,6 +52,27 @@ def test_a_group_is_served_and_talked_to(members: dict[str, ServerProcess], peer
     members["n2"].wait_to_say("role=LEADER")
 
 
+def test_members_come_and_go(members: dict[str, ServerProcess], peers: str, tmp_path: Path) -> None:
+    (port,) = free_ports(1)
+    new = f"n3-127.0.0.1:{port}"
+    with ServerProcess("dledger", *served(f"{peers};{new}", "n3", tmp_path / "n3")) as fourth:
+        fourth.wait_to_say("does not vote yet")
+        dry = said(peers, "add", new, "--dry-run")
+        assert dry.stdout == f"is        {peers}\nwould be  {peers} | {new}\n", dry.stderr
+        added = said(peers, "add", new)
+        assert added.stdout == f"was       {peers}\nis        {peers};{new}\n", added.stderr
+        shown = said(peers, "members").stdout
+        assert shown.startswith("by entry ") and shown.count(" voter") == 4 and shown.count("leads") == 1
+        assert said(new, "append", "three").returncode == 0
+        leader = next(line.split()[0] for line in shown.splitlines() if line.endswith("leads"))
+        dry = said(peers, "remove", leader, "--dry-run")
+        assert dry.returncode == 1 and "hand its leadership over first" in dry.stderr
+        removed = said(peers, "remove", "n3")
+        assert removed.stdout == f"was       {peers};{new}\nis        {peers}\n", removed.stderr
+        again = said(peers, "remove", "n3")
+        assert again.returncode == 1 and "n3 is not among the members n0, n1, n2" in again.stderr
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
@@ -60,6 +81,7 @@ def test_a_group_is_served_and_talked_to(members: dict[str, ServerProcess], peer
         (["status", "--group", "other"], "member of another group; correct --group"),
         (["transfer", "n7"], "n7 is not among n0, n1, n2"),
         (["append", ""], "an entry has one byte at least"),
+        (["add", "n3"], "is not ID-HOST:PORT"),
     ],
 )
 def test_what_cannot_be_done_is_said(

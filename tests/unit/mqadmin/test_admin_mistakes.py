@@ -67,6 +67,9 @@ USES = [
     "updateControllerConfig -a ADDRESS -k key -v value",
     "electMaster -a ADDRESS -b 1 -bn broker-a -c C",
     "leadershipTransfer -a ADDRESS -t n1",
+    "addController -a ADDRESS -m n3-127.0.0.1:9878",
+    "addController -a ADDRESS -m n3-127.0.0.1:9878 -d",
+    "removeController -a ADDRESS -i n0",
     "cleanBrokerMetadata -a ADDRESS -b 1 -bn broker-a -c C",
     "resyncBroker -b ADDRESS",
 ]

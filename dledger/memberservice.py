@@ -1,0 +1,88 @@
+"""Who the members are, and changes of them, over the wire: request 51022, for operators.
+
+Invariant: each request is answered; a change is answered with 200 once it is decided, with 502 where it may be, and with any
+other code where nothing was appended."""
+
+from __future__ import annotations
+
+import logging
+
+from dledger.changing import lacking
+from dledger.clientjson import ClientEnvelope, encode_answer, envelope_of
+from dledger.conversation import HEADER_CODE
+from dledger.entry import NO_INDEX
+from dledger.errors import ChangeRefused, NotLeader, OutcomeUnknown
+from dledger.membership import Change, Step
+from dledger.messagejson import Fields, MessageError, choice, decode_fields, flag, text
+from dledger.messages import ResultCode
+from dledger.node import DLedgerNode
+from remoting.codes import RequestCode
+from remoting.command import RemotingCommand
+from remoting.peer import Peer
+from remoting.router import Router
+
+logger = logging.getLogger(__name__)
+
+DECIDED_MS = 2500
+"""Clients wait 3000 ms, and are to hear then what is known."""
+SHOW = "show"
+
+
+class MemberService:
+    """Of one member of `group`; `register` it before the member starts.
+
+    A request has `step`, `member`, `address` and `dryRun`; `step` is one of dledger.membership.Step, or `show`, which any
+    member answers from what it has itself. An answer has the list as it is, with `index` and `decided`, and what the leader
+    knows: how many entries each other member lacks. One to a change has the list that it makes in `after`, or `why` not and a
+    `remark`."""
+
+    def __init__(self, node: DLedgerNode, group: str) -> None:
+        self._node = node
+        self._group = group
+
+    def register(self, router: Router) -> None:
+        router.add(RequestCode.DLEDGER_CHANGE_MEMBERS, self._handle)
+
+    async def _handle(self, peer: Peer, command: RemotingCommand) -> RemotingCommand:
+        envelope, code, found = ClientEnvelope("", ""), ResultCode.UNEXPECTED_ARGUMENT, Fields()
+        try:
+            fields = decode_fields(command.body)
+            envelope = envelope_of(fields)
+            if envelope.receiver != self._node.self_id:
+                code = ResultCode.UNKNOWN_MEMBER
+            elif envelope.group != self._group:
+                code = ResultCode.UNKNOWN_GROUP
+            elif fields.get("step") == SHOW:
+                code, found = ResultCode.SUCCESS, self._shown()
+            else:
+                code, found = await self._changed(fields, peer)
+        except MessageError as error:
+            found = {"remark": str(error)}
+            logger.warning("peer=%s request=%d refused: %s", peer.remote_address, command.code, error)
+        return command.reply(HEADER_CODE, body=encode_answer(envelope, code, self._node.leader_id, found))
+
+    async def _changed(self, fields: Fields, peer: Peer) -> tuple[ResultCode, Fields]:
+        step: Step = choice(Step, fields, "step")
+        change = Change(step, text(fields, "member"), text(fields, "address"))
+        before = self._shown()
+        try:
+            if flag(fields, "dryRun"):
+                after = self._node.allowed(change)
+            else:
+                _, after = await self._node.change_members(change, DECIDED_MS)
+                logger.info("%s %s asked_by=%s", step.value, change.member, peer.remote_address)
+        except NotLeader as elsewhere:
+            return ResultCode.NOT_LEADER, before | {"leaderAddress": elsewhere.leader_address or ""}
+        except ChangeRefused as refusal:
+            return ResultCode.CHANGE_REFUSED, before | {"why": refusal.why.value, "remark": str(refusal)}
+        except OutcomeUnknown as error:
+            return ResultCode.WAIT_QUORUM_ACK_TIMEOUT, before | {"remark": str(error)}
+        return ResultCode.SUCCESS, before | {"after": after.told()}
+
+    def _shown(self) -> Fields:
+        core = self._node.core
+        if core is None:
+            return {"index": NO_INDEX, "decided": False, "voters": dict(self._node.peers), "learners": {}}
+        lacks = {peer: lacking(core, peer) for peer in core.progress}
+        told = {"index": core.membership.index, "decided": core.members_are_decided, "lacks": lacks}
+        return told | core.membership.members.told()

@@ -1,0 +1,216 @@
+"""Members that come and go while a group runs: over the wire, on real stores in memory, across restarts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+
+from dledger import DLedger, OutcomeUnknown
+from dledger.client import Refused
+from dledger.errors import MembersChanged, NotLeader
+from dledger.membership import Change, Members, Step, encode_members
+from dledger.service import ClientService
+from mqruntime.memoryruntime import MemoryFiles
+from tests.unit.dledger.ledgergroup import SETTINGS, free_ports, until
+from tests.unit.dledger.test_ledger import Sum, played
+from tests.unit.dledger.test_ledger_clients import Clients, ServedGroup
+
+
+class ChangingGroup(ServedGroup):
+    async def newcomer(self, name: str) -> str:
+        """Starts one that nobody knows yet, with the group's list and itself in it; its address."""
+        (port,) = free_ports(1)
+        self.peers = self.peers | {name: f"127.0.0.1:{port}"}
+        self.files[name] = MemoryFiles()
+        await self.start(name)
+        return self.peers[name]
+
+    async def gone(self, name: str) -> None:
+        """Stopped, and out of the lists that others are started with from now on."""
+        await self.stop(name)
+        self.peers = {member: address for member, address in self.peers.items() if member != name}
+
+
+class SavedSum(Sum):
+    def snapshot_save(self) -> Iterator[bytes]:
+        yield b"%d" % self.value
+
+    def snapshot_load(self, data: bytes) -> Iterator[None]:
+        yield
+        self.value = int(data)
+
+
+class SavingGroup(ChangingGroup):
+    def made(self, name: str) -> DLedger:
+        machine = SavedSum()
+        settings = replace(SETTINGS, snapshot_entries=20, snapshot_margin_entries=0)
+        runtime = self.files[name].runtime()
+        ledger = DLedger(
+            self_id=name,
+            peers=self.peers,
+            group="g",
+            runtime=runtime,
+            state_machine=machine,
+            snapshots=machine,
+            settings=settings,
+        )
+        ClientService(ledger).register()
+        return ledger
+
+
+async def written(group: ChangingGroup, clients: Clients, body: bytes) -> int:
+    """Its index; while leaders change it is tried again, with what cannot be mistaken."""
+    while True:
+        try:
+            return (await clients.client.append([body])).first_index
+        except (NotLeader, OutcomeUnknown):
+            continue
+
+
+def test_a_member_is_replaced_and_another_one_may_fail_then() -> None:
+    async def story() -> None:
+        async with ChangingGroup() as group, Clients(group) as clients:
+            await written(group, clients, b"+1")
+            address = await group.newcomer("n3")
+            told = await clients.client.add("n3", address, 20_000)
+            assert sorted(told["voters"]) == ["n0", "n1", "n2"]
+            assert sorted(told["after"]["voters"]) == ["n0", "n1", "n2", "n3"]
+            former = (await group.leader()).metadata.self_id
+            await clients.client.remove(former)  # it hands over first
+            await group.gone(former)
+            shown = await clients.client.members()
+            assert former not in shown["voters"] and len(shown["voters"]) == 3 and shown["decided"]
+            last = await written(group, clients, b"+2")
+            other = next(name for name in group.members if name not in ("n3", shown["leaderId"]))
+            await group.stop(other)
+            again = await written(group, clients, b"+3")
+            assert again > last
+            await until(lambda: group.members["n3"].metadata.applied_index >= again)
+
+    played(story)
+
+
+def test_lists_in_the_log_go_before_those_of_a_start() -> None:
+    async def story() -> None:
+        async with ChangingGroup() as group, Clients(group) as clients:
+            old = group.peers
+            address = await group.newcomer("n3")
+            await clients.client.add("n3", address, 20_000)
+            await until(lambda: all(len(member.metadata.peers) == 4 for member in group.members.values()))
+            end = await written(group, clients, b"x")
+            await until(
+                lambda: all(member.metadata.committed_index >= end for member in group.members.values())
+            )
+            group.peers = old  # as before the change
+            for name in ("n0", "n1"):
+                await group.stop(name)
+                await group.start(name)
+            group.peers = old | {"n3": address}
+            await group.stop("n2")
+            await group.start("n2")
+            assert all(len(member.metadata.peers) == 4 for member in group.members.values())
+            await written(group, clients, b"y")
+
+    played(story)
+
+
+def test_another_list_is_refused_at_a_start_where_no_decided_entry_says_so() -> None:
+    async def story() -> None:
+        async with ChangingGroup() as group:
+            await group.leader()
+            await group.stop("n2")
+            group.peers = group.peers | {"n3": "127.0.0.1:1"}
+            with pytest.raises(MembersChanged):
+                await group.start("n2")
+
+    played(story)
+
+
+def test_a_snapshot_and_a_checkpoint_know_the_members() -> None:
+    async def story() -> None:
+        async with SavingGroup() as group:
+            async with Clients(group) as clients:
+                first = await group.newcomer("n3")
+                await clients.client.add("n3", first, 20_000)
+                for _ in range(200):
+                    await written(group, clients, b"1")
+                leader = await group.leader()
+                await until(lambda: leader.metadata.first_index > 20)
+                second = await group.newcomer("n4")
+                await clients.client.add("n4", second, 20_000)
+                assert group.members["n4"].metadata.first_index > 0
+                for name in list(group.members):
+                    await group.stop(name)
+                    await group.start(name)
+                assert all(len(member.metadata.peers) == 5 for member in group.members.values())
+
+    played(story)
+
+
+def test_what_makes_no_sense_is_refused_and_nothing_is_appended() -> None:
+    async def story() -> None:
+        async with ChangingGroup() as group, Clients(group) as clients:
+            leader = await group.leader()
+            last = await written(group, clients, b"x")
+            for change, dry_run, why in (
+                (Change(Step.REMOVE, "n9"), False, "UNKNOWN_ID"),
+                (Change(Step.PROMOTE, "n1"), False, "VOTES_ALREADY"),
+                (Change(Step.ADD, "n1", "h:1"), True, "ID_TAKEN"),
+                (Change(Step.REMOVE, leader.metadata.self_id), True, "LEADS"),
+            ):
+                with pytest.raises(Refused) as refused:
+                    await clients.client.change(change, dry_run=dry_run)
+                assert (refused.value.code, refused.value.why) == (520, why)
+            told = await clients.client.change(Change(Step.ADD, "n9", "127.0.0.1:1"), dry_run=True)
+            assert told["after"]["learners"] == {"n9": "127.0.0.1:1"} and told["learners"] == {}
+            with pytest.raises(ValueError, match="list of the group's members"):
+                await leader.append(encode_members(Members(group.peers)))
+            assert (await group.leader()).metadata.last_index == last
+
+    played(story)
+
+
+def test_a_learner_that_does_not_answer_gets_no_vote() -> None:
+    async def story() -> None:
+        async with ChangingGroup() as group, Clients(group) as clients:
+            with pytest.raises(Refused, match="stays a learner"):
+                await clients.client.add("n9", "127.0.0.1:1", 200)
+            assert (await clients.client.members())["learners"] == {"n9": "127.0.0.1:1"}
+            await written(group, clients, b"x")
+            await clients.client.remove("n9")
+            assert (await clients.client.members())["learners"] == {}
+
+    played(story)
+
+
+def test_the_wire_has_these_names() -> None:
+    async def story() -> None:
+        async with ChangingGroup() as group, Clients(group) as clients:
+            leader = await group.leader()
+            name = leader.metadata.self_id
+            base = f'"group":"g","remoteId":"{name}"'
+            others = {each: 0 for each in sorted(group.peers) if each != name}
+            told = await clients.raw(leader, 51022, f'{{"step":"show",{base}}}')
+            while told["lacks"] != others:
+                told = await clients.raw(leader, 51022, f'{{"step":"show",{base}}}')
+            assert told == {
+                "code": 200, "group": "g", "remoteId": name, "leaderId": name, "term": -1, "index": -1,
+                "decided": True, "voters": group.peers, "learners": {}, "lacks": others,
+            }  # fmt: skip
+            asked = f'{{"step":"remove","member":"{name}","address":"","dryRun":true,{base}}}'
+            told = await clients.raw(leader, 51022, asked)
+            assert (told["code"], told["why"]) == (520, "LEADS")
+            follower = group.members[next(iter(others))]
+            asked = asked.replace(f'"remoteId":"{name}"', f'"remoteId":"{next(iter(others))}"')
+            told = await clients.raw(follower, 51022, asked)
+            assert (told["code"], told["leaderAddress"]) == (404, group.peers[name])
+            for text, code in (
+                (f'{{"step":"burn","member":"n0","address":"","dryRun":true,{base}}}', 411),
+                ('{"step":"show","group":"g","remoteId":"n9"}', 401),
+                (f'{{"step":"show","group":"h","remoteId":"{name}"}}', 400),
+            ):
+                assert (await clients.raw(leader, 51022, text))["code"] == code
+
+    played(story)

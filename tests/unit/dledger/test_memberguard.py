@@ -1,0 +1,94 @@
+"""Who is believed, as members come and go."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from dledger.memberguard import MemberGuard, Refusal, TheirList
+from dledger.membership import Members
+from dledger.messages import HeartBeatRequest, HeartBeatResponse, ResultCode
+from tests.unit.doubles import ManualClock
+
+PEERS = {"n0": "10.0.0.1:1", "n1": "10.0.0.2:1", "n2": "10.0.0.3:1"}
+LIST = "n0-10.0.0.1:1;n1-10.0.0.2:1;n2-10.0.0.3:1"
+WITH_N3 = f"{LIST};n3-10.0.0.4:1"
+WITHOUT_N2 = "n0-10.0.0.1:1;n1-10.0.0.2:1;n3-10.0.0.4:1"
+OTHERS = "n3-10.0.0.4:1;n4-10.0.0.5:1"
+
+
+def guard(index: int = -1, before: dict[str, str] | None = None) -> MemberGuard:
+    """n0's, whose log names PEERS by entry `index`."""
+    made = MemberGuard(self_id="n0", peers=PEERS, checks_addresses=True, clock=ManualClock(), term=lambda: 4)
+    if index >= 0:
+        made.members_are(index, Members(PEERS), before or {})
+    return made
+
+
+def judged(
+    made: MemberGuard, sender: str, text: str, index: int, host: str = "10.0.0.4", term: int = 5
+) -> Refusal | None:
+    request = HeartBeatRequest(term)
+    return asyncio.run(made.judge_request(sender, request, TheirList(text, index), f"{host}:40000"))
+
+
+@pytest.mark.parametrize(
+    ("own", "sender", "text", "index", "refusal"),
+    [
+        (-1, "n3", WITH_N3, -1, Refusal.PEERS),  # two settings
+        (-1, "n3", WITH_N3, 9, None),  # a newer list names both
+        (7, "n3", WITH_N3, 9, None),
+        (9, "n3", WITH_N3, 7, Refusal.PEERS),  # it was removed
+        (7, "n3", OTHERS, 9, Refusal.PEERS),  # not a list with this one in it
+        (7, "n3", WITH_N3, -1, Refusal.PEERS),  # not a member yet
+    ],
+)
+def test_a_stranger_is_believed_where_a_newer_list_names_both(
+    own: int, sender: str, text: str, index: int, refusal: Refusal | None
+) -> None:
+    made = guard(own)
+    assert judged(made, sender, text, index) is refusal
+    assert made.vouched == ({} if refusal else {"n3": "10.0.0.4:1"})
+    assert made.address_of("n3") == (None if refusal else "10.0.0.4:1")
+
+
+def test_a_member_is_believed_whatever_list_it_has_come_to() -> None:
+    for index, text in ((-1, LIST), (3, WITH_N3), (9, WITHOUT_N2)):
+        assert judged(guard(7), "n1", text, index, host="10.0.0.2") is None
+
+
+def test_a_vouched_one_is_held_to_its_address_and_to_terms_that_can_be() -> None:
+    made = guard(7)
+    assert judged(made, "n3", WITH_N3, 9, host="10.0.0.9") is Refusal.ADDRESS
+    assert judged(made, "n3", "", -2, host="10.0.0.9") is Refusal.ADDRESS
+    assert judged(made, "n3", WITH_N3, 9, term=1 << 40) is Refusal.TERM
+    made.members_are(9, Members(PEERS), {})
+    assert made.vouched == {} and judged(made, "n3", WITH_N3, 9) is Refusal.PEERS
+
+
+def test_who_left_by_a_change_that_is_not_decided_is_believed() -> None:
+    made = guard(9, before={"n3": "10.0.0.4:1"})
+    assert judged(made, "n3", WITH_N3, 7) is None and made.vouched == {}
+    assert judged(made, "n3", WITH_N3, 7, host="10.0.0.9") is Refusal.ADDRESS
+
+
+def test_it_is_noted_who_can_read_changes() -> None:
+    made = guard()
+    for sender, index in (("n1", -1), ("n2", -2)):
+        answer = HeartBeatResponse(4, ResultCode.SUCCESS)
+        assert made.judge_response(sender, answer, TheirList(LIST, index)) is None
+    assert made.knows_changes == {"n1"}
+
+
+def test_a_refusal_tells_who_is_no_member_there() -> None:
+    made = guard()
+    assert made.judge_refusal("n1", TheirList("n1-10.0.0.2:1;n2-10.0.0.3:1", 5)) is Refusal.PEERS
+    assert made.refused["n1", "peers"] == 1
+
+
+def test_another_leader_is_a_rival_where_settings_differ_alone() -> None:
+    theirs = f"n3-10.0.0.4:1;{LIST}"
+    for own, index, rival in ((-1, -1, True), (-1, 9, False), (7, -1, False)):
+        found = asyncio.run(guard(own).is_rival("n3", TheirList(theirs, index), "10.0.0.4:1"))
+        assert found is rival
