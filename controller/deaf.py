@@ -20,8 +20,9 @@ async def hand_over_if_deaf(node: DLedgerNode, brokers: LiveBrokers) -> None:
     """Runs until cancelled."""
     while True:
         await asyncio.sleep(LOOK_EVERY_MS / 1000)
-        if node.is_active and brokers.should_give_way():
-            target = brokers.gives_way(node.peers, node.self_id)
+        voters = node.core.membership.members.voters if node.core else {}
+        if len(voters) > 1 and node.is_active and brokers.should_give_way():
+            target = brokers.gives_way(voters, node.self_id)
             logger.warning(
                 "this controller leads and hears no broker; another one tries. Where all brokers are down that is all right, "
                 "else see what parts them from this machine",

@@ -155,8 +155,7 @@ class ControllerApp:
         self._tasks.start(self._guard.watch(), name="watch masters")
         self._tasks.start(self._recorder.run(), name="save elections")
         self._tasks.start(self._holdings_file.run(), name="save holdings")
-        if len(self.node.peers) > 1:
-            self._tasks.start(hand_over_if_deaf(self.node, self.brokers), name="hand over if deaf")
+        self._tasks.start(hand_over_if_deaf(self.node, self.brokers), name="hand over if deaf")
         self._tasks.start(tell_leaderless(self.node, self._clock), name="tell leaderless")
         logger.info("controller started", extra=fields(id=self.settings.self_id, port=self._server.port))
 

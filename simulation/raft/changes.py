@@ -35,6 +35,8 @@ class Changes:
         self.removed: set[str] = set()
         """Whose removal is decided, or who was never added."""
         self.next_ms = 1_500.0
+        self.making: list[DLedgerNode] = []
+        """Leaders that were told to make a change, and have not said how it ended."""
         raft.group.check.members.begun_with = frozenset(raft.group.peers)
         raft.group.check.looks_at_members = self.plays
 
@@ -49,7 +51,7 @@ class Changes:
 
     def turn(self) -> None:
         """Perhaps a change begins."""
-        if not self.plays or self.raft.world.now_ms < self.next_ms:
+        if not self.plays or self.raft.world.now_ms < self.next_ms or self.someone_is_emptied():
             return
         self.next_ms = self.raft.world.now_ms + self.random.choice(LATER_MS)
         leader = self.leader()
@@ -64,7 +66,23 @@ class Changes:
             elif self.random.random() < 0.1:
                 self.raft.crash(self.raft.world.nodes[leader.self_id], power_cut=self.random.random() < 0.5)
 
+    def someone_is_emptied(self) -> bool:
+        """Then a change could leave too few who vote, for good: the leader may not know yet."""
+        return any(node.name in self.raft.wiped and not self.raft.votes(node) for node in self.raft.nodes)
+
+    def may_empty(self, names: set[str]) -> bool:
+        """Whether all members go by one decided list, and these and the emptied ones are a minority of it."""
+        cores = self.raft.group.running_cores()
+        lists = {core.membership.index for core in cores}
+        decided = all(core.members_are_decided for core in cores)
+        busy = any(leader in self.raft.group.members() for leader in self.making)
+        if busy or len(cores) < len(self.raft.nodes) or len(lists) > 1 or not decided:
+            return False
+        voters = cores[0].membership.members.voters
+        return names <= voters.keys() and 2 * len(names) < len(voters)
+
     def begin(self, leader: DLedgerNode, change: Change) -> None:
+        self.making.append(leader)
         self.raft.world.nodes[leader.self_id].spawn(self.make(leader, change))
 
     def promotion(self, members: Members) -> Change | None:
@@ -85,7 +103,7 @@ class Changes:
             node = self.raft.world.nodes[self.random.choice(gone)]
             self.removed.discard(node.name)
             if self.random.random() < 0.7:
-                self.raft.empty(node)
+                self.raft.exchange_disk(node)
         else:
             number = len(self.raft.nodes)
             node = self.raft.world.node(f"n{number}", f"10.0.0.{number + 1}")
@@ -108,6 +126,7 @@ class Changes:
             counts[f"changes {change.step.value}"] += 1
             if change.step is Step.REMOVE:
                 self.removed.add(change.member)
+        self.making.remove(leader)
 
     # The end
 

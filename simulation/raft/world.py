@@ -351,12 +351,12 @@ class RaftWorld:
         self.post.ambushes = count
 
     def may_empty(self, nodes: list[Node]) -> bool:
-        """Whether these and the members that are not caught up yet are a minority; where members change nobody knows."""
-        if self.changes.plays:
-            return False
+        """Whether these and the members that are not caught up yet are a minority."""
         without = {node.name for node in nodes} | {
             node.name for node in self.nodes if node.name in self.wiped and not self.votes(node)
         }
+        if self.changes.plays:
+            return self.changes.may_empty(without)
         return 2 * len(without) < len(self.nodes)
 
     def votes(self, node: Node) -> bool:
@@ -364,7 +364,11 @@ class RaftWorld:
         return member is not None and member.core is not None and not member.core.standing.newcomer
 
     def empty(self, node: Node) -> None:
-        """Another disk, and a start with it at once."""
+        """Another disk, and a start with it at once; not where members have changed since it was asked for."""
+        if not self.changes.plays or self.changes.may_empty({node.name}):
+            self.exchange_disk(node)
+
+    def exchange_disk(self, node: Node) -> None:
         self.group.empty(node)
         self.wiped.add(node.name)
         self.healed_at_ms[node.name] = self.world.now_ms
