@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 def ask_for_standing(member: Raft) -> None:
     if member.now_ms >= member.standing_due_ms:
         member.standing_due_ms = member.now_ms + member.settings.heartbeat_interval_ms
-        for peer in member.peers:
+        for peer in sorted(
+            {*member.peers, *member.acquainted}
+        ):  # its leader may be one that its list does not name yet
             member.send(peer, StandingRequest(member.term, member.standing.session))
 
 

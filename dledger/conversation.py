@@ -134,7 +134,7 @@ class Conversation:
 
     async def answer_of(self, to: str, code: MessageCode, request: Request) -> Response | None:
         """None when none will come that the core may see; the log says why."""
-        address = self.peers.get(to)
+        address = self.guard.address_of(to)
         if address is None:  # removed since
             return None
         mine = self.guard.peer_list, self.frames, self.guard.members_index

@@ -143,7 +143,9 @@ class Changes:
             self.retire(node)
         if members.learners and self.raft.world.now_ms >= self.next_ms:
             self.next_ms = self.raft.world.now_ms + SETTLE_EVERY_MS
-            self.begin(leader, Change(Step.PROMOTE, min(members.learners)))
+            learner = min(members.learners)
+            runs = any(node.name == learner for node in self.raft.nodes)
+            self.begin(leader, Change(Step.PROMOTE if runs else Step.REMOVE, learner))
         return not members.learners
 
     def retire(self, node: Node) -> None:

@@ -238,6 +238,15 @@ def test_a_newcomer_must_hear_those_who_vote_by_the_decided_list_that_it_holds()
     assert not n.standing.newcomer and n.voted_for == "a" and not n.may_stand
 
 
+def test_a_newcomer_asks_the_leader_too_that_its_list_does_not_name() -> None:
+    """Else that would go on with what an earlier life of it acknowledged."""
+    n = core("d", "abd", vote=Vote(newcomer=True))
+    n.tick(0)
+    n.met("e")
+    n.receive("e", HeartBeatRequest(2), 10)
+    assert {to for to, request in sent(n.tick(5000)) if isinstance(request, StandingRequest)} == {*"abe"}
+
+
 def answer_of(newcomer: Raft, *, term: int, admits: int) -> StandingResponse:
     return StandingResponse(term, newcomer.standing.session, True, admits)
 
