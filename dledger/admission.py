@@ -5,17 +5,64 @@ that is not: whoever can have had its forgotten vote is in the list whose voters
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from dledger.actions import Role
 from dledger.entry import NO_INDEX
 from dledger.messages import StandingRequest, StandingResponse
+from dledger.progress import Progress
+from dledger.raftlog import RaftLog
+from dledger.settings import DLedgerSettings
+from dledger.standing import Standing
 
-if TYPE_CHECKING:
-    from dledger.raft import Raft
+
+class Member(Protocol):
+    """What of a member is asked and changed here."""
+
+    now_ms: int
+    term: int
+    role: Role
+    leader_id: str | None
+    voted_for: str | None
+    committed_index: int
+    standing: Standing
+    standing_due_ms: int
+    election_due_ms: int
+    settings: DLedgerSettings
+    log: RaftLog
+    progress: dict[str, Progress]
+    acquainted: set[str]
+
+    @property
+    def peers(self) -> tuple[str, ...]: ...
+
+    @property
+    def voters(self) -> tuple[str, ...]: ...
+
+    @property
+    def durable_index(self) -> int: ...
+
+    @property
+    def has_past(self) -> bool: ...
+
+    @property
+    def may_serve(self) -> bool: ...
+
+    @property
+    def members_are_decided(self) -> bool: ...
+
+    def send(self, to: str, request: StandingRequest) -> None: ...
+
+    def push(self, peer: str) -> None: ...
+
+    def become_follower(self, term: int, leader_id: str | None) -> None: ...
+
+    def draw_election_due(self) -> int: ...
+
+    def start_pre_vote(self) -> None: ...
 
 
-def ask_for_standing(member: Raft) -> None:
+def ask_for_standing(member: Member) -> None:
     if member.now_ms >= member.standing_due_ms:
         member.standing_due_ms = member.now_ms + member.settings.heartbeat_interval_ms
         for peer in sorted(
@@ -24,7 +71,7 @@ def ask_for_standing(member: Raft) -> None:
             member.send(peer, StandingRequest(member.term, member.standing.session))
 
 
-def standing_answer(member: Raft, peer: str, request: StandingRequest, known: bool) -> StandingResponse:
+def standing_answer(member: Member, peer: str, request: StandingRequest, known: bool) -> StandingResponse:
     """For a leader a new life of `peer` begins with nothing that counts. No stranger begins a group anew."""
     admits = NO_INDEX
     if member.role is Role.LEADER and peer in member.progress:
@@ -37,14 +84,14 @@ def standing_answer(member: Raft, peer: str, request: StandingRequest, known: bo
     return StandingResponse(member.term, request.session, member.has_past or not known, admits)
 
 
-def heed_standing_answer(member: Raft, peer: str, response: StandingResponse) -> None:
+def heed_standing_answer(member: Member, peer: str, response: StandingResponse) -> None:
     if response.term > member.term:
         member.become_follower(response.term, None)
     if response.session == member.standing.session:
         member.standing.told(peer, has_past=response.has_past, term=response.term, admits=response.admits)
 
 
-def settle_standing(member: Raft) -> None:
+def settle_standing(member: Member) -> None:
     """Where a newcomer has learned enough, it may vote: of the term in which it was caught up, its vote is given."""
     standing = member.standing
     held_index = min(member.committed_index, member.durable_index)

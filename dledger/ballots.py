@@ -5,13 +5,11 @@ pre-votes again takes nothing from votes that are still on their way. Pure."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from dledger.messages import VoteRequest, VoteResponse, VoteResult
 from dledger.raftlog import RaftLog
-
-if TYPE_CHECKING:
-    from dledger.raft import Raft
+from dledger.standing import Standing
 
 
 class Ballots:
@@ -54,7 +52,24 @@ def refusal_of_log(request: VoteRequest, own: RaftLog) -> VoteResult | None:
     return None
 
 
-def judged_vote(voter: Raft, candidate: str, request: VoteRequest) -> VoteResult:
+class Voter(Protocol):
+    """What of a member is asked and changed here."""
+
+    term: int
+    voted_for: str | None
+    leader_id: str | None
+    election_due_ms: int
+    standing: Standing
+    log: RaftLog
+
+    def leader_is_alive(self) -> bool: ...
+
+    def become_follower(self, term: int, leader_id: str | None) -> None: ...
+
+    def draw_election_due(self) -> int: ...
+
+
+def judged_vote(voter: Voter, candidate: str, request: VoteRequest) -> VoteResult:
     """One vote a term, first come first served [3.4], for a log at least as complete as the voter's [3.6.1]; whether either of
     them votes by the voter's own list does not matter, which may be older than the candidate's [4.1]."""
     if request.term < voter.term or (request.pre_vote and request.term == voter.term):

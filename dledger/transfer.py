@@ -5,13 +5,11 @@ Invariant: while it is `under_way` the leader takes no proposals; it ends with t
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from dledger.messages import ResultCode, TransferRequest
 from dledger.progress import Progress
-
-if TYPE_CHECKING:
-    from dledger.raft import Raft
+from dledger.settings import DLedgerSettings
 
 
 class Transfer:
@@ -63,13 +61,29 @@ def fittest(progress: Mapping[str, Progress], heard_since_ms: int) -> str | None
     return max(heard, key=lambda peer: progress[peer].match_index, default=None)
 
 
-def begin_transfer(leader: Raft, target: str | None) -> None:
+class Leader(Protocol):
+    """What of a leader is asked and changed here."""
+
+    now_ms: int
+    settings: DLedgerSettings
+    progress: dict[str, Progress]
+    transfer: Transfer
+
+    @property
+    def voting(self) -> dict[str, Progress]: ...
+
+    def give_up_transfer(self) -> None: ...
+
+    def ask_transferee(self) -> None: ...
+
+
+def begin_transfer(leader: Leader, target: str | None) -> None:
     """To `target`, or to the fittest. A leader whose disk hangs does so by itself: that is no place to lead from."""
     if leader.transfer.under_way:
         return
     since_ms = leader.now_ms - leader.settings.election_timeout_min_ms
     target = target or fittest(leader.voting, since_ms)
-    if target not in leader.voting or leader.progress[target].newcomer:
+    if target is None or target not in leader.voting or leader.progress[target].newcomer:
         leader.give_up_transfer()
     else:
         leader.transfer.begin(target, leader.now_ms + leader.settings.election_timeout_min_ms)

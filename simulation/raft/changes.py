@@ -6,27 +6,47 @@ forgotten it, until the world is healed."""
 from __future__ import annotations
 
 import random
-from typing import TYPE_CHECKING
+from collections import Counter
+from typing import Protocol
 
 from dledger.actions import Role
 from dledger.errors import ChangeRefused, NotLeader, OutcomeUnknown
 from dledger.membership import Change, Members, Step
 from dledger.node import DLedgerNode
 from simulation.kernel.node import Node
+from simulation.kernel.world import World
+from simulation.raft.group import RaftGroup
 from simulation.raft.member import PORT
-
-if TYPE_CHECKING:
-    from simulation.raft.world import RaftWorld
 
 MEMBERS_MAX = 6
 LATER_MS = (40, 400, 1_500)
 SETTLE_EVERY_MS = 250
 
 
+class Stage(Protocol):
+    """What changes need of a world."""
+
+    world: World
+    group: RaftGroup
+    nodes: list[Node]
+    wiped: set[str]
+
+    @property
+    def counts(self) -> Counter[str]: ...
+
+    def crash(self, node: Node, *, power_cut: bool, away_ms: int | None = None) -> None: ...
+
+    def isolate(self, node: Node, *, both: bool = True) -> None: ...
+
+    def votes(self, node: Node) -> bool: ...
+
+    def exchange_disk(self, node: Node) -> None: ...
+
+
 class Changes:
     """Of the world of one seed; two of ten have them."""
 
-    def __init__(self, raft: RaftWorld, seed: int) -> None:
+    def __init__(self, raft: Stage, seed: int) -> None:
         self.raft = raft
         self.random = random.Random(f"{seed}/members")
         self.plays = seed % 10 in (0, 9)
@@ -113,7 +133,7 @@ class Changes:
         return Change(Step.ADD, node.name, address)
 
     async def make(self, leader: DLedgerNode, change: Change) -> None:
-        counts = self.raft.totals.counts
+        counts = self.raft.counts
         try:
             await leader.change_members(change, 2_000)
         except (ChangeRefused, NotLeader):

@@ -96,7 +96,7 @@ class RaftCheck:
         self.lives: dict[str, set[int]] = {}
         """Of each member that lost its disk, the sessions in which it asked since, and who has heard of one."""
         self.heard_of_loss: dict[str, set[str]] = {}
-        self.members = MembersCheck(self)
+        self.members = MembersCheck(self.found)
         self.looks_at_members = False
         """Whether they may change."""
         self.violation: Violation | None = None

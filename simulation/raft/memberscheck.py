@@ -9,16 +9,12 @@ decided or not; M4, who does not vote by that stands in no election."""
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from dledger.actions import Role
 from dledger.entry import NO_INDEX, Entry
 from dledger.raft import Raft
-
-if TYPE_CHECKING:
-    from simulation.raft.check import RaftCheck
 
 BEGINS = b"\x00dledger members\x00\x01"
 
@@ -40,10 +36,10 @@ def listed_by(entry: Entry) -> Listed | None:
 
 
 class MembersCheck:
-    """`begun_with` are the voters of the group's first list."""
+    """`begun_with` are the voters of the group's first list; `found(rule, what)` makes what is raised."""
 
-    def __init__(self, check: RaftCheck) -> None:
-        self.check = check
+    def __init__(self, found: Callable[[str, str], AssertionError]) -> None:
+        self.found = found
         self.begun_with: frozenset[str] = frozenset()
         self.decided: list[Listed] = []
         self.logs: dict[Raft, list[Listed]] = {}
@@ -71,9 +67,9 @@ class MembersCheck:
         if core.committed_index < max(core.term_start_index, before.index):
             ends = f"is decided up to {core.committed_index}, its term begins with {core.term_start_index}"
             what = f"{core.self_id} appends change {new.index}, {ends}, the change before is {before.index}"
-            raise self.check.found("M2", what)
+            raise self.found("M2", what)
         if core.self_id not in new.voters or len(before.voters ^ new.voters) > 1:
-            raise self.check.found("M2", f"{core.self_id} makes {sorted(before.voters)} {sorted(new.voters)}")
+            raise self.found("M2", f"{core.self_id} makes {sorted(before.voters)} {sorted(new.voters)}")
 
     def cuts(self, core: Raft, index: int) -> None:
         self.logs[core] = [each for each in self.logs.get(core, []) if each.index < index]
@@ -98,9 +94,7 @@ class MembersCheck:
             return
         before = self.decided[-1].voters if self.decided else self.begun_with
         if not new.voters or len(before ^ new.voters) > 1:
-            raise self.check.found(
-                "M1", f"{sorted(before)} became {sorted(new.voters)} by entry {entry.index}"
-            )
+            raise self.found("M1", f"{sorted(before)} became {sorted(new.voters)} by entry {entry.index}")
         self.decided.append(new)
 
     def look(self, core: Raft) -> None:
@@ -110,6 +104,6 @@ class MembersCheck:
             return
         goes_by = Listed(known.index, frozenset(known.members.voters), frozenset(known.members.learners))
         if goes_by != newest:
-            raise self.check.found("M3", f"{core.self_id} goes by {goes_by}, and its log has {newest}")
+            raise self.found("M3", f"{core.self_id} goes by {goes_by}, and its log has {newest}")
         if core.role is not Role.FOLLOWER and core.self_id not in newest.voters:
-            raise self.check.found("M4", f"{core.self_id} is {core.role.value} and votes not by {newest}")
+            raise self.found("M4", f"{core.self_id} is {core.role.value} and votes not by {newest}")

@@ -106,6 +106,10 @@ class RaftWorld:
         self.healed_at_ms: dict[str, int] = {}
         self.voters_to_kill = 0
 
+    @property
+    def counts(self) -> Counter[str]:
+        return self.totals.counts
+
     def run(self, run_ms: int = RUN_MS) -> None:
         """Load and faults for `run_ms`, then healing and agreement. Raises Violation or what a broken
         member raised."""
