@@ -134,7 +134,9 @@ class MemberGuard:
         return named and await self._addresses.is_host(host, remote_address)
 
     def _judge_list(self, sender: str, theirs: TheirList) -> Refusal | None:
-        if theirs.members_index > UNTOLD and sender in self.peers:
+        if theirs.members_index == UNTOLD:
+            self.knows_changes.discard(sender)
+        elif sender in self.peers:
             self.knows_changes.add(sender)
         if not theirs.text or theirs.text == self.peer_list:
             return None

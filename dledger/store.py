@@ -114,6 +114,7 @@ class Store:
         decided = max(checkpoint.committed_index, self.snapshot_index)
         if self.history.up_to(decided) is None:
             self.term_file.check_members()
+        self.history.forget(decided)
         self.log = log
         self.committed_index = decided
         self.synced_index = checkpoint.synced_index

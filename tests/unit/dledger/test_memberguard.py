@@ -79,6 +79,8 @@ def test_it_is_noted_who_can_read_changes() -> None:
         answer = HeartBeatResponse(4, ResultCode.SUCCESS)
         assert made.judge_response(sender, answer, TheirList(LIST, index)) is None
     assert made.knows_changes == {"n1"}
+    made.judge_response("n1", HeartBeatResponse(4, ResultCode.SUCCESS), TheirList(LIST, -2))
+    assert made.knows_changes == set()
 
 
 def test_a_refusal_tells_who_is_no_member_there() -> None:

@@ -1,0 +1,95 @@
+"""Who belongs to the group, as a member's files keep it: through starts, cuts, snapshots, and a checkpoint without it."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from dledger.actions import PersistThenSend, Vote
+from dledger.entry import Entry
+from dledger.errors import MembersChanged
+from dledger.membership import Members, Stated, encode_members
+from dledger.snapshot import Begin, Snapshot, decode_snapshot, encode_snapshot
+from tests.unit.dledger.test_dledger_store import entries, step, store
+
+TWO = Members({"m": "hm:1", "n": "hn:1"})
+THREE = Members(TWO.voters, {"l": "hl:1"})
+LINE = b'members=[{"index":2,"voters":{"m":"hm:1","n":"hn:1"},"learners":{"l":"hl:1"}}]\n'
+
+
+def said(index: int, members: Members) -> Entry:
+    return Entry(index, 1, encode_members(members))
+
+
+def opened(root: Path, *batches: object, committed: int = -1, clean: bool = True) -> tuple[Stated, ...]:
+    """What a start finds; `batches` are persisted then, and it ends in order or as a kill."""
+
+    async def live() -> tuple[Stated, ...]:
+        made = store(root)
+        found = await made.open()
+        for batch in batches:
+            await made.persist([batch])  # type: ignore[list-item]
+        if clean:
+            await made.close(committed)
+        return found.stated
+
+    return asyncio.run(live())
+
+
+def begun(root: Path) -> None:
+    """A list in entry 2 that is decided, with 3 behind it."""
+    first = step(*entries(0, 2), said(2, THREE), *entries(3, 1), vote=Vote(1))
+    assert opened(root, first, committed=3) == ()
+
+
+def test_a_checkpoint_tells_of_entries_that_no_start_reads(tmp_path: Path) -> None:
+    begun(tmp_path)
+    checkpoint = tmp_path / "n/checkpoint"
+    assert LINE in checkpoint.read_bytes()
+    assert opened(tmp_path) == ((2, THREE),)
+    checkpoint.write_bytes(b"endIndex=3\ncommittedIndex=3\n")  # as Java writes it
+    assert opened(tmp_path) == ((2, THREE),)
+
+
+def test_a_list_that_was_written_since_the_checkpoint_is_found(tmp_path: Path) -> None:
+    begun(tmp_path)
+    opened(tmp_path, step(said(4, TWO)), clean=False)
+    assert opened(tmp_path) == ((2, THREE), (4, TWO))
+
+
+def test_a_list_that_is_cut_is_gone(tmp_path: Path) -> None:
+    begun(tmp_path)
+    opened(tmp_path, step(said(4, TWO)), committed=3)
+    assert opened(tmp_path) == ((2, THREE), (4, TWO))
+    opened(tmp_path, step(*entries(4, 1, 2), cut=4), clean=False)
+    assert opened(tmp_path) == ((2, THREE),)
+
+
+def test_the_setting_may_follow_once_a_list_is_decided_and_not_before(tmp_path: Path) -> None:
+    first = step(*entries(0, 2), said(2, THREE), vote=Vote(1))
+    opened(tmp_path, first, committed=1)
+    term = tmp_path / "n/currterm"
+    term.write_bytes(term.read_bytes().replace(b"members=m,n", b"members=m,n,o"))
+    with pytest.raises(MembersChanged):
+        opened(tmp_path)
+    checkpoint = tmp_path / "n/checkpoint"
+    checkpoint.write_bytes(checkpoint.read_bytes().replace(b"committedIndex=1", b"committedIndex=2"))
+    assert opened(tmp_path) == ((2, THREE),)
+
+
+def test_a_snapshot_of_another_member_brings_its_list(tmp_path: Path) -> None:
+    begun(tmp_path)
+    taken = Snapshot(80, 2, b"theirs", stated=((70, TWO),))
+    opened(tmp_path, PersistThenSend(None, None, (), (), taken), clean=False)
+    assert opened(tmp_path) == ((70, TWO),)
+
+
+def test_a_snapshot_with_a_list_is_of_form_two_and_reads_back() -> None:
+    plain = Snapshot(9, 3, b"state", Begin(7, 2, 8192, 99))
+    stated = Snapshot(9, 3, b"state", Begin(7, 2, 8192, 99), ((5, THREE),))
+    assert encode_snapshot(plain)[4:6] == b"\0\1" and encode_snapshot(stated)[4:6] == b"\0\2"
+    assert encode_snapshot(stated)[58:-4] == b"state" + LINE[8:-1].replace(b":2,", b":5,", 1)
+    for each in (plain, stated):
+        assert decode_snapshot("s", encode_snapshot(each)) == each
