@@ -93,6 +93,7 @@ class PowerCut(Fault):
 
     def forget(self, node: Node) -> None:
         node.kill(power_cut=True)
+        self.machines.lost_power.add(node.name)
         self.count()
 
 

@@ -33,9 +33,10 @@ class Grants:
     unclean: set[int] = field(default_factory=set)
     """Epochs of masters that were elected from outside of the set and of those eligible, or that lacked something."""
     lacked: set[int] = field(default_factory=set)
-    """Those of the latter."""
+    """Those of the latter, and of the former those that may have lost memory."""
     lacks: Callable[[int, frozenset[int]], bool] = lambda broker_id, electable: False
     """Whether that broker lost memory and is elected for want of another of these that did not, or at an operator's word."""
+    may_have_lost_memory: Callable[[int], bool] = lambda broker_id: False
     acks_wait: bool = True
     """Whether what is acknowledged is on the others."""
     were_in: set[int] = field(default_factory=set)
@@ -78,6 +79,8 @@ class Grants:
                 "M4", f"epoch {epoch} was given to {broker_id}, of {sorted(electable)} that may be elected"
             )
         self.unclean.add(epoch)
+        if self.may_have_lost_memory(broker_id):
+            self.lacked.add(epoch)
 
     def granted(self, epoch: int, broker_id: int) -> None:
         """An applied election; M1 says that there is one an epoch."""

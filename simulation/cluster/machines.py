@@ -65,6 +65,8 @@ class Machines:
         loses. If it does not leave, the node has but hung: elected alone, it would have been the last replica."""
         self.lost_ids: set[int] = set()
         """Brokers that lost their stores while they were members."""
+        self.lost_power: set[str] = set()
+        """Names of nodes that ever did."""
         self.doubtful_disks: set[str] = set()
         """Of nodes whose kernels may take pages for written that are not."""
         self.asked_for_ms: dict[int, int] = {}
@@ -111,6 +113,8 @@ class Machines:
         if node.running:
             node.kill(power_cut=power_cut)
             self.back_soon(node)
+            if power_cut:
+                self.lost_power.add(node.name)
 
     def back_soon(self, node: Node) -> None:
         self.restart_at_ms[node.name] = self.world.now_ms + self.random.choice(RESTART_MS)
@@ -156,6 +160,10 @@ class Machines:
         heard = {other for look in leading for other in electable if look.takes_for_alive(other)}
         asked_for = self.world.now_ms - self.asked_for_ms.get(broker_id, -ASKED_FOR_MS) < ASKED_FOR_MS
         return broker_id in lost and (asked_for or not heard - lost - say_so)
+
+    def may_have_lost_memory(self, broker_id: int) -> bool:
+        """Whether its machine ever lost power."""
+        return broker_id in {id_on_disk(self.world.nodes[name]) for name in self.lost_power}
 
     def may_be_back(self, node: Node) -> bool:
         """It is down, and has been for as long as it was to be."""

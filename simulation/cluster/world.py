@@ -113,6 +113,7 @@ class ClusterWorld:
         self.operator: Operator | None = None
         self.machines = Machines(self.world, self.random, self.check, has_learner=self.shape.has_learner)
         self.check.grants.lacks = self.machines.elected_for_want_of_better
+        self.check.grants.may_have_lost_memory = self.machines.may_have_lost_memory
         self.fact_check = FactCheck(self.machines.facts)
         self.bounds = ClusterBounds(self.machines)
         self.lulls = random.Random(f"{seed}/lulls")

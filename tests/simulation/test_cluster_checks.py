@@ -242,7 +242,15 @@ def test_an_election_from_outside_is_found_where_it_is_not_switched_on() -> None
     unclean = ClusterCheck(grants=Grants(unclean_allowed=True))
     assert not unclean.forked
     unclean.grants.elected_from_outside(2, 3, frozenset({1, 2}))
-    assert unclean.forked
+    assert unclean.forked and not unclean.grants.lacked
+
+
+def test_who_is_elected_from_outside_may_lack_what_it_lost_as_a_master() -> None:
+    """Cluster 372365310558236: under contract A it had acknowledged that alone."""
+    grants = Grants(unclean_allowed=True, may_have_lost_memory=lambda broker_id: broker_id == 3)
+    for broker_id in (2, 3):
+        grants.elected_from_outside(broker_id, broker_id, frozenset({1}))
+    assert (grants.unclean, grants.lacked) == ({2, 3}, {3})
 
 
 @pytest.mark.parametrize(
