@@ -4,6 +4,8 @@ Invariant: as in simulation.kernel.bounds: reckoned from what was asked for, who
 
 from __future__ import annotations
 
+from collections import Counter
+
 from simulation.cluster.machines import Machines
 from simulation.cluster.members import QUEUES_OF
 from simulation.cluster.violation import Violation
@@ -46,6 +48,7 @@ class ClusterBounds:
         files = node.disk.entries
         segments = sum(path.startswith("commitlog/") for path in files)
         indexes = sum(path.startswith("index/") for path in files)
+        of_queues = Counter(path.rpartition("/")[0] for path in files if path.startswith("consumequeue/"))
         names = NAMES_EACH * len(self.machines.facts.all) + len(QUEUES_OF) + NAMES_OF_THEIR_OWN
         queues = names + sum(QUEUES_OF.values())
         ids = max(self.ids, default=0) + len(self.machines.servers)
@@ -56,6 +59,8 @@ class ClusterBounds:
             "IndexTable._unsynced": indexes,
             "IndexTable._prefixes": names,
             "ConsumeQueue._files[]": segments,
+            "ConsumeQueue._files": 1 + max(of_queues.values(), default=0),
+            "ConsumeQueue._names": 1 + max(of_queues.values(), default=0),
             "Appender._next_offsets": queues,
             "QueueEnds._ends": queues,
             "QueueTable._queues": queues,

@@ -122,15 +122,23 @@ class Changes:
         if gone and self.random.random() < 0.6:
             node = self.raft.world.nodes[self.random.choice(gone)]
             self.removed.discard(node.name)
-            if self.random.random() < 0.7:
+            address = f"{node.host}:{PORT}"
+            if self.random.random() < 0.7:  # else it goes on by the list that it voted by
                 self.raft.exchange_disk(node)
+                self.lists[node.name] = self.decided() | {node.name: address}
         else:
             number = len(self.raft.nodes)
             node = self.raft.world.node(f"n{number}", f"10.0.0.{number + 1}")
             self.raft.nodes.append(node)
-        address = f"{node.host}:{PORT}"
-        self.lists.setdefault(node.name, members.addresses | {node.name: address})
+            address = f"{node.host}:{PORT}"
+            self.lists[node.name] = self.decided() | {node.name: address}
         return Change(Step.ADD, node.name, address)
+
+    def decided(self) -> dict[str, str]:
+        """The newest list that is, as an operator finds it who asks all that run."""
+        cores = [core for core in self.raft.group.running_cores() if core.members_are_decided]
+        newest = max(cores, key=lambda core: core.membership.index, default=None)
+        return dict(self.raft.group.peers) if newest is None else newest.membership.members.addresses
 
     async def make(self, leader: DLedgerNode, change: Change) -> None:
         counts = self.raft.counts
