@@ -44,7 +44,7 @@ BESIDE = {
         "tests/spark/test_executor_package.py",
         "tests/spark/test_replicas_read_alike.py",
     ],
-    "interop": ["tests/interop/test_java_pairs.py"],
+    "interop": ["tests/interop/test_java_controllers.py", "tests/interop/test_java_pairs.py"],
 }
 """What runs beside the rest of a layer: about half of its time, and no test that shares a fixture with the rest."""
 
