@@ -364,8 +364,12 @@ class RaftWorld:
         return 2 * len(without) < len(self.nodes)
 
     def votes(self, node: Node) -> bool:
+        """And would, if it were killed now."""
         member = self.group.member(node)
-        return member is not None and member.core is not None and not member.core.standing.newcomer
+        if member is None or member.core is None or member.core.standing.newcomer:
+            return False
+        kept = node.disk.content(f"dledger-{node.name}/currterm")
+        return kept is not None and b"newcomer=true" not in kept
 
     def empty(self, node: Node) -> None:
         """Another disk, and a start with it at once; not where members have changed since it was asked for."""
