@@ -25,24 +25,6 @@ def first_failure(run: Callable[[int], None], first: int, count: int) -> Failure
     return None
 
 
-class Find(NamedTuple):
-    """The seed that finds a planted bug, how many were tried, and whether it is far from the recorded one."""
-
-    failure: Failure
-    tried: int
-    moved: bool
-
-
-def find(run: Callable[[int], None], recorded: int, near: int = 8, searched: int = 120) -> Find | None:
-    """From `recorded` on, `near` seeds, then the first `searched` of all: a change of timing anywhere may move what finds it.
-    One that moved far should be recorded anew, for each run of the tests pays the search."""
-    close = first_failure(run, recorded, near)
-    if close is not None:
-        return Find(close, close.seed - recorded + 1, moved=False)
-    far = first_failure(run, 1, searched)
-    return None if far is None else Find(far, near + far.seed, moved=True)
-
-
 def main(
     about: str | None,
     bugs: Iterable[str],

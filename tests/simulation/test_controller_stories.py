@@ -192,9 +192,16 @@ def test_all_controllers_tell_the_same_elections_whatever_is_killed_paused_or_cu
         before = dict(held)
         for node in cluster.controllers:
             story = told(cluster, node)
-            assert [(one.epoch, one.new_master_id) for one in story] == held[-ELECTIONS_MAX:]
+            said = [(one.epoch, one.new_master_id) for one in story]
+            if cluster.checker.counts[
+                "snapshots loaded"
+            ]:  # of what one has in it only the last election is told
+                assert said[-1] == held[-1] and set(said) <= set(held)
+            else:
+                assert said == held[-ELECTIONS_MAX:]
             for one in story:
-                assert one.old_master_id == before.get(one.epoch - 1)
+                if one.epoch - 1 in {epoch for epoch, _ in said}:
+                    assert one.old_master_id == before[one.epoch - 1]
                 moments = [one.proposed_ms, one.elected_ms, one.writable_ms]
                 known = [moment for moment in moments if moment is not None]
                 assert known == sorted(known)

@@ -7,20 +7,11 @@ from collections.abc import Callable
 import pytest
 
 from simulation.cluster.totals import Totals
-from simulation.kernel.seeds import find
+from simulation.kernel.foundby import find, found_by
 from simulation.pairs.bugs import BUGS
 from simulation.pairs.world import ACKNOWLEDGED_MIN, PairWorld, run_seed
 
-FOUND_BY = {
-    "any-report-believed": 27,
-    "deletes-under-a-slave": 12,
-    "logs-not-compared": 27,
-    "newcomer-answers-for-all": 86,
-    "nobody-is-waited-for": 1,
-    "reports-ahead": 1,
-    "shows-what-is-on-its-way": 1,
-}
-"""Planted bug -> the first seed that finds it."""
+FOUND_BY = found_by("pairs")
 
 
 @pytest.mark.parametrize("seed", [*range(1, 13), 33, 158, 224, 312])
@@ -42,9 +33,7 @@ def test_every_planted_bug_has_a_seed_that_finds_it() -> None:
 def test_a_planted_bug_is_found(bug: str, tally: Callable[[str, int], None]) -> None:
     totals = Totals()
     found = find(lambda seed: run_seed(seed, bug, totals), FOUND_BY[bug])
-    assert found is not None, f"{bug} was not noticed"
     tally("seeds", found.tried)
-    tally("planted bugs whose seed moved", found.moved)
 
 
 def test_a_seed_gives_the_same_run_again() -> None:

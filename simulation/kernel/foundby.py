@@ -1,0 +1,58 @@
+"""Which seed finds which planted bug: recorded in foundby.json, which `scripts/refind` rewrites.
+
+A change of timing anywhere moves what seeds meet, and with it what finds a bug. So the seeds are data: tests run the recorded
+ones only, and the search for others is a command."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from simulation.kernel.seeds import Failure, first_failure
+
+RECORD = Path(__file__).parents[1] / "foundby.json"
+NEAR = 4
+"""How many seeds from the recorded one on may find the bug."""
+
+
+class NotFoundAnyMore(AssertionError):
+    """No seed near the recorded one finds the bug."""
+
+    def __init__(self, recorded: int) -> None:
+        super().__init__(
+            f"nothing was noticed by the {NEAR} seeds from {recorded} on: does the check still see the bug?"
+            " If timing moved, scripts/refind searches another seed and records it"
+        )
+
+
+class Find(NamedTuple):
+    """What a seed found, and how many were run for it."""
+
+    failure: Failure
+    tried: int
+
+
+def recorded() -> dict[str, dict[str, int]]:
+    """World -> planted bug -> the seed that finds it."""
+    record: dict[str, dict[str, int]] = json.loads(RECORD.read_text())
+    return record
+
+
+def found_by(world: str) -> Mapping[str, int]:
+    """Planted bug of `world` -> the seed that finds it."""
+    return recorded()[world]
+
+
+def record(found: Mapping[str, Mapping[str, int]]) -> None:
+    """Replaces what is recorded."""
+    RECORD.write_text(json.dumps(found, indent=2, sort_keys=True) + "\n")
+
+
+def find(run: Callable[[int], None], seed: int) -> Find:
+    """What `seed` finds, or one of the next. Raises NotFoundAnyMore."""
+    failure = first_failure(run, seed, NEAR)
+    if failure is None:
+        raise NotFoundAnyMore(seed)
+    return Find(failure, failure.seed - seed + 1)
