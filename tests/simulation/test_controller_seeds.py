@@ -46,7 +46,7 @@ def test_every_planted_bug_has_a_seed_that_finds_it() -> None:
 
 def test_the_document_tells_of_every_planted_bug() -> None:
     rows = [line.split("|") for line in TABLE.read_text().splitlines() if line.startswith("| `")]
-    told = {row[1].strip(" `"): row[3].strip() for row in rows}
+    told = {row[1].strip(" `"): row[3].strip() for row in rows if row[3].strip() in ("a seed", "a unit test")}
     assert told == {bug: "a seed" if bug in FOUND_BY else "a unit test" for bug in BUGS}
 
 
