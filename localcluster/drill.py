@@ -18,7 +18,7 @@ from itertools import repeat
 from localcluster.cluster import Cluster
 from localcluster.history import Found, Verdict, judge, longest_outage, longest_wait_ms
 from localcluster.layout import BROKER_SET, CLUSTER_NAME
-from localcluster.load import Load, read_back, wait_readable
+from localcluster.load import Load, read_back
 from localcluster.logs import MARKS, marks, read_lines
 from localcluster.partitions import ELECTION_MS_MAX, Partition, Roles, Shape, draw, shapes
 from localcluster.relayprocess import RelayProcess
@@ -166,8 +166,7 @@ async def run_drills(
     if read is None:
         async with Client(cluster.layout.namesrv, clock=clock, random=chance) as reader:
             consumer = reader.consumer("drill-check")
-            await wait_readable(consumer, topic, load.attempts, RECOVERY_TIMEOUT_MS)
-            found = await read_back(consumer, topic)
+            found = await read_back(consumer, topic, load.attempts, RECOVERY_TIMEOUT_MS)
     report.verdict = judge(load.attempts, found)
     return report
 

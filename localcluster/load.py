@@ -23,6 +23,7 @@ from mqruntime.clock import Clock
 
 BODY_BYTES_MIN, BODY_BYTES_MAX = 16, 2048
 IN_FLIGHT_MAX = 2000
+READABLE_MS_MAX = 10_000
 
 
 class Load:
@@ -184,6 +185,9 @@ async def wait_readable(
         await wait_for("all that was acknowledged", probe, timeout_ms)
 
 
-async def read_back(consumer: PullConsumer, topic: str) -> list[Found]:
-    """What `read_messages` gives, for the checker. Raises `PullFailed`."""
+async def read_back(
+    consumer: PullConsumer, topic: str, attempts: Iterable[Attempt] = (), timeout_ms: int = READABLE_MS_MAX
+) -> list[Found]:
+    """What `read_messages` gives, for the checker, once what `attempts` had acknowledged shows. Raises `PullFailed`."""
+    await wait_readable(consumer, topic, attempts, timeout_ms)
     return [as_found(queue, message) async for queue, message in read_messages(consumer, topic)]

@@ -1,8 +1,8 @@
 """Runs the layers of tests one after the other and adds up what they covered.
 
-Each layer is a pytest run of its own, so that a layer that dies takes no other with it; of a long layer a part runs beside
-the rest, so that two cores are busy. tests/conftest.py writes what a run counted (tests, seeds, faults, skips with their
-reasons) to the file that TALLY_FILE names."""
+Each layer is a pytest run of its own, so that a layer that dies takes no other with it; of a long layer parts run beside
+the rest, so that two cores are busy; two parts where tests wait rather than work. tests/conftest.py writes what a run counted
+(tests, seeds, faults, skips with their reasons) to the file that TALLY_FILE names."""
 
 from __future__ import annotations
 
@@ -25,35 +25,44 @@ LAYERS = {
     "interop": ["tests/interop"],
 }
 BESIDE = {
-    "unit": ["tests/unit/messagestore", "tests/unit/sparkreplay"],
-    "simulation": ["tests/simulation/test_cluster.py"],
+    "unit": [["tests/unit/messagestore", "tests/unit/sparkreplay"]],
+    "simulation": [["tests/simulation/test_cluster.py"]],
     "process": [
-        "tests/process/test_full_disks.py",
-        "tests/process/test_live_bound.py",
-        "tests/process/test_pair_processes.py",
-        "tests/process/test_partitions.py",
-        "tests/process/test_replay_commands.py",
-        "tests/process/test_resend.py",
-        "tests/process/test_retention.py",
-        "tests/process/test_soak.py",
-        "tests/process/test_stream_through_failovers.py",
+        [
+            "tests/process/test_full_disks.py",
+            "tests/process/test_live_bound.py",
+            "tests/process/test_pair_processes.py",
+            "tests/process/test_replay_commands.py",
+            "tests/process/test_resend.py",
+            "tests/process/test_soak.py",
+            "tests/process/test_stream_through_failovers.py",
+        ],
+        [
+            "tests/process/test_documents.py",
+            "tests/process/test_linearizable.py",
+            "tests/process/test_partitions.py",
+            "tests/process/test_retention.py",
+            "tests/process/test_wheel.py",
+        ],
     ],
     "spark": [
-        "tests/spark/test_commands.py",
-        "tests/spark/test_data_source_speculation.py",
-        "tests/spark/test_executor_package.py",
-        "tests/spark/test_replicas_read_alike.py",
+        [
+            "tests/spark/test_commands.py",
+            "tests/spark/test_data_source_speculation.py",
+            "tests/spark/test_executor_package.py",
+            "tests/spark/test_replicas_read_alike.py",
+        ]
     ],
-    "interop": ["tests/interop/test_java_controllers.py", "tests/interop/test_java_pairs.py"],
+    "interop": [["tests/interop/test_java_controllers.py"], ["tests/interop/test_java_pairs.py"]],
 }
-"""What runs beside the rest of a layer: about half of its time, and no test that shares a fixture with the rest."""
+"""What runs beside the rest of a layer, and no test that shares a fixture with the rest."""
 
 
 def runs_of(layer: str) -> list[list[str]]:
     """What each pytest run of a layer is told; every test of the layer is in exactly one."""
     beside = BESIDE.get(layer, [])
-    rest = [*LAYERS[layer], *(f"--ignore={path}" for path in beside)]
-    return [rest, beside] if beside else [rest]
+    rest = [*LAYERS[layer], *(f"--ignore={path}" for paths in beside for path in paths)]
+    return [rest, *beside]
 
 
 def run_layer(layer: str, folder: Path) -> tuple[bool, list[Path]]:

@@ -210,7 +210,9 @@ async def load_under(cluster: Cluster, harm: list[int]) -> list[Attempt]:
             await asyncio.gather(*(asyncio.to_thread(throw, port, GARBAGE) for port in harm))
         assert await load.acknowledged_after(clock.now_ms(), WAIT_MS, count=20)
         await load.stop()
-        assert judge(load.attempts, await read_back(client.consumer("CG"), "Harmed")).faults == []
+        assert (
+            judge(load.attempts, await read_back(client.consumer("CG"), "Harmed", load.attempts)).faults == []
+        )
         return load.attempts
 
 

@@ -78,7 +78,10 @@ async def filled(cluster: Cluster, *, goes_on: bool) -> Counter[Outcome]:
             load.start()
             assert await load.acknowledged_after(clock.now_ms(), WAIT_MS, count=20)
             await load.stop()
-        assert judge(load.attempts, await read_back(client.consumer("CG"), "Filling")).faults == []
+        assert (
+            judge(load.attempts, await read_back(client.consumer("CG"), "Filling", load.attempts)).faults
+            == []
+        )
         return Counter(attempt.outcome for attempt in load.attempts)
 
 

@@ -85,15 +85,15 @@ async def send_and_read_back(cluster: Cluster, topic: str, count: int) -> list[A
             )
 
         attempts = list(await asyncio.gather(*map(send, range(count))))
-        verdict = judge(attempts, await read_back(client.consumer("CG"), topic))
+        verdict = judge(attempts, await read_back(client.consumer("CG"), topic, attempts))
     assert verdict.faults == []
     assert verdict.read == count
     return attempts
 
 
-async def found_in(cluster: Cluster, topic: str) -> list[Found]:
+async def found_in(cluster: Cluster, topic: str, attempts: list[Attempt]) -> list[Found]:
     async with Client(cluster.layout.namesrv, clock=SystemClock(), random=random.Random(4)) as client:
-        return await read_back(client.consumer("CG"), topic)
+        return await read_back(client.consumer("CG"), topic, attempts)
 
 
 def test_every_broker_joins_and_every_role_is_taken(cluster: Cluster) -> None:
@@ -217,7 +217,7 @@ def test_killing_every_process_at_once_loses_nothing(cluster: Cluster) -> None:
     assert set(cluster.states().values()) == {None}
     cluster.start()
     assert whole(cluster).master_epoch >= before.master_epoch
-    found = asyncio.run(found_in(cluster, "Everything"))
+    found = asyncio.run(found_in(cluster, "Everything", attempts))
     assert judge(attempts, found).faults == []
 
 
