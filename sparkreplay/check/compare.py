@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from messagestore.record import MAGIC_BLANK, PREFIX, queue_facts
+from messagestore.record import PREFIX, queue_facts
 from sparkreplay.check.findings import Findings
 from sparkreplay.errors import LogCorrupted, SegmentGone
 from sparkreplay.records.walk import Stretch, chunks_of
@@ -90,6 +90,8 @@ def compared(job: CompareJob, number: int) -> CompareReport:
                 "bytes", path, at + min(held, others_held), "the log ends here, before the common bound"
             )
             return report
+        ends = [stretch.segment.framing.levelled(buffer[:size], at) for buffer in (mine, theirs)]
+        size = min(ends) or size
         if np.array_equal(mine[:size], theirs[:size]):
             at += size
             report.bytes += size
@@ -126,19 +128,20 @@ def record_around(job: CompareJob, stretch: Stretch, offset: int) -> tuple[int, 
         end = max(at, min(segment.end_offset, store.bound))
         try:
             for chunk in chunks_of(store.files, Stretch(segment, segment.start_offset, end, at_bound=True)):
-                at = chunk.start_offset + len(chunk.data)
+                at = chunk.end_offset
                 if offset >= at:
                     continue
-                place = int(np.searchsorted(chunk.start_offset + chunk.positions, offset, "right")) - 1
-                position = int(chunk.positions[place])
-                ends = [*chunk.positions[1:].tolist(), len(chunk.data)]
+                starts = chunk.offsets - segment.framing.lead_bytes
+                place = max(0, int(np.searchsorted(starts, offset, "right")) - 1)
+                position, record_at = int(chunk.positions[place]), int(chunk.offsets[place])
+                ends = [*starts[1:].tolist(), at]
                 return (
-                    chunk.start_offset + position,
-                    chunk.start_offset + ends[place],
-                    f"differ in the record at {chunk.start_offset + position}"
-                    f"{named(chunk.data.data, position, chunk.start_offset, segment.end_offset)}, epoch {epoch}",
+                    record_at,
+                    ends[place],
+                    f"differ in the record at {record_at}"
+                    f"{named(chunk.data.data, position, record_at, segment.end_offset)}, epoch {epoch}",
                 )
-            if offset >= at + PREFIX.size and is_blank(store, at):
+            if offset >= at + PREFIX.size and ends_records(store, segment, at):
                 return at, stretch.end, None
         except LogCorrupted:
             continue  # the other one may be whole here
@@ -149,9 +152,9 @@ def record_around(job: CompareJob, stretch: Stretch, offset: int) -> tuple[int, 
     )
 
 
-def is_blank(store: StoreSnapshot, at: int) -> bool:
+def ends_records(store: StoreSnapshot, segment: Segment, at: int) -> bool:
     head = np.zeros(PREFIX.size, np.uint8)
-    return read_log(store, at, head) == PREFIX.size and PREFIX.unpack(head.tobytes())[1] == MAGIC_BLANK
+    return read_log(store, at, head) == PREFIX.size and segment.framing.ends_file(head.tobytes())
 
 
 def others_segment(job: CompareJob, stretch: Stretch) -> list[tuple[StoreSnapshot, Segment]]:
@@ -162,8 +165,8 @@ def others_segment(job: CompareJob, stretch: Stretch) -> list[tuple[StoreSnapsho
     ]
 
 
-def named(view: memoryview, position: int, start_offset: int, segment_end: int) -> str:
-    facts = queue_facts(view, position, segment_end - start_offset - position, start_offset + position)
+def named(view: memoryview, position: int, offset: int, segment_end: int) -> str:
+    facts = queue_facts(view, position, segment_end - offset, offset)
     if isinstance(facts, int):
         return ""
     return f" ({facts.topic.decode('utf-8', 'replace')}/{facts.queue_id}, queue offset {facts.queue_offset})"

@@ -24,7 +24,8 @@ from sparkreplay.check.queuecheck import Queue, QueueCheck, QueueRecords, QueueR
 from sparkreplay.errors import LogCorrupted, NotText, SegmentGone
 from sparkreplay.read.plan import SEARCH_BYTES_MAX, begins_at, record_at_or_after
 from sparkreplay.records.decode import Selection, decode_chunk
-from sparkreplay.records.walk import Chunk, Stretch, chunks_of
+from sparkreplay.records.walk import Stretch, chunks_of
+from sparkreplay.store.framing import Chunk
 from sparkreplay.store.queueentries import FOLDER as QUEUE_FOLDER
 from sparkreplay.store.segments import Segment, open_segment
 from sparkreplay.store.snapshot import StoreSnapshot
@@ -104,8 +105,7 @@ def walk_on(
     try:
         for chunk in chunks_of(store.files, stretch):
             check_chunk(chunk, path, stretch, report, queues, record_crcs)
-            reached = chunk.start_offset + len(chunk.data)
-            stretch = replace(stretch, start=min(reached, stretch.end))
+            stretch = replace(stretch, start=min(chunk.end_offset, stretch.end))
         return None
     except LogCorrupted as error:
         broken = error
@@ -145,8 +145,7 @@ def sound_records(
 ) -> Iterator[dict[str, object]]:
     """One record after the other, where a chunk has one that is not sound."""
     view = chunk.data.data
-    for position in chunk.positions.tolist():
-        offset = chunk.start_offset + position
+    for position, offset in zip(chunk.positions.tolist(), chunk.offsets.tolist(), strict=True):
         left = stretch.segment.end_offset - offset
         if check(view, position, left, offset, verify_body=False) <= 0:
             findings.add("record", path, offset, "its lengths or its place contradict it")

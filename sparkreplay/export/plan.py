@@ -126,6 +126,6 @@ def next_record(store: StoreSnapshot, end: int) -> int:
         if segment.start_offset < at < segment.end_offset:
             last = segment.start_offset
             for chunk in chunks_of(store.files, Stretch(segment, segment.start_offset, at, at_bound=True)):
-                last = chunk.start_offset + len(chunk.data)
+                last = chunk.end_offset
             return last
     return at

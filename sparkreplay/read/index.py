@@ -21,6 +21,7 @@ from sparkreplay.read.plan import bytes_at, record_at_or_after
 from sparkreplay.read.queueindex import indexed_topics, queues_of
 from sparkreplay.records.decode import ChunkColumns, Selection, decode_chunk
 from sparkreplay.records.walk import CHUNK_BYTES, HEAP_HINT_BYTES, Stretch, chunks_of
+from sparkreplay.store.compact import without_gaps
 from sparkreplay.store.files import Files, OpenFile
 from sparkreplay.store.segments import open_segment
 from sparkreplay.store.snapshot import Segment, StoreSnapshot
@@ -105,10 +106,10 @@ def safely_stored(store: StoreSnapshot, end: int, time_ms: int) -> int:
 def stored_by(file: OpenFile, segment: Segment, offset: int, end: int, time_ms: int) -> bool:
     """Whether the first record at or after `offset` was stored at or before `time_ms`."""
     at = record_at_or_after(file, segment, offset, end)
-    return (
-        at is not None
-        and store_timestamp(bytes_at(file, at - segment.start_offset, HEADER_BYTES_MAX), 0) <= time_ms
-    )
+    if at is None:
+        return False
+    record_at = at + segment.framing.lead_bytes - segment.start_offset
+    return store_timestamp(bytes_at(file, record_at, HEADER_BYTES_MAX), 0) <= time_ms
 
 
 def positions_of(
@@ -218,21 +219,6 @@ def compacted(
             first = last
     finally:
         file.close()
-
-
-def without_gaps(
-    buffer: NDArray[np.uint8], positions: NDArray[np.int64], sizes: NDArray[np.int64]
-) -> NDArray[np.uint8]:
-    """A copy of the records alone."""
-    bounds = np.empty(2 * len(positions) + 1, np.int32)
-    bounds[:-1:2] = positions
-    bounds[1::2] = positions + sizes
-    bounds[-1] = bounds[-2]
-    pieces = pa.Array.from_buffers(
-        pa.binary(), len(bounds) - 1, [None, pa.py_buffer(bounds), pa.py_buffer(buffer)]
-    )
-    records = pieces.take(pa.array(np.arange(0, len(bounds) - 1, 2)))
-    return np.frombuffer(records.buffers()[2], np.uint8, int(sizes.sum()))
 
 
 def require_identity(

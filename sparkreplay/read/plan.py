@@ -9,10 +9,11 @@ import struct
 from collections.abc import Callable, Sequence
 from contextlib import closing
 
-from messagestore.record import MAGIC_BLANK, MAGIC_V1, MAGIC_V2, RECORD_SIZE_MIN
+from messagestore.record import MAGIC_V1, MAGIC_V2, RECORD_SIZE_MIN
 from sparkreplay.errors import OptionError, SegmentGone
-from sparkreplay.records.walk import RECORD_SIZE_MAX, Stretch
+from sparkreplay.records.walk import Stretch
 from sparkreplay.store.files import Files, OpenFile
+from sparkreplay.store.framing import PREFIX, RECORD_SIZE_MAX
 from sparkreplay.store.segments import open_segment
 from sparkreplay.store.snapshot import Segment, StoreSnapshot
 
@@ -22,7 +23,6 @@ FIRST_WINDOW_BYTES, WINDOW_BYTES = 64 << 10, 4 << 20
 """What is searched at a time for a record's beginning: most are found in the first."""
 SEARCH_BYTES_MAX = 2 * RECORD_SIZE_MAX
 MAGICS = tuple(struct.pack(">I", magic) for magic in (MAGIC_V1, MAGIC_V2))
-SIZE_AND_MAGIC = struct.Struct(">II")
 PHYSICAL_OFFSET = struct.Struct(">q")
 PHYSICAL_OFFSET_AT = 28
 
@@ -85,8 +85,8 @@ def as_far_as_wanted(stretches: Sequence[Stretch], wanted: Callable[[Stretch], b
 def record_at_or_after(
     file: OpenFile, segment: Segment, offset: int, end: int, upto: int | None = None
 ) -> int | None:
-    """The first record boundary in [offset, upto) that can be told without walking: its own physical offset and its
-    successor's magic must agree, unless that stands at or above the `end` of the read, where anything may. `upto` is `end`
+    """The first boundary in [offset, upto) that can be told without walking: its record's own physical offset and its
+    successor's beginning must agree, unless that stands at or above the `end` of the read, where anything may. `upto` is `end`
     where it is not given. None where none lies within SEARCH_BYTES_MAX.
 
     A record forged inside a body may fool it: the worker's seam check finds that."""
@@ -100,7 +100,7 @@ def record_at_or_after(
             return found
         if len(window) < window_bytes:
             return None
-        at += window_bytes - PHYSICAL_OFFSET_AT - PHYSICAL_OFFSET.size
+        at += window_bytes - segment.framing.lead_bytes - PHYSICAL_OFFSET_AT - PHYSICAL_OFFSET.size
         window_bytes = WINDOW_BYTES
     return None
 
@@ -113,41 +113,41 @@ def bytes_at(file: OpenFile, at: int, size: int) -> bytes:
 def first_record(
     window: bytes, at: int, segment: Segment, file: OpenFile, limit: int, end: int
 ) -> int | None:
+    framing = segment.framing
+    lead = framing.lead_bytes
     candidates = []
     for magic in MAGICS:
-        place = window.find(magic, 4)
+        place = window.find(magic, lead + 4)
         while place != -1:
             candidates.append(place - 4)
             place = window.find(magic, place + 1)
     for place in sorted(candidates):
-        if at + place >= limit:
+        boundary = at + place - lead
+        if boundary >= limit:
             return None
         if place + PHYSICAL_OFFSET_AT + PHYSICAL_OFFSET.size > len(window):
             continue
-        size = SIZE_AND_MAGIC.unpack_from(window, place)[0]
+        size = PREFIX.unpack_from(window, place)[0]
         if PHYSICAL_OFFSET.unpack_from(window, place + PHYSICAL_OFFSET_AT)[0] != at + place:
             continue
         if not RECORD_SIZE_MIN <= size <= RECORD_SIZE_MAX:
             continue
+        if not framing.leads(window[place - lead : place], at + place, size):
+            continue
         if at + place + size >= end:
-            return at + place
-        after = bytes_at(file, at + place + size - segment.start_offset, SIZE_AND_MAGIC.size)
-        if len(after) < SIZE_AND_MAGIC.size or SIZE_AND_MAGIC.unpack(after)[1] in (
-            MAGIC_V1,
-            MAGIC_V2,
-            MAGIC_BLANK,
-            0,
-        ):
-            return at + place
+            return boundary
+        after = bytes_at(file, at + place + size - segment.start_offset, PREFIX.size)
+        if len(after) < PREFIX.size or framing.may_follow(after):
+            return boundary
     return None
 
 
 def begins_at(store: StoreSnapshot, offset: int) -> bool:
-    """Whether a record, or the BLANK that ends a segment, stands at `offset`, or stood there before it was deleted."""
+    """Whether a frame, or what ends a segment's records, stands at `offset`, or stood there before it was deleted."""
     for segment in store.segments:
         if segment.start_offset <= offset < segment.end_offset:
             left = segment.end_offset - offset
-            if left < SIZE_AND_MAGIC.size:
+            if left < PREFIX.size:
                 return False
             try:
                 file = open_segment(store.files, segment)
@@ -156,9 +156,18 @@ def begins_at(store: StoreSnapshot, offset: int) -> bool:
             with closing(file):
                 if record_at_or_after(file, segment, offset, store.bound, upto=offset + 1) == offset:
                     return True
-                prefix = bytes_at(file, offset - segment.start_offset, SIZE_AND_MAGIC.size)
-            return len(prefix) < SIZE_AND_MAGIC.size or SIZE_AND_MAGIC.unpack(prefix) == (left, MAGIC_BLANK)
+                head = bytes_at(file, offset - segment.start_offset, PREFIX.size + segment.framing.lead_bytes)
+            return segment.framing.is_empty(head, offset, left)
     return False
+
+
+def boundary_of(store: StoreSnapshot, offset: int) -> int:
+    """Where the frame begins whose record stands at `offset`; `offset` itself where no record is."""
+    for segment in store.segments:
+        lead = segment.framing.lead_bytes
+        if lead and segment.start_offset + lead <= offset < segment.end_offset:
+            return offset - lead if begins_at(store, offset - lead) else offset
+    return offset
 
 
 def require_boundary(store: StoreSnapshot, offset: int) -> None:

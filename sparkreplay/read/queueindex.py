@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from messagestore.record import RECORD_SIZE_MIN
 from sparkreplay.errors import IndexUnusable
-from sparkreplay.records.walk import RECORD_SIZE_MAX
 from sparkreplay.store.files import Entry, Files
+from sparkreplay.store.framing import RECORD_SIZE_MAX
 from sparkreplay.store.queueentries import ENTRY, FOLDER, NAME_DIGITS, PRE_BLANK_SIZE
 
 BATCH_FOLDER = "batchconsumequeue"

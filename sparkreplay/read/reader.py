@@ -16,7 +16,7 @@ from messagestore.systemtopics import is_system_topic
 from sparkreplay.errors import OptionError, SegmentGone
 from sparkreplay.read.index import indexed_end, read_indexed
 from sparkreplay.read.options import SPLIT_BYTES_MIN, ReadOptions
-from sparkreplay.read.plan import as_far_as_wanted, plan, require_boundary
+from sparkreplay.read.plan import as_far_as_wanted, boundary_of, plan, require_boundary
 from sparkreplay.read.pushed import Comparison, may_hold, names_allowed, row_conditions
 from sparkreplay.read.request import conditions, lose, require_brokers, require_present
 from sparkreplay.read.times import segments_within, window_of
@@ -141,7 +141,7 @@ def physical_range(options: ReadOptions, store: StoreSnapshot) -> tuple[int, int
         lose(options, store.root, f"offset {start} was deleted, the log begins at {log_min}")
     elif store.bound < log_min and options.ending.physical_offset is not None:
         lose(options, store.root, f"all below {store.bound} was deleted, the log begins at {log_min}")
-    return max(start or 0, log_min), end
+    return boundary_of(store, max(start or 0, log_min)), end
 
 
 def split_bytes_of(options: ReadOptions, total_bytes: int) -> int:

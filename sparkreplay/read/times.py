@@ -93,14 +93,15 @@ def first_stored_ms(files: Files, segment: Segment, end: int) -> int | None:
     except SegmentGone:
         return None  # its worker says so
     try:
-        header = bytes_at(file, 0, HEADER_BYTES_MAX)
+        header = bytes_at(file, segment.framing.lead_bytes, HEADER_BYTES_MAX)
     finally:
         file.close()
     if len(header) < HEADER_BYTES_MAX:
         return None
     size, magic = PREFIX.unpack_from(header)
     named = PHYSICAL_OFFSET.unpack_from(header, PHYSICAL_OFFSET_AT)[0]
-    whole = RECORD_SIZE_MIN <= size <= end - segment.start_offset
-    if magic not in (MAGIC_V1, MAGIC_V2) or named != segment.start_offset or not whole:
+    record_at = segment.start_offset + segment.framing.lead_bytes
+    whole = RECORD_SIZE_MIN <= size <= end - record_at
+    if magic not in (MAGIC_V1, MAGIC_V2) or named != record_at or not whole:
         return None
     return store_timestamp(header, 0)

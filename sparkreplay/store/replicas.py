@@ -6,7 +6,10 @@ in their epochs and in the records that were looked at."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from contextlib import closing
 from itertools import combinations
+
+import numpy as np
 
 from sparkreplay.errors import StoreUnreadable
 from sparkreplay.store.epochs import common_part
@@ -76,10 +79,13 @@ def common_segments(one: StoreSnapshot, other: StoreSnapshot, end: int) -> Itera
 
 
 def head(store: StoreSnapshot, segment: Segment, end: int) -> bytes:
-    """What of a segment's first record is below `end`."""
-    buffer = bytearray(min(RECORD_HEAD_BYTES, end - segment.start_offset))
-    file = open_segment(store.files, segment)
-    try:
-        return bytes(buffer[: file.read_into(memoryview(buffer), 0)])
-    finally:
-        file.close()
+    """What of a segment's first record is below `end`, as every replica has it."""
+    buffer = np.zeros(min(head_bytes(segment), end - segment.start_offset), np.uint8)
+    with closing(open_segment(store.files, segment)) as file:
+        held = file.read_into(buffer.data, 0)
+    segment.framing.levelled(buffer, segment.start_offset)
+    return buffer[:held].tobytes()
+
+
+def head_bytes(segment: Segment) -> int:
+    return segment.framing.lead_bytes + RECORD_HEAD_BYTES

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from hashlib import sha256
 
-from sparkreplay.store.replicas import RECORD_HEAD_BYTES, head
+from sparkreplay.store.replicas import head, head_bytes
 from sparkreplay.store.segments import Segment
 from sparkreplay.store.snapshot import StoreSnapshot
 
@@ -34,7 +34,7 @@ def first_apart(store: StoreSnapshot, known: Marks) -> int | None:
 
 
 def is_begun(store: StoreSnapshot, segment: Segment) -> bool:
-    return segment.start_offset + RECORD_HEAD_BYTES <= store.bound
+    return segment.start_offset + head_bytes(segment) <= store.bound
 
 
 def mark(store: StoreSnapshot, segment: Segment) -> str:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from sparkreplay.errors import SegmentGone, StoreUnreadable
 from sparkreplay.store.files import Entry, Files, OpenFile
+from sparkreplay.store.framing import PLAIN, Framing
 
 FOLDER = "commitlog"
 NAME_DIGITS = 20
@@ -27,6 +28,7 @@ class Segment:
     path: str
     start_offset: int
     size_bytes: int
+    framing: Framing = PLAIN
 
     @property
     def end_offset(self) -> int:

@@ -128,10 +128,10 @@ def walk_on(store: StoreSnapshot, at: Cut, upto: int, max_messages: int | None) 
         stretch = Stretch(segment, offset, end, at_bound=end < segment.end_offset)
         for chunk in chunks_of(store.files, stretch):
             if max_messages is not None and messages + len(chunk.positions) > max_messages:
-                offset = chunk.start_offset + int(chunk.positions[max_messages - messages])
+                offset = int(chunk.offsets[max_messages - messages]) - segment.framing.lead_bytes
                 return Cut(offset, None if at.messages is None else max_messages)
             messages += len(chunk.positions)
-            offset = chunk.start_offset + len(chunk.data)
+            offset = chunk.end_offset
         if not stretch.at_bound:
             offset = segment.end_offset
     return Cut(offset, None if at.messages is None else messages)

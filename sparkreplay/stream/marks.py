@@ -6,12 +6,15 @@ it, on every replica of the set; what retention deleted, and what a replica does
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import closing
 from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Any
 
+import numpy as np
+
 from sparkreplay.errors import SegmentGone
-from sparkreplay.store.replicas import RECORD_HEAD_BYTES
+from sparkreplay.store.replicas import head_bytes
 from sparkreplay.store.samelog import HASH_DIGITS, Marks, is_begun, mark
 from sparkreplay.store.segments import NAME_DIGITS, Segment, open_segment
 from sparkreplay.store.snapshot import StoreSnapshot
@@ -91,7 +94,7 @@ def first_apart(store: StoreSnapshot, offset: int, marks: LogMarks) -> Apart | N
         was = marks.heads.get(str(segment.start_offset))
         if was is not None and head_of(store, segment).get(str(segment.start_offset), was) != was:
             start = segment.start_offset
-            return Apart(start + RECORD_HEAD_BYTES, f"it has another record at {start}")
+            return Apart(start + head_bytes(segment), f"it has another record at {start}")
     last = segment_with(store, offset - 1)
     if not marks.tail or last is None or store.bound < offset:
         return None
@@ -123,13 +126,13 @@ def tail_of(store: StoreSnapshot, segment: Segment, offset: int) -> str | None:
     if offset == segment.end_offset:
         return ""
     start = tail_start(segment, offset)
-    buffer = bytearray(offset - start)
+    buffer = np.zeros(offset - start, np.uint8)
     try:
         file = open_segment(store.files, segment)
     except SegmentGone:
         return None
-    try:
-        held = file.read_into(memoryview(buffer), start - segment.start_offset)
-    finally:
-        file.close()
-    return sha256(memoryview(buffer)[:held]).hexdigest()[:HASH_DIGITS]
+    with closing(file):
+        held = file.read_into(buffer.data, start - segment.start_offset)
+    first = segment.framing.first_boundary(buffer, start)
+    segment.framing.levelled(buffer[first:], start + first)
+    return sha256(buffer[first:held].data).hexdigest()[:HASH_DIGITS]

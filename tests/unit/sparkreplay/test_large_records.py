@@ -13,7 +13,8 @@ import pytest
 from sparkreplay.errors import LogCorrupted
 from sparkreplay.read.options import read_options
 from sparkreplay.read.reader import plan_read, read_all
-from sparkreplay.records.walk import CHUNK_BYTES, RECORD_SIZE_MAX
+from sparkreplay.records.walk import CHUNK_BYTES
+from sparkreplay.store.framing import RECORD_SIZE_MAX
 from tests.unit.sparkreplay.commandline import mqreplay
 from tests.unit.sparkreplay.storefolder import StoreFolder
 

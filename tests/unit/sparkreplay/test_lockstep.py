@@ -12,7 +12,8 @@ from messagestore.bulk.lockstep import boundaries_in_step, likely_records
 from sparkreplay.read.options import read_options
 from sparkreplay.read.reader import plan_read
 from sparkreplay.records.decode import decode_chunk
-from sparkreplay.records.walk import RECORD_SIZE_MAX, chunks_of
+from sparkreplay.records.walk import chunks_of
+from sparkreplay.store.framing import RECORD_SIZE_MAX
 from tests.unit.sparkreplay.storefolder import StoreFolder, record
 
 BASE = 5_000_000
