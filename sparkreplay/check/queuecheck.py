@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from sparkreplay.check.findings import Findings
 from sparkreplay.store.files import Files
+from sparkreplay.store.logs import log_min_now
 from sparkreplay.store.queueentries import FOLDER, QueueFiles, written
-from sparkreplay.store.segments import log_min_now
 
 Queue = tuple[str, int]
 HELD_MAX = 500_000

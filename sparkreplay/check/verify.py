@@ -22,7 +22,7 @@ from messagestore.record import (
 from sparkreplay.check.findings import Findings
 from sparkreplay.check.queuecheck import Queue, QueueCheck, QueueRecords, QueueRun
 from sparkreplay.errors import LogCorrupted, NotText, SegmentGone
-from sparkreplay.read.plan import SEARCH_BYTES_MAX, begins_at, record_at_or_after
+from sparkreplay.read.plan import SEARCH_BYTES_MAX, begins_at, boundary_of, record_at_or_after
 from sparkreplay.records.decode import Selection, decode_chunk
 from sparkreplay.records.walk import Stretch, chunks_of
 from sparkreplay.store.framing import Chunk
@@ -191,13 +191,13 @@ def add_to_queues(batch: pa.RecordBatch, queues: QueueCheck) -> None:
 
 
 def check_small_files(store: StoreSnapshot, findings: Findings) -> None:
-    """Checkpoint, epoch file and index files: each must be whole and tell of this log."""
+    """Checkpoint, what tells the epochs, and index files: each must be whole and tell of this log."""
     check_checkpoint(store, findings)
     for epoch, start in store.epochs:
         if store.min_offset < start < store.bound and not begins_at(store, start):
             findings.add(
                 "epoch file",
-                store.files.shown("epochFileCheckpoint"),
+                store.files.shown(store.log.epochs_name),
                 start,
                 f"epoch {epoch} starts where no record begins",
             )
@@ -206,7 +206,10 @@ def check_small_files(store: StoreSnapshot, findings: Findings) -> None:
 
 def check_checkpoint(store: StoreSnapshot, findings: Findings) -> None:
     path = store.files.shown("checkpoint")
-    page = store.files.read("checkpoint")
+    try:
+        page = store.files.read("checkpoint")
+    except FileNotFoundError:  # a ledger has one of its own, which was read
+        return
     end = store.segments[-1].end_offset if store.segments else 0
     if len(page) != 4096:
         findings.add("checkpoint", path, None, f"is {len(page)} bytes long instead of 4096")
@@ -246,5 +249,5 @@ def check_indexes(store: StoreSnapshot, findings: Findings) -> None:
             findings.add("index", path, begin, f"begins before the file in front of it ends, at {before}")
         before = end
         for offset in (begin, end):
-            if store.min_offset <= offset < store.bound and not begins_at(store, offset):
+            if store.min_offset <= offset < store.bound and not begins_at(store, boundary_of(store, offset)):
                 findings.add("index", path, offset, "names an offset where no record begins")

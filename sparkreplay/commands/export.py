@@ -33,7 +33,7 @@ from sparkreplay.export.plan import appended, by_partition, frozen, resumed
 from sparkreplay.read.options import ReadOptions, read_options
 from sparkreplay.read.reader import ReadPlan, plan_read
 from sparkreplay.records.schema import columns_named
-from sparkreplay.store.segments import log_min_now
+from sparkreplay.store.logs import log_min_now
 
 END = "endingoffsets"
 NOT_OF_ROWS = ("address", "crc", "failondataloss", "index", "minpartitions", "splitbytes")

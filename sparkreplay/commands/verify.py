@@ -32,7 +32,7 @@ from sparkreplay.commands.shared import (
 from sparkreplay.engine.engine import Engine
 from sparkreplay.engine.progress import size_text
 from sparkreplay.errors import OptionError, ReplayError
-from sparkreplay.store.segments import log_min_now
+from sparkreplay.store.logs import log_min_now
 from sparkreplay.store.snapshot import StoreSnapshot, check_epochs, open_store
 
 

@@ -23,7 +23,7 @@ def read_epochs(files: Files) -> Epochs:
     except FileNotFoundError:
         raise StoreUnreadable(
             files.root,
-            f"has no {FILE}; name a broker's storePathRootDir (only stores of controller mode can be read)",
+            f"has no {FILE}; name a broker's storePathRootDir (stores of controller mode and of Raft mode can be read)",
         ) from None
     except EpochFileDamaged as error:
         raise StoreUnreadable(

@@ -79,8 +79,9 @@ class Framing(Protocol):
     def may_follow(self, prefix: bytes) -> bool:
         """Whether another frame, the end of the file's records or nothing may begin so."""
 
-    def is_empty(self, window: bytes, offset: int, left: int) -> bool:
-        """Whether a boundary without a record is there, `left` bytes before its segment's end."""
+    def stands(self, window: bytes, offset: int, left: int) -> bool:
+        """Whether a frame that a search for records may miss, or the end of the file's records, is there, `left` bytes before
+        the segment's end."""
 
     def ends_file(self, prefix: bytes) -> bool:
         """Whether what begins so ends the file's records."""
@@ -130,7 +131,7 @@ class PlainFraming:
     def may_follow(self, prefix: bytes) -> bool:
         return PREFIX.unpack(prefix)[1] in (MAGIC_V1, MAGIC_V2, MAGIC_BLANK, 0)
 
-    def is_empty(self, window: bytes, offset: int, left: int) -> bool:
+    def stands(self, window: bytes, offset: int, left: int) -> bool:
         """A BLANK; what is cut is taken for one."""
         return len(window) < PREFIX.size or PREFIX.unpack_from(window) == (left, MAGIC_BLANK)
 

@@ -35,15 +35,15 @@ class Segment:
         return self.start_offset + self.size_bytes
 
 
-def list_segments(files: Files) -> tuple[Segment, ...]:
-    """By offset; none where the broker has stored nothing yet. Raises StoreUnreadable. A last file that is
+def list_segments(files: Files, folder: str = FOLDER, framing: Framing = PLAIN) -> tuple[Segment, ...]:
+    """Those of one folder, by offset; none where the broker has stored nothing yet. Raises StoreUnreadable. A last file that is
     empty, or one whose name ends in `.new`, is a segment that is being made, and is left out."""
     try:
-        entries = files.entries(FOLDER)
+        entries = files.entries(folder)
     except FileNotFoundError:
         return ()
     found = [
-        segment_of(files, entry)
+        segment_of(files, entry, folder, framing)
         for entry in entries
         if not entry.is_folder and not entry.name.endswith(BEING_MADE)
     ]
@@ -69,15 +69,6 @@ def list_segments(files: Files) -> tuple[Segment, ...]:
     return tuple(segments)
 
 
-def log_min_now(files: Files) -> int:
-    """Where the log begins at this moment: retention may have deleted what a snapshot still has."""
-    try:
-        names = [entry.name for entry in files.entries(FOLDER) if entry.size_bytes]
-    except FileNotFoundError:
-        return 0
-    return min((int(name) for name in names if is_segment_name(name)), default=0)
-
-
 def is_segment_name(name: str) -> bool:
     return name.isascii() and name.isdecimal() and len(name) == NAME_DIGITS
 
@@ -90,9 +81,9 @@ def open_segment(files: Files, segment: Segment) -> OpenFile:
         raise SegmentGone(segment.path) from None
 
 
-def segment_of(files: Files, entry: Entry) -> Segment:
-    name = f"{FOLDER}/{entry.name}"
-    path = files.shown(name if entry.name.isprintable() else f"{FOLDER}/{ascii(entry.name)}")
+def segment_of(files: Files, entry: Entry, folder: str, framing: Framing) -> Segment:
+    name = f"{folder}/{entry.name}"
+    path = files.shown(name if entry.name.isprintable() else f"{folder}/{ascii(entry.name)}")
     if not is_segment_name(entry.name):
         raise StoreUnreadable(path, f"is not named as a segment is ({NAME_DIGITS} digits); move it elsewhere")
     if entry.is_link:
@@ -112,4 +103,4 @@ def segment_of(files: Files, entry: Entry) -> Segment:
         raise StoreUnreadable(
             path, f"does not start at a multiple of its size, {entry.size_bytes}; copy it again, whole"
         )
-    return Segment(name, path, start_offset, entry.size_bytes)
+    return Segment(name, path, start_offset, entry.size_bytes, framing)

@@ -16,13 +16,14 @@ from sparkreplay.errors import (
     StoreUnreadable,
     UncommittedRefused,
 )
-from sparkreplay.store.bound import checkpoint_bound, latest, resolve
-from sparkreplay.store.epochs import Epochs, common_part, epochs_within, read_epochs
+from sparkreplay.store.bound import resolve
+from sparkreplay.store.epochs import Epochs, common_part, epochs_within
 from sparkreplay.store.files import Files
 from sparkreplay.store.livebroker import BrokerView, look_at
+from sparkreplay.store.log import PLAIN_LOG, Log
+from sparkreplay.store.logs import log_of
 from sparkreplay.store.remotefiles import files_at
 from sparkreplay.store.segments import Segment as Segment
-from sparkreplay.store.segments import list_segments
 
 IDENTITY_FILE = "brokerIdentity"
 LOOKS_MAX = 5
@@ -58,6 +59,7 @@ class StoreSnapshot:
     """The live brokers, `HOST:PORT;...`, that are asked for epochs again."""
     committed: int | None = None
     """Up to where the store is committed, where `bound` is something else: given, or `latest`."""
+    log: Log = PLAIN_LOG
 
     @property
     def root(self) -> str:
@@ -82,16 +84,17 @@ def open_store(
     files = files_at(path) if isinstance(path, str) else path
     identity = read_identity(files)
     set_named = (identity.cluster_name, identity.broker_name) if identity else ("", "")
+    log = log_of(files)
     for _ in range(LOOKS_MAX):
-        epochs = read_epochs(files)
-        view = None if address is None else look_at(address, *set_named)
-        confirm = checkpoint_bound(files)
-        segments = list_segments(files)
+        epochs = log.epochs(files)
+        view = None if address is None else log.look_at(address, *set_named)
+        confirm = log.committed(files)
+        segments = log.segments(files)
         log_min = segments[0].start_offset if segments else 0
         bound = resolve(files, confirm, segments, epochs, view, identity.replica_id if identity else None)
         if view is not None:
             require_same_log(files, log_min, epochs, bound.offset, view)
-        if read_epochs(files) == epochs:
+        if log.epochs(files) == epochs:
             break
     else:
         raise StoreUnreadable(files.root, "its epochs change all the time; run the job after the elections")
@@ -113,6 +116,7 @@ def open_store(
         contract,
         named.cluster_name if named else "",
         address,
+        log=log,
     )
 
 
@@ -129,7 +133,7 @@ def up_to_latest(store: StoreSnapshot, *, allow_uncommitted: bool) -> StoreSnaps
     """The same store with the end of its records as bound. Raises UncommittedRefused unless `allow_uncommitted`."""
     if not allow_uncommitted:
         raise UncommittedRefused(store.root, "endingOffsets=latest goes beyond what is committed")
-    end = latest(store.files, store.bound, store.segments, store.epochs)
+    end = store.log.latest(store.files, store.bound, store.segments, store.epochs)
     return bounded_by(store, end, "latest")
 
 
@@ -196,7 +200,7 @@ def require_same_log(files: Files, log_min: int, epochs: Epochs, bound: int, vie
 def check_epochs(store: StoreSnapshot) -> None:
     """Raises EpochChanged when the log, or the live broker's, was truncated below the bound since the snapshot was taken;
     retention may have removed its front. StoreUnreadable, LiveBrokerFailed where that can no longer be told."""
-    require_unchanged(store, store.root, read_epochs(store.files), store.bound)
+    require_unchanged(store, store.root, store.log.epochs(store.files), store.bound)
     if store.address is not None:
         view = look_at(store.address, store.cluster_name, store.broker_name)
         require_unchanged(store, f"broker {view.address}", view.epochs, min(store.bound, view.max_offset))

@@ -146,7 +146,9 @@ def truncation(name: str, at: SetOffset, store: StoreSnapshot) -> LogTruncated |
     below = [entry for entry in store.epochs if entry[1] < at.offset]
     if at.epoch is None or not below or below[-1] == (at.epoch, at.epoch_start):
         return None
-    epoch, _ = below[-1]
+    epoch, begins = below[-1]
+    if epoch == at.epoch and at.epoch_start < begins == store.min_offset:
+        return None  # a ledger's first term, of which retention deleted the beginning
     if epoch < at.epoch and store.bound <= at.epoch_start:
         return None
     changed = [start for number, start in below if number >= at.epoch]

@@ -1,0 +1,188 @@
+"""The log of a Raft-mode broker: DLedger's data files behind the commit log that the broker had before, if it had one.
+
+Invariant: the bound is the end of the entry that the ledger's checkpoint calls committed, and only where index and data agree
+on that entry; an epoch is a term of Raft, and of what is committed alone. What lies above may be taken back, or be left from
+what was: Java truncates without erasing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import closing, suppress
+from dataclasses import dataclass
+
+from sparkreplay.errors import OptionError, SegmentGone, StoreUnreadable
+from sparkreplay.store.epochs import Epochs
+from sparkreplay.store.files import Files
+from sparkreplay.store.ledgerframing import HEADER, LEDGER, EntryHead, entry_head
+from sparkreplay.store.ledgerindex import LedgerIndex
+from sparkreplay.store.livebroker import BrokerView
+from sparkreplay.store.segments import FOLDER, SEVERAL_FOLDERS, Segment, list_segments, open_segment
+
+PREFIX = "dledger-"
+NOTHING = -1
+TERM_MAX = (1 << 31) - 1
+TERMS_MAX = 100_000
+LOOKS_MAX = 5
+ANOTHER = "copy the ledger's checkpoint first and then its index and data, or read another replica"
+
+
+@dataclass(frozen=True)
+class LedgerLog:
+    """`folder` is `dledger-` and the member's id."""
+
+    folder: str
+
+    @property
+    def folders(self) -> tuple[str, ...]:
+        return FOLDER, f"{self.folder}/data"
+
+    @property
+    def epochs_name(self) -> str:
+        return f"{self.folder}/index"
+
+    def segments(self, files: Files) -> tuple[Segment, ...]:
+        old, entries = list_segments(files), self.ledger_segments(files)
+        if old and entries and old[-1].end_offset != entries[0].start_offset:
+            raise StoreUnreadable(
+                entries[0].path,
+                f"does not follow {old[-1].name}, the last file of the log before it, which ends at {old[-1].end_offset}; "
+                "copy the store again, or read another replica",
+            )
+        return old + entries
+
+    def ledger_segments(self, files: Files) -> tuple[Segment, ...]:
+        return list_segments(files, f"{self.folder}/data", LEDGER)
+
+    def committed(self, files: Files) -> int:
+        """The end of the last committed entry; the ledger's beginning where there is none."""
+        index = self.committed_index(files)
+        segments = self.ledger_segments(files)
+        if index == NOTHING:
+            return segments[0].start_offset if segments else 0
+        if not segments:
+            raise StoreUnreadable(
+                files.shown(f"{self.folder}/data"),
+                f"has no files, but entry {index} is committed; put the files of storePathDLedgerCommitLog, or a link to "
+                f"them, there ({SEVERAL_FOLDERS})",
+            )
+        with closing(LedgerIndex(files, self.folder)) as units:
+            unit = units.unit(index)
+        found = head_at(files, segments, unit.position)
+        if found != EntryHead(unit.size, index, unit.term):
+            raise StoreUnreadable(
+                files.shown(f"{self.folder}/index"),
+                f"says that entry {index}, which the checkpoint calls committed, stands at physical offset {unit.position} "
+                f"with {unit.size} bytes of term {unit.term}, but the data holds {found or 'no entry'} there; {ANOTHER}",
+            )
+        if unit.end > segments[-1].end_offset:
+            raise StoreUnreadable(
+                segments[-1].path,
+                f"ends at {segments[-1].end_offset}, before the committed entry {index} does, at {unit.end}; {ANOTHER}",
+            )
+        return unit.end
+
+    def epochs(self, files: Files) -> Epochs:
+        """The terms of what is committed; the first begins with the ledger, for what it had before may be deleted."""
+        for _ in range(LOOKS_MAX - 1):
+            with suppress(SegmentGone):  # retention goes on
+                return self.terms(files)
+        return self.terms(files)
+
+    def terms(self, files: Files) -> Epochs:
+        last = self.committed_index(files)
+        segments = self.ledger_segments(files)
+        if not segments or last == NOTHING:
+            return ((0, segments[0].start_offset if segments else 0),)
+        first = head_at(files, segments, segments[0].start_offset)
+        if first is None:
+            raise StoreUnreadable(
+                segments[0].path, f"does not begin with an entry at {segments[0].start_offset}; {ANOTHER}"
+            )
+        with closing(LedgerIndex(files, self.folder)) as units:
+            units.unit(
+                last
+            )  # an index that ends before it is told by this entry, not by one of those that are asked for below
+            path = files.shown(f"{self.folder}/index")
+            runs = list(
+                runs_of(path, first.index, max(first.index, last), lambda index: units.unit(index).term)
+            )
+            later = tuple((term, units.unit(index).position) for index, term in runs[1:])
+        return ((runs[0][1], segments[0].start_offset), *later)
+
+    def committed_index(self, files: Files) -> int:
+        """As the ledger's checkpoint says. Java replaces the file in two steps, with a copy beside it."""
+        name = f"{self.folder}/checkpoint"
+        for told in (name, f"{name}.bak"):
+            try:
+                data = files.read(told)
+            except FileNotFoundError:
+                continue
+            values = dict(line.partition("=")[::2] for line in data.decode("utf-8", "replace").splitlines())
+            committed = number(files.shown(told), values, "committedIndex")
+            if "cutFrom" in values and number(files.shown(told), values, "cutFrom") <= committed:
+                raise StoreUnreadable(
+                    files.shown(told),
+                    f"says that committed entries are cut, from {values['cutFrom']} on; read another replica",
+                )
+            return committed
+        raise StoreUnreadable(
+            files.shown(name),
+            "is not there, so nothing says what is committed; a broker writes it within three seconds of its start",
+        )
+
+    def look_at(self, address: str, cluster_name: str, broker_name: str) -> BrokerView:
+        raise OptionError(
+            "address",
+            f"{address} is not asked: the store is a Raft-mode broker's, which tells no epochs; leave address out, the "
+            "ledger's checkpoint says what is committed and is at most three seconds old",
+        )
+
+    def latest(self, files: Files, bound: int, segments: tuple[Segment, ...], epochs: Epochs) -> int:
+        raise OptionError(
+            "endingOffsets",
+            f"latest has no meaning for the store of a Raft-mode broker: above {bound}, where it is committed, nothing "
+            "tells entries of the log from those that a leader took back; leave it out",
+        )
+
+
+def number(path: str, values: dict[str, str], key: str) -> int:
+    text = values.get(key, "").strip()
+    digits = text.removeprefix("-")
+    if not (digits.isascii() and digits.isdecimal() and len(digits) < 20 and NOTHING <= int(text) < 1 << 58):
+        raise StoreUnreadable(path, f"{key}={text[:40]!r} is no index of an entry; read another replica")
+    return int(text)
+
+
+def head_at(files: Files, segments: tuple[Segment, ...], offset: int) -> EntryHead | None:
+    """What the entry at physical offset `offset` says of itself; None where there is none. Raises SegmentGone."""
+    for segment in segments:
+        if segment.start_offset <= offset < segment.end_offset:
+            head = bytearray(HEADER.size)
+            with closing(open_segment(files, segment)) as file:
+                held = file.read_into(memoryview(head), offset - segment.start_offset)
+            return entry_head(memoryview(head)[:held], offset)
+    return None
+
+
+def runs_of(path: str, first: int, last: int, term_of: Callable[[int], int]) -> Iterator[tuple[int, int]]:
+    """(its first entry, term) of each run of entries of one term; few of them are asked for theirs."""
+    start, count = first, 0
+    while start <= last:
+        term, step, low = term_of(start), 1, start
+        count += 1
+        if count > TERMS_MAX or not 0 <= term <= TERM_MAX:
+            raise StoreUnreadable(
+                path, f"has entry {start} of term {term}, the {count}th: no group elects so often"
+            )
+        yield start, term
+        while low + step <= last and term_of(low + step) == term:
+            low, step = low + step, 2 * step
+        high = min(low + step, last + 1)
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (middle, high) if term_of(middle) == term else (low, middle)
+        if high <= last and term_of(high) < term:
+            raise StoreUnreadable(
+                path, f"has entry {high} of a term below {term}, that of one before it; {ANOTHER}"
+            )
+        start = high

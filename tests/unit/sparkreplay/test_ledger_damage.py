@@ -1,0 +1,192 @@
+"""A Raft-mode broker's store that is damaged or cut: each is refused with its file, and its offset where it has one."""
+
+from __future__ import annotations
+
+import shutil
+import struct
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sparkreplay.errors import LogCorrupted, ReplayError, StoreUnreadable
+from tests.unit.sparkreplay.commandline import mqreplay
+from tests.unit.sparkreplay.ledgerfolder import LEAD, LedgerFolder
+from tests.unit.sparkreplay.storefolder import StoreFolder
+from tests.unit.sparkreplay.test_committed_rows import rows_of
+from tests.unit.sparkreplay.test_ledger_rows import grown, keys
+
+FILE_BYTES = 16384
+DATA, INDEX = "dledger-n0/data/00000000000000000000", "dledger-n0/index/00000000000000000000"
+
+
+def changed(ledger: LedgerFolder, entry: int, field: int, kind: str, value: int) -> None:
+    """Writes `value` at byte `field` of the entry, in its data file."""
+    at = ledger.units[entry][0] + field
+    path = ledger.root / f"dledger-n0/data/{at // FILE_BYTES * FILE_BYTES:020d}"
+    held = bytearray(path.read_bytes())
+    struct.pack_into(">" + kind, held, at % FILE_BYTES, value)
+    path.write_bytes(held)
+
+
+@pytest.mark.parametrize(
+    ("field", "kind", "value", "why"),
+    [
+        (0, "I", 2, "no entry starts here, below the bound"),
+        (0, "i", -1, "the blank that ends the file does not end it"),
+        (4, "I", 47, "record size -1 is impossible"),
+        (4, "I", 0xFFFFFFF0, "is impossible"),
+        (4, "I", 1000, "the entry's body is not of the entry's size"),
+        (8, "q", 20, "the entry's index is not the next"),
+        (16, "q", -1, "the entry's term is below the one before"),
+        (24, "q", 1, "the entry names another place"),
+        (44, "i", 0, "the entry's body is not of the entry's size"),
+        (44, "i", -5, "the entry's body is not of the entry's size"),
+        (48, "i", 90, "the record does not fill its entry"),
+        (52, "I", 0xCBD43194, "the entry holds no record"),
+        (76, "q", 5, "the record names another physical offset"),
+    ],
+)
+def test_an_entry_that_contradicts_itself_fails_the_read_by_file_and_offset(
+    tmp_path: Path, field: int, kind: str, value: int, why: str
+) -> None:
+    ledger = grown(tmp_path)
+    path = ledger.write()
+    changed(ledger, 10, field, kind, value)
+    with pytest.raises(LogCorrupted, match=why) as failed:
+        keys(path)
+    assert DATA in str(failed.value) and failed.value.offset - ledger.units[10][0] in (0, LEAD)
+    told = mqreplay("verify", path, "--workers", "1", "--json")
+    assert told.code == 1 and told.json["findings_count"] >= 1
+    assert told.json["stores"][0]["records"] >= 97  # it goes on behind the damage
+
+
+def rewritten(path: Path, change: Callable[[bytearray], None]) -> None:
+    held = bytearray(path.read_bytes())
+    change(held)
+    path.write_bytes(held)
+
+
+def put(at: int, kind: str, value: int) -> Callable[[bytearray], None]:
+    return lambda held: struct.pack_into(">" + kind, held, at, value)
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "why"),
+    [
+        ("dledger-n0/checkpoint", "endIndex=9\n", "committedIndex='' is no index of an entry"),
+        ("dledger-n0/checkpoint", "committedIndex=-2\n", "committedIndex='-2' is no index"),
+        ("dledger-n0/checkpoint", "committedIndex=9999999999999999999999\n", "is no index of an entry"),
+        ("dledger-n0/checkpoint", "\xff\xfe", "is no index of an entry"),
+        ("dledger-n0/checkpoint", "committedIndex=5000\n", "names no place for entry 5000, at byte 160000"),
+        ("dledger-n0/checkpoint", "committedIndex=5\ncutFrom=5\n", "committed entries are cut, from 5 on"),
+        ("dledger-n1/checkpoint", "committedIndex=5\n", "has several ledgers, dledger-n0 and dledger-n1"),
+        ("dledger-n0/data/other", "x", "is not named as a segment is"),
+    ],
+)
+def test_a_ledgers_small_files_are_read_whole_or_refused(
+    tmp_path: Path, file: str, text: str, why: str
+) -> None:
+    path = grown(tmp_path).write()
+    (tmp_path / file).parent.mkdir(exist_ok=True)
+    (tmp_path / file).write_text(text, encoding="latin-1")
+    with pytest.raises(StoreUnreadable, match=why):
+        keys(path)
+
+
+def test_an_index_that_disagrees_with_the_data_bounds_nothing(tmp_path: Path) -> None:
+    path = grown(tmp_path).write()
+    last = tmp_path / "dledger-n0/index/00000000000000002048"
+    for at, kind, value in ((4, "q", 7), (12, "I", 100), (24, "q", 9)):
+        whole = last.read_bytes()
+        rewritten(last, put(35 * 32 + at, kind, value))
+        with pytest.raises(
+            StoreUnreadable, match=r"entry 99, which the checkpoint calls committed|entry \d+ of a term below"
+        ):
+            keys(path)
+        last.write_bytes(whole)
+    rewritten(last, put(35 * 32 + 16, "q", 98))
+    with pytest.raises(StoreUnreadable, match="names no place for entry 99, at byte 3168"):
+        keys(path)
+    last.unlink()
+    with pytest.raises(StoreUnreadable, match="names no place for entry 99"):
+        keys(path)
+
+
+def test_terms_that_fall_are_those_of_no_log(tmp_path: Path) -> None:
+    path = grown(tmp_path).write()
+    for index in range(50):
+        rewritten(tmp_path / INDEX, put(index * 32 + 24, "q", 4))
+    with pytest.raises(StoreUnreadable, match="has entry 50 of a term below 4"):
+        keys(path)
+
+
+def test_missing_parts_are_named(tmp_path: Path) -> None:
+    ledger = grown(tmp_path / "whole")
+    ledger.write()
+
+    def without(name: str) -> str:
+        copy = tmp_path / "copy"
+        shutil.rmtree(copy, ignore_errors=True)
+        shutil.copytree(tmp_path / "whole", copy)
+        found = copy / name
+        shutil.rmtree(found) if found.is_dir() else found.unlink()
+        return str(copy)
+
+    with pytest.raises(StoreUnreadable, match="checkpoint: is not there, so nothing says what is committed"):
+        keys(without("dledger-n0/checkpoint"))
+    with pytest.raises(
+        StoreUnreadable, match="has no files, but entry 99 is committed.*storePathDLedgerCommitLog"
+    ):
+        keys(without("dledger-n0/data"))
+    with pytest.raises(StoreUnreadable, match="does not follow .*: a segment is missing"):
+        keys(without("dledger-n0/data/00000000000000016384"))
+    with pytest.raises(
+        StoreUnreadable, match="stands at physical offset .* but the data holds no entry there"
+    ):
+        keys(without("dledger-n0/data/00000000000000032768"))
+    assert keys(without("checkpoint")) == list(range(100))
+    copy = Path(without("brokerIdentity"))
+    (copy / "dledger-n0/checkpoint").rename(copy / "dledger-n0/checkpoint.bak")  # as Java does for a moment
+    assert keys(str(copy)) == list(range(100))
+
+
+def test_a_gap_between_the_old_log_and_the_ledger_is_told(tmp_path: Path) -> None:
+    old = StoreFolder(tmp_path, FILE_BYTES)
+    for number in range(90):
+        old.add(body=bytes(300), properties=f"UNIQ_KEY\x01K{number}\x02")
+    ledger = LedgerFolder.after(old)
+    ledger.add(body=b"new", properties="UNIQ_KEY\x01K90\x02")
+    path = ledger.write()
+    assert keys(path) == list(range(91))
+    left = ledger.delete_first(1)
+    assert keys(path) == list(range(90 - sum(at >= left for _, _, at in old.records), 91))
+    (tmp_path / "commitlog" / f"{ledger.begin - FILE_BYTES:020d}").unlink()
+    if ledger.begin > 2 * FILE_BYTES:
+        with pytest.raises(StoreUnreadable, match="does not follow commitlog/"):
+            keys(path)
+
+
+@settings(max_examples=80, deadline=None)
+@given(st.data())
+def test_a_file_that_was_overwritten_anywhere_gives_rows_or_a_named_failure(data: st.DataObject) -> None:
+    with tempfile.TemporaryDirectory() as root:
+        ledger = grown(Path(root), 60, segment_bytes=8192)
+        path = ledger.write()
+        files = sorted(file for file in Path(root).rglob("*") if file.is_file() and "dledger" in str(file))
+        file = data.draw(st.sampled_from(files))
+        held = bytearray(file.read_bytes())
+        at = data.draw(st.integers(0, len(held) - 1))
+        size = data.draw(st.integers(1, 16))
+        held[at : at + size] = data.draw(st.binary(min_size=size, max_size=size))[: len(held) - at]
+        file.write_bytes(held)
+        try:
+            rows = rows_of(path, crc="true")
+        except ReplayError as failed:
+            assert str(failed)
+        else:
+            assert len(rows) <= 60
+        mqreplay("verify", path, "--workers", "1", "--json")
