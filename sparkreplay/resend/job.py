@@ -23,6 +23,7 @@ from messagestore.systemtopics import is_system_topic
 from mqclient.client import Client
 from mqruntime.clock import SystemClock
 from sparkreplay.errors import OptionError
+from sparkreplay.read.plan import boundary_of
 from sparkreplay.read.reader import ReadPlan
 from sparkreplay.resend.errors import LedgerUnusable
 from sparkreplay.resend.ledger import Ledger, SourceProgress, decode_ledger
@@ -293,10 +294,12 @@ def what_is_left(read: ReadPlan, ledger: Ledger, path: str) -> ReadPlan:
     """The stretches that the ledger does not know to be done. Raises LedgerUnusable when some of them were deleted."""
     left = []
     for stretch in read.stretches:
-        name = read.sources[stretch.source].store.broker_name
-        done_below = ledger.sources[name].done_below
-        if stretch.end > done_below:
-            left.append(replace(stretch, start=max(stretch.start, done_below)))
+        store = read.sources[stretch.source].store
+        done_below = ledger.sources[store.broker_name].done_below
+        if stretch.start < done_below < stretch.end:
+            left.append(replace(stretch, start=boundary_of(store, done_below)))
+        elif done_below < stretch.end:
+            left.append(stretch)
     for source in read.sources:
         done_below = ledger.sources[source.store.broker_name].done_below
         if done_below < source.store.min_offset:

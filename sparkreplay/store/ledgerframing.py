@@ -38,7 +38,6 @@ FIELDS = np.dtype(
 MAGIC, BLANK_MAGIC = 1, 0xFFFFFFFF
 """A blank is this magic and the bytes that remain in its file."""
 OWN_AT, OWN_END = 32, 44
-POS_AT = 24
 MEMBERS = b"\x00dledger members\x00"
 """What the body of an entry that changes the group begins with (dledger.membership)."""
 

@@ -22,7 +22,7 @@ from remoting.codes import ResponseCode
 from sparkreplay.commands.resend import default_ledger
 from sparkreplay.errors import OptionError
 from sparkreplay.read.options import read_options
-from sparkreplay.read.reader import plan_read
+from sparkreplay.read.reader import plan_read, read_all
 from sparkreplay.resend.errors import LedgerUnusable, ResendFailed
 from sparkreplay.resend.job import (
     ResendJob,
@@ -41,6 +41,7 @@ from sparkreplay.resend.ledger import Ledger, SourceProgress, decode_ledger
 from sparkreplay.resend.rate import RateLimit
 from sparkreplay.resend.run import Counts, Limits, Run, Share
 from sparkreplay.resend.target import TargetQueue
+from tests.unit.sparkreplay.ledgerfolder import LedgerFolder
 from tests.unit.sparkreplay.storefolder import StoreFolder
 
 QUEUES = [TargetQueue("copy", "broker-z", number) for number in range(4)]
@@ -80,8 +81,8 @@ class Target:
         ]
 
 
-def source_store(root: Path, count: int = 60) -> StoreFolder:
-    store = StoreFolder(root, segment_bytes=4096)
+def source_store(root: Path, count: int = 60, kind: type[StoreFolder] = StoreFolder) -> StoreFolder:
+    store = kind(root, segment_bytes=4096)
     for number in range(count):
         store.add(
             topic=("orders", "other")[number % 3 == 2],
@@ -196,9 +197,12 @@ def test_a_target_that_stays_away_is_given_up_after_the_patience(tmp_path: Path)
     assert ids(again) == expected(store)
 
 
+@pytest.mark.parametrize("kind", [StoreFolder, LedgerFolder])
 @pytest.mark.parametrize("at", [1, 2, 3, 5, 8, 12])
-def test_a_killed_run_goes_on_without_a_gap_and_says_what_may_be_twice(tmp_path: Path, at: int) -> None:
-    store = source_store(tmp_path / "store")
+def test_a_killed_run_goes_on_without_a_gap_and_says_what_may_be_twice(
+    tmp_path: Path, at: int, kind: type[StoreFolder]
+) -> None:
+    store = source_store(tmp_path / "store", kind=kind)
     ledger = tmp_path / "ledger"
     job = job_of(store.write(), ledger)
     target = Target()
@@ -555,3 +559,20 @@ def test_a_ledger_is_read_back_as_it_was_written() -> None:
     }
     ledger = Ledger(purpose, {"b": SourceProgress(7, 9, {0: 8})}, 3, 1)
     assert decode_ledger("x", ledger.encode()) == ledger
+
+
+@pytest.mark.parametrize("kind", [StoreFolder, LedgerFolder])
+def test_a_run_goes_on_at_the_record_below_which_all_was_acknowledged(
+    tmp_path: Path, kind: type[StoreFolder]
+) -> None:
+    store = source_store(tmp_path / "store", kind=kind)
+    job = job_of(store.write(), tmp_path / "ledger")
+    ledger = open_ledger(tmp_path / "ledger", job, QUEUES)
+    for number in (0, 3, 30, 59):
+        ledger.sources["broker-a"].done_below = at = store.records[number][2]
+        found = [
+            offset
+            for batch in read_all(what_is_left(job.read, ledger, str(tmp_path / "ledger")))
+            for offset in batch.column("physical_offset").to_pylist()
+        ]
+        assert found == [place for topic, _, place in store.records if place >= at and topic == "orders"]

@@ -1,0 +1,62 @@
+"""The store of a Java broker in Raft mode, read after a kill: what was acknowledged, up to the entry that its ledger calls
+committed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.interop.javapeer import broker_missing, java_broker
+from tests.realpair import RealPair, bodies
+from tests.unit.sparkreplay.commandline import mqreplay
+from tests.unit.sparkreplay.test_committed_rows import rows_of
+
+pytestmark = [
+    pytest.mark.skipif(broker_missing() is not None, reason=str(broker_missing())),
+]
+
+JAVA = {
+    "enableDLegerCommitLog": "true",
+    "dLegerGroup": "broker-a",
+    "dLegerSelfId": "n0",
+    "brokerRole": "ASYNC_MASTER",
+    "timerWheelEnable": "false",
+    "maxHashSlotNum": 100,
+    "maxIndexNum": 400,
+    "flushDiskType": "ASYNC_FLUSH",
+}
+
+
+def stored(pair: RealPair) -> list[bytes]:
+    """Each once: what was sent again, for nobody answered, may stand there twice. Nothing before the ledger's first checkpoint,
+    which is written within three seconds."""
+    if not (pair.store(0) / "dledger-n0/checkpoint").exists():
+        return []
+    rows = [bytes(row["body"]) for row in rows_of(str(pair.store(0)), crc="true")]  # type: ignore[call-overload]
+    return list(dict.fromkeys(rows))
+
+
+def test_a_killed_java_raft_brokers_store_holds_what_it_acknowledged(tmp_path: Path) -> None:
+    with RealPair(tmp_path / "pair", [java_broker], **JAVA) as pair:
+        raft = {"dLegerPeers": f"n0-127.0.0.1:{int(pair.address(0).rpartition(':')[2]) + 5}"}
+        pair.start(0, **raft)
+        pair.create_topic(queues=1)
+        first = [*bodies("small", 60), *bodies("large", 12, 3_000)]
+        pair.send_until_acknowledged(*first)
+        pair.wait_for(lambda: stored(pair) == first)
+        second = bodies("late", 10)
+        pair.send_until_acknowledged(*second)
+        pair.kill("broker-0")
+        found = stored(pair)
+        assert found == [*first, *second][: len(found)] and len(found) >= len(first)
+        pair.start(0, **raft)
+        pair.wait_for(lambda: stored(pair) == [*first, *second])
+        third = bodies("last", 20)
+        pair.send_until_acknowledged(*third)
+        pair.wait_for(lambda: stored(pair) == [*first, *second, *third])
+        pair.kill("broker-0")
+        assert stored(pair) == [*first, *second, *third]
+        assert len(list((pair.store(0) / "dledger-n0/data").iterdir())) > 3
+        verified = mqreplay("verify", str(pair.store(0)), "--workers", "1", "--json")
+        assert (verified.code, verified.json["findings"]) == (0, [])
