@@ -94,6 +94,9 @@ def checked(job: VerifyJob, number: int) -> StretchReport:
         at = walk_on(store, replace(stretch, start=at), report, queues, job.record_crcs)
     queues.flush()
     report.queues = queues.runs
+    disagreement = store.log.index_disagrees(store.files, stretch.segment, stretch.end)
+    if disagreement is not None:
+        report.findings.add("ledger index", store.files.shown(store.log.epochs_name), *disagreement)
     return report
 
 

@@ -137,6 +137,12 @@ class LedgerLog:
             "ledger's checkpoint says what is committed and is at most three seconds old",
         )
 
+    def index_disagrees(self, files: Files, segment: Segment, end: int) -> tuple[int, str] | None:
+        if segment.framing != LEDGER:  # the log before it has none
+            return None
+        with closing(LedgerIndex(files, self.folder)) as units:
+            return units.disagreement(segment, end)
+
     def latest(self, files: Files, bound: int, segments: tuple[Segment, ...], epochs: Epochs) -> int:
         raise OptionError(
             "endingOffsets",

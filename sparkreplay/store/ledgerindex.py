@@ -5,12 +5,17 @@ Invariant: a unit counts only as that of the entry whose place it has."""
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
 
 from sparkreplay.errors import StoreUnreadable
 from sparkreplay.store.files import Entry, Files, OpenFile
-from sparkreplay.store.ledgerframing import HEADER, MAGIC
-from sparkreplay.store.segments import is_segment_name
+from sparkreplay.store.ledgerframing import FIELDS, HEADER, LEDGER, MAGIC, entry_head, gathered
+from sparkreplay.store.segments import Segment, is_segment_name, open_segment
 
 UNIT = struct.Struct(
     ">"  # offset field
@@ -20,6 +25,9 @@ UNIT = struct.Struct(
     "q"  # 16 index
     "q"  # 24 term
 )
+UNIT_FIELDS = np.dtype([("magic", ">u4"), ("pos", ">i8"), ("size", ">u4"), ("index", ">i8"), ("term", ">i8")])
+UNITS_READ = 1 << 16
+DATA_READ_BYTES = 4 << 20
 
 
 @dataclass(frozen=True)
@@ -49,12 +57,7 @@ class LedgerIndex:
 
     def unit(self, index: int) -> Unit:
         at = index * UNIT.size
-        data = bytearray(UNIT.size)
-        for part in self.parts:
-            start = int(part.name)
-            if start <= at < start + part.size_bytes:
-                self.file(part).read_into(memoryview(data), at - start)
-        magic, position, size, named, term = UNIT.unpack(data)
+        magic, position, size, named, term = UNIT.unpack(self.bytes_at(at, UNIT.size))
         if magic != MAGIC or named != index or position < 0 or size < HEADER.size:
             raise StoreUnreadable(
                 self.files.shown(self.folder),
@@ -62,6 +65,49 @@ class LedgerIndex:
                 "read another replica",
             )
         return Unit(position, size, term)
+
+    def bytes_at(self, at: int, size: int) -> bytearray:
+        """Zeros where no file is."""
+        data = bytearray(size)
+        for part in self.parts:
+            start = int(part.name)
+            low, high = max(at, start), min(at + size, start + part.size_bytes)
+            if low < high:
+                self.file(part).read_into(memoryview(data)[low - at : high - at], low - start)
+        return data
+
+    def disagreement(self, segment: Segment, end: int) -> tuple[int, str] | None:
+        """The first entry of a ledger's segment, below `end`, that the index does not name as the data holds it: its physical
+        offset, and what is said. Raises SegmentGone."""
+        with closing(open_segment(self.files, segment)) as file:
+            head = entry_head(bytes(read_at(file, 0, HEADER.size)), segment.start_offset)
+            if head is None:
+                return None  # which a walk tells
+            at, index = segment.start_offset, head.index
+            while at < end:
+                units = np.frombuffer(self.bytes_at(index * UNIT.size, UNITS_READ * UNIT.size), UNIT_FIELDS)
+                sizes = units["size"].astype(np.int64)
+                due = at + np.append(0, np.cumsum(sizes)[:-1])
+                good = (
+                    (units["magic"] == MAGIC) & (units["pos"] == due) & (sizes >= HEADER.size) & (due < end)
+                )
+                good &= units["index"] == index + np.arange(len(units))
+                count = len(units) if good.all() else int(np.argmin(good))
+                for first, heads in heads_at(file, segment, due[:count]):
+                    named = units[first : first + len(heads)]
+                    same = np.ones(len(heads), np.bool_)
+                    for field in ("pos", "size", "index", "term"):
+                        same &= heads[field] == named[field]
+                    if not same.all():
+                        place = first + int(np.argmin(same))
+                        return int(due[place]), f"says of entry {index + place} what its data does not"
+                at += int(sizes[:count].sum())
+                index += count
+                if count < len(units):
+                    break
+            if at < end and not LEDGER.ends_file(bytes(read_at(file, at - segment.start_offset, 8))):
+                return at, f"does not name the place of entry {index}"
+        return None
 
     def file(self, part: Entry) -> OpenFile:
         if part.name not in self.opened:
@@ -77,3 +123,24 @@ class LedgerIndex:
     def close(self) -> None:
         for file in self.opened.values():
             file.close()
+
+
+def read_at(file: OpenFile, at: int, size: int) -> bytearray:
+    """Zeros behind the file's end."""
+    data = bytearray(size)
+    file.read_into(memoryview(data), at)
+    return data
+
+
+def heads_at(
+    file: OpenFile, segment: Segment, places: NDArray[np.int64]
+) -> Iterator[tuple[int, NDArray[np.void]]]:
+    """(the number of the first, headers) at ascending `places`, a few MiB of the file at a time."""
+    first = 0
+    while first < len(places):
+        low = int(places[first])
+        last = max(first + 1, int(np.searchsorted(places + HEADER.size, low + DATA_READ_BYTES, "right")))
+        held = read_at(file, low - segment.start_offset, int(places[last - 1]) + HEADER.size - low)
+        found = gathered(np.frombuffer(held, np.uint8), places[first:last] - low, HEADER.size)
+        yield first, found.view(FIELDS)
+        first = last

@@ -36,6 +36,9 @@ class Log(Protocol):
     def look_at(self, address: str, cluster_name: str, broker_name: str) -> BrokerView:
         """What a running broker says of it. Raises OptionError, LiveBrokerFailed."""
 
+    def index_disagrees(self, files: Files, segment: Segment, end: int) -> tuple[int, str] | None:
+        """Where, below `end`, and what an index of its own says wrongly of a segment. Raises SegmentGone."""
+
     def latest(self, files: Files, bound: int, segments: tuple[Segment, ...], epochs: Epochs) -> int:
         """Where its records end, committed or not. Raises OptionError where that cannot be told."""
 
@@ -63,6 +66,9 @@ class PlainLog:
 
     def look_at(self, address: str, cluster_name: str, broker_name: str) -> BrokerView:
         return look_at(address, cluster_name, broker_name)
+
+    def index_disagrees(self, files: Files, segment: Segment, end: int) -> tuple[int, str] | None:
+        return None
 
     def latest(self, files: Files, bound: int, segments: tuple[Segment, ...], epochs: Epochs) -> int:
         return latest(files, bound, segments, epochs)

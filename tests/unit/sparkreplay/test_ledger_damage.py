@@ -116,6 +116,30 @@ def test_an_index_that_disagrees_with_the_data_bounds_nothing(tmp_path: Path) ->
         keys(path)
 
 
+@pytest.mark.parametrize("entry", [0, 30, 50])
+@pytest.mark.parametrize(
+    ("at", "kind", "value"), [(0, "I", 0), (4, "q", 7), (12, "I", 49), (16, "q", 31), (24, "q", 1)]
+)
+def test_verify_tells_the_first_entry_of_a_file_that_the_index_names_wrongly(
+    tmp_path: Path, entry: int, at: int, kind: str, value: int
+) -> None:
+    ledger = grown(tmp_path)
+    path = ledger.write()
+    rewritten(tmp_path / INDEX, put(entry * 32 + at, kind, value))
+    if at == 24:  # a term that would begin there, and end
+        for index in range(entry, 64):
+            rewritten(tmp_path / INDEX, put(index * 32 + at, kind, value))
+        for index in range(64, 100):
+            rewritten(
+                tmp_path / "dledger-n0/index/00000000000000002048", put((index - 64) * 32 + at, kind, value)
+            )
+        changed(ledger, 99, 16, "q", value)
+    findings = mqreplay("verify", path, "--workers", "1", "--json").json["findings"]
+    first = [finding for finding in findings if finding["check"] in ("ledger index", "store")][0]
+    assert "dledger-n0/index" in first["path"] + first["what"]
+    assert first["offset"] in (ledger.units[entry][0], None) and str(entry) in first["what"]
+
+
 def test_terms_that_fall_are_those_of_no_log(tmp_path: Path) -> None:
     path = grown(tmp_path).write()
     for index in range(50):
