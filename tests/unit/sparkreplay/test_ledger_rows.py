@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from dledger.entry import ENTRY_HEADER, ENTRY_HEADER_BYTES, INDEX_UNIT
 from dledger.membership import MAGIC as MEMBERS
-from sparkreplay.errors import OptionError
+from sparkreplay.errors import EpochChanged, LogTruncated, OptionError
 from sparkreplay.read.options import read_options
 from sparkreplay.read.reader import plan_read, read_all
 from sparkreplay.records.schema import BY_NAME
@@ -306,3 +306,37 @@ def test_replicas_whose_headers_carry_checks_of_their_own_are_alike(tmp_path: Pa
     assert [finding["check"] for finding in found] == ["bytes"] and str(one.records[40][2]) in found[0][
         "what"
     ]
+
+
+def test_an_epoch_file_says_that_a_ledger_in_the_folder_is_not_the_brokers(tmp_path: Path) -> None:
+    store = StoreFolder(tmp_path)
+    store.add(body=b"plain")
+    store.write()
+    (tmp_path / "dledger-n0/data").mkdir(parents=True)
+    assert bodies(tmp_path) == [b"plain"]
+
+
+def test_a_stream_fails_where_another_leader_wrote_what_it_had_read(tmp_path: Path) -> None:
+    ledger = grown(tmp_path)
+    query = Query(path=ledger.write(), columns="msg_id")
+    assert query.run() == [100]
+    for again in (1, 2):
+        ledger.log, ledger.units = ledger.log[: ledger.units[80][0]], ledger.units[:80]
+        ledger.term = again
+        for number in range(80, 120):
+            ledger.add(body=f"{number}".encode().ljust(300, b"!"))
+        ledger.write()
+        with pytest.raises(LogTruncated, match=f"epoch {again} "):
+            query.run()
+
+
+def test_a_term_that_changes_below_the_bound_while_it_is_read_fails_the_read(tmp_path: Path) -> None:
+    ledger = grown(tmp_path)
+    read = plan_read(read_options({"path": ledger.write()}))
+    ledger.log, ledger.units = ledger.log[: ledger.units[80][0]], ledger.units[:80]
+    ledger.term = 3
+    for number in range(80, 120):
+        ledger.add(body=f"{number}".encode().ljust(300, b"!"))
+    ledger.write()
+    with pytest.raises(EpochChanged, match="changed while it was read, from .*0, 0.* to .*3"):
+        list(read_all(read))
