@@ -340,3 +340,13 @@ def test_a_term_that_changes_below_the_bound_while_it_is_read_fails_the_read(tmp
     ledger.write()
     with pytest.raises(EpochChanged, match="changed while it was read, from .*0, 0.* to .*3"):
         list(read_all(read))
+
+
+def test_replicas_of_entries_larger_than_what_is_compared_at_once_are_alike(tmp_path: Path) -> None:
+    paths = []
+    for checks in (1, 2):
+        ledger = LedgerFolder(tmp_path / str(checks), 32 << 20, checks=checks)
+        for number in range(60):
+            ledger.add(body=bytes((5 << 20) + 13 if number in (20, 21) else 40_000))
+        paths.append(ledger.write())
+    assert mqreplay("verify", *paths, "--workers", "1", "--json").json["findings"] == []
