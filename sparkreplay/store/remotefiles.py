@@ -91,7 +91,7 @@ class RemoteFiles:
     def entries(self, folder: str) -> list[Entry]:
         with self.told(folder):
             filesystem, root = self.connect()
-            found = filesystem.get_file_info(fs.FileSelector(f"{root}/{folder}"))
+            found = filesystem.get_file_info(fs.FileSelector(f"{root}/{folder}" if folder else root))
         entries = [
             Entry(
                 info.base_name,

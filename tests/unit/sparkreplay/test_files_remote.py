@@ -12,6 +12,7 @@ from sparkreplay.errors import EpochChanged, OptionError, ReplayError, SegmentGo
 from sparkreplay.store.files import Files, LocalFiles
 from sparkreplay.store.remotefiles import READ_AHEAD_BYTES, RemoteFiles
 from sparkreplay.store.snapshot import open_store
+from tests.unit.sparkreplay.ledgerfolder import LedgerFolder
 from tests.unit.sparkreplay.memoryfilesystem import content_of, memory_file_system, s3_server
 from tests.unit.sparkreplay.storefolder import StoreFolder
 from tests.unit.sparkreplay.storerows import rows_of_store, stretches_of
@@ -43,6 +44,20 @@ def test_rows_and_epochs_are_the_same_on_every_file_system(folder: Path) -> None
         assert (store.epochs, store.broker_name) == (EPOCHS, "broker-a")
         for split_bytes in (4096, 1 << 20):
             assert rows_of_store(store, split_bytes) == expected
+
+
+def test_a_raft_mode_brokers_store_is_the_same_on_every_file_system(tmp_path: Path) -> None:
+    ledger = LedgerFolder(tmp_path, 16384)
+    for number in range(60):
+        ledger.term = number // 25
+        ledger.add(body=bytes([number]) * (number * 37 % 900))
+    ledger.write()
+    expected = rows_of_store(open_store(str(tmp_path)))
+    assert len(expected) == 60 and {row["epoch"] for row in expected} == {0, 1, 2}
+    place = RemoteFiles("stores/a", memory_file_system(content_of(tmp_path, "stores/a")))
+    assert rows_of_store(open_store(place), 4096) == expected
+    with s3_server(content_of(tmp_path, "logs/a")) as (options, _):
+        assert rows_of_store(open_store(f"s3://reader:hush@logs/a?{options}"), 4096) == expected
 
 
 def test_a_store_in_s3_is_read_by_ranges_and_its_keys_are_never_shown(folder: Path) -> None:
