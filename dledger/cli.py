@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from itertools import combinations
 from pathlib import Path
 from typing import TypeVar
@@ -285,6 +285,11 @@ def inspect_command(folders: tuple[Path, ...]) -> None:
             click.echo(described(found[-1], folder))
     except (NoMember, BadKeyValues, SnapshotDamaged, SnapshotUnknown, OSError) as error:
         raise click.ClickException(str(error)) from error
+    conclude(found)
+
+
+def conclude(found: Sequence[Inspection]) -> None:
+    """What several members say of each other. Raises ClickException when something is wrong with one, or between two."""
     wrong = [f"{one.name} is damaged" for one in found if one.damage]
     for one, other in combinations(found, 2):
         wrong += [f"{one.name} and {other.name}: {line}" for line in differences(one, other)]

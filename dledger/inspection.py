@@ -6,7 +6,7 @@ the entry's index, its file and its position; a tail that may be missing after a
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 from zlib import crc32
@@ -17,6 +17,7 @@ from dledger.entry import (
     INDEX_UNIT,
     MAGIC,
     NO_INDEX,
+    Entry,
     IndexUnit,
     StoredEntry,
     decode_entry,
@@ -68,6 +69,8 @@ class Inspection:
     """The CRC-32 of each body, from `first_index` on."""
     units: int = 0
     """How many entries the index names rightly; it is made anew from the data where it does not."""
+    end: int = 0
+    """Where in the data files the last entry ends, or a blank behind it."""
     tail: str = ""
     """What stands behind the last entry and is no part of the log."""
     damage: str = ""
@@ -120,6 +123,32 @@ def inspect(
 ) -> Generator[None, None, Inspection]:
     """The last value is what was found; others may have a turn in between. An entry without a check value has to be `readable`
     if its body is not empty. Raises BadKeyValues, SnapshotDamaged, SnapshotUnknown."""
+    found = begun(files)
+    snapshot = None if files.snapshot is None else decode_snapshot(f"{files.name}/snapshot", files.snapshot)
+    begin = WHOLE if snapshot is None else snapshot.begin
+    found.first_index, found.last_index = begin.index + 1, begin.index
+    data, index = Stream("data", files.data, begin.position), Stream("index", files.index, 0)
+    check_files(found, data, begin.position)
+    for _, entry in entries_in(found, data, index, readable, begin.position, begin.check):
+        if not entry.index % ENTRIES_A_SLICE:
+            yield
+    check_held(found, data, snapshot.last_index if snapshot else NO_INDEX, files.currterm is not None)
+    return found
+
+
+def inspect_at_once(files: MemberFiles) -> Inspection:
+    """The same where nobody waits for a turn."""
+    steps = inspect(files)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            found: Inspection = end.value
+            return found
+
+
+def begun(files: MemberFiles) -> Inspection:
+    """What the small files say. Raises BadKeyValues."""
     found = Inspection(files.name)
     if files.currterm is not None:
         values = parse_key_values(f"{files.name}/currterm", files.currterm)
@@ -135,31 +164,18 @@ def inspect(
             name, {"syncedIndex": "-1", **values}, "syncedIndex", least=NO_INDEX
         )
         found.cut_from = whole_number(name, values, "cutFrom", least=0) if "cutFrom" in values else None
-    snapshot = None if files.snapshot is None else decode_snapshot(f"{files.name}/snapshot", files.snapshot)
-    begin = WHOLE if snapshot is None else snapshot.begin
-    found.first_index, found.last_index = begin.index + 1, begin.index
-    data, index = Stream("data", files.data, begin.position), Stream("index", files.index, 0)
-    check_files(found, data, begin.position)
-    end = yield from read_entries(found, data, index, readable, begin.position, begin.check)
-    held = (found.committed_index, "decided"), (found.synced_index, "durable")
-    for last, why in (*held, (snapshot.last_index if snapshot else NO_INDEX, "in the snapshot")):
-        if last > found.last_index:
-            where = f"entry {found.last_index + 1} at byte {end % (data.file_bytes or 1)}"
-            found.damaged(data.place(end), f"ends before {where}, but entries up to {last} are {why}")
-    if files.currterm is None and found.last_index != NO_INDEX:
-        found.damaged("currterm", NO_TERM_FILE)
     return found
 
 
-def inspect_at_once(files: MemberFiles) -> Inspection:
-    """The same where nobody waits for a turn."""
-    steps = inspect(files)
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            found: Inspection = end.value
-            return found
+def check_held(found: Inspection, data: Stream, snapshot_index: int, has_term: bool) -> None:
+    """Whether the log has all that the small files say of it."""
+    held = (found.committed_index, "decided"), (found.synced_index, "durable")
+    for last, why in (*held, (snapshot_index, "in the snapshot")):
+        if last > found.last_index:
+            where = f"entry {found.last_index + 1} at byte {found.end % (data.file_bytes or 1)}"
+            found.damaged(data.place(found.end), f"ends before {where}, but entries up to {last} are {why}")
+    if not has_term and found.last_index != NO_INDEX:
+        found.damaged("currterm", NO_TERM_FILE)
 
 
 def check_files(found: Inspection, data: Stream, begin: int) -> None:
@@ -175,20 +191,22 @@ def check_files(found: Inspection, data: Stream, begin: int) -> None:
         wanted += data.file_bytes
 
 
-def read_entries(
+def entries_in(
     found: Inspection,
     data: Stream,
     index: Stream,
     readable: Callable[[bytes], bool],
     position: int,
     check: int,
-) -> Generator[None, None, int]:
-    """The last value is where the last entry that can be read ends, and the next one should begin."""
+) -> Iterator[tuple[int, Entry]]:
+    """Each entry that can be read, from the one at `position` on, which follows one whose check value is `check`, and where it
+    stands; it is told in `found` before. Ends with the log, or at damage, the caller's own too."""
+    found.end = position
     while not found.damage:
         if found.last_index + 1 == found.cut_from:
             found.tail = f"what stands from entry {found.cut_from} on: a cut of it was under way"
             break
-        position = behind_blank(data, position)
+        found.end = position = behind_blank(data, position)
         stored = decode_entry(data.rest(position), position, check)
         if stored is None or not follows(found, stored):
             look_behind(found, data, index, position, stored)
@@ -203,10 +221,9 @@ def read_entries(
         take(found, stored)
         unit = unit_of(index, stored.entry.index)
         found.units += unit is not None and unit == index_unit_of(data.rest(position))
-        position, check = position + stored.size, stored.check
-        if not found.last_index % ENTRIES_A_SLICE:
-            yield
-    return position
+        found.end = position + stored.size
+        yield position, stored.entry
+        position, check = found.end, stored.check
 
 
 def behind_blank(data: Stream, position: int) -> int:

@@ -19,6 +19,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "messagestore": {"nativepath", "mqruntime"},
     "ha": {"epochfile", "mqruntime"},
     "dledger": {"remoting", "mqruntime"},
+    "raftstore": {"dledger", "epochfile", "messagestore", "mqruntime"},
     "controller": {"dledger", "remoting", "mqruntime"},
     "broker": {"ha", "epochfile", "messagestore", "remoting", "nativepath", "mqruntime"},
     "namesrv": {"remoting", "mqruntime"},

@@ -12,8 +12,8 @@ from tests.architecture.test_import_direction import MAY_IMPORT, ROOT, TREE
 
 HOUSE = SourceTree(ROOT, [*MAY_IMPORT, "simulation", "scripts"])
 CORES = {
-    "broker", "controller", "dledger", "epochfile", "ha", "localcluster", "messagestore", "mqruntime", "namesrv", "remoting",
-    "sparkreplay",
+    "broker", "controller", "dledger", "epochfile", "ha", "localcluster", "messagestore", "mqruntime", "namesrv",
+    "raftstore", "remoting", "sparkreplay",
 }  # fmt: skip
 
 

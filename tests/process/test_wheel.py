@@ -17,7 +17,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 PACKAGES = {
     "broker", "controller", "dledger", "epochfile", "ha", "localcluster", "messagestore", "mqadmin", "mqclient",
-    "mqruntime", "namesrv", "nativepath", "remoting", "sparkreplay",
+    "mqruntime", "namesrv", "nativepath", "raftstore", "remoting", "sparkreplay",
 }  # fmt: skip
 COMPILED = "nativepath/native.abi3.so"
 KEPT_OUT = ("tests", "simulation", "scripts")

@@ -1,0 +1,35 @@
+"""A message in a Raft-mode broker's log: a record as commit logs have it, which is the body of an entry of a DLedger log.
+
+Invariant: its physical offset, which clients see, is that of the record: where the entry stands and its header behind that; so
+two messages that follow each other are a header apart. Pure."""
+
+from __future__ import annotations
+
+from dledger.entry import ENTRY_HEADER_BYTES
+from messagestore.record import PHYSICAL_OFFSET, PHYSICAL_OFFSET_AT, QueueFacts, check, queue_facts
+from messagestore.recordcrc import HEAD, RECORD_CRC_BYTES, seal
+
+
+def physical_offset(position: int) -> int:
+    """Of the message in the entry at `position` of the data files."""
+    return position + ENTRY_HEADER_BYTES
+
+
+def facts_of(body: bytes, position: int) -> QueueFacts | None:
+    """What a consume queue needs of the message that is the `body` of the entry at `position`; None when no whole, intact one
+    of that place is."""
+    offset = physical_offset(position)
+    if check(body, 0, len(body), offset, verify_record=True) != len(body):
+        return None
+    facts = queue_facts(body, 0, len(body), offset)
+    assert not isinstance(facts, int), "what was checked is a record"
+    return facts
+
+
+def moved(content: bytes, facts: QueueFacts, offset: int) -> bytes:
+    """The same record where its physical offset is another; a CRC of all of it, where it ends with one, is made anew."""
+    record = bytearray(content)
+    PHYSICAL_OFFSET.pack_into(record, PHYSICAL_OFFSET_AT, offset)
+    if facts.properties[-RECORD_CRC_BYTES:].startswith(HEAD):
+        seal(record, 0, len(record))
+    return bytes(record)

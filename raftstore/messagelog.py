@@ -1,0 +1,113 @@
+"""The log of one member of a Raft-mode broker set, as it lies in its store, read and not changed.
+
+Invariant: messages come in the order of the log, each whole and intact and the next of its queue; what contradicts that is
+damage, named with its entry. The DLedger log may begin above 0: behind the plain commit log that the broker had before, which
+comes first then, or where retention deleted what was before. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from dledger.entry import NO_INDEX, index_header
+from dledger.inspection import (
+    Inspection,
+    MemberFiles,
+    NamedFile,
+    Stream,
+    begun,
+    check_files,
+    check_held,
+    entries_in,
+)
+from messagestore.errors import BadSegments, StoreCorrupted
+from messagestore.record import QueueFacts, queue_facts
+from messagestore.walker import order_segments, walk
+from raftstore.census import Census
+from raftstore.framing import facts_of, physical_offset
+
+OF_ANOTHER_KIND = "stands for the state of a program: this is no store of a Raft-mode broker"
+
+
+class StoredMessage(NamedTuple):
+    """A message where it stands."""
+
+    offset: int
+    """Its physical offset."""
+    content: bytes
+    facts: QueueFacts
+
+
+class MessageLog:
+    """`old` are the files of the commit log from before Raft mode, `member` those of the member of the group."""
+
+    def __init__(self, old: Sequence[NamedFile], member: MemberFiles) -> None:
+        self._member = member
+        self._data, self._index = Stream("data", member.data, 0), Stream("index", member.index, 0)
+        self._old = [file for file in old if int(file[0]) < self._data.first]
+        self.census = Census(Inspection(member.name))
+
+    def messages(self) -> Iterator[StoredMessage]:
+        """All, from the first; `census` is of those that came, and at the end of all. Raises BadKeyValues."""
+        found, data = begun(self._member), self._data
+        self.census = census = Census(found, data.file_bytes, data.first)
+        if self._old:
+            census.begin = int(self._old[0][0])
+            yield from self._old_messages(census)
+        first = index_header(data.rest(data.first))
+        if first is not None and first.position == data.first:
+            found.first_index, found.last_index = first.index, first.index - 1
+        check_files(found, data, data.first)
+        if self._member.snapshot is not None:
+            found.damaged("snapshot", OF_ANOTHER_KIND)
+        yield from self._raft_messages(census)
+        check_held(found, data, NO_INDEX, self._member.currterm is not None)
+
+    def _raft_messages(self, census: Census) -> Iterator[StoredMessage]:
+        """Java counts an entry whose header is there, and a crash may have torn its body: the last one, which nobody knew as
+        decided, is no part of the log then."""
+        found, data = census.found, self._data
+        torn: tuple[str, str] | None = None
+        for position, entry in entries_in(found, data, self._index, bool, data.first, 0):
+            name, place = f"entry {entry.index} at byte {position % data.file_bytes}", data.place(position)
+            facts = facts_of(entry.body, position) if entry.body else None
+            if torn is not None:
+                found.damaged(*torn)
+            elif not entry.body:  # it opens a leader's term
+                continue
+            elif facts is None:
+                torn = place, f"{name} is no message that is whole"
+            elif census.count(facts, name, place):
+                yield StoredMessage(physical_offset(position), entry.body, facts)
+        if torn is None:
+            return
+        if found.last_index <= found.committed_index:
+            found.damaged(*torn)
+        elif not found.damage:
+            leave_out_last(found, f"{torn[1]}, in {torn[0]}")
+
+    def _old_messages(self, census: Census) -> Iterator[StoredMessage]:
+        views, divided = dict(self._old), self._data.first
+        files = [(name, len(view)) for name, view in self._old]
+        try:
+            segments = order_segments("commitlog", files, self._data.file_bytes)
+            for view, at, offset, size in walk(segments, lambda one: views[one.name], census.begin, divided):
+                content = bytes(view[at : at + size])
+                facts = queue_facts(content, 0, size, offset)
+                assert not isinstance(facts, int), "what was walked is a record"
+                if not census.count(facts, f"the message at {offset}", "commitlog"):
+                    return
+                yield StoredMessage(offset, content, facts)
+        except BadSegments as error:
+            census.found.damaged(f"{error.folder}/{error.name}", error.why)
+        except StoreCorrupted as error:
+            census.found.damaged("commitlog", f"{error.why}, at {error.offset} of what ends at {divided}")
+
+
+def leave_out_last(found: Inspection, why: str) -> None:
+    """The last entry is no part of the log."""
+    found.last_index -= 1
+    found.bodies.pop()
+    if found.terms[-1][0] > found.last_index:
+        found.terms.pop()
+    found.tail = why

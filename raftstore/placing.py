@@ -1,0 +1,33 @@
+"""The bytes of a commit log whose records come from elsewhere.
+
+Invariant: records stand side by side, and none spans two segments: one that does not fit, with room for a blank behind it,
+begins the next segment, and a blank ends the one before, as in every commit log. So what stood in one before stands where it
+stood. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from messagestore.record import PREFIX, encode_blank
+from raftstore.framing import moved
+from raftstore.messagelog import StoredMessage
+
+STRETCH_BYTES = 1 << 20
+
+
+def stretches(messages: Iterable[StoredMessage], segment_bytes: int, begin: int) -> Iterator[bytes]:
+    """The log from `begin` on, piece by piece, none of which spans two segments; about STRETCH_BYTES each."""
+    gathered: list[bytes] = []
+    size, end = 0, begin
+    for message in messages:
+        record, left = message.content, segment_bytes - end % segment_bytes
+        if len(record) + PREFIX.size > left:
+            yield b"".join([*gathered, encode_blank(left).ljust(left, b"\0")])
+            gathered, size, end = [], 0, end + left
+        gathered.append(moved(record, message.facts, end))
+        size, end = size + len(record), end + len(record)
+        if size >= STRETCH_BYTES:
+            yield b"".join(gathered)
+            gathered, size = [], 0
+    if gathered:
+        yield b"".join(gathered)

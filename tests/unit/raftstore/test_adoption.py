@@ -1,0 +1,121 @@
+"""A store of controller mode made of a Raft-mode broker's: opened by the store itself, and compared message by message."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from epochfile.file import EpochFile
+from epochfile.history import EpochHistory
+from messagestore.messages import RecoveryReport
+from messagestore.record import Message, decode
+from messagestore.settings import StoreSettings
+from messagestore.store import MessageStore
+from mqruntime.realruntime import real_runtime
+from mqruntime.smallfiles import RealSmallFiles
+from raftstore.cli import raftstore
+from tests.unit.raftstore.raftstores import (
+    FILE_BYTES,
+    StoreOfMessages,
+    contents,
+    lay_out,
+    message,
+    messages_in,
+)
+
+
+def adopted(store: Path, root: Path, file_bytes: int = FILE_BYTES) -> Result:
+    file = root.parent / "broker.conf"
+    file.write_text(
+        f"brokerName=broker-a\nstorePathRootDir={root}\n"
+        f"mappedFileSizeCommitLog={file_bytes}\nmappedFileSizeConsumeQueue=400\n"
+    )
+    before = contents(store)
+    result = CliRunner().invoke(raftstore, ["adopt", "-c", str(file), str(store)])
+    assert contents(store) == before
+    return result
+
+
+def opened(root: Path, file_bytes: int = FILE_BYTES) -> tuple[RecoveryReport, dict[int, list[Message]]]:
+    """How the store recovers, and the messages of each queue of Orders by its consume queue."""
+
+    async def read() -> tuple[RecoveryReport, dict[int, list[Message]]]:
+        settings = StoreSettings(mapped_file_size_commit_log=file_bytes, mapped_file_size_consume_queue=400)
+        store = MessageStore(real_runtime(root), settings, on_fatal=lambda error: None)
+        report = await store.start()
+        queues: dict[int, list[Message]] = {}
+        for topic, queue_id in store.queues():
+            assert topic == "Orders"
+            first, end = store.min_queue_offset(topic, queue_id), store.max_queue_offset(topic, queue_id)
+            entries = store.entries(topic, queue_id, first, end - first)
+            found = [await store.message_at(entry.physical_offset) for entry in entries]
+            queues[queue_id] = [decode(record) for record in found if record is not None]
+            assert [one.queue_offset for one in queues[queue_id]] == list(range(first, end))
+        await store.stop()
+        return report, queues
+
+    return asyncio.run(read())
+
+
+@pytest.mark.parametrize("name", ["killed", "mixed"])
+def test_a_java_store_is_taken_over_with_its_queue_offsets(tmp_path: Path, name: str) -> None:
+    store, root = lay_out(name, tmp_path / "java"), tmp_path / "new"
+    result = adopted(store, root)
+    assert result.exit_code == 0, result.output
+    before = [decode(each.content) for each in messages_in(store)[0]]
+    assert f"holds {len(before)} messages, from 0 to" in result.output
+    report, queues = opened(root)
+    assert report.clean and report.confirm_offset == report.dispatched_offset == report.max_offset
+    for queue_id in (0, 1):
+        theirs = [one for one in before if one.queue_id == queue_id]
+        assert [
+            (one.body, one.queue_offset, one.properties, one.store_timestamp) for one in queues[queue_id]
+        ] == [(one.body, one.queue_offset, one.properties, one.store_timestamp) for one in theirs]
+    assert (root / "config/topics.json").read_bytes() == (store / "config/topics.json").read_bytes()
+    history = asyncio.run(EpochFile(RealSmallFiles(root)).load())
+    assert history == EpochHistory([(0, 0)])
+
+
+def test_what_stood_in_the_plain_log_before_stands_where_it_stood(tmp_path: Path) -> None:
+    store, root = lay_out("mixed", tmp_path / "java"), tmp_path / "new"
+    assert adopted(store, root).exit_code == 0
+    for name in ("00000000000000000000", "00000000000000016384"):
+        old, new = [(folder / "commitlog" / name).read_bytes() for folder in (store, root)]
+        end = old.rindex(b"\xcb\xd4\x31\x94") + 4
+        assert new[:end] == old[:end]
+
+
+def test_a_log_that_begins_late_begins_there_again(tmp_path: Path) -> None:
+    made = StoreOfMessages(tmp_path / "java", file_bytes=4096, begin=8192, first_index=30)
+    for number in range(60):
+        made.add(message(number, b"b" * (10 * number), 500 + number))
+    root = tmp_path / "new"
+    result = adopted(made.write(), root, 4096)
+    assert result.exit_code == 0, result.output
+    report, queues = opened(root, 4096)
+    assert (report.min_offset, len(queues[0]), queues[0][0].queue_offset) == (8192, 60, 500)
+    assert asyncio.run(EpochFile(RealSmallFiles(root)).load()) == EpochHistory([(0, 8192)])
+
+
+def test_it_refuses_with_nothing_done(tmp_path: Path) -> None:
+    store, root = lay_out("killed", tmp_path / "java"), tmp_path / "new"
+    result = adopted(store, root, 8192)
+    assert result.exit_code == 1 and "set mappedFileSizeCommitLog=16384" in result.output
+    (store / "dledger-n0/checkpoint").write_text("committedIndex=50\nendIndex=50\n")
+    result = adopted(store, root)
+    assert result.exit_code == 1 and "nothing is done, for the log is damaged" in result.output
+    assert not root.exists() or not any(root.iterdir())
+    root.mkdir(exist_ok=True)
+    (root / "something").touch()
+    result = adopted(store, root)
+    assert result.exit_code == 1 and "is not empty" in result.output
+
+
+def test_a_store_without_messages_is_not_taken_over(tmp_path: Path) -> None:
+    made = StoreOfMessages(tmp_path / "java", file_bytes=4096)
+    made.add_body(b"")
+    result = adopted(made.write(), tmp_path / "new", 4096)
+    assert result.exit_code == 1 and "holds no message" in result.output
