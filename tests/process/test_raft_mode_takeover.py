@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -15,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from localcluster.cluster import Cluster
+from localcluster.layout import BROKER_SET, CLUSTER_NAME
 from localcluster.waiting import NotYet, wait_for
 from mqadmin.admin import AdminClient
 from mqclient.client import Client
@@ -37,12 +39,16 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
 
 
 def take_over(cluster: Cluster, store: Path) -> None:
-    command = [sys.executable, "-m", "raftstore", "adopt", "-c", "broker-0.conf", str(store)]
-    run = subprocess.run(
-        command, cwd=cluster.directory, env={"PYTHONPATH": str(ROOT)}, capture_output=True, text=True
-    )
-    assert run.returncode == 0, run.stderr
-    assert "start its broker first" in run.stdout
+    said = run("raftstore", "adopt", "-c", str(cluster.directory / "broker-0.conf"), str(store))
+    assert "start its broker first" in said
+
+
+def run(module: str, *arguments: str) -> str:
+    """What it printed; it has succeeded."""
+    command = [sys.executable, "-m", module, *arguments]
+    done = subprocess.run(command, env={"PYTHONPATH": str(ROOT)}, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
 
 
 async def readable(cluster: Cluster) -> list[StoredMessage]:
@@ -98,8 +104,10 @@ def test_a_java_store_leads_and_its_successor_has_every_message(cluster: Cluster
 
 
 def test_a_broker_that_leads_empty_takes_nothing_from_it(cluster: Cluster, tmp_path: Path) -> None:
-    """As when the others are started first: what was taken over stays where it is, and says so."""
-    take_over(cluster, lay_out("killed", tmp_path / "java"))
+    """As when the others are started first: what was taken over stays where it is, and says so. Once the set is forgotten it
+    can be done again."""
+    store = lay_out("killed", tmp_path / "java")
+    take_over(cluster, store)
     log = cluster.directory / "broker-0" / "commitlog"
     held = {file.name: file.read_bytes() for file in log.iterdir()}
     cluster.start(["namesrv", "controller-0", "broker-1"])
@@ -113,3 +121,24 @@ def test_a_broker_that_leads_empty_takes_nothing_from_it(cluster: Cluster, tmp_p
 
     asyncio.run(wait_for("a slave that stays out", stays_out, WAIT_MS))
     assert {name: (log / name).read_bytes() for name in held} == held
+    cluster.stop(["broker-0", "broker-1"])
+    run(
+        *(
+            "mqadmin",
+            "cleanBrokerMetadata",
+            "-a",
+            cluster.layout.controller_list,
+            "-bn",
+            BROKER_SET,
+            "-c",
+            CLUSTER_NAME,
+        )
+    )
+    for name in cluster.layout.broker_names:
+        shutil.rmtree(cluster.directory / name)
+    take_over(cluster, store)
+    cluster.start(["broker-0"])
+    asyncio.run(led_by(cluster, "broker-0"))
+    cluster.start(["broker-1"])
+    asyncio.run(cluster.wait_whole(timeout_ms=WAIT_MS))
+    assert len(asyncio.run(readable(cluster))) == 43
