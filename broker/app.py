@@ -39,6 +39,7 @@ from broker.tables.tables import Tables
 from epochfile.file import DEFAULT_NAME as EPOCH_FILE
 from epochfile.file import EpochFile
 from ha.service import HAService
+from messagestore.errors import RaftModeStore
 from messagestore.settings import FlushDiskType
 from messagestore.store import MessageStore
 from mqruntime.httppages import HttpPages
@@ -52,6 +53,7 @@ from remoting.codes import RequestCode
 logger = logging.getLogger("broker")
 
 SWEEP_MS = 200
+RAFT_MODE = "dledger-"  # and a member's id: where upstream's Raft mode keeps the log
 LAST_WORD_S = 1.0  # for a note on a disk that has just failed, and may hang
 
 
@@ -208,6 +210,9 @@ class BrokerApp:
             raise SettingsError(
                 "controllerAddr", "", "settings", None, "must name controllers: host:port;host:port"
             )
+        for folder in self._runtime.segments.subdirectories():
+            if folder.startswith(RAFT_MODE):
+                raise RaftModeStore(folder)
         await self._aside.open()
         try:
             report = await self.store.start()

@@ -34,6 +34,17 @@ class StoreCorrupted(StoreError):
         self.why = why
 
 
+class RaftModeStore(StoreError):
+    """A store whose log is in a folder of DLedger. A log that began beside it would be empty, and empty the queues."""
+
+    def __init__(self, folder: str) -> None:
+        super().__init__(
+            f"storePathRootDir holds {folder}, the log of a broker in Raft mode, which this one does not read; let it name a "
+            "new folder, and take the messages over with `python -m raftstore adopt`"
+        )
+        self.folder = folder
+
+
 class RecordDamaged(StoreError):
     """A record that was sound once and is not any more, below the end of a running store's log."""
 

@@ -14,6 +14,7 @@ import pytest
 
 from tests.process.serverprocess import ENVIRONMENT, ServerProcess, command
 from tests.process.smalldisk import small_disk
+from tests.unit.raftstore.raftstores import contents, lay_out
 
 NOWHERE = "127.0.0.1:9"  # discard: nobody listens
 USAGE, FAILED = 2, 1
@@ -157,6 +158,19 @@ def test_a_broker_without_controllers_is_told_to_name_them(tmp_path: Path) -> No
     code, said = ends("broker", *broker(tmp_path, "controllerAddr="))
     assert code == USAGE
     assert "controllerAddr" in said and "must name controllers" in said
+
+
+@pytest.mark.parametrize("mode", ["true", "false"])
+def test_the_store_of_a_raft_mode_broker_is_left_alone(tmp_path: Path, mode: str) -> None:
+    """Its log is none that this broker reads: it would begin with an empty one beside it, and its queues be emptied."""
+    root = lay_out("killed", tmp_path / "broker")
+    before = contents(root)
+    code, said = ends("broker", *broker(tmp_path, f"enableControllerMode={mode}"))
+    assert code == FAILED
+    assert (
+        "holds dledger-n0, the log of a broker in Raft mode" in said and "python -m raftstore adopt" in said
+    )
+    assert {name: read for name, read in contents(root).items() if not name.endswith("/lock")} == before
 
 
 def test_the_store_of_another_broker_is_left_alone(tmp_path: Path) -> None:
