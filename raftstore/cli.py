@@ -1,4 +1,4 @@
-"""`python -m raftstore`: looks at the stores of Raft-mode brokers, and takes one over into controller mode.
+"""`python -m raftstore`: looks at the stores of Raft-mode brokers, takes one over into controller mode, and gives one back.
 
 Invariant: the stores that are named are not changed. The exit code says what is certain: 0 done and nothing found wrong, 1 not
 done or something is wrong, 2 the command line cannot be used. Each failure is one line that says what to do."""
@@ -7,14 +7,17 @@ from __future__ import annotations
 
 import asyncio
 import os
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TypeVar
 
 import click
 from pydantic import Field
 
 from dledger.cli import conclude, described
+from dledger.entry import BLANK, ENTRY_HEADER_BYTES
 from dledger.inspection import Inspection
 from dledger.keyvalues import BadKeyValues
 from dledger.memberfolder import NoMember
@@ -23,13 +26,16 @@ from messagestore.errors import StoreError
 from messagestore.settings import StoreSettings
 from mqruntime import log
 from mqruntime.realruntime import real_runtime
+from mqruntime.runtime import Runtime
 from mqruntime.settings import SettingsError
 from mqruntime.storelock import LOCK_FILE, RealStoreLock, StoreLocked, StoreUnusable
 from raftstore.adoption import Adopted, adopt
 from raftstore.census import Census
-from raftstore.folder import read_log, tables_of
+from raftstore.folder import confirmed_end, plain_log, read_log, tables_of
+from raftstore.givingback import give_back
 from raftstore.messagelog import MessageLog
 
+S = TypeVar("S", bound="NewStore")
 STORE = click.Path(exists=True, file_okay=False, path_type=Path)
 
 
@@ -38,6 +44,18 @@ class NewStore(StoreSettings):
 
     root: Path = Field(Path(), alias="storePathRootDir")
     epoch_file: str = Field("", alias="storePathEpochFile")
+
+
+class RaftModeStore(NewStore):
+    """What that of a Raft-mode broker does."""
+
+    self_id: str = Field(alias="dLegerSelfId", pattern=r"^[A-Za-z]\d+$")
+
+
+def properties(of: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """The option -c."""
+    file = click.Path(exists=True, dir_okay=False, path_type=Path)
+    return click.option("-c", "config", required=True, type=file, metavar="FILE", help=of)
 
 
 @click.group()
@@ -64,41 +82,58 @@ def inspect_command(stores: tuple[Path, ...]) -> None:
 
 
 @raftstore.command("adopt")
-@click.option(
-    "-c", "config", required=True, type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    metavar="FILE", help="The properties file of the broker that is to lead in controller mode.",
-)  # fmt: skip
+@properties("The properties file of the broker that is to lead in controller mode.")
 @click.argument("store", type=STORE)
 def adopt_command(config: Path, store: Path) -> None:
     """Makes a store of controller mode of what STORE holds, in the folder that FILE names, which is empty.
 
     STORE is the stopped broker's that holds most, see `inspect`; it is not changed.
     """
-    try:
-        settings = NewStore.load(config)
+    with failures_told(config, NewStore) as settings:
         adopted = taken_over(store, settings)
-    except (SettingsError, NoMember, BadKeyValues, StoreLocked, StoreUnusable) as error:
-        raise click.ClickException(str(error)) from error
-    except (StoreError, OSError) as error:
-        raise click.ClickException(
-            f"{error}; empty {settings.root}, which is half made, and try again"
-        ) from error
     click.echo(
         f"{settings.root} holds {adopted.messages} messages, from {adopted.begin} to {adopted.end}; start its broker first, "
         "and the others with empty stores once it leads"
     )
 
 
+@raftstore.command("give-back")
+@properties("The properties file of a member of the Raft-mode set.")
+@click.argument("store", type=STORE)
+def give_back_command(config: Path, store: Path) -> None:
+    """Makes a store of Raft mode of what STORE holds, in the folder that FILE names, which is empty.
+
+    STORE is that of a broker of ours that was master and was stopped in good order; it is not changed. What is made of it is
+    the same for each member.
+    """
+    with failures_told(config, RaftModeStore) as settings:
+        entries = given_back(store, settings)
+    click.echo(
+        f"{settings.root} holds {entries} messages; give all members of the group the same before any of them starts: two that "
+        "are empty would elect one of them"
+    )
+
+
+@contextmanager
+def failures_told(config: Path, kind: type[S]) -> Iterator[S]:
+    """With what FILE says; what can go wrong is told in a line."""
+    try:
+        settings = kind.load(config)
+    except SettingsError as error:
+        raise click.ClickException(str(error)) from error
+    try:
+        yield settings
+    except (NoMember, BadKeyValues, StoreLocked, StoreUnusable) as error:
+        raise click.ClickException(str(error)) from error
+    except (StoreError, OSError) as error:
+        raise click.ClickException(
+            f"{error}; empty {settings.root}, which may be half made, and try again"
+        ) from error
+
+
 def taken_over(store: Path, settings: NewStore) -> Adopted:
     """Raises what `adopt` raises, and ClickException with nothing done."""
-    root = settings.root
-    if root.exists() and any(root.iterdir()):
-        raise click.ClickException(f"{root} is not empty; let storePathRootDir name a new folder")
-    with ExitStack() as held:
-        if os.access(store / LOCK_FILE, os.W_OK):  # or its broker runs
-            lock = RealStoreLock(store)
-            lock.acquire()
-            held.callback(lock.release)
+    with held_alone(store, settings.root):
         source = read_log(store)
         census = taken(source)
         if census.damage:
@@ -111,13 +146,51 @@ def taken_over(store: Path, settings: NewStore) -> Adopted:
             raise click.ClickException(
                 f"files of the log have {census.file_bytes} bytes: set mappedFileSizeCommitLog={census.file_bytes}"
             )
-        runtime = real_runtime(root)
-        runtime.lock.acquire()
-        held.callback(runtime.lock.release)
-        log.configure(as_json=False)
-        return asyncio.run(
-            adopt(source, tables_of(store), runtime, settings, settings.epoch_file or EPOCH_FILE)
-        )
+        with rooted(settings.root) as runtime:
+            epoch_file = settings.epoch_file or EPOCH_FILE
+            return asyncio.run(adopt(source, tables_of(store), runtime, settings, epoch_file))
+
+
+def given_back(store: Path, settings: RaftModeStore) -> int:
+    """Raises what `give_back` raises, StoreError, and ClickException with nothing done."""
+    with held_alone(store, settings.root):
+        end, file_bytes = confirmed_end(store), settings.mapped_file_size_commit_log
+        largest = max((len(message.content) for message in plain_log(store, end)), default=0)
+        if largest + ENTRY_HEADER_BYTES + BLANK.size > file_bytes:
+            raise click.ClickException(
+                f"a message of {largest} bytes does not fit: set mappedFileSizeCommitLog larger"
+            )
+        with rooted(settings.root) as runtime:
+            messages = plain_log(store, end)
+            return asyncio.run(give_back(messages, tables_of(store), runtime, settings.self_id, file_bytes))
+
+
+@contextmanager
+def held_alone(store: Path, root: Path) -> Iterator[None]:
+    """`store` is nobody's meanwhile, and `root` empty. Raises StoreLocked, StoreUnusable, ClickException."""
+    if root.exists() and any(root.iterdir()):
+        raise click.ClickException(f"{root} is not empty; let storePathRootDir name a new folder")
+    if not os.access(store / LOCK_FILE, os.W_OK):  # a copy, whose broker cannot run
+        yield
+        return
+    lock = RealStoreLock(store)
+    lock.acquire()
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+@contextmanager
+def rooted(root: Path) -> Iterator[Runtime]:
+    """What works in the new store. Raises StoreLocked, StoreUnusable."""
+    log.configure(as_json=False)
+    runtime = real_runtime(root)
+    runtime.lock.acquire()
+    try:
+        yield runtime
+    finally:
+        runtime.lock.release()
 
 
 def taken(source: MessageLog) -> Census:

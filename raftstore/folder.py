@@ -4,19 +4,49 @@ Invariant: nothing is written, made or deleted."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from dledger.memberfolder import mapped, read_folder
+from dledger.memberfolder import mapped, read_folder, small
+from messagestore.checkpoint import FILE as CHECKPOINT
+from messagestore.checkpoint import decode_checkpoint
+from messagestore.errors import StoreError
+from messagestore.store import ABORT_FILE
 from raftstore.census import OLD_LOG
+from raftstore.framing import StoredMessage
 from raftstore.messagelog import MessageLog
+from raftstore.plainlog import plain_messages
 
 TABLES = "config"
+
+
+class NotClosed(StoreError):
+    """A store that may hold more than its checkpoint tells of."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(
+            f"{folder} was not closed by a broker of ours: start one on it, let it lead, and stop it (SIGTERM)"
+        )
+        self.folder = folder
 
 
 def read_log(folder: Path) -> MessageLog:
     """`folder` is what storePathRootDir names, with one member's folder in it. Raises NoMember, OSError."""
     return MessageLog(mapped(folder / OLD_LOG), read_folder(folder))
+
+
+def confirmed_end(folder: Path) -> int:
+    """Up to where the log of a broker of ours is confirmed, which stands in the store if that was closed. Raises NotClosed,
+    CheckpointDamaged, OSError."""
+    found = decode_checkpoint(small(folder / CHECKPOINT))
+    if (folder / ABORT_FILE).exists() or not found.ours:
+        raise NotClosed(folder)
+    return found.confirm_phy_offset
+
+
+def plain_log(folder: Path, end: int) -> Iterator[StoredMessage]:
+    """The messages of such a log. Raises BadSegments, StoreCorrupted, OSError."""
+    return plain_messages(mapped(folder / OLD_LOG), end)
 
 
 def tables_of(folder: Path) -> Mapping[str, bytes]:

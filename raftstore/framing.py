@@ -5,9 +5,20 @@ two messages that follow each other are a header apart. Pure."""
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from dledger.entry import ENTRY_HEADER_BYTES
 from messagestore.record import PHYSICAL_OFFSET, PHYSICAL_OFFSET_AT, QueueFacts, check, queue_facts
 from messagestore.recordcrc import HEAD, RECORD_CRC_BYTES, seal
+
+
+class StoredMessage(NamedTuple):
+    """A message where it stands, in a Raft-mode broker's log or in another."""
+
+    offset: int
+    """Its physical offset."""
+    content: bytes
+    facts: QueueFacts
 
 
 def physical_offset(position: int) -> int:

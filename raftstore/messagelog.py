@@ -7,7 +7,6 @@ comes first then, or where retention deleted what was before. Pure."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
 
 from dledger.entry import NO_INDEX, index_header
 from dledger.inspection import (
@@ -21,21 +20,11 @@ from dledger.inspection import (
     entries_in,
 )
 from messagestore.errors import BadSegments, StoreCorrupted
-from messagestore.record import QueueFacts, queue_facts
-from messagestore.walker import order_segments, walk
-from raftstore.census import Census
-from raftstore.framing import facts_of, physical_offset
+from raftstore.census import OLD_LOG, Census
+from raftstore.framing import StoredMessage, facts_of, physical_offset
+from raftstore.plainlog import plain_messages
 
 OF_ANOTHER_KIND = "stands for the state of a program: this is no store of a Raft-mode broker"
-
-
-class StoredMessage(NamedTuple):
-    """A message where it stands."""
-
-    offset: int
-    """Its physical offset."""
-    content: bytes
-    facts: QueueFacts
 
 
 class MessageLog:
@@ -87,21 +76,16 @@ class MessageLog:
             leave_out_last(found, f"{torn[1]}, in {torn[0]}")
 
     def _old_messages(self, census: Census) -> Iterator[StoredMessage]:
-        views, divided = dict(self._old), self._data.first
-        files = [(name, len(view)) for name, view in self._old]
+        divided = self._data.first
         try:
-            segments = order_segments("commitlog", files, self._data.file_bytes)
-            for view, at, offset, size in walk(segments, lambda one: views[one.name], census.begin, divided):
-                content = bytes(view[at : at + size])
-                facts = queue_facts(content, 0, size, offset)
-                assert not isinstance(facts, int), "what was walked is a record"
-                if not census.count(facts, f"the message at {offset}", "commitlog"):
+            for message in plain_messages(self._old, divided, self._data.file_bytes):
+                if not census.count(message.facts, f"the message at {message.offset}", OLD_LOG):
                     return
-                yield StoredMessage(offset, content, facts)
+                yield message
         except BadSegments as error:
             census.found.damaged(f"{error.folder}/{error.name}", error.why)
         except StoreCorrupted as error:
-            census.found.damaged("commitlog", f"{error.why}, at {error.offset} of what ends at {divided}")
+            census.found.damaged(OLD_LOG, f"{error.why}, at {error.offset} of what ends at {divided}")
 
 
 def leave_out_last(found: Inspection, why: str) -> None:

@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from messagestore.record import PREFIX, encode_blank
-from raftstore.framing import moved
-from raftstore.messagelog import StoredMessage
+from raftstore.framing import StoredMessage, moved
 
 STRETCH_BYTES = 1 << 20
 

@@ -15,8 +15,10 @@ from localcluster.cluster import Cluster
 from mqadmin.admin import AdminClient
 from mqadmin.errors import AdminError
 from mqadmin.replies import TopicSettings
+from mqclient.errors import ClientError
 from mqruntime.clock import SystemClock
 from raftstore.folder import read_log
+from remoting.errors import RemotingError
 from tests.interop.javapeer import broker_missing, java_broker
 from tests.realpair import ROOT, SEGMENT_BYTES, TOPIC, RealPair, bodies
 from tests.waits import NOBODY_IS_LATE, WAIT_MS
@@ -117,6 +119,14 @@ def test_what_a_raft_mode_set_acknowledged_is_read_from_ours(tmp_path: Path) -> 
             assert offsets == list(range(len(offsets)))
 
 
+def places(pair: RealPair) -> dict[tuple[int, int], bytes]:
+    """What can be read; nothing while nobody leads."""
+    try:
+        return {(message.queue_id, message.queue_offset): message.body for message in pair.read()}
+    except (ClientError, RemotingError):
+        return {}
+
+
 def held(store: Path) -> tuple[int, int]:
     log = read_log(store)
     for _ in log.messages():
@@ -131,3 +141,38 @@ def run(module: str, *arguments: str) -> str:
     done = subprocess.run(command, env={"PYTHONPATH": str(ROOT)}, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     return done.stdout
+
+
+def test_what_ours_acknowledged_is_read_from_java_in_raft_mode(tmp_path: Path) -> None:
+    """The way back, with the same log for each; the one that leads is killed."""
+    with Cluster.create(
+        tmp_path / "cluster", controllers=1, brokers=1, segment_bytes=SEGMENT_BYTES,
+        broker_settings={"mappedFileSizeConsumeQueue": "6000", "maxMessageSize": "4096", **NOBODY_IS_LATE},
+    ) as cluster:  # fmt: skip
+        cluster.start()
+        asyncio.run(cluster.wait_whole(timeout_ms=WAIT_MS))
+        asyncio.run(cluster.create_topic(TOPIC, 2))
+        with RaftBrokers(tmp_path / "java") as java:
+            theirs, java.namesrv = java.namesrv, cluster.layout.namesrv
+            sent = bodies("sent", 60)
+            java.send_until_acknowledged(*sent)
+            before = places(java)
+            assert len(before) == len(sent)
+            cluster.stop()
+            java.namesrv = theirs
+            for number in range(MEMBERS):
+                file = tmp_path / "java.conf"
+                file.write_text(
+                    f"storePathRootDir={java.store(number)}\nmappedFileSizeCommitLog={SEGMENT_BYTES}\n"
+                    f"dLegerSelfId=n{number}\n"
+                )
+                run("raftstore", "give-back", "-c", str(file), str(cluster.directory / "broker-0"))
+            java.start_all()
+            java.wait_for(lambda: places(java) == before)
+            more = bodies("more", 10)
+            java.send_until_acknowledged(*more)
+            leader = java.leader()
+            assert leader is not None
+            java.kill(f"broker-{leader - 1}")
+            java.wait_for(lambda: {*places(java).values()} >= {*sent, *more})
+            assert before.items() <= places(java).items()

@@ -93,6 +93,7 @@ COMMANDS: dict[str, Run | Elsewhere] = {
     "python -m dledger inspect STORE0 STORE1 STORE2": Elsewhere("tests/interop/test_java_controllers.py"),
     "python -m raftstore inspect STORE": Elsewhere("tests/unit/raftstore/test_message_log.py"),
     "python -m raftstore adopt -c broker-0.conf STORE": Elsewhere("test_raft_mode_takeover.py"),
+    "python -m raftstore give-back -c java-n0.conf STORE": Elsewhere("tests/interop/test_java_raft_mode.py"),
     "docker compose -f deploy/compose.yaml up --build": Elsewhere(
         "tests/unit/mqruntime/test_deployment_files.py"
     ),

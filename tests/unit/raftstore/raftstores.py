@@ -10,7 +10,7 @@ from dledger.entry import BLANK, BLANK_MAGIC, CHECK_END, CHECK_START, Entry, enc
 from messagestore.record import Message, encode
 from messagestore.recordcrc import seal, with_room
 from raftstore.folder import read_log
-from raftstore.messagelog import StoredMessage
+from raftstore.framing import StoredMessage
 
 VECTORS = Path(__file__).parents[2] / "vectors" / "raftstore"
 FILE_BYTES = 16_384

@@ -1,4 +1,4 @@
-"""A store of controller mode made of a Raft-mode broker's: opened by the store itself, and compared message by message."""
+"""A store of controller mode made of a Raft-mode broker's, opened by the store itself and compared; and the way back."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+from dledger.memberfolder import read_folder
 from epochfile.file import EpochFile
 from epochfile.history import EpochHistory
 from messagestore.messages import RecoveryReport
@@ -19,6 +20,7 @@ from mqruntime.smallfiles import RealSmallFiles
 from raftstore.cli import raftstore
 from tests.unit.raftstore.raftstores import (
     FILE_BYTES,
+    MEMBER,
     StoreOfMessages,
     contents,
     lay_out,
@@ -119,3 +121,59 @@ def test_a_store_without_messages_is_not_taken_over(tmp_path: Path) -> None:
     made.add_body(b"")
     result = adopted(made.write(), tmp_path / "new", 4096)
     assert result.exit_code == 1 and "holds no message" in result.output
+
+
+def given_back(store: Path, root: Path, file_bytes: int = FILE_BYTES) -> Result:
+    file = root.parent / "raft.conf"
+    file.write_text(
+        f"enableDLegerCommitLog=true\ndLegerSelfId=n0\nstorePathRootDir={root}\n"
+        f"mappedFileSizeCommitLog={file_bytes}\n"
+    )
+    before = contents(store)
+    result = CliRunner().invoke(raftstore, ["give-back", "-c", str(file), str(store)])
+    assert contents(store) == before
+    return result
+
+
+def test_the_way_back_ends_with_the_bytes_that_java_wrote(tmp_path: Path) -> None:
+    """But for two fields of an entry that Java leaves 0 and does not look at."""
+    java, ours, back = lay_out("killed", tmp_path / "java"), tmp_path / "ours", tmp_path / "back"
+    assert adopted(java, ours).exit_code == 0
+    result = given_back(ours, back)
+    assert result.exit_code == 0 and "holds 43 messages" in result.output, result.output
+    for name in ("00000000000000000000", "00000000000000016384", "00000000000000032768"):
+        theirs, made = [(root / MEMBER / "data" / name).read_bytes() for root in (java, back)]
+        at = 0
+        while at + 48 <= FILE_BYTES and made[at : at + 4] == b"\0\0\0\1":
+            made = made[: at + 36] + bytes(8) + made[at + 44 :]
+            at += int.from_bytes(made[at + 4 : at + 8], "big")
+        assert made == theirs
+    units = [read_folder(root / MEMBER).index[0][1][: 43 * 32] for root in (java, back)]
+    assert units[0] == units[1]
+    assert (back / MEMBER / "checkpoint").read_text() == "endIndex=42\ncommittedIndex=42\n"
+    assert (back / MEMBER / "currterm").read_text() == "voteLeader=\ncurrTerm=0\nmembers=n0\n"
+    assert (back / "abort").exists()  # so that Java builds its queues
+    assert CliRunner().invoke(raftstore, ["inspect", str(back)]).exit_code == 0
+
+
+def test_the_way_back_wants_a_store_that_was_closed(tmp_path: Path) -> None:
+    java, ours, back = lay_out("mixed", tmp_path / "java"), tmp_path / "ours", tmp_path / "back"
+    assert adopted(java, ours).exit_code == 0
+    (ours / "abort.spare").rename(ours / "abort")
+    result = given_back(ours, back)
+    assert result.exit_code == 1 and "was not closed by a broker of ours" in result.output
+    assert not back.exists()
+    (ours / "abort").unlink()
+    assert given_back(ours, back).exit_code == 0
+    before, after = messages_in(java)[0], messages_in(back)[0]
+    assert [one.facts for one in after] == [one.facts for one in before]
+
+
+def test_a_message_that_fills_its_segment_wants_larger_files_in_raft_mode(tmp_path: Path) -> None:
+    made = StoreOfMessages(tmp_path / "java", file_bytes=8192)
+    made.add(message(0, b"b" * 5000, 0))
+    ours, back = tmp_path / "ours", tmp_path / "back"
+    assert adopted(made.write(), ours, 8192).exit_code == 0
+    result = given_back(ours, back, 4096)
+    assert result.exit_code == 1 and "set mappedFileSizeCommitLog larger" in result.output
+    assert given_back(ours, back, 8192).exit_code == 0

@@ -13,8 +13,7 @@ from messagestore.record import decode, encode
 from messagestore.walker import SegmentWalk, Stop
 from raftstore.cli import raftstore
 from raftstore.folder import read_log
-from raftstore.framing import facts_of, moved
-from raftstore.messagelog import StoredMessage
+from raftstore.framing import StoredMessage, facts_of, moved
 from raftstore.placing import stretches
 from tests.unit.raftstore.raftstores import (
     FILE_BYTES,

@@ -1,0 +1,64 @@
+"""The store of a Raft-mode broker made of the messages of another: its log as a leader of one term wrote it.
+
+Invariant: a message stands where Raft mode has it, in an entry, and its physical offset says so; queue offsets and store times
+stay. What is half made is not to be used: Java takes a log that ends early for a whole one."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping
+
+from dledger.actions import Vote
+from dledger.checkpoint import Checkpoint, CheckpointFile
+from dledger.entry import ENTRY_HEADER_BYTES, Entry
+from dledger.log import EntryLog
+from dledger.settings import DLedgerSettings
+from dledger.store import FOLDER_PREFIX
+from dledger.termfile import TermFile
+from messagestore.store import ABORT_FILE
+from mqruntime.runtime import Runtime
+from raftstore.framing import StoredMessage, moved, physical_offset
+
+TERM = 0
+"""That of a Java group which never elected twice."""
+ENTRIES_A_SYNC = 1024
+
+
+async def give_back(
+    messages: Iterable[StoredMessage],
+    tables: Mapping[str, bytes],
+    runtime: Runtime,
+    member: str,
+    file_bytes: int,
+) -> int:
+    """How many entries the log of `member` has, one a message, in files of `file_bytes`, which each of them fits into.
+    `runtime`'s root is empty; `tables` are small files by name. All is on disk on return. Raises OSError: the root is to be
+    emptied again."""
+    folder = f"{FOLDER_PREFIX}{member}"
+    settings = DLedgerSettings(data_file_bytes=file_bytes, entry_bytes_max=file_bytes - 64)
+    log = EntryLog(runtime.segments.subdirectory(folder), settings, folder)
+    await log.open()
+    try:
+        for message in messages:
+            await log.append([entry_of(message, log)])
+            if not log.end_index % ENTRIES_A_SYNC:
+                await log.sync()
+                await asyncio.sleep(0)
+        await log.sync()
+        await log.sync_index()
+    finally:
+        log.close()
+    for name, content in tables.items():
+        await runtime.files.replace(name, content)
+    last = log.end_index
+    await CheckpointFile(runtime.files, f"{folder}/checkpoint").store(Checkpoint(last, last))
+    await TermFile(runtime.files, f"{folder}/currterm", member).store(Vote(TERM))
+    await runtime.files.replace(ABORT_FILE, b"")  # or Java takes the queues, which are not there, for whole
+    return last + 1
+
+
+def entry_of(message: StoredMessage, log: EntryLog) -> Entry:
+    """The next entry of `log`, with the message as it stands in that."""
+    position = log.start_of(ENTRY_HEADER_BYTES + len(message.content), log.end)
+    body = moved(message.content, message.facts, physical_offset(position))
+    return Entry(log.end_index + 1, TERM, body)
