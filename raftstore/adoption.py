@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -14,9 +15,12 @@ from epochfile.file import EpochFile
 from epochfile.history import EpochHistory
 from messagestore.settings import StoreSettings
 from messagestore.store import MessageStore
+from mqruntime.log import fields
 from mqruntime.runtime import Runtime
 from raftstore.messagelog import MessageLog
 from raftstore.placing import stretches
+
+logger = logging.getLogger("raftstore")
 
 EPOCH = 0
 """Before the first that controllers give."""
@@ -67,6 +71,8 @@ async def _fill(store: MessageStore, log: MessageLog, begin: int) -> None:
         store.set_confirm_offset(end)
         while store.dispatch():
             pass
+        if not end % store.segment_size_bytes:
+            logger.info("segment taken over", extra=fields(end=end, messages=log.census.messages))
         await asyncio.sleep(0)  # what was written is flushed meanwhile
     if store.dispatched_offset() < end:
         raise OSError(errno.ENOSPC, "no room for all entries of the consume queues and the index")

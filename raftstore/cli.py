@@ -44,6 +44,7 @@ class NewStore(StoreSettings):
 
     root: Path = Field(Path(), alias="storePathRootDir")
     epoch_file: str = Field("", alias="storePathEpochFile")
+    controller_mode: bool = Field(True, alias="enableControllerMode")
 
 
 class RaftModeStore(NewStore):
@@ -133,6 +134,10 @@ def failures_told(config: Path, kind: type[S]) -> Iterator[S]:
 
 def taken_over(store: Path, settings: NewStore) -> Adopted:
     """Raises what `adopt` raises, and ClickException with nothing done."""
+    if not settings.controller_mode:
+        raise click.ClickException(
+            "enableControllerMode=false: slaves of a pair would lack all but the log's last file"
+        )
     with held_alone(store, settings.root):
         source = read_log(store)
         census = taken(source)

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import subprocess
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,7 +21,10 @@ from messagestore.settings import StoreSettings
 from messagestore.store import MessageStore
 from mqruntime.realruntime import real_runtime
 from mqruntime.smallfiles import RealSmallFiles
+from raftstore.adoption import adopt
 from raftstore.cli import raftstore
+from raftstore.framing import StoredMessage
+from raftstore.messagelog import MessageLog
 from tests.unit.raftstore.raftstores import (
     FILE_BYTES,
     MEMBER,
@@ -27,6 +34,8 @@ from tests.unit.raftstore.raftstores import (
     message,
     messages_in,
 )
+
+ROOT = Path(__file__).parents[3]
 
 
 def adopted(store: Path, root: Path, file_bytes: int = FILE_BYTES) -> Result:
@@ -45,7 +54,7 @@ def opened(root: Path, file_bytes: int = FILE_BYTES) -> tuple[RecoveryReport, di
     """How the store recovers, and the messages of each queue of Orders by its consume queue."""
 
     async def read() -> tuple[RecoveryReport, dict[int, list[Message]]]:
-        settings = StoreSettings(mapped_file_size_commit_log=file_bytes, mapped_file_size_consume_queue=400)
+        settings = StoreSettings(mappedFileSizeCommitLog=file_bytes, mappedFileSizeConsumeQueue=400)
         store = MessageStore(real_runtime(root), settings, on_fatal=lambda error: None)
         report = await store.start()
         queues: dict[int, list[Message]] = {}
@@ -114,6 +123,38 @@ def test_it_refuses_with_nothing_done(tmp_path: Path) -> None:
     (root / "something").touch()
     result = adopted(store, root)
     assert result.exit_code == 1 and "is not empty" in result.output
+
+
+def test_a_pair_takes_nothing_over(tmp_path: Path) -> None:
+    store, file = lay_out("killed", tmp_path / "java"), tmp_path / "broker.conf"
+    file.write_text(f"enableControllerMode=false\nstorePathRootDir={tmp_path / 'new'}\n")
+    result = CliRunner().invoke(raftstore, ["adopt", "-c", str(file), str(store)])
+    assert result.exit_code == 1 and "slaves of a pair would lack" in result.output
+
+
+class Broken(MessageLog):
+    """Its disk fails on the way."""
+
+    def messages(self) -> Iterator[StoredMessage]:
+        for number, each in enumerate(super().messages()):
+            if number == 40:
+                raise OSError(errno.EIO, "read error")
+            yield each
+
+
+def test_what_is_half_made_has_no_epochs_and_is_refused(tmp_path: Path) -> None:
+    files = read_folder(lay_out("killed", tmp_path / "java"))
+    root, settings = tmp_path / "new", StoreSettings(mappedFileSizeCommitLog=FILE_BYTES)
+    with pytest.raises(OSError, match="read error"):
+        asyncio.run(adopt(Broken([], files), {}, real_runtime(root), settings, "epochFileCheckpoint"))
+    assert len(list((root / "commitlog").iterdir())) == 2
+    assert not (root / "epochFileCheckpoint").exists()
+    said = subprocess.run(
+        [sys.executable, "-m", "broker", f"storePathRootDir={root}", "controllerAddr=127.0.0.1:9", "listenPort=0",
+         f"mappedFileSizeCommitLog={FILE_BYTES}"],
+        env={"PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert said.returncode == 1 and "no epoch is known for it" in said.stderr
 
 
 def test_a_store_without_messages_is_not_taken_over(tmp_path: Path) -> None:

@@ -150,6 +150,19 @@ def test_a_torn_end_is_none_unless_it_was_decided(tmp_path: Path, decided: int, 
         assert log.census.found.tail
 
 
+def test_what_a_later_leader_cut_is_no_part_of_the_log(tmp_path: Path) -> None:
+    """Java leaves the bytes of what it cuts: an entry of an older term behind one of a newer."""
+    store = three(tmp_path)
+    store.add(message(3, b"newer", 3), term=5)
+    store.add(message(4, b"older", 4), term=4)
+    store.write()
+    (tmp_path / "dledger-n0/checkpoint").write_text("committedIndex=3\nendIndex=3\n")
+    log = read_log(tmp_path)
+    assert len(list(log.messages())) == 4
+    assert (log.census.damage, log.census.found.last_term) == ("", 5)
+    assert "entry 4 of term 4" in log.census.found.tail and "cut by a leader" in log.census.found.tail
+
+
 @pytest.mark.parametrize("lost", ["00000000000000000000", "00000000000000016384", "00000000000000032768"])
 def test_a_hole_in_the_old_log_is_damage_but_at_its_beginning(tmp_path: Path, lost: str) -> None:
     root = lay_out("mixed", tmp_path)
