@@ -144,7 +144,7 @@ class BrokerSettings(
     enable_d_leger_commit_log: bool = Field(
         False,
         alias="enableDLegerCommitLog",
-        description="must be false: replication follows the controllers, or a pair's roles",
+        description="must be false: controllers, or a pair's roles, say who leads; a store of Raft mode can be taken over",
     )
     enable_slave_acting_master: bool = Field(
         False,
@@ -153,7 +153,16 @@ class BrokerSettings(
     )
     duplication_enable: bool = Field(False, alias="duplicationEnable", description="must be false")
 
-    @field_validator("enable_d_leger_commit_log", "enable_slave_acting_master", "duplication_enable")
+    @field_validator("enable_d_leger_commit_log")
+    @classmethod
+    def _no_raft_mode(cls, value: bool) -> bool:
+        if value:
+            raise ValueError(
+                "must be false: no Raft mode here; `python -m raftstore adopt` takes its store over"
+            )
+        return value
+
+    @field_validator("enable_slave_acting_master", "duplication_enable")
     @classmethod
     def _absent(cls, value: bool) -> bool:
         if value:

@@ -324,6 +324,11 @@ def test_settings_that_cannot_be_honoured_are_refused(override: str) -> None:
         )
 
 
+def test_raft_mode_is_refused_with_the_way_on() -> None:
+    with pytest.raises(SettingsError, match="python -m raftstore adopt"):
+        BrokerSettings.load(None, ["enableDLegerCommitLog=true"])
+
+
 @pytest.mark.parametrize(
     ("settings", "contract"),
     [
