@@ -26,6 +26,8 @@ from raftstore.plainlog import plain_messages
 
 OF_ANOTHER_KIND = "stands for the state of a program: this is no store of a Raft-mode broker"
 
+ONLY_OLD = "nothing was stored in Raft mode yet: this is the store of a broker without it"
+
 
 class MessageLog:
     """`old` are the files of the commit log from before Raft mode, `member` those of the member of the group."""
@@ -34,12 +36,15 @@ class MessageLog:
         self._member = member
         self._data, self._index = Stream("data", member.data, 0), Stream("index", member.index, 0)
         self._old = [file for file in old if int(file[0]) < self._data.first]
+        self._only_old = bool(old) and not member.data
         self.census = Census(Inspection(member.name))
 
     def messages(self) -> Iterator[StoredMessage]:
         """All, from the first; `census` is of those that came, and at the end of all. Raises BadKeyValues."""
         found, data = begun(self._member), self._data
         self.census = census = Census(found, data.file_bytes, data.first)
+        if self._only_old:
+            found.damaged(OLD_LOG, ONLY_OLD)
         if self._old:
             census.begin = int(self._old[0][0])
             yield from self._old_messages(census)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -172,6 +173,14 @@ def test_a_hole_in_the_old_log_is_damage_but_at_its_beginning(tmp_path: Path, lo
         assert damage == "" and found[0].offset == 16_384
     else:
         assert damage.startswith("commitlog")
+
+
+def test_a_store_that_holds_a_plain_log_alone_is_not_taken_for_an_empty_one(tmp_path: Path) -> None:
+    root = lay_out("mixed", tmp_path)
+    shutil.rmtree(root / "dledger-n0/data")
+    (root / "dledger-n0/checkpoint").unlink()
+    found, damage = messages_in(root)
+    assert not found and "nothing was stored in Raft mode yet" in damage
 
 
 def test_a_controllers_store_is_none_of_a_broker(tmp_path: Path) -> None:
