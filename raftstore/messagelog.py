@@ -19,6 +19,7 @@ from dledger.inspection import (
     check_held,
     entries_in,
 )
+from dledger.membership import is_members
 from messagestore.errors import BadSegments, StoreCorrupted
 from raftstore.census import OLD_LOG, Census
 from raftstore.framing import StoredMessage, facts_of, physical_offset
@@ -64,10 +65,11 @@ class MessageLog:
         torn: tuple[str, str] | None = None
         for position, entry in entries_in(found, data, self._index, bool, data.first, 0):
             name, place = f"entry {entry.index} at byte {position % data.file_bytes}", data.place(position)
-            facts = facts_of(entry.body, position) if entry.body else None
+            of_the_group = not entry.body or is_members(entry.body)  # it opens a term, or lists members
+            facts = None if of_the_group else facts_of(entry.body, position)
             if torn is not None:
                 found.damaged(*torn)
-            elif not entry.body:  # it opens a leader's term
+            elif of_the_group:
                 continue
             elif facts is None:
                 torn = place, f"{name} is no message that is whole"

@@ -10,6 +10,7 @@ from click.testing import CliRunner
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from dledger.membership import Members, encode_members
 from messagestore.record import decode, encode
 from messagestore.walker import SegmentWalk, Stop
 from raftstore.cli import raftstore
@@ -109,11 +110,12 @@ def test_a_queue_of_a_whole_log_begins_at_0(tmp_path: Path) -> None:
 def test_an_entry_without_a_message_is_damage_and_a_no_op_is_none(tmp_path: Path) -> None:
     store = three(tmp_path)
     store.add_body(b"")
+    store.add_body(encode_members(Members({"n0": "127.0.0.1:1"})))
     assert messages_in(store.write())[1] == ""
     store.add_body(b"\0\1{}")
     found, damage = messages_in(store.write())
     assert len(found) == 3
-    assert "entry 4 at byte" in damage and "is no message that is whole" in damage
+    assert "entry 5 at byte" in damage and "is no message that is whole" in damage
 
 
 def test_a_flipped_bit_in_a_body_is_damage_of_its_entry(tmp_path: Path) -> None:
