@@ -8,8 +8,9 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
+from itertools import combinations
 from pathlib import Path
 from typing import TypeVar
 
@@ -18,7 +19,7 @@ from pydantic import Field
 
 from dledger.cli import conclude, described
 from dledger.entry import BLANK, ENTRY_HEADER_BYTES
-from dledger.inspection import Inspection
+from dledger.inspection import Inspection, differences
 from dledger.keyvalues import BadKeyValues
 from dledger.memberfolder import NoMember
 from epochfile.file import DEFAULT_NAME as EPOCH_FILE
@@ -84,14 +85,15 @@ def inspect_command(stores: tuple[Path, ...]) -> None:
 
 @raftstore.command("adopt")
 @properties("The properties file of the broker that is to lead in controller mode.")
-@click.argument("store", type=STORE)
-def adopt_command(config: Path, store: Path) -> None:
-    """Makes a store of controller mode of what STORE holds, in the folder that FILE names, which is empty.
+@click.argument("stores", nargs=-1, required=True, type=STORE)
+def adopt_command(config: Path, stores: tuple[Path, ...]) -> None:
+    """Makes a store of controller mode of what the one of STORES holds that holds most, in the folder that FILE names, which is
+    empty.
 
-    STORE is the stopped broker's that holds most, see `inspect`; it is not changed.
+    STORES are those of one group's stopped brokers, or the one of them that `inspect` shows to hold most; they are not changed.
     """
     with failures_told(config, NewStore) as settings:
-        adopted = taken_over(store, settings)
+        adopted = taken_over(stores, settings)
     click.echo(
         f"{settings.root} holds {adopted.messages} messages, from {adopted.begin} to {adopted.end}; start its broker first, "
         "and the others with empty stores once it leads"
@@ -132,17 +134,17 @@ def failures_told(config: Path, kind: type[S]) -> Iterator[S]:
         ) from error
 
 
-def taken_over(store: Path, settings: NewStore) -> Adopted:
+def taken_over(stores: tuple[Path, ...], settings: NewStore) -> Adopted:
     """Raises what `adopt` raises, and ClickException with nothing done."""
     if not settings.controller_mode:
         raise click.ClickException(
             "enableControllerMode=false: slaves of a pair would lack all but the log's last file"
         )
-    with held_alone(store, settings.root):
-        source = read_log(store)
-        census = taken(source)
-        if census.damage:
-            raise click.ClickException(f"nothing is done, for the log is damaged: {census.damage}")
+    with ExitStack() as held:
+        for store in stores:
+            held.enter_context(held_alone(store, settings.root))
+        store, source = most_of({store: read_log(store) for store in stores})
+        census = source.census
         if not census.messages:
             raise click.ClickException(
                 f"{store} holds no message: start the brokers of controller mode empty"
@@ -151,9 +153,23 @@ def taken_over(store: Path, settings: NewStore) -> Adopted:
             raise click.ClickException(
                 f"files of the log have {census.file_bytes} bytes: set mappedFileSizeCommitLog={census.file_bytes}"
             )
+        if len(stores) > 1:
+            click.echo(f"most is held by {store}")
         with rooted(settings.root) as runtime:
             epoch_file = settings.epoch_file or EPOCH_FILE
             return asyncio.run(adopt(source, tables_of(store), runtime, settings, epoch_file))
+
+
+def most_of(logs: dict[Path, MessageLog]) -> tuple[Path, MessageLog]:
+    """The one that its group would elect, once all were read. Raises ClickException when one is damaged, or two cannot be of
+    one group."""
+    for log_of_one in logs.values():
+        if damage := taken(log_of_one).damage:
+            raise click.ClickException(f"nothing is done, for a log is damaged: {damage}")
+    for one, other in combinations(logs.values(), 2):
+        if told := differences(one.census.found, other.census.found):
+            raise click.ClickException(f"nothing is done, for these are not of one group: {told[0]}")
+    return max(logs.items(), key=lambda one: (one[1].census.found.last_term, one[1].census.found.last_index))
 
 
 def given_back(store: Path, settings: RaftModeStore) -> int:

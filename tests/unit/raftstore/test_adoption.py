@@ -99,6 +99,33 @@ def test_what_stood_in_the_plain_log_before_stands_where_it_stood(tmp_path: Path
         assert new[:end] == old[:end]
 
 
+def of_group(root: Path, bodies: list[bytes], term: int = 3) -> Path:
+    made = StoreOfMessages(root, file_bytes=4096)
+    for number, body in enumerate(bodies):
+        made.add(message(number, body, number), term=term)
+    return made.write()
+
+
+def test_of_several_stores_the_one_that_holds_most_is_taken(tmp_path: Path) -> None:
+    stores = [of_group(tmp_path / f"n{number}", [b"a", b"b", b"c"][: number + 1]) for number in (1, 2, 0)]
+    file, root = tmp_path / "broker.conf", tmp_path / "new"
+    file.write_text(
+        f"storePathRootDir={root}\nmappedFileSizeCommitLog=4096\nmappedFileSizeConsumeQueue=400\n"
+    )
+    result = CliRunner().invoke(raftstore, ["adopt", "-c", str(file), *map(str, stores)])
+    assert result.exit_code == 0, result.output
+    assert f"most is held by {tmp_path / 'n2'}" in result.output and "holds 3 messages" in result.output
+    assert len(opened(root, 4096)[1][0]) == 3
+
+
+def test_stores_of_two_groups_are_refused(tmp_path: Path) -> None:
+    stores = [of_group(tmp_path / "n0", [b"a", b"b"]), of_group(tmp_path / "n1", [b"a", b"x"])]
+    file = tmp_path / "broker.conf"
+    file.write_text(f"storePathRootDir={tmp_path / 'new'}\nmappedFileSizeCommitLog=4096\n")
+    result = CliRunner().invoke(raftstore, ["adopt", "-c", str(file), *map(str, stores)])
+    assert result.exit_code == 1 and "not of one group: entry 1 of term 3 differs" in result.output
+
+
 def test_a_log_that_begins_late_begins_there_again(tmp_path: Path) -> None:
     made = StoreOfMessages(tmp_path / "java", file_bytes=4096, begin=8192, first_index=30)
     for number in range(60):
@@ -117,7 +144,7 @@ def test_it_refuses_with_nothing_done(tmp_path: Path) -> None:
     assert result.exit_code == 1 and "set mappedFileSizeCommitLog=16384" in result.output
     (store / "dledger-n0/checkpoint").write_text("committedIndex=50\nendIndex=50\n")
     result = adopted(store, root)
-    assert result.exit_code == 1 and "nothing is done, for the log is damaged" in result.output
+    assert result.exit_code == 1 and "nothing is done, for a log is damaged" in result.output
     assert not root.exists() or not any(root.iterdir())
     root.mkdir(exist_ok=True)
     (root / "something").touch()
