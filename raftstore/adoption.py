@@ -44,12 +44,12 @@ async def adopt(
 ) -> Adopted:
     """`log` was read to its end before, and is whole; `runtime`'s root is empty. `tables` are small files by name. All is on
     disk on return. Raises StoreError, OSError: the root is to be emptied again."""
-    begin = log.census.begin
+    begin, messages = log.census.begin, log.census.messages
     failures: list[BaseException] = []
     store = MessageStore(runtime, settings, on_fatal=failures.append)
     await store.start()
     try:
-        await _fill(store, log, begin)
+        await _fill(store, log, begin, messages)
     finally:
         await store.stop()
     if failures:
@@ -57,11 +57,11 @@ async def adopt(
     for name, content in tables.items():
         await runtime.files.replace(name, content)
     await EpochFile(runtime.files, epoch_file).store(EpochHistory([(EPOCH, begin)]))
-    return Adopted(begin, store.max_offset(), log.census.messages)
+    return Adopted(begin, store.max_offset(), messages)
 
 
-async def _fill(store: MessageStore, log: MessageLog, begin: int) -> None:
-    """As a slave's log is filled, and read by the same dispatch."""
+async def _fill(store: MessageStore, log: MessageLog, begin: int, messages: int) -> None:
+    """As a slave's log is filled, and read by the same dispatch. OSError where there are not so many messages."""
     await store.begin_empty_at(begin)
     end = begin
     for stretch in stretches(log.messages(), store.segment_size_bytes, begin):
@@ -76,3 +76,5 @@ async def _fill(store: MessageStore, log: MessageLog, begin: int) -> None:
         await asyncio.sleep(0)  # what was written is flushed meanwhile
     if store.dispatched_offset() < end:
         raise OSError(errno.ENOSPC, "no room for all entries of the consume queues and the index")
+    if log.census.messages != messages:
+        raise OSError(errno.EIO, f"the log reads otherwise than a moment ago: {log.census.damage}")

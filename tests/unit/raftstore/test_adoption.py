@@ -23,6 +23,7 @@ from mqruntime.realruntime import real_runtime
 from mqruntime.smallfiles import RealSmallFiles
 from raftstore.adoption import adopt
 from raftstore.cli import raftstore
+from raftstore.folder import read_log
 from raftstore.framing import StoredMessage
 from raftstore.messagelog import MessageLog
 from tests.unit.raftstore.raftstores import (
@@ -172,8 +173,9 @@ class Broken(MessageLog):
 def test_what_is_half_made_has_no_epochs_and_is_refused(tmp_path: Path) -> None:
     files = read_folder(lay_out("killed", tmp_path / "java"))
     root, settings = tmp_path / "new", StoreSettings(mappedFileSizeCommitLog=FILE_BYTES)
+    log = Broken([], files)
     with pytest.raises(OSError, match="read error"):
-        asyncio.run(adopt(Broken([], files), {}, real_runtime(root), settings, "epochFileCheckpoint"))
+        asyncio.run(adopt(log, {}, real_runtime(root), settings, "epochFileCheckpoint"))
     assert len(list((root / "commitlog").iterdir())) == 2
     assert not (root / "epochFileCheckpoint").exists()
     said = subprocess.run(
@@ -182,6 +184,20 @@ def test_what_is_half_made_has_no_epochs_and_is_refused(tmp_path: Path) -> None:
         env={"PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert said.returncode == 1 and "no epoch is known for it" in said.stderr
+
+
+def test_a_log_that_rots_between_its_two_reads_is_not_taken_over(tmp_path: Path) -> None:
+    store = lay_out("killed", tmp_path / "java")
+    log = read_log(store)
+    assert len(list(log.messages())) == 43
+    file = store / MEMBER / "data/00000000000000016384"
+    content = bytearray(file.read_bytes())
+    content[content.rindex(b"...")] ^= 1
+    file.write_bytes(content)  # the log sees it through its mapping
+    root, settings = tmp_path / "new", StoreSettings(mappedFileSizeCommitLog=FILE_BYTES)
+    with pytest.raises(OSError, match="reads otherwise than a moment ago"):
+        asyncio.run(adopt(log, {}, real_runtime(root), settings, "epochFileCheckpoint"))
+    assert not (root / "epochFileCheckpoint").exists()
 
 
 def test_a_store_without_messages_is_not_taken_over(tmp_path: Path) -> None:
