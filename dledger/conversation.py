@@ -38,6 +38,7 @@ from dledger.messages import (
     TransferRequest,
     TransferResponse,
 )
+from dledger.settings import DLedgerSettings
 from mqruntime.tasks import Tasks
 from remoting.client import RemotingClient
 from remoting.command import RemotingCommand
@@ -52,12 +53,15 @@ SPEAKERS = "members that spoke"
 CALLS_MAX = {
     MessageCode.VOTE: 8,
     MessageCode.HEART_BEAT: 32,
-    MessageCode.PUSH: 4,
     MessageCode.LEADERSHIP_TRANSFER: 2,
     MessageCode.STANDING: 2,
     MessageCode.INSTALL_SNAPSHOT: 2,
 }
 """Requests of a kind to one peer that wait for an answer; more are refused, so that no kind takes another's place."""
+COMPARES_MAX = 3
+"""PUSHes beside those that the settings allow to be under way: the leader gives those up sooner than their calls end."""
+CALL_TIMEOUTS = 2
+"""A call is given up after so many of the longest election timeouts: answers that a slow disk delayed count."""
 
 
 class Receive(Protocol):
@@ -67,7 +71,7 @@ class Receive(Protocol):
 
 
 class Conversation:
-    """`peers` maps ids to addresses, as they are at the time; calls end after `timeout_ms`. `unsent` hears of each request that
+    """`peers` maps ids to addresses, as they are at the time. `unsent` hears of each request that
     was refused here, or to which no answer will come, `connection_lost` of the end of the connection on which a peer spoke
     last, `hand_over` of an operator's wish, `stand_back` that another group counts this member as its own and has a leader."""
 
@@ -81,7 +85,7 @@ class Conversation:
         peers: Mapping[str, str],
         client: RemotingClient,
         tasks: Tasks,
-        timeout_ms: int,
+        settings: DLedgerSettings,
         receive: Receive,
         unsent: Callable[[str, Request], None],
         connection_lost: Callable[[str], None],
@@ -94,7 +98,8 @@ class Conversation:
         self.peers = peers
         self.client = client
         self.tasks = tasks
-        self.timeout_ms = timeout_ms
+        self.timeout_ms = CALL_TIMEOUTS * settings.election_timeout_max_ms
+        self.calls_max = CALLS_MAX | {MessageCode.PUSH: settings.pushes_in_flight_max + COMPARES_MAX}
         self.receive = receive
         self.unsent = unsent
         self.connection_lost = connection_lost
@@ -116,7 +121,7 @@ class Conversation:
     def ask(self, to: str, request: Request) -> None:
         """Sends a request; its answer goes to `receive`, or the request to `unsent`."""
         code = CODE_OF[type(request)]
-        if self.calls[to, code] < CALLS_MAX[code]:
+        if self.calls[to, code] < self.calls_max[code]:
             self.calls[to, code] += 1
             self.tasks.start(self.call(to, code, request), name=f"dledger-{code.name} {self.self_id}->{to}")
         else:

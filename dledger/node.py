@@ -55,8 +55,6 @@ logger = logging.getLogger(__name__)
 
 HAND_OVER_MS_MAX = 1500
 """A member that ends waits no longer for its successor."""
-CALL_TIMEOUTS = 2
-"""A call is given up after so many of the longest election timeouts: answers that a slow disk delayed count."""
 
 
 class DLedgerNode:
@@ -114,7 +112,7 @@ class DLedgerNode:
             peers=self.peers,
             client=client,
             tasks=self._tasks,
-            timeout_ms=CALL_TIMEOUTS * settings.election_timeout_max_ms,
+            settings=settings,
             receive=self._receive,
             unsent=self._unsent,
             connection_lost=self._connection_lost,

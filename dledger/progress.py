@@ -1,8 +1,9 @@
 """What a leader knows of one follower, and what it has under way to it.
 
-Invariant: `in_flight` and a `round_sent` above `read_round` belong to calls whose end, an answer or a failure, is still to be
-told, and `loading` to a read whose entries are still to come; so nothing waits for what nobody carries. One PUSH or one read
-for it is under way at a time: what a follower that is stuck costs has a limit. Pure."""
+Invariant: what is `in_flight` and a `round_sent` above `read_round` belong to calls whose end, an answer or a failure, is
+still to be told, and `loading` to a read whose entries are still to come; so nothing waits for what nobody carries. Several
+PUSHes are under way only behind what the follower has proven to hold, without a hole, and no more than the settings allow:
+what a follower that is stuck costs has a limit. `match_index` moves by answers alone: what was sent proves nothing. Pure."""
 
 from __future__ import annotations
 
@@ -10,6 +11,7 @@ from dataclasses import dataclass, field
 
 from dledger.actions import Load, LoadChunk
 from dledger.entry import NO_INDEX, Entry
+from dledger.inflight import InFlight
 from dledger.installing import Chunk, Install, Loaded
 from dledger.messages import (
     HeartBeatRequest,
@@ -29,7 +31,7 @@ from dledger.standing import NO_SESSION, SESSION_MAX
 
 @dataclass(slots=True)
 class Progress:
-    """`next_index` begins at the leader's end."""
+    """`next_index`, what is to be sent next, begins at the leader's end, and runs ahead of what the follower has answered."""
 
     next_index: int
     held_index: int = NO_INDEX
@@ -40,14 +42,16 @@ class Progress:
     probing: bool = False
     """The logs are known to differ at next_index - 1, or nobody answered there: compare, as often as it takes, before bodies
     are sent again. So of these no more than one PUSH has is under way to a follower that is stuck or gone."""
-    in_flight: PushRequest | InstallRequest | None = None
+    level: bool = False
+    """What is before the oldest that is under way, or before next_index, the follower has proven to hold since anything went
+    wrong last: more may go out before that is answered [10.2.1]. Otherwise one PUSH is under way at a time."""
+    in_flight: InFlight = field(default_factory=InFlight)
     loading: Load | LoadChunk | None = None
     """Its next entries are in memory no more and are being read, or the next part of a snapshot."""
     install: Install = field(default_factory=Install)
     """While the log begins behind what it lacks."""
     held: bool = False
     """The last PUSH failed: the next one goes out when the follower is heard, or with the next beat."""
-    sent_ms: int = 0
     heard_ms: int = 0
     round_sent: int = 0
     read_round: int = 0
@@ -77,7 +81,7 @@ class Progress:
     def beat(self, now_ms: int, push_timeout_ms: int) -> None:
         """A heartbeat goes out: what was refused may be tried again, and what is unanswered for too long."""
         self.held = False
-        if self.in_flight and now_ms - self.sent_ms >= push_timeout_ms:
+        if self.in_flight and now_ms - self.in_flight.waits_since_ms >= push_timeout_ms:
             self.unanswered()
 
     def begin(
@@ -89,17 +93,21 @@ class Progress:
         log: RaftLog,
         limits: DLedgerSettings,
         loaded: Loaded,
+        everywhere: int = 0,
     ) -> PushRequest | InstallRequest | Load | LoadChunk | None:
         """What is under way to the follower `to` from now on: a PUSH of what it lacks, while probing of the pair to compare
         only; where the log begins behind that, a part of a snapshot; of what is in memory no more a read, until it is
-        `loaded`."""
-        nothing_new = self.next_index > log.last_index and self.commit_index_sent >= committed_index
-        if self.in_flight or self.loading or self.held or (nothing_new and not self.probing):
+        `loaded`. None where nothing is to go out, or has room: `everywhere` are the bytes under way to all followers."""
+        told = bool(self.in_flight) or self.commit_index_sent >= committed_index
+        nothing_new = self.next_index > log.last_index and told
+        if self.loading or self.held or (nothing_new and not self.probing):
+            return None
+        if self.in_flight and not self.may_add(log, limits, everywhere, now_ms):
             return None
         if self.next_index <= log.prev_index:
             if isinstance(loaded, Chunk):
-                self.in_flight = install = self.install.begin(loaded, term, self.session)
-                self.sent_ms = now_ms
+                install = self.install.begin(loaded, term, self.session)
+                self.in_flight.add(install, len(loaded.data), now_ms)
                 return install
             self.loading = LoadChunk(to, self.install.index, self.install.offset)
             return self.loading
@@ -114,15 +122,28 @@ class Progress:
             else:
                 assert log.find_conflict(loaded) is None, "what a leader has read is in its log"
                 entries = tuple(loaded)
+        size = sum(len(entry.body) for entry in entries)
+        if self.in_flight and size > limits.push_bytes_max:  # one that is larger travels alone
+            return None
         kind = PushType.APPEND if entries else PushType.COMPARE if self.probing else PushType.COMMIT
         prev_index = self.next_index - 1
         prev_term = log.term_at(prev_index)
         push = PushRequest(term, kind, prev_index, prev_term, committed_index, entries, self.session)
-        self.in_flight, self.sent_ms = push, now_ms
+        self.in_flight.add(push, size, now_ms)
+        self.next_index += len(entries)
         self.commit_index_sent = min(
             committed_index, prev_index + len(entries)
         )  # it decides no more than it proves
         return push
+
+    def may_add(self, log: RaftLog, limits: DLedgerSettings, everywhere: int, now_ms: int) -> bool:
+        """Whether a PUSH may go out behind those that are under way: not each for a few entries, which cost less together."""
+        if not self.level or self.next_index <= log.prev_index:
+            return False
+        if not self.in_flight.has_room(limits, everywhere):
+            return False
+        late = now_ms - self.in_flight.newest_ms >= limits.push_gap_ms
+        return late or log.fills(self.next_index, limits.push_entries_max, limits.push_bytes_max)
 
     def took(self, load: Load | LoadChunk) -> bool:
         """Its end has come; False when another one is waited for, or none."""
@@ -132,43 +153,41 @@ class Progress:
         return True
 
     def not_pushed(self) -> None:
-        """Whether the PUSH under way arrived is not known; what it carried is to be sent again."""
-        self.in_flight = None
+        """Whether what is under way arrived is not known; what it carried is to be sent again."""
+        self.next_index = max(self.held_index + 1, self.in_flight.begin(otherwise=self.next_index))
+        self.in_flight.clear()
+        self.level = False
         self.commit_index_sent = NO_INDEX
 
     def unanswered(self) -> None:
-        """The PUSH under way may have arrived or not."""
+        """The PUSHes under way may have arrived or not."""
         self.not_pushed()
         self.probing = True
 
     def answered(self, response: PushResponse | InstallResponse, log: RaftLog, now_ms: int) -> bool:
-        """Success moves what the follower holds; a mismatch moves the place to compare back [3.5]. False: nothing is to be
-        sent again at once."""
+        """Success moves what the follower holds; a mismatch moves the place to compare back [3.5], and what was sent behind it
+        goes out again. What was refused of what is under way no more, late or with what went before it, changes nothing. False:
+        nothing is to be sent again at once."""
         if response.session != self.session:
             return False
         self.heard(now_ms)
         if isinstance(response, InstallResponse):
-            return self.took_part(response, log)
+            return self.took_part(response, log, now_ms)
         end = response.index + response.count - 1
         if response.code is ResultCode.SUCCESS and end <= log.last_index:
-            sent = self.in_flight
-            if sent is None or (isinstance(sent, PushRequest) and response.answers(sent)):
-                self.in_flight = None
-                self.probing = False
-            self.holds(end, newcomer=response.newcomer)
-        elif response.code is ResultCode.INCONSISTENT_STATE and response.index == self.next_index > 0:
-            self.in_flight = None
+            self.holds(end, now_ms, newcomer=response.newcomer)
+        elif self.in_flight.asked(response):
+            self.not_pushed()
+            if response.code is not ResultCode.INCONSISTENT_STATE or response.index <= 0:
+                self.held = True
+                return False
             self.probing = True
             self.next_index = max(self.held_index + 1, back_up(log, response))
-        else:
-            self.not_pushed()
-            self.held = True
-            return False
         return True
 
-    def took_part(self, response: InstallResponse, log: RaftLog) -> bool:
+    def took_part(self, response: InstallResponse, log: RaftLog, now_ms: int) -> bool:
         """Of a snapshot. What did not arrive as it was sent is begun anew, after the next beat."""
-        if isinstance(self.in_flight, InstallRequest) and self.in_flight.index == response.index:
+        if self.in_flight.asked(response):
             self.not_pushed()
         if response.code is not ResultCode.SUCCESS:
             self.install = Install()
@@ -176,15 +195,18 @@ class Progress:
             return False
         if self.install.answered(response) and response.index <= log.last_index:
             self.install = Install()
-            self.probing = False
-            self.holds(response.index, newcomer=response.newcomer)
+            self.holds(response.index, now_ms, newcomer=response.newcomer)
         return True
 
-    def holds(self, index: int, *, newcomer: bool) -> None:
-        self.held_index = max(self.held_index, index)
-        self.next_index = self.held_index + 1
+    def holds(self, end_index: int, now_ms: int, *, newcomer: bool) -> None:
+        """The follower has answered that it holds all up to there."""
+        self.held_index = max(self.held_index, end_index)
         if not newcomer:
             self.match_index = self.held_index
+        self.in_flight.proven(self.held_index, now_ms)
+        if not self.in_flight:
+            self.next_index = self.held_index + 1
+            self.probing, self.level = False, True
 
     def echoed(self, response: HeartBeatResponse, newest_round: int, now_ms: int) -> bool:
         """Whether this answer to a heartbeat proves anything for reads: a newcomer's does not."""
@@ -192,7 +214,7 @@ class Progress:
         if self.newcomer and not response.newcomer:
             self.commit_index_sent = NO_INDEX  # what it answers from now on counts
         self.newcomer = response.newcomer
-        if self.in_flight is None and response.committed_index < self.commit_index_sent:
+        if not self.in_flight and response.committed_index < self.commit_index_sent:
             self.commit_index_sent = response.committed_index  # it was restarted since, and has forgotten
         if response.newcomer or response.code is not ResultCode.SUCCESS or response.read_round > newest_round:
             self.not_echoed(response.read_round)
@@ -207,7 +229,7 @@ class Progress:
     def unsent(self, request: Request) -> None:
         """No answer to it will come."""
         match request:
-            case PushRequest() | InstallRequest() if self.in_flight is request:
+            case PushRequest() | InstallRequest() if self.in_flight.has(request):
                 self.unanswered()
                 self.held = True
             case PushRequest():  # one that another answer was taken for

@@ -51,6 +51,7 @@ from dledger.messages import (
     answer_to_push,
 )
 from dledger.progress import Progress, joined
+from dledger.pushing import push_what_it_lacks
 from dledger.raftlog import RaftLog
 from dledger.readindex import PendingReads
 from dledger.settings import DLedgerSettings
@@ -441,12 +442,7 @@ class Raft:
         self.send(peer, HeartBeatRequest(self.term, self.reads.round))
 
     def push(self, peer: str, loaded: Loaded = ()) -> None:
-        state = self.term, self.committed_index, self.now_ms
-        work = self.progress[peer].begin(peer, *state, self.log, self.settings, loaded)
-        if isinstance(work, Load | LoadChunk):
-            self.turn.loads.append(work)
-        elif work is not None:
-            self.send(peer, work)
+        push_what_it_lacks(self, peer, loaded)
 
     def on_push_response(self, peer: str, response: PushResponse | InstallResponse) -> None:
         if self.progress[peer].answered(response, self.log, self.now_ms):

@@ -73,6 +73,13 @@ class RaftLog:
                 return tuple(entries[:count])
         return tuple(entries)
 
+    def fills(self, index: int, entries_max: int, bytes_max: int) -> bool:
+        """Whether so many entries stand from `index` on, or bodies of so many bytes; believed where they are not in memory."""
+        count = self.last_index - index + 1
+        if count >= entries_max or index < self.recent_from:
+            return count > 0
+        return sum(len(entry.body) for entry in self._recent[index - self.recent_from :]) >= bytes_max
+
     def append(self, entries: Sequence[Entry]) -> None:
         assert all(entry.index == index for index, entry in enumerate(entries, self.last_index + 1)), (
             f"only what follows entry {self.last_index} without a hole can be appended"

@@ -24,6 +24,15 @@ class DLedgerSettings:
     push_entries_max: int = 512
     push_bytes_max: int = 1 << 20
     """Bodies in one PUSH; a single larger entry still travels, alone."""
+    pushes_in_flight_max: int = 8
+    """Under way to a follower at a time, once its answers prove that it is level; 1: each waits for the answer before."""
+    push_gap_ms: int = 10
+    """Before a further PUSH that is not full goes out, with whatever moves next: over a short way it is answered sooner, and
+    what came meanwhile shares one PUSH. 0: at once."""
+    bytes_in_flight_max: int = 4 << 20
+    """Bodies in them; a second PUSH goes out where it has room to be full."""
+    all_bytes_in_flight_max: int = 16 << 20
+    """Bodies in those to all followers; each may have one PUSH whatever the others have: who is stuck holds up nobody."""
     pending_proposals_max: int = 10_000
     pending_bytes_max: int = 64 << 20
     """Bodies that wait to be decided, or for the own disk. One proposal may have more, where nothing else waits."""
@@ -69,5 +78,7 @@ class DLedgerSettings:
             )
         if self.push_entries_max < 1 or self.push_bytes_max < 1:
             raise ValueError("a PUSH must have room for one entry")
+        if self.pushes_in_flight_max < 1 or self.push_gap_ms < 0:
+            raise ValueError("one PUSH at least must be under way, and no gap between two is negative")
         if self.snapshot_chunk_bytes < 1 or self.snapshot_margin_entries < 0:
             raise ValueError("a chunk of a snapshot has one byte at least, and no margin is negative")

@@ -13,12 +13,15 @@ from dledger.actions import Action, LoadChunk, PersistThenSend, ReadReady, Reply
 from dledger.ballots import Ballots
 from dledger.disklane import DiskLane, Step
 from dledger.entry import Entry
+from dledger.inflight import InFlight
 from dledger.installing import Chunk
 from dledger.log import EntryLog
 from dledger.memberaddresses import MemberAddresses
 from dledger.messages import (
     TERM_MAX,
     HeartBeatResponse,
+    InstallResponse,
+    Message,
     PushRequest,
     PushResponse,
     Request,
@@ -36,6 +39,7 @@ from dledger.raft import Raft
 from dledger.raftlog import RaftLog
 from dledger.readindex import PendingReads
 from dledger.reclaiming import begin_up_to
+from dledger.settings import DLedgerSettings
 from dledger.snapshot import Begin, Snapshot
 from dledger.snapshotsender import SnapshotSender
 from dledger.standing import Standing
@@ -229,6 +233,49 @@ def commit_the_own_tail(self: Raft, request: PushRequest) -> ResultCode:
 def any_entry_counts(self: Raft, index: int) -> bool:
     """Commits an entry of an old term by counting replicas."""
     return True
+
+
+# Pipelining
+
+held_up_to = Progress.holds
+answered_so_far = Progress.answered
+received = Raft.receive
+gave_up = Progress.not_pushed
+
+
+@bug("sent-is-held", Progress, "holds")
+def as_if_all_were_answered(self: Progress, end_index: int, now_ms: int, *, newcomer: bool) -> None:
+    """The optimistic next index is taken for what the follower holds."""
+    held_up_to(self, max(end_index, self.next_index - 1), now_ms, newcomer=newcomer)
+
+
+@bug("answer-of-a-former-term-counts", Raft, "receive")
+def of_this_term(self: Raft, sender: str, message: Message, now_ms: int, ticket: int = 0) -> list[Action]:
+    """What a follower held when this leader led before, it may have cut since."""
+    if isinstance(message, PushResponse) and self.role is Role.LEADER and message.term < self.term:
+        message = replace(message, term=self.term)
+    return received(self, sender, message, now_ms, ticket)
+
+
+@bug("answer-of-a-former-life-counts", Progress, "answered")
+def of_whatever_life(
+    self: Progress, response: PushResponse | InstallResponse, log: RaftLog, now_ms: int
+) -> bool:
+    """What a follower held before it lost its disk counts when the answer comes late."""
+    return answered_so_far(self, replace(response, session=self.session), log, now_ms)
+
+
+@bug("window-never-closes", InFlight, "has_room")
+def always(self: InFlight, limits: DLedgerSettings, everywhere: int) -> bool:
+    return True
+
+
+@bug("level-after-a-failure", Progress, "not_pushed")
+def as_level_as_before(self: Progress) -> None:
+    """What failed is compared as often as there is room."""
+    level = self.level
+    gave_up(self)
+    self.level = level
 
 
 # Reads

@@ -5,8 +5,10 @@ incarnations of all members; so it notices what a restart, or another disk, made
 
 Besides R1 to R10: R11, a member believes only what a member has said; R12, what is decided is durable on a majority of disks;
 R13, no member cuts what is decided; R14, only its leader's word makes a member stand for election; R15, what a checkpoint
-vouches for is durable; R16, a snapshot holds what the entries up to its last one made; M1 to M4 of
-simulation.raft.memberscheck; V2, what a leader waits for is under way."""
+vouches for is durable; R16, a snapshot holds what the entries up to its last one made; R17, a leader
+counts a follower for what that has answered to this leadership in its present life; M1 to M4 of simulation.raft.memberscheck;
+V2, what a leader waits for is under way; V3, what is under way to a follower has the limits of the settings; V4, several PUSHes
+are under way only one behind the other, and behind what the follower has answered."""
 
 from __future__ import annotations
 
@@ -21,9 +23,12 @@ from dledger.errors import LogDamaged
 from dledger.messages import (
     HeartBeatResponse,
     InstallRequest,
+    InstallResponse,
     Message,
     MessageCode,
     PushRequest,
+    PushResponse,
+    ResultCode,
     StandingRequest,
     TransferRequest,
     VoteRequest,
@@ -36,7 +41,7 @@ from simulation.raft.memberscheck import MembersCheck
 
 
 class Violation(AssertionError):
-    """An invariant of the group is broken; `rule` names it (R1 to R16, M1 to M4, V2)."""
+    """An invariant of the group is broken; `rule` names it (R1 to R17, M1 to M4, V2 to V4)."""
 
     def __init__(self, rule: str, what: str) -> None:
         super().__init__(f"{rule}: {what}")
@@ -61,6 +66,11 @@ def entries_of(node: DLedgerNode) -> dict[int, Entry]:
     """Behind the entry that its log begins after."""
     assert node.core is not None
     return {index: entry_of(node, index) for index in range(node.core.log.first_index, node.last_index + 1)}
+
+
+def limit_of_one(core: Raft) -> int:
+    """Bytes in one PUSH at most."""
+    return max(core.settings.push_bytes_max, core.settings.entry_bytes_max)
 
 
 class RaftCheck:
@@ -89,6 +99,10 @@ class RaftCheck:
         """Those that have had a turn since they were looked at."""
         self.snapshots: Counter[str] = Counter()
         """How many were loaded, installed, and let the beginning of a log go."""
+        self.answered_ends: dict[tuple[str, int, int], int] = {}
+        """Up to where a member has said, in a term and a session, that its log is the leader's."""
+        self.pipelined = 0
+        """Looks at leaders that had several PUSHes under way to one follower."""
         self.said: set[tuple[str, Message]] = set()
         self.holders: Callable[[bytes, set[str]], set[str]] | None = None
         """On whose disks an entry with this body is durable, these members taken for holders; None: not looked at."""
@@ -113,6 +127,10 @@ class RaftCheck:
             self.said_since_loss[sender].add(message)
         if isinstance(message, StandingRequest) and sender in self.lives:
             self.lives[sender].add(message.session)
+        if isinstance(message, PushResponse | InstallResponse) and message.code is ResultCode.SUCCESS:
+            key = sender, message.term, message.session
+            end = message.index + message.count - 1 if isinstance(message, PushResponse) else message.index
+            self.answered_ends[key] = max(end, self.answered_ends.get(key, NO_INDEX))
 
     def is_of_present_life(self, sender: str, message: Message) -> bool:
         """Whether `sender` said it with the disk that it has now."""
@@ -198,6 +216,7 @@ class RaftCheck:
         self.members.look(core)
         if core.role is Role.LEADER:
             self.look_at_leader(core, node)
+            self.look_at_progress(core)
             if not core.disk.has_vote:  # who votes alone leads at once, and is silent until that is durable
                 self.look_at_calls(core, node)
         seen = self.committed.get(number, NO_INDEX)
@@ -206,19 +225,48 @@ class RaftCheck:
             self.committed[number] = core.committed_index
         self.led[number] = core.term if core.role is Role.LEADER else NO_INDEX
 
+    def look_at_progress(self, core: Raft) -> None:
+        """What the leader counts its followers for (R17), and what is under way to them (V3, V4)."""
+        limits, everywhere = core.settings, 0
+        for peer, progress in core.progress.items():
+            told = self.answered_ends.get((peer, core.term, progress.session), NO_INDEX)
+            if progress.match_index > told:
+                counted = f"{core.self_id} in term {core.term} counts {peer} for {progress.match_index}"
+                raise self.found("R17", f"{counted}, which has answered that it holds {told}")
+            pushes = [one for one in progress.in_flight.requests if isinstance(one, PushRequest)]
+            size = sum(len(entry.body) for push in pushes for entry in push.entries)
+            everywhere += size
+            few = len(progress.in_flight.requests) <= limits.pushes_in_flight_max
+            if not few or (len(pushes) > 1 and size > limits.bytes_in_flight_max):
+                what = f"{len(progress.in_flight.requests)} requests and {size} bytes are under way to {peer}"
+                raise self.found("V3", what)
+            if len(pushes) > 1:
+                self.pipelined += 1
+                ends = [progress.held_index, *(push.prev_index + len(push.entries) for push in pushes)]
+                if any(push.prev_index > end for push, end in zip(pushes, ends, strict=False)):
+                    what = f"{peer}, which holds {progress.held_index}, is sent what follows none of {ends}"
+                    raise self.found("V4", what)
+                if progress.probing:
+                    raise self.found("V4", f"{peer} is compared more than once at a time")
+        if everywhere > limits.all_bytes_in_flight_max + limit_of_one(core) * len(core.progress):
+            raise self.found("V3", f"{everywhere} bytes are under way to all followers of {core.self_id}")
+
     def look_at_calls(self, core: Raft, node: DLedgerNode) -> None:
         """What the leader waits for is carried by a call, whose end it will be told (V2)."""
         for peer, progress in core.progress.items():
+            requests = progress.in_flight.requests
             waits = {
-                MessageCode.PUSH: isinstance(progress.in_flight, PushRequest),
-                MessageCode.INSTALL_SNAPSHOT: isinstance(progress.in_flight, InstallRequest),
-                MessageCode.HEART_BEAT: progress.round_sent > progress.read_round,
+                MessageCode.PUSH: sum(isinstance(request, PushRequest) for request in requests),
+                MessageCode.INSTALL_SNAPSHOT: sum(
+                    isinstance(request, InstallRequest) for request in requests
+                ),
+                MessageCode.HEART_BEAT: int(progress.round_sent > progress.read_round),
             }
             reads = {task.get_name() for task in node._tasks._tasks} if progress.loading else ()
             if progress.loading and f"dledger-load {core.self_id}->{peer}" not in reads:
                 raise self.found("V2", f"{core.self_id} waits for entries for {peer} that nobody reads")
             for code, waiting in waits.items():
-                if waiting and not node._conversation.calls[peer, code]:
+                if waiting > node._conversation.calls[peer, code]:
                     raise self.found(
                         "V2", f"{core.self_id} waits for a {code.name} that nobody carries to {peer}"
                     )

@@ -31,6 +31,8 @@ class RaftGroup:
         self.check = RaftCheck()
         self.old: set[str] = set()
         """Members that run the version before frames when they start next."""
+        self.overtaking_ms = 0
+        """How long a call of theirs may wait before it goes out."""
         self.checkpoints: dict[str, bytes] = {}
         """Of each member, the one that was looked at last."""
         self.peers = {f"n{number}": f"10.0.0.{number + 1}:{PORT}" for number in range(size)}
@@ -44,7 +46,9 @@ class RaftGroup:
             core_class = watched(DLedgerNode.core_class, self.check)
             spoken = OldConversation if node.name in self.old else Conversation
             listed = peers or self.peers
-            return MemberApp(runtime, node.name, listed, self.settings, core_class, self.check, spoken)
+            app = MemberApp(runtime, node.name, listed, self.settings, core_class, self.check, spoken)
+            app.client.overtaking_ms = self.overtaking_ms
+            return app
 
         node.start(make_app)
 

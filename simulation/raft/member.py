@@ -53,16 +53,20 @@ class HashedState:
 
 
 class DroppingClient(RemotingClient):
-    """Refuses `drop_share` of all calls: as a full queue would, or a peer's closed port."""
+    """Refuses `drop_share` of all calls: as a full queue would, or a peer's closed port. Each waits up to `overtaking_ms`
+    before it goes out, so that later ones pass it."""
 
     def __init__(self, runtime: Runtime) -> None:
         super().__init__(clock=runtime.clock)
         self.random = runtime.random
         self.drop_share = 0.0
+        self.overtaking_ms = 0
 
     async def call(self, address: str, command: RemotingCommand, timeout_ms: int = 3000) -> RemotingCommand:
         if self.drop_share and self.random.random() < self.drop_share:
             raise NotSent(address, f"request {command.code} was dropped")
+        if self.overtaking_ms:
+            await asyncio.sleep(self.random.uniform(0, self.overtaking_ms) / 1000)
         return await super().call(address, command, timeout_ms)
 
 

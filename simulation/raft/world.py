@@ -76,9 +76,15 @@ class RaftWorld:
         self.random = random.Random(f"{seed}/raft")
         self.totals = totals or Totals()
         snapshots = random.Random(f"{seed}/snapshots")
+        window = random.Random(f"{seed}/window")
         settings = DLedgerSettings(
             election_timeout_max_ms=self.random.choice((2000, 1040)),
             push_entries_max=self.random.choice((1, 2, 64)),
+            push_bytes_max=window.choice((800, 1 << 20)),
+            pushes_in_flight_max=window.choice((1, 3, 8)),
+            push_gap_ms=window.choice((0, 5)),
+            bytes_in_flight_max=window.choice((3000, 4 << 20)),
+            all_bytes_in_flight_max=window.choice((4000, 16 << 20)),
             data_file_bytes=self.random.choice((4096, 65536)),
             entry_bytes_max=1024,
             index_file_bytes=32 * 64,
@@ -92,6 +98,7 @@ class RaftWorld:
         self.group = RaftGroup(self.world, self.random.choice((3, 3, 5)), settings=settings)
         versions = random.Random(f"{seed}/versions")
         self.group.old.update(name for name in self.group.peers if versions.random() < 0.1)
+        self.group.overtaking_ms = window.choice((0, 0, 0, 2, 40))
         self.check = self.group.check
         self.check.on_vote = self.vote_told
         self.check.holders = self.holders
@@ -136,6 +143,7 @@ class RaftWorld:
             elections=len(self.check.leaders),
             commits=len(self.check.decided),
             answered=len(self.check.answered),
+            pipelined=self.check.pipelined,
         )
 
     def play(self, ms: int) -> None:

@@ -288,9 +288,9 @@ def test_a_leader_sends_its_snapshot_to_who_lacks_what_its_log_has_no_more() -> 
     elected(raft)
     raft.persisted(600)
     raft.reclaimed(2)
-    push = raft.progress["b"].in_flight
+    (push,) = raft.progress["b"].in_flight.requests
     assert isinstance(push, PushRequest)
-    mismatch = PushResponse(raft.term, ResultCode.INCONSISTENT_STATE, 4, 0, -1)
+    mismatch = PushResponse(raft.term, ResultCode.INCONSISTENT_STATE, 4, 1, -1)
     actions = raft.receive("b", mismatch, 601)
     load = LoadChunk("b", -1, 0)
     assert load in actions
@@ -319,7 +319,8 @@ def test_what_did_not_arrive_as_it_was_sent_is_begun_anew_after_a_beat() -> None
     elected(raft)
     raft.reclaimed(2)
     progress = raft.progress["b"]
-    progress.next_index, progress.in_flight = 0, None
+    progress.in_flight.clear()
+    progress.next_index = 0
     assert LoadChunk("b", -1, 0) in raft.tick(raft.heartbeat_due_ms)
     raft.loaded(loading(raft), Chunk(2, 1, 2, 77, 0, b"ab"), raft.now_ms)
     refused = InstallResponse(raft.term, ResultCode.INCONSISTENT_STATE, 2, 0)
