@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Iterator
-from typing import Protocol
+from collections.abc import Callable, Iterator, Sequence
+from typing import Protocol, runtime_checkable
 
 from dledger.entry import NO_INDEX, Entry
 from dledger.errors import EntryRefused, SnapshotUnknown
@@ -37,6 +37,41 @@ class StateMachine(Protocol):
         ...
 
 
+@runtime_checkable
+class BatchedStateMachine(Protocol):
+    """A state machine that takes several entries at a call, where a call costs more than an entry."""
+
+    def apply_batch(self, entries: Sequence[Entry]) -> Sequence[object]:
+        """Called with decided entries, each once and in order, none that `StateMachine.apply` is not called with. Returns what
+        became of each, from the first on: a result, or an EntryRefused, which leaves the state as it was and holds up nothing
+        behind it. It may end before the last entry when some ms have passed, but not before the first: what it leaves is in the
+        next batch. What it raises ends the process."""
+        ...
+
+
+AnyStateMachine = StateMachine | BatchedStateMachine
+
+
+class OneByOne:
+    """Batches for a state machine that takes one entry at a call."""
+
+    def __init__(self, state_machine: StateMachine, clock: Clock) -> None:
+        self._state_machine = state_machine
+        self._clock = clock
+
+    def apply_batch(self, entries: Sequence[Entry]) -> Sequence[object]:
+        until_ms = self._clock.monotonic_ms() + TURN_MS_MAX
+        results: list[object] = []
+        for entry in entries:
+            try:
+                results.append(self._state_machine.apply(entry.index, entry.body))
+            except EntryRefused as refusal:
+                results.append(refusal)
+            if self._clock.monotonic_ms() >= until_ms:
+                break
+        return results
+
+
 class Snapshots(Protocol):
     """A state machine whose state can be written down."""
 
@@ -62,6 +97,11 @@ class NoSnapshots:
         )
 
 
+def is_told(entry: Entry) -> bool:
+    """Whether state machines hear of it."""
+    return bool(entry.body) and not is_members(entry.body)
+
+
 class Applier:
     """`on_applied` gets the index of each entry, and what the state machine returned; `on_turn` is called when a few were
     applied, or none; `on_failure` gets what the state machine raised in a turn of its own. `on_snapshot` gets the last entry
@@ -70,7 +110,7 @@ class Applier:
 
     def __init__(
         self,
-        state_machine: StateMachine,
+        state_machine: AnyStateMachine,
         *,
         snapshots: Snapshots | None = None,
         every: int = 0,
@@ -83,6 +123,11 @@ class Applier:
         on_failure: Callable[[BaseException], None],
     ) -> None:
         self.state_machine = state_machine
+        self._batches: BatchedStateMachine = (
+            state_machine
+            if isinstance(state_machine, BatchedStateMachine)
+            else OneByOne(state_machine, clock)
+        )
         self.applied_index = NO_INDEX
         self.decided_index = NO_INDEX
         self._snapshots = snapshots or NoSnapshots()
@@ -152,31 +197,42 @@ class Applier:
 
     def _apply_some(self) -> None:
         until_ms = self._clock.monotonic_ms() + TURN_MS_MAX
-        for _ in range(APPLIED_A_TURN):
+        room = APPLIED_A_TURN
+        while room > 0:
             if self._loading is not None or self._saving is not None:
                 self._go_on()
-                if self._clock.monotonic_ms() >= until_ms:
-                    break
-                continue
-            entry = self._next_entry()
-            if entry is None:
+                room -= 1
+            elif batch := self._next_batch(room):
+                room -= len(batch)
+                self._apply(batch)
+            else:
                 break
-            result = self._result_of(entry)
-            self.applied_index = entry.index
-            self._on_applied(entry.index, result)
-            self._count(entry)
             if self._clock.monotonic_ms() >= until_ms:
                 break
         self._moved.set()
         self._on_turn()
         self._arrange_more()
 
+    def _apply(self, batch: Sequence[Entry]) -> None:
+        """As many of them as the state machine takes now."""
+        told = [entry for entry in batch if is_told(entry)]
+        results = deque(self._batches.apply_batch(told) if told else ())
+        count = len(results)
+        assert min(1, len(told)) <= count <= len(told), f"{len(told)} entries have {count} results"
+        for entry in batch:
+            if is_told(entry) and not results:
+                break
+            self.applied_index = entry.index
+            self._on_applied(entry.index, results.popleft() if is_told(entry) else None)
+            self._count(entry)
+        while self._read and self._read[0].index <= self.applied_index:
+            self._read.popleft()
+
     def _count(self, entry: Entry) -> None:
-        """Begins a snapshot when it is time. While the log is replayed it is not: many would be due."""
+        """Begins a snapshot when it is time."""
         self._since += 1
         self._since_bytes += len(entry.body)
-        full = self._since >= self._every or self._since_bytes >= self._every_bytes
-        if self._every and full and not self.replays:
+        if self._is_due(0, 0, entry.index):
             self._since = self._since_bytes = 0
             self._saving = self._snapshots.snapshot_save()
 
@@ -195,26 +251,28 @@ class Applier:
             self._saving, self._saved = None, []
             self._on_snapshot(self.applied_index, state)
 
-    def _next_entry(self) -> Entry | None:
-        """The next decided one, if it is at hand."""
-        index = self.applied_index + 1
-        if index > self.decided_index:
-            return None
-        if self._log.holds(index):
-            return self._log.entry(index)
-        if not self._read:
-            return None
-        entry = self._read.popleft()
-        assert entry.index == index, f"entry {entry.index} is not the next one, {index}"
-        return entry
+    def _next_batch(self, count_max: int) -> list[Entry]:
+        """The next decided ones, as far as they are at hand; it ends where a snapshot is due."""
+        batch: list[Entry] = []
+        size = 0
+        for index in range(self.applied_index + 1, self.decided_index + 1):
+            if self._log.holds(index):
+                entry = self._log.entry(index)
+            elif len(batch) < len(self._read):
+                entry = self._read[len(batch)]
+            else:
+                break
+            assert entry.index == index, f"entry {entry.index} is not the next one, {index}"
+            batch.append(entry)
+            size += len(entry.body)
+            if len(batch) == count_max or size >= READ_BYTES_MAX or self._is_due(len(batch), size, index):
+                break
+        return batch
 
-    def _result_of(self, entry: Entry) -> object:
-        if not entry.body or is_members(entry.body):
-            return None
-        try:
-            return self.state_machine.apply(entry.index, entry.body)
-        except EntryRefused as refusal:
-            return refusal
+    def _is_due(self, count: int, size: int, index: int) -> bool:
+        """Whether a snapshot is, once so many more entries are applied. While the log is replayed it is not: many would be."""
+        full = self._since + count >= self._every or self._since_bytes + size >= self._every_bytes
+        return self._every > 0 and full and index >= self._replay_end
 
     def _arrange_more(self) -> None:
         if self._closed or self._reading:

@@ -18,7 +18,7 @@ from types import TracebackType
 from typing import Self
 
 from dledger.actions import Role
-from dledger.applying import Snapshots, StateMachine
+from dledger.applying import AnyStateMachine, Snapshots
 from dledger.entry import NO_INDEX, Entry
 from dledger.errors import EntryRefused, IndexOutOfRange, NotLeader, OutcomeUnknown, TooManyProposals
 from dledger.memberservice import MemberService
@@ -96,7 +96,7 @@ class DLedger:
         peers: Mapping[str, str],
         group: str,
         runtime: Runtime,
-        state_machine: StateMachine | None = None,
+        state_machine: AnyStateMachine | None = None,
         snapshots: Snapshots | None = None,
         settings: DLedgerSettings | None = None,
         preferred: Collection[str] = (),

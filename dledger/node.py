@@ -24,7 +24,7 @@ from dledger.actions import (
     Send,
     TransferFailed,
 )
-from dledger.applying import Applier, Snapshots, StateMachine
+from dledger.applying import AnyStateMachine, Applier, Snapshots
 from dledger.arrivals import Arrivals
 from dledger.changing import next_members
 from dledger.conversation import Conversation
@@ -75,7 +75,7 @@ class DLedgerNode:
         peers: Mapping[str, str],
         group: str,
         runtime: Runtime,
-        state_machine: StateMachine,
+        state_machine: AnyStateMachine,
         client: RemotingClient,
         settings: DLedgerSettings,
         on_role_change: Callable[[Role, int], None],

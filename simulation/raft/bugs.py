@@ -10,6 +10,7 @@ from dataclasses import replace
 
 from dledger import ledger, recovery
 from dledger.actions import Action, LoadChunk, PersistThenSend, ReadReady, Reply, Role, Vote
+from dledger.applying import Applier
 from dledger.ballots import Ballots
 from dledger.disklane import DiskLane, Step
 from dledger.entry import Entry
@@ -459,6 +460,18 @@ def what_is_applied(self: DLedgerNode) -> int:
 @bug("preferred-never-lead", ledger, "level_among")
 def nobody(*known: object) -> None:
     """Whoever leads goes on."""
+
+
+# Batches
+
+applied_batch = Applier._apply
+
+
+@bug("part-of-a-batch-is-all", Applier, "_apply")
+def as_if_all_was_taken(self: Applier, batch: Sequence[Entry]) -> None:
+    """What a state machine left of a batch does not come again."""
+    applied_batch(self, batch)
+    self.applied_index = batch[-1].index
 
 
 # Snapshots

@@ -103,6 +103,8 @@ class RaftCheck:
         """Up to where a member has said, in a term and a session, that its log is the leader's."""
         self.pipelined = 0
         """Looks at leaders that had several PUSHes under way to one follower."""
+        self.batched = 0
+        """Calls that had a state machine apply several entries."""
         self.said: set[tuple[str, Message]] = set()
         self.holders: Callable[[bytes, set[str]], set[str]] | None = None
         """On whose disks an entry with this body is durable, these members taken for holders; None: not looked at."""

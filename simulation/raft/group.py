@@ -31,6 +31,8 @@ class RaftGroup:
         self.check = RaftCheck()
         self.old: set[str] = set()
         """Members that run the version before frames when they start next."""
+        self.batches = False
+        """Whether their state machines take several entries at a call."""
         self.overtaking_ms = 0
         """How long a call of theirs may wait before it goes out."""
         self.checkpoints: dict[str, bytes] = {}
@@ -46,7 +48,8 @@ class RaftGroup:
             core_class = watched(DLedgerNode.core_class, self.check)
             spoken = OldConversation if node.name in self.old else Conversation
             listed = peers or self.peers
-            app = MemberApp(runtime, node.name, listed, self.settings, core_class, self.check, spoken)
+            given = runtime, node.name, listed, self.settings, core_class, self.check, spoken
+            app = MemberApp(*given, batches=self.batches)
             app.client.overtaking_ms = self.overtaking_ms
             return app
 

@@ -5,6 +5,7 @@ Invariant: product code runs here unchanged, but for what `simulation.raft.bugs`
 from __future__ import annotations
 
 import asyncio
+import random
 from collections.abc import Iterator, Mapping, Sequence
 
 from dledger.actions import Action, Role
@@ -52,6 +53,19 @@ class HashedState:
         self.count, self.last_index, self.state = count, last_index, state
 
 
+class BatchedState(HashedState):
+    """It takes some of a batch, often all of it."""
+
+    def __init__(self, check: RaftCheck, member: str, chance: random.Random) -> None:
+        super().__init__(check, member)
+        self.chance = chance
+
+    def apply_batch(self, entries: Sequence[Entry]) -> Sequence[object]:
+        taken = len(entries) if self.chance.random() < 0.7 else self.chance.randint(1, len(entries))
+        self.check.batched += taken > 1
+        return [self.apply(entry.index, entry.body) for entry in entries[:taken]]
+
+
 class DroppingClient(RemotingClient):
     """Refuses `drop_share` of all calls: as a full queue would, or a peer's closed port. Each waits up to `overtaking_ms`
     before it goes out, so that later ones pass it."""
@@ -82,6 +96,8 @@ class MemberApp:
         core_class: type[Raft],
         check: RaftCheck,
         conversation_class: type[Conversation] = Conversation,
+        *,
+        batches: bool = False,
     ) -> None:
         self.check = check
         self.failed: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
@@ -91,7 +107,8 @@ class MemberApp:
         self.server = RemotingServer(router, host=host, port=int(port), clock=runtime.clock)
         self.roles: list[tuple[Role, int]] = []
         self.core_number: int | None = None
-        self.machine = HashedState(check, self_id)
+        machine = BatchedState(check, self_id, runtime.random) if batches else HashedState(check, self_id)
+        self.machine: HashedState = machine
         self.node = self.node_class(core_class, conversation_class)(
             self_id=self_id,
             peers=peers,

@@ -99,6 +99,7 @@ class RaftWorld:
         versions = random.Random(f"{seed}/versions")
         self.group.old.update(name for name in self.group.peers if versions.random() < 0.1)
         self.group.overtaking_ms = window.choice((0, 0, 0, 2, 40))
+        self.group.batches = random.Random(f"{seed}/batches").random() < 0.5
         self.check = self.group.check
         self.check.on_vote = self.vote_told
         self.check.holders = self.holders
@@ -144,6 +145,7 @@ class RaftWorld:
             commits=len(self.check.decided),
             answered=len(self.check.answered),
             pipelined=self.check.pipelined,
+            batched=self.check.batched,
         )
 
     def play(self, ms: int) -> None:

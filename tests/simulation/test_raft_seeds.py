@@ -35,11 +35,11 @@ def test_a_group_keeps_its_promises_under_faults(seed: int, tally: Callable[[str
         tally(f"raft {name}", totals.counts[name])
 
 
-def test_seeds_have_several_pushes_under_way_to_a_follower() -> None:
+def test_seeds_have_several_pushes_under_way_to_a_follower_and_apply_batches() -> None:
     totals = Totals()
     for seed in (1, 2, 3):
         RaftWorld(seed, totals=totals).run(2_500)
-    assert totals.counts["pipelined"] > 100
+    assert totals.counts["pipelined"] > 100 and totals.counts["batched"] > 100
 
 
 def test_a_seed_repeats_itself() -> None:

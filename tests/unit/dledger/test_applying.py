@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 from dledger.actions import PersistThenSend, Vote
 from dledger.applying import APPLIED_A_TURN, TURN_MS_MAX, Applier
 from dledger.entry import Entry
+from dledger.errors import EntryRefused
 from dledger.settings import DLedgerSettings
 from dledger.store import Store
 from mqruntime.segments import RealSegmentDirectory
@@ -40,12 +42,23 @@ class Machine:
         return len(body)
 
 
-@pytest.mark.parametrize("recent_bytes_max", [0, 1 << 20], ids=["from-the-disk", "from-memory"])
-@pytest.mark.parametrize("took_ms", [0, 4, 50])
-def test_all_that_is_decided_is_applied_a_few_a_turn(
-    tmp_path: Path, recent_bytes_max: int, took_ms: int
-) -> None:
-    machine, results, turns = Machine(took_ms), list[tuple[int, object]](), [0]
+class Batched(Machine):
+    """Takes ten entries of a batch, and refuses every fifth."""
+
+    calls = 0
+
+    def apply_batch(self, entries: Sequence[Entry]) -> Sequence[object]:
+        self.calls += 1
+        results: list[object] = []
+        for entry in entries[:10]:
+            result = self.apply(entry.index, entry.body)
+            results.append(EntryRefused("a fifth") if entry.index % 5 == 0 else result)
+        return results
+
+
+def applied_from(machine: Machine, folder: Path, recent_bytes_max: int) -> list[tuple[int, object]]:
+    """What became of each entry that is decided, after what must hold for any state machine was looked at."""
+    results, turns = list[tuple[int, object]](), [0]
     entries = [Entry(index, 1, b"%d" % index if index % 7 else b"") for index in range(COUNT)]
 
     async def run() -> None:
@@ -55,7 +68,7 @@ def test_all_that_is_decided_is_applied_a_few_a_turn(
             entry_bytes_max=1024,
             recent_bytes_max=recent_bytes_max,
         )
-        store = Store(RealSmallFiles(tmp_path), RealSegmentDirectory(tmp_path), "n", settings, ["n"])
+        store = Store(RealSmallFiles(folder), RealSegmentDirectory(folder), "n", settings, ["n"])
         found = await store.open()
         await store.persist([PersistThenSend(Vote(1), None, tuple(entries), ())])
         found.log.append(entries)
@@ -79,5 +92,40 @@ def test_all_that_is_decided_is_applied_a_few_a_turn(
     asyncio.run(run())
     assert machine.applied == [(entry.index, entry.body) for entry in entries[: COUNT - 9] if entry.body]
     assert [index for index, _ in results] == list(range(COUNT - 9))
-    most = APPLIED_A_TURN if not took_ms else -(-TURN_MS_MAX // took_ms) + 1  # and one without a body
+    a_call = 10 if isinstance(machine, Batched) else 1
+    took_ms = machine.took_ms
+    most = (
+        APPLIED_A_TURN if not took_ms else -(-TURN_MS_MAX // took_ms) + 2 * a_call
+    )  # and some without a body
     assert max(after - before for before, after in pairwise(turns)) <= most
+    return results
+
+
+@pytest.mark.parametrize("recent_bytes_max", [0, 1 << 20], ids=["from-the-disk", "from-memory"])
+@pytest.mark.parametrize("took_ms", [0, 4, 50])
+def test_all_that_is_decided_is_applied_a_few_a_turn(
+    tmp_path: Path, recent_bytes_max: int, took_ms: int
+) -> None:
+    results = applied_from(Machine(took_ms), tmp_path, recent_bytes_max)
+    assert all((result is None) == (index % 7 == 0) for index, result in results)
+
+
+@pytest.mark.parametrize("recent_bytes_max", [0, 1 << 20], ids=["from-the-disk", "from-memory"])
+@pytest.mark.parametrize("took_ms", [0, 4])
+def test_a_batch_goes_on_behind_what_is_refused_and_what_is_left_of_it_comes_again(
+    tmp_path: Path, recent_bytes_max: int, took_ms: int
+) -> None:
+    machine = Batched(took_ms)
+    results = applied_from(machine, tmp_path, recent_bytes_max)
+    refused = [index for index, result in results if isinstance(result, EntryRefused)]
+    assert refused == [index for index in range(COUNT - 9) if index % 5 == 0 and index % 7]
+    assert machine.calls < len(machine.applied) / 5
+
+
+def test_a_state_machine_that_takes_nothing_of_a_batch_ends_its_member(tmp_path: Path) -> None:
+    class Idle(Machine):
+        def apply_batch(self, entries: Sequence[Entry]) -> Sequence[object]:
+            return ()
+
+    with pytest.raises(AssertionError, match="have 0 results"):
+        applied_from(Idle(0), tmp_path, 1 << 20)
