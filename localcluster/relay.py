@@ -15,10 +15,10 @@ import json
 import socket
 import struct
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from localcluster.layout import HOST, Layout
 from localcluster.partitions import CLIENT, Cuts
@@ -48,6 +48,18 @@ class Order(NamedTuple):
     def decode(line: str | bytes) -> Order:
         cuts, reset = json.loads(line)
         return Order(frozenset((source, target) for source, target in cuts), reset)
+
+
+class Served(Protocol):
+    """What a relay stands before: processes that listen at `bind_host`, and are known by the same ports at HOST."""
+
+    @property
+    def names(self) -> Iterable[str]: ...
+
+    @property
+    def bind_host(self) -> str: ...
+
+    def ports_of(self, name: str) -> Iterable[int]: ...
 
 
 class End(asyncio.Protocol):
@@ -153,7 +165,7 @@ class NearEnd(End):
 class Relay:
     """Between the processes of `layout`. `who(its address, ours)` names the process that connected, None if it is gone."""
 
-    def __init__(self, layout: Layout, who: Callable[[Address, Address], str | None]) -> None:
+    def __init__(self, layout: Served, who: Callable[[Address, Address], str | None]) -> None:
         self.who = who
         self.cuts: Cuts = frozenset()
         self._layout = layout

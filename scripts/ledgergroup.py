@@ -52,6 +52,10 @@ class LedgerGroup:
     def pid(self, name: str) -> int:
         return self._processes[name].pid
 
+    @property
+    def pids(self) -> dict[str, int]:
+        return {name: process.pid for name, process in self._processes.items()}
+
     def log(self, name: str) -> Path:
         return self.root / f"{name}.log"
 

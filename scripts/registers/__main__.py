@@ -1,8 +1,10 @@
-"""Whether a DLedger group of real processes is linearizable while its members are killed, paused and restarted.
+"""Whether a DLedger group of real processes is linearizable while its members are killed, paused, restarted and cut off.
 
     scripts/linearizable --seconds 60 --seed 1
     scripts/linearizable --strikes 200
 
+A relay on loopback stands between the members, and cuts what they say to each other; clients reach all of them, also a leader
+that is cut off.
 Clients read, write and swap registers beside each other; at the end each register's history must have an order. The seed draws
 strikes and operations; what processes make of them is theirs. Exit code 1, and the operations that no order explains, when it
 has none."""
@@ -15,8 +17,11 @@ import random
 import signal
 import sys
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
+from localcluster.partitions import CLIENT
+from localcluster.peers import Address, inode_of, owner_of
+from localcluster.relay import Order, Relay
 from mqruntime.clock import SystemClock
 from remoting.client import RemotingClient
 from scripts.ledgergroup import LedgerGroup
@@ -27,7 +32,30 @@ CLIENTS = 6
 PAUSE_S = 0.02
 SERVED_S_MAX = 120.0
 BETWEEN_S = (0.1, 2.5)
-STRIKES = ("kill", "kill-two", "kill-all", "pause", "pause-two", "restart")
+CUTS = ("cut", "cut-one-way", "isolate", "mute")
+STRIKES = ("kill", "kill-two", "kill-all", "pause", "pause-two", "restart", *CUTS)
+BEHIND_HOST = "127.0.0.2"
+"""Where members listen; at the addresses that their list names a relay does."""
+
+
+class Behind:
+    """The members of a group as a relay knows them."""
+
+    bind_host = BEHIND_HOST
+
+    def __init__(self, group: LedgerGroup) -> None:
+        self._group = group
+
+    @property
+    def names(self) -> Iterable[str]:
+        return self._group.peers
+
+    def ports_of(self, name: str) -> Iterable[int]:
+        return [int(self._group.peers[name].rpartition(":")[2])]
+
+    def who(self, theirs: Address, ours: Address) -> str | None:
+        inode = inode_of(theirs, ours)
+        return None if inode is None else owner_of(inode, self._group.pids) or CLIENT
 
 
 class Run:
@@ -39,10 +67,13 @@ class Run:
         self.history = History()
         self.counts = Counter[str]()
         self.clients: list[RegisterClient] = []
+        behind = Behind(group)
+        self.relay = Relay(behind, behind.who)
 
     async def play(self, goes_on: Callable[[int], bool]) -> None:
         """Strikes while `goes_on`, which gets their number, says so; everybody runs and serves at the end."""
         loop, keys = asyncio.get_running_loop(), Keys()
+        await self.relay.start()
         remotings = [RemotingClient(clock=SystemClock(), connect_timeout_ms=1000) for _ in range(CLIENTS)]
         self.clients = [
             RegisterClient(
@@ -71,6 +102,7 @@ class Run:
             await asyncio.gather(*operating, return_exceptions=True)
             for remoting in remotings:
                 await remoting.close()
+            await self.relay.close()
         for client in self.clients:
             self.counts.update(client.counts)
 
@@ -96,6 +128,9 @@ class Run:
     async def strike(self, kind: str) -> None:
         self.counts[kind] += 1
         names = self.random.sample(sorted(self.group.peers), 2)
+        if kind in CUTS:
+            await self.cut(kind, *names)
+            return
         names = sorted(self.group.peers) if kind.endswith("-all") else names
         names = names if "-" in kind else names[:1]
         if kind.startswith("pause"):
@@ -111,6 +146,16 @@ class Run:
         await asyncio.sleep(self.random.choice((0, 0.5, 2.5)))
         for name in names:
             self.group.start(name)
+
+    async def cut(self, kind: str, one: str, other: str) -> None:
+        """Silences ways between members for a while; then what was held goes on, or is lost with its connection."""
+        others = [other] if kind.startswith("cut") else sorted(self.group.peers.keys() - {one})
+        ways = {(one, each) for each in others}
+        if kind in ("cut", "isolate"):
+            ways |= {(each, one) for each in others}
+        self.relay.obey(Order(frozenset(ways), reset=False))
+        await asyncio.sleep(self.random.choice((0.3, 1.5, 4)))
+        self.relay.obey(Order(frozenset(), reset=self.random.random() < 0.5))
 
 
 def main() -> int:
@@ -129,7 +174,7 @@ def main() -> int:
         else:
             await run.play(lambda struck: asyncio.get_running_loop().time() < end)
 
-    with LedgerGroup("scripts.registers.member") as group:
+    with LedgerGroup("scripts.registers.member", "--listens-on", BEHIND_HOST) as group:
         run = Run(group, arguments.seed)
         asyncio.run(played(run))
     unexplained = run.history.unexplained()

@@ -17,6 +17,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     for name in ("--peers", "--id", "--store"):
         parser.add_argument(name, required=True)
+    parser.add_argument(
+        "--listens-on", help="in place of the host that the peers name: a relay listens there"
+    )
     arguments = parser.parse_args()
     log.configure(as_json=False)
 
@@ -29,6 +32,7 @@ def main() -> int:
             runtime=real_runtime(Path(arguments.store)),
             state_machine=registers,
             snapshots=registers,
+            listens_on=arguments.listens_on,
             settings=DLedgerSettings(snapshot_entries=500, snapshot_margin_entries=100),
         )
         RegisterService(ledger, registers).register()

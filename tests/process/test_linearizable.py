@@ -14,3 +14,4 @@ def test_registers_of_real_processes_are_linearizable_under_strikes() -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     counted = re.search(r"^(\d+) operations on", done.stdout, re.MULTILINE)
     assert counted is not None and int(counted[1]) > 100, done.stdout
+    assert "cut=1 cut-one-way=1 kill=1" in done.stdout, "seed 3 draws them"
