@@ -8,6 +8,19 @@ BASE_LABELS = ("address", "group", "peer_id")
 
 ROLE = Figure("role", "1 candidate, 2 follower, 3 leader")
 DISK_USAGE = Figure("dledger_disk_usage_bytes", "size of the files of its log")
+SNAPSHOTS = Figure(
+    "dledger_snapshot_total",
+    "snapshots of its state that are durable: `made` here, or `installed` from another member",
+    ("origin",),
+    ours=True,
+)
+SNAPSHOT_LATENCY = Figure(
+    "dledger_snapshot_latency_milliseconds", "writing of a snapshot", histogram=True, ours=True
+)
+SNAPSHOT_BYTES = Figure("dledger_snapshot_bytes", "size of the newest snapshot; 0 without any", ours=True)
+SNAPSHOT_INDEX = Figure(
+    "dledger_snapshot_last_index", "last entry in the newest snapshot; -1 without any", ours=True
+)
 ACTIVE_BROKERS = Figure("active_broker_num", "brokers heard in time", ("cluster", "broker_set"))
 REQUESTS = Figure(
     "request_total",

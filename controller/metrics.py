@@ -41,6 +41,12 @@ class ControllerCollector(Collector):
         node, counts, families = self._node, self._counts, self._families
         yield families.one(figures.ROLE, ROLE_NUMBERS[node.role])
         yield families.one(figures.DISK_USAGE, node.store.size_bytes())
+        snapshots = node.store.snapshot_file.counts
+        written = sorted(snapshots.written.items())
+        yield families.each(figures.SNAPSHOTS, (((origin.value,), count) for origin, count in written))
+        yield families.histograms(figures.SNAPSHOT_LATENCY, [((), snapshots.latency_ms)])
+        yield families.one(figures.SNAPSHOT_BYTES, snapshots.last_bytes)
+        yield families.one(figures.SNAPSHOT_INDEX, snapshots.last_index)
         live = self._liveness()
         active = []
         for name, replicas in sorted(self._state.replicas.items()):

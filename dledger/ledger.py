@@ -28,6 +28,7 @@ from dledger.oldentries import read_entries
 from dledger.positions import Positions
 from dledger.preference import level_among
 from dledger.settings import DLedgerSettings
+from dledger.snapshotcounts import SnapshotCounts
 from mqruntime.runtime import Runtime
 from mqruntime.tasks import Tasks
 from remoting.client import RemotingClient
@@ -245,6 +246,11 @@ class DLedger:
             committed_index=core.committed_index if core else NO_INDEX,
             applied_index=node.applied_index,
         )
+
+    @property
+    def snapshots(self) -> SnapshotCounts:
+        """What was written of snapshots since the start, and which is the newest."""
+        return self._node.store.snapshot_file.counts
 
     async def transfer(self, target: str | None = None) -> ResultCode:
         """Hands the leadership to `target`, or to who holds most; returns when it is known who leads, after 1.5 s at most.

@@ -5,7 +5,10 @@ log that begins behind a snapshot is worth nothing without it."""
 
 from __future__ import annotations
 
+import asyncio
+
 from dledger.snapshot import Snapshot, decode_snapshot, encode_snapshot
+from dledger.snapshotcounts import Origin, SnapshotCounts
 from mqruntime.smallfiles import SmallFiles
 
 
@@ -15,12 +18,21 @@ class SnapshotFile:
     def __init__(self, files: SmallFiles, name: str) -> None:
         self.files = files
         self.name = name
+        self.counts = SnapshotCounts()
 
     async def load(self) -> Snapshot | None:
         """None when there is none. Raises SnapshotDamaged, SnapshotUnknown, OSError."""
         data = await self.files.read(self.name)
-        return None if data is None else decode_snapshot(self.name, data)
+        if data is None:
+            return None
+        snapshot = decode_snapshot(self.name, data)
+        self.counts.has(snapshot.last_index, len(data))
+        return snapshot
 
-    async def store(self, snapshot: Snapshot) -> None:
+    async def store(self, snapshot: Snapshot, origin: Origin) -> None:
         """Durable on return; raises OSError, and what stood there stands there still."""
-        await self.files.replace(self.name, encode_snapshot(snapshot))
+        loop = asyncio.get_running_loop()
+        began_s = loop.time()
+        data = encode_snapshot(snapshot)
+        await self.files.replace(self.name, data)
+        self.counts.wrote(origin, snapshot.last_index, len(data), loop.time() - began_s)

@@ -22,6 +22,7 @@ from dledger.reclaiming import begin_up_to
 from dledger.recovery import recover, refuse_later_entries
 from dledger.settings import DLedgerSettings
 from dledger.snapshot import WHOLE, Begin, Snapshot
+from dledger.snapshotcounts import Origin
 from dledger.snapshotfile import SnapshotFile
 from dledger.termfile import TermFile
 from mqruntime.diskfull import DISK_FULL, RetriedWrite
@@ -172,7 +173,10 @@ class Store:
         modest = self.checkpoint(log.end_index)
         await self.replace(self.checkpoint_file.name, lambda: self.checkpoint_file.store(modest))
         begin = Begin(snapshot.last_index, snapshot.last_term, log.data.end)
-        await self.replace(self.snapshot_file.name, lambda: self.snapshot_file.store(snapshot.behind(begin)))
+        behind = snapshot.behind(begin)
+        await self.replace(
+            self.snapshot_file.name, lambda: self.snapshot_file.store(behind, Origin.INSTALLED)
+        )
         self.snapshot_index = snapshot.last_index
         self.history.restart(snapshot.stated)
         await log.restart(begin)
@@ -183,7 +187,7 @@ class Store:
         assert self.log is not None
         kept_behind = snapshot.last_index - self.settings.snapshot_margin_entries
         begin = await begin_up_to(self.log, kept_behind)
-        await self.snapshot_file.store(snapshot.behind(begin))
+        await self.snapshot_file.store(snapshot.behind(begin), Origin.MADE)
         self.snapshot_index = snapshot.last_index
         self.history.forget(begin.index)
         self.log.begin_after(begin)

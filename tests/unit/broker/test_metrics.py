@@ -280,6 +280,8 @@ def test_controllers_time_requests_and_count_proposals(cluster: Cluster) -> None
     leader = next(page for page in controller_pages(cluster) if page.value("role") == 3)
     assert leader.value("election_total", election_result="new_master_elected") == 1
     assert leader.value("dledger_disk_usage_bytes") >= 1 << 20
+    assert (leader.value("dledger_snapshot_bytes"), leader.value("dledger_snapshot_last_index")) == (0, -1)
+    assert leader.values("dledger_snapshot_total") == [0, 0]
     kind = {"request_type": "CONTROLLER_APPLY_BROKER_ID"}
     answered = leader.values("request_total", **kind)
     assert leader.values("request_latency_microseconds_count", **kind) == [sum(answered)] != [0]

@@ -23,6 +23,7 @@ from dledger.raft import Raft
 from dledger.raftlog import RaftLog
 from dledger.settings import DLedgerSettings
 from dledger.snapshot import Begin, Snapshot, decode_snapshot, encode_snapshot
+from dledger.snapshotcounts import Origin
 from dledger.snapshotsender import SnapshotSender
 from dledger.store import Store
 from dledger.termruns import TermRuns
@@ -128,6 +129,10 @@ def test_files_wholly_behind_a_snapshot_and_its_margin_go_and_a_start_begins_the
     async def run() -> None:
         store = await with_snapshot(tmp_path)
         assert store.log is not None
+        counts = store.snapshot_file.counts
+        size = (tmp_path / "n/snapshot").stat().st_size
+        assert (counts.written[Origin.MADE], counts.last_index, counts.last_bytes) == (1, 150, size)
+        assert sum(counts.latency_ms.counts) == 1
         before, begin = data_files(tmp_path), store.log.begin
         assert 100 < begin.index <= 145 and begin.position > 0
         await store.reclaim()
@@ -217,6 +222,9 @@ def test_an_installed_snapshot_replaces_the_log_whatever_of_the_old_one_is_left(
         again = opened(tmp_path)
         found = await again.open()
         assert found.snapshot is not None and found.snapshot.state == b"theirs"
+        was, now = store.snapshot_file.counts, again.snapshot_file.counts
+        assert (was.written[Origin.INSTALLED], now.written.total()) == (1, 0)
+        assert (was.last_index, was.last_bytes) == (now.last_index, now.last_bytes) == (80, was.last_bytes)
         assert (found.log.prev_index, found.log.last_index, found.log.last_term) == (80, 80, 2)
         assert found.committed_index == 80 and data_files(tmp_path) == []
         await again.persist([step(*numbered(81, 50, term=3))])
