@@ -230,6 +230,18 @@ class DLedger:
     # The group
 
     @property
+    def self_id(self) -> str:
+        return self._node.self_id
+
+    @property
+    def leader_id(self) -> str | None:
+        return self._node.leader_id
+
+    @property
+    def term(self) -> int:
+        return self._node.term
+
+    @property
     def metadata(self) -> Metadata:
         node = self._node
         core = node.core

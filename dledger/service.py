@@ -56,17 +56,16 @@ class ClientService:
                 code, found = self._addressed(envelope) or await answer(fields)
             except MessageError as error:
                 logger.warning("peer=%s request=%d refused: %s", peer.remote_address, command.code, error)
-            leader_id = self._ledger.metadata.leader_id
+            leader_id = self._ledger.leader_id
             return command.reply(HEADER_CODE, body=encode_answer(envelope, code, leader_id, found))
 
         return handle
 
     def _addressed(self, envelope: ClientEnvelope) -> tuple[ResultCode, Fields] | None:
         """The answer to what was meant for another member or group."""
-        known = self._ledger.metadata
-        if envelope.receiver != known.self_id:
+        if envelope.receiver != self._ledger.self_id:
             return ResultCode.UNKNOWN_MEMBER, {}
-        return (ResultCode.UNKNOWN_GROUP, {}) if envelope.group != known.group else None
+        return (ResultCode.UNKNOWN_GROUP, {}) if envelope.group != self._ledger.group else None
 
     async def _metadata(self, fields: Fields) -> tuple[ResultCode, Fields]:
         known = self._ledger.metadata
@@ -97,7 +96,7 @@ class ClientService:
         told: Fields = {
             "index": appended.index,
             "pos": appended.position,
-            "term": self._ledger.metadata.term,
+            "term": self._ledger.term,
         }
         refusals = {
             str(number): str(result)
