@@ -53,7 +53,10 @@ BESIDE = {
             "tests/spark/test_replicas_read_alike.py",
         ]
     ],
-    "interop": [["tests/interop/test_java_controllers.py"], ["tests/interop/test_java_pairs.py"]],
+    "interop": [
+        ["tests/interop/test_java_controllers.py", "tests/interop/test_java_raft_stores.py"],
+        ["tests/interop/test_java_pairs.py"],
+    ],
 }
 """What runs beside the rest of a layer, and no test that shares a fixture with the rest."""
 
