@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from itertools import pairwise
 from typing import TypeVar
@@ -41,6 +41,8 @@ AT_HAND_BYTES = 64 << 20
 """What was written last is taken to be in memory; of what is older a look at one page tells, for the kernel reads ahead."""
 LOOK_BYTES = 64 << 10
 """To look at so many costs less than one more look."""
+GAP_BYTES = 32 << 10
+"""To read so many that nobody wants costs less than one more read."""
 ZEROS = bytes(ERASE_STEP_BYTES)
 
 
@@ -211,6 +213,27 @@ class CommitLog:
     async def read_cold(self, offset: int, size_max: int) -> bytes:
         """As `read`, around the mapping; OSError when the disk fails."""
         return await self.read_file(offset, self._readable_end(offset, size_max))
+
+    async def read_cold_each(self, ranges: list[tuple[int, int]]) -> list[bytes]:
+        """`read_cold` of each (offset, size), in order; those that lie close together, as a queue's do, are one read."""
+        found = []
+        for near in self._close_together(ranges):
+            start, (last, last_size) = near[0][0], near[-1]
+            content = await self.read_cold(start, last + last_size - start)
+            found += [content[offset - start : offset - start + size] for offset, size in near]
+        return found
+
+    def _close_together(self, ranges: list[tuple[int, int]]) -> Iterator[list[tuple[int, int]]]:
+        """Parts of `ranges` whose gaps are small, each of one segment."""
+        near, end = [ranges[0]], sum(ranges[0])
+        for offset, size in ranges[1:]:
+            apart = not end <= offset <= end + GAP_BYTES
+            if apart or self.segment_start(offset) != self.segment_start(near[0][0]):
+                yield near
+                near = []
+            near.append((offset, size))
+            end = offset + size
+        yield near
 
     async def read_file(self, offset: int, end: int) -> bytes:
         """Bytes [offset, end) of one segment file, whether or not they belong to the log yet. OffsetOutOfRange below its

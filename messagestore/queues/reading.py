@@ -153,7 +153,7 @@ class QueueReader:
         if result.cold:
             for phy, size in result.ranges:
                 await self._soundness.check(phy, size)
-            buffers = [memoryview(await self._log.read_cold(phy, size)) for phy, size in result.ranges]
+            buffers = [memoryview(content) for content in await self._log.read_cold_each(result.ranges)]
             for (phy, size), content in zip(result.ranges, buffers, strict=True):
                 # a cut moves the log's end before it erases
                 if len(content) != size or phy + size > self._log.max_offset:

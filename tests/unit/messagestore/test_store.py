@@ -524,3 +524,33 @@ async def test_no_segment_is_made_while_a_cut_takes_its_file_away(
     assert not wanted
     assert store._log.wants_next()
     await store.stop()
+
+
+@in_loop
+async def test_cold_messages_that_lie_close_together_are_one_read(tmp_path: Path) -> None:
+    store = await master(tmp_path, hot_segments=1, mapped_file_size_commit_log=1 << 17)
+
+    def stored(*sizes: int, topic: str = "TopicTest") -> list[int]:
+        return [store.append([message(bytes(size), topic)])[0].physical_offset for size in sizes]
+
+    first = stored(500)
+    stored(1000, topic="Other")
+    first += stored(600)
+    stored(40 << 10, topic="Other")
+    apart = stored(700)
+    stored(40 << 10, 40 << 10, 40 << 10, topic="Other")
+    dispatch_all(store)
+    reads: list[int] = []
+    read_cold = store._log.read_cold
+
+    async def counted(offset: int, size_max: int) -> bytes:
+        reads.append(offset)
+        return await read_cold(offset, size_max)
+
+    store._log.read_cold = counted  # type: ignore[method-assign]
+    result = store.get("TopicTest", 0, 0, 3, 1 << 20)
+    assert result.cold and len(result.ranges) == 3
+    await store.load(result)
+    assert [len(record.decode(view).body) for view in result.buffers] == [500, 600, 700]
+    assert reads == [first[0], *apart]
+    await store.stop()
