@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -11,6 +12,9 @@ import pytest
 
 from tests.process.serverprocess import ENVIRONMENT, ServerProcess, command
 from tests.unit.dledger.ledgergroup import free_ports
+from tests.waits import WAIT_S
+
+PREFERRED = "n1"
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +33,7 @@ def members(peers: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[di
 
 
 def served(peers: str, name: str, store: Path) -> list[str]:
-    return ["serve", "--peers", peers, "--id", name, "--store", str(store), "--preferred", "n1"]
+    return ["serve", "--peers", peers, "--id", name, "--store", str(store), "--preferred", PREFERRED]
 
 
 def said(peers: str, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -38,8 +42,19 @@ def said(peers: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(line, env=ENVIRONMENT, capture_output=True, text=True, check=False)
 
 
+def wait_until_preferred_leads(peers: str) -> None:
+    """It takes the leadership from whom it was handed to before."""
+    until = time.monotonic() + WAIT_S
+    while not any(
+        line.startswith(f"{PREFERRED} ") and line.endswith("leads")
+        for line in said(peers, "members").stdout.splitlines()
+    ):
+        assert time.monotonic() < until, said(peers, "members").stdout
+        time.sleep(0.1)
+
+
 def test_a_group_is_served_and_talked_to(members: dict[str, ServerProcess], peers: str) -> None:
-    members["n1"].wait_to_say("role=LEADER")  # the preferred one, sooner or later
+    members[PREFERRED].wait_to_say("role=LEADER")  # sooner or later
     appended = said(peers, "append", "one", "two", "--timeout", "60000")
     assert appended.returncode == 0, appended.stderr
     first, second = map(int, appended.stdout.split())
@@ -64,8 +79,8 @@ def test_members_come_and_go(members: dict[str, ServerProcess], peers: str, tmp_
         shown = said(peers, "members").stdout
         assert shown.startswith("by entry ") and shown.count(" voter") == 4 and shown.count("leads") == 1
         assert said(new, "append", "three").returncode == 0
-        leader = next(line.split()[0] for line in shown.splitlines() if line.endswith("leads"))
-        dry = said(peers, "remove", leader, "--dry-run")
+        wait_until_preferred_leads(peers)
+        dry = said(peers, "remove", PREFERRED, "--dry-run")
         assert dry.returncode == 1 and "hand its leadership over first" in dry.stderr
         removed = said(peers, "remove", "n3")
         assert removed.stdout == f"was       {peers};{new}\nis        {peers}\n", removed.stderr
