@@ -43,6 +43,8 @@ LOOK_BYTES = 64 << 10
 """To look at so many costs less than one more look."""
 GAP_BYTES = 32 << 10
 """To read so many that nobody wants costs less than one more read."""
+PIECE_BYTES = 1 << 20
+"""Of what lies close together no more is read at once: many who lag read at the same time."""
 ZEROS = bytes(ERASE_STEP_BYTES)
 
 
@@ -224,11 +226,12 @@ class CommitLog:
         return found
 
     def _close_together(self, ranges: list[tuple[int, int]]) -> Iterator[list[tuple[int, int]]]:
-        """Parts of `ranges` whose gaps are small, each of one segment."""
+        """Parts of `ranges` whose gaps are small, each of one segment and, but for one that is larger, of PIECE_BYTES."""
         near, end = [ranges[0]], sum(ranges[0])
         for offset, size in ranges[1:]:
-            apart = not end <= offset <= end + GAP_BYTES
-            if apart or self.segment_start(offset) != self.segment_start(near[0][0]):
+            begin = near[0][0]
+            apart = not end <= offset <= end + GAP_BYTES or offset + size - begin > PIECE_BYTES
+            if apart or self.segment_start(offset) != self.segment_start(begin):
                 yield near
                 near = []
             near.append((offset, size))

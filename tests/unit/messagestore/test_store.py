@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from messagestore import record
+from messagestore.log.commitlog import CommitLog
 from messagestore.messages import GetStatus, PutStatus, QueueGrew
 from messagestore.queues.dispatcher import NEW_QUEUES_MAX
 from messagestore.record import pack_host
@@ -524,6 +525,16 @@ async def test_no_segment_is_made_while_a_cut_takes_its_file_away(
     assert not wanted
     assert store._log.wants_next()
     await store.stop()
+
+
+def test_what_is_read_at_once_has_a_bound(tmp_path: Path) -> None:
+    """However many a pull asks for, and however evenly they lie apart."""
+    log = CommitLog(segments.RealSegmentDirectory(tmp_path), 1 << 30, hot_segments=1)
+    wanted = [(place, 1000) for place in range(0, 8 << 20, 30 << 10)] + [(16 << 20, 3 << 20)]
+    pieces = list(log._close_together(wanted))
+    assert [each for piece in pieces for each in piece] == wanted
+    assert all(sum(piece[-1]) - piece[0][0] <= 1 << 20 for piece in pieces[:-1])
+    assert len(pieces) == 9 and pieces[-1] == [(16 << 20, 3 << 20)]
 
 
 @in_loop
