@@ -35,8 +35,8 @@ from broker.sends.writegate import Answering, Replication, WriteGate
 from broker.settings.broker import BrokerSettings
 from broker.tables.tables import Tables
 from ha.service import HAService
+from messagestore.brokerstore import BrokerStore
 from messagestore.delaylevels import delay_levels_ms
-from messagestore.store import MessageStore
 from mqruntime.clock import Clock
 from mqruntime.tasks import Tasks
 from remoting.codes import RequestCode
@@ -81,7 +81,7 @@ class Requests:
         membership: Membership,
         *,
         settings: BrokerSettings,
-        store: MessageStore,
+        store: BrokerStore,
         ha: HAService,
         tables: Tables,
         acknowledgement: Answering,

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from messagestore.index.table import IndexTable
-from messagestore.log.commitlog import CommitLog
+from messagestore.log.files import LogFiles
 from messagestore.queues.dispatcher import Dispatcher
 from messagestore.queues.saved import SavedQueues
 from messagestore.queues.table import QueueTable
@@ -32,7 +32,7 @@ class Trimming:
 
     def __init__(
         self,
-        log: CommitLog,
+        log: LogFiles,
         queues: QueueTable,
         index: IndexTable | None,
         dispatcher: Dispatcher,

@@ -8,10 +8,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from dledger.memberfolder import mapped, read_folder, small
+from messagestore.brokerstore import ABORT_FILE
 from messagestore.checkpoint import FILE as CHECKPOINT
 from messagestore.checkpoint import decode_checkpoint
 from messagestore.errors import StoreError
-from messagestore.store import ABORT_FILE
 from raftstore.census import OLD_LOG
 from raftstore.framing import StoredMessage
 from raftstore.messagelog import MessageLog

@@ -15,7 +15,7 @@ from dledger.log import EntryLog
 from dledger.settings import DLedgerSettings
 from dledger.store import FOLDER_PREFIX
 from dledger.termfile import TermFile
-from messagestore.store import ABORT_FILE
+from messagestore.brokerstore import ABORT_FILE
 from mqruntime.runtime import Runtime
 from raftstore.framing import StoredMessage, moved, physical_offset
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from broker.admin.agreement import Agreement
 from broker.tables.tables import Tables
-from messagestore.store import MessageStore
+from messagestore.brokerstore import BrokerStore
 from remoting.bodies.groups import MessageRequestModes, SubscriptionGroupConfig, SubscriptionGroupList
 from remoting.bodies.queues import ConsumeStats, MessageQueue, OffsetWrapper
 from remoting.codes import RequestCode, ResponseCode
@@ -25,7 +25,7 @@ class GroupRequests:
         broker_name: str,
         tables: Tables,
         agreement: Agreement,
-        store: MessageStore,
+        store: BrokerStore,
     ) -> None:
         self._broker_name = broker_name
         self._tables = tables

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from broker.clients.refusals import NO_READERS
 from broker.pulls.readgate import ReadGate
-from messagestore.store import MessageStore
+from messagestore.brokerstore import BrokerStore
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import RemotingCommand
 from remoting.headers.messages import QueryMessageHeader, QueryMessageResponseHeader, ViewMessageHeader
@@ -20,7 +20,7 @@ UNIQUE_KEY_MESSAGES_MAX = 32
 class LookupRequests:
     """Their handlers."""
 
-    def __init__(self, store: MessageStore, reading: ReadGate) -> None:
+    def __init__(self, store: BrokerStore, reading: ReadGate) -> None:
         self._store = store
         self._reading = reading
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from broker.tables.consumeroffsets import ConsumerOffsets
 from broker.tables.topics import Topics
-from messagestore.store import MessageStore
+from messagestore.brokerstore import BrokerStore
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import RemotingCommand
 from remoting.headers.offsets import (
@@ -25,7 +25,7 @@ UPPER = "UPPER"
 class OffsetRequests:
     """Their handlers. Consumer offsets are bounded by nothing: what a group commits is its own affair."""
 
-    def __init__(self, store: MessageStore, topics: Topics, offsets: ConsumerOffsets) -> None:
+    def __init__(self, store: BrokerStore, topics: Topics, offsets: ConsumerOffsets) -> None:
         self._store = store
         self._topics = topics
         self._offsets = offsets

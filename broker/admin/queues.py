@@ -12,7 +12,7 @@ from broker.tables.consumeroffsets import ConsumerOffsets
 from broker.tables.savedtable import SavedTable
 from broker.tables.subscriptiongroups import SubscriptionGroups
 from broker.tables.topics import Topics
-from messagestore.store import MessageStore
+from messagestore.brokerstore import BrokerStore
 from remoting.bodies.queues import ConsumeQueueData, MessageQueue, QueryConsumeQueueBody, ResetOffsetBody
 from remoting.bodies.routes import GroupList
 from remoting.codes import RequestCode, ResponseCode
@@ -34,7 +34,7 @@ class QueueRequests:
         *,
         broker_name: str,
         role: Membership,
-        store: MessageStore,
+        store: BrokerStore,
         topics: Topics,
         groups: SubscriptionGroups,
         consumers: ConsumerGroups,

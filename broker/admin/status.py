@@ -12,9 +12,9 @@ from broker.role.contractmark import KeptContractMark
 from broker.role.membership import Membership
 from broker.settings.broker import BrokerSettings
 from ha.service import HAService
+from messagestore.brokerstore import BrokerStore
 from messagestore.errors import RecordDamaged
 from messagestore.record import store_timestamp
-from messagestore.store import MessageStore
 from mqruntime.clock import Clock
 from nativepath import presence
 from remoting.bodies.dataversion import DataVersion
@@ -67,7 +67,7 @@ class StatusRequests:
         self,
         *,
         settings: BrokerSettings,
-        store: MessageStore,
+        store: BrokerStore,
         ha: HAService,
         role: Membership,
         contract_mark: KeptContractMark,

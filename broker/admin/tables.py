@@ -18,7 +18,7 @@ from broker.pulls.readgate import ReadGate
 from broker.role.membership import Membership
 from broker.settings.broker import BrokerSettings
 from broker.tables.tables import Tables
-from messagestore.store import MessageStore
+from messagestore.brokerstore import BrokerStore
 from remoting.router import Router
 
 
@@ -28,7 +28,7 @@ def add_table_requests(
     settings: BrokerSettings,
     role: Membership,
     reading: ReadGate,
-    store: MessageStore,
+    store: BrokerStore,
     tables: Tables,
     consumers: ConsumerGroups,
     agreement: Agreement,

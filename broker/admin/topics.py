@@ -5,7 +5,7 @@ from __future__ import annotations
 from broker.admin.agreement import Agreement
 from broker.clients.refusals import Refused, check_topic_name
 from broker.tables.tables import Tables
-from messagestore.store import MessageStore
+from messagestore.brokerstore import BrokerStore
 from remoting.bodies.queues import MessageQueue, TopicOffset, TopicStatsTable
 from remoting.bodies.routes import TopicList
 from remoting.bodies.topics import TopicConfig, TopicConfigList
@@ -27,7 +27,7 @@ class TopicRequests:
         broker_name: str,
         tables: Tables,
         agreement: Agreement,
-        store: MessageStore,
+        store: BrokerStore,
     ) -> None:
         self._broker_name = broker_name
         self._tables = tables

@@ -8,8 +8,8 @@ from __future__ import annotations
 from broker.clients.groups import ConsumerGroups
 from broker.clients.refusals import NO_READERS
 from broker.pulls.readgate import ReadGate
+from messagestore.brokerstore import BrokerStore
 from messagestore.record import parse_message_id
-from messagestore.store import MessageStore
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import RemotingCommand
 from remoting.errors import CallTimeout, HeaderError, RemotingError
@@ -25,7 +25,7 @@ class ClientCalls:
     """Their handlers."""
 
     def __init__(
-        self, broker_name: str, consumers: ConsumerGroups, store: MessageStore, reading: ReadGate
+        self, broker_name: str, consumers: ConsumerGroups, store: BrokerStore, reading: ReadGate
     ) -> None:
         self._broker_name = broker_name
         self._consumers = consumers

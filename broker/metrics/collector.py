@@ -22,8 +22,7 @@ from broker.settings.broker import BrokerSettings
 from broker.tables.subscriptiongroups import is_system_group
 from broker.tables.tables import Tables
 from ha.service import HAService
-from messagestore.record import PREFIX, RECORD_SIZE_MIN, declared_end, store_timestamp
-from messagestore.store import MessageStore
+from messagestore.brokerstore import BrokerStore
 from messagestore.systemtopics import RETRY_PREFIX
 from mqruntime.clock import Clock
 from mqruntime.figures import Families
@@ -42,7 +41,7 @@ class BrokerCollector(Collector):
         membership: Membership,
         *,
         settings: BrokerSettings,
-        store: MessageStore,
+        store: BrokerStore,
         ha: HAService,
         tables: Tables,
         requests: Requests,
@@ -195,10 +194,10 @@ class BrokerCollector(Collector):
         store = self._store
         start = store.min_offset()
         if self._oldest is None or self._oldest[0] != start:
-            head = store.read(start, RECORD_SIZE_MIN) if store.confirm_offset() > start else b""
-            if len(head) < RECORD_SIZE_MIN or declared_end(head[: PREFIX.size], 0, start) == start:
+            stored_ms = store.first_store_time()
+            if stored_ms is None:
                 return 0
-            self._oldest = start, store_timestamp(head, 0)
+            self._oldest = start, stored_ms
         return max(self._clock.now_ms() - self._oldest[1], 0)
 
     def _replication(self) -> Iterator[Metric]:

@@ -7,7 +7,7 @@ from prometheus_client.registry import Collector
 from broker.role.membership import Membership
 from broker.settings.broker import BrokerSettings
 from ha.service import HAService
-from messagestore.store import MessageStore
+from messagestore.brokerstore import BrokerStore
 from mqruntime.httppages import HttpPages
 from mqruntime.probes import serve_probes
 
@@ -16,7 +16,7 @@ async def serve_broker_probes(
     membership: Membership,
     *,
     settings: BrokerSettings,
-    store: MessageStore,
+    store: BrokerStore,
     ha: HAService,
     collector: Collector,
 ) -> HttpPages:

@@ -14,8 +14,8 @@ from collections.abc import Callable
 from broker.retention.leases import Leases
 from broker.settings.broker import BrokerSettings
 from ha.service import HAService
+from messagestore.brokerstore import BrokerStore
 from messagestore.log.retention import MANUAL_ROUNDS, Decision, Hold, Moment, decide, is_due
-from messagestore.store import MessageStore
 from messagestore.trimming import Trimmed
 from mqruntime.clock import Clock
 from mqruntime.log import fields
@@ -35,7 +35,7 @@ class Cleaner:
     def __init__(
         self,
         *,
-        store: MessageStore,
+        store: BrokerStore,
         ha: HAService,
         leases: Leases,
         settings: BrokerSettings,

@@ -13,7 +13,7 @@ from broker.neighbours.forwarding import Forwarding
 from broker.role.membership import Membership
 from broker.sends.writegate import Answering
 from ha.service import HAService
-from messagestore.store import MessageStore
+from messagestore.brokerstore import BrokerStore
 from mqruntime.clock import Clock
 from mqruntime.log import fields
 from mqruntime.waking import woken
@@ -35,7 +35,7 @@ class HandOverRequests:
         self,
         membership: Membership,
         acknowledgement: Answering,
-        store: MessageStore,
+        store: BrokerStore,
         ha: HAService,
         forwarding: Forwarding,
         clock: Clock,

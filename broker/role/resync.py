@@ -19,7 +19,7 @@ from broker.role.storeaside import StoreAside
 from ha.errors import MasterUnread
 from ha.service import HAService
 from ha.slave.link import LeftBehind
-from messagestore.store import MessageStore
+from messagestore.brokerstore import BrokerStore
 from mqruntime.clock import Clock
 from mqruntime.diskfull import cure
 from mqruntime.log import fields
@@ -47,7 +47,7 @@ class Resync:
         *,
         aside: StoreAside,
         room: RoomForBoth,
-        store: MessageStore,
+        store: BrokerStore,
         ha: HAService,
         manager: ReplicasManager,
         calls: ControllerCalls,

@@ -9,9 +9,9 @@ from __future__ import annotations
 from broker.neighbours.logspan import LogSpan, log_span
 from broker.role.membership import Membership
 from ha.errors import MasterUnread
+from messagestore.brokerstore import BrokerStore
 from messagestore.log.retention import Rules
 from messagestore.settings import StoreSettings
-from messagestore.store import MessageStore
 from mqruntime.segments import DiskSpace
 from remoting.client import RemotingClient
 from remoting.codes import RequestCode, ResponseCode
@@ -43,7 +43,7 @@ class RoomForBoth:
     """Asks the master that `membership` names."""
 
     def __init__(
-        self, membership: Membership, client: RemotingClient, store: MessageStore, settings: StoreSettings
+        self, membership: Membership, client: RemotingClient, store: BrokerStore, settings: StoreSettings
     ) -> None:
         self._membership = membership
         self._client = client

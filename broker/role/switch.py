@@ -16,9 +16,9 @@ from broker.role.membership import Membership, Role
 from broker.tables.tables import Tables
 from ha.errors import EpochFenced, HAError
 from ha.service import HAService
+from messagestore.brokerstore import BrokerStore
 from messagestore.errors import StoreError
 from messagestore.messages import QueueGrew
-from messagestore.store import MessageStore
 from mqruntime.diskfull import cure
 
 
@@ -37,7 +37,7 @@ class RoleSwitch:
         self,
         membership: Membership,
         *,
-        store: MessageStore,
+        store: BrokerStore,
         ha: HAService,
         tables: Tables,
         requests: Requests,

@@ -9,15 +9,15 @@ from broker.sends.pairacknowledgement import PairAcknowledgement, StoredHere
 from broker.sends.writegate import Answering, Replication
 from broker.settings.broker import BrokerSettings
 from ha.service import HAService
+from messagestore.brokerstore import BrokerStore
 from messagestore.settings import FlushDiskType
-from messagestore.store import MessageStore
 
 
 class Acknowledgement:
     """`settings` may change while the broker runs."""
 
     def __init__(
-        self, membership: Membership, settings: BrokerSettings, store: MessageStore, ha: HAService
+        self, membership: Membership, settings: BrokerSettings, store: BrokerStore, ha: HAService
     ) -> None:
         self._membership = membership
         self._settings = settings
@@ -52,7 +52,7 @@ class Acknowledgement:
 
 
 def acknowledgements(
-    membership: Membership, settings: BrokerSettings, store: MessageStore, ha: HAService
+    membership: Membership, settings: BrokerSettings, store: BrokerStore, ha: HAService
 ) -> tuple[Answering, Replication]:
     """What sends wait for, and what delayed messages that were delivered do."""
     if settings.pair is None:

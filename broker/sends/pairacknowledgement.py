@@ -6,13 +6,13 @@ from __future__ import annotations
 
 from broker.role.membership import Membership
 from ha.service import HAService
-from messagestore.store import MessageStore
+from messagestore.brokerstore import BrokerStore
 
 
 class PairAcknowledgement:
     """`flushes`: what this disk does not have is answered by nobody."""
 
-    def __init__(self, membership: Membership, store: MessageStore, ha: HAService, *, flushes: bool) -> None:
+    def __init__(self, membership: Membership, store: BrokerStore, ha: HAService, *, flushes: bool) -> None:
         self._membership = membership
         self._store = store
         self._ha = ha

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from itertools import pairwise
-from typing import TypeVar
 
 from messagestore.errors import OffsetOutOfRange
+from messagestore.log.files import LogFiles
 from messagestore.log.retention import Segment
 from messagestore.record import (
     END_OF_SEGMENT,
@@ -23,6 +23,7 @@ from messagestore.record import (
     PHYSICAL_OFFSET_AT,
     PREFIX,
     check,
+    declared_end,
     encode_blank,
     store_timestamp,
 )
@@ -32,41 +33,28 @@ from mqruntime.segments import RESERVE_STEP_BYTES, SegmentDirectory, SegmentFile
 
 logger = logging.getLogger(__name__)
 
-T = TypeVar("T")
-
 FOLDER = "commitlog"
 ERASE_STEP_BYTES = 4 << 20
 PAGE_BYTES = 4096
-AT_HAND_BYTES = 64 << 20
-"""What was written last is taken to be in memory; of what is older a look at one page tells, for the kernel reads ahead."""
-LOOK_BYTES = 64 << 10
-"""To look at so many costs less than one more look."""
-GAP_BYTES = 32 << 10
-"""To read so many that nobody wants costs less than one more read."""
-PIECE_BYTES = 1 << 20
-"""Of what lies close together no more is read at once: many who lag read at the same time."""
 ZEROS = bytes(ERASE_STEP_BYTES)
 
 
-class CommitLog:
+class CommitLog(LogFiles):
     """Offsets are physical. Only one of appending (master), filling (slave) and truncating happens at a time."""
 
     def __init__(self, directory: SegmentDirectory, segment_size: int, *, hot_segments: int) -> None:
-        self.segment_size_bytes = segment_size
+        super().__init__(segment_size, hot_segments)
         self._directory = directory
-        self._hot_segments = hot_segments
         self._segment_write = RetriedWrite(
             logger,
             "no segment of the log can be written, trying on",
             again="segment of the log can be written again",
             any_error=True,
         )
-        self._first = 0  # start of the oldest segment
         self._files: list[SegmentFile] = []
         self._leaving: list[
             SegmentFile
         ] = []  # no part of the log any more, but perhaps still on disk; oldest first
-        self._end = 0
         self._written_end = 0  # bytes that a slave's connection may have filled above the end
         self._flushed = 0
         self._blocks_end = 0  # [end, here) has disk blocks, as far as is known
@@ -125,16 +113,7 @@ class CommitLog:
 
     @property
     def has_segments(self) -> bool:
-        """A log that ever held a byte has one: the oldest stays, whatever is cut."""
         return bool(self._files)
-
-    @property
-    def min_offset(self) -> int:
-        return self._first
-
-    @property
-    def max_offset(self) -> int:
-        return self._end
 
     @property
     def flushed_offset(self) -> int:
@@ -145,112 +124,13 @@ class CommitLog:
         """The end of the last segment file."""
         return self._first + len(self._files) * self.segment_size_bytes
 
-    def segment_start(self, offset: int) -> int:
-        return offset - offset % self.segment_size_bytes
-
-    # Reading
-
-    def is_cold(self, offset: int) -> bool:
-        """Whether bytes at `offset` are to be read with `read_cold`: older than the newest few segments, or not in memory."""
-        if offset >= self._end - AT_HAND_BYTES or offset < self._first:
-            return offset < self.cold_end
-        file, start = self._file_at(offset)
-        return offset < self.cold_end or not file.is_cached(offset - start, offset - start + 1)
-
-    def any_cold(self, ranges: list[tuple[int, int]]) -> bool:
-        """Whether `is_cold` is true of the start of any (offset, size), in order. Ranges that lie close together, as those of
-        one queue do, are looked for with all that is between them, and one by one only where some of that is not in memory."""
-        start, (last, last_size) = ranges[0][0], ranges[-1]
-        if start < self.cold_end or start >= self._end - AT_HAND_BYTES:
-            return start < self.cold_end
-        if len(ranges) > 1 and last - start < len(ranges) * LOOK_BYTES:
-            file, file_start = self._file_at(start)
-            end = last + last_size - file_start
-            if end <= self.segment_size_bytes and file.is_cached(start - file_start, end):
-                return False
-        return any(self.is_cold(offset) for offset, _ in ranges)
-
-    @property
-    def cold_end(self) -> int:
-        """Where the newest few segments begin."""
-        return self.segment_start(self._end) - (self._hot_segments - 1) * self.segment_size_bytes
-
-    def segment_view(self, offset: int) -> tuple[memoryview, int]:
-        """(whole mapped segment that holds `offset`, its start offset). OffsetOutOfRange below the log's first."""
-        file, start = self._file_at(offset)
-        return file.view(), start
-
     def _file_at(self, offset: int) -> tuple[SegmentFile, int]:
         index = (offset - self._first) // self.segment_size_bytes
         if index < 0:  # deleted by retention, perhaps since the caller looked
             raise OffsetOutOfRange(offset, self._first, self._end)
         return self._files[index], self._first + index * self.segment_size_bytes
 
-    def read(self, offset: int, size_max: int) -> memoryview:
-        """Up to `size_max` log bytes at `offset`, ending with the segment or the log; empty at the end."""
-        end = self._readable_end(offset, size_max)
-        if end == offset:
-            return memoryview(b"")
-        view, start = self.segment_view(offset)
-        return view[offset - start : end - start].toreadonly()
-
-    def at_hand(self, offset: int, size: int) -> memoryview | None:
-        """`read`, where it waits for no disk; else None."""
-        end = self._end
-        tail = end - end % self.segment_size_bytes
-        if offset < tail or offset + size > end or offset < end - AT_HAND_BYTES:
-            return None if self.is_cold(offset) else self.read(offset, size)
-        view = self._files[(tail - self._first) // self.segment_size_bytes].view()
-        return view[offset - tail : offset - tail + size].toreadonly()
-
-    def views(self, ranges: list[tuple[int, int]]) -> list[memoryview]:
-        """`read` of each (offset, size), in order."""
-        first, (last, last_size) = ranges[0][0], ranges[-1]
-        if last + last_size > self._end or self.segment_start(first) != self.segment_start(last):
-            return [self.read(offset, size) for offset, size in ranges]
-        view, start = self.segment_view(first)
-        view = view.toreadonly()
-        return [view[offset - start : offset - start + size] for offset, size in ranges]
-
-    async def read_cold(self, offset: int, size_max: int) -> bytes:
-        """As `read`, around the mapping; OSError when the disk fails."""
-        return await self.read_file(offset, self._readable_end(offset, size_max))
-
-    async def read_cold_each(self, ranges: list[tuple[int, int]]) -> list[bytes]:
-        """`read_cold` of each (offset, size), in order; those that lie close together, as a queue's do, are one read."""
-        found = []
-        for near in self._close_together(ranges):
-            start, (last, last_size) = near[0][0], near[-1]
-            content = await self.read_cold(start, last + last_size - start)
-            found += [content[offset - start : offset - start + size] for offset, size in near]
-        return found
-
-    def _close_together(self, ranges: list[tuple[int, int]]) -> Iterator[list[tuple[int, int]]]:
-        """Parts of `ranges` whose gaps are small, each of one segment and, but for one that is larger, of PIECE_BYTES."""
-        near, end = [ranges[0]], sum(ranges[0])
-        for offset, size in ranges[1:]:
-            begin = near[0][0]
-            apart = not end <= offset <= end + GAP_BYTES or offset + size - begin > PIECE_BYTES
-            if apart or self.segment_start(offset) != self.segment_start(begin):
-                yield near
-                near = []
-            near.append((offset, size))
-            end = offset + size
-        yield near
-
-    async def read_file(self, offset: int, end: int) -> bytes:
-        """Bytes [offset, end) of one segment file, whether or not they belong to the log yet. OffsetOutOfRange below its
-        first, OSError."""
-        if end == offset:
-            return b""
-        file, start = self._file_at(offset)
-        return await file.read_cold(offset - start, end - start)
-
-    async def examine(self, offset: int, end: int, use: Callable[[bytes], T]) -> T:
-        """What `use` makes of the bytes [offset, end) of one segment file, beside the event loop. OffsetOutOfRange below the
-        log's first, OSError."""
-        file, start = self._file_at(offset)
-        return await file.examine(offset - start, end - start, use)
+    # Single records
 
     async def rewrite(self, offset: int, content: bytes, wanted: Callable[[], bool]) -> bool:
         """Puts the record that was once at `offset` there again, durably on return; False when that is not `wanted` any more
@@ -274,10 +154,10 @@ class CommitLog:
             return bool(PHYSICAL_OFFSET.unpack_from(head, PHYSICAL_OFFSET_AT)[0] == offset)
         return found == END_OF_SEGMENT
 
-    def _readable_end(self, offset: int, size_max: int) -> int:
-        if not self._first <= offset <= self._end:
-            raise OffsetOutOfRange(offset, self._first, self._end)
-        return min(offset + size_max, self._end, self.segment_start(offset) + self.segment_size_bytes)
+    def first_record(self) -> int | None:
+        head = self.read(self._first, PREFIX.size)
+        whole = len(head) == PREFIX.size and declared_end(head, 0, self._first) != self._first
+        return self._first if whole else None
 
     # Writing
 
@@ -469,7 +349,6 @@ class CommitLog:
     # The beginning
 
     async def segments_behind_first(self, count_max: int) -> list[Segment]:
-        """The oldest segments without the last, `count_max` at most, and how old they are. OSError."""
         size, found = self.segment_size_bytes, []
         for start in range(
             self._first, min(self._first + count_max * size, self.segment_start(self._end)), size
@@ -505,16 +384,12 @@ class CommitLog:
             self._blocks_end = self._end
 
     def begin_at(self, offset: int) -> None:
-        """The log begins at `offset`, where a segment does: those below are no part of it any more, but on disk until
-        `delete_former`. All of them are flushed, and are not the last."""
         assert self._first <= offset <= self.segment_start(self._flushed) and offset < self.loaded_end
         while self._first < offset:
             self._leaving.append(self._files.pop(0))
             self._first += self.segment_size_bytes
 
     async def delete_former(self) -> list[SegmentFile]:
-        """Deletes the files of segments that are no part of the log any more, oldest first and each durably, so that no gap
-        can arise; they are to be released. OSError: the rest stays for the next call."""
         gone: list[SegmentFile] = []
         while self._leaving:
             with suppress(FileNotFoundError):  # somebody else made room

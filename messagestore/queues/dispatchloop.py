@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from messagestore.log.commitlog import CommitLog
+from messagestore.log.files import LogFiles
 from messagestore.messages import QueueGrew
 from messagestore.queues.dispatcher import Dispatcher
 from mqruntime.diskfull import RETRY_S, RetriedWrite
@@ -29,7 +29,7 @@ class DispatchLoop:
 
     def __init__(
         self,
-        commit_log: CommitLog,
+        commit_log: LogFiles,
         dispatcher: Dispatcher,
         *,
         confirm_offset: Callable[[], int],

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from messagestore import record
 from messagestore.errors import OffsetOutOfRange, QueueDamaged
-from messagestore.log.commitlog import CommitLog
+from messagestore.log.files import LogFiles
 from messagestore.messages import GetResult, GetStatus, QueueEntry, TagFilter
 from messagestore.queues.consumequeue import ENTRY, FILLER_SIZE, ConsumeQueue, is_filler, listed_start
 from messagestore.queues.table import QueueTable
@@ -22,7 +22,7 @@ def scan_max(max_count: int) -> int:
 
 
 class QueueReader:
-    def __init__(self, log: CommitLog, queues: QueueTable, soundness: Soundness) -> None:
+    def __init__(self, log: LogFiles, queues: QueueTable, soundness: Soundness) -> None:
         self._log = log
         self._queues = queues
         self._soundness = soundness

@@ -18,7 +18,7 @@ from messagestore.checkpoint import (
     decode_checkpoint,
 )
 from messagestore.index.table import IndexTable
-from messagestore.log.commitlog import CommitLog
+from messagestore.log.files import LogFiles
 from messagestore.queues.dispatcher import Dispatcher
 from messagestore.queues.table import QueueTable
 from mqruntime.log import fields
@@ -33,7 +33,7 @@ class SavedQueues:
     def __init__(
         self,
         files: SmallFiles,
-        log: CommitLog,
+        log: LogFiles,
         queues: QueueTable,
         index: IndexTable | None,
         dispatcher: Dispatcher,

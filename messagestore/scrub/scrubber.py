@@ -8,7 +8,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 
-from messagestore.log.commitlog import CommitLog
+from messagestore.log.files import LogFiles
 from messagestore.scrub.schedule import BeginPass, ScrubSchedule, ScrubSlice
 from messagestore.scrub.soundness import Soundness
 from mqruntime.clock import Clock
@@ -22,7 +22,7 @@ logger = logging.getLogger(__name__)
 class Scrubber:
     def __init__(
         self,
-        log: CommitLog,
+        log: LogFiles,
         soundness: Soundness,
         confirm_offset: Callable[[], int],
         clock: Clock,

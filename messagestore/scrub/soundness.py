@@ -11,10 +11,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from messagestore.errors import OffsetOutOfRange, RecordDamaged
-from messagestore.log.commitlog import CommitLog
+from messagestore.log.files import LogFiles
 from messagestore.record import check
 from messagestore.scrub.unchecked import Unchecked
-from messagestore.scrub.walk import SLICE_BYTES, Walked, walk_slice
+from messagestore.scrub.walk import SLICE_BYTES, Walked, WalkSlice
 from messagestore.walker import segment_name
 from mqruntime.log import fields
 
@@ -43,9 +43,15 @@ class Soundness:
     `verify_record`: records that have a CRC of their own agree with it, too."""
 
     def __init__(
-        self, log: CommitLog, boundary_at_or_below: Callable[[int], int], *, verify_record: bool
+        self,
+        log: LogFiles,
+        boundary_at_or_below: Callable[[int], int],
+        walk: WalkSlice,
+        *,
+        verify_record: bool,
     ) -> None:
         self._log = log
+        self._walk = walk
         self._verify_record = verify_record
         self._boundary_at_or_below = boundary_at_or_below
         self.unchecked = Unchecked()
@@ -116,7 +122,7 @@ class Soundness:
         return await self._log.examine(
             position,
             end,
-            lambda content: walk_slice(content, position, segment_end, limit, self._verify_record),
+            lambda content: self._walk(content, position, segment_end, limit, self._verify_record),
         )
 
     async def fits(self, offset: int, content: bytes) -> bool:

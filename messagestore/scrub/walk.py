@@ -6,6 +6,7 @@ leave the interpreter to others every few milliseconds. Pure."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 from messagestore.record import END_OF_SEGMENT, INCOMPLETE, PREFIX, Buffer, check
@@ -24,6 +25,10 @@ class Walked(NamedTuple):
     why: str = ""
     size: int = 0
     wanted: int = 0
+
+
+WalkSlice = Callable[[bytes, int, int, int, bool], Walked]
+"""As `walk_slice`, of a log in which records lie as they may."""
 
 
 def walk_slice(

@@ -51,6 +51,7 @@ from ha.slave.client import SlaveClient
 from ha.slave.link import Action, SlaveLink
 from ha.syncstateset import Action as SetAction
 from ha.syncstateset import Alter, Confirmed, Fate, Refused, SyncStateSet, Unknown
+from messagestore.brokerstore import ABORT_FILE
 from messagestore.bulk.entries import Chosen
 from messagestore.bulk.records import Records
 from messagestore.log.commitlog import CommitLog
@@ -60,7 +61,7 @@ from messagestore.messages import GetResult
 from messagestore.queues.dispatchloop import DispatchLoop
 from messagestore.queues.reading import QueueReader
 from messagestore.record import Message
-from messagestore.store import ABORT_FILE, MessageStore
+from messagestore.store import MessageStore
 from messagestore.systemtopics import SCHEDULE_TOPIC
 from mqruntime.segments import SegmentFile
 from remoting.bodies.tables import Deletion, DeletionTable

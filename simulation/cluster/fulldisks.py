@@ -9,7 +9,7 @@ import random
 
 from broker.role.memorymark import FILE as MEMORY_MARK
 from broker.role.storeaside import FILE as STORE_ASIDE
-from messagestore.store import ABORT_FILE
+from messagestore.brokerstore import ABORT_FILE
 from mqruntime.diskfull import DISK_FULL
 from simulation.cluster.fault import Fault
 from simulation.cluster.looks import serves

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from messagestore.errors import QueueDamaged
-from messagestore.log import commitlog
+from messagestore.log import files
 from messagestore.messages import GetStatus
 from messagestore.queues import consumequeue
 from messagestore.queues.consumequeue import ENTRY
@@ -62,7 +62,7 @@ def disk(monkeypatch: pytest.MonkeyPatch) -> Disk:
     made = Disk()
     monkeypatch.setattr(segments, "in_page_cache", made.in_page_cache)
     monkeypatch.setattr(os, "pread", made.pread)
-    monkeypatch.setattr(commitlog, "AT_HAND_BYTES", 1000)
+    monkeypatch.setattr(files, "AT_HAND_BYTES", 1000)
     monkeypatch.setattr(consumequeue, "STEP_PLACES", 10)
     return made
 

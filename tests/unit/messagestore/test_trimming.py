@@ -114,7 +114,7 @@ def test_a_log_that_begins_later_opens_again(tmp_path: Path, clean: bool) -> Non
             await store.stop()
         else:
             await store._tasks.stop()
-            store._close()
+            await store._close()
         return entries
 
     async def second_life(entries: dict[Any, Any]) -> None:
@@ -215,7 +215,7 @@ def test_a_log_that_was_begun_above_0_and_killed_at_once_is_still_there(tmp_path
         store.write_view(3 * SEGMENT, len(record))[:] = record
         store.advance(3 * SEGMENT + len(record))
         await store._tasks.stop()
-        store._close()
+        await store._close()
         return bytes(record)
 
     async def started(record: bytes) -> None:
@@ -240,7 +240,7 @@ def test_a_log_that_begins_below_where_it_was_once_to_begin_is_still_there(tmp_p
         store.append([message(b"x")])
         end = store.max_offset()
         await store._tasks.stop()
-        store._close()
+        await store._close()
         return end
 
     async def started(end: int) -> None:
@@ -268,7 +268,7 @@ def test_a_log_that_begins_below_where_it_was_once_to_begin_and_loses_its_beginn
         while store.max_offset() < 2 * SEGMENT:
             store.append([message(b"x" * 500)])
         await store._tasks.stop()
-        store._close()
+        await store._close()
 
     async def started() -> None:
         store = open_store(tmp_path)

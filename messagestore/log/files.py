@@ -1,0 +1,206 @@
+"""The files of a log, as readers see them: one byte sequence over segment files of equal size.
+
+Invariant: what is read lies in the log, in one segment, and was there when the call began; views are of the mapping, bytes are
+read around it."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from typing import TypeVar
+
+from messagestore.errors import OffsetOutOfRange
+from messagestore.log.retention import Segment
+from mqruntime.segments import SegmentFile
+
+T = TypeVar("T")
+
+AT_HAND_BYTES = 64 << 20
+"""What was written last is taken to be in memory; of what is older a look at one page tells, for the kernel reads ahead."""
+LOOK_BYTES = 64 << 10
+"""To look at so many costs less than one more look."""
+GAP_BYTES = 32 << 10
+"""To read so many that nobody wants costs less than one more read."""
+PIECE_BYTES = 1 << 20
+"""Of what lies close together no more is read at once: many who lag read at the same time."""
+
+
+class LogFiles(ABC):
+    """Offsets are physical. Whoever inherits moves `_first` and `_end`, the bounds of what can be read."""
+
+    def __init__(self, segment_size: int, hot_segments: int) -> None:
+        self.segment_size_bytes = segment_size
+        self._hot_segments = hot_segments
+        self._first = 0  # start of the oldest segment
+        self._end = 0
+
+    @property
+    def min_offset(self) -> int:
+        return self._first
+
+    @property
+    def max_offset(self) -> int:
+        return self._end
+
+    @property
+    @abstractmethod
+    def has_segments(self) -> bool:
+        """A log that ever held a byte has one: the oldest stays, whatever is cut."""
+
+    @property
+    @abstractmethod
+    def flushed_offset(self) -> int:
+        """What ends at or below this is on disk."""
+
+    @abstractmethod
+    def _file_at(self, offset: int) -> tuple[SegmentFile, int]:
+        """(the segment that holds `offset`, its start). OffsetOutOfRange below the log's first."""
+
+    @abstractmethod
+    async def is_boundary(self, offset: int) -> bool:
+        """Whether a record, or the end of a segment's records, begins at `offset`. OSError."""
+
+    @abstractmethod
+    def first_record(self) -> int | None:
+        """Where the first one begins; None where none stands at the log's beginning."""
+
+    # What the appender asks
+
+    @abstractmethod
+    def tail(self, bytes_needed: int) -> tuple[memoryview, int]:
+        """(where to write, place in it) of `bytes_needed` bytes of records, which stand at `max_offset` once this has returned.
+        OSError, with the log unchanged."""
+
+    @abstractmethod
+    def fits(self, bytes_needed: int) -> bool:
+        """Whether so many bytes of records stand in the segment of the log's end."""
+
+    @abstractmethod
+    def grow(self, end: int) -> None:
+        """Records up to `end` are complete in the tail."""
+
+    @abstractmethod
+    def has_room_for(self, size: int) -> bool:
+        """Whether `size` bytes, less than half a segment, find a place, as far as the disk is concerned."""
+
+    # What retention asks
+
+    @abstractmethod
+    async def segments_behind_first(self, count_max: int) -> list[Segment]:
+        """The oldest segments without the last, `count_max` at most, and how old they are. OSError."""
+
+    @abstractmethod
+    def begin_at(self, offset: int) -> None:
+        """The log begins at `offset`, where a segment does: those below are no part of it any more, but on disk until
+        `delete_former`. All of them are flushed, and are not the last."""
+
+    @abstractmethod
+    async def delete_former(self) -> list[SegmentFile]:
+        """Deletes the files of segments that are no part of the log any more, oldest first and each durably, so that no gap
+        can arise; they are to be released. OSError: the rest stays for the next call."""
+
+    # Reading
+
+    def segment_start(self, offset: int) -> int:
+        return offset - offset % self.segment_size_bytes
+
+    def is_cold(self, offset: int) -> bool:
+        """Whether bytes at `offset` are to be read with `read_cold`: older than the newest few segments, or not in memory."""
+        if offset >= self._end - AT_HAND_BYTES or offset < self._first:
+            return offset < self.cold_end
+        file, start = self._file_at(offset)
+        return offset < self.cold_end or not file.is_cached(offset - start, offset - start + 1)
+
+    def any_cold(self, ranges: list[tuple[int, int]]) -> bool:
+        """Whether `is_cold` is true of the start of any (offset, size), in order. Ranges that lie close together, as those of
+        one queue do, are looked for with all that is between them, and one by one only where some of that is not in memory."""
+        start, (last, last_size) = ranges[0][0], ranges[-1]
+        if start < self.cold_end or start >= self._end - AT_HAND_BYTES:
+            return start < self.cold_end
+        if len(ranges) > 1 and last - start < len(ranges) * LOOK_BYTES:
+            file, file_start = self._file_at(start)
+            end = last + last_size - file_start
+            if end <= self.segment_size_bytes and file.is_cached(start - file_start, end):
+                return False
+        return any(self.is_cold(offset) for offset, _ in ranges)
+
+    @property
+    def cold_end(self) -> int:
+        """Where the newest few segments begin."""
+        return self.segment_start(self._end) - (self._hot_segments - 1) * self.segment_size_bytes
+
+    def segment_view(self, offset: int) -> tuple[memoryview, int]:
+        """(whole mapped segment that holds `offset`, its start offset). OffsetOutOfRange below the log's first."""
+        file, start = self._file_at(offset)
+        return file.view(), start
+
+    def read(self, offset: int, size_max: int) -> memoryview:
+        """Up to `size_max` log bytes at `offset`, ending with the segment or the log; empty at the end."""
+        end = self._readable_end(offset, size_max)
+        if end == offset:
+            return memoryview(b"")
+        view, start = self.segment_view(offset)
+        return view[offset - start : end - start].toreadonly()
+
+    def at_hand(self, offset: int, size: int) -> memoryview | None:
+        """`read`, where it waits for no disk; else None."""
+        end = self._end
+        tail = end - end % self.segment_size_bytes
+        if offset < tail or offset + size > end or offset < end - AT_HAND_BYTES:
+            return None if self.is_cold(offset) else self.read(offset, size)
+        view = self._file_at(tail)[0].view()
+        return view[offset - tail : offset - tail + size].toreadonly()
+
+    def views(self, ranges: list[tuple[int, int]]) -> list[memoryview]:
+        """`read` of each (offset, size), in order."""
+        first, (last, last_size) = ranges[0][0], ranges[-1]
+        if last + last_size > self._end or self.segment_start(first) != self.segment_start(last):
+            return [self.read(offset, size) for offset, size in ranges]
+        view, start = self.segment_view(first)
+        view = view.toreadonly()
+        return [view[offset - start : offset - start + size] for offset, size in ranges]
+
+    async def read_cold(self, offset: int, size_max: int) -> bytes:
+        """As `read`, around the mapping; OSError when the disk fails."""
+        return await self.read_file(offset, self._readable_end(offset, size_max))
+
+    async def read_cold_each(self, ranges: list[tuple[int, int]]) -> list[bytes]:
+        """`read_cold` of each (offset, size), in order; those that lie close together, as a queue's do, are one read."""
+        found = []
+        for near in self._close_together(ranges):
+            start, (last, last_size) = near[0][0], near[-1]
+            content = await self.read_cold(start, last + last_size - start)
+            found += [content[offset - start : offset - start + size] for offset, size in near]
+        return found
+
+    def _close_together(self, ranges: list[tuple[int, int]]) -> Iterator[list[tuple[int, int]]]:
+        """Parts of `ranges` whose gaps are small, each of one segment and, but for one that is larger, of PIECE_BYTES."""
+        near, end = [ranges[0]], sum(ranges[0])
+        for offset, size in ranges[1:]:
+            begin = near[0][0]
+            apart = not end <= offset <= end + GAP_BYTES or offset + size - begin > PIECE_BYTES
+            if apart or self.segment_start(offset) != self.segment_start(begin):
+                yield near
+                near = []
+            near.append((offset, size))
+            end = offset + size
+        yield near
+
+    async def read_file(self, offset: int, end: int) -> bytes:
+        """Bytes [offset, end) of one segment file, whether or not they belong to the log yet. OffsetOutOfRange below its
+        first, OSError."""
+        if end == offset:
+            return b""
+        file, start = self._file_at(offset)
+        return await file.read_cold(offset - start, end - start)
+
+    async def examine(self, offset: int, end: int, use: Callable[[bytes], T]) -> T:
+        """What `use` makes of the bytes [offset, end) of one segment file, beside the event loop. OffsetOutOfRange below the
+        log's first, OSError."""
+        file, start = self._file_at(offset)
+        return await file.examine(offset - start, end - start, use)
+
+    def _readable_end(self, offset: int, size_max: int) -> int:
+        if not self._first <= offset <= self._end:
+            raise OffsetOutOfRange(offset, self._first, self._end)
+        return min(offset + size_max, self._end, self.segment_start(offset) + self.segment_size_bytes)
