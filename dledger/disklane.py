@@ -25,7 +25,14 @@ class SaveSnapshot:
     snapshot: Snapshot
 
 
-Step = Action | SaveCheckpoint | SaveSnapshot
+@dataclass(frozen=True, slots=True)
+class BeginAt:
+    """And a third: let the log begin with the data file that starts at `position`."""
+
+    position: int
+
+
+Step = Action | SaveCheckpoint | SaveSnapshot | BeginAt
 
 
 class DiskLane:
@@ -48,7 +55,7 @@ class DiskLane:
 
     def must_wait(self, step: Step) -> bool:
         match step:
-            case PersistThenSend() | SaveCheckpoint() | SaveSnapshot():
+            case PersistThenSend() | SaveCheckpoint() | SaveSnapshot() | BeginAt():
                 return True
             case Reply(response=PushResponse() | InstallResponse()):
                 return self._unsynced > 0

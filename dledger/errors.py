@@ -56,6 +56,20 @@ class LogDamaged(Exception):
         self.why = why
 
 
+class EntryMisplaced(Exception):
+    """Entry `index`, or a log that begins with it, says that it stands at `position` of the data files, and its place here is
+    `wanted`: whoever names it by its position would not find it. It was not written."""
+
+    def __init__(self, index: int, position: int, wanted: int) -> None:
+        super().__init__(
+            f"entry {index} stands at {position} in the leader's log, and would stand at {wanted} in this member's: give all "
+            "members the same mappedFileSizeCommitLog, or, if they have that, empty this member's store and start it again"
+        )
+        self.index = index
+        self.position = position
+        self.wanted = wanted
+
+
 class SnapshotUnknown(Exception):
     """A snapshot is of a form that this version cannot read. Nothing is lost: a version that can goes on from it."""
 

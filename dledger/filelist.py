@@ -73,6 +73,10 @@ class FileList:
         at = number - self.first
         return self.files[at] if 0 <= at < len(self.files) else None
 
+    def file_at(self, position: int) -> SegmentFile | None:
+        """The one that `position` lies in, at the rest of its division by `file_bytes`, for readers of its mapping."""
+        return self.file(position // self.file_bytes)
+
     def rest_of_file(self, position: int) -> memoryview:
         """The bytes from `position` to the end of its file; empty when there is no such file."""
         number, offset = divmod(position, self.file_bytes)
@@ -137,6 +141,17 @@ class FileList:
             self.first += 1
             await self._delete(self.files.pop(0), self.first - 1)
         self.first = first
+
+    async def restart(self, position: int) -> None:
+        """Deletes all files; what comes is written at `position`, wherever they were. Durable on return. Raises OSError."""
+        await self.begin_at(self.end)
+        self.first = position // self.file_bytes
+
+    async def wipe(self) -> None:
+        """Before `open`: deletes whatever is there. Durable on return. Raises OSError."""
+        for name, _ in self.directory.names():
+            await self.directory.delete(name)
+        await self.directory.sync_directory()
 
     async def _delete(self, file: SegmentFile, number: int) -> None:
         self.dirty.pop(number, None)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Generator, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import count
 from zlib import crc32
 
@@ -126,6 +126,8 @@ def inspect(
     found = begun(files)
     snapshot = None if files.snapshot is None else decode_snapshot(f"{files.name}/snapshot", files.snapshot)
     begin = WHOLE if snapshot is None else snapshot.begin
+    if snapshot is not None and snapshot.replaces_files:  # a start deletes them
+        files = replace(files, data=(), index=())
     found.first_index, found.last_index = begin.index + 1, begin.index
     data, index = Stream("data", files.data, begin.position), Stream("index", files.index, 0)
     check_files(found, data, begin.position)

@@ -7,7 +7,7 @@ them. Nothing here grows with the log but the files."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from dledger.entry import (
     BLANK,
@@ -23,20 +23,34 @@ from dledger.entry import (
     read_index_unit,
     stored_check,
 )
-from dledger.errors import LogDamaged
+from dledger.errors import EntryMisplaced, LogDamaged
 from dledger.filelist import FileList
+from dledger.membership import is_members
 from dledger.settings import DLedgerSettings
 from dledger.snapshot import WHOLE, Begin
 from mqruntime.segments import SegmentDirectory
+
+StandsAt = Callable[[bytes], int | None]
+"""Where the body of an entry says that the entry stands; None for one that says nothing."""
+
+
+def nowhere(body: bytes) -> int | None:
+    return None
 
 
 class EntryLog:
     """Files below `directory`: data/ and index/. Use `open`, then dledger.recovery, once, first."""
 
     def __init__(
-        self, directory: SegmentDirectory, settings: DLedgerSettings, where: str, begin: Begin = WHOLE
+        self,
+        directory: SegmentDirectory,
+        settings: DLedgerSettings,
+        where: str,
+        begin: Begin = WHOLE,
+        stands_at: StandsAt = nowhere,
     ) -> None:
         self.where = where
+        self.stands_at = stands_at
         self.begin = begin
         """Of what stands before it the files hold nothing that is looked at."""
         self.data = FileList(directory.subdirectory("data"), settings.data_file_bytes, f"{where}/data")
@@ -90,6 +104,10 @@ class EntryLog:
             raise self.unreadable(index)
         return unit
 
+    def end_of(self, index: int) -> int:
+        """Where entry `index` ends, which may be the one that the log begins after. Raises LogDamaged."""
+        return self.begin.position if index == self.begin.index else self.stored_unit(index).end
+
     def check_of(self, index: int) -> int:
         """The check value from which that of the entry behind `index` starts. Raises LogDamaged."""
         if index == self.begin.index:
@@ -106,9 +124,10 @@ class EntryLog:
     # Writing
 
     async def append(self, entries: Sequence[Entry]) -> None:
-        """Durable at the next `sync`. Raises OSError when the disk fails or is full."""
+        """Durable at the next `sync`. Raises EntryMisplaced; OSError when the disk fails or is full."""
         for entry in entries:
             assert entry.index == self.end_index + 1, f"entry {entry.index} cannot follow {self.end_index}"
+            self.check_place(entry)
             await self.close_file_before(ENTRY_HEADER_BYTES + len(entry.body))
             data, self.check = encode_entry(entry, self.end, self.batch_count, self.check)
             self.data.write(self.end, data)
@@ -116,6 +135,14 @@ class EntryLog:
             self.end_index = entry.index
             self.end += len(data)
             self.batch_count += 1
+
+    def check_place(self, entry: Entry) -> None:
+        """The position that others know the next entry by is the one that it gets here. Raises EntryMisplaced."""
+        told = self.stands_at(entry.body) if entry.body and not is_members(entry.body) else None
+        if told is not None:
+            position = self.start_of(ENTRY_HEADER_BYTES + len(entry.body), self.end)
+            if told != position:
+                raise EntryMisplaced(entry.index, told, position)
 
     async def close_file_before(self, size: int) -> None:
         """Goes on in a new file when `size` bytes do not fit. A file is durable before the next one exists,
@@ -185,14 +212,18 @@ class EntryLog:
         await self.index.begin_at(self._first_unit)
 
     async def restart(self, begin: Begin) -> None:
-        """Deletes everything: a durable snapshot stands for it. `begin` is behind all files. Raises OSError."""
-        assert begin.position >= self.data.end, "what replaces a log stands behind it"
+        """Deletes everything: a durable snapshot stands for it, and says so of what is left of files at or above
+        `begin`. Raises OSError."""
         self.cuts += 1
         self.begin = begin
         self.end_index, self.end, self.check, self.batch_count = begin.index, begin.position, begin.check, 0
-        await self.data.begin_at(begin.position)
-        await self.index.begin_at(self.index.end)
-        await self.index.begin_at(self._first_unit)
+        await self.data.restart(begin.position)
+        await self.index.restart(self._first_unit)
+
+    async def wipe(self) -> None:
+        """Before `open`: a durable snapshot says that the files are void. Raises OSError."""
+        await self.data.wipe()
+        await self.index.wipe()
 
     def close(self) -> None:
         self.data.close()

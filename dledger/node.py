@@ -24,19 +24,24 @@ from dledger.actions import (
     Send,
     TransferFailed,
 )
+from dledger.alarm import Alarm
 from dledger.applying import AnyStateMachine, Applier, Snapshots
 from dledger.arrivals import Arrivals
-from dledger.changing import next_members
+from dledger.beginnings import Beginnings
+from dledger.checkpointing import Checkpointing
 from dledger.conversation import Conversation
-from dledger.disklane import DiskLane, SaveCheckpoint, SaveSnapshot, Step
+from dledger.disklane import BeginAt, DiskLane, SaveCheckpoint, SaveSnapshot, Step
 from dledger.entry import NO_INDEX
-from dledger.errors import NotLeader, OutcomeUnknown, TooManyProposals
+from dledger.errors import NotLeader
 from dledger.installing import Loaded
+from dledger.log import StandsAt, nowhere
 from dledger.memberguard import MemberGuard
-from dledger.membership import Change, Members, Membership, Stated, encode_members, is_members
+from dledger.membership import Members, Membership
 from dledger.messages import Message, Request, ResultCode
 from dledger.oldentries import read_entries
-from dledger.proposals import Decided, Done, Proposals
+from dledger.placing import Placing
+from dledger.proposals import Proposals
+from dledger.proposing import Proposing
 from dledger.raft import Raft
 from dledger.reads import Reads
 from dledger.settings import DLedgerSettings
@@ -45,6 +50,7 @@ from dledger.snapshotsender import SnapshotSender
 from dledger.standingnotice import StandingNotice
 from dledger.store import FOLDER_PREFIX, Store
 from dledger.transferwaiters import TransferWaiters
+from dledger.unapplied import Unapplied
 from mqruntime.diskfull import RetriedWrite
 from mqruntime.runtime import Runtime
 from mqruntime.tasks import Tasks
@@ -57,12 +63,17 @@ HAND_OVER_MS_MAX = 1500
 """A member that ends waits no longer for its successor."""
 
 
-class DLedgerNode:
+class DLedgerNode(Proposing):
     """`peers` maps each member's id, this one's too, to its "host:port". `snapshots` is the state machine, where its state can
-    be written down.
+    be written down; without a state machine nobody is told of entries, and nothing is read for that.
 
     `on_role_change(role, term)` hears of LEADER only once this member is active. `on_fatal` hears of the
-    first failed write, `on_commit(index)` of the end of what is decided each time that it moves, before that is applied."""
+    first failed write, `on_commit(index)` of the end of what is decided each time that it moves, before that is applied.
+
+    Where the settings say `same_positions`, `stands_at` tells where a body says that its entry stands; `on_readable(end)`
+    hears of where the last `readable` entry ends each time that this grew, and `on_restarted(position)`, before that, that a
+    snapshot of another member stands in the place of all that was in the log, which begins there now. What these raise ends
+    this member."""
 
     core_class: type[Raft] = Raft
     lane_class: type[DiskLane] = DiskLane
@@ -75,14 +86,19 @@ class DLedgerNode:
         peers: Mapping[str, str],
         group: str,
         runtime: Runtime,
-        state_machine: AnyStateMachine,
+        state_machine: AnyStateMachine | None,
         client: RemotingClient,
         settings: DLedgerSettings,
         on_role_change: Callable[[Role, int], None],
         on_fatal: Callable[[BaseException], None],
         on_commit: Callable[[int], None] | None = None,
         snapshots: Snapshots | None = None,
+        stands_at: StandsAt = nowhere,
+        on_readable: Callable[[int], None] | None = None,
+        on_restarted: Callable[[int], None] | None = None,
     ) -> None:
+        if settings.same_positions and state_machine is not None:
+            raise ValueError("the snapshots of a log with same_positions hold no state machine")
         if self_id not in peers:
             raise ValueError(f"{self_id} is not among the members {sorted(peers)} of group {group}")
         self.self_id = self_id
@@ -91,10 +107,14 @@ class DLedgerNode:
         self.settings = settings
         self.clock = runtime.clock
         self.random = runtime.random
-        self.store = Store(runtime.files, runtime.segments, f"{FOLDER_PREFIX}{self_id}", settings, peers)
+        self.store = Store(
+            runtime.files, runtime.segments, f"{FOLDER_PREFIX}{self_id}", settings, peers, stands_at
+        )
         self.on_role_change = on_role_change
         self.on_fatal = on_fatal
         self._on_commit = on_commit
+        self._on_readable = on_readable
+        self._on_restarted = on_restarted
         self.core: Raft | None = None
         self._arrivals = Arrivals(NO_INDEX)
         self._tasks = Tasks(self._fail)
@@ -125,16 +145,33 @@ class DLedgerNode:
         self._lane = self.lane_class()
         self._disk_is_busy = False
         self._closed = False
-        self._timer: asyncio.TimerHandle | None = None
-        self._timer_due_ms = 0
-        self._checkpoint_timer: asyncio.TimerHandle | None = None
-        self._checkpoint_write = RetriedWrite(
-            logger, f"{self.store.checkpoint_file.name} cannot be written, trying on", server="controller"
+        self._started = False
+        self._alarm = Alarm(self.clock, self._tick)
+        self._checkpointing = Checkpointing(
+            self.store, settings.checkpoint_interval_ms, lambda: self._take(lambda now_ms: [SaveCheckpoint()])
         )
         self._announced: tuple[Role, int] = (Role.FOLLOWER, 0)
         self._standing_notice = StandingNotice(self_id)
         self._proposals = Proposals()
-        self._applier = Applier(
+        self._placing: Placing | None = None
+        self._beginnings = Beginnings(self.store)
+        self._applier = self._applier_of(state_machine, snapshots)
+        self._snapshot_write = RetriedWrite(
+            logger,
+            f"{self.store.snapshot_file.name} cannot be written, the next one may",
+            server="controller",
+        )
+        self._sender = SnapshotSender(self.store.snapshot_file.load, settings.snapshot_chunk_bytes)
+        self._reads = Reads()
+        self._transfers = TransferWaiters()
+
+    def _applier_of(
+        self, state_machine: AnyStateMachine | None, snapshots: Snapshots | None
+    ) -> Applier | Unapplied:
+        if state_machine is None:
+            return Unapplied(on_decided=self._proposals.decided, on_turn=self._applied_some)
+        settings = self.settings
+        return Applier(
             state_machine,
             snapshots=snapshots,
             every=settings.snapshot_entries if snapshots is not None else 0,
@@ -146,54 +183,8 @@ class DLedgerNode:
             on_turn=self._applied_some,
             on_failure=self._fail,
         )
-        self._snapshot_write = RetriedWrite(
-            logger,
-            f"{self.store.snapshot_file.name} cannot be written, the next one may",
-            server="controller",
-        )
-        self._sender = SnapshotSender(self.store.snapshot_file.load, settings.snapshot_chunk_bytes)
-        self._reads = Reads()
-        self._reads_ready: deque[ReadReady] = deque()
-        self._transfers = TransferWaiters()
 
     # What others may ask
-
-    @property
-    def role(self) -> Role:
-        return self.core.role if self.core else Role.FOLLOWER
-
-    @property
-    def term(self) -> int:
-        return self.core.term if self.core else 0
-
-    @property
-    def leader_id(self) -> str | None:
-        return self.core.leader_id if self.core else None
-
-    @property
-    def leader_address(self) -> str | None:
-        return self.guard.address_of(self.leader_id) if self.leader_id else None
-
-    @property
-    def applied_index(self) -> int:
-        return self._applier.applied_index
-
-    @property
-    def last_index(self) -> int:
-        """Of the log, and of what this turn of the loop appends to it; not everything up to there is decided."""
-        return self.core.log.last_index + self._proposals.gathered_count if self.core else NO_INDEX
-
-    @property
-    def is_active(self) -> bool:
-        """Leads, and has applied the no-op of its term: its state holds all that any earlier leader
-        decided."""
-        core = self.core
-        return (
-            core is not None
-            and not self._closed
-            and core.may_serve
-            and self.applied_index >= core.term_start_index
-        )
 
     def came_undecided(self, index: int) -> bool:
         """Whether the entry reached this process before it was decided: then it is applied about when that happens,
@@ -204,11 +195,14 @@ class DLedgerNode:
         """The members' requests arrive at the server that `router` belongs to."""
         self._conversation.register(router)
 
-    async def start(self) -> None:
-        """Recovers the log and takes part from then on; what is known to be decided is applied in the turns that follow.
+    async def open(self) -> None:
+        """Recovers the log; what is known to be decided is applied in the turns that follow. Nothing is sent or answered before
+        `start`.
 
         Raises LogDamaged, LogOfAnother, MembersChanged, MembersUnknown, BadKeyValues, OSError."""
         recovered = await self.store.open()
+        log = self.store.log
+        assert log is not None
         self.core = self.core_class(
             membership=Membership(self.self_id, Members(dict(self.peers)), recovered.stated),
             settings=self.settings,
@@ -220,9 +214,18 @@ class DLedgerNode:
         )
         self._look_at_members()
         self._arrivals = Arrivals(self.last_index)
-        assert self.store.log is not None
-        self._applier.begin(recovered.log, self.store.log, recovered.committed_index, recovered.snapshot)
-        self._arm_timer()
+        if self.settings.same_positions:
+            self._placing = Placing(log, recovered.committed_index)
+        self._applier.begin(recovered.log, log, recovered.committed_index, recovered.snapshot)
+
+    async def start(self) -> None:
+        """Takes part from now on. Raises what `open` does, which it calls if nobody did."""
+        if self.core is None:
+            await self.open()
+        assert self.core is not None
+        self._started = True
+        self.core.begin(self.clock.monotonic_ms())
+        self._alarm.set(self.core.next_tick_ms)
 
     async def replayed(self) -> None:
         """Returns once what the disk knew to be decided is applied. Raises what ended this member meanwhile, as LogDamaged."""
@@ -236,73 +239,6 @@ class DLedgerNode:
             self._close()
         await self._tasks.stop()
         await self.store.close(self._decided_and_durable)
-
-    async def propose(self, bodies: Sequence[bytes], timeout_ms: int = 3000) -> Decided:
-        """Appends `bodies` in one go, together with all that is proposed in the same turn of the loop, and returns once all are
-        decided and applied. While the leadership is handed over they wait for how that ends.
-
-        Raises NotLeader, TooManyProposals, ValueError (empty or oversized body): nothing was appended;
-        OutcomeUnknown."""
-        core = self._serving_core()
-        for body in bodies:
-            if is_members(body):
-                raise ValueError("an entry cannot begin as a list of the group's members does")
-            if not 0 < len(body) <= self.settings.entry_bytes_max:
-                raise ValueError(
-                    f"an entry's body has 1 to {self.settings.entry_bytes_max} bytes, not {len(body)}"
-                )
-        if not bodies:
-            return Decided(core.log.last_index + 1, [])
-        if core.transfer.under_way:
-            term = core.term
-            await self._transfers.ended(self._transfers.wait(), timeout_ms)
-            if self._serving_core().term != term or core.transfer.under_way:
-                raise NotLeader(self.leader_id, self.leader_address)
-        waiting, size = self.last_index - self.applied_index, self._waiting_bytes
-        if waiting + len(bodies) > self.settings.pending_proposals_max:
-            raise TooManyProposals(f"{waiting} entries wait to be decided")
-        if size and size + sum(map(len, bodies)) > self.settings.pending_bytes_max:
-            raise TooManyProposals(f"entries of {size} bytes wait to be decided, or for this member's disk")
-        if not self._proposals.gathered_count:
-            asyncio.get_running_loop().call_soon(self._append_gathered)
-        return await self._decided(self._proposals.gather(bodies), timeout_ms)
-
-    async def _decided(self, done: Done, timeout_ms: int) -> Decided:
-        try:
-            async with asyncio.timeout(timeout_ms / 1000):
-                return await done
-        except TimeoutError:
-            raise OutcomeUnknown(f"not decided within {timeout_ms} ms") from None
-
-    def allowed(self, change: Change) -> Members:
-        """What the group's members would become by `change` if it were made now. Raises NotLeader, ChangeRefused."""
-        return next_members(self._serving_core(), change, self.guard.knows_changes)
-
-    async def change_members(self, change: Change, timeout_ms: int = 3000) -> Stated:
-        """Makes `change`, and returns once it is decided, with the index of its entry. Raises NotLeader, ChangeRefused: nothing
-        was appended; OutcomeUnknown."""
-        core, members = self._serving_core(), self.allowed(change)
-        self._append_gathered()
-        done = self._proposals.gather([encode_members(members)])
-        self._proposals.append(core.log.last_index + 1)
-        self._take(lambda now_ms: core.reconfigure(members, now_ms))
-        return (await self._decided(done, timeout_ms)).first_index, members
-
-    @property
-    def _waiting_bytes(self) -> int:
-        """Of proposals that are not applied yet, or, if that is more, of the log that the own disk lacks: a quorum may decide
-        without it."""
-        assert self.core is not None
-        unsynced = self.core.log.recent_bytes - self.settings.recent_bytes_max
-        return max(self._proposals.waiting_bytes, unsynced, 0)
-
-    def _append_gathered(self) -> None:
-        """One push to each follower and one sync for all of them."""
-        core = self.core
-        if core is None or not self.is_active or core.transfer.under_way:
-            self._proposals.refuse(self.leader_id, self.leader_address)
-        elif bodies := self._proposals.append(core.log.last_index + 1):
-            self._take(lambda now_ms: core.propose(bodies, now_ms))
 
     async def hand_over(self, target: str | None = None) -> ResultCode:
         """Gives the leadership to `target`, or to the member that holds most, and returns when it is known who leads: SUCCESS;
@@ -337,28 +273,12 @@ class DLedgerNode:
             self._reads.forget(read_id)
         raise NotLeader(self.leader_id, self.leader_address)
 
-    def _serving_core(self) -> Raft:
-        if self.core is None or not self.is_active:
-            raise NotLeader(self.leader_id, self.leader_address)
-        return self.core
-
     # Time
-
-    def _arm_timer(self) -> None:
-        assert self.core is not None
-        due_ms = self.core.next_tick_ms
-        if self._timer is not None:
-            if self._timer_due_ms <= due_ms:
-                return
-            self._timer.cancel()
-        # readings are cut to whole ms: not a hair too early
-        delay_ms = max(0, due_ms - self.clock.monotonic_ms()) + 1
-        self._timer = asyncio.get_running_loop().call_later(delay_ms / 1000, self._tick)
-        self._timer_due_ms = due_ms
 
     def _tick(self) -> None:
         assert self.core is not None
-        self._timer = None
+        if self._placing is not None:  # a hand-over may begin, and what was placed is to be before it
+            self._append_gathered()
         if self._applier.replays and self.core.voters:  # others may serve as soon as they are elected
             self._stand_back(self.settings.heartbeat_interval_ms)
         self._take(self.core.tick)
@@ -383,14 +303,26 @@ class DLedgerNode:
         if self._closed:
             return
         try:
-            self._arrived.extend(turn(self.clock.monotonic_ms()))
+            steps = turn(self.clock.monotonic_ms())
+            self._arrived.extend(steps)
             self._look_at_members()
-            self._arm_timer()
+            self._look_at_log(steps)
+            self._set_alarm()
             if not self._performing:
                 self._perform_arrived()
         except Exception as error:
             self._fail(error)
             raise
+
+    def _set_alarm(self) -> None:
+        if self._started and self.core is not None:
+            self._alarm.set(self.core.next_tick_ms)
+
+    def _look_at_log(self, steps: Sequence[Step]) -> None:
+        if self._placing is not None:
+            for step in steps:
+                if isinstance(step, PersistThenSend):
+                    self._placing.took(step)
 
     def _perform_arrived(self) -> None:
         """Performs what need not wait; what must shares the next sync."""
@@ -413,10 +345,15 @@ class DLedgerNode:
         self._arrived.extendleft(reversed(self._lane.reconsidered()))
         self._perform_arrived()
         if any(isinstance(step, SaveCheckpoint) for step in batch):
-            await self._save_checkpoint()
+            await self._checkpointing.save(
+                lambda: self._decided_and_durable, lambda: self._applier.decided_index
+            )
         for step in batch:
             if isinstance(step, SaveSnapshot):
                 await self._save_snapshot(step.snapshot)
+            elif isinstance(step, BeginAt):
+                assert self.core is not None
+                await self._beginnings.perform(step.position, self.core.reclaimed)
         self._disk_is_busy = False
         self._perform_arrived()
 
@@ -426,10 +363,13 @@ class DLedgerNode:
             return
         match action:
             case PersistThenSend():
+                if action.snapshot is not None:
+                    self._restarted()
                 for message in action.messages:
                     self._perform(message)
                 self._arrived.extend(self.core.persisted(self.clock.monotonic_ms()))
-                self._arm_timer()
+                self._set_alarm()
+                self._look_at_readable()
             case Send():
                 self._conversation.ask(action.to, action.request)
             case Reply():
@@ -438,11 +378,12 @@ class DLedgerNode:
                 if self._on_commit is not None:
                     self._on_commit(action.index)
                 self._applier.decide(action.index)
+                self._look_at_readable()
             case BecomeRole():
                 self._change_role(action)
             case ReadReady():
-                self._reads_ready.append(action)
-                self._finish_reads()
+                self._reads.ready(action)
+                self._reads.finish(self.applied_index)
             case Restore():
                 self._proposals.give_up("a snapshot stands for the entries")
                 self._applier.restore(action.snapshot)
@@ -450,15 +391,30 @@ class DLedgerNode:
                 self._tasks.start(self._load(action), name=f"dledger-load {self.self_id}->{action.peer}")
             case TransferFailed():
                 self._transfers.end(another_leads=False)
-            case SaveCheckpoint() | SaveSnapshot():
+            case SaveCheckpoint() | SaveSnapshot() | BeginAt():
                 pass
+
+    def _restarted(self) -> None:
+        """A snapshot of another member has replaced the log."""
+        if self._placing is not None and self._on_restarted is not None:
+            self._on_restarted(self.log_begin())
+
+    def _look_at_readable(self) -> None:
+        """Something was decided, or is durable."""
+        placing = self._placing
+        if (
+            placing is not None
+            and placing.reached(self._decided_and_durable)
+            and self._on_readable is not None
+        ):
+            self._on_readable(placing.readable[1])
 
     def _applied_some(self) -> None:
         assert self.core is not None
         if self.is_active:
             self._announce(Role.LEADER, self.core.term)
-        self._note_checkpoint()
-        self._finish_reads()
+        self._checkpointing.note()
+        self._reads.finish(self.applied_index)
 
     async def _load(self, load: Load | LoadChunk) -> None:
         core, log = self.core, self.store.log
@@ -510,33 +466,6 @@ class DLedgerNode:
             self._announced = (role, term)
             self.on_role_change(role, term)
 
-    def _finish_reads(self) -> None:
-        """In the order in which they were proven, each once what it must see is applied."""
-        while self._reads_ready:
-            ready = self._reads_ready[0]
-            if ready.index is not None and ready.index > self.applied_index:
-                return
-            self._reads.ended(self._reads_ready.popleft().read_id, proven=ready.index is not None)
-
-    # The checkpoint file follows the commits, at most once an interval
-
-    def _note_checkpoint(self) -> None:
-        if self._checkpoint_timer is None:
-            delay = self.settings.checkpoint_interval_ms / 1000
-            self._checkpoint_timer = asyncio.get_running_loop().call_later(delay, self._checkpoint_due)
-
-    def _checkpoint_due(self) -> None:
-        self._checkpoint_timer = None
-        self._take(lambda now_ms: [SaveCheckpoint()])
-
-    async def _save_checkpoint(self) -> None:
-        """Nothing waits for what it says: a full disk delays it, and the next one says more."""
-        await self.store.sync_index()
-        index = self._decided_and_durable
-        written = await self._checkpoint_write.attempt(self.store.save_checkpoint(index))
-        if not written or index < self._applier.decided_index:
-            self._note_checkpoint()
-
     @property
     def _decided_and_durable(self) -> int:
         """What others decided is known here also before the own disk has it."""
@@ -547,9 +476,8 @@ class DLedgerNode:
     def _receive(self, sender: str, message: Message, ticket: int) -> bool:
         """Hands a message to the core; False when this member takes part no more."""
         core = self.core
-        if core is None or self._closed:
+        if core is None or self._closed or not self._started:
             return False
-
         if sender in self.guard.vouched:
             core.met(sender)
 
@@ -588,11 +516,11 @@ class DLedgerNode:
     def _close(self) -> None:
         self._closed = True
         self._arrived.clear()
-        for timer in (self._timer, self._checkpoint_timer):
-            if timer is not None:
-                timer.cancel()
+        self._alarm.cancel()
+        self._checkpointing.close()
         self._applier.close()
         self._proposals.give_up("this member stopped")
+        self._beginnings.give_up()
         self._conversation.close()
         self._reads.give_up()
         self._transfers.end(another_leads=False)

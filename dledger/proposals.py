@@ -37,46 +37,78 @@ class Proposal:
     results: list[object] = field(default_factory=list)
 
 
+@dataclass(frozen=True, slots=True)
+class Gathered:
+    """Bodies that are to be appended; `done` is None where nobody waits for what becomes of them, and they go into `term` or
+    nowhere."""
+
+    bodies: Sequence[bytes]
+    done: Done | None
+    term: int
+
+
 class Proposals:
     """Those of one leader; they are given up when it leads no more."""
 
     def __init__(self) -> None:
-        self._gathered: list[tuple[Sequence[bytes], Done]] = []
+        self._gathered: list[Gathered] = []
         self._waiting: deque[Proposal] = deque()
         self.gathered_count = 0
         """Entries that are to be appended."""
         self.waiting_bytes = 0
-        """Of all bodies that were gathered, until they are applied, refused or given up."""
+        """Of all bodies that were gathered and somebody waits for, until they are applied, refused or given up."""
 
-    def gather(self, bodies: Sequence[bytes]) -> Done:
+    def gather(self, bodies: Sequence[bytes], term: int) -> Done:
         """Resolves with what became of `bodies`, which `append` hands out with others."""
         done: Done = asyncio.get_running_loop().create_future()
-        self._gathered.append((bodies, done))
+        self._gathered.append(Gathered(bodies, done, term))
         self.gathered_count += len(bodies)
         self.waiting_bytes += sum(map(len, bodies))
         return done
 
-    def append(self, first_index: int) -> list[bytes]:
-        """All that was gathered; it gets the indexes from there on. Also what its proposer does not wait for any more: it was
-        told an index that this lies below."""
+    def gather_placed(self, bodies: Sequence[bytes], term: int) -> None:
+        """The same of `bodies` that nobody waits for."""
+        self._gathered.append(Gathered(bodies, None, term))
+        self.gathered_count += len(bodies)
+
+    def gathered_in(self, term: int) -> bool:
+        """Whether something was, and all of it in that term."""
+        return bool(self._gathered) and all(each.term == term for each in self._gathered)
+
+    def append(self, first_index: int, term: int) -> list[bytes]:
+        """All that was gathered and may stand in `term`; it gets the indexes from there on. Also what its proposer does not
+        wait for any more: it was told an index that this lies below."""
         appended: list[bytes] = []
-        for bodies, done in self._take_gathered():
+        for each in self._take_gathered():
             start = first_index + len(appended)
-            size = sum(map(len, bodies))
-            self._waiting.append(Proposal(start, start + len(bodies) - 1, size, done))
-            appended.extend(bodies)
+            if each.done is not None:
+                size = sum(map(len, each.bodies))
+                self._waiting.append(Proposal(start, start + len(each.bodies) - 1, size, each.done))
+            elif each.term != term:
+                continue
+            appended.extend(each.bodies)
         return appended
 
     def refuse(self, leader_id: str | None, leader_address: str | None) -> None:
         """What was gathered is not appended: another leads, or nobody."""
-        for bodies, done in self._take_gathered():
-            self.waiting_bytes -= sum(map(len, bodies))
-            if not done.done():
-                done.set_exception(NotLeader(leader_id, leader_address))
+        for each in self._take_gathered():
+            if each.done is None:
+                continue
+            self.waiting_bytes -= sum(map(len, each.bodies))
+            if not each.done.done():
+                each.done.set_exception(NotLeader(leader_id, leader_address))
 
-    def _take_gathered(self) -> list[tuple[Sequence[bytes], Done]]:
+    def _take_gathered(self) -> list[Gathered]:
         gathered, self._gathered, self.gathered_count = self._gathered, [], 0
         return gathered
+
+    def decided(self, index: int) -> None:
+        """Entries up to there are, and there is no state machine that would return anything for them."""
+        while self._waiting and self._waiting[0].last_index <= index:
+            proposal = self._waiting[0]
+            count = proposal.last_index - proposal.first_index + 1
+            proposal.results = [None] * count
+            self._end_first()
 
     def applied(self, index: int, result: object) -> None:
         """The state machine has returned `result` for the entry."""
@@ -85,10 +117,13 @@ class Proposals:
         proposal = self._waiting[0]
         proposal.results.append(result)
         if index == proposal.last_index:
-            self._waiting.popleft()
-            self.waiting_bytes -= proposal.size
-            if not proposal.done.done():
-                proposal.done.set_result(Decided(proposal.first_index, proposal.results))
+            self._end_first()
+
+    def _end_first(self) -> None:
+        proposal = self._waiting.popleft()
+        self.waiting_bytes -= proposal.size
+        if not proposal.done.done():
+            proposal.done.set_result(Decided(proposal.first_index, proposal.results))
 
     def give_up(self, why: str, above: int = NO_INDEX) -> None:
         """Whether they will be decided is not for this member to know any more; entries up to `above` are, and wait until they

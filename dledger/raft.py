@@ -153,6 +153,11 @@ class Raft:
 
     # Inputs
 
+    def begin(self, now_ms: int) -> None:
+        """It takes part from now on; as long as it did not, no leader could be heard."""
+        self.election_due_ms += now_ms - self.now_ms
+        self.now_ms = now_ms
+
     def tick(self, now_ms: int) -> list[Action]:
         """Time passed. A leader beats, resends and checks its quorum; others start an election when their
         leader fell silent."""

@@ -6,6 +6,9 @@ otherwise."""
 from __future__ import annotations
 
 import asyncio
+from collections import deque
+
+from dledger.actions import ReadReady
 
 
 class Reads:
@@ -13,6 +16,8 @@ class Reads:
 
     def __init__(self) -> None:
         self._waiting: dict[int, asyncio.Future[bool]] = {}
+        self._ready: deque[ReadReady] = deque()
+        """The core has come to an end with these."""
         self._last_id = 0
 
     def begin(self) -> tuple[int, asyncio.Future[bool]]:
@@ -22,8 +27,17 @@ class Reads:
         self._waiting[self._last_id] = proven
         return self._last_id, proven
 
-    def ended(self, read_id: int, *, proven: bool) -> None:
-        """The core has come to an end with it; one that nobody waits for any more is passed over."""
+    def ready(self, ready: ReadReady) -> None:
+        self._ready.append(ready)
+
+    def finish(self, applied_index: int) -> None:
+        """Ends them in the order in which they were proven, each once what it must see is applied."""
+        while self._ready and (self._ready[0].index is None or self._ready[0].index <= applied_index):
+            ready = self._ready.popleft()
+            self._ended(ready.read_id, proven=ready.index is not None)
+
+    def _ended(self, read_id: int, *, proven: bool) -> None:
+        """One that nobody waits for any more is passed over."""
         waiting = self._waiting.get(read_id)
         if waiting is not None and not waiting.done():
             waiting.set_result(proven)

@@ -41,6 +41,9 @@ class DLedgerSettings:
     recent_bytes_max: int = 4 << 20
     """Entries that stay in memory though the disk has them, about: who is not far behind gets them from there."""
     data_file_bytes: int = 1 << 30
+    same_positions: bool = False
+    """Each entry stands at the same position in the data files of all members, which have one `data_file_bytes`: others may
+    name it by that. Such a log has no state machine, and its snapshots say where it begins."""
     index_file_bytes: int = 5 * 1024 * 1024 * INDEX_UNIT_BYTES
     checkpoint_interval_ms: int = 3000
     snapshot_entries: int = 0

@@ -1,7 +1,8 @@
 """A snapshot: what the entries up to one made of the state machine, and where on this disk the log behind it begins.
 
 Invariant: `begin.index` <= `last_index`: every entry behind the snapshot is in the log. Where the log begins stands in the same
-file, so that a snapshot that replaced the log, or let its beginning go, is there together with that or not at all. Pure."""
+file, so that a snapshot that replaced the log, or let its beginning go, is there together with that or not at all; and whether
+files of the log that it replaced may still be there. Pure."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ from dledger.membership import Stated, decode_stated, encode_stated
 HEADER = struct.Struct(
     ">"  # offset field
     "4s"  #  0 magic          "DLSN"
-    "H"  #  4 version         1; 2 where `stated` stands behind the state
+    "H"  #  4 version         1; 2 where `stated` stands behind the state; 3: the files beside it are void
     "q"  #  6 last_index      the last entry that the state has in it, ...
     "q"  # 14 last_term       ... and its term
     "q"  # 22 begin_index     the entry that the log on this disk begins after, ...
@@ -26,7 +27,7 @@ HEADER = struct.Struct(
     "q"  # 50 state_bytes     then the state, then `stated` as text, then the CRC-32 of everything before it
 )
 MAGIC = b"DLSN"
-VERSION, VERSION_STATED = 1, 2
+VERSION, VERSION_STATED, VERSION_VOID = 1, 2, 3
 CHECK = struct.Struct(">I")
 
 
@@ -54,6 +55,8 @@ class Snapshot:
     begin: Begin = WHOLE
     stated: tuple[Stated, ...] = ()
     """Who belonged to the group there, where an entry said it; one at most."""
+    replaces_files: bool = False
+    """What stands in the log's files is of the log that it replaced: nothing of what follows it was written yet."""
 
     def behind(self, begin: Begin) -> Snapshot:
         """The same, with a log that begins there."""
@@ -66,7 +69,7 @@ def encode_snapshot(snapshot: Snapshot) -> bytes:
     stated = encode_stated(snapshot.stated).encode()
     header = HEADER.pack(
         MAGIC,
-        VERSION_STATED if stated else VERSION,
+        VERSION_VOID if snapshot.replaces_files else VERSION_STATED if stated else VERSION,
         snapshot.last_index,
         snapshot.last_term,
         begin.index,
@@ -86,12 +89,34 @@ def decode_snapshot(name: str, data: bytes) -> Snapshot:
     if CHECK.unpack_from(data, len(data) - CHECK.size)[0] != crc32(memoryview(data)[: -CHECK.size]):
         raise SnapshotDamaged(name, "its checksum is not that of its bytes")
     _, version, last_index, last_term, index, term, position, check, size = HEADER.unpack_from(data)
-    if version not in (VERSION, VERSION_STATED):
-        raise SnapshotUnknown(f"{name} is of form {version}", f"forms {VERSION} and {VERSION_STATED}")
+    if not VERSION <= version <= VERSION_VOID:
+        raise SnapshotUnknown(f"{name} is of form {version}", f"forms {VERSION} to {VERSION_VOID}")
     stated = data[HEADER.size + size : -CHECK.size]
     whole = HEADER.size + size + len(stated) + CHECK.size == len(data) and size >= 0
-    if not whole or bool(stated) != (version == VERSION_STATED) or not NO_INDEX <= index <= last_index:
+    void = version == VERSION_VOID
+    fits = void or bool(stated) == (version == VERSION_STATED)
+    if not whole or not fits or not NO_INDEX <= index <= last_index:
         raise SnapshotDamaged(name, "its header contradicts itself")
     begin = Begin(index, term, position, check)
     state = data[HEADER.size : HEADER.size + size]
-    return Snapshot(last_index, last_term, state, begin, decode_stated(name, stated.decode()))
+    return Snapshot(last_index, last_term, state, begin, decode_stated(name, stated.decode()), void)
+
+
+# Of a log that has each entry at the same position everywhere a snapshot says where it begins, and nothing else
+
+POSITION = struct.Struct(">q")
+
+
+def snapshot_at(begin: Begin, stated: tuple[Stated, ...]) -> Snapshot:
+    return Snapshot(begin.index, begin.term, POSITION.pack(begin.position), begin, stated)
+
+
+def position_in(snapshot: Snapshot) -> int:
+    """Raises SnapshotUnknown."""
+    if len(snapshot.state) != POSITION.size:
+        raise SnapshotUnknown(
+            f"the snapshot that ends with entry {snapshot.last_index} has a state of {len(snapshot.state)} bytes",
+            "those that say where the log begins; give all members the same kind of log",
+        )
+    position: int = POSITION.unpack(snapshot.state)[0]
+    return position

@@ -33,6 +33,11 @@ class SnapshotFile:
         """Durable on return; raises OSError, and what stood there stands there still."""
         loop = asyncio.get_running_loop()
         began_s = loop.time()
+        size = await self.replace(snapshot)
+        self.counts.wrote(origin, snapshot.last_index, size, loop.time() - began_s)
+
+    async def replace(self, snapshot: Snapshot) -> int:
+        """The same of one that is counted already; its size in the file."""
         data = encode_snapshot(snapshot)
         await self.files.replace(self.name, data)
-        self.counts.wrote(origin, snapshot.last_index, len(data), loop.time() - began_s)
+        return len(data)

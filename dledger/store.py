@@ -14,14 +14,14 @@ from dataclasses import dataclass, replace
 from dledger.actions import PersistThenSend, Vote
 from dledger.checkpoint import Checkpoint, CheckpointFile
 from dledger.entry import NO_INDEX
-from dledger.errors import LogDamaged, LogOfAnother
-from dledger.log import EntryLog
+from dledger.errors import EntryMisplaced, LogDamaged, LogOfAnother
+from dledger.log import EntryLog, StandsAt, nowhere
 from dledger.membership import History, Stated
 from dledger.raftlog import RaftLog
-from dledger.reclaiming import begin_up_to
+from dledger.reclaiming import begin_up_to, begin_with_file
 from dledger.recovery import recover, refuse_later_entries
 from dledger.settings import DLedgerSettings
-from dledger.snapshot import WHOLE, Begin, Snapshot
+from dledger.snapshot import WHOLE, Begin, Snapshot, position_in, snapshot_at
 from dledger.snapshotcounts import Origin
 from dledger.snapshotfile import SnapshotFile
 from dledger.termfile import TermFile
@@ -55,8 +55,10 @@ class Store:
         name: str,
         settings: DLedgerSettings,
         members: Iterable[str],
+        stands_at: StandsAt = nowhere,
     ) -> None:
         self.name = name
+        self.stands_at = stands_at
         self.settings = settings
         self.root = segments
         self.directory = segments.subdirectory(name)
@@ -90,7 +92,11 @@ class Store:
         self.history = History(
             sorted(dict([*checkpoint.stated, *(snapshot.stated if snapshot else ())]).items())
         )
-        log = EntryLog(self.directory, self.settings, self.name, begin)
+        log = EntryLog(self.directory, self.settings, self.name, begin, self.stands_at)
+        if snapshot is not None and snapshot.replaces_files:
+            await log.wipe()
+            snapshot = replace(snapshot, replaces_files=False)
+            await self.snapshot_file.replace(snapshot)
         await log.open()
         held = await recover(log, checkpoint.synced_index, self.settings.recent_bytes_max, self.history)
         if checkpoint.cut_from is None:
@@ -166,44 +172,75 @@ class Store:
 
     async def install(self, log: EntryLog, snapshot: Snapshot) -> None:
         """`snapshot`, of another member, stands for the whole log. Until it is there the old log counts, and from then on
-        nothing of it: what is left of its files the next start deletes. Of the old log's end, which may be behind the snapshot
-        and no part of what was decided, the checkpoint claims nothing any more before that."""
+        nothing of it: what is left of its files the next start deletes, all of them where the snapshot says so. Of the old
+        log's end, which may be behind the snapshot and no part of what was decided, the checkpoint claims nothing any more
+        before that."""
         await log.sync()
         self.vouch_below(self.committed_index + 1)
         modest = self.checkpoint(log.end_index)
         await self.replace(self.checkpoint_file.name, lambda: self.checkpoint_file.store(modest))
-        begin = Begin(snapshot.last_index, snapshot.last_term, log.data.end)
-        behind = snapshot.behind(begin)
+        begin = Begin(snapshot.last_index, snapshot.last_term, self.begin_of(log, snapshot))
+        behind = replace(snapshot.behind(begin), replaces_files=begin.position < log.data.end)
         await self.replace(
             self.snapshot_file.name, lambda: self.snapshot_file.store(behind, Origin.INSTALLED)
         )
         self.snapshot_index = snapshot.last_index
         self.history.restart(snapshot.stated)
         await log.restart(begin)
+        if behind.replaces_files:
+            begun = replace(behind, replaces_files=False)
+            await self.replace(self.snapshot_file.name, lambda: self.snapshot_file.replace(begun))
+
+    def begin_of(self, log: EntryLog, snapshot: Snapshot) -> int:
+        """Where what follows `snapshot` is written: behind all files, or where the leader has it. Raises SnapshotUnknown,
+        EntryMisplaced."""
+        if not self.settings.same_positions:
+            return log.data.end
+        position = position_in(snapshot)
+        if position % log.data.file_bytes:
+            raise EntryMisplaced(snapshot.last_index + 1, position, position - position % log.data.file_bytes)
+        return position
 
     async def save_snapshot(self, snapshot: Snapshot) -> None:
         """`snapshot`, made here of what is decided and durable, is durable on return, and the log begins behind what it stands
         for, but for a margin that slow followers may lack. Raises OSError; a full disk leaves everything as it was."""
         assert self.log is not None
         kept_behind = snapshot.last_index - self.settings.snapshot_margin_entries
-        begin = await begin_up_to(self.log, kept_behind)
-        await self.snapshot_file.store(snapshot.behind(begin), Origin.MADE)
+        await self.begin_behind(snapshot.behind(await begin_up_to(self.log, kept_behind)))
+
+    async def begin_at(self, position: int) -> None:
+        """The same where a snapshot says nothing but where the log begins: with the data file that starts at `position`, the
+        first entry of which follows one that is decided and durable. Raises OSError, LogDamaged; a full disk leaves
+        everything as it was."""
+        assert self.log is not None and self.settings.same_positions
+        begin = await begin_with_file(self.log, position)
+        stated = tuple(self.history.span(begin.index, begin.index))
+        await self.begin_behind(snapshot_at(begin, stated))
+
+    async def begin_behind(self, snapshot: Snapshot) -> None:
+        assert self.log is not None
+        await self.snapshot_file.store(snapshot, Origin.MADE)
         self.snapshot_index = snapshot.last_index
-        self.history.forget(begin.index)
-        self.log.begin_after(begin)
+        self.history.forget(snapshot.begin.index)
+        self.log.begin_after(snapshot.begin)
 
     async def reclaim(self) -> None:
-        """Files that end before the log begins are gone, and what comes is written into a new one, so that this one can go too.
-        Raises OSError."""
+        """Files that end before the log begins are gone, and what comes is written into a new one, so that this one can go too:
+        not where entries are to stand at the same place everywhere. Raises OSError."""
         assert self.log is not None
         await self.log.delete_before()
-        await self.log.close_file()
+        if not self.settings.same_positions:
+            await self.log.close_file()
 
-    async def replace(self, name: str, write: Callable[[], Awaitable[None]]) -> None:
+    async def replace(self, name: str, write: Callable[[], Awaitable[object]]) -> None:
         """Performs `write` of the small file `name`, once there is room. What comes after it does not happen before: a member
         whose disk is full falls silent like one whose disk hangs, and the others go on without it."""
         refusal = f"{name} cannot be written and this member takes no part until it is"
-        if await RetriedWrite(logger, refusal, server="controller").perform(write):
+
+        async def once() -> None:
+            await write()
+
+        if await RetriedWrite(logger, refusal, server="controller").perform(once):
             logger.info("%s is written, this member takes part again", name)
 
     async def disown_unsynced(self, log: EntryLog) -> None:

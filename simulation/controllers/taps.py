@@ -13,6 +13,7 @@ from controller.server import ControllerApp
 from controller.state import ReplicasState
 from controller.statemachine import ReplicasStateMachine
 from dledger.actions import Role
+from dledger.applying import Applier
 from dledger.entry import NO_INDEX, NO_TERM
 from dledger.proposals import Decided
 from dledger.snapshot import Snapshot
@@ -171,10 +172,12 @@ class Taps:
                 ear.open = False
 
     def _tap_log(self) -> None:
-        node, machine = self.app.node, self.app.node._applier.state_machine
+        node, applier = self.app.node, self.app.node._applier
+        assert isinstance(applier, Applier)
+        machine = applier.state_machine
         assert isinstance(machine, ReplicasStateMachine)
         propose, apply, role_change = node.propose, machine.apply, node.on_role_change
-        restore = node._applier.restore
+        restore = applier.restore
         restored = NO_INDEX
 
         async def proposing(bodies: Sequence[bytes], timeout_ms: int = 3000) -> Decided:
@@ -202,7 +205,7 @@ class Taps:
 
         node.propose = proposing  # type: ignore[method-assign]
         machine.apply = applied  # type: ignore[method-assign]
-        node._applier.restore = restoring  # type: ignore[method-assign]
+        applier.restore = restoring  # type: ignore[method-assign]
         machine.on_loaded(lambda before: self.check.guarded(lambda: self._loaded(before, restored)))
         node.on_role_change = role_changed
 

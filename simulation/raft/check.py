@@ -38,6 +38,7 @@ from dledger.messages import (
 from dledger.node import DLedgerNode
 from dledger.raft import Raft
 from simulation.raft.memberscheck import MembersCheck
+from simulation.raft.positions import PositionsCheck
 
 
 class Violation(AssertionError):
@@ -113,6 +114,7 @@ class RaftCheck:
         """Of each member that lost its disk, the sessions in which it asked since, and who has heard of one."""
         self.heard_of_loss: dict[str, set[str]] = {}
         self.members = MembersCheck(self.found)
+        self.positions = PositionsCheck(self.found)
         self.looks_at_members = False
         """Whether they may change."""
         self.violation: Violation | None = None

@@ -29,6 +29,7 @@ class RaftGroup:
         self.world = world
         self.settings = settings
         self.check = RaftCheck()
+        self.check.positions.holds = self.holds
         self.old: set[str] = set()
         """Members that run the version before frames when they start next."""
         self.batches = False
@@ -72,8 +73,14 @@ class RaftGroup:
             app = node.app
             if isinstance(app, MemberApp) and app.core_number is not None:
                 self.check.look(app.core_number, app.node)
-                self.check.look_at_state(app.node, app.machine.last_index)
+                if app.machine is not None:
+                    self.check.look_at_state(app.node, app.machine.last_index)
+                else:
+                    self.check.positions.look(app.node, len(self.check.decided))
                 self.look_at_checkpoint(node, app.node)
+
+    def holds(self, member: str, data: bytes) -> bool:
+        return self.world.nodes[member].disk.durably_holds(f"dledger-{member}/data/", data)
 
     def look_at_checkpoint(self, node: Node, member: DLedgerNode) -> None:
         """Each new one vouches for entries whose index units every power cut leaves (R15)."""

@@ -22,6 +22,7 @@ from remoting.errors import NotSent
 from remoting.router import Router
 from remoting.server import RemotingServer
 from simulation.raft.check import RaftCheck
+from simulation.raft.positions import stands_at
 
 PORT = 9877
 
@@ -108,7 +109,7 @@ class MemberApp:
         self.roles: list[tuple[Role, int]] = []
         self.core_number: int | None = None
         machine = BatchedState(check, self_id, runtime.random) if batches else HashedState(check, self_id)
-        self.machine: HashedState = machine
+        self.machine: HashedState | None = None if settings.same_positions else machine
         self.node = self.node_class(core_class, conversation_class)(
             self_id=self_id,
             peers=peers,
@@ -120,6 +121,9 @@ class MemberApp:
             settings=settings,
             on_role_change=lambda role, term: self.roles.append((role, term)),
             on_fatal=self.fail,
+            stands_at=stands_at,
+            on_readable=lambda end: check.positions.on_readable(self.node, end),
+            on_restarted=lambda position: check.positions.on_restarted(self.node, position),
         )
         self.node.register(router)
 
@@ -131,6 +135,9 @@ class MemberApp:
         return type("SimulatedNode", (DLedgerNode,), classes)
 
     async def start(self) -> None:
+        await self.node.open()
+        if self.node.settings.same_positions:
+            self.check.positions.opened(self.node)
         await self.node.start()
         self.core_number = self.check.new_core(self.node)
         await self.server.start()

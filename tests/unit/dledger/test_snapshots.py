@@ -53,8 +53,8 @@ def test_a_snapshot_is_read_as_it_was_written_and_never_otherwise() -> None:
 
 def test_a_newer_form_is_refused_as_such() -> None:
     data = bytearray(encode_snapshot(SNAPSHOT)[:-4])
-    data[5] = 3
-    with pytest.raises(SnapshotUnknown, match="form 3"):
+    data[5] = 4
+    with pytest.raises(SnapshotUnknown, match="form 4"):
         decode_snapshot("s", bytes(data) + crc32(data).to_bytes(4, "big"))
 
 

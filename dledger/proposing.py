@@ -1,0 +1,242 @@
+"""What a member proposes, and where it stands: the half of a node that callers on this member talk to.
+
+Invariant: all that is proposed in one turn of the loop is appended together, in the order in which it came; a body that was
+placed lands where `place` said, or nowhere."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Sequence
+
+from dledger.actions import Role
+from dledger.applying import Applier
+from dledger.beginnings import Beginnings
+from dledger.changing import next_members
+from dledger.disklane import BeginAt, Step
+from dledger.entry import NO_INDEX
+from dledger.errors import NotLeader, OutcomeUnknown, TooManyProposals
+from dledger.filelist import FileList
+from dledger.memberguard import MemberGuard
+from dledger.membership import Change, Members, Stated, encode_members, is_members
+from dledger.placing import Placing
+from dledger.proposals import Decided, Done, Proposals
+from dledger.raft import Raft
+from dledger.settings import DLedgerSettings
+from dledger.store import Store
+from dledger.transferwaiters import TransferWaiters
+from dledger.unapplied import Unapplied
+
+
+class Proposing:
+    """Of a node, which sets these and performs what `_take` gets."""
+
+    self_id: str
+    settings: DLedgerSettings
+    store: Store
+    core: Raft | None
+    guard: MemberGuard
+    _closed: bool
+    _proposals: Proposals
+    _transfers: TransferWaiters
+    _applier: Applier | Unapplied
+    _placing: Placing | None
+    _beginnings: Beginnings
+
+    def _take(self, turn: Callable[[int], Sequence[Step]]) -> None:
+        raise NotImplementedError
+
+    @property
+    def role(self) -> Role:
+        return self.core.role if self.core else Role.FOLLOWER
+
+    @property
+    def term(self) -> int:
+        return self.core.term if self.core else 0
+
+    @property
+    def leader_id(self) -> str | None:
+        return self.core.leader_id if self.core else None
+
+    @property
+    def leader_address(self) -> str | None:
+        return self.guard.address_of(self.leader_id) if self.leader_id else None
+
+    @property
+    def applied_index(self) -> int:
+        return self._applier.applied_index
+
+    @property
+    def last_index(self) -> int:
+        """Of the log, and of what this turn of the loop appends to it; not everything up to there is decided."""
+        return self.core.log.last_index + self._proposals.gathered_count if self.core else NO_INDEX
+
+    @property
+    def is_active(self) -> bool:
+        """Leads, and has applied the no-op of its term: its state holds all that any earlier leader
+        decided."""
+        core = self.core
+        return (
+            core is not None
+            and not self._closed
+            and core.may_serve
+            and self.applied_index >= core.term_start_index
+        )
+
+    def _serving_core(self) -> Raft:
+        if self.core is None or not self.is_active:
+            raise NotLeader(self.leader_id, self.leader_address)
+        return self.core
+
+    async def propose(self, bodies: Sequence[bytes], timeout_ms: int = 3000) -> Decided:
+        """Appends `bodies` in one go, together with all that is proposed in the same turn of the loop, and returns once all are
+        decided and applied. While the leadership is handed over they wait for how that ends.
+
+        Raises NotLeader, TooManyProposals, ValueError (empty or oversized body): nothing was appended;
+        OutcomeUnknown."""
+        core = self._serving_core()
+        if any(is_members(body) for body in bodies):
+            raise ValueError("an entry cannot begin as a list of the group's members does")
+        self._refuse_oversized(map(len, bodies))
+        if not bodies:
+            return Decided(core.log.last_index + 1, [])
+        if core.transfer.under_way:
+            term = core.term
+            await self._transfers.ended(self._transfers.wait(), timeout_ms)
+            if self._serving_core().term != term or core.transfer.under_way:
+                raise NotLeader(self.leader_id, self.leader_address)
+        self._refuse_beyond_room([len(body) for body in bodies])
+        self._arrange_append(bodies)
+        return await self._decided(self._proposals.gather(bodies, core.term), timeout_ms)
+
+    def _refuse_oversized(self, sizes: Iterable[int]) -> None:
+        bytes_max = self.settings.entry_bytes_max
+        for size in sizes:
+            if not 0 < size <= bytes_max:
+                raise ValueError(f"an entry's body has 1 to {bytes_max} bytes, not {size}")
+
+    def _refuse_beyond_room(self, sizes: Sequence[int]) -> None:
+        waiting, size = self._waiting
+        if waiting + len(sizes) > self.settings.pending_proposals_max:
+            raise TooManyProposals(f"{waiting} entries wait to be decided")
+        if size and size + sum(sizes) > self.settings.pending_bytes_max:
+            raise TooManyProposals(f"entries of {size} bytes wait to be decided, or for this member's disk")
+
+    def _arrange_append(self, bodies: Sequence[bytes]) -> None:
+        """`bodies` are to be gathered now, and to be appended at the end of this turn of the loop."""
+        if not self._proposals.gathered_count:
+            asyncio.get_running_loop().call_soon(self._append_gathered)
+        if self._placing is not None:
+            self._placing.gather(bodies)
+
+    # Entries that are placed before they are made
+
+    def place(self, sizes: Sequence[int]) -> list[int]:
+        """Where entries with bodies of these sizes stand in the data files of every member, if `append_placed` gets them next
+        in this very turn of the loop. Only where the settings say `same_positions`.
+
+        Raises NotLeader, also while the leadership is handed over, TooManyProposals, ValueError (an empty or oversized
+        body)."""
+        core, placing = self._serving_core(), self._the_placing
+        if core.transfer.under_way:
+            raise NotLeader(self.leader_id, self.leader_address)
+        self._refuse_oversized(sizes)
+        self._refuse_beyond_room(sizes)
+        if not self._proposals.gathered_in(core.term):
+            self._append_gathered()
+        return placing.place(sizes)
+
+    def append_placed(self, bodies: Sequence[bytes]) -> None:
+        """Appends what was placed last, together with all that is proposed in this turn. Nobody waits: it is decided once it is
+        `readable`, or dropped where this member leads no more, or in another term, when the turn ends; then `on_role_change`
+        tells of that."""
+        core, placing = self._serving_core(), self._the_placing
+        told = [(self.store.stands_at(body), not is_members(body)) for body in bodies]
+        assert placing.keeps_its_word(bodies, [position for position, _ in told]), "it was placed elsewhere"
+        assert all(is_no_list for _, is_no_list in told), "an entry cannot begin as a list of members does"
+        if bodies:
+            self._arrange_append(bodies)
+            self._proposals.gather_placed(bodies, core.term)
+
+    @property
+    def _the_placing(self) -> Placing:
+        assert self._placing is not None, "it is open, and its settings say `same_positions`"
+        return self._placing
+
+    # The log with `same_positions`, for who reads and places
+
+    @property
+    def data(self) -> FileList:
+        """The data files of the log that is open. Their bytes from `log_begin` up to what is `readable` stay as they are, until
+        `begin_at` deletes a file, or a snapshot all: before `on_restarted` tells of that."""
+        assert self.store.log is not None, "it is open"
+        return self.store.log.data
+
+    def readable(self) -> tuple[int, int]:
+        """The last entry that is decided and on this member's own disk, and the position where it ends."""
+        return self._the_placing.readable
+
+    def log_begin(self) -> int:
+        """The position where the log begins: the start of a data file."""
+        assert self.store.log is not None, "it is open"
+        return self.store.log.begin.position
+
+    def log_end(self) -> int:
+        """The position where it ends, with what is in memory alone, and what this turn gathered."""
+        return self._the_placing.gathered_end
+
+    async def begin_at(self, position: int) -> None:
+        """Nobody needs what is before `position`, where a data file starts that has something `readable`: durable on return;
+        nothing where the log begins there or later already. Who lacks what went gets a snapshot.
+
+        Raises OSError (of a full disk: nothing has changed), LogDamaged, OutcomeUnknown when this member stops."""
+        assert not position % self.data.file_bytes and position <= self.readable()[1], f"begin at {position}"
+        if self._closed:
+            raise OutcomeUnknown("this member stopped")
+        done = self._beginnings.ask()
+        self._take(lambda now_ms: [BeginAt(position)])
+        await done
+
+    async def _decided(self, done: Done, timeout_ms: int) -> Decided:
+        try:
+            async with asyncio.timeout(timeout_ms / 1000):
+                return await done
+        except TimeoutError:
+            raise OutcomeUnknown(f"not decided within {timeout_ms} ms") from None
+
+    def allowed(self, change: Change) -> Members:
+        """What the group's members would become by `change` if it were made now. Raises NotLeader, ChangeRefused."""
+        return next_members(self._serving_core(), change, self.guard.knows_changes)
+
+    async def change_members(self, change: Change, timeout_ms: int = 3000) -> Stated:
+        """Makes `change`, and returns once it is decided, with the index of its entry. Raises NotLeader, ChangeRefused: nothing
+        was appended; OutcomeUnknown."""
+        core, members = self._serving_core(), self.allowed(change)
+        self._append_gathered()
+        done = self._proposals.gather([encode_members(members)], core.term)
+        self._proposals.append(core.log.last_index + 1, core.term)
+        self._take(lambda now_ms: core.reconfigure(members, now_ms))
+        return (await self._decided(done, timeout_ms)).first_index, members
+
+    @property
+    def _waiting(self) -> tuple[int, int]:
+        """How many entries are not applied yet, and the bytes of their proposals or, if that is more, of the log that the own
+        disk lacks: a quorum may decide without it. Where positions are told: what is not readable yet."""
+        assert self.core is not None
+        if self._placing is not None:
+            return self.last_index - self._placing.readable[0], self._placing.waiting_bytes
+        unsynced = self.core.log.recent_bytes - self.settings.recent_bytes_max
+        return self.last_index - self.applied_index, max(self._proposals.waiting_bytes, unsynced, 0)
+
+    def _append_gathered(self) -> None:
+        """One push to each follower and one sync for all of them."""
+        core, placing = self.core, self._placing
+        if core is None or not self.is_active or core.transfer.under_way:
+            self._proposals.refuse(self.leader_id, self.leader_address)
+        else:
+            planned = self._proposals.gathered_in(core.term)
+            if bodies := self._proposals.append(core.log.last_index + 1, core.term):
+                end = placing.gathered_end if placing is not None else 0
+                self._take(lambda now_ms: core.propose(bodies, now_ms))
+                assert placing is None or not planned or placing.end == end, "it stands elsewhere than placed"
+        if placing is not None:
+            placing.nothing_gathered()

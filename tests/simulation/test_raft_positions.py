@@ -1,0 +1,338 @@
+"""A log with each entry at one position on all members: what is placed, readable and given up, and who comes back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any, TypeVar
+
+import pytest
+
+from dledger.actions import Role
+from dledger.entry import ENTRY_HEADER_BYTES
+from dledger.errors import EntryMisplaced, NotLeader, OutcomeUnknown, TooManyProposals
+from dledger.messages import PushRequest, Request
+from dledger.node import DLedgerNode
+from simulation.kernel.node import Node
+from simulation.kernel.world import World
+from simulation.raft.group import SETTINGS, RaftGroup
+from simulation.raft.member import MemberApp
+from simulation.raft.positions import placed_body
+
+T = TypeVar("T")
+
+POSITIONS = replace(SETTINGS, same_positions=True, data_file_bytes=4096, checkpoint_interval_ms=200)
+
+
+def started(world: World, **changes: Any) -> RaftGroup:
+    group = RaftGroup(world, 3, settings=replace(POSITIONS, **changes))
+    group.start_all()
+    world.run_until(lambda: len(group.active()) == 1, 5_000)
+    return group
+
+
+def leader_of(group: RaftGroup) -> tuple[Node, DLedgerNode]:
+    (node,) = group.active()
+    member = group.member(node)
+    assert member is not None
+    return node, member
+
+
+def in_a_turn(world: World, node: Node, call: Callable[[], T]) -> T:
+    """What `call` returns or raises in a turn of the loop of `node`."""
+    done: list[T | BaseException] = []
+
+    async def turn() -> None:
+        try:
+            done.append(call())
+        except Exception as error:
+            done.append(error)
+
+    node.spawn(turn())
+    world.run_until(lambda: bool(done), 100)
+    if isinstance(done[0], BaseException):
+        raise done[0]
+    return done[0]
+
+
+def filled(positions: Sequence[int], sizes: Sequence[int]) -> list[bytes]:
+    return [placed_body(at, b"").ljust(size, b"x") for at, size in zip(positions, sizes, strict=True)]
+
+
+def append_now(member: DLedgerNode, *sizes: int) -> list[int]:
+    """Entries with bodies of these sizes, which say where they stand."""
+    positions = member.place(sizes)
+    member.append_placed(filled(positions, sizes))
+    return positions
+
+
+def append(group: RaftGroup, member: DLedgerNode, *sizes: int) -> list[int]:
+    return in_a_turn(group.world, group.world.nodes[member.self_id], lambda: append_now(member, *sizes))
+
+
+def level(group: RaftGroup) -> bool:
+    """All have all of the log readable."""
+    members = group.members()
+    return len(members) == len(group.nodes) and all(
+        member.readable() == members[0].readable() and member.readable()[1] == member.log_end()
+        for member in members
+    )
+
+
+def test_entries_stand_where_they_were_placed_on_all_members() -> None:
+    with World(1) as world:
+        group = started(world)
+        node, member = leader_of(group)
+        end = member.log_end()
+
+        def two() -> list[int]:
+            first = append_now(member, 100, 700)
+            assert first == [end, end + ENTRY_HEADER_BYTES + 100]
+            assert member.log_end() == first[1] + ENTRY_HEADER_BYTES + 700, "what is gathered counts"
+            return append_now(member, *[1000] * 8)
+
+        more = in_a_turn(world, node, two)
+        assert 4096 in more and member.last_index == 10, "an entry that does not fit begins the next file"
+        world.run_until(lambda: level(group), 1_000)
+        index, end = member.readable()
+        assert (index, end) == (10, more[-1] + ENTRY_HEADER_BYTES + 1000)
+        for each in group.members():
+            assert each.applied_index == 10
+            file = each.data.file_at(4096)
+            assert file is not None and file.name == f"{4096:020d}"
+            assert bytes(file.view()[ENTRY_HEADER_BYTES : ENTRY_HEADER_BYTES + 11]) == placed_body(4096, b"")
+
+
+def test_what_is_placed_and_proposed_in_one_turn_shares_a_push_and_a_sync() -> None:
+    with World(2) as world:
+        group = started(world)
+        node, member = leader_of(group)
+        pushed, outcomes = list[int](), list[Any]()
+        ask = member._conversation.ask
+
+        def asking(to: str, request: Request) -> None:
+            if isinstance(request, PushRequest) and request.entries:
+                pushed.append(len(request.entries))
+            ask(to, request)
+
+        async def all_of_it() -> None:
+            append_now(member, 50)
+            outcomes.append((await member.propose([b"one", b"two"])).first_index)
+
+        async def more() -> None:
+            assert append_now(member, 60, 70)[0] == member.log_end() - 2 * ENTRY_HEADER_BYTES - 130
+
+        member._conversation.ask = asking  # type: ignore[method-assign]
+        node.spawn(all_of_it())
+        node.spawn(more())
+        world.run_until(lambda: bool(outcomes), 1_000)
+        assert (pushed, outcomes) == ([5, 5], [2])
+
+
+def test_more_than_the_settings_allow_waits_for_nobody() -> None:
+    with World(3) as world:
+        group = started(world, pending_proposals_max=5, pending_bytes_max=1000)
+        node, member = leader_of(group)
+        with pytest.raises(ValueError, match="1 to 1024 bytes, not 0"):
+            member.place([10, 0])
+        with pytest.raises(ValueError, match="not 1025"):
+            member.place([1025])
+        with pytest.raises(TooManyProposals, match="0 entries"):
+            member.place([1] * 6)
+
+        def too_much() -> None:
+            append_now(member, 500, 400)
+            with pytest.raises(TooManyProposals, match="996 bytes"):
+                member.place([5])
+
+        in_a_turn(world, node, too_much)
+        world.run_until(lambda: level(group), 1_000)
+        append(group, member, 15)
+        follower = next(each for each in group.members() if each is not member)
+        with pytest.raises(NotLeader):
+            follower.place([5])
+        world.run_until(lambda: level(group), 1_000)
+        node.disk.stall(60_000)
+        append(group, member, 900)
+        world.run_for_ms(500)
+        assert member.applied_index == member.last_index, "the others have decided it"
+        with pytest.raises(TooManyProposals):
+            member.place([500])
+
+
+def test_nothing_is_placed_while_the_leadership_is_handed_over() -> None:
+    with World(4) as world:
+        group = started(world)
+        node, member = leader_of(group)
+        assert member.core is not None
+        for each in group.nodes:
+            if each is not node:
+                world.network.cut(node.host, each.host)
+        node.spawn(member.hand_over())
+        world.run_until(lambda: member.core is not None and member.core.transfer.under_way, 100)
+        with pytest.raises(NotLeader):
+            member.place([5])
+
+
+def test_what_was_gathered_in_a_term_that_is_over_is_appended_nowhere() -> None:
+    with World(5) as world:
+        group = started(world)
+        node, member = leader_of(group)
+        core = member.core
+        assert core is not None
+        before, end = member.last_index, member.log_end()
+
+        def lose() -> None:
+            append_now(member, 50)
+            assert member.log_end() > end
+            core.become_follower(core.term + 1, None)
+            member._take(lambda now_ms: core.actions())
+            member._append_gathered()
+            assert (member.last_index, member.log_end()) == (before, end)
+
+        in_a_turn(world, node, lose)
+        world.run_until(lambda: len(group.active()) == 1 and level(group), 10_000)
+        _, later = leader_of(group)
+        append(group, later, 60)
+        world.run_until(lambda: level(group), 1_000)
+
+
+def test_a_body_that_says_another_position_is_not_appended() -> None:
+    with World(6) as world:
+        group = started(world)
+        node, member = leader_of(group)
+
+        def tries() -> None:
+            (at,) = member.place([20])
+            with pytest.raises(AssertionError, match="placed elsewhere"):
+                member.append_placed(filled([at + 1], [20]))
+            with pytest.raises(AssertionError, match="placed elsewhere"):
+                member.append_placed(filled([at], [20]))
+            assert member.place([21]) == [at]
+            with pytest.raises(AssertionError, match="placed elsewhere"):
+                member.append_placed(filled([at], [20]))
+            assert append_now(member, 20) == [at]
+            assert member.place([]) == []
+            member.append_placed([])
+
+        in_a_turn(world, node, tries)
+
+
+def test_a_member_that_would_have_an_entry_elsewhere_ends_before_it_is_written() -> None:
+    with World(7) as world:
+        group = started(world)
+        leader, member = leader_of(group)
+        odd = next(node for node in group.nodes if node is not leader)
+        group.empty(odd)
+        group.settings = replace(POSITIONS, data_file_bytes=8192)
+        group.start(odd)
+        places = append(group, member, *[900] * 8)
+        misplaced = places.index(4096)
+        world.run_until(lambda: not odd.running, 2_000)
+        error = odd.failure
+        assert isinstance(error, EntryMisplaced) and "mappedFileSizeCommitLog" in str(error)
+        assert (error.position, error.wanted) == (4096, places[misplaced - 1] + ENTRY_HEADER_BYTES + 900)
+        assert not odd.disk.durably_holds(f"dledger-{odd.name}/data/", placed_body(4096, b""))
+
+
+def test_a_member_that_is_open_takes_no_part_until_it_is_started() -> None:
+    with World(8) as world:
+        group = started(world)
+        leader, member = leader_of(group)
+        append(group, member, *[300] * 20)
+        world.run_until(lambda: level(group), 1_000)
+        world.run_for_ms(300)
+        node = next(each for each in group.nodes if each is not leader)
+        known = group.member(node)
+        assert known is not None
+        readable = known.readable()
+        node.kill()
+        opened: list[DLedgerNode] = []
+
+        async def open_only(self: MemberApp) -> None:
+            await self.node.open()
+            self.check.positions.opened(self.node)
+            await self.server.start()
+            opened.append(self.node)
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(MemberApp, "start", open_only)
+            group.start(node)
+            world.run_until(lambda: bool(opened), 1_000)
+        (each,) = opened
+        assert each.readable() == readable and each.applied_index == readable[0], "what its checkpoint says"
+        assert each.data.rest_of_file(0)[:ENTRY_HEADER_BYTES] and each.log_begin() == 0
+        sent, core = list[object](), each.core
+        assert core is not None
+        each._conversation.ask = lambda to, request: sent.append(request)  # type: ignore[method-assign]
+        append(group, member, 50)
+        world.run_for_ms(5_000)
+        assert not sent and (each.term, each.leader_id, each.last_index) == (core.term, None, readable[0])
+        del each._conversation.ask  # type: ignore[attr-defined]
+        app = node.app
+        assert isinstance(app, MemberApp)
+        node.spawn(each.start())
+        app.core_number = group.check.new_core(each)
+        world.run_until(lambda: level(group), 3_000)
+        assert member.role is Role.LEADER, "one that was away for long does not ask for votes at once"
+
+
+def test_files_that_are_needed_no_more_go_and_who_lacks_them_begins_where_the_leader_does() -> None:
+    with World(9) as world:
+        group = started(world)
+        leader, member = leader_of(group)
+        append(group, member, *[900] * 20)
+        world.run_until(lambda: level(group), 1_000)
+        done: list[str] = []
+
+        async def begin() -> None:
+            for position in (8192, 4096):
+                await member.begin_at(position)
+                done.append(f"{member.log_begin()}: {member.data.directory.names()[0][0]}")
+
+        leader.spawn(begin())
+        world.run_until(lambda: len(done) == 2, 1_000)
+        assert done == [f"8192: {8192:020d}"] * 2
+        (emptied,) = [node for node in group.nodes if node is not leader][:1]
+        group.empty(emptied)
+        group.start(emptied)
+        world.run_until(lambda: level(group), 5_000)
+        back = group.member(emptied)
+        assert back is not None and (back.log_begin(), back.data.begin) == (8192, 8192)
+        append(group, member, *[800] * 9)
+        world.run_until(lambda: level(group), 1_000)
+        for node in group.nodes:
+            node.kill(power_cut=True)
+            group.start(node)
+        world.run_until(lambda: len(group.active()) == 1 and level(group), 5_000)
+        assert sorted(each.log_begin() for each in group.members()) == [0, 8192, 8192]
+
+
+def test_a_full_disk_keeps_the_beginning_where_it_is() -> None:
+    with World(10) as world:
+        group = started(world)
+        leader, member = leader_of(group)
+        append(group, member, *[900] * 20)
+        world.run_until(lambda: level(group), 1_000)
+        outcomes: list[str] = []
+
+        async def begin(position: int) -> None:
+            try:
+                await member.begin_at(position)
+                outcomes.append("done")
+            except (OSError, OutcomeUnknown) as error:
+                outcomes.append(type(error).__name__)
+
+        leader.disk.fail_next("replace", OSError(28, "No space left on device"))
+        leader.spawn(begin(8192))
+        world.run_until(lambda: bool(outcomes), 1_000)
+        assert (outcomes, member.log_begin()) == (["OSError"], 0)
+        leader.spawn(begin(8192))
+        world.run_until(lambda: len(outcomes) == 2, 1_000)
+        assert (outcomes[1], member.log_begin()) == ("done", 8192)
+        leader.disk.stall(60_000)
+        leader.spawn(begin(12288))
+        world.run_for_ms(10)
+        leader.spawn(member.stop())
+        world.run_until(lambda: len(outcomes) == 3, 1_000)
+        assert outcomes[2] == "OutcomeUnknown"
