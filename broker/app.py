@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from typing import TYPE_CHECKING
 
 from broker.admin.retention import RetentionRequests
+from broker.modes import CopiedLog, check_folders, group_roles, replicated_log
 from broker.neighbours.neighbours import Neighbours
 from broker.neighbours.pairedmaster import PairedMaster
 from broker.neighbours.recordrepair import RecordRepair
@@ -37,11 +39,10 @@ from broker.sends.acknowledgement import acknowledgements
 from broker.settings.broker import BrokerSettings
 from broker.tables.tables import Tables
 from epochfile.file import DEFAULT_NAME as EPOCH_FILE
-from epochfile.file import EpochFile
+from ha.replication import Replication
 from ha.service import HAService
-from messagestore.errors import RaftModeStore
+from messagestore.brokerstore import BrokerStore
 from messagestore.settings import FlushDiskType
-from messagestore.store import MessageStore
 from mqruntime.httppages import HttpPages
 from mqruntime.log import fields
 from mqruntime.runtime import RestartWanted, Runtime
@@ -50,10 +51,12 @@ from mqruntime.tasks import Tasks
 from nativepath import presence
 from remoting.codes import RequestCode
 
+if TYPE_CHECKING:
+    from broker.role.grouproles import GroupRoles
+
 logger = logging.getLogger("broker")
 
 SWEEP_MS = 200
-RAFT_MODE = "dledger-"  # and a member's id: where upstream's Raft mode keeps the log
 LAST_WORD_S = 1.0  # for a note on a disk that has just failed, and may hang
 
 
@@ -73,22 +76,14 @@ class BrokerApp:
         )
         self._failed: asyncio.Future[BaseException] | None = None
         self._tasks = tasks = Tasks(self._fatal)
-        self.store = store = MessageStore(runtime, settings, on_fatal=self._fatal)
-        self.tables = tables = Tables(settings, runtime.files, clock, store)
-        self.ha = ha = HAService(
-            store,
-            EpochFile(runtime.files, settings.store_path_epoch_file or EPOCH_FILE),
-            settings=settings.replication,
-            clock=clock,
-            host=settings.listens_on,
-            port=settings.ha_port,
-            told_host=settings.ha_host,
-            members_min=lambda: settings.min_in_sync_replicas,
-            truncation_allowed=lambda: settings.allow_truncation_to,
-            catch_up_limit=lambda: settings.catch_up_limit,
-            on_fatal=self._fatal,
-            pair=settings.pair,
+        log = replicated_log(
+            settings, runtime, restart=lambda: self._ends_with(RestartWanted()), on_fatal=self._fatal
         )
+        self.store: BrokerStore = log.store
+        store = log.store
+        self.tables = tables = Tables(settings, runtime.files, clock, store)
+        ha: Replication = log.replication
+        self.ha = ha
         identity_file = settings.store_path_broker_identity or IDENTITY_FILE
         epoch_file = settings.store_path_epoch_file or EPOCH_FILE
         self._aside = StoreAside(
@@ -182,12 +177,25 @@ class BrokerApp:
         )
         requests.router.add(RequestCode.NOTIFY_BROKER_ROLE_CHANGED, manager.notified)
         requests.all_added()
-        ha.speaks_through(manager, ReplicaTable(settings.broker_name, controllers))
-        ha.compares_with(PairedMaster(membership, neighbours.client) if settings.name_servers else None)
-        ha.answers_first(lambda: requests.pending.first_end)
         ha.on_confirm(requests.confirmed)
         ha.on_level(self._is_level)
-        ha.on_link_ended(manager.read_sync_state_set)
+        self._group_roles: GroupRoles | None = None
+        self._repair: RecordRepair | None = None
+        self._links: HAService | None = None
+        if isinstance(log, CopiedLog):
+            self._links = links = log.replication
+            links.speaks_through(manager, ReplicaTable(settings.broker_name, controllers))
+            links.compares_with(
+                PairedMaster(membership, neighbours.client) if settings.name_servers else None
+            )
+            links.answers_first(lambda: requests.pending.first_end)
+            links.on_link_ended(manager.read_sync_state_set)
+            if settings.under_controllers:  # epochs tell whether the master's record is ours
+                self._repair = RecordRepair(
+                    membership, store=log.store, ha=links, client=neighbours.client, clock=clock
+                )
+        else:
+            self._group_roles = group_roles(log, membership, manager, switch, clock)
         neighbours.registration.silent_while(lambda: requests.forwarding.stands_in)
         requests.forwarding.on_release(neighbours.successor_serves)
         tables.on_topics_changed(neighbours.registration.soon)
@@ -206,13 +214,11 @@ class BrokerApp:
     async def start(self) -> None:
         """Serves, still without a role. Raises typed errors of the store, the ports, the identity and the tables."""
         self._failed = asyncio.get_running_loop().create_future()
-        if self.settings.pair is None and not self.settings.controllers:
+        if self.settings.under_controllers and not self.settings.controllers:
             raise SettingsError(
                 "controllerAddr", "", "settings", None, "must name controllers: host:port;host:port"
             )
-        for folder in self._runtime.segments.subdirectories():
-            if folder.startswith(RAFT_MODE):
-                raise RaftModeStore(folder)
+        check_folders(self.settings, self._runtime.segments.subdirectories())
         await self._aside.open()
         try:
             report = await self.store.start()
@@ -238,6 +244,8 @@ class BrokerApp:
         self.membership.reached_at(self._ports.address)
         self._start_tasks()
         self._manager.start()
+        if self._group_roles is not None:
+            self._group_roles.start(self._tasks)
         if self.settings.serves_metrics:
             self._probes = await self._serve_probes()
         logger.info(
@@ -248,6 +256,8 @@ class BrokerApp:
         """Graceful end within five seconds, also after a `start` that failed or was cut short. One that was master and has a
         successor stays to forward after that; it is on disk by then."""
         self._neighbours.finder.retire()
+        if self._group_roles is not None:
+            await self._group_roles.step_down()
         forwards = await self._farewell.step_down()
         self._switch.stop_serving()
         if forwards:
@@ -315,7 +325,10 @@ class BrokerApp:
     # -- what a start consists of
 
     async def _learn_who_we_are(self) -> None:
-        """In a pair the configuration says it; there no election asks what the memory lost."""
+        """In a pair and in a Raft group the configuration says it; no controller asks what the memory lost."""
+        if self.settings.raft_group is not None:
+            self.membership.member_of_group(self.settings.raft_group.broker_id)
+            return
         if self.settings.pair is not None:
             self.membership.appointed(self.settings.broker_id, leads=not self.settings.is_pair_slave)
             return
@@ -324,11 +337,12 @@ class BrokerApp:
 
     async def _who_we_are(self) -> Identity | TemporaryIdentity | None:
         """The epochs of a log that is gone are forgotten, unless its id is still held."""
+        assert self._links is not None, "under controllers a log is copied"
         found = LogFound(self.store.has_segments(), self.ha.history)
         identity = await self._identity_files.load(found)
         if not found.segments and not isinstance(identity, Identity):
-            await self.ha.forget_epochs()
-        await self.ha.owned_by(identity.broker_id if isinstance(identity, Identity) else None)
+            await self._links.forget_epochs()
+        await self._links.owned_by(identity.broker_id if isinstance(identity, Identity) else None)
         return identity
 
     def _start_tasks(self) -> None:
@@ -339,15 +353,8 @@ class BrokerApp:
         tasks.start(self._sweep(), name="sweep")
         tasks.start(self._cleaner.run(), name="retention")
         tasks.start(self._resync.run(), name="store aside")
-        if self.settings.pair is None:  # epochs tell whether the master's record is ours
-            repair = RecordRepair(
-                self.membership,
-                store=self.store,
-                ha=self.ha,
-                client=self._neighbours.client,
-                clock=self._clock,
-            )
-            tasks.start(repair.run(), name="record repair")
+        if self._repair is not None:
+            tasks.start(self._repair.run(), name="record repair")
 
     async def _sweep(self) -> None:
         """The one timer of waiting sends, held pulls and rates, and of what keeps this broker from leading."""

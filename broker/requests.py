@@ -31,10 +31,10 @@ from broker.sends.delaydelivery import DelayDelivery
 from broker.sends.pending import PendingSends
 from broker.sends.processor import SEND_CODES, SendProcessor
 from broker.sends.sendback import SendBack
-from broker.sends.writegate import Answering, Replication, WriteGate
+from broker.sends.writegate import Answering, Replicated, WriteGate
 from broker.settings.broker import BrokerSettings
 from broker.tables.tables import Tables
-from ha.service import HAService
+from ha.replication import Replication
 from messagestore.brokerstore import BrokerStore
 from messagestore.delaylevels import delay_levels_ms
 from mqruntime.clock import Clock
@@ -67,7 +67,7 @@ class TakingWrites:
         return self._membership.is_slave
 
 
-def _newest_epoch_start(ha: HAService) -> int:
+def _newest_epoch_start(ha: Replication) -> int:
     newest = ha.history.last()
     return 0 if newest is None else newest.start_offset
 
@@ -82,10 +82,10 @@ class Requests:
         *,
         settings: BrokerSettings,
         store: BrokerStore,
-        ha: HAService,
+        ha: Replication,
         tables: Tables,
         acknowledgement: Answering,
-        delivered: Replication,
+        delivered: Replicated,
         contract_mark: KeptContractMark,
         clock: Clock,
         random: Random,

@@ -278,6 +278,10 @@ class BrokerStore(ABC):
         grow, on a slave, too; one at a time, each for all that came before it."""
         self._flush_callbacks.append(callback)
 
+    @abstractmethod
+    async def write_anew(self, offset: int) -> None:
+        """What the log holds from `offset` on is on disk on return, also where a sync failed before. StoreFailed."""
+
     @property
     def sync_failed(self) -> bool:
         """Whether a sync of the log has failed: a later one may succeed and say nothing of what this one left."""
@@ -301,6 +305,9 @@ class BrokerStore(ABC):
 
     def max_offset(self) -> int:
         return self._log.max_offset
+
+    def read(self, offset: int, size_max: int) -> memoryview:
+        return self._log.read(offset, size_max)
 
     def confirm_offset(self) -> int:
         return self._confirm

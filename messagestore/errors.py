@@ -10,6 +10,10 @@ class StoreError(Exception):
     """Anything that keeps a store from starting or going on."""
 
 
+class LogTakesNothing(StoreError):
+    """The log takes no append now: whoever wrote to it leads no more, or too much waits to be replicated."""
+
+
 class BadSegments(StoreError):
     """Files of a log or queue that do not form one sequence of equal sizes."""
 
@@ -41,6 +45,17 @@ class RaftModeStore(StoreError):
         super().__init__(
             f"storePathRootDir holds {folder}, the log of a broker in Raft mode, which this one does not read; let it name a "
             "new folder, and take the messages over with `python -m raftstore adopt`"
+        )
+        self.folder = folder
+
+
+class PlainStore(StoreError):
+    """A store with a plain commit log, where Raft mode would begin a log of its own beside it."""
+
+    def __init__(self, folder: str) -> None:
+        super().__init__(
+            f"storePathRootDir holds {folder}, a log of a broker that is not in Raft mode, which this one neither reads nor "
+            "goes on with; let it name a new folder, filled with `python -m raftstore give-back`, or an empty one"
         )
         self.folder = folder
 

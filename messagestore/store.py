@@ -130,9 +130,6 @@ class MessageStore(BrokerStore):
 
     # The log, as replication sees it
 
-    def read(self, offset: int, size_max: int) -> memoryview:
-        return self._log.read(offset, size_max)
-
     async def read_cold(self, offset: int, size_max: int) -> bytes:
         return await self._log.read_cold(offset, size_max)
 

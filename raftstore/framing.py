@@ -8,7 +8,15 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from dledger.entry import ENTRY_HEADER_BYTES
-from messagestore.record import PHYSICAL_OFFSET, PHYSICAL_OFFSET_AT, QueueFacts, check, queue_facts
+from dledger.membership import is_members
+from messagestore.record import (
+    PHYSICAL_OFFSET,
+    PHYSICAL_OFFSET_AT,
+    RECORD_SIZE_MIN,
+    QueueFacts,
+    check,
+    queue_facts,
+)
 from messagestore.recordcrc import HEAD, RECORD_CRC_BYTES, seal
 
 
@@ -44,3 +52,10 @@ def moved(content: bytes, facts: QueueFacts, offset: int) -> bytes:
     if facts.properties[-RECORD_CRC_BYTES:].startswith(HEAD):
         seal(record, 0, len(record))
     return bytes(record)
+
+
+def position_told(body: bytes) -> int | None:
+    """Where the entry stands whose body is this message, by the message's own word; None for one that is no message."""
+    if len(body) < RECORD_SIZE_MIN or is_members(body):
+        return None
+    return int(PHYSICAL_OFFSET.unpack_from(body, PHYSICAL_OFFSET_AT)[0]) - ENTRY_HEADER_BYTES

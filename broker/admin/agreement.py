@@ -16,7 +16,7 @@ from broker.settings.broker import BrokerSettings
 from broker.tables.holders import NO_MASTER, Holders, TablesVersion
 from broker.tables.tables import Tables
 from ha.master.gate import Asker
-from ha.service import HAService
+from ha.replication import Replication
 from mqruntime.clock import Clock
 from mqruntime.diskfull import cure
 from mqruntime.waking import woken
@@ -37,7 +37,7 @@ class Agreement:
     """`settings.slave_timeout` bounds every wait for slaves; it may change while the broker runs."""
 
     def __init__(
-        self, tables: Tables, role: Membership, ha: HAService, settings: BrokerSettings, clock: Clock
+        self, tables: Tables, role: Membership, ha: Replication, settings: BrokerSettings, clock: Clock
     ) -> None:
         self._tables = tables
         self._role = role

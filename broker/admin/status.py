@@ -11,7 +11,7 @@ from broker.metrics.rates import Rates
 from broker.role.contractmark import KeptContractMark
 from broker.role.membership import Membership
 from broker.settings.broker import BrokerSettings
-from ha.service import HAService
+from ha.replication import Replication
 from messagestore.brokerstore import BrokerStore
 from messagestore.errors import RecordDamaged
 from messagestore.record import store_timestamp
@@ -68,7 +68,7 @@ class StatusRequests:
         *,
         settings: BrokerSettings,
         store: BrokerStore,
-        ha: HAService,
+        ha: Replication,
         role: Membership,
         contract_mark: KeptContractMark,
         counters: Counters,

@@ -21,7 +21,7 @@ from broker.sends.retries import dead_letter_topic
 from broker.settings.broker import BrokerSettings
 from broker.tables.subscriptiongroups import is_system_group
 from broker.tables.tables import Tables
-from ha.service import HAService
+from ha.replication import Replication
 from messagestore.brokerstore import BrokerStore
 from messagestore.systemtopics import RETRY_PREFIX
 from mqruntime.clock import Clock
@@ -42,7 +42,7 @@ class BrokerCollector(Collector):
         *,
         settings: BrokerSettings,
         store: BrokerStore,
-        ha: HAService,
+        ha: Replication,
         tables: Tables,
         requests: Requests,
         clock: Clock,

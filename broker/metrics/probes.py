@@ -6,7 +6,7 @@ from prometheus_client.registry import Collector
 
 from broker.role.membership import Membership
 from broker.settings.broker import BrokerSettings
-from ha.service import HAService
+from ha.replication import Replication
 from messagestore.brokerstore import BrokerStore
 from mqruntime.httppages import HttpPages
 from mqruntime.probes import serve_probes
@@ -17,7 +17,7 @@ async def serve_broker_probes(
     *,
     settings: BrokerSettings,
     store: BrokerStore,
-    ha: HAService,
+    ha: Replication,
     collector: Collector,
 ) -> HttpPages:
     """/metrics, /health, /master (200 on the broker that takes sends) and /slave. Raises PagesCannotListen."""

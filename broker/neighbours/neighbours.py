@@ -15,7 +15,7 @@ from broker.neighbours.tablecopy import TableCopy
 from broker.role.membership import Membership
 from broker.settings.broker import BrokerSettings
 from broker.tables.tables import Tables
-from ha.service import HAService
+from ha.replication import Replication
 from mqruntime.clock import Clock
 from mqruntime.log import fields
 from mqruntime.tasks import Tasks
@@ -35,7 +35,7 @@ class Neighbours:
         membership: Membership,
         *,
         settings: BrokerSettings,
-        ha: HAService,
+        ha: Replication,
         tables: Tables,
         clock: Clock,
         tasks: Tasks,

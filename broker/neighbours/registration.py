@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from broker.role.membership import Membership
 from broker.tables.topics import Topics
-from ha.service import HAService
+from ha.replication import Replication
 from mqruntime.clock import Clock
 from mqruntime.log import fields
 from mqruntime.repeatedfailure import RepeatedFailure
@@ -41,7 +41,7 @@ class Registration:
     def __init__(
         self,
         membership: Membership,
-        ha: HAService,
+        ha: Replication,
         *,
         client: RemotingClient,
         clock: Clock,

@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 from broker.retention.leases import Leases
 from broker.settings.broker import BrokerSettings
-from ha.service import HAService
+from ha.replication import Replication
 from messagestore.brokerstore import BrokerStore
 from messagestore.log.retention import MANUAL_ROUNDS, Decision, Hold, Moment, decide, is_due
 from messagestore.trimming import Trimmed
@@ -36,7 +36,7 @@ class Cleaner:
         self,
         *,
         store: BrokerStore,
-        ha: HAService,
+        ha: Replication,
         leases: Leases,
         settings: BrokerSettings,
         clock: Clock,

@@ -12,6 +12,8 @@ from messagestore.settings import FlushDiskType
 
 def runs_contract_a(settings: BrokerSettings) -> bool:
     """Whether sends are acknowledged before other replicas have them; such a store is marked, see broker.role.contractmark."""
+    if settings.raft_group is not None:
+        return False
     return settings.pair is not None or not settings.all_ack_in_sync_state_set
 
 
@@ -20,6 +22,11 @@ def contract_sentence(settings: BrokerSettings) -> str:
     on_disk = (
         " The master also has it on disk." if settings.flush_disk_type is FlushDiskType.SYNC_FLUSH else ""
     )
+    if settings.raft_group is not None:
+        return (
+            f"Raft mode, {len(settings.raft_group.peers)} members: a send is answered once a majority has it on disk; the loss "
+            "of fewer disks than that, or power loss of all members at once, loses nothing."
+        )
     if settings.pair is not None:
         return _pair_sentence(settings) + on_disk
     if runs_contract_a(settings):

@@ -17,7 +17,7 @@ from broker.role.actions import (
 from broker.role.fitness import Fitness
 from broker.role.membership import Membership
 from broker.role.memorymark import KeptMemoryMark
-from ha.service import HAService
+from ha.replication import Replication
 from ha.syncstateset import Alter, Applied, Fate, NotKept, NotSent, Refused, Unknown
 from mqruntime.clock import Clock
 from remoting.bodies.replicas import ElectMasterBody, SyncStateSet
@@ -76,7 +76,7 @@ class ControllerCalls:
         membership: Membership,
         settings: HeartbeatSettings,
         log: Log,
-        ha: HAService,
+        ha: Replication,
         memory: KeptMemoryMark,
         fitness: Fitness,
         clock: Clock,

@@ -15,7 +15,7 @@ from broker.role.controllerclient import ControllerClient
 from broker.role.fitness import Fitness
 from broker.role.manager import ReplicasManager
 from broker.role.membership import Membership
-from ha.service import HAService
+from ha.replication import Replication
 from mqruntime.clock import Clock
 from mqruntime.log import fields
 from mqruntime.waking import woken
@@ -36,7 +36,7 @@ class Farewell:
     def __init__(
         self,
         membership: Membership,
-        ha: HAService,
+        ha: Replication,
         fitness: Fitness,
         manager: ReplicasManager,
         *,

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from broker.neighbours.forwarding import Forwarding
 from broker.role.membership import Membership
 from broker.sends.writegate import Answering
-from ha.service import HAService
+from ha.replication import Replication
 from messagestore.brokerstore import BrokerStore
 from mqruntime.clock import Clock
 from mqruntime.log import fields
@@ -36,7 +36,7 @@ class HandOverRequests:
         membership: Membership,
         acknowledgement: Answering,
         store: BrokerStore,
-        ha: HAService,
+        ha: Replication,
         forwarding: Forwarding,
         clock: Clock,
     ) -> None:

@@ -16,6 +16,7 @@ from broker.role.actions import (
     Call,
     ElectCall,
     Follow,
+    Grant,
     Lead,
     MasterMoved,
     RoleAnnounced,
@@ -29,7 +30,7 @@ from broker.role.fitness import Fitness, Trouble
 from broker.role.identityfiles import IdentityFiles
 from broker.role.membership import Membership, Role
 from broker.role.switch import RoleChangeFailed, RoleRefused, RoleSwitch
-from ha.service import HAService
+from ha.replication import Replication
 from ha.syncstateset import Alter, Fate, NotSent, Unknown
 from mqruntime.clock import Clock
 from mqruntime.coretimer import CoreTimer
@@ -66,7 +67,7 @@ class ReplicasManager:
         self,
         membership: Membership,
         roles: RoleSwitch,
-        ha: HAService,
+        ha: Replication,
         *,
         identity_files: IdentityFiles,
         fitness: Fitness,
@@ -120,6 +121,10 @@ class ReplicasManager:
         if grant is not None:
             self._perform(self._membership.announced(grant, self._now_ms()))
         return command.reply(ResponseCode.SUCCESS)
+
+    def granted(self, grant: Grant) -> None:
+        """A Raft group's word, instead of a controller's."""
+        self._perform(self._membership.announced(grant, self._now_ms()))
 
     # -- the membership's side
 

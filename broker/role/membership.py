@@ -14,7 +14,7 @@ Who is forgotten while its set lives on applies for its id again, with the check
 meanwhile. An id that is another's by now is given up to that one, and this broker, whose log is of another life of the set,
 stays out for an operator to look at.
 
-A member of a pair is APPOINTED by its configuration for the life of the process, and no controller is called.
+A member of a pair or a Raft group is APPOINTED by its configuration for the life of the process, and no controller is called.
 
 Pure."""
 
@@ -64,7 +64,7 @@ class Stage(Enum):
     NAMED = "named"  # identity durable: register (1003)
     FORGOTTEN = "forgotten"  # controllers do not know the id: did this set let it in before (1004)?
     REGISTERED = "registered"  # known to the controllers: poll (1004), elect (1002) when there is no master
-    APPOINTED = "appointed"  # by the configuration of a pair
+    APPOINTED = "appointed"  # by the configuration of a pair or a Raft group
 
 
 NEXT = {
@@ -136,6 +136,16 @@ class Membership:
         self._stage = Stage.APPOINTED
         self._seen_epoch = PAIR_EPOCH
         self._wanted = Grant(PAIR_EPOCH, MASTER_ROLE_ID, "", frozenset(), 0)
+
+    def member_of_group(self, broker_id: int) -> None:
+        """The configuration of a Raft group says who we are; the group grants roles, each under its term."""
+        self._identity = Identity(self.cluster_name, self.broker_name, broker_id)
+        self._stage = Stage.APPOINTED
+        self._is_current = True
+
+    def deposed(self) -> None:
+        """A Raft group's leader leads no more, whoever does; that term is over for it."""
+        self._seen_epoch = max(self._seen_epoch, self.master_epoch + 1)
 
     def pair_led_at(self, master_address: str) -> bool:
         """Name servers say where our pair's master is; whether that is news to a slave."""

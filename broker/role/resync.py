@@ -17,7 +17,7 @@ from broker.role.membership import Membership, Role
 from broker.role.roomforboth import NoRoomForBoth, RoomForBoth
 from broker.role.storeaside import StoreAside
 from ha.errors import MasterUnread
-from ha.service import HAService
+from ha.replication import Replication
 from ha.slave.link import LeftBehind
 from messagestore.brokerstore import BrokerStore
 from mqruntime.clock import Clock
@@ -48,7 +48,7 @@ class Resync:
         aside: StoreAside,
         room: RoomForBoth,
         store: BrokerStore,
-        ha: HAService,
+        ha: Replication,
         manager: ReplicasManager,
         calls: ControllerCalls,
         controllers: ControllerClient,

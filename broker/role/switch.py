@@ -15,7 +15,7 @@ from broker.role.actions import Grant
 from broker.role.membership import Membership, Role
 from broker.tables.tables import Tables
 from ha.errors import EpochFenced, HAError
-from ha.service import HAService
+from ha.replication import Replication
 from messagestore.brokerstore import BrokerStore
 from messagestore.errors import StoreError
 from messagestore.messages import QueueGrew
@@ -38,7 +38,7 @@ class RoleSwitch:
         membership: Membership,
         *,
         store: BrokerStore,
-        ha: HAService,
+        ha: Replication,
         tables: Tables,
         requests: Requests,
         neighbours: Neighbours,
@@ -96,6 +96,10 @@ class RoleSwitch:
         """Nothing more is accepted, stored or answered OK."""
         self._store.become_slave()
         self._requests.leave_mastership(stopping=stopping)
+
+    def deposed(self) -> None:
+        """This broker leads no more, and nobody else is known to: what it stored may be lost or not."""
+        self._leave_mastership(stopping=False)
 
     def role_announced(self) -> None:
         """Another role will be taken."""

@@ -5,10 +5,11 @@ Invariant: 0 while it accepts no sends, so nothing is answered OK on the way out
 from __future__ import annotations
 
 from broker.role.membership import Membership
+from broker.sends.groupacknowledgement import GroupAcknowledgement
 from broker.sends.pairacknowledgement import PairAcknowledgement, StoredHere
-from broker.sends.writegate import Answering, Replication
+from broker.sends.writegate import Answering, Replicated
 from broker.settings.broker import BrokerSettings
-from ha.service import HAService
+from ha.replication import Replication
 from messagestore.brokerstore import BrokerStore
 from messagestore.settings import FlushDiskType
 
@@ -17,7 +18,7 @@ class Acknowledgement:
     """`settings` may change while the broker runs."""
 
     def __init__(
-        self, membership: Membership, settings: BrokerSettings, store: BrokerStore, ha: HAService
+        self, membership: Membership, settings: BrokerSettings, store: BrokerStore, ha: Replication
     ) -> None:
         self._membership = membership
         self._settings = settings
@@ -52,9 +53,12 @@ class Acknowledgement:
 
 
 def acknowledgements(
-    membership: Membership, settings: BrokerSettings, store: BrokerStore, ha: HAService
-) -> tuple[Answering, Replication]:
+    membership: Membership, settings: BrokerSettings, store: BrokerStore, ha: Replication
+) -> tuple[Answering, Replicated]:
     """What sends wait for, and what delayed messages that were delivered do."""
+    if settings.raft_group is not None:
+        in_group = GroupAcknowledgement(membership, ha)
+        return in_group, in_group
     if settings.pair is None:
         under_controllers = Acknowledgement(membership, settings, store, ha)
         return under_controllers, under_controllers

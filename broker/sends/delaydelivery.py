@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from broker.sends.scheduling import delivered
-from broker.sends.writegate import Replication, Standing
+from broker.sends.writegate import Replicated, Standing
 from broker.tables.delayoffsets import DelayOffsets
 from messagestore.errors import RecordDamaged
 from messagestore.messages import Appended, MessageToStore, PutStatus, QueueEntry, QueueGrew
@@ -101,7 +101,7 @@ class DelayDelivery:
         *,
         store: Log,
         role: Standing,
-        replication: Replication,
+        replication: Replicated,
         offsets: DelayOffsets,
         clock: Clock,
         levels_ms: list[int],

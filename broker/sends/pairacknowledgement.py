@@ -5,14 +5,14 @@ Invariant: 0 while it accepts no sends, so nothing is answered OK on the way out
 from __future__ import annotations
 
 from broker.role.membership import Membership
-from ha.service import HAService
+from ha.replication import Replication
 from messagestore.brokerstore import BrokerStore
 
 
 class PairAcknowledgement:
     """`flushes`: what this disk does not have is answered by nobody."""
 
-    def __init__(self, membership: Membership, store: BrokerStore, ha: HAService, *, flushes: bool) -> None:
+    def __init__(self, membership: Membership, store: BrokerStore, ha: Replication, *, flushes: bool) -> None:
         self._membership = membership
         self._store = store
         self._ha = ha

@@ -25,7 +25,7 @@ class Standing(Protocol):
     def is_slave(self) -> bool: ...
 
 
-class Replication(Protocol):
+class Replicated(Protocol):
     """What is asked about the broker's replicas; see broker.sends.acknowledgement."""
 
     def enough_in_sync(self) -> bool: ...
@@ -33,7 +33,7 @@ class Replication(Protocol):
     def acked_end(self) -> int: ...
 
 
-class Answering(Replication, Protocol):
+class Answering(Replicated, Protocol):
     """The same for sends, which wait."""
 
     def replicated_end(self) -> int: ...

@@ -1,6 +1,6 @@
 """The broker's settings, under upstream's keys; those of its parts come with them.
 
-Invariant: what cannot be honoured (DLedger commit logs, acting masters, folders elsewhere) is refused, what has no effect and
+Invariant: what cannot be honoured (acting masters, folders elsewhere) is refused, what has no effect and
 would be counted on is warned of."""
 
 from __future__ import annotations
@@ -141,26 +141,12 @@ class BrokerSettings(
     )
 
     # what upstream has and controller mode here has not
-    enable_d_leger_commit_log: bool = Field(
-        False,
-        alias="enableDLegerCommitLog",
-        description="must be false: controllers, or a pair's roles, say who leads; a store of Raft mode can be taken over",
-    )
     enable_slave_acting_master: bool = Field(
         False,
         alias="enableSlaveActingMaster",
         description="must be false: controllers elect a master instead",
     )
     duplication_enable: bool = Field(False, alias="duplicationEnable", description="must be false")
-
-    @field_validator("enable_d_leger_commit_log")
-    @classmethod
-    def _no_raft_mode(cls, value: bool) -> bool:
-        if value:
-            raise ValueError(
-                "must be false: no Raft mode here; `python -m raftstore adopt` takes its store over"
-            )
-        return value
 
     @field_validator("enable_slave_acting_master", "duplication_enable")
     @classmethod
@@ -208,6 +194,24 @@ class BrokerSettings(
         return self
 
     @model_validator(mode="after")
+    def _a_group(self) -> Self:
+        if (why := self.why_no_group()) is not None:
+            raise ValueError(why)
+        if self.raft_group is None:
+            return self
+        if self.enable_controller_mode and "enable_controller_mode" in self.model_fields_set:
+            raise ValueError(
+                "enableDLegerCommitLog=true and enableControllerMode=true contradict each other: members of a Raft group elect "
+                "their leader, or controllers a master"
+            )
+        if self.all_flush_in_sync_state_set:
+            raise ValueError(
+                "allFlushInSyncStateSet=true has no place in Raft mode: a majority has each message on disk before it is "
+                "answered"
+            )
+        return self
+
+    @model_validator(mode="after")
     def _heard_in_time(self) -> Self:
         if self.broker_heartbeat_interval >= self.controller_heart_beat_timeout_mills:
             raise ValueError(
@@ -218,9 +222,14 @@ class BrokerSettings(
         return self
 
     @property
+    def under_controllers(self) -> bool:
+        """Whether controllers say who leads."""
+        return self.pair is None and self.raft_group is None
+
+    @property
     def send_wait_ms(self) -> int:
         """How long a send may wait to be answered."""
-        return self.slave_timeout if self.enable_controller_mode else self.sync_flush_timeout
+        return self.sync_flush_timeout if self.pair is not None else self.slave_timeout
 
     @property
     def warnings(self) -> list[str]:

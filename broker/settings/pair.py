@@ -10,8 +10,8 @@ from typing import ClassVar
 from pydantic import Field, field_validator
 
 from broker.settings.addresses import addresses
+from broker.settings.raft import RaftKeys
 from ha.settings import PairSettings
-from mqruntime.settings import Settings
 
 
 class BrokerRole(Enum):
@@ -20,7 +20,7 @@ class BrokerRole(Enum):
     SLAVE = "SLAVE"
 
 
-class PairKeys(Settings):
+class PairKeys(RaftKeys):
     """The part of a broker's settings that counts with `enableControllerMode=false` only; ms and bytes."""
 
     UPSTREAM: ClassVar[dict[str, str]] = {"enableControllerMode": "false"}
@@ -79,7 +79,7 @@ class PairKeys(Settings):
     @property
     def pair(self) -> PairSettings | None:
         """What the HA service is told of a pair; None under controllers."""
-        if self.enable_controller_mode:
+        if self.enable_controller_mode or self.enable_d_leger_commit_log:
             return None
         return PairSettings(
             waits_for_slave=self.broker_role is BrokerRole.SYNC_MASTER,
@@ -89,11 +89,11 @@ class PairKeys(Settings):
 
     @property
     def is_pair_slave(self) -> bool:
-        return not self.enable_controller_mode and self.broker_role is BrokerRole.SLAVE
+        return self.pair is not None and self.broker_role is BrokerRole.SLAVE
 
     def why_no_pair(self) -> str | None:
         """What is wrong with role and id together; None when nothing is."""
-        if self.enable_controller_mode:
+        if self.pair is None:
             return None
         if self.broker_role is BrokerRole.SLAVE and self.broker_id < 1:
             return f"brokerId {self.broker_id} of a slave must be 1 or above, and no other slave's"

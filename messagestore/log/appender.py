@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
+from itertools import count
 from struct import error as StructError
 
 from messagestore.batch import BatchError, BatchMember, parse_batch
-from messagestore.log.commitlog import CommitLog
+from messagestore.errors import LogTakesNothing
+from messagestore.log.files import LogFiles
 from messagestore.messages import Appended, MessageToStore, PlainAppended, PlainSends, PutStatus
 from messagestore.properties import join_properties
 from messagestore.record import (
@@ -38,7 +40,7 @@ class Appender:
 
     def __init__(
         self,
-        log: CommitLog,
+        log: LogFiles,
         message_size_max: int,
         next_offsets: dict[tuple[bytes, int], int],
         store_timestamp: int,
@@ -52,9 +54,7 @@ class Appender:
         self._log = log
         self._record_crcs = record_crcs
         self._message_size_max = message_size_max
-        self._record_size_max = min(
-            message_size_max + RECORD_OVERHEAD_BYTES_MAX, log.segment_size_bytes - PREFIX.size
-        )
+        self._record_size_max = min(message_size_max + RECORD_OVERHEAD_BYTES_MAX, log.record_bytes_max)
 
     def append(self, messages: Sequence[MessageToStore], store_host: bytes, now_ms: int) -> list[Appended]:
         """Stores the messages in order; each gets its own outcome."""
@@ -70,6 +70,8 @@ class Appender:
             except OSError as error:
                 full = error.errno in DISK_FULL
                 outcome = PutStatus.SERVICE_NOT_AVAILABLE if full else PutStatus.CREATE_MAPPED_FILE_FAILED
+            except LogTakesNothing:
+                outcome = PutStatus.SERVICE_NOT_AVAILABLE
             except StructError:  # a number that its field cannot hold
                 outcome = PutStatus.MESSAGE_ILLEGAL
             if isinstance(outcome, PutStatus):
@@ -120,8 +122,7 @@ class Appender:
         size = record_size(sys_flag, len(body), len(topic), len(properties))
         if refused := self._refusal(topic, len(body), properties, size):
             return refused
-        view, at = self._log.tail(size)
-        start = self._log.max_offset
+        ((view, at, start),) = self._log.places([size])
         counts = counts_in_queue(sys_flag)
         queue = topic, message.queue_id
         queue_offset = self._next_offsets.get(queue, 0) if counts else 0
@@ -161,35 +162,29 @@ class Appender:
         total = sum(size for size, _, _ in records)
         if total + PREFIX.size > self._log.segment_size_bytes:
             return PutStatus.MESSAGE_ILLEGAL
-        view, at = self._log.tail(total)
-        first = end = self._log.max_offset
+        places = self._log.places([size for size, _, _ in records])
         queue = topic, message.queue_id
         first_queue_offset = self._next_offsets.get(queue, 0)
         offsets: list[int] = []
         timestamp, queue_id = self._store_timestamp, message.queue_id
         known: list[tuple[int, QueueFacts]] = []
-        for number, (size, (flag, body, _), properties) in enumerate(
-            records
+        for queue_offset, (size, member, properties), (view, at, offset) in zip(
+            count(first_queue_offset), records, places, strict=False
         ):  # the first fails, or none does
             pack_record(
-                view, at, size, topic, body, properties, message, flag, first_queue_offset + number, end, sys_flag,
-                self._store_timestamp, store_host,
+                view, at, size, topic, member.body, properties, message, member.flag, queue_offset, offset, sys_flag,
+                timestamp, store_host,
             )  # fmt: skip
             if self._record_crcs:
                 seal(view, at, size)
-            queue_offset = first_queue_offset + number
-            known.append(
-                (end, QueueFacts(size, topic, queue_id, queue_offset, sys_flag, timestamp, properties))
-            )
-            offsets.append(end)
-            at += size
-            end += size
+            facts = QueueFacts(size, topic, queue_id, queue_offset, sys_flag, timestamp, properties)
+            known.append((offset, facts))
+            offsets.append(offset)
+            end = offset + size
         self._log.grow(end)
         self._known.extend(known)
         self._next_offsets[queue] = first_queue_offset + len(members)
-        return Appended(
-            first, end, first_queue_offset, len(members), self._store_timestamp, None, tuple(offsets)
-        )
+        return Appended(offsets[0], end, first_queue_offset, len(members), timestamp, None, tuple(offsets))
 
     def _refusal(self, topic: bytes, body_bytes: int, properties: bytes, size: int) -> PutStatus | None:
         if len(properties) > PROPERTIES_BYTES_MAX:

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from messagestore.errors import OffsetOutOfRange
 from messagestore.log.retention import Segment
+from messagestore.record import PREFIX
 from mqruntime.segments import SegmentFile
 
 T = TypeVar("T")
@@ -25,11 +26,20 @@ PIECE_BYTES = 1 << 20
 """Of what lies close together no more is read at once: many who lag read at the same time."""
 
 
+class Place(NamedTuple):
+    """Where a record goes: `view[at]` on, which is `offset` of the log."""
+
+    view: memoryview
+    at: int
+    offset: int
+
+
 class LogFiles(ABC):
     """Offsets are physical. Whoever inherits moves `_first` and `_end`, the bounds of what can be read."""
 
     def __init__(self, segment_size: int, hot_segments: int) -> None:
         self.segment_size_bytes = segment_size
+        self.record_bytes_max = segment_size - PREFIX.size
         self._hot_segments = hot_segments
         self._first = 0  # start of the oldest segment
         self._end = 0
@@ -67,17 +77,21 @@ class LogFiles(ABC):
     # What the appender asks
 
     @abstractmethod
-    def tail(self, bytes_needed: int) -> tuple[memoryview, int]:
-        """(where to write, place in it) of `bytes_needed` bytes of records, which stand at `max_offset` once this has returned.
-        OSError, with the log unchanged."""
+    def places(self, sizes: list[int]) -> list[Place]:
+        """Where records of these sizes are to be written, one behind the other: all, before `grow`. OSError, LogTakesNothing:
+        the log is unchanged."""
 
     @abstractmethod
     def fits(self, bytes_needed: int) -> bool:
-        """Whether so many bytes of records stand in the segment of the log's end."""
+        """Whether so many bytes of records, with nothing between them, stand in the segment of the log's end."""
+
+    @abstractmethod
+    def tail(self, bytes_needed: int) -> tuple[memoryview, int]:
+        """(where to write, place in it) of so many bytes, which then stand at `max_offset`. As `places`."""
 
     @abstractmethod
     def grow(self, end: int) -> None:
-        """Records up to `end` are complete in the tail."""
+        """The records up to `end` are complete in their places."""
 
     @abstractmethod
     def has_room_for(self, size: int) -> bool:

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 
 from messagestore import record
-from messagestore.checkpoint import INDEX_PARTIAL, Checkpoint
+from messagestore.checkpoint import Checkpoint
 from messagestore.errors import LogMissing, QueueOffsetGap, StoreCorrupted
+from messagestore.index.beginning import IndexStart
 from messagestore.index.table import IndexTable
 from messagestore.log.commitlog import FOLDER, CommitLog
 from messagestore.messages import RecoveryReport
@@ -81,7 +82,8 @@ class Recovery:
                 dispatched = log.min_offset
         self._dispatcher.position = dispatched
         self._dispatcher.log_min = log.min_offset
-        walked_from = log.segment_start(await self._index_start(dispatched, trusted=clean))
+        index = IndexStart(log, self._index, checkpoint, self._index_lost)
+        walked_from = log.segment_start(await index.found(dispatched, trusted=clean))
         self._dispatcher.refuses_gaps = True
         try:
             end = await self._walk(walked_from)
@@ -108,26 +110,6 @@ class Recovery:
         facts = record.queue_facts(content, 0, len(content), self._last)
         assert not isinstance(facts, int), f"the record at {self._last} was whole a moment ago"
         return facts.properties.endswith(b"\0")
-
-    async def _index_start(self, dispatched: int, *, trusted: bool) -> int:
-        """Opens the index as of `dispatched`; from where on it has to be filled. Without any file that is all of the log: the
-        store had no index so far, or one of another geometry. The checkpoint says so until all is filled and on disk: what a
-        start that was killed on the way left is vouched for by nothing, and the next goes through all of the log again. Where
-        nothing was dispatched and nothing is vouched for it need not, and a disk may be too full for it."""
-        if self._index is None:
-            return dispatched
-        if self._log.has_segments and not self._index.fits:  # told before the first of them is deleted
-            await self._index_lost()
-        partial = self._checkpoint.index_msg_timestamp == INDEX_PARTIAL
-        await self._index.load(
-            self._log.min_offset if partial and not trusted else dispatched, trusted=trusted
-        )
-        checkpoint, begin = self._checkpoint, self._log.min_offset
-        never_filled = checkpoint.ours and dispatched == begin >= checkpoint.confirm_phy_offset
-        if not self._index.exists and self._log.has_segments and not never_filled:
-            await self._index_lost()
-            partial = True
-        return self._log.min_offset if partial else dispatched
 
     async def _vouched_start(self) -> int:
         """The start of a segment in front of which every queue entry is on disk: that of the confirm offset, or an

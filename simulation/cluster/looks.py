@@ -19,7 +19,7 @@ from controller.state import ReplicasState, SyncState
 from dledger.node import DLedgerNode
 from epochfile.history import EpochHistory
 from ha.slave.link import LeftBehind, StayOut
-from messagestore.store import MessageStore
+from messagestore.brokerstore import BrokerStore
 from simulation.cluster.members import BROKER_SET
 from simulation.kernel.node import Node
 
@@ -44,7 +44,7 @@ class BrokerLook:
     """Whose acks count; empty unless master."""
     acked_end: int
     """What ends here or below may be answered."""
-    store: MessageStore
+    store: BrokerStore
     delays: DelayOffsets
     tables: Tables | None = None
     """Go on, too."""

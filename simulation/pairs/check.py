@@ -12,7 +12,7 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass, field
 
-from messagestore.store import MessageStore
+from messagestore.brokerstore import BrokerStore
 from simulation.cluster.violation import Violation
 
 BLANK = struct.Struct(">iI")
@@ -45,7 +45,7 @@ class PairCheck:
     def held_end(self) -> int:
         return max((span.end for span in self.held), default=0)
 
-    def leads(self, store: MessageStore) -> None:
+    def leads(self, store: BrokerStore) -> None:
         """A process begins to lead with this log. It begins another history where it lacks something, or has something else."""
         begins = store.min_offset()
         log = bytes(self.histories[-1][:begins]) + content(store, begins, store.max_offset())
@@ -54,14 +54,14 @@ class PairCheck:
             end = common(self.histories[-2], log)
             self.held = [Span(span.start, min(span.end, end)) for span in self.held if span.start < end]
 
-    def wrote(self, store: MessageStore) -> None:
+    def wrote(self, store: BrokerStore) -> None:
         """The log of the master, as far as it has grown."""
         known = self.histories[-1]
         if not store.has_segments():  # none yet, or none any more: its broker ends
             return
         known += content(store, len(known), store.max_offset())
 
-    def holds(self, store: MessageStore) -> None:
+    def holds(self, store: BrokerStore) -> None:
         """A slave's log, at every step: what it holds of the present history counts for ever."""
         if not store.has_segments():
             return
@@ -82,14 +82,14 @@ class PairCheck:
             why = f"a send that ends at {end} is answered OK, slaves have held {self.held}"
             self.broken = self.broken or Violation("P2", why)
 
-    def shows(self, name: str, store: MessageStore) -> None:
+    def shows(self, name: str, store: BrokerStore) -> None:
         dispatched, confirm, end = store.dispatched_offset(), store.confirm_offset(), store.max_offset()
         confirmed = max(confirm, store.min_offset())
         shown = dispatched > confirmed and not is_rest_of_segment(content(store, confirmed, dispatched))
         if shown or confirm > end:
             raise Violation("P3", f"{name} shows {dispatched}, confirms {confirm}, holds {end}")
 
-    def is_of_one_log(self, name: str, store: MessageStore) -> None:
+    def is_of_one_log(self, name: str, store: BrokerStore) -> None:
         watched = self.watched.setdefault(name, Watched())
         if not store.has_segments():
             return
@@ -107,7 +107,7 @@ class PairCheck:
         raise Violation("P1", f"{name} holds bytes of no one log in [{begins}, {end})")
 
 
-def content(store: MessageStore, start: int, end: int) -> bytes:
+def content(store: BrokerStore, start: int, end: int) -> bytes:
     parts = []
     while start < end:
         view = store.read(start, end - start)

@@ -11,6 +11,7 @@ from unittest.mock import patch
 
 from broker.app import BrokerApp
 from ha.classic.mastership import PairMastership
+from ha.service import HAService
 from ha.slave.link import LeftBehind
 from messagestore import record
 from messagestore.log.commitlog import CommitLog
@@ -80,6 +81,7 @@ class PairRetention:
         view, start = store._log.segment_view(offset)
         if record.store_timestamp(view, offset - start) + self.kept_s * 1000 > store._clock.now_ms():
             raise Violation("P5", f"{name} deletes up to {offset}, of which some is not {self.kept_s} s old")
+        assert isinstance(app.ha, HAService)
         end = app.ha._end
         for connection in end.connections if isinstance(end, PairMastership) else ():
             held = connection.link.ack_offset

@@ -324,9 +324,31 @@ def test_settings_that_cannot_be_honoured_are_refused(override: str) -> None:
         )
 
 
-def test_raft_mode_is_refused_with_the_way_on() -> None:
-    with pytest.raises(SettingsError, match="python -m raftstore adopt"):
-        BrokerSettings.load(None, ["enableDLegerCommitLog=true"])
+GROUP = ["enableDLegerCommitLog=true", "dLegerPeers=n0-h:1;n1-h:2;n2-h:3", "dLegerSelfId=n1"]
+
+
+def test_upstreams_keys_of_raft_mode_are_taken() -> None:
+    group = BrokerSettings.load(None, [*GROUP, "preferredLeaderIds=n0;n2"]).raft_group
+    assert group is not None and group.broker_id == 2
+    assert (group.peers, group.preferred) == ({"n0": "h:1", "n1": "h:2", "n2": "h:3"}, ("n0", "n2"))
+
+
+@pytest.mark.parametrize(
+    ("override", "why"),
+    [
+        ("dLegerPeers=", "dLegerPeers '' must list"),
+        ("dLegerPeers=n0-h:1;n1", "must list each member once"),
+        ("dLegerPeers=n0-h:1;n0-h:2", "must list each member once"),
+        ("dLegerPeers=a1-h:1;n1-h:2", "a number of its own"),
+        ("dLegerSelfId=n7", "dLegerSelfId: 'n7' is not among"),
+        ("preferredLeaderIds=n9", "preferredLeaderIds: 'n9' is not among"),
+        ("enableControllerMode=true", "contradict each other"),
+        ("allFlushInSyncStateSet=true", "SYNC_FLUSH"),
+    ],
+)
+def test_a_group_that_cannot_be_is_refused(override: str, why: str) -> None:
+    with pytest.raises(SettingsError, match=why):
+        BrokerSettings.load(None, [*GROUP, override])
 
 
 @pytest.mark.parametrize(

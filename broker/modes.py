@@ -1,0 +1,118 @@
+"""What replicates a broker's log: replicas that copy it, under controllers or in a pair, or a Raft group.
+
+Invariant: the settings name one of them, and nothing else of a broker asks which."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from broker.role.manager import ReplicasManager
+from broker.role.membership import Membership
+from broker.role.switch import RoleSwitch
+from broker.settings.broker import BrokerSettings
+from epochfile.file import DEFAULT_NAME as EPOCH_FILE
+from epochfile.file import EpochFile
+from ha.replication import Replication
+from ha.service import HAService
+from messagestore.errors import PlainStore, RaftModeStore
+from messagestore.log.commitlog import FOLDER as COMMIT_LOG
+from messagestore.store import MessageStore
+from mqruntime.clock import Clock
+from mqruntime.runtime import Runtime
+
+if TYPE_CHECKING:
+    from broker.role.grouproles import GroupRoles
+    from raftstore.ledgerstore import LedgerStore
+    from raftstore.member import Member
+
+RAFT_MODE = "dledger-"  # and a member's id: where Raft mode keeps the log
+Fatal = Callable[[BaseException], None]
+
+
+@dataclass(frozen=True, slots=True)
+class CopiedLog:
+    """A plain commit log, copied from master to slaves."""
+
+    store: MessageStore
+    replication: HAService
+
+
+@dataclass(frozen=True, slots=True)
+class GroupLog:
+    """A Raft group's log."""
+
+    store: LedgerStore
+    replication: Replication
+    member: Member
+
+
+def replicated_log(
+    settings: BrokerSettings, runtime: Runtime, *, restart: Callable[[], None], on_fatal: Fatal
+) -> CopiedLog | GroupLog:
+    """`restart()` asks for another process in the place of this one."""
+    if settings.raft_group is not None:
+        return _group_log(settings, runtime, restart, on_fatal)
+    store = MessageStore(runtime, settings, on_fatal=on_fatal)
+    replication = HAService(
+        store,
+        EpochFile(runtime.files, settings.store_path_epoch_file or EPOCH_FILE),
+        settings=settings.replication,
+        clock=runtime.clock,
+        host=settings.listens_on,
+        port=settings.ha_port,
+        told_host=settings.ha_host,
+        members_min=lambda: settings.min_in_sync_replicas,
+        truncation_allowed=lambda: settings.allow_truncation_to,
+        catch_up_limit=lambda: settings.catch_up_limit,
+        on_fatal=on_fatal,
+        pair=settings.pair,
+    )
+    return CopiedLog(store, replication)
+
+
+def _group_log(
+    settings: BrokerSettings, runtime: Runtime, restart: Callable[[], None], on_fatal: Fatal
+) -> GroupLog:
+    # only here: other brokers do without them
+    from broker.settings.raft import broker_id_of
+    from raftstore.ledgerstore import LedgerStore
+    from raftstore.member import Member, ledger_settings
+    from raftstore.replication import GroupReplication
+
+    group = settings.raft_group
+    assert group is not None
+    member = Member(
+        self_id=group.self_id,
+        peers=group.peers,
+        group=group.name or settings.broker_name,
+        preferred=group.preferred,
+        listens_on=settings.listens_on,
+        settings=ledger_settings(
+            settings, pending_max=settings.waiting_sends_max, checks_addresses=settings.ha_slave_host_check
+        ),
+        runtime=runtime,
+        on_fatal=on_fatal,
+    )
+    store = LedgerStore(runtime, settings, member, restart=restart, on_fatal=on_fatal)
+    return GroupLog(store, GroupReplication(member, store, broker_id_of), member)
+
+
+def group_roles(
+    log: GroupLog, membership: Membership, manager: ReplicasManager, switch: RoleSwitch, clock: Clock
+) -> GroupRoles:
+    """Who tells the membership what its group decides."""
+    from broker.role.grouproles import GroupRoles
+
+    return GroupRoles(membership, log.member, log.store, manager, switch, clock)
+
+
+def check_folders(settings: BrokerSettings, folders: list[str]) -> None:
+    """Raises RaftModeStore where the store of Raft mode is another mode's to start on, PlainStore the other way round."""
+    found = [folder for folder in folders if folder.startswith(RAFT_MODE)]
+    if settings.raft_group is None:
+        if found:
+            raise RaftModeStore(found[0])
+    elif not found and COMMIT_LOG in folders:
+        raise PlainStore(COMMIT_LOG)

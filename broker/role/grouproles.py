@@ -1,0 +1,94 @@
+"""Who leads a Raft group, passed on to the broker's membership as a grant under the term.
+
+Invariant: a leader is granted its role once its log holds nothing undecided of others, as Raft says; who follows is told of a
+master that serves, by the master's own word. Whoever leads no more answers everybody that waits at once."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from broker.role.actions import Grant
+from broker.role.manager import ReplicasManager
+from broker.role.membership import Membership
+from broker.role.switch import RoleSwitch
+from broker.settings.raft import broker_id_of
+from mqruntime.clock import Clock
+from mqruntime.tasks import Tasks
+from mqruntime.waking import woken
+from raftstore.ledgerstore import LedgerStore
+from raftstore.member import Member
+
+logger = logging.getLogger("broker.grouproles")
+
+LOOK_MS = 50
+KNOWN_AGAIN_MS = 5_000
+"""A master that was started again within its term may serve at another address."""
+
+
+class GroupRoles:
+    """`member` is this broker's, of which `membership` knows the broker id."""
+
+    def __init__(
+        self,
+        membership: Membership,
+        member: Member,
+        store: LedgerStore,
+        manager: ReplicasManager,
+        switch: RoleSwitch,
+        clock: Clock,
+    ) -> None:
+        self._membership = membership
+        self._member = member
+        self._store = store
+        self._manager = manager
+        self._switch = switch
+        self._clock = clock
+        self._news = asyncio.Event()
+        self._known: tuple[int, str] | None = None
+        """The term and the leader whose address was told last."""
+        self._ask_again_ms = 0
+        member.on_role(self._moved)
+        member.serves_clients_at(lambda: membership.address if membership.accepts_sends else None)
+
+    def start(self, tasks: Tasks) -> None:
+        tasks.start(self._run(), name="group roles")
+
+    def _moved(self) -> None:
+        if not self._member.leads:
+            self._store.leads_no_more()
+            if self._membership.accepts_sends:
+                logger.info("leads no more")
+            self._membership.deposed()
+            self._switch.deposed()
+        self._news.set()
+
+    async def _run(self) -> None:
+        while True:
+            self._news.clear()
+            await self._look()
+            await woken(self._news, LOOK_MS)
+
+    async def _look(self) -> None:
+        member, us = self._member, self._membership
+        if member.leads:
+            assert us.broker_id is not None
+            self._grant(member.term, us.broker_id, us.address)
+            return
+        leader_id = member.leader_id
+        now_ms = self._clock.monotonic_ms()
+        if leader_id is None or ((member.term, leader_id) == self._known and now_ms < self._ask_again_ms):
+            return
+        asked = member.term, leader_id
+        address = await member.where_leader_serves()
+        if address is not None and asked == (member.term, member.leader_id):
+            self._known, self._ask_again_ms = asked, self._clock.monotonic_ms() + KNOWN_AGAIN_MS
+            self._grant(member.term, broker_id_of(leader_id), address)
+
+    def _grant(self, term: int, master_id: int, address: str) -> None:
+        members = frozenset(map(broker_id_of, self._member.members()))
+        self._manager.granted(Grant(term, master_id, address, members, term))
+
+    async def step_down(self) -> None:
+        """Before this broker stops another one leads, if it led and one can."""
+        await self._member.hand_over()

@@ -1,0 +1,97 @@
+"""The keys of upstream's Raft mode (DLedgerCommitLog): a broker set that elects its leader itself.
+
+Invariant: the members' list names this broker, and each member has an id of which upstream can make a broker's."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import ClassVar
+
+from pydantic import Field
+
+from mqruntime.settings import Settings
+
+MEMBER = re.compile(r"([A-Za-z])(\d+)-([^;\s]+):(\d+)")
+
+
+@dataclass(frozen=True, slots=True)
+class RaftGroup:
+    """`peers`: member id -> host:port, where members talk to each other."""
+
+    name: str
+    self_id: str
+    peers: dict[str, str]
+    preferred: tuple[str, ...]
+
+    @property
+    def broker_id(self) -> int:
+        """Of this member while it follows; a leader is broker 0."""
+        return broker_id_of(self.self_id)
+
+
+def broker_id_of(member_id: str) -> int:
+    """Upstream's: the number behind the letter, and one."""
+    return int(member_id[1:]) + 1
+
+
+class RaftKeys(Settings):
+    """The part of a broker's settings that counts with `enableDLegerCommitLog=true` only."""
+
+    UPSTREAM: ClassVar[dict[str, str]] = {}
+
+    enable_d_leger_commit_log: bool = Field(
+        False,
+        alias="enableDLegerCommitLog",
+        description="Raft mode: the log is that of a group whose members elect the master among them, without controllers, and "
+        "a send waits for a majority's disks; upstream deprecates it",
+    )
+    d_leger_group: str = Field(
+        "", alias="dLegerGroup", description="of Raft mode: name of the group; empty: `brokerName`"
+    )
+    d_leger_peers: str = Field(
+        "",
+        alias="dLegerPeers",
+        description="of Raft mode: all members, `n0-HOST:PORT;n1-HOST:PORT;n2-HOST:PORT`",
+    )
+    d_leger_self_id: str = Field(
+        "", alias="dLegerSelfId", description="of Raft mode: which of them this broker is, as `n0`"
+    )
+    preferred_leader_ids: str = Field(
+        "",
+        alias="preferredLeaderIds",
+        description="of Raft mode: members that lead when they can, as `n0;n1`; whoever else leads hands over to one that is "
+        "level",
+    )
+
+    @property
+    def raft_group(self) -> RaftGroup | None:
+        """None unless in Raft mode."""
+        if not self.enable_d_leger_commit_log:
+            return None
+        preferred = tuple(
+            filter(None, (each.strip() for each in re.split("[;,]", self.preferred_leader_ids)))
+        )
+        return RaftGroup(self.d_leger_group, self.d_leger_self_id, self._peers(), preferred)
+
+    def _peers(self) -> dict[str, str]:
+        found = [MEMBER.fullmatch(each.strip()) for each in self.d_leger_peers.split(";") if each.strip()]
+        return {f"{each[1]}{each[2]}": f"{each[3]}:{each[4]}" for each in found if each is not None}
+
+    def why_no_group(self) -> str | None:
+        """What is wrong with these keys together; None when nothing is."""
+        group = self.raft_group
+        if group is None:
+            return None
+        listed = [each for each in self.d_leger_peers.split(";") if each.strip()]
+        if not listed or len(group.peers) != len(listed):
+            return f"dLegerPeers {self.d_leger_peers!r} must list each member once, as n0-HOST:PORT;n1-HOST:PORT;n2-HOST:PORT"
+        if len({broker_id_of(each) for each in group.peers}) != len(listed):
+            return f"dLegerPeers {self.d_leger_peers!r} must give each member a number of its own: broker ids come from it"
+        for key, each in (
+            ("dLegerSelfId", group.self_id),
+            *(("preferredLeaderIds", one) for one in group.preferred),
+        ):
+            if each not in group.peers:
+                return f"{key}: {each!r} is not among the members of dLegerPeers, {' '.join(group.peers)}"
+        return None

@@ -1,0 +1,47 @@
+"""Where the index of a store that starts has to be filled from.
+
+Invariant: while an index is partial the checkpoint on disk says so."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+from messagestore.checkpoint import INDEX_PARTIAL, Checkpoint
+from messagestore.index.table import IndexTable
+from messagestore.log.files import LogFiles
+
+
+class IndexStart:
+    """After `index_lost()` the checkpoint on disk says that the index is partial."""
+
+    def __init__(
+        self,
+        log: LogFiles,
+        index: IndexTable | None,
+        checkpoint: Checkpoint,
+        index_lost: Callable[[], Awaitable[None]],
+    ) -> None:
+        self._log = log
+        self._index = index
+        self._checkpoint = checkpoint
+        self._index_lost = index_lost
+
+    async def found(self, dispatched: int, *, trusted: bool) -> int:
+        """Opens the index as of `dispatched`; from where on it has to be filled. Without any file that is all of the log: the
+        store had no index so far, or one of another geometry. The checkpoint says so until all is filled and on disk: what a
+        start that was killed on the way left is vouched for by nothing, and the next goes through all of the log again. Where
+        nothing was dispatched and nothing is vouched for it need not, and a disk may be too full for it."""
+        if self._index is None:
+            return dispatched
+        if self._log.has_segments and not self._index.fits:  # told before the first of them is deleted
+            await self._index_lost()
+        partial = self._checkpoint.index_msg_timestamp == INDEX_PARTIAL
+        await self._index.load(
+            self._log.min_offset if partial and not trusted else dispatched, trusted=trusted
+        )
+        checkpoint, begin = self._checkpoint, self._log.min_offset
+        never_filled = checkpoint.ours and dispatched == begin >= checkpoint.confirm_phy_offset
+        if not self._index.exists and self._log.has_segments and not never_filled:
+            await self._index_lost()
+            partial = True
+        return self._log.min_offset if partial else dispatched

@@ -1,0 +1,126 @@
+"""Walking the entries of a DLedger log for the messages in them: for dispatch, and for checks of what is on disk.
+
+Invariant: a walk goes from the beginning of an entry, or the end of a file's entries, to another one, and no further than its
+limit. An entry without a body, or with a list of members, is no message and is passed over."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from dledger.entry import BLANK, BLANK_MAGIC, ENTRY_HEADER, ENTRY_HEADER_BYTES, MAGIC
+from dledger.membership import MAGIC as MEMBERS
+from dledger.membership import is_members
+from messagestore import record
+from messagestore.errors import StoreCorrupted
+from messagestore.queues.dispatcher import NEW_QUEUES_MAX, Dispatcher
+from messagestore.record import Buffer
+from messagestore.scrub.walk import RECORDS_MAX, Walked
+
+CLOSED = 0
+"""Instead of an entry's size: the file has no more of them."""
+
+
+def entry_at(buffer: Buffer, at: int, left: int, position: int) -> int | None:
+    """The size of the entry whose header stands at `buffer[at]`, at `position` of the log, where `left` bytes remain of its
+    file; CLOSED where a blank stands, or no header has room; None where no header of an entry of that place is."""
+    if left < ENTRY_HEADER_BYTES:
+        return CLOSED
+    if len(buffer) - at < ENTRY_HEADER_BYTES:
+        return _blank_at(buffer, at)
+    magic, size, _, _, stored_position, _, _, _, body_size = ENTRY_HEADER.unpack_from(buffer, at)
+    if (
+        magic == MAGIC
+        and stored_position == position
+        and size == ENTRY_HEADER_BYTES + body_size
+        and body_size >= 0
+    ):
+        return int(size)
+    return _blank_at(buffer, at)
+
+
+def _blank_at(buffer: Buffer, at: int) -> int | None:
+    is_blank = len(buffer) - at >= BLANK.size and BLANK.unpack_from(buffer, at)[0] == BLANK_MAGIC
+    return CLOSED if is_blank else None
+
+
+def is_message(buffer: Buffer, at: int, size: int) -> bool:
+    """Whether the entry of `size` bytes at `buffer[at]`, of whose body as much is there as tells, is one."""
+    body = at + ENTRY_HEADER_BYTES
+    return size > ENTRY_HEADER_BYTES and not is_members(
+        bytes(buffer[body : min(body + len(MEMBERS), at + size)])
+    )
+
+
+class EntryDispatcher(Dispatcher):
+    """Dispatches what is in entries; `on_moved()` after each run."""
+
+    on_moved: Callable[[], None] = staticmethod(lambda: None)
+
+    def run(self, buffer: Buffer, start: int, segment_end: int, limit: int, records_max: int) -> bool:
+        try:
+            return self._run(buffer, start, segment_end, limit, records_max)
+        finally:
+            self.on_moved()
+
+    def _run(self, buffer: Buffer, start: int, segment_end: int, limit: int, records_max: int) -> bool:
+        self._new_queues = 0
+        while records_max > 0:
+            if self._new_queues >= NEW_QUEUES_MAX:
+                return True
+            records_max -= 1
+            position = self.position
+            if position >= limit:
+                return False
+            at = position - start
+            size = entry_at(buffer, at, segment_end - position, position)
+            if size == CLOSED:
+                self.position = segment_end
+                return segment_end < limit
+            if size is None:
+                if len(buffer) - at < min(ENTRY_HEADER_BYTES, segment_end - position):
+                    return False  # this buffer has the first part of it only
+                raise StoreCorrupted(position, limit, "no entry stands here")
+            if position + size > limit or at + size > len(buffer):
+                return False
+            if is_message(buffer, at, size):
+                self._put_entry(buffer, at, size, position, limit)
+            self.position = position + size
+        return True
+
+    def _put_entry(self, buffer: Buffer, at: int, size: int, position: int, limit: int) -> None:
+        body, offset = at + ENTRY_HEADER_BYTES, position + ENTRY_HEADER_BYTES
+        facts = record.queue_facts(buffer, body, size - ENTRY_HEADER_BYTES, offset)
+        if isinstance(facts, int) or facts.size != size - ENTRY_HEADER_BYTES:
+            raise StoreCorrupted(offset, limit, "the entry there holds no message of that place")
+        self.put(offset, facts)
+
+
+def walk_entries(
+    buffer: bytes, start: int, segment_end: int, limit: int, verify_record: bool = False
+) -> Walked:
+    """As messagestore.scrub.walk.walk_slice, of a log of entries: what is wrong with one is told with its place and size."""
+    position = start
+    for entries in range(RECORDS_MAX):
+        if position >= limit:
+            return Walked(position, entries)
+        at = position - start
+        size = entry_at(buffer, at, segment_end - position, position)
+        if size == CLOSED:
+            return Walked(segment_end, entries)
+        held = len(buffer) - at
+        if size is None:
+            if held < min(ENTRY_HEADER_BYTES, limit - position):
+                return Walked(position, entries, wanted=ENTRY_HEADER_BYTES if at == 0 else 0)
+            return Walked(position, entries, "no head of an entry stands here")
+        if position + size > limit:
+            return Walked(position, entries, f"an entry of {size} bytes goes beyond {limit}")
+        if size > held:
+            return Walked(position, entries, wanted=size if at == 0 else 0)
+        body = size - ENTRY_HEADER_BYTES
+        if is_message(buffer, at, size):
+            offset = position + ENTRY_HEADER_BYTES
+            whole = record.check(buffer, at + ENTRY_HEADER_BYTES, body, offset, verify_record=verify_record)
+            if whole != body:
+                return Walked(position, entries, "the message in the entry is damaged", size)
+        position += size
+    return Walked(position, RECORDS_MAX)

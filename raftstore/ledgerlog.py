@@ -1,0 +1,138 @@
+"""The files of a member's DLedger log as the log of a broker's store.
+
+Invariant: what can be read is decided and on this disk; its end moves only up, but for a log that another member's replaced.
+A record goes into the log as the body of an entry whose place is known before the body is made."""
+
+from __future__ import annotations
+
+from dledger.entry import BLANK, BLANK_MAGIC, ENTRY_HEADER_BYTES
+from dledger.errors import NotLeader, TooManyProposals
+from dledger.node import DLedgerNode
+from messagestore.errors import LogTakesNothing, OffsetOutOfRange
+from messagestore.log.files import LogFiles, Place
+from messagestore.log.retention import Segment
+from messagestore.record import FIXED_PARTS, store_timestamp
+from mqruntime.segments import SegmentFile
+from raftstore.entrywalk import entry_at, is_message
+from raftstore.framing import physical_offset
+
+HEAD_BYTES = ENTRY_HEADER_BYTES + FIXED_PARTS[3].size
+"""Of an entry and as much of its record as tells when that was stored."""
+
+
+class LedgerLog(LogFiles):
+    """Offsets are positions in the data files of `node`, which is opened first."""
+
+    def __init__(self, node: DLedgerNode, *, hot_segments: int) -> None:
+        super().__init__(node.settings.data_file_bytes, hot_segments)
+        self.record_bytes_max -= ENTRY_HEADER_BYTES
+        self._node = node
+        self._tail: list[bytearray] = []
+        """Records that have their places, and are to be filled in."""
+
+    def opened(self, vouched_for: int) -> None:
+        """The node has opened its files. What was dispatched before, which ends at `vouched_for`, was decided, whatever the
+        node's own checkpoint knows of that."""
+        self._first = self._node.log_begin()
+        self._end = max(self._node.readable()[1], min(vouched_for, self._node.log_end()))
+
+    def readable_to(self, end: int) -> None:
+        """More of the log is decided, and on this disk."""
+        self._end = max(end, self._end)
+
+    def restarted_at(self, position: int) -> None:
+        """Another member's log replaced this one; it begins there, and nothing of it can be read yet."""
+        self._first = self._end = position
+
+    @property
+    def max_offset(self) -> int:
+        """Where the log ends, with what is not decided yet."""
+        return self._node.log_end()
+
+    @property
+    def has_segments(self) -> bool:
+        return bool(self._node.data.files)
+
+    @property
+    def flushed_offset(self) -> int:
+        return self._end
+
+    def _file_at(self, offset: int) -> tuple[SegmentFile, int]:
+        number = offset // self.segment_size_bytes
+        file = self._node.data.file(number)
+        if file is None or offset < self._first:
+            raise OffsetOutOfRange(offset, self._first, self._end)
+        return file, number * self.segment_size_bytes
+
+    async def is_boundary(self, offset: int) -> bool:
+        head = await self.read_cold(offset, ENTRY_HEADER_BYTES)
+        closes = len(head) >= BLANK.size and BLANK.unpack_from(head)[0] == BLANK_MAGIC
+        return closes or entry_at(head, 0, self.segment_size_bytes, offset) is not None
+
+    def first_record(self) -> int | None:
+        position = self._first
+        while True:
+            head = self.read(position, HEAD_BYTES)
+            size = entry_at(head, 0, self.segment_size_bytes - position % self.segment_size_bytes, position)
+            if size is None:
+                return None
+            if is_message(head, 0, size):
+                return physical_offset(position)
+            position += size
+
+    # The leader's appends
+
+    def places(self, sizes: list[int]) -> list[Place]:
+        try:
+            positions = self._node.place(sizes)
+        except (NotLeader, TooManyProposals) as error:
+            raise LogTakesNothing(str(error)) from error
+        self._tail = [bytearray(size) for size in sizes]
+        return [
+            Place(memoryview(record), 0, physical_offset(position))
+            for record, position in zip(self._tail, positions, strict=True)
+        ]
+
+    def fits(self, bytes_needed: int) -> bool:
+        return False  # each record has a header of its own
+
+    def tail(self, bytes_needed: int) -> tuple[memoryview, int]:
+        ((view, at, _),) = self.places([bytes_needed])
+        return view, at
+
+    def grow(self, end: int) -> None:
+        self._node.append_placed([bytes(record) for record in self._tail])
+        self._tail = []
+
+    def has_room_for(self, size: int) -> bool:
+        return True
+
+    # Retention
+
+    async def segments_behind_first(self, count_max: int) -> list[Segment]:
+        size, found = self.segment_size_bytes, []
+        last = self.segment_start(self._end)
+        for start in range(self._first, min(self._first + count_max * size, last), size):
+            found.append(Segment(start, start + size, await self._first_time(start + size)))
+        return found
+
+    async def _first_time(self, position: int) -> int | None:
+        """When the first message of a file was stored, ms; None where none stands among its first entries."""
+        while position + HEAD_BYTES <= self._end:
+            head = await self.read_file(position, position + HEAD_BYTES)
+            size = entry_at(head, 0, self.segment_size_bytes - position % self.segment_size_bytes, position)
+            if size is None:
+                return None
+            if is_message(head, 0, size):
+                return store_timestamp(head, ENTRY_HEADER_BYTES) or None
+            position += size
+        return None
+
+    def begin_at(self, offset: int) -> None:
+        assert self._first <= offset <= self.segment_start(self._end)
+        self._first = offset
+
+    async def delete_former(self) -> list[SegmentFile]:
+        if self._node.log_begin() < self._first:
+            await self._node.begin_at(self._first)
+        return []

@@ -1,0 +1,162 @@
+"""The store of a Raft-mode broker: its commit log is the DLedger log of a member of its group.
+
+Invariant: only what is decided and on this disk is dispatched and read. A leader appends once all that its log holds is
+dispatched, so that queue offsets go on without a gap. The member's files are open for as long as the store is."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from dledger.errors import (
+    LogDamaged,
+    LogOfAnother,
+    MembersChanged,
+    MembersUnknown,
+    SnapshotDamaged,
+    SnapshotUnknown,
+)
+from dledger.keyvalues import BadKeyValues
+from messagestore.brokerstore import BrokerStore
+from messagestore.checkpoint import Checkpoint
+from messagestore.errors import LogTakesNothing, StoreCorrupted, StoreError
+from messagestore.index.beginning import IndexStart
+from messagestore.log.appender import Appender
+from messagestore.messages import RecoveryReport
+from messagestore.settings import StoreSettings
+from mqruntime.runtime import Runtime
+from raftstore.entrywalk import EntryDispatcher, walk_entries
+from raftstore.ledgerlog import LedgerLog
+from raftstore.member import Member
+
+UNUSABLE = (
+    LogDamaged, LogOfAnother, MembersChanged, MembersUnknown, SnapshotDamaged, SnapshotUnknown, BadKeyValues
+)  # fmt: skip
+
+
+class LedgerUnusable(StoreError):
+    """The DLedger log cannot be opened; the text says why."""
+
+
+class LedgerStore(BrokerStore):
+    """Over the log of `member`, whose files it opens at its start, and which it closes at its end. `restart()` is called when
+    another member's log replaced this one: queues and index are of a log that is gone, and are opened anew with the process."""
+
+    _log: LedgerLog
+    _dispatcher: EntryDispatcher
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        settings: StoreSettings,
+        member: Member,
+        *,
+        restart: Callable[[], None],
+        on_fatal: Callable[[BaseException], None],
+    ) -> None:
+        log = LedgerLog(member.node, hot_segments=settings.hot_segments)
+        super().__init__(
+            runtime, settings, log, dispatcher=EntryDispatcher, walk=walk_entries, on_fatal=on_fatal
+        )
+        self._member = member
+        self._restart = restart
+        self._progress = asyncio.Event()
+        member.tells(readable=self._readable_to, restarted=self._restarted_at)
+        self._dispatcher.on_moved = self._progress.set
+
+    # Life
+
+    async def _recovered(self, checkpoint: Checkpoint, *, clean: bool) -> RecoveryReport:
+        """The member's own recovery finds the log's end, and what of it is decided; what queues and index lack of that is
+        dispatched while the store runs."""
+        try:
+            await self._member.node.open()
+        except UNUSABLE as error:
+            raise LedgerUnusable(str(error)) from error
+        log, queues, vouched_for = self._log, self._queues, checkpoint.confirm_phy_offset
+        log.opened(vouched_for)
+        if log.flushed_offset < vouched_for:
+            raise StoreCorrupted(
+                log.flushed_offset, vouched_for, "the log ends there, and more was dispatched"
+            )
+        await queues.load(log.min_offset, vouched_for, trusted=clean)
+        if vouched_for <= log.min_offset:  # they are of a log that another member's replaced
+            await queues.truncate(log.min_offset)
+        dispatched = max(queues.phy_end() if clean else vouched_for, log.min_offset)
+        if queues.phy_end() <= log.min_offset:
+            dispatched = log.min_offset
+        self._dispatcher.log_min = log.min_offset
+        index = IndexStart(log, self._index, checkpoint, self._saved.index_lost)
+        self._dispatcher.position = await index.found(dispatched, trusted=clean)
+        return RecoveryReport(
+            clean=clean, min_offset=log.min_offset, max_offset=log.max_offset, confirm_offset=log.flushed_offset,
+            dispatched_offset=self._dispatcher.position, walked_from=log.max_offset, walked_records=0, cut_bytes=0,
+            removed_segments=0,
+        )  # fmt: skip
+
+    def _appends_end(self) -> None:
+        self._progress.set()
+
+    async def _flush_all(self) -> None:
+        """What is decided is on disk before it is told."""
+
+    async def _close_log(self) -> None:
+        await self._member.close()
+
+    # What the member says
+
+    def _readable_to(self, end: int) -> None:
+        self._log.readable_to(end)
+        self.set_confirm_offset(end)
+        self._progress.set()
+        for callback in self._flush_callbacks:
+            callback()
+
+    def _restarted_at(self, position: int) -> None:
+        self._log.restarted_at(position)
+        self._restart()
+
+    def leads_no_more(self) -> None:
+        """Whoever waits to become master looks again."""
+        self._progress.set()
+
+    # Role
+
+    async def become_master(self) -> None:
+        term = self._member.term
+        while self._dispatcher.position < self._log.max_offset:
+            self._check_leads(term)
+            self._progress.clear()
+            await self._progress.wait()
+        newest_ms = await self._newest_store_time()
+        self._check_leads(term)
+        self._appender = Appender(
+            self._log, self._settings.max_message_size, self._queues.next_offsets(), newest_ms, self._dispatcher.known,
+            record_crcs=self._settings.enabled_append_prop_crc,
+        )  # fmt: skip
+
+    def _check_leads(self, term: int) -> None:
+        if not (self._running and self._member.leads and self._member.term == term):
+            raise LogTakesNothing(f"this member does not lead term {term} any more")
+
+    def become_slave(self) -> None:
+        self._appender = None
+        self._dispatcher.known.clear()
+
+    async def _newest_store_time(self) -> int:
+        """Of the messages that were dispatched, ms: none that is appended is older."""
+        newest = max(self._queues.all(), key=lambda queue: queue.phy_end, default=None)
+        if newest is None:
+            return 0
+        last = newest.max_queue_offset - 1
+        stored_ms = await self.store_time_at(newest.topic, newest.queue_id, last)
+        return max(0, self._dispatcher.store_timestamp, stored_ms)
+
+    def _nothing_appended(self) -> None:
+        """Its sender is told, and tries another broker."""
+
+    async def write_anew(self, offset: int) -> None:
+        """The member does that for its log at each start."""
+
+    def sync_lasts_ms(self) -> int:
+        return 0

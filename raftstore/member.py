@@ -1,0 +1,218 @@
+"""A Raft-mode broker as a member of its group: the DLedger node that holds its log, and the port where members talk.
+
+Invariant: the node's files are open before it takes part and until the store over them has stopped; who asks on that port where
+clients find this member is answered by the leader only, once it serves."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Collection, Mapping
+
+from dledger.actions import Role
+from dledger.memberservice import MemberService
+from dledger.messages import ResultCode
+from dledger.node import DLedgerNode
+from dledger.preference import level_among
+from dledger.settings import DLedgerSettings
+from messagestore.log.appender import RECORD_OVERHEAD_BYTES_MAX
+from messagestore.settings import StoreSettings
+from mqruntime.clock import Clock
+from mqruntime.runtime import Runtime
+from mqruntime.tasks import Tasks
+from raftstore.framing import position_told
+from remoting.client import RemotingClient
+from remoting.codes import RequestCode, ResponseCode
+from remoting.command import RemotingCommand
+from remoting.errors import HeaderError, RemotingError
+from remoting.headers.group import ExchangeHAInfoHeader
+from remoting.peer import Peer
+from remoting.router import Router
+from remoting.server import RemotingServer
+
+logger = logging.getLogger("raftstore.member")
+
+CONNECT_TIMEOUT_MS, ASK_TIMEOUT_MS = 1_000, 1_000
+PREFERRED_EVERY_MS = 1_000
+ENTRY_ROOM_BYTES = 64
+"""Of a file, for the header of its one entry and the blank behind it."""
+
+
+def ledger_settings(store: StoreSettings, *, pending_max: int, checks_addresses: bool) -> DLedgerSettings:
+    """What the log of a broker with these settings is like."""
+    file_bytes = store.mapped_file_size_commit_log
+    return DLedgerSettings(
+        data_file_bytes=file_bytes,
+        entry_bytes_max=min(
+            store.max_message_size + RECORD_OVERHEAD_BYTES_MAX, file_bytes - ENTRY_ROOM_BYTES
+        ),
+        pending_proposals_max=pending_max,
+        checks_addresses=checks_addresses,
+        same_positions=True,
+    )
+
+
+class Member:
+    """`peers` maps the id of each member to its "host:port"; this one listens there, or on the host `listens_on`. A leader that
+    is not `preferred` hands over to one that is, once that is level."""
+
+    def __init__(
+        self,
+        *,
+        self_id: str,
+        peers: Mapping[str, str],
+        group: str,
+        preferred: Collection[str],
+        listens_on: str | None,
+        settings: DLedgerSettings,
+        runtime: Runtime,
+        on_fatal: Callable[[BaseException], None],
+    ) -> None:
+        self._preferred = frozenset(preferred)
+        self._clock: Clock = runtime.clock
+        self._tasks = Tasks(on_fatal)
+        self._client = RemotingClient(clock=runtime.clock, connect_timeout_ms=CONNECT_TIMEOUT_MS)
+        self._readable: Callable[[int], None] = lambda end: None
+        self._restarted: Callable[[int], None] = lambda position: None
+        self._role_changed: Callable[[], None] = lambda: None
+        self._clients_at: Callable[[], str | None] = lambda: None
+        self.node = DLedgerNode(
+            self_id=self_id,
+            peers=peers,
+            group=group,
+            runtime=runtime,
+            state_machine=None,
+            client=self._client,
+            settings=settings,
+            stands_at=position_told,
+            on_role_change=self._announced,
+            on_fatal=on_fatal,
+            on_readable=lambda end: self._readable(end),
+            on_restarted=lambda position: self._restarted(position),
+        )
+        self.router = Router(on_fatal=on_fatal)
+        self.node.register(self.router)
+        MemberService(self.node, group).register(self.router)
+        self.router.add(RequestCode.EXCHANGE_BROKER_HA_INFO, self._told_where)
+        host, _, port = peers[self_id].rpartition(":")
+        self._server = RemotingServer(
+            self.router, host=listens_on or host, port=int(port), clock=runtime.clock
+        )
+
+    def tells(self, *, readable: Callable[[int], None], restarted: Callable[[int], None]) -> None:
+        """Who hears that more can be read, and that another member's log replaced this one."""
+        self._readable, self._restarted = readable, restarted
+
+    def on_role(self, callback: Callable[[], None]) -> None:
+        """`callback` when this member begins to lead and can serve, and when it leads no more."""
+        self._role_changed = callback
+
+    def serves_clients_at(self, address: Callable[[], str | None]) -> None:
+        """Where clients find this broker; None while it does not serve them as a master."""
+        self._clients_at = address
+
+    # Life
+
+    async def serve(self) -> None:
+        """Takes part. AddressInUse, CannotListen."""
+        await self._server.start()
+        await self.node.start()
+        if self._preferred and self.self_id not in self._preferred:
+            self._tasks.start(self._give_way_to_preferred(), name="raft-preferred")
+
+    async def hand_over(self) -> None:
+        """Another member leads, if this one did and one can."""
+        if await self.node.hand_over() is ResultCode.SUCCESS:
+            logger.info("handed over to %s", self.node.leader_id)
+
+    async def close(self) -> None:
+        """Takes part no more, and closes the files."""
+        await self._tasks.stop()
+        await self.node.stop()
+        await self._server.stop()
+        await self._client.close()
+
+    # The group
+
+    @property
+    def self_id(self) -> str:
+        return self.node.self_id
+
+    @property
+    def term(self) -> int:
+        return self.node.term
+
+    @property
+    def leads(self) -> bool:
+        """And serves."""
+        return self.node.is_active
+
+    @property
+    def leader_id(self) -> str | None:
+        return self.node.leader_id
+
+    def members(self) -> list[str]:
+        return sorted(self.node.peers)
+
+    async def where_leader_serves(self) -> str | None:
+        """The leader's address for clients, by its own word; None without one that serves. A member of another id does not
+        answer at that address as this one."""
+        address = self.node.leader_address
+        if address is None:
+            return None
+        request = RemotingCommand.request(RequestCode.EXCHANGE_BROKER_HA_INFO)
+        try:
+            reply = await self._client.call(address, request, ASK_TIMEOUT_MS)
+            if reply.code != ResponseCode.SUCCESS:
+                return None
+            return ExchangeHAInfoHeader.from_ext(reply.ext).master_address
+        except (RemotingError, HeaderError) as error:
+            logger.debug("the leader does not say where it serves: %s", error)
+            return None
+
+    def _told_where(self, peer: Peer, command: RemotingCommand) -> RemotingCommand:
+        address = self._clients_at() if self.leads else None
+        if address is None:
+            return command.reply(
+                ResponseCode.SYSTEM_ERROR, "this member does not lead, or does not serve yet"
+            )
+        return command.reply(
+            header=ExchangeHAInfoHeader(self.node.peers[self.self_id], self.node.readable()[1], address)
+        )
+
+    def end_of(self, index: int) -> int:
+        """Where entry `index`, which is on this disk, ends; the log's beginning for one before it."""
+        log = self.node.store.log
+        assert log is not None
+        return self.node.log_begin() if index <= log.begin.index else log.stored_unit(index).end
+
+    def behind(self) -> dict[str, tuple[int, int, int]]:
+        """Of each other member, where this one leads: where what it is known to hold ends, how many entries it lacks, and how
+        long it has not been heard, ms."""
+        core = self.node.core
+        if core is None or not self.leads:
+            return {}
+        now_ms = self._clock.monotonic_ms()
+        return {
+            peer: (
+                self.end_of(min(known.match_index, core.durable_index)),
+                self.node.last_index - known.match_index,
+                now_ms - known.heard_ms,
+            )
+            for peer, known in core.progress.items()
+        }
+
+    def _announced(self, role: Role, term: int) -> None:
+        self._role_changed()
+
+    async def _give_way_to_preferred(self) -> None:
+        while True:
+            await asyncio.sleep(PREFERRED_EVERY_MS / 1000)
+            core = self.node.core
+            if core is None or not self.leads:
+                continue
+            since_ms = self._clock.monotonic_ms() - self.node.settings.election_timeout_min_ms
+            target = level_among(self._preferred, core.progress, core.committed_index, since_ms)
+            if target is not None:
+                logger.info("handing over to the preferred %s", target)
+                await self.node.hand_over(target)

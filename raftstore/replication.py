@@ -1,0 +1,148 @@
+"""A Raft group as what replicates a broker's log.
+
+Invariant: what is acknowledged is decided, and on this member's own disk: that a majority has it there too is Raft's word."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from epochfile.history import EpochHistory
+from ha.counters import HACounters
+from ha.errors import EpochFenced
+from ha.master.admittance import Why
+from ha.master.gate import Asker
+from raftstore.ledgerstore import LedgerStore
+from raftstore.member import Member
+
+HEARD_MS = 3_000
+"""A member that answered so lately counts as connected."""
+
+
+class GroupReplication:
+    """Satisfies the replication protocol; `broker_id_of` a member's id."""
+
+    mastership = None
+    stays_out = None
+
+    def __init__(self, member: Member, store: LedgerStore, broker_id_of: Callable[[str], int]) -> None:
+        self._member = member
+        self._store = store
+        self._broker_id_of = broker_id_of
+        self._confirm_callbacks: list[Callable[[], None]] = []
+        self.counters = HACounters()
+        store.on_flush(self._confirmed)
+
+    async def start(self) -> None:
+        await self._member.serve()
+
+    async def stop(self) -> None:
+        """The store closes the member."""
+
+    @property
+    def address(self) -> str:
+        return str(self._member.node.peers[self._member.self_id])
+
+    @property
+    def epoch(self) -> int:
+        return self._member.term
+
+    @property
+    def history(self) -> EpochHistory:
+        """Terms are the log's own affair: there is no file of epochs."""
+        return EpochHistory()
+
+    @property
+    def copies(self) -> bool:
+        return self.follows
+
+    @property
+    def follows(self) -> bool:
+        return not self._member.leads and self._member.leader_id is not None
+
+    async def become_master(
+        self, epoch: int, broker_id: int, sync_state_set: frozenset[int], sync_state_set_epoch: int
+    ) -> None:
+        """EpochFenced: this member leads no more."""
+        if not self._member.leads or self._member.term != epoch:
+            raise EpochFenced(epoch, max(self._member.term, epoch + 1))
+        self.counters.role_changes += 1
+
+    async def become_slave(
+        self, epoch: int, broker_id: int, master_id: int, master_ha_address: str | None = None
+    ) -> None:
+        self.counters.role_changes += 1
+
+    def on_level(self, callback: Callable[[], None]) -> None:
+        """Who may lead is for the group to say."""
+
+    def on_confirm(self, callback: Callable[[], None]) -> None:
+        self._confirm_callbacks.append(callback)
+
+    def acked_end(self) -> int:
+        return self._store.confirm_offset() if self._member.leads else 0
+
+    def may_confirm(self) -> bool:
+        return self._member.leads
+
+    def reachable(self, end: int) -> bool:
+        return True
+
+    def in_sync_count(self) -> int:
+        """Members that were heard lately, this one too; 0 unless it leads."""
+        return 1 + len(self.slaves()) if self._member.leads else 0
+
+    def applied_members(self) -> frozenset[int]:
+        return (
+            frozenset(map(self._broker_id_of, self._member.members())) if self._member.leads else frozenset()
+        )
+
+    def counted_members(self) -> frozenset[int]:
+        """Whoever was heard lately copies tables before an administrator is answered."""
+        return frozenset(self.slaves())
+
+    def slaves(self) -> dict[int, tuple[int, bool]]:
+        """Broker id -> (where what it holds ends, level) of each member that was heard lately."""
+        return {
+            self._broker_id_of(peer): (held_end, not lacks)
+            for peer, (held_end, lacks, silent_ms) in self._member.behind().items()
+            if silent_ms <= HEARD_MS
+        }
+
+    def read_from(self) -> int | None:
+        """The least end of those, which is read on from there; None without any."""
+        return min((end for end, _ in self.slaves().values()), default=None)
+
+    async def truncate_epoch_prefix(self, log_min: int) -> None:
+        """There is no file of epochs."""
+
+    async def why_not(self, asker: Asker, broker_id: int) -> Why | None:
+        """Members are known by the list that all of them were given."""
+        return None
+
+    def set_master_ha_address(self, address: str, epoch: int) -> None:
+        """Members find each other by their list."""
+
+    def status(self) -> dict[str, Any]:
+        leads, end = self._member.leads, self._store.max_offset()
+        connections = [
+            {"addr": self._member.node.peers[peer], "slaveAckOffset": held_end,
+             "diff": end - held_end, "inSync": not lacks,
+             "transferFromWhere": held_end, "transferredByteInSecond": 0}
+            for peer, (held_end, lacks, silent_ms) in self._member.behind().items()
+            if silent_ms <= HEARD_MS
+        ]  # fmt: skip
+        return {
+            "haClientRuntimeInfo": {
+                "lastReadTimestamp": 0, "lastWriteTimestamp": 0, "masterFlushOffset": 0, "maxOffset": 0 if leads else end,
+                "transferredByteInSecond": 0,
+            },
+            "haConnectionInfo": connections,
+            "inSyncSlaveNums": sum(1 for each in connections if each["inSync"]),
+            "master": leads,
+            "masterCommitLogMaxOffset": end if leads else 0,
+        }  # fmt: skip
+
+    def _confirmed(self) -> None:
+        for callback in self._confirm_callbacks:
+            callback()

@@ -1,0 +1,64 @@
+"""A name server, the brokers of a Raft-mode set and a client in one simulated world."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from broker.app import BrokerApp
+from broker.settings.broker import BrokerSettings
+from simulation.kernel.node import Node
+from simulation.kernel.world import World
+from tests.unit.broker.brokerset import NAMESRV, Cluster
+
+HOSTS = ["10.0.2.1", "10.0.2.2", "10.0.2.3"]
+PEERS = ";".join(f"n{number}-{host}:40911" for number, host in enumerate(HOSTS))
+
+
+class GroupSet(Cluster):
+    """`settings` are those of every broker."""
+
+    def __init__(self, world: World, **settings: Any) -> None:
+        self.world = world
+        self._settings = settings
+        world.node("namesrv", "10.0.3.1")
+        self.start_namesrv()
+        self.brokers = [world.node(f"broker-{number}", host) for number, host in enumerate(HOSTS)]
+        for node in self.brokers:
+            self.start(node)
+        self._client_node = world.node("client", "10.0.4.1")
+
+    def start(self, node: Node, **changed: Any) -> None:
+        settings = BrokerSettings(
+            **{
+                "bindAddress": node.host,
+                "brokerIP1": node.host,
+                "namesrvAddr": NAMESRV,
+                "enableDLegerCommitLog": True,
+                "dLegerGroup": "broker-a",
+                "dLegerPeers": PEERS,
+                "dLegerSelfId": f"n{self.brokers.index(node)}",
+                "mappedFileSizeCommitLog": 64 * 1024,
+                "mappedFileSizeConsumeQueue": 2000,
+                **self._settings,
+                **changed,
+            }
+        )
+        node.start(lambda runtime: BrokerApp(settings, runtime))
+
+    def has_master(self) -> bool:
+        return len(self.masters) == 1
+
+    def start_up(self) -> None:
+        self.wait_for_master()
+        self.create_topic()
+
+    def wait_for_master(self) -> None:
+        """Until name servers know it, too."""
+        self.world.run_until(self.has_master, 20_000)
+        self.world.run_for_ms(500)
+
+    def level(self) -> bool:
+        """Every broker shows what the master has decided."""
+        stores = [node.app.store for node in self.brokers if isinstance(node.app, BrokerApp)]
+        ends = {end for store in stores for end in (store.confirm_offset(), store.dispatched_offset())}
+        return len(stores) == len(self.brokers) and len(ends) == 1

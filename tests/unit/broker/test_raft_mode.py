@@ -1,0 +1,103 @@
+"""Raft mode: a set whose log is a DLedger log, from the first election to restarts and failovers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from broker.role.membership import Role
+from remoting.codes import RequestCode
+from simulation.kernel.world import World
+from tests.unit.broker.groupset import GroupSet
+
+
+@pytest.fixture
+def world() -> Iterator[World]:
+    with World(17) as world:
+        yield world
+
+
+def bodies_of(group: GroupSet) -> list[bytes]:
+    return sorted(bytes(message.body) for message in group.run(group.read_all()))
+
+
+def started(world: World, **settings: object) -> GroupSet:
+    group = GroupSet(world, **settings)
+    group.start_up()
+    return group
+
+
+def messages(name: str, count: int) -> list[bytes]:
+    return [b"%s %d " % (name.encode(), number) + b"x" * (number * 37 % 500) for number in range(count)]
+
+
+def test_what_is_acknowledged_is_read_from_every_leader(world: World) -> None:
+    group = started(world)
+    sent = messages("first", 40)
+    group.run(group.send_all(sent))
+    assert bodies_of(group) == sorted(sent)
+    former = group.master
+    former.kill()
+    group.wait_for_master()
+    assert group.master is not former
+    sent += messages("later", 40)
+    group.run(group.send_all(sent[40:]))
+    group.start(former)
+    group.world.run_until(group.level, 20_000)
+    assert group.app(former).membership.role is Role.SLAVE
+    group.master.kill()
+    group.wait_for_master()
+    assert bodies_of(group) == sorted(sent)
+
+
+def test_all_members_hold_the_same_bytes_and_queues(world: World) -> None:
+    group = started(world)
+    group.run(group.send_all(messages("some", 300)))  # several files
+    group.world.run_until(group.level, 20_000)
+    stores = [group.app(node).store for node in group.brokers]
+    assert stores[0].confirm_offset() > 2 * stores[0].segment_size_bytes
+    for store in stores[1:]:
+        assert store.queues() == stores[0].queues()
+        for topic, queue_id in store.queues():
+            assert store.entries(topic, queue_id, 0, 500) == stores[0].entries(topic, queue_id, 0, 500)
+    results = [stores[0].get("orders", queue_id, 0, 500, 1 << 20) for queue_id in range(4)]
+    for store in stores[1:]:
+        for queue_id, result in enumerate(results):
+            other = store.get("orders", queue_id, 0, 500, 1 << 20)
+            assert [bytes(each) for each in other.buffers] == [bytes(each) for each in result.buffers]
+
+
+def test_all_restart_at_once_in_good_order_or_not(world: World) -> None:
+    group = started(world)
+    sent = messages("before", 60)
+    group.run(group.send_all(sent))
+    for graceful in (True, False):
+        for node in group.brokers:
+            if graceful:
+                group.world.run(node.stop())
+            else:
+                node.kill()
+        for node in group.brokers:
+            group.start(node)
+        group.wait_for_master()
+        assert bodies_of(group) == sorted(sent)
+        more = messages(f"after {graceful}", 20)
+        group.run(group.send_all(more))
+        sent += more
+    assert bodies_of(group) == sorted(sent)
+    assert all(group.app(node).store.queue_offset_skips() == 0 for node in group.brokers)
+
+
+def test_a_leader_without_a_majority_answers_nothing_ok(world: World) -> None:
+    group = started(world)
+    master = group.app(group.master)
+    others = [node for node in group.brokers if node is not group.master]
+    for node in others:
+        node.kill()
+    end = master.store.confirm_offset()
+    group.world.run_for_ms(10_000)
+    assert master.acknowledgement.acked_end() == 0
+    assert master.store.confirm_offset() == end
+    reply = group.run(group.ask(master.address, RequestCode.GET_BROKER_RUNTIME_INFO))
+    assert reply.code == 0
