@@ -167,8 +167,7 @@ class BrokerApp:
         self._farewell = Farewell(
             membership,
             ha,
-            self._fitness,
-            manager,
+            self._resign,
             calls=calls,
             controllers=controllers,
             forwarding=requests.forwarding,
@@ -195,7 +194,7 @@ class BrokerApp:
                     membership, store=log.store, ha=links, client=neighbours.client, clock=clock
                 )
         else:
-            self._group_roles = group_roles(log, membership, manager, switch, clock)
+            self._group_roles = group_roles(log, membership, manager, switch, requests.forwarding, clock)
         neighbours.registration.silent_while(lambda: requests.forwarding.stands_in)
         requests.forwarding.on_release(neighbours.successor_serves)
         tables.on_topics_changed(neighbours.registration.soon)
@@ -256,8 +255,6 @@ class BrokerApp:
         """Graceful end within five seconds, also after a `start` that failed or was cut short. One that was master and has a
         successor stays to forward after that; it is on disk by then."""
         self._neighbours.finder.retire()
-        if self._group_roles is not None:
-            await self._group_roles.step_down()
         forwards = await self._farewell.step_down()
         self._switch.stop_serving()
         if forwards:
@@ -285,6 +282,14 @@ class BrokerApp:
             await self.requests.forwarding.stop()
             await self._ports.close()
         await self._neighbours.client.close()
+
+    def _resign(self) -> None:
+        """Whoever elects is to elect another broker."""
+        if self._group_roles is not None:
+            self._tasks.start(self._group_roles.hand_over(), name="hand over")
+            return
+        self._fitness.stops()
+        self._manager.beat_now()
 
     async def wait_failed(self) -> BaseException:
         """Resolves with the first fatal error, or RestartWanted."""

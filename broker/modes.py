@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from broker.neighbours.forwarding import Forwarding
 from broker.role.manager import ReplicasManager
 from broker.role.membership import Membership
 from broker.role.switch import RoleSwitch
@@ -100,12 +101,17 @@ def _group_log(
 
 
 def group_roles(
-    log: GroupLog, membership: Membership, manager: ReplicasManager, switch: RoleSwitch, clock: Clock
+    log: GroupLog,
+    membership: Membership,
+    manager: ReplicasManager,
+    switch: RoleSwitch,
+    forwarding: Forwarding,
+    clock: Clock,
 ) -> GroupRoles:
     """Who tells the membership what its group decides."""
     from broker.role.grouproles import GroupRoles
 
-    return GroupRoles(membership, log.member, log.store, manager, switch, clock)
+    return GroupRoles(membership, log.member, log.store, manager, switch, forwarding, clock)
 
 
 def check_folders(settings: BrokerSettings, folders: list[str]) -> None:

@@ -126,8 +126,10 @@ class Member:
             logger.info("handed over to %s", self.node.leader_id)
 
     async def close(self) -> None:
-        """Takes part no more, and closes the files."""
+        """Takes part no more, and closes the files; a leader hands over first, so that the others need not wait until it is
+        missed."""
         await self._tasks.stop()
+        await self.node.hand_over()
         await self.node.stop()
         await self._server.stop()
         await self._client.close()

@@ -102,9 +102,9 @@ class GroupReplication:
         return frozenset(self.slaves())
 
     def slaves(self) -> dict[int, tuple[int, bool]]:
-        """Broker id -> (where what it holds ends, level) of each member that was heard lately."""
+        """Broker id -> (where what it holds ends, it may be elected) of each member that was heard lately."""
         return {
-            self._broker_id_of(peer): (held_end, not lacks)
+            self._broker_id_of(peer): (held_end, True)
             for peer, (held_end, lacks, silent_ms) in self._member.behind().items()
             if silent_ms <= HEARD_MS
         }

@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 
 from broker.neighbours.forwarding import Forwarding
 from broker.role.actions import PollCall
 from broker.role.controllercalls import ControllerCalls
 from broker.role.controllerclient import ControllerClient
-from broker.role.fitness import Fitness
-from broker.role.manager import ReplicasManager
 from broker.role.membership import Membership
 from ha.replication import Replication
 from mqruntime.clock import Clock
@@ -31,14 +30,14 @@ FORWARD_LOOK_MS = 200
 
 
 class Farewell:
-    """`forward_ms` is how long this broker may stay for its clients; 0: it goes as a slave does."""
+    """`resign()` asks for a successor. `forward_ms` is how long this broker may stay for its clients; 0: it goes as a slave
+    does."""
 
     def __init__(
         self,
         membership: Membership,
         ha: Replication,
-        fitness: Fitness,
-        manager: ReplicasManager,
+        resign: Callable[[], None],
         *,
         calls: ControllerCalls,
         controllers: ControllerClient,
@@ -48,8 +47,7 @@ class Farewell:
     ) -> None:
         self._membership = membership
         self._ha = ha
-        self._fitness = fitness
-        self._manager = manager
+        self._resign = resign
         self._calls = calls
         self._controllers = controllers
         self._forwarding = forwarding
@@ -63,8 +61,7 @@ class Farewell:
         if not self._forward_ms or not self._membership.accepts_sends or not self._may_be_followed():
             return False
         logger.info("stepping down", extra=fields(epoch=self._membership.master_epoch))
-        self._fitness.stops()
-        self._manager.beat_now()
+        self._resign()
         deadline_ms = self._clock.monotonic_ms() + STEP_DOWN_MS
         while not self._forwarding.passes_on:
             alone = (

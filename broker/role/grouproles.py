@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 
+from broker.neighbours.forwarding import Forwarding
 from broker.role.actions import Grant
 from broker.role.manager import ReplicasManager
 from broker.role.membership import Membership
@@ -22,6 +23,7 @@ from raftstore.member import Member
 logger = logging.getLogger("broker.grouproles")
 
 LOOK_MS = 50
+HOLD_MS = 3_000
 KNOWN_AGAIN_MS = 5_000
 """A master that was started again within its term may serve at another address."""
 
@@ -36,6 +38,7 @@ class GroupRoles:
         store: LedgerStore,
         manager: ReplicasManager,
         switch: RoleSwitch,
+        forwarding: Forwarding,
         clock: Clock,
     ) -> None:
         self._membership = membership
@@ -43,6 +46,7 @@ class GroupRoles:
         self._store = store
         self._manager = manager
         self._switch = switch
+        self._forwarding = forwarding
         self._clock = clock
         self._news = asyncio.Event()
         self._known: tuple[int, str] | None = None
@@ -56,9 +60,9 @@ class GroupRoles:
 
     def _moved(self) -> None:
         if not self._member.leads:
-            self._store.leads_no_more()
             if self._membership.accepts_sends:
                 logger.info("leads no more")
+            self._store.leads_no_more()
             self._membership.deposed()
             self._switch.deposed()
         self._news.set()
@@ -89,6 +93,9 @@ class GroupRoles:
         members = frozenset(map(broker_id_of, self._member.members()))
         self._manager.granted(Grant(term, master_id, address, members, term))
 
-    async def step_down(self) -> None:
-        """Before this broker stops another one leads, if it led and one can."""
+    async def hand_over(self) -> None:
+        """Another member leads, if one can; what comes meanwhile waits."""
+        self._forwarding.hand_over(HOLD_MS)
         await self._member.hand_over()
+        if self._member.leads:
+            self._forwarding.called_off()

@@ -144,8 +144,10 @@ class Membership:
         self._is_current = True
 
     def deposed(self) -> None:
-        """A Raft group's leader leads no more, whoever does; that term is over for it."""
-        self._seen_epoch = max(self._seen_epoch, self.master_epoch + 1)
+        """A Raft group's leader leads no more, whoever does; the term that it led, or was about to, is over for it."""
+        for grant in (self._taken, self._wanted):
+            if grant is not None and grant.master_id == self.broker_id:
+                self._seen_epoch = max(self._seen_epoch, grant.master_epoch + 1)
 
     def pair_led_at(self, master_address: str) -> bool:
         """Name servers say where our pair's master is; whether that is news to a slave."""

@@ -98,7 +98,9 @@ class RoleSwitch:
         self._requests.leave_mastership(stopping=stopping)
 
     def deposed(self) -> None:
-        """This broker leads no more, and nobody else is known to: what it stored may be lost or not."""
+        """This broker leads no more, and nobody else is known to: what it stored may be lost or not, and what comes waits a
+        while for whoever is next."""
+        self._requests.forwarding.announced()
         self._leave_mastership(stopping=False)
 
     def role_announced(self) -> None:

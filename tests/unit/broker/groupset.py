@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Coroutine
 from typing import Any
 
 from broker.app import BrokerApp
 from broker.settings.broker import BrokerSettings
+from mqclient.errors import SendOutcomeUnknown, SendRefused
 from simulation.kernel.node import Node
 from simulation.kernel.world import World
 from tests.unit.broker.brokerset import NAMESRV, Cluster
@@ -62,3 +65,20 @@ class GroupSet(Cluster):
         stores = [node.app.store for node in self.brokers if isinstance(node.app, BrokerApp)]
         ends = {end for store in stores for end in (store.confirm_offset(), store.dispatched_offset())}
         return len(stores) == len(self.brokers) and len(ends) == 1
+
+    def refusals_of(self, bodies: list[bytes]) -> Coroutine[Any, Any, int]:
+        """Sends one after the other, one try each, every 10 ms; how many were not answered OK."""
+
+        async def send() -> int:
+            refused = 0
+            async with self.client() as client:
+                producer = client.producer("producers")
+                for body in bodies:
+                    try:
+                        await producer.send("orders", body)
+                    except (SendRefused, SendOutcomeUnknown):
+                        refused += 1
+                    await asyncio.sleep(0.01)
+            return refused
+
+        return send()

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 
 import pytest
 
 from broker.role.membership import Role
+from messagestore.brokerstore import BrokerStore
 from remoting.codes import RequestCode
 from simulation.kernel.world import World
 from tests.unit.broker.groupset import GroupSet
@@ -20,6 +22,15 @@ def world() -> Iterator[World]:
 
 def bodies_of(group: GroupSet) -> list[bytes]:
     return sorted(bytes(message.body) for message in group.run(group.read_all()))
+
+
+def shows(store: BrokerStore, bodies: list[bytes]) -> bool:
+    """Whether what the queues of the topic list has all of them."""
+    found = bytearray()
+    for topic, queue_id in store.queues():
+        for entry in store.entries(topic, queue_id, store.min_queue_offset(topic, queue_id), 1000):
+            found += store.read(entry.physical_offset, entry.size)
+    return all(body in found for body in bodies)
 
 
 def started(world: World, **settings: object) -> GroupSet:
@@ -101,3 +112,65 @@ def test_a_leader_without_a_majority_answers_nothing_ok(world: World) -> None:
     assert master.store.confirm_offset() == end
     reply = group.run(group.ask(master.address, RequestCode.GET_BROKER_RUNTIME_INFO))
     assert reply.code == 0
+
+
+def test_a_leader_that_is_told_to_stop_hands_over_and_nobody_notices(world: World) -> None:
+    group = started(world)
+    former = group.master
+
+    async def scenario() -> int:
+        sending = asyncio.create_task(group.refusals_of(messages("under way", 200)))
+        await asyncio.sleep(0.2)
+        stopping = asyncio.create_task(former.stop())
+        refused = await sending
+        await stopping
+        return refused
+
+    assert group.run(scenario()) == 0
+    assert group.master is not former
+    assert bodies_of(group) == sorted(messages("under way", 200))
+
+
+def test_the_preferred_member_leads_once_it_is_level(world: World) -> None:
+    group = started(world, preferredLeaderIds="n2")
+    preferred = group.brokers[2]
+    world.run_until(lambda: group.masters == [preferred], 20_000)
+    preferred.kill()
+    group.wait_for_master()
+    sent = messages("meanwhile", 50)
+    group.run(group.send_all(sent))
+    group.start(preferred)
+    world.run_until(lambda: group.masters == [preferred], 20_000)
+    world.run_for_ms(500)
+    assert bodies_of(group) == sorted(sent)
+
+
+def test_what_retention_deletes_a_member_that_was_away_does_without(world: World) -> None:
+    group = started(
+        world,
+        fileReservedSeconds=5,
+        deleteWhen=";".join(f"{hour:02d}" for hour in range(24)),
+        cleanResourceInterval=500,
+    )
+    away = next(node for node in group.brokers if node is not group.master)
+    away.kill()
+    for number in range(4):
+        group.run(group.send_all(messages(f"part {number}", 120)))
+        world.run_for_ms(3_000)
+    world.run_for_ms(10_000)
+    master = group.app(group.master)
+    assert master.store.min_offset() > 0
+    group.start(away)
+    world.run_until(lambda: not away.running, 30_000)  # another member's log replaced its own
+    assert away.failure is None
+    group.start(away)
+    world.run_until(group.level, 30_000)
+    sent = messages("at the end", 30)
+    group.run(group.send_all(sent))
+    world.run_until(group.level, 30_000)
+    store = group.app(away).store
+    assert 0 < store.min_offset() <= master.store.confirm_offset()
+    assert shows(store, sent)
+    group.master.kill()
+    group.wait_for_master()
+    assert shows(group.app(group.master).store, sent)
