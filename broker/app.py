@@ -194,7 +194,9 @@ class BrokerApp:
                     membership, store=log.store, ha=links, client=neighbours.client, clock=clock
                 )
         else:
-            self._group_roles = group_roles(log, membership, manager, switch, requests.forwarding, clock)
+            self._group_roles = group_roles(
+                log, membership, manager, switch, requests.forwarding, self._fitness, clock
+            )
         neighbours.registration.silent_while(lambda: requests.forwarding.stands_in)
         requests.forwarding.on_release(neighbours.successor_serves)
         tables.on_topics_changed(neighbours.registration.soon)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from broker.neighbours.forwarding import Forwarding
+from broker.role.fitness import Fitness
 from broker.role.manager import ReplicasManager
 from broker.role.membership import Membership
 from broker.role.switch import RoleSwitch
@@ -106,12 +107,13 @@ def group_roles(
     manager: ReplicasManager,
     switch: RoleSwitch,
     forwarding: Forwarding,
+    fitness: Fitness,
     clock: Clock,
 ) -> GroupRoles:
     """Who tells the membership what its group decides."""
     from broker.role.grouproles import GroupRoles
 
-    return GroupRoles(membership, log.member, log.store, manager, switch, forwarding, clock)
+    return GroupRoles(membership, log.member, log.store, manager, switch, forwarding, fitness, clock)
 
 
 def check_folders(settings: BrokerSettings, folders: list[str]) -> None:

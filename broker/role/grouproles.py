@@ -10,6 +10,7 @@ import logging
 
 from broker.neighbours.forwarding import Forwarding
 from broker.role.actions import Grant
+from broker.role.fitness import Fitness
 from broker.role.manager import ReplicasManager
 from broker.role.membership import Membership
 from broker.role.switch import RoleSwitch
@@ -24,6 +25,8 @@ logger = logging.getLogger("broker.grouproles")
 
 LOOK_MS = 50
 HOLD_MS = 3_000
+YIELD_AGAIN_MS = 10_000
+"""So long a leader that cannot take messages leads on, where those it handed over to gave the leadership back."""
 KNOWN_AGAIN_MS = 5_000
 """A master that was started again within its term may serve at another address."""
 
@@ -39,6 +42,7 @@ class GroupRoles:
         manager: ReplicasManager,
         switch: RoleSwitch,
         forwarding: Forwarding,
+        fitness: Fitness,
         clock: Clock,
     ) -> None:
         self._membership = membership
@@ -47,11 +51,13 @@ class GroupRoles:
         self._manager = manager
         self._switch = switch
         self._forwarding = forwarding
+        self._fitness = fitness
         self._clock = clock
         self._news = asyncio.Event()
         self._known: tuple[int, str] | None = None
         """The term and the leader whose address was told last."""
         self._ask_again_ms = 0
+        self._yield_again_ms = 0
         member.on_role(self._moved)
         member.serves_clients_at(lambda: membership.address if membership.accepts_sends else None)
 
@@ -78,6 +84,7 @@ class GroupRoles:
         if member.leads:
             assert us.broker_id is not None
             self._grant(member.term, us.broker_id, us.address)
+            await self._yield_if_unfit()
             return
         leader_id = member.leader_id
         now_ms = self._clock.monotonic_ms()
@@ -88,6 +95,15 @@ class GroupRoles:
         if address is not None and asked == (member.term, member.leader_id):
             self._known, self._ask_again_ms = asked, self._clock.monotonic_ms() + KNOWN_AGAIN_MS
             self._grant(member.term, broker_id_of(leader_id), address)
+
+    async def _yield_if_unfit(self) -> None:
+        """A leader that cannot take messages lets another try, if one can lead."""
+        now_ms = self._clock.monotonic_ms()
+        why = self._fitness.why_unfit(now_ms)
+        if why and now_ms >= self._yield_again_ms:
+            self._yield_again_ms = now_ms + YIELD_AGAIN_MS
+            logger.warning("hands over: %s", why)
+            await self.hand_over()
 
     def _grant(self, term: int, master_id: int, address: str) -> None:
         members = frozenset(map(broker_id_of, self._member.members()))

@@ -174,3 +174,14 @@ def test_what_retention_deletes_a_member_that_was_away_does_without(world: World
     group.master.kill()
     group.wait_for_master()
     assert shows(group.app(group.master).store, sent)
+
+
+def test_a_leader_that_cannot_take_messages_lets_another_lead(world: World) -> None:
+    group = started(world)
+    former = group.master
+    group.app(former).store.disk_too_full = True
+    world.run_until(lambda: group.has_master() and group.master is not former, 20_000)
+    world.run_for_ms(500)
+    sent = messages("elsewhere", 20)
+    group.run(group.send_all(sent))
+    assert bodies_of(group) == sorted(sent)
