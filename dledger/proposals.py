@@ -71,6 +71,11 @@ class Proposals:
         self._gathered.append(Gathered(bodies, None, term))
         self.gathered_count += len(bodies)
 
+    @property
+    def all_placed(self) -> bool:
+        """Whether something was gathered, and nobody waits for any of it."""
+        return bool(self._gathered) and all(each.done is None for each in self._gathered)
+
     def gathered_in(self, term: int) -> bool:
         """Whether something was, and all of it in that term."""
         return bool(self._gathered) and all(each.term == term for each in self._gathered)

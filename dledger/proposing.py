@@ -147,8 +147,8 @@ class Proposing:
 
     def append_placed(self, bodies: Sequence[bytes]) -> None:
         """Appends what was placed last, together with all that is proposed in this turn. Nobody waits: it is decided once it is
-        `readable`, or dropped where this member leads no more, or in another term, when the turn ends; then `on_role_change`
-        tells of that."""
+        `readable`, or dropped where this member leads no more, or in another term, when the turn ends, or when a hand-over has
+        ended that began meanwhile; then `on_role_change` tells of that."""
         core, placing = self._serving_core(), self._the_placing
         told = [(self.store.stands_at(body), not is_members(body)) for body in bodies]
         assert placing.keeps_its_word(bodies, [position for position, _ in told]), "it was placed elsewhere"
@@ -230,7 +230,11 @@ class Proposing:
     def _append_gathered(self) -> None:
         """One push to each follower and one sync for all of them."""
         core, placing = self.core, self._placing
-        if core is None or not self.is_active or core.transfer.under_way:
+        if core is None or not self.is_active:
+            self._proposals.refuse(self.leader_id, self.leader_address)
+        elif core.transfer.under_way and self._proposals.all_placed:
+            return  # its proposer is told of a lost leadership and of nothing else: appended if this member leads on
+        elif core.transfer.under_way:
             self._proposals.refuse(self.leader_id, self.leader_address)
         else:
             planned = self._proposals.gathered_in(core.term)

@@ -174,6 +174,33 @@ def test_nothing_is_placed_while_the_leadership_is_handed_over() -> None:
             member.place([5])
 
 
+def test_what_was_gathered_stays_where_it_was_placed_through_a_hand_over_that_fails() -> None:
+    """A leader whose disk hangs begins one by itself, between the gathering and the end of the turn."""
+    with World(3) as world:
+        group = started(world)
+        node, leader = leader_of(group)
+        target = next(each for each in group.nodes if each is not node)
+        target.disk.stall(4_000)  # it cannot vote for itself, so it does not take over
+
+        def gather() -> tuple[list[int], list[bytes]]:
+            positions = leader.place([100, 200])
+            bodies = filled(positions, [100, 200])
+            leader.append_placed(bodies)
+            assert leader.core is not None
+            core = leader.core
+            leader._take(lambda now_ms: core.give_way(target.name, now_ms))
+            return positions, bodies
+
+        term = leader.term
+        positions, bodies = in_a_turn(world, node, gather)
+        end = positions[-1] + ENTRY_HEADER_BYTES + 200
+        world.run_until(lambda: leader.readable()[1] >= end, 10_000)
+        assert leader.term == term
+        for position, body in zip(positions, bodies, strict=True):
+            stored = leader.data.rest_of_file(position)[ENTRY_HEADER_BYTES : ENTRY_HEADER_BYTES + len(body)]
+            assert bytes(stored) == body
+
+
 def test_what_was_gathered_in_a_term_that_is_over_is_appended_nowhere() -> None:
     with World(5) as world:
         group = started(world)
