@@ -32,12 +32,12 @@ class Beginnings:
         self._waiting.append(done)
         return done
 
-    async def perform(self, position: int, begun: Callable[[int], None]) -> None:
+    async def perform(self, position: int, note: bytes, begun: Callable[[int], None]) -> None:
         """The oldest call gets what becomes of it. `begun` hears of the entry that the log begins after from then on, before
         files go. Raises LogDamaged, OSError, but not that of a full disk: the call has it alone, and nothing has changed."""
         done = self._waiting[0]
         try:
-            await self._begin(position, begun)
+            await self._begin(position, note, begun)
         except (OSError, LogDamaged) as error:
             self._end(done, error)
             if not (isinstance(error, OSError) and error.errno in DISK_FULL):
@@ -45,11 +45,11 @@ class Beginnings:
         else:
             self._end(done, None)
 
-    async def _begin(self, position: int, begun: Callable[[int], None]) -> None:
+    async def _begin(self, position: int, note: bytes, begun: Callable[[int], None]) -> None:
         log = self._store.log
         assert log is not None
         if position > log.begin.position:
-            await self._store.begin_at(position)
+            await self._store.begin_at(position, note)
             begun(log.begin.index)
             await self._deletion.attempt(self._store.reclaim())
 

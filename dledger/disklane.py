@@ -27,9 +27,10 @@ class SaveSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class BeginAt:
-    """And a third: let the log begin with the data file that starts at `position`."""
+    """And a third: let the log begin with the data file that starts at `position`, and keep `note` with that."""
 
     position: int
+    note: bytes = b""
 
 
 Step = Action | SaveCheckpoint | SaveSnapshot | BeginAt

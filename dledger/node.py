@@ -353,7 +353,7 @@ class DLedgerNode(Proposing):
                 await self._save_snapshot(step.snapshot)
             elif isinstance(step, BeginAt):
                 assert self.core is not None
-                await self._beginnings.perform(step.position, self.core.reclaimed)
+                await self._beginnings.perform(step.position, step.note, self.core.reclaimed)
         self._disk_is_busy = False
         self._perform_arrived()
 

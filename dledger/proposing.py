@@ -184,16 +184,22 @@ class Proposing:
         """The position where it ends, with what is in memory alone, and what this turn gathered."""
         return self._the_placing.gathered_end
 
-    async def begin_at(self, position: int) -> None:
-        """Nobody needs what is before `position`, where a data file starts that has something `readable`: durable on return;
-        nothing where the log begins there or later already. Who lacks what went gets a snapshot.
+    @property
+    def note(self) -> bytes:
+        """What `begin_at` was told with the present beginning of the log, here or on the member that it came from."""
+        return self.store.note
+
+    async def begin_at(self, position: int, note: bytes = b"") -> None:
+        """Nobody needs what is before `position`, where a data file starts that has something `readable`: durable on return,
+        and `note` with it, which whoever gets this log's beginning from here gets, too; nothing where the log begins there or
+        later already. Who lacks what went gets a snapshot.
 
         Raises OSError (of a full disk: nothing has changed), LogDamaged, OutcomeUnknown when this member stops."""
         assert not position % self.data.file_bytes and position <= self.readable()[1], f"begin at {position}"
         if self._closed:
             raise OutcomeUnknown("this member stopped")
         done = self._beginnings.ask()
-        self._take(lambda now_ms: [BeginAt(position)])
+        self._take(lambda now_ms: [BeginAt(position, note)])
         await done
 
     async def _decided(self, done: Done, timeout_ms: int) -> Decided:

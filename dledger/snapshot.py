@@ -102,21 +102,29 @@ def decode_snapshot(name: str, data: bytes) -> Snapshot:
     return Snapshot(last_index, last_term, state, begin, decode_stated(name, stated.decode()), void)
 
 
-# Of a log that has each entry at the same position everywhere a snapshot says where it begins, and nothing else
+# Of a log that has each entry at the same position everywhere a snapshot says where it begins, and what its owner notes of what
+# is gone
 
-POSITION = struct.Struct(">q")
+PLACE = struct.Struct(">4sq")
+PLACE_MAGIC = b"DLAT"
 
 
-def snapshot_at(begin: Begin, stated: tuple[Stated, ...]) -> Snapshot:
-    return Snapshot(begin.index, begin.term, POSITION.pack(begin.position), begin, stated)
+def snapshot_at(begin: Begin, stated: tuple[Stated, ...], note: bytes = b"") -> Snapshot:
+    """`note` is what its owner must know of what is gone."""
+    state = PLACE.pack(PLACE_MAGIC, begin.position) + note
+    return Snapshot(begin.index, begin.term, state, begin, stated)
 
 
 def position_in(snapshot: Snapshot) -> int:
     """Raises SnapshotUnknown."""
-    if len(snapshot.state) != POSITION.size:
+    if len(snapshot.state) < PLACE.size or not snapshot.state.startswith(PLACE_MAGIC):
         raise SnapshotUnknown(
             f"the snapshot that ends with entry {snapshot.last_index} has a state of {len(snapshot.state)} bytes",
             "those that say where the log begins; give all members the same kind of log",
         )
-    position: int = POSITION.unpack(snapshot.state)[0]
+    position: int = PLACE.unpack_from(snapshot.state)[1]
     return position
+
+
+def note_in(snapshot: Snapshot) -> bytes:
+    return snapshot.state[PLACE.size :]

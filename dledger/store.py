@@ -21,7 +21,7 @@ from dledger.raftlog import RaftLog
 from dledger.reclaiming import begin_up_to, begin_with_file
 from dledger.recovery import recover, refuse_later_entries
 from dledger.settings import DLedgerSettings
-from dledger.snapshot import WHOLE, Begin, Snapshot, position_in, snapshot_at
+from dledger.snapshot import WHOLE, Begin, Snapshot, note_in, position_in, snapshot_at
 from dledger.snapshotcounts import Origin
 from dledger.snapshotfile import SnapshotFile
 from dledger.termfile import TermFile
@@ -66,6 +66,8 @@ class Store:
         self.checkpoint_file = CheckpointFile(files, f"{name}/checkpoint")
         self.snapshot_file = SnapshotFile(files, f"{name}/snapshot")
         self.snapshot_index = NO_INDEX
+        self.note = b""
+        """Of a log that has each entry at the same position everywhere: what its owner noted of what is gone."""
         """The newest snapshot's last entry."""
         self.committed_index = NO_INDEX
         self.synced_index = NO_INDEX
@@ -106,6 +108,7 @@ class Store:
         end = held.last_index + 1
         if snapshot is not None:
             self.snapshot_index = snapshot.last_index
+            self.take_note(snapshot)
         for index, why in (
             (checkpoint.committed_index, "decided"),
             (checkpoint.synced_index, "durable"),
@@ -185,6 +188,7 @@ class Store:
             self.snapshot_file.name, lambda: self.snapshot_file.store(behind, Origin.INSTALLED)
         )
         self.snapshot_index = snapshot.last_index
+        self.take_note(snapshot)
         self.history.restart(snapshot.stated)
         await log.restart(begin)
         if behind.replaces_files:
@@ -208,14 +212,19 @@ class Store:
         kept_behind = snapshot.last_index - self.settings.snapshot_margin_entries
         await self.begin_behind(snapshot.behind(await begin_up_to(self.log, kept_behind)))
 
-    async def begin_at(self, position: int) -> None:
+    def take_note(self, snapshot: Snapshot) -> None:
+        if self.settings.same_positions:
+            self.note = note_in(snapshot)
+
+    async def begin_at(self, position: int, note: bytes) -> None:
         """The same where a snapshot says nothing but where the log begins: with the data file that starts at `position`, the
         first entry of which follows one that is decided and durable. Raises OSError, LogDamaged; a full disk leaves
         everything as it was."""
         assert self.log is not None and self.settings.same_positions
         begin = await begin_with_file(self.log, position)
         stated = tuple(self.history.span(begin.index, begin.index))
-        await self.begin_behind(snapshot_at(begin, stated))
+        await self.begin_behind(snapshot_at(begin, stated, note))
+        self.note = note
 
     async def begin_behind(self, snapshot: Snapshot) -> None:
         assert self.log is not None

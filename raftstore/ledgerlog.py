@@ -5,6 +5,8 @@ A record goes into the log as the body of an entry whose place is known before t
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from dledger.entry import BLANK, BLANK_MAGIC, ENTRY_HEADER_BYTES
 from dledger.errors import NotLeader, TooManyProposals
 from dledger.node import DLedgerNode
@@ -23,10 +25,12 @@ HEAD_BYTES = ENTRY_HEADER_BYTES + FIXED_PARTS[3].size
 class LedgerLog(LogFiles):
     """Offsets are positions in the data files of `node`, which is opened first."""
 
-    def __init__(self, node: DLedgerNode, *, hot_segments: int) -> None:
+    def __init__(self, node: DLedgerNode, *, hot_segments: int, queue_ends: Callable[[], bytes]) -> None:
+        """`queue_ends()` is what a log that begins later is to know of the queues, see raftstore.queueends."""
         super().__init__(node.settings.data_file_bytes, hot_segments)
         self.record_bytes_max -= ENTRY_HEADER_BYTES
         self._node = node
+        self._queue_ends = queue_ends
         self._tail: list[bytearray] = []
         """Records that have their places, and are to be filled in."""
 
@@ -134,5 +138,5 @@ class LedgerLog(LogFiles):
 
     async def delete_former(self) -> list[SegmentFile]:
         if self._node.log_begin() < self._first:
-            await self._node.begin_at(self._first)
+            await self._node.begin_at(self._first, self._queue_ends())
         return []

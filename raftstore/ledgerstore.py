@@ -28,9 +28,11 @@ from mqruntime.runtime import Runtime
 from raftstore.entrywalk import EntryDispatcher, walk_entries
 from raftstore.ledgerlog import LedgerLog
 from raftstore.member import Member
+from raftstore.queueends import QueueEnd, QueueEndsUnreadable, decode_queue_ends, encode_queue_ends
 
 UNUSABLE = (
-    LogDamaged, LogOfAnother, MembersChanged, MembersUnknown, SnapshotDamaged, SnapshotUnknown, BadKeyValues
+    LogDamaged, LogOfAnother, MembersChanged, MembersUnknown, SnapshotDamaged, SnapshotUnknown, BadKeyValues,
+    QueueEndsUnreadable,
 )  # fmt: skip
 
 
@@ -54,7 +56,7 @@ class LedgerStore(BrokerStore):
         restart: Callable[[], None],
         on_fatal: Callable[[BaseException], None],
     ) -> None:
-        log = LedgerLog(member.node, hot_segments=settings.hot_segments)
+        log = LedgerLog(member.node, hot_segments=settings.hot_segments, queue_ends=self._queue_ends)
         super().__init__(
             runtime, settings, log, dispatcher=EntryDispatcher, walk=walk_entries, on_fatal=on_fatal
         )
@@ -71,6 +73,7 @@ class LedgerStore(BrokerStore):
         dispatched while the store runs."""
         try:
             await self._member.node.open()
+            ends = decode_queue_ends(self._member.node.note)
         except UNUSABLE as error:
             raise LedgerUnusable(str(error)) from error
         log, queues, vouched_for = self._log, self._queues, checkpoint.confirm_phy_offset
@@ -81,7 +84,9 @@ class LedgerStore(BrokerStore):
             )
         await queues.load(log.min_offset, vouched_for, trusted=clean)
         if vouched_for <= log.min_offset:  # they are of a log that another member's replaced
-            await queues.truncate(log.min_offset)
+            await queues.begin_anew()
+        for topic, queue_id, end in ends:
+            queues.ends_at_least(topic, queue_id, end)
         dispatched = max(queues.phy_end() if clean else vouched_for, log.min_offset)
         if queues.phy_end() <= log.min_offset:
             dispatched = log.min_offset
@@ -93,6 +98,10 @@ class LedgerStore(BrokerStore):
             dispatched_offset=self._dispatcher.position, walked_from=log.max_offset, walked_records=0, cut_bytes=0,
             removed_segments=0,
         )  # fmt: skip
+
+    def _queue_ends(self) -> bytes:
+        """Where each queue begins now that the log does not hold what was before."""
+        return encode_queue_ends(QueueEnd(*begin) for begin in self._queues.begins())
 
     def _appends_end(self) -> None:
         self._progress.set()

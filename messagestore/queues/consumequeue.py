@@ -450,6 +450,13 @@ class ConsumeQueue:
                 file.close()
         return deleted
 
+    async def delete(self) -> None:
+        """All its files go, oldest first; it is of no use any more. OSError."""
+        for name in self._names:
+            with suppress(FileNotFoundError):
+                await self._directory.delete(name)
+        self.close()
+
     async def sync(self) -> None:
         """Entries written before the call are on disk on return, and none that was cut, which would come back behind a power
         cut and be taken for one of what the log holds by then. OSError when the disk fails."""

@@ -35,6 +35,11 @@ class QueueTable:
                 await queue.load(log_min, phy_limit, trusted=trusted)
                 self._queues[topic.encode(), int(name)] = queue
 
+    async def begin_anew(self) -> None:
+        """Of a log that is another one than these queues are of: they go. OSError."""
+        for key in list(self._queues):
+            await self._queues.pop(key).delete()
+
     @property
     def by_key(self) -> dict[tuple[bytes, int], ConsumeQueue]:
         return self._queues
@@ -88,6 +93,15 @@ class QueueTable:
             else:
                 ends.pop(key, None)
         return [(topic.decode(), queue_id, end) for (topic, queue_id), end in sorted(ends.items()) if end]
+
+    def begins(self) -> list[tuple[str, int, int]]:
+        """(topic, queue id, offset) of the first message that is left of each queue, or that will be its next one."""
+        listed = [
+            (queue.topic, queue.queue_id, queue.min_queue_offset)
+            for queue in self.all()
+            if queue.min_queue_offset < queue.max_queue_offset
+        ]
+        return sorted(listed + self.emptied())
 
     def next_offsets(self) -> dict[tuple[bytes, int], int]:
         """The queue offset that each queue gives out next, as far as it is dispatched."""

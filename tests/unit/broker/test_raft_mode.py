@@ -169,6 +169,9 @@ def test_what_retention_deletes_a_member_that_was_away_does_without(world: World
     group.run(group.send_all(sent))
     world.run_until(group.level, 30_000)
     store = group.app(away).store
+    assert store.queue_offset_skips() == 0
+    for topic, queue_id in master.store.queues():
+        assert store.max_queue_offset(topic, queue_id) == master.store.max_queue_offset(topic, queue_id)
     assert 0 < store.min_offset() <= master.store.confirm_offset()
     assert shows(store, sent)
     group.master.kill()
