@@ -1,15 +1,16 @@
-"""Becomes a member of a group of DLedger 0.3.1.2: `python -m scripts.bench.javaledger --peers PEERS --id ID --store FOLDER`.
+"""Becomes a member of a group of DLedger 0.3.1.2: `python -m scripts.bench.javaledger --peers PEERS --id ID --store FOLDER`,
+which with --load appends by itself once it leads.
 
 Invariant: the process stays the same one, so that who started it may measure and signal it. The JVM compiles all it can, and
 has a gigabyte of heap; its logs go into FOLDER."""
 
 from __future__ import annotations
 
-import argparse
 import os
 import shutil
 from pathlib import Path
 
+from scripts.bench.ownload import outcome_file, parser_of_members
 from tests.interop.javapeer import BROKER_JARS, SOURCES
 
 PROGRAM = Path(__file__).parent / "java" / "LedgerMember.java"
@@ -17,14 +18,12 @@ MEMORY = ["-Xms1g", "-Xmx1g", "-XX:MaxDirectMemorySize=512m"]
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    for name in ("--group", "--peers", "--id", "--store"):
-        parser.add_argument(name, required=True)
-    asked = parser.parse_args()
+    asked = parser_of_members(__doc__).parse_args()
     java = shutil.which("java") or "java"
     path = f"{SOURCES}:{BROKER_JARS}/*"  # the first holds the logging configuration that keeps it silent
     command = [java, *MEMORY, "-XX:+UseG1GC", f"-Duser.home={asked.store}", "-cp", path, str(PROGRAM)]
-    os.execv(java, [*command, asked.group, asked.peers, asked.id, asked.store])  # noqa: S606 - nothing of it is a shell's
+    load = [str(outcome_file(asked.store)), *asked.load] if asked.load else []
+    os.execv(java, [*command, asked.group, asked.peers, asked.id, asked.store, *load])  # noqa: S606 - nothing of it is a shell's
 
 
 if __name__ == "__main__":
