@@ -1,4 +1,4 @@
-"""Runs every simulated world, and the crash images of the store, on seeds that no run has tried before.
+"""Runs every simulated world, and the crash images of the store and of the ledger, on seeds that no run has tried before.
 
 The seeds are drawn from the commit, so each commit has its own and a failure can be repeated: it is told in one line, with
 the command that runs that seed again. No seed begins when the minutes are over, or after SIGINT or SIGTERM; those under way
@@ -81,6 +81,14 @@ def crash_images(seed: int, bug: str | None) -> Counts:
     return Counter(images=sum(crash_everywhere(seed, power_cut=power_cut) for power_cut in (False, True)))
 
 
+def ledger_images(seed: int, bug: str | None) -> Counts:
+    from simulation.raft.bugs import planted
+    from tests.crash.test_ledger_crash_images import crash_everywhere
+
+    with planted(bug):
+        return Counter(images=sum(crash_everywhere(seed, power_cut=power_cut) for power_cut in (False, True)))
+
+
 WORLDS: dict[str, Callable[[int, str | None], Counts]] = {
     "cluster": cluster,
     "raft": raft,
@@ -88,6 +96,7 @@ WORLDS: dict[str, Callable[[int, str | None], Counts]] = {
     "pairs": pairs,
     "registers": registers,
     "crash-images": crash_images,
+    "ledger-images": ledger_images,
 }
 """Each runs one seed, raises what it finds, and counts what it did. A new world is a new line here."""
 

@@ -1,27 +1,41 @@
-"""What a DLedger group commits: three members of `python -m dledger serve`, entries appended by a client to the leader.
+"""What a DLedger group commits: three members of `python -m dledger serve`, and three of Java's DLedger 0.3.1.2 beside them.
 
-    python -m scripts.bench.dledger [--runs 3] [--body 1024] [--seconds 5]
+    python -m scripts.bench.dledger [--runs 3] [--body 1024] [--seconds 5] [--warm-up 12]
 
-Everything on this machine, a fresh folder each run. An append is answered once a majority has synced the entry and the leader
-has applied it; the client asks over one connection, with so many appends in flight. The probes are of the same run and disk.
-Prints rows for docs/performance.md."""
+Everything on this machine, a fresh folder each time. First our client appends over one connection, with so many entries in
+flight. Then either side in turn, while the JVMs compile and then measured: the leader appends by itself, in its own process,
+as a program does that stands on the library; and upstream's own DLedgerClient does over the network, in one JVM for both
+sides and with a thread for each entry in flight. An append to ours is answered once a majority has synced the entry and the
+leader has applied it; Java answers before it syncs. The probes are of the same run and disk. Needs a JDK and
+scripts/fetch-peers for all but the first. Prints rows for docs/performance.md."""
 
 from __future__ import annotations
 
+import argparse
 import asyncio
+import tempfile
 from collections.abc import Awaitable, Callable
+from contextlib import nullcontext
+from pathlib import Path
 
 from dledger.client import DLedgerClient
 from mqruntime.clock import SystemClock
 from remoting.client import RemotingClient
 from scripts.bench.controllers import Figures, probed, rate
-from scripts.bench.measured import cpu_seconds, machine, own_mib
+from scripts.bench.ledgerload import LedgerLoad
+from scripts.bench.measured import cell, cpu_seconds, machine, own_mib
 from scripts.bench.options import bounded, options
+from scripts.bench.ownload import OwnLoad, own_outcome
 from scripts.ledgergroup import LedgerGroup
+from tests.interop.javapeer import broker_missing, missing
 
 GROUP = "bench"
 IN_FLIGHT = (1, 128)
+THREADS = max(IN_FLIGHT)
 LEADER_MS_MAX = 60_000
+SERVED = {"here": ("dledger", "serve"), "Java": ("scripts.bench.javaledger",)}
+LOADED = {"here": "scripts.bench.ownmember", "Java": "scripts.bench.javaledger"}
+"""What members are started with, to be asked by others and to append by themselves."""
 
 
 async def measure(figures: Figures, group: LedgerGroup, body: bytes, seconds: float) -> None:
@@ -54,23 +68,69 @@ async def leader_of(client: DLedgerClient) -> str:
     return next(name for name, each in told.items() if isinstance(each, dict) and each["active"])
 
 
+def by_itself(figures: Figures, module: str, asked: argparse.Namespace) -> None:
+    load = OwnLoad(asked.warm_up, asked.seconds, asked.body, max(IN_FLIGHT))
+    with LedgerGroup(module, "--group", GROUP, "--load", *load.words) as group:
+        outcome = own_outcome(group, load)
+    figures.note(f"by itself: entries/s, {load.in_flight} in flight", outcome.entries / outcome.seconds)
+    figures.note("by itself: p50 ms", outcome.p50_ms)
+    figures.note("by itself: p99 ms", outcome.p99_ms)
+    figures.note("by itself: refused", outcome.refused)
+    figures.note("by itself: CPU of the leader, us an entry", outcome.cpu_s * 1e6 / outcome.entries)
+
+
+def by_client(figures: Figures, group: LedgerGroup, load: LedgerLoad, asked: argparse.Namespace) -> None:
+    """Upstream's."""
+    load.append(GROUP, group.peer_list, asked.warm_up, asked.body, THREADS)
+    before = [cpu_seconds(pid) for pid in group.pids.values()]
+    outcome = load.append(GROUP, group.peer_list, asked.seconds, asked.body, THREADS)
+    took = [cpu_seconds(pid) - cpu for pid, cpu in zip(group.pids.values(), before, strict=True)]
+    load.leave(group.peer_list)
+    figures.note(f"upstream's client: entries/s, {THREADS} in flight", outcome.entries / outcome.seconds)
+    figures.note("upstream's client: p50 ms", outcome.p50_ms)
+    figures.note("upstream's client: p99 ms", outcome.p99_ms)
+    figures.note("upstream's client: refused", outcome.refused)
+    figures.note(
+        "upstream's client: CPU of the member that used most, us an entry", max(took) * 1e6 / outcome.entries
+    )
+    figures.note(
+        "upstream's client: CPU of all three members, us an entry", sum(took) * 1e6 / outcome.entries
+    )
+    figures.note("most memory of a member that no file backs, MiB", max(map(own_mib, group.pids.values())))
+
+
+def print_sides(sides: dict[str, Figures]) -> None:
+    print(f"\n| 3 members | {' | '.join(sides)} |\n|---|{'---|' * len(sides)}")
+    for name in next(iter(sides.values())).values:
+        print(f"| {name} | {' | '.join(cell(figures.values[name]) for figures in sides.values())} |")
+
+
 def main() -> None:
     parser = options(__doc__)
     parser.add_argument("--runs", type=bounded(1, 100), default=3)
     parser.add_argument("--body", type=bounded(1, 1 << 20), default=1024, help="bytes of an entry")
     parser.add_argument("--seconds", type=float, default=5, help="how long each rate is measured")
-    arguments = parser.parse_args()
-    print(f"three members, {arguments.runs} runs; {machine()}")
-    figures = Figures()
-    try:
-        for _ in range(arguments.runs):
-            with (
-                LedgerGroup("dledger", "serve", "--group", GROUP) as group,
-                probed(figures, group.root),
-            ):
-                asyncio.run(measure(figures, group, bytes(arguments.body), arguments.seconds))
-    finally:
-        figures.print()  # also of the runs before one that failed
+    parser.add_argument("--warm-up", type=float, default=12, help="how long each JVM warms up before")
+    asked = parser.parse_args()
+    without_java = missing() or broker_missing()
+    print(f"three members, {asked.runs} runs; {machine()}")
+    if without_java:
+        print(f"without Java: {without_java}")
+    figures, sides = Figures(), {side: Figures() for side in SERVED}
+    with tempfile.TemporaryDirectory() as home:
+        try:
+            with nullcontext() if without_java else LedgerLoad(Path(home)) as load:
+                for _ in range(asked.runs):
+                    with LedgerGroup(*SERVED["here"], "--group", GROUP) as group, probed(figures, group.root):
+                        asyncio.run(measure(figures, group, bytes(asked.body), asked.seconds))
+                    for side, told in sides.items() if load else ():
+                        by_itself(told, LOADED[side], asked)
+                        with LedgerGroup(*SERVED[side], "--group", GROUP) as group:
+                            by_client(told, group, load, asked)
+        finally:
+            figures.print()  # also of the runs before one that failed
+    if not without_java:
+        print_sides(sides)
     print(f"\n{machine()}")
 
 

@@ -5,8 +5,8 @@ Invariant: an operation of unknown outcome may have taken effect at any moment a
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from enum import Enum
 
 NEVER = float("inf")
@@ -83,30 +83,105 @@ def first_unexplained(operations: Sequence[Operation]) -> list[Operation] | None
     """None when the history of one register, which begins empty, is linearizable; else its operations up to the one that
     cannot be placed by whichever order went furthest."""
     ordered = sorted(operations, key=lambda each: each.called)
-    answered = sum(1 << at for at, each in enumerate(ordered) if each.returned != NEVER)
-    seen: set[tuple[int, str | None]] = {(0, None)}
-    waiting: list[tuple[int, str | None]] = [(0, None)]
-    furthest = 0
-    while waiting:
-        placed, state = waiting.pop()
-        if placed & answered == answered:
-            return None
-        furthest = max(furthest, _first_missing(placed))
-        for at in _next(ordered, placed):
-            possible, result = ordered[at].after(state)
-            reached = placed | 1 << at, result
-            if possible and reached not in seen:
-                seen.add(reached)
-                waiting.append(reached)
-    return ordered[: furthest + 1]
+    stuck = Search(ordered).stuck()
+    return None if stuck is None else [each for each in ordered if each.called <= stuck.called]
+
+
+UNSEEN = "what no operation tells from another such value"
+
+
+class Search:
+    """For an order of the answered operations, and as few as will do of those whose outcome is unknown.
+
+    One of these takes effect just before an answered operation that would not be possible without it: at any other moment it
+    does nothing that it could not do later. Of the ways to what is placed and what the register has then, one that used others'
+    operations and more is dropped, and of operations that do the same the one that was called first is used first."""
+
+    def __init__(self, ordered: Sequence[Operation]) -> None:
+        seen = {each.value for each in ordered if each.kind is Kind.READ} | {
+            each.expected for each in ordered if each.kind is Kind.SWAP
+        }
+        renamed = [each if each.value in seen else replace(each, value=UNSEEN) for each in ordered]
+        self.answered = [each for each in renamed if each.returned != NEVER]
+        self.unknown = [each for each in renamed if each.returned == NEVER]
+        self.least: dict[tuple[int, str | None], list[int]] = {}
+        """(which answered ones are placed, the register) -> which unknown ones were used, by each way that may count."""
+
+    def stuck(self) -> Operation | None:
+        """The answered operation that none of the orders which went furthest could place; None where one went to the end."""
+        waiting: list[tuple[int, str | None, int]] = [(0, None, 0)]
+        furthest = 0
+        while waiting:
+            placed, state, used = waiting.pop()
+            furthest = max(furthest, _first_missing(placed))
+            if furthest == len(self.answered):
+                return None
+            nexts, ended = _next(self.answered, placed)
+            for at in nexts:
+                operation = self.answered[at]
+                for before, using in self.before(operation, state, used, ended):
+                    reached = placed | 1 << at, operation.after(before)[1]
+                    if self.counts(reached, using):
+                        waiting.append((*reached, using))
+        return self.answered[furthest]
+
+    def before(
+        self, operation: Operation, state: str | None, used: int, ended: float
+    ) -> Iterator[tuple[str | None, int]]:
+        """What the register, which has `state`, may have when `operation` is possible, and which unknown ones are used then."""
+        if operation.after(state)[0]:
+            yield state, used
+        elif operation.kind is Kind.SWAP and not operation.swapped:  # anything else than what it has
+            for at in self.usable(used, ended):
+                _, result = self.unknown[at].after(state)
+                if result != state:
+                    yield result, used | 1 << at
+        else:
+            wanted = operation.value if operation.kind is Kind.READ else operation.expected
+            for using in self.chains(wanted, state, used, ended, frozenset()):
+                yield wanted, using
+
+    def chains(
+        self, wanted: str | None, state: str | None, used: int, ended: float, behind: frozenset[str | None]
+    ) -> Iterator[int]:
+        """With which unknown ones the register comes from `state` to `wanted`, without what stands `behind` in the chain."""
+        for at in self.usable(used, ended):
+            last, using = self.unknown[at], used | 1 << at
+            if last.value != wanted:
+                continue
+            if last.kind is Kind.WRITE or last.expected == state:
+                yield using
+            elif last.expected != wanted and last.expected not in behind:
+                yield from self.chains(last.expected, state, using, ended, behind | {wanted})
+
+    def usable(self, used: int, ended: float) -> Iterator[int]:
+        """Of those that do the same the first one that is not used yet, if it was called before `ended`."""
+        alike: set[tuple[Kind, str | None, str | None]] = set()
+        for at, each in enumerate(self.unknown):
+            if each.called > ended:
+                return
+            does = each.kind, each.value, each.expected
+            if not used >> at & 1 and does not in alike:
+                alike.add(does)
+                yield at
+
+    def counts(self, reached: tuple[int, str | None], used: int) -> bool:
+        """Whether no way led there with a part of what is `used`; notes this one then."""
+        ways = self.least.setdefault(reached, [])
+        if any(way & used == way for way in ways):
+            return False
+        ways[:] = [way for way in ways if way & used != used]
+        ways.append(used)
+        return True
 
 
 def _first_missing(placed: int) -> int:
     return (~placed & (placed + 1)).bit_length() - 1
 
 
-def _next(ordered: Sequence[Operation], placed: int) -> list[int]:
-    """Those that may come next: none that is not placed yet has ended before they were called."""
+def _next(ordered: Sequence[Operation], placed: int) -> tuple[list[int], float]:
+    """Those that may come next, for none that is not placed yet has ended before they were called; and when the first of them
+    ends."""
     found: list[int] = []
     ended = NEVER
     for at in range(_first_missing(placed), len(ordered)):
@@ -116,4 +191,4 @@ def _next(ordered: Sequence[Operation], placed: int) -> list[int]:
             break
         found.append(at)
         ended = min(ended, ordered[at].returned)
-    return found
+    return found, ended

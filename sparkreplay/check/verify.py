@@ -97,6 +97,8 @@ def checked(job: VerifyJob, number: int) -> StretchReport:
     disagreement = store.log.index_disagrees(store.files, stretch.segment, stretch.end)
     if disagreement is not None:
         report.findings.add("ledger index", store.files.shown(store.log.epochs_name), *disagreement)
+    for broken in store.log.broken(store.files, stretch.segment, stretch.end):
+        report.findings.add("ledger check", stretch.segment.path, *broken)
     return report
 
 

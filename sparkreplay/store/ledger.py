@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from sparkreplay.errors import OptionError, SegmentGone, StoreUnreadable
 from sparkreplay.store.epochs import Epochs
 from sparkreplay.store.files import Files
+from sparkreplay.store.ledgerchecks import broken_checks
 from sparkreplay.store.ledgerframing import HEADER, LEDGER, EntryHead, entry_head
 from sparkreplay.store.ledgerindex import LedgerIndex
 from sparkreplay.store.livebroker import BrokerView
@@ -142,6 +143,22 @@ class LedgerLog:
             return None
         with closing(LedgerIndex(files, self.folder)) as units:
             return units.disagreement(segment, end)
+
+    def broken(self, files: Files, segment: Segment, end: int) -> Iterator[tuple[int, str]]:
+        if segment.framing == LEDGER:
+            with closing(open_segment(files, segment)) as file:
+                yield from broken_checks(file, segment, end, self.check_before(files, segment))
+
+    def check_before(self, files: Files, segment: Segment) -> int | None:
+        """Of the last entry in front of a segment; None where it is not there to be told."""
+        with suppress(SegmentGone, StoreUnreadable), closing(LedgerIndex(files, self.folder)) as units:
+            segments = self.ledger_segments(files)
+            first = head_at(files, segments, segment.start_offset)
+            if first is None or first.index == 0:
+                return None if first is None else 0
+            found = head_at(files, segments, units.unit(first.index - 1).position)
+            return found.check if found is not None and found.index == first.index - 1 else None
+        return None
 
     def latest(self, files: Files, bound: int, segments: tuple[Segment, ...], epochs: Epochs) -> int:
         raise OptionError(

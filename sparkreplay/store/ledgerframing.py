@@ -6,7 +6,7 @@ counts as one only where it names its own place, and a record only where it fill
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,6 +38,7 @@ FIELDS = np.dtype(
 MAGIC, BLANK_MAGIC = 1, 0xFFFFFFFF
 """A blank is this magic and the bytes that remain in its file."""
 OWN_AT, OWN_END = 32, 44
+CHECK_AT, CHECK_END = 36, 40
 MEMBERS = b"\x00dledger members\x00"
 """What the body of an entry that changes the group begins with (dledger.membership)."""
 
@@ -49,16 +50,28 @@ class EntryHead:
     size: int
     index: int
     term: int
+    check: int = field(default=0, compare=False)
+    """What the member that wrote it reckoned (ledgerchecks.py)."""
 
 
 def entry_head(head: bytes | memoryview, offset: int) -> EntryHead | None:
     """None where `head`, of HEADER.size bytes, is not that of an entry at physical offset `offset`."""
     if len(head) < HEADER.size:
         return None
-    magic, size, index, term, pos, _, body_size = HEADER.unpack_from(head)
+    magic, size, index, term, pos, own, body_size = HEADER.unpack_from(head)
     if magic != MAGIC or size != HEADER.size + body_size or pos != offset or index < 0 or term < 0:
         return None
-    return EntryHead(size, index, term)
+    return EntryHead(size, index, term, int.from_bytes(own[CHECK_AT - OWN_AT : CHECK_END - OWN_AT], "big"))
+
+
+def entry_place(data: bytes, offset: int) -> int | None:
+    """The first place in `data`, which stands at physical offset `offset`, of an entry that names its own place."""
+    place = data.find(MAGIC.to_bytes(4, "big"))
+    while place != -1:
+        if entry_head(data[place : place + HEADER.size], offset + place) is not None:
+            return place
+        place = data.find(MAGIC.to_bytes(4, "big"), place + 1)
+    return None
 
 
 @dataclass(frozen=True)
@@ -189,13 +202,8 @@ class LedgerFraming:
         """The first entry that names its own place; behind a header's length of what may be the end of one, where none does."""
         if entry_head(window[: HEADER.size].tobytes(), offset) is not None:
             return 0
-        data = window.tobytes()
-        place = data.find(MAGIC.to_bytes(4, "big"))
-        while place != -1:
-            if entry_head(data[place : place + HEADER.size], offset + place) is not None:
-                return place
-            place = data.find(MAGIC.to_bytes(4, "big"), place + 1)
-        return min(HEADER.size, len(data))
+        place = entry_place(window.tobytes(), offset)
+        return min(HEADER.size, len(window)) if place is None else place
 
 
 LEDGER = LedgerFraming()

@@ -4,6 +4,7 @@ Invariant: what a log says of itself is read anew at each question; nothing in i
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -39,6 +40,9 @@ class Log(Protocol):
     def index_disagrees(self, files: Files, segment: Segment, end: int) -> tuple[int, str] | None:
         """Where, below `end`, and what an index of its own says wrongly of a segment. Raises SegmentGone."""
 
+    def broken(self, files: Files, segment: Segment, end: int) -> Iterator[tuple[int, str]]:
+        """Where, below `end`, a check of its own over what a segment holds fails, and how that is said. Raises SegmentGone."""
+
     def latest(self, files: Files, bound: int, segments: tuple[Segment, ...], epochs: Epochs) -> int:
         """Where its records end, committed or not. Raises OptionError where that cannot be told."""
 
@@ -69,6 +73,9 @@ class PlainLog:
 
     def index_disagrees(self, files: Files, segment: Segment, end: int) -> tuple[int, str] | None:
         return None
+
+    def broken(self, files: Files, segment: Segment, end: int) -> Iterator[tuple[int, str]]:
+        return iter(())
 
     def latest(self, files: Files, bound: int, segments: tuple[Segment, ...], epochs: Epochs) -> int:
         return latest(files, bound, segments, epochs)

@@ -73,6 +73,9 @@ COMMANDS: dict[str, Run | Elsewhere] = {
     "scripts/quickstart --install-java": Elsewhere("installs packages of the system"),
     "scripts/test": Elsewhere("runs this test"),
     "scripts/prove --minutes 15": Elsewhere("tests/simulation/test_prove.py, for a seed of each kind"),
+    "scripts/prove --only ledger-images --first 1 --count 40": Elsewhere(
+        "tests/simulation/test_prove.py, for one seed"
+    ),
     "python -m simulation.controllers.world --seeds 100 --first 1": Run("--seeds", "--help"),
     **{
         f"python -m dledger {line}": Elsewhere("test_ledger_commands.py")
@@ -126,6 +129,7 @@ COMMANDS: dict[str, Run | Elsewhere] = {
     "python -m scripts.bench.controllers": Run("--quick", "--help"),
     "python -m scripts.bench.dledger": Run("--body", "--help"),
     "scripts/linearizable --seconds 60 --seed 1": Elsewhere("test_linearizable.py, for a few strikes"),
+    "scripts/linearizable --strikes 200 --seed 20261123": Elsewhere("test_linearizable.py, for six"),
     "python -m scripts.bench.send": Run("--warm-up", "--help"),
     "python -m scripts.bench.send --profile": Run("--warm-up", "--help"),
     "python -m scripts.bench.restart": Run("SIGKILL", "--help"),

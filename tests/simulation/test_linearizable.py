@@ -56,6 +56,53 @@ def test_what_has_none_is_found(lines: list[str]) -> None:
     assert first_unexplained([op(line) for line in lines])
 
 
+def has_an_order(left: list[Operation], state: str | None) -> bool:
+    """Tries all of them."""
+    answered = [each for each in left if each.returned != NEVER]
+    ended = min((each.returned for each in answered), default=NEVER)
+    return not answered or any(
+        has_an_order([other for other in left if other is not each], each.after(state)[1])
+        for each in left
+        if each.called <= ended and each.after(state)[0]
+    )
+
+
+@pytest.mark.parametrize("seed", range(400))
+def test_it_says_of_any_history_what_trying_all_orders_says(seed: int) -> None:
+    chance, lines = random.Random(seed), []
+    for called in range(chance.randint(3, 8)):
+        end = "?" if chance.random() < 0.5 else f"{called + chance.randint(1, 4)}.5"
+        values = [chance.choice("-abcdef"[: chance.choice((3, 7))]) for _ in range(2)]
+        kind = (
+            chance.choice(("read", "write", "swap", "swap"))
+            if end != "?"
+            else chance.choice(("write", "swap"))
+        )
+        said = " ".join(values) if kind == "swap" else values[0]
+        refused = " !" if kind == "swap" and end != "?" and chance.random() < 0.5 else ""
+        lines.append(f"{called}-{end} {kind} {said}{refused}")
+    operations = [op(line) for line in lines]
+    assert (first_unexplained(operations) is None) == has_an_order(operations, None), lines
+
+
+def test_many_that_nobody_heard_of_again_are_no_hindrance() -> None:
+    """Each may have happened at any moment, or never: trying all subsets would take for ever."""
+    lost = [f"{at}-? write {at % 4}" for at in range(40)] + [
+        f"{at}-? swap {at % 4} x{at}" for at in range(40)
+    ]
+    seen = [
+        "50-51 write a",
+        "52-53 read 3",
+        "54-55 read x2",
+        "56-57 swap 1 b !",
+        "58-59 read 0",
+        "60-61 swap x0 c",
+    ]
+    assert first_unexplained([op(line) for line in lost + seen]) is None
+    found = first_unexplained([op(line) for line in [*lost, *seen, "62-63 read c", "64-65 read x2"]])
+    assert found is not None and found[-1].called == 64
+
+
 def drawn(seed: int) -> History:
     """Operations on a register that is right, of clients that overlap; some never hear of theirs."""
     chance, history, state, now = random.Random(seed), History(), None, 0.0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -18,6 +19,13 @@ def test_a_seed_without_a_finding_is_counted() -> None:
     ended = proved("--only", "raft", "--first", "5")
     assert ended.returncode == 0, ended.stderr
     assert "raft: 1 seeds, 0 failed" in ended.stdout
+
+
+def test_crash_images_of_the_ledger_are_counted() -> None:
+    ended = proved("--only", "ledger-images", "--first", "2")
+    assert ended.returncode == 0, ended.stderr
+    images = re.search(r"^ledger-images: 1 seeds, 0 failed, .* images (\d+)$", ended.stdout, re.MULTILINE)
+    assert images is not None and int(images[1]) > 200, ended.stdout
 
 
 def test_a_failure_is_told_with_the_command_that_repeats_it() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import struct
 from pathlib import Path
+from zlib import crc32
 
 from tests.unit.sparkreplay.storefolder import StoreFolder, record, write_in_place
 
@@ -21,8 +22,9 @@ class LedgerFolder(StoreFolder):
         self.term = 0
         self.units: list[tuple[int, int, int, int]] = []
         """(pos, size, index, term) of each entry."""
-        self.checks = None if checks is None else random.Random(checks)
-        """Fills the fields of a header that members write as they like; zeros, as Java's, without."""
+        self.syncs = None if checks is None else random.Random(checks)
+        """How many entries share one; with it headers carry checks, as ours do, and without it zeros, as Java's."""
+        self.check = 0
 
     @classmethod
     def after(cls, old: StoreFolder) -> LedgerFolder:
@@ -61,13 +63,10 @@ class LedgerFolder(StoreFolder):
             self.log += struct.pack(">ii", -1, left) + bytes(left - 8)
         at = len(self.log)
         body = made(at) if callable(made) else body
-        own = (
-            bytes(12)
-            if self.checks is None
-            else struct.pack(">iIi", 0, self.checks.getrandbits(32), self.checks.randrange(9))
-        )
-        head = struct.pack(">iiqqq", 1, LEAD + len(body), len(self.units), self.term, at)
-        self.log += head + own + struct.pack(">i", len(body)) + body
+        head = struct.pack(">iiqqqi", 1, LEAD + len(body), len(self.units), self.term, at, 0)
+        rest = struct.pack(">ii", 0 if self.syncs is None else self.syncs.randrange(9), len(body)) + body
+        self.check = 0 if self.syncs is None else crc32(head + rest, self.check)
+        self.log += head + struct.pack(">I", self.check) + rest
         self.units.append((at, LEAD + len(body), len(self.units), self.term))
         return at
 

@@ -12,7 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dledger.entry import Entry, encode_entry
 from sparkreplay.errors import LogCorrupted, ReplayError, StoreUnreadable
+from sparkreplay.store.ledgerchecks import check_of
+from sparkreplay.store.ledgerframing import entry_head
 from tests.unit.sparkreplay.commandline import mqreplay
 from tests.unit.sparkreplay.ledgerfolder import LEAD, LedgerFolder
 from tests.unit.sparkreplay.storefolder import StoreFolder
@@ -138,6 +141,85 @@ def test_verify_tells_the_first_entry_of_a_file_that_the_index_names_wrongly(
     first = [finding for finding in findings if finding["check"] in ("ledger index", "store")][0]
     assert "dledger-n0/index" in first["path"] + first["what"]
     assert first["offset"] in (ledger.units[entry][0], None) and str(entry) in first["what"]
+
+
+def flipped(ledger: LedgerFolder, at: int) -> None:
+    """The lowest bit of the byte at physical offset `at`."""
+    path = ledger.root / f"dledger-n0/data/{at // FILE_BYTES * FILE_BYTES:020d}"
+    held = bytearray(path.read_bytes())
+    held[at % FILE_BYTES] ^= 1
+    path.write_bytes(held)
+
+
+def broken(path: str) -> list[int | None]:
+    """Where the checks of entries tell that they changed; nothing else is found."""
+    findings = mqreplay("verify", path, "--workers", "1", "--json").json["findings"]
+    assert {finding["check"] for finding in findings} <= {"ledger check"}
+    return [finding["offset"] for finding in findings]
+
+
+@pytest.mark.parametrize(
+    ("byte", "what"),
+    [
+        (35, "the channel"),
+        (43, "how many entries share the sync"),
+        (LEAD + 16, "the record's flag"),
+        (LEAD + 63, "the record's store time"),
+        (LEAD + 88 + 300 + 15, "a property"),
+    ],
+)
+@pytest.mark.parametrize("entry", [0, 1, 50, 99])
+def test_verify_tells_a_flipped_bit_that_no_other_check_sees(
+    tmp_path: Path, byte: int, what: str, entry: int
+) -> None:
+    ledger = grown(tmp_path, checks=1)
+    path = ledger.write()
+    assert broken(path) == []
+    flipped(ledger, ledger.units[entry][0] + byte)
+    assert len(rows_of(path)) == 100, "a read does not look at it"
+    assert broken(path) == [ledger.units[entry][0]], what
+
+
+@given(st.binary(max_size=100), st.integers(0, (1 << 32) - 1))
+def test_the_check_is_the_one_that_members_write(body: bytes, before: int) -> None:
+    data, check = encode_entry(Entry(7, 3, body), 4096, 2, before)
+    head = entry_head(data, 4096)
+    assert head is not None and head.check == check == check_of(memoryview(data), before)
+
+
+def test_a_flipped_bit_in_a_check_is_told_of_its_entry_and_the_one_behind(tmp_path: Path) -> None:
+    ledger = grown(tmp_path, checks=1)
+    path = ledger.write()
+    first_of_file = next(number for number, unit in enumerate(ledger.units) if unit[0] == FILE_BYTES)
+    flipped(ledger, ledger.units[first_of_file - 1][0] + 39)
+    assert broken(path) == [ledger.units[number][0] for number in (first_of_file - 1, first_of_file)]
+
+
+def test_entries_are_judged_behind_files_that_are_gone_and_behind_damage(tmp_path: Path) -> None:
+    ledger = grown(tmp_path, checks=1)
+    path = ledger.write()
+    begin = ledger.delete_first(1)
+    first = next(number for number, unit in enumerate(ledger.units) if unit[0] == begin)
+    flipped(ledger, ledger.units[first][0] + 35)  # nobody has the check of the one before any more
+    flipped(ledger, ledger.units[first + 1][0] + 35)
+    assert broken(path) == [ledger.units[first + 1][0]]
+    changed(ledger, first + 3, 24, "q", 1)
+    flipped(ledger, ledger.units[first + 4][0] + 35)  # here neither
+    flipped(ledger, ledger.units[first + 5][0] + 35)
+    findings = mqreplay("verify", path, "--workers", "1", "--json").json["findings"]
+    told = [finding["offset"] for finding in findings if finding["check"] == "ledger check"]
+    assert told == [ledger.units[number][0] for number in (first + 1, first + 5)]
+
+
+def test_checks_above_the_bound_and_those_that_java_leaves_out_are_not_compared(tmp_path: Path) -> None:
+    ledger = grown(tmp_path, checks=1)
+    path = ledger.write_committed(60)
+    flipped(ledger, ledger.units[61][0] + LEAD + 63)
+    assert broken(path) == []
+    of_java = grown(tmp_path / "java")
+    path = of_java.write()
+    flipped(of_java, of_java.units[30][0] + LEAD + 63)
+    assert broken(path) == []
 
 
 def test_terms_that_fall_are_those_of_no_log(tmp_path: Path) -> None:
