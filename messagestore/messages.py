@@ -93,16 +93,18 @@ class GetStatus(Enum):
 
 @dataclass(slots=True)
 class GetResult:
-    """The answer to one read of a queue.
+    """The answer to one read of a queue: `count` messages of together `size_bytes`.
 
-    `ranges` are the (physical_offset, size) of the found bytes, neighbours joined. `buffers` are these bytes as views
-    of the mapping; when one of them is `cold`, buffers is empty and `await store.load(result)` fills it, or raises `damage`."""
+    `ranges` are the (physical_offset, size) of the found bytes, neighbours joined. `buffers` are these bytes in their order,
+    views of the mapping or, of old segments, a copy; when one is `cold`, it is empty and `await store.load(result)` fills it,
+    or raises `damage`."""
 
     status: GetStatus
     next_begin_offset: int
     min_offset: int
     max_offset: int
     count: int = 0
+    size_bytes: int = 0
     ranges: list[tuple[int, int]] = field(default_factory=list)
     buffers: list[memoryview] = field(default_factory=list)
     cold: bool = False

@@ -115,8 +115,8 @@ class StoreSettings(Settings):
         default=2,
         alias="hotCommitLogFiles",
         ge=1,
-        description="newest segments that are read through their mapping; older ones, and what the page cache has lost of "
-        "these, are read in a thread",
+        description="newest segments whose messages leave from their mapping; of older ones copies leave, and what the page "
+        "cache has lost is read in a thread",
     )
 
     # retention

@@ -18,11 +18,11 @@ def address_of(mapping: mmap.mmap) -> int:
 
 
 def in_page_cache(address: int, start: int, end: int) -> bool:
-    """Whether bytes [start, end) of the open mapping at `address` can be read without the disk; True where nothing tells, as of
-    a file that this process may not write. None wanted, none missing."""
+    """Whether bytes [start, end) of the open mapping at `address` can be read without the disk; False where the kernel does not
+    tell. None wanted, none missing."""
     if start >= end:
         return True
     start -= start % mmap.PAGESIZE
     size = end - start
     pages = bytearray(-(-size // mmap.PAGESIZE))
-    return bool(_mincore(address + start, size, addressof(c_char.from_buffer(pages)))) or 0 not in pages
+    return not _mincore(address + start, size, addressof(c_char.from_buffer(pages))) and 0 not in pages

@@ -91,7 +91,7 @@ class SegmentFile(Protocol):
         ...
 
     def is_cached(self, start: int, end: int) -> bool:
-        """Whether a look at [start, end) waits for no disk; True where nothing tells."""
+        """Whether a look at [start, end) waits for no disk; False where nothing tells."""
         ...
 
     def written(self, start: int, end: int) -> list[tuple[int, int]]:

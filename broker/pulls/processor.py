@@ -214,8 +214,7 @@ class PullProcessor:
             return request.command.reply(said.code, result.status.value, header)
         self.found += result.count
         if self._totals is not None:
-            found_bytes = sum(size for _, size in result.ranges)
-            self._totals.pull_found(request.topic, request.group, result.count, found_bytes)
+            self._totals.pull_found(request.topic, request.group, result.count, result.size_bytes)
         if result.cold:
             return self._load_and_write(peer, request, said, result)
         self._write(peer, request, said, result)

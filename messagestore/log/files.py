@@ -125,18 +125,22 @@ class LogFiles(ABC):
         file, start = self._file_at(offset)
         return offset < self.cold_end or not file.is_cached(offset - start, offset - start + 1)
 
-    def any_cold(self, ranges: list[tuple[int, int]]) -> bool:
-        """Whether `is_cold` is true of the start of any (offset, size), in order. Ranges that lie close together, as those of
-        one queue do, are looked for with all that is between them, and one by one only where some of that is not in memory."""
+    def in_memory(self, ranges: list[tuple[int, int]]) -> bool:
+        """Whether a look at each (offset, size) of the log, in order, waits for no disk. Ranges that lie close together, as
+        those of one queue do, are looked for with all that is between them, and one by one only where some of that is lost."""
         start, (last, last_size) = ranges[0][0], ranges[-1]
-        if start < self.cold_end or start >= self._end - AT_HAND_BYTES:
-            return start < self.cold_end
-        if len(ranges) > 1 and last - start < len(ranges) * LOOK_BYTES:
-            file, file_start = self._file_at(start)
-            end = last + last_size - file_start
-            if end <= self.segment_size_bytes and file.is_cached(start - file_start, end):
-                return False
-        return any(self.is_cold(offset) for offset, _ in ranges)
+        if start >= max(self._end - AT_HAND_BYTES, self.cold_end):
+            return True
+        span = last + last_size - start
+        if len(ranges) > 1 and span < len(ranges) * LOOK_BYTES and self._is_cached(start, span):
+            return True
+        return all(self._is_cached(offset, size) for offset, size in ranges)
+
+    def _is_cached(self, offset: int, size: int) -> bool:
+        """False for more than a segment holds."""
+        file, start = self._file_at(offset)
+        end = offset + size - start
+        return end <= self.segment_size_bytes and file.is_cached(offset - start, end)
 
     @property
     def cold_end(self) -> int:

@@ -1,7 +1,8 @@
 """Reading queues: from a queue offset to ranges of the log.
 
-Invariant: only what a consume queue lists is returned, so nothing above the confirm offset; hot bytes are views of the
-mapping, cold ones are read around it. No body is returned that this process neither wrote nor checked."""
+Invariant: only what a consume queue lists is returned, so nothing above the confirm offset. Bytes of the newest segments are
+views of the mapping where they are in memory, those of older ones copies; what is not in memory is read around the mapping. No
+body is returned that this process neither wrote nor checked."""
 
 from __future__ import annotations
 
@@ -12,7 +13,10 @@ from messagestore.messages import GetResult, GetStatus, QueueEntry, TagFilter
 from messagestore.queues.consumequeue import ENTRY, FILLER_SIZE, ConsumeQueue, is_filler, listed_start
 from messagestore.queues.table import QueueTable
 from messagestore.scrub.soundness import Soundness
+from mqruntime.turnbudget import TurnBudget
 
+COPIED_BYTES_MAX = 4 << 20
+"""Of old messages so much is copied in one turn of the event loop: a ms, at 4 GB/s."""
 FILTERED_SCAN_BYTES_MIN = 16_000  # maxFilterMessageSize: how much of a queue one read looks through
 
 
@@ -26,6 +30,7 @@ class QueueReader:
         self._log = log
         self._queues = queues
         self._soundness = soundness
+        self._copying = TurnBudget(COPIED_BYTES_MAX)
 
     def get(
         self,
@@ -83,9 +88,9 @@ class QueueReader:
                 wrong = phy, size
                 break
             elif tag_filter is None or tag_filter(tags_code):
-                bytes_found += size
-                if bytes_found > max_bytes and count:
+                if bytes_found + size > max_bytes and count:
                     break
+                bytes_found += size
                 if phy != end or phy % segment_size == 0:
                     if count:
                         found.append((begin, end - begin))
@@ -106,13 +111,11 @@ class QueueReader:
         if not count:
             nothing = GetStatus.MESSAGE_WAS_REMOVING if removed else GetStatus.NO_MATCHED_MESSAGE
             return GetResult(nothing, next_offset, *bounds)
-        if in_order:
-            hot = self._is_hot(found)
-            buffers = self._log.views(found) if hot else []
-        else:
-            hot = all(self._is_hot([each]) for each in found)
-            buffers = [self._log.read(*each) for each in found] if hot else []
-        return GetResult(GetStatus.FOUND, next_offset, *bounds, count, found, buffers, not hot)
+        buffers = self._buffers(found, bytes_found) if in_order else self._buffers_apart(found)
+        cold = buffers is None
+        return GetResult(
+            GetStatus.FOUND, next_offset, *bounds, count, bytes_found, found, buffers or [], cold
+        )
 
     def _outside(self, found: list[tuple[int, int]], *, in_order: bool) -> tuple[int, int] | None:
         """The first of the ranges that leaves its segment, or the log."""
@@ -129,13 +132,31 @@ class QueueReader:
                 return phy, size
         return None
 
-    def _is_hot(self, found: list[tuple[int, int]]) -> bool:
-        """Whether the ranges, in order, may leave as they are in memory. What lies between them mostly is as they are."""
+    def _buffers(self, found: list[tuple[int, int]], size_bytes: int) -> list[memoryview] | None:
+        """The `size_bytes` of ranges, in order, where they may leave as they are in memory; None where some are to be read or
+        checked. What lies between them mostly is as they are. Of what is old a copy leaves: retention waits for views, as long
+        as their reader is slow. Others wait while it is made, so what a turn of the loop wants beyond it comes by a thread."""
         start, (last, last_size) = found[0][0], found[-1]
         end, checked = last + last_size, self._soundness.is_checked
         if not checked(start, end - start) and not all(checked(phy, size) for phy, size in found):
-            return False
-        return not self._log.any_cold(found)
+            return None
+        if not self._log.in_memory(found):
+            return None
+        if start >= self._log.cold_end:
+            return self._log.views(found)
+        if not self._copying.takes(size_bytes):
+            return None
+        return [memoryview(b"".join(self._log.views(found)))]
+
+    def _buffers_apart(self, found: list[tuple[int, int]]) -> list[memoryview] | None:
+        """The same of ranges in no order."""
+        buffers: list[memoryview] = []
+        for each in found:
+            part = self._buffers([each], each[1])
+            if part is None:
+                return None
+            buffers += part
+        return buffers
 
     def entries(self, topic: str, queue_id: int, queue_offset: int, count_max: int) -> list[QueueEntry]:
         """At most `count_max` entries from `queue_offset` on, if that is one of the queue's offsets; fillers

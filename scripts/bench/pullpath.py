@@ -1,9 +1,10 @@
 """What a pull costs its master, from the bytes of the frame to the bytes of the reply: CPU a message, beside a bare probe.
 
-    python -m scripts.bench.pullpath [--pulls 3000] [--bodies 1024,100] [--groups 1,8] [--profile ROWS]
+    python -m scripts.bench.pullpath [--pulls 3000] [--bodies 1024,100] [--groups 1,8] [--old] [--profile ROWS]
 
 The master of scripts.bench.sendpath with a queue's records each alone in the log (`scattered`) or end to end (`joined`), more
-than 64 MiB behind the log's end, or just behind it (`newest`, alone). Pulls of 32 as Java's pull consumer (a subscription in
+than 64 MiB behind the log's end, or just behind it (`newest`, alone). With `--old` segments are of 16 MiB, so that what is
+behind is older than those whose messages leave from the mapping. Pulls of 32 as Java's pull consumer (a subscription in
 each, nobody waits) or its push consumer (it has told its subscription, commits an offset with each pull, and would wait) send
 them, so many in one receive, one for each queue. CPU is that of the one thread, the least tenth of turns, for the machine does
 other things, too. Where it says `sent` the replies leave through TCP to another process, which throws them away, and the
@@ -50,6 +51,7 @@ GROUP, COUNT = "CG", 32
 PULL, PUSH = "pull", "push"
 SCATTERED, JOINED, NEWEST = "scattered", "joined", "newest"
 BEHIND_BYTES = 65 << 20
+SMALL_SEGMENTS = f"mappedFileSizeCommitLog={16 << 20}"
 PULLS_OF_A_QUEUE = 64
 """With each layout; a turn takes the next ones, so that no line of the caches is warmer than a reader's would be."""
 FLAGS = {PULL: 4, PUSH: 3}  # a subscription; an offset to commit, and it may wait
@@ -135,7 +137,7 @@ class Probe:
     """Reads the files of the store in `root`."""
 
     def __init__(self, root: Path) -> None:
-        self._log = memoryview(mapped(root / "commitlog" / f"{0:020}"))
+        self._logs = [memoryview(mapped(path)) for path in sorted((root / "commitlog").iterdir())]
         queues = [root / "consumequeue" / TOPIC / str(each) / f"{0:020}" for each in range(QUEUES)]
         self._queues = [memoryview(mapped(path)) for path in queues]
 
@@ -148,19 +150,21 @@ class Probe:
         return replies
 
     def _answer(self, fields: dict[str, Any]) -> list[bytes | memoryview]:
-        ext, log = fields["extFields"], self._log
+        ext = fields["extFields"]
         offset, count = int(ext["queueOffset"]), int(ext["maxMsgNums"])
         entries = self._queues[int(ext["queueId"])][offset * ENTRY.size : (offset + count) * ENTRY.size]
+        number = ENTRY.unpack_from(entries)[0] // len(self._logs[0])
+        log, base = self._logs[number], number * len(self._logs[0])
         begin = end = size = 0
         found: list[bytes | memoryview] = []
         for phy, record_bytes, _ in ENTRY.iter_unpack(entries):
             if phy != end:
                 if end:
-                    found.append(log[begin:end])
+                    found.append(log[begin - base : end - base])
                 begin = phy
             end = phy + record_bytes
             size += record_bytes
-        found.append(log[begin:end])
+        found.append(log[begin - base : end - base])
         said = {
             "suggestWhichBrokerId": "0", "nextBeginOffset": str(offset + count), "minOffset": "0", "maxOffset": "0"
         }  # fmt: skip
@@ -196,7 +200,9 @@ class Outlet(asyncio.Protocol):
         return outlet
 
     async def drained(self) -> None:
+        """A turn of the loop, and all that it takes until everything was sent."""
         assert self.transport is not None
+        await asyncio.sleep(0)
         while self.transport.get_write_buffer_size():  # noqa: ASYNC110 - it is the loop that is measured
             await asyncio.sleep(0)
 
@@ -272,7 +278,7 @@ def into(peer: Peer, received: bytes) -> None:
 
 
 async def run(root: Path, body: int, shapes: Sequence[Shape], given: Any) -> None:
-    master = Master(root, 2)
+    master = Master(root, 2, *([SMALL_SEGMENTS] if given.old else []))
     await master.start()
     newest = await fill(master, bytes(body))
     told = SubscriptionData(TOPIC, "*")
@@ -312,6 +318,7 @@ def main() -> None:
     parser.add_argument("--pulls", type=bounded(100, 1_000_000), default=3_000, help="of each shape")
     parser.add_argument("--bodies", type=numbers, default=[1024, 100], help="bytes of a message")
     parser.add_argument("--groups", type=numbers, default=[1, 8], help="pulls in one receive")
+    parser.add_argument("--old", action="store_true", help="with small segments")
     parser.add_argument("--profile", type=int, default=0, metavar="ROWS")
     parser.add_argument("--directory", type=Path, default=None, help="where the temporary store goes")
     given = parser.parse_args()

@@ -161,10 +161,10 @@ class Controllers:
 
 
 class Master:
-    """A master with its store in `root`, `SLAVES` and clients."""
+    """A master with its store in `root`, `SLAVES` and clients. `chosen`: settings, as `key=value`."""
 
-    def __init__(self, root: Path, clients: int) -> None:
-        settings = BrokerSettings.load(CONFIGURATION, [f"storePathRootDir={root}"])
+    def __init__(self, root: Path, clients: int, *chosen: str) -> None:
+        settings = BrokerSettings.load(CONFIGURATION, [f"storePathRootDir={root}", *chosen])
         runtime, tasks, controllers = real_runtime(root), Tasks(failed), Controllers()
         clock = runtime.clock
         leading = Leading(cluster_name="DefaultCluster", broker_name="broker-a", poll_ms=5_000)

@@ -313,6 +313,19 @@ async def loaded_as_it_is(self: QueueReader, result: GetResult) -> None:
     result.cold = False
 
 
+from_memory = QueueReader._buffers
+
+
+@bug("cached-bytes-served", QueueReader, "_buffers")
+def copied_as_it_is(
+    self: QueueReader, found: list[tuple[int, int]], size_bytes: int
+) -> list[memoryview] | None:
+    """What is old and in memory leaves at once, checked or not."""
+    if found[0][0] < self._log.cold_end and self._log.in_memory(found):
+        return self._log.views(found)
+    return from_memory(self, found, size_bytes)
+
+
 @bug("bad-bytes-copied", MessageStore, "check")
 async def sent_as_it_is(self: MessageStore, offset: int, size: int) -> None:
     """Upstream: what stands on disk is sent to every new replica."""

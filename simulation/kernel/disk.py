@@ -31,6 +31,11 @@ T = TypeVar("T")
 SYNC_US = (200, 2_000)
 READ_US = (50, 400)
 RESERVE_US = (200, 2_000)
+NEWEST_FILES = 2
+"""Of a folder, which the page cache has."""
+CACHED_SHARE = 0.5
+"""Of the older ones, which it has, too, and for how long it is one or the other."""
+CACHED_US = 500_000
 PLENTY_BYTES = 1 << 60
 """Free where no capacity is set."""
 OPERATIONS = (
@@ -82,6 +87,7 @@ class SimulatedDisk:
         self._stalled_until_us = 0
         self._small_files_busy_until_us = 0
         self._random = random.Random(f"{seed}/disk/{name}")
+        self._page_cache = f"{seed}/page cache/{name}"
         self._trace = trace
 
     # -- faults
@@ -269,6 +275,15 @@ class SimulatedDisk:
         else:
             if not future.done():
                 future.set_result(result)
+
+    def caches(self, path: str) -> bool:
+        """Whether the page cache has this file: the newest of its folder always, older ones as it happens."""
+        folder, _, name = path.rpartition("/")
+        beside = (other.rpartition("/") for other in self.entries)
+        if sum(other > name for in_folder, _, other in beside if in_folder == folder) < NEWEST_FILES:
+            return True
+        chance = random.Random(f"{self._page_cache}/{path}/{self.loop.now_us // CACHED_US}")
+        return chance.random() < CACHED_SHARE
 
     def small_file_turn(self, range_us: tuple[int, int]) -> int:
         """When the next operation on small files is done: they take turns in the order of the calls."""
@@ -482,7 +497,8 @@ class SimulatedSegmentFile:
         return bytes(self.inode.data[start:end])
 
     def is_cached(self, start: int, end: int) -> bool:
-        return True
+        assert 0 <= start <= end <= self.size_bytes, f"{self.path}: is_cached({start}, {end})"
+        return self._disk.caches(self.path)
 
     def written(self, start: int, end: int) -> list[tuple[int, int]]:
         assert 0 <= start <= end <= self.size_bytes, f"{self.path}: written({start}, {end})"

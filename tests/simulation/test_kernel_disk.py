@@ -13,6 +13,7 @@ from mqruntime.runtime import Runtime
 from mqruntime.segments import SegmentFile
 from mqruntime.smallfiles import BadFileName
 from mqruntime.storelock import StoreLocked
+from simulation.kernel.disk import CACHED_US
 from simulation.kernel.inode import PAGE_BYTES
 from simulation.kernel.node import Node
 from simulation.kernel.world import World
@@ -305,3 +306,20 @@ def test_a_name_is_durable_when_it_was_synced_as_it_is_seen() -> None:
         assert not node.disk.is_durable("log") and not node.disk.is_durable("absent")
         run(world, node, file.sync(0, 1))
         assert node.disk.is_durable("log")
+
+
+def test_the_page_cache_has_the_newest_files_of_a_folder_and_loses_others_now_and_then() -> None:
+    def looks(seed: int, name: str) -> list[bool]:
+        with World(seed) as world:
+            folder = world.node("n", "10.0.0.1").runtime().segments.subdirectory("log")
+            folder.subdirectory("z").create("9", PAGE_BYTES)
+            file, *_ = [folder.create(each, PAGE_BYTES) for each in (name, *({"1", "2", "3"} - {name}))]
+            seen = []
+            for _ in range(40):
+                seen.append(file.is_cached(0, 1))
+                world.run_for_ms(CACHED_US // 1000)
+            return seen
+
+    assert all(looks(1, "3")) and all(looks(1, "2"))
+    assert set(looks(1, "1")) == {True, False}
+    assert looks(1, "1") == looks(1, "1") != looks(2, "1")

@@ -66,7 +66,7 @@ class ScriptedQueues:
         seen = self.messages[offset : offset + count]
         found = [memoryview(body) for tag, body in seen if wanted is None or wanted(tag_hash(tag))]
         status = GetStatus.FOUND if found else GetStatus.NO_MATCHED_MESSAGE
-        return GetResult(status, offset + len(seen), 0, end, len(found), [], found)
+        return GetResult(status, offset + len(seen), 0, end, len(found), 0, [], found)
 
     async def load(self, result: GetResult) -> None:
         raise AssertionError("nothing is cold here")
@@ -355,7 +355,7 @@ def test_answered_pulls_do_not_pile_up_behind_their_deadlines() -> None:
 @pytest.mark.parametrize("size", [1, 100_000])
 def test_the_frame_of_found_messages_is_that_of_any_reply(size: int) -> None:
     buffers = [memoryview(b"1" * size), memoryview(b"2" * size)]
-    result = GetResult(GetStatus.FOUND, 2, 0, (1 << 63) - 1, 2, [], buffers)
+    result = GetResult(GetStatus.FOUND, 2, 0, (1 << 63) - 1, 2, 0, [], buffers)
     said = Answer(ResponseCode.SUCCESS, 100, 3)
     header = PullMessageResponseHeader(3, 100, 0, (1 << 63) - 1)
     reply = pull().reply(ResponseCode.SUCCESS, "FOUND", header, b"".join(buffers))
@@ -396,7 +396,7 @@ class RottenQueues(ScriptedQueues):
     def get(
         self, topic: str, queue_id: int, offset: int, count: int, size: int, wanted: TagFilter | None = None
     ) -> GetResult:
-        return GetResult(GetStatus.FOUND, offset + 1, 0, 1, 1, [(800, 100)], cold=True)
+        return GetResult(GetStatus.FOUND, offset + 1, 0, 1, 1, 100, [(800, 100)], cold=True)
 
     async def load(self, result: GetResult) -> None:
         raise self.damage
@@ -457,7 +457,7 @@ class FarRottenQueues(FarQueues):
     def get(
         self, topic: str, queue_id: int, offset: int, count: int, size: int, wanted: TagFilter | None = None
     ) -> GetResult:
-        return GetResult(GetStatus.FOUND, offset + 1, 0, 1, 1, [(800, 100)], cold=True)
+        return GetResult(GetStatus.FOUND, offset + 1, 0, 1, 1, 100, [(800, 100)], cold=True)
 
     async def load(self, result: GetResult) -> None:
         raise OSError(errno.EIO, "Input/output error", "commitlog/00000000000000000000")

@@ -33,6 +33,11 @@ def small_settings(**values: Any) -> StoreSettings:
     return StoreSettings(**chosen)
 
 
+def nothing_cached(address: int, start: int, end: int) -> bool:
+    """In the place of segments.in_page_cache: of what is not newest everything comes from the disk."""
+    return False
+
+
 def not_expected(error: BaseException) -> None:
     raise AssertionError("the store failed") from error
 

@@ -25,6 +25,7 @@ from tests.unit.messagestore.storehelp import (
     format_host,
     golden_segments,
     message,
+    nothing_cached,
     open_store,
     queue_entries,
     small_settings,
@@ -422,7 +423,10 @@ async def test_reads_answer_every_offset_with_upstreams_status(tmp_path: Path) -
 
 
 @in_loop
-async def test_cold_messages_are_read_around_the_mapping(tmp_path: Path) -> None:
+async def test_cold_messages_are_read_around_the_mapping(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(segments, "in_page_cache", nothing_cached)
     store = await master(tmp_path, hot_segments=1)
     outcomes = store.append([message(bytes([n]) * 1500) for n in range(6)])
     dispatch_all(store)
@@ -538,7 +542,10 @@ def test_what_is_read_at_once_has_a_bound(tmp_path: Path) -> None:
 
 
 @in_loop
-async def test_cold_messages_that_lie_close_together_are_one_read(tmp_path: Path) -> None:
+async def test_cold_messages_that_lie_close_together_are_one_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(segments, "in_page_cache", nothing_cached)
     store = await master(tmp_path, hot_segments=1, mapped_file_size_commit_log=1 << 17)
 
     def stored(*sizes: int, topic: str = "TopicTest") -> list[int]:

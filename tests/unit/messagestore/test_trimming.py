@@ -13,8 +13,15 @@ from messagestore.errors import OffsetOutOfRange
 from messagestore.messages import GetStatus
 from messagestore.store import MessageStore
 from messagestore.trimming import Trimmed
+from mqruntime import segments
 from mqruntime.realruntime import real_runtime
-from tests.unit.messagestore.storehelp import message, open_store, queue_entries, small_settings
+from tests.unit.messagestore.storehelp import (
+    message,
+    nothing_cached,
+    open_store,
+    queue_entries,
+    small_settings,
+)
 from tests.unit.messagestore.test_store import dispatch_all, in_loop, master
 
 SEGMENT = 4096
@@ -163,7 +170,10 @@ async def test_who_has_a_view_of_a_deleted_segment_reads_on(tmp_path: Path) -> N
 
 
 @in_loop
-async def test_a_cold_read_that_retention_overtakes_says_so(tmp_path: Path) -> None:
+async def test_a_cold_read_that_retention_overtakes_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(segments, "in_page_cache", nothing_cached)
     store = await filled(tmp_path)
     result = store.get("TopicTest", 0, 0, 1, 4096)
     assert result.cold
