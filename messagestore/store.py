@@ -30,6 +30,7 @@ from messagestore.messages import (
     QueueEntry,
     QueueGrew,
     RecoveryReport,
+    ReplyForm,
     TagFilter,
 )
 from messagestore.queues.dispatcher import Dispatcher
@@ -241,14 +242,13 @@ class MessageStore:
         return appended
 
     def append_plain(
-        self, sends: PlainSends, born_host: bytes, added_properties: bytes, reply: tuple[bytes, ...]
+        self, sends: PlainSends, born_host: bytes, added_properties: bytes, reply: ReplyForm
     ) -> PlainAppended | None:
         """As `append` of all of `sends`, or None with nothing done: see Appender.append_plain."""
         if self._appender is None or not self._takes_appends:
             return None
-        host, now_ms = self.store_host, self._clock.now_ms()
-        appended = self._appender.append_plain(sends, born_host, host, added_properties, reply, now_ms)
-        if appended is not None:
+        given = born_host, self.store_host, added_properties, reply, self._clock.now_ms()
+        if (appended := self._appender.append_plain(sends, *given)) is not None:
             self._grown(self._append_callbacks)
         return appended
 

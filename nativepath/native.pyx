@@ -11,7 +11,7 @@ from libc.string cimport memchr, memcmp, memcpy
 
 from zlib import crc32
 
-SOURCES = 1
+SOURCES = 2
 
 include "memory.pxi"
 include "frames.pxi"
