@@ -50,6 +50,9 @@ def read_sends(
     """The sends whose frames begin `view[begin:end]`, up to the first frame that is cut off there; None without any, and where
     one of the frames holds something else."""
 
+def checksum(buffer: bytes | bytearray | memoryview) -> int:
+    """As zlib.crc32; of the body of each record."""
+
 class Queue(Protocol):
     """See messagestore.queues.consumequeue."""
 

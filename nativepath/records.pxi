@@ -236,9 +236,7 @@ cdef tuple store(
                     ):
                         raise AssertionError("it was measured")
                     size = RECORD_FRAME + topic.size + body_bytes + own_bytes
-                crc = 0
-                if body_bytes:
-                    crc = <long long>crc32(sends.view[body_at : body_at + body_bytes]) & CRC_MASK
+                crc = checksum_of(memory, body_at, body_bytes) & CRC_MASK
                 properties_at = put_record(
                     out, at, size, crc, send, own_flag, queue.next + member, position, store_time, &born, &own, &topic,
                     memory, body_at, body_bytes,
