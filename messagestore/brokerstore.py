@@ -28,6 +28,7 @@ from messagestore.messages import (
     QueueEntry,
     QueueGrew,
     RecoveryReport,
+    ReplyForm,
     TagFilter,
 )
 from messagestore.queues.dispatcher import Dispatcher
@@ -238,7 +239,7 @@ class BrokerStore(ABC):
         return appended
 
     def append_plain(
-        self, sends: PlainSends, born_host: bytes, added_properties: bytes, reply: tuple[bytes, ...]
+        self, sends: PlainSends, born_host: bytes, added_properties: bytes, reply: ReplyForm
     ) -> PlainAppended | None:
         """As `append` of all of `sends`, or None with nothing done: see Appender.append_plain."""
         if self._appender is None or not self._takes_appends:

@@ -63,6 +63,15 @@ class Appended:
     physical_offsets: tuple[int, ...] = ()
 
 
+class ReplyForm(NamedTuple):
+    """What answers to plain sends are made of: the `parts` of a header around message id, queue id, queue offset, unique key
+    and opaque; for batches without a key what those begin with that they are given, and how many were given before."""
+
+    parts: tuple[bytes, ...]
+    id_prefix: bytes
+    ids_given: int
+
+
 @dataclass(slots=True)
 class PlainAppended:
     """Plain sends of one receive, all stored. `ends`: where those end that are answered, in order; `frames` are their replies

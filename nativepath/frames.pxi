@@ -14,6 +14,7 @@ cdef enum:
     NAME_END = 1
     PIECE_END = 2
     UNIQUE_NAME_BYTES = 8
+    UNNAMED = -1
     SENDS_FIRST = 16
     TOPICS_MOST = 64            # of one receive: each send looks for its own among them
     TEXT_FIRST = 4096
@@ -32,7 +33,7 @@ cdef struct Send:
     Py_ssize_t text_at          # properties, in the text of all
     Py_ssize_t text_bytes
     Py_ssize_t unique_at        # the value of UNIQ_KEY, there too
-    Py_ssize_t unique_bytes
+    Py_ssize_t unique_bytes     # UNNAMED: of a batch that has none
     Py_ssize_t body_at          # in the buffer
     Py_ssize_t body_bytes
     Py_ssize_t members          # records that it becomes, and their bytes; once measured
@@ -46,6 +47,7 @@ cdef class Sends:
     cdef readonly Py_ssize_t end
     cdef readonly int code
     cdef readonly list topics
+    cdef readonly Py_ssize_t unnamed
     cdef Held held
     cdef Send* sends
     cdef Py_ssize_t count
@@ -57,7 +59,7 @@ cdef class Sends:
     def __cinit__(self):
         self.sends = NULL
         self.text.data = NULL
-        self.count = self.room = self.text_used = 0
+        self.count = self.room = self.text_used = self.unnamed = 0
         self.text.size = 0
         self.text.strayed = False
         self.total = -1
@@ -114,7 +116,7 @@ cdef class Sends:
 
     def stored(
         self, target, Py_ssize_t at, long long physical_offset, dict next_offsets, long long store_timestamp,
-        bytes born_host, bytes store_host, bytes added_properties, tuple reply,
+        bytes born_host, bytes store_host, bytes added_properties, reply,
     ):
         """See native.pyi."""
         return store(
@@ -152,6 +154,7 @@ def read_sends(view, Py_ssize_t begin, Py_ssize_t end, Py_ssize_t frame_bytes_ma
             return None
         send.body_at, send.body_bytes = header_end, frame_end - header_end
         send.members = send.stored_bytes = 0
+        found.unnamed += send.unique_bytes == UNNAMED
         found.count += 1
         at = frame_end
     if not found.count or memory.strayed or found.text.strayed:
@@ -371,7 +374,7 @@ cdef Py_ssize_t read_ext(Sends found, Bytes* memory, Py_ssize_t at, Py_ssize_t e
         if at >= end:
             return -1
         if memory.data[at] == 0x7D:
-            if seen & NEEDED != NEEDED:
+            if seen & NEEDED != NEEDED or (send.unique_bytes == UNNAMED and not send.batch):
                 return -1
             return at + 1
         if memory.data[at] != 0x2C:
@@ -472,7 +475,7 @@ cdef Py_ssize_t read_properties(Sends found, Bytes* memory, Py_ssize_t at, Py_ss
         text.data[out] = <Byte>byte
         out += 1
     if unique < 0:
-        return -1
+        send.unique_at, send.unique_bytes = begin, UNNAMED
     for size in range(send.unique_at, send.unique_at + send.unique_bytes):
         byte = text.data[size]
         if byte < 0x20 or byte > 0x7E or byte == 0x22 or byte == 0x5C:

@@ -1,9 +1,9 @@
 """What the compiled module holds. Offsets are physical unless called queue offsets; places count bytes of the buffer given.
 
 A *plain* send: a JSON header of code 310 or 320 whose members are those that clients write, in ASCII and without escapes but
-in the properties; to a queue that it names, with a UNIQ_KEY, waiting for replicas, neither delayed nor timed nor part of a
-transaction; those that are read together name few topics. A *plain* record: of version 1, with IPv4 hosts and ASCII values.
-What is not plain is for the modules of Python."""
+in the properties; to a queue that it names, with a UNIQ_KEY if it is no batch, waiting for replicas, neither delayed nor timed
+nor part of a transaction; those that are read together name few topics. A *plain* record: of version 1, with IPv4 hosts and
+ASCII values. What is not plain is for the modules of Python."""
 
 from collections.abc import Mapping
 from typing import Protocol
@@ -19,6 +19,7 @@ class Sends:
     end: int
     code: int
     topics: list[bytes]
+    unnamed: int  # batches without a UNIQ_KEY
 
     def queues_within(self, limits: list[int]) -> bool:
         """Whether each names a queue id below the limit of its topic."""
@@ -37,17 +38,20 @@ class Sends:
         born_host: bytes,
         store_host: bytes,
         added_properties: bytes,
-        reply: tuple[bytes, ...],
+        reply: tuple[tuple[bytes, ...], bytes, int],
     ) -> tuple[int, list[int], bytes, list[int], dict[tuple[bytes, int, int], int]]:
         """Writes their records, which are measured, to `target[at:]`, and the queue offsets that follow to `next_offsets`.
-        Returns where the last ends, and `ends`, `frames`, `frame_ends`, `amounts` of PlainAppended. `reply`: the six parts of
-        an answer's header around message id, queue id, queue offset, unique key and opaque."""
+        Returns where the last ends, and `ends`, `frames`, `frame_ends`, `amounts` of PlainAppended. `reply`: see
+        ReplyForm, of six parts."""
 
 def read_sends(
     view: memoryview, begin: int, end: int, frame_bytes_max: int, header_bytes_max: int
 ) -> Sends | None:
     """The sends whose frames begin `view[begin:end]`, up to the first frame that is cut off there; None without any, and where
     one of the frames holds something else."""
+
+def checksum(buffer: bytes | bytearray | memoryview) -> int:
+    """As zlib.crc32; of the body of each record."""
 
 class Queue(Protocol):
     """See messagestore.queues.consumequeue."""

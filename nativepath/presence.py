@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 SWITCH = "AUTOSWITCH_NATIVE"
 OFF = ("off", "0", "no", "false")
-SOURCES = 1
+SOURCES = 2
 """Counts the changes of what the compiled module is called with: one that was built from other sources is left out."""
 
 

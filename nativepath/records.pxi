@@ -10,6 +10,7 @@ cdef enum:
     MEMBER_FRAME = 22
     POSITION_DIGITS = 16
     REPLY_NUMBERS = 64          # more than the digits of what a reply tells
+    ID_DIGITS = 12
 
 
 cdef struct Queue:
@@ -166,13 +167,24 @@ cdef inline Py_ssize_t put_position(Bytes* out, Py_ssize_t at, Bytes* store_host
     return put_hex(out, put_hex(out, at, store_host.data, IPV4_HOST), data, 8)
 
 
+cdef inline Py_ssize_t put_id(Bytes* out, Py_ssize_t at, long long number) noexcept:
+    cdef Byte[8] data
+    cdef Bytes own
+    own.data, own.size, own.strayed = data, 8, False
+    put_number(&own, 0, 8, number)
+    return put_hex(out, at, data + 8 - ID_DIGITS // 2, ID_DIGITS // 2)
+
+
 cdef tuple store(
     Sends sends, target, Py_ssize_t at, long long position, dict next_offsets, long long store_time, bytes born_host,
-    bytes store_host, bytes added, tuple template,
+    bytes store_host, bytes added, reply,
 ):
     cdef Bytes* memory = &sends.held.memory
     cdef Bytes* text = &sends.text
     cdef Bytes born = bytes_of(born_host), own = bytes_of(store_host), extra = bytes_of(added), topic
+    cdef tuple template = reply[0]
+    cdef Bytes id_prefix = bytes_of(<bytes>reply[1])
+    cdef long long given = reply[2]
     cdef Bytes[6] part
     cdef Held held = Held(target, True)
     cdef Bytes* out = &held.memory
@@ -188,13 +200,15 @@ cdef tuple store(
     cdef dict amounts = {}
     assert sends.total >= 0 and holds(out, at, sends.total), "measured, and there is room"
     assert born.size == IPV4_HOST and own.size == IPV4_HOST and len(template) == 6
+    assert 0 <= given < (<long long>1 << 4 * ID_DIGITS) - sends.count, "ids of so many digits"
     for number in range(6):
         part[number] = bytes_of(<bytes>template[number])
     replies.data, replies.strayed = NULL, False
     replies.size = 0
     for number in range(sends.count):
         send = &sends.sends[number]
-        replies.size += 4 + 4 + REPLY_NUMBERS + send.unique_bytes + send.members * (2 * (IPV4_HOST + 8) + 1)
+        replies.size += 4 + 4 + REPLY_NUMBERS + max(send.unique_bytes, id_prefix.size + ID_DIGITS)
+        replies.size += send.members * (2 * (IPV4_HOST + 8) + 1)
         for member in range(6):
             replies.size += part[member].size
     try:
@@ -222,9 +236,7 @@ cdef tuple store(
                     ):
                         raise AssertionError("it was measured")
                     size = RECORD_FRAME + topic.size + body_bytes + own_bytes
-                crc = 0
-                if body_bytes:
-                    crc = <long long>crc32(sends.view[body_at : body_at + body_bytes]) & CRC_MASK
+                crc = checksum_of(memory, body_at, body_bytes) & CRC_MASK
                 properties_at = put_record(
                     out, at, size, crc, send, own_flag, queue.next + member, position, store_time, &born, &own, &topic,
                     memory, body_at, body_bytes,
@@ -241,13 +253,18 @@ cdef tuple store(
                     reply_at = put_position(&replies, reply_at, &own, position)
                 at += size
                 position += size
+            given += send.unique_bytes == UNNAMED
             if not send.flag & ONEWAY:
                 reply_at = put_bytes(&replies, reply_at, &part[1], 0, part[1].size)
                 reply_at = put_decimal(&replies, reply_at, send.queue_id)
                 reply_at = put_bytes(&replies, reply_at, &part[2], 0, part[2].size)
                 reply_at = put_decimal(&replies, reply_at, queue.next)
                 reply_at = put_bytes(&replies, reply_at, &part[3], 0, part[3].size)
-                reply_at = put_bytes(&replies, reply_at, text, send.unique_at, send.unique_bytes)
+                if send.unique_bytes == UNNAMED:
+                    reply_at = put_bytes(&replies, reply_at, &id_prefix, 0, id_prefix.size)
+                    reply_at = put_id(&replies, reply_at, given)
+                else:
+                    reply_at = put_bytes(&replies, reply_at, text, send.unique_at, send.unique_bytes)
                 reply_at = put_bytes(&replies, reply_at, &part[4], 0, part[4].size)
                 reply_at = put_decimal(&replies, reply_at, send.opaque)
                 reply_at = put_bytes(&replies, reply_at, &part[5], 0, part[5].size)
@@ -258,7 +275,7 @@ cdef tuple store(
             queue.next += send.members
             kind = (sends.topics[send.topic], send.stored_bytes, send.members)
             amounts[kind] = amounts.get(kind, 0) + 1
-        assert not (memory.strayed or text.strayed or out.strayed or replies.strayed), "what was measured has room"
+        assert not (memory.strayed or text.strayed or out.strayed or replies.strayed or id_prefix.strayed), "what was measured has room"
         for number in range(count):
             next_offsets[sends.topics[queues[number].topic], queues[number].queue_id] = queues[number].next
         return position, ends, PyBytes_FromStringAndSize(<char*>replies.data, reply_at), frame_ends, amounts

@@ -53,8 +53,8 @@ class SendAdmission:
             f"MSG_REGION\x01DefaultRegion\x02TRACE_ON\x01true\x02CLUSTER\x01{cluster_name}\x02"
         )
         self.added_properties = self._added_properties.encode()
-        self._id_prefix = f"{clock.now_ms():012x}"[-12:].upper()
-        self._ids_given = 0
+        self._started = f"{clock.now_ms():012x}"[-12:].upper()
+        self.ids_given = 0
 
     def message(
         self, request: SendRequest, command: RemotingCommand, born_host: bytes
@@ -100,6 +100,11 @@ class SendAdmission:
             message = scheduled(message, level, self._delay_levels)
         return message, uniq_key
 
+    @property
+    def id_prefix(self) -> bytes:
+        """What a client id begins with that is given here; twelve digits follow, which count them."""
+        return (self._log.store_host[:4].hex().upper() + self._started).encode()
+
     def plain_queues(self, name: str) -> int:
         """So many queue ids, from 0 on, a plain send to topic `name` may have; 0 where its sends need more looks than that."""
         topic = self._topics.find(name)
@@ -138,8 +143,7 @@ class SendAdmission:
         if at == 0 or (at > 0 and text[at - 1] == "\x02"):
             uniq_key = text[at + len(UNIQ_KEY) : text.index("\x02", at)]
         else:
-            self._ids_given += 1
-            host = self._log.store_host[:4].hex().upper()
-            uniq_key = f"{host}{self._id_prefix}{self._ids_given:012X}"
+            self.ids_given += 1
+            uniq_key = f"{self.id_prefix.decode()}{self.ids_given:012X}"
             text += f"{UNIQ_KEY}{uniq_key}\x02"
         return (b"" if request.batch else (text + self._added_properties).encode()), uniq_key

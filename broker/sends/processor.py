@@ -15,7 +15,7 @@ from broker.sends.admission import SendAdmission
 from broker.sends.pending import PendingRun, PendingSend
 from broker.sends.request import SendRequest, read_send_request
 from broker.sends.writegate import Log, WriteGate
-from messagestore.messages import Appended, MessageToStore, PlainSends
+from messagestore.messages import Appended, MessageToStore, PlainSends, ReplyForm
 from messagestore.record import COMPRESSED, offset_message_id, pack_host
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import RESPONSE_BIT, RemotingCommand
@@ -62,11 +62,12 @@ class SendProcessor:
         if not sends.queues_within([self._admission.plain_queues(topic.decode()) for topic in sends.topics]):
             return False
         deadline_ms = self._gate.deadline_ms()
-        appended = self._log.append_plain(
-            sends, packed_address(peer), self._admission.added_properties, self._reply_parts
-        )
+        admission = self._admission
+        reply = ReplyForm(self._reply_parts, admission.id_prefix, admission.ids_given)
+        appended = self._log.append_plain(sends, packed_address(peer), admission.added_properties, reply)
         if appended is None:
             return False
+        admission.ids_given += sends.unnamed
         for (_, _, records), times in appended.amounts.items():
             self.stored += records * times
         if appended.ends:

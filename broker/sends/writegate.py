@@ -10,7 +10,7 @@ from typing import Protocol
 
 from broker.clients.refusals import NO_ROLE, NOT_ENOUGH, REJECTED, Refused
 from broker.sends.pending import PendingSends
-from messagestore.messages import Appended, MessageToStore, PlainAppended, PlainSends
+from messagestore.messages import Appended, MessageToStore, PlainAppended, PlainSends, ReplyForm
 from mqruntime.clock import Clock
 from remoting.codes import ResponseCode
 
@@ -51,7 +51,7 @@ class Log(Protocol):
     def append(self, messages: Sequence[MessageToStore]) -> list[Appended]: ...
 
     def append_plain(
-        self, sends: PlainSends, born_host: bytes, added_properties: bytes, reply: tuple[bytes, ...]
+        self, sends: PlainSends, born_host: bytes, added_properties: bytes, reply: ReplyForm
     ) -> PlainAppended | None: ...
 
 

@@ -13,7 +13,7 @@ from struct import error as StructError
 from messagestore.batch import BatchError, BatchMember, parse_batch
 from messagestore.errors import LogTakesNothing
 from messagestore.log.files import LogFiles
-from messagestore.messages import Appended, MessageToStore, PlainAppended, PlainSends, PutStatus
+from messagestore.messages import Appended, MessageToStore, PlainAppended, PlainSends, PutStatus, ReplyForm
 from messagestore.properties import join_properties
 from messagestore.record import (
     BORN_HOST_IPV6,
@@ -85,12 +85,12 @@ class Appender:
         born_host: bytes,
         store_host: bytes,
         added_properties: bytes,
-        reply: tuple[bytes, ...],
+        reply: ReplyForm,
         now_ms: int,
     ) -> PlainAppended | None:
-        """Stores all of `sends` in one go: the same bytes that `append` stores, single messages with `added_properties`.
-        `reply`: what stands between the numbers of an answer, see nativepath.native. None with nothing done where one of them
-        is refused, the segment or the disk is full, or a record is of another kind: then it is for `append`."""
+        """Stores all of `sends` in one go: the same bytes that `append` stores, single messages with `added_properties`. None
+        with nothing done where one of them is refused, the segment or the disk is full, or a record is of another kind: then
+        it is for `append`."""
         if self._record_crcs or len(born_host) != IPV4_HOST_BYTES or len(store_host) != IPV4_HOST_BYTES:
             return None
         log = self._log

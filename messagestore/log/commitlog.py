@@ -12,7 +12,7 @@ from contextlib import suppress
 from itertools import pairwise
 
 from messagestore.errors import OffsetOutOfRange
-from messagestore.log.files import LogFiles, Place
+from messagestore.log.files import LogFiles
 from messagestore.log.retention import Segment
 from messagestore.record import (
     END_OF_SEGMENT,
@@ -179,15 +179,6 @@ class CommitLog(LogFiles):
             self._end = self._written_end = start + self.segment_size_bytes
             return following.view(), 0
         return present.view(), self._end - start
-
-    def places(self, sizes: list[int]) -> list[Place]:
-        view, at = self.tail(sum(sizes))
-        places, offset = [], self._end
-        for size in sizes:
-            places.append(Place(view, at, offset))
-            at += size
-            offset += size
-        return places
 
     def fits(self, bytes_needed: int) -> bool:
         """Whether so many bytes of records stand in the segment of the log's end."""

@@ -76,10 +76,16 @@ class LogFiles(ABC):
 
     # What the appender asks
 
-    @abstractmethod
     def places(self, sizes: list[int]) -> list[Place]:
         """Where records of these sizes are to be written, one behind the other: all, before `grow`. OSError, LogTakesNothing:
         the log is unchanged."""
+        view, at = self.tail(sum(sizes))
+        places, offset = [], self.max_offset
+        for size in sizes:
+            places.append(Place(view, at, offset))
+            at += size
+            offset += size
+        return places
 
     @abstractmethod
     def fits(self, bytes_needed: int) -> bool:

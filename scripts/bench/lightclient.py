@@ -79,7 +79,9 @@ class Sends(Requests):
             sys_flag=0,
             born_timestamp=BORN,
             flag=0,
-            properties=encode_properties({"WAIT": "true"} if batch > 1 else named),
+            properties=encode_properties(
+                named
+            ),  # a batch has a key of its own, too, as Java's producer gives it
             reconsume_times=0,
             unit_mode=False,
             batch=batch > 1,

@@ -15,7 +15,8 @@ from broker.sends.writegate import WriteGate
 from broker.tables.subscriptiongroups import SubscriptionGroups
 from broker.tables.topics import Topics, system_topics
 from messagestore.log.appender import Appender
-from messagestore.messages import Appended, MessageToStore, PlainAppended
+from messagestore.log.files import LogFiles
+from messagestore.messages import Appended, MessageToStore, PlainAppended, ReplyForm
 from messagestore.record import PREFIX, encode_blank, pack_host
 from mqruntime.histogram import Histogram
 from nativepath import presence
@@ -38,8 +39,11 @@ class MemoryLog:
     def __init__(self) -> None:
         self.content = bytearray(SEGMENT_BYTES * SEGMENTS)
         self.segment_size_bytes = SEGMENT_BYTES
+        self.record_bytes_max = SEGMENT_BYTES - PREFIX.size
         self.max_offset = 0
         self.is_full = False
+
+    places = LogFiles.places
 
     def left(self) -> int:
         return SEGMENT_BYTES - self.max_offset % SEGMENT_BYTES
@@ -80,7 +84,7 @@ class Store:
         return self._appender.append(messages, self.store_host, self._clock.now_ms())
 
     def append_plain(
-        self, sends: Any, born_host: bytes, added: bytes, reply: tuple[bytes, ...]
+        self, sends: Any, born_host: bytes, added: bytes, reply: ReplyForm
     ) -> PlainAppended | None:
         now_ms = self._clock.now_ms()
         appended = self._appender.append_plain(sends, born_host, self.store_host, added, reply, now_ms)
@@ -196,6 +200,7 @@ class SendBench:
             len(self.pending),
             self.pending.first_end,
             self.processor.stored,
+            self.processor._admission.ids_given,
             self.totals.stored,
             shown,
             str(self.reader.failure),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -56,8 +56,8 @@ def member(body: bytes, properties: bytes, flag: int = 3, size: int = 0) -> byte
     return head + body + PROPERTIES_LENGTH.pack(len(properties)) + properties
 
 
-def batch(*members: bytes, opaque: int = 7, code: int = 320, **fields: str) -> bytes:
-    return send(opaque, b"".join(members), code, m="true", **fields)
+def batch(*members: bytes, opaque: int = 7, code: int = 320, flag: int = 0, **fields: str) -> bytes:
+    return send(opaque, b"".join(members), code, flag, m="true", **fields)
 
 
 def alike(use: Callable[[SendBench], None], **how: Any) -> SendBench:
@@ -123,6 +123,85 @@ def test_batches_are_stored_member_by_member_and_answered_with_all_their_ids() -
 
     compiled = alike(use)
     assert compiled.store.plain == 2 and compiled.processor.stored == 7
+
+
+def test_batches_without_a_key_are_given_one_as_by_the_pure_way() -> None:
+    def use(bench: SendBench) -> None:
+        some = member(b"a", b"b"), member(b"c", b"")
+        bench.receive(batch(*some, opaque=1, i="WAIT\x01true\x02") + batch(*some, opaque=2, i=""))
+        bench.receive(batch(*some, opaque=4, flag=2, i="TAGS\x01x\x02") + batch(*some, opaque=5))
+        bench.receive(batch(b"damaged", opaque=6, i="") + batch(*some, opaque=7, i=""))
+        bench.receive(batch(*some, opaque=8, i=""))
+        bench.pending.acknowledged(bench.store.log.max_offset)
+
+    compiled = alike(use)
+    assert compiled.store.plain == 3 and compiled.processor._admission.ids_given == 6
+
+
+def test_sends_and_batches_of_one_receive_are_stored_in_their_order() -> None:
+    def use(bench: SendBench) -> None:
+        first = b"".join(batch(member(b"b%d" % n, b""), member(b"c", b""), opaque=n) for n in range(3))
+        bench.receive(first + send(3, code=320, m="false", e="2") + batch(member(b"d", b""), opaque=4))
+        bench.receive(send(5) + batch(member(b"e", b""), opaque=6))
+        bench.pending.acknowledged(bench.store.log.max_offset)
+
+    compiled = alike(use)
+    assert compiled.store.plain == 1, "of one code; what mixes 310 and 320 is for the pure way"
+    assert compiled.processor.stored == 10
+
+
+def test_a_batch_is_stored_whole_in_one_segment() -> None:
+    def use(bench: SendBench) -> None:
+        four = [member(bytes([n]) * 900, b"TAGS\x01t\x02") for n in range(4)]
+        for number in range(40):
+            bench.receive(batch(*four, opaque=number))
+        bench.pending.acknowledged(bench.store.log.max_offset)
+
+    compiled = alike(use)
+    assert compiled.processor.stored == 40 * 4 and compiled.store.log.max_offset > 2 * SEGMENT_BYTES
+    assert compiled.store.plain == 38, "one goes the pure way at the end of each segment"
+
+
+def hostile_bodies() -> Iterator[bytes]:
+    """A sound batch of three that was cut anywhere, or of which some number lies."""
+    good = (
+        member(b"first", b"TAGS\x01t\x02")
+        + member(b"", b"")
+        + member(b"third" * 9, b"KEYS\x01k\x02", flag=-1)
+    )
+    yield from (good[:size] for size in range(len(good)))
+    lies = (
+        0,
+        1,
+        19,
+        21,
+        23,
+        len(good),
+        len(good) + 1,
+        4 << 20,
+        (4 << 20) + 1,
+        0x7FFFFFFF,
+        0x80000000,
+        0xFFFFFFFF,
+    )
+    for at in range(len(good) - 3):
+        yield from (good[:at] + lie.to_bytes(4, "big") + good[at + 4 :] for lie in lies)
+    for at in range(0, len(good) - 1):
+        yield from (
+            good[:at] + lie.to_bytes(2, "big") + good[at + 2 :] for lie in (0, 1, 0x7FFF, 0x8000, 0xFFFF)
+        )
+
+
+def test_hostile_batches_are_refused_or_stored_as_by_the_pure_way() -> None:
+    bodies = list(hostile_bodies())
+
+    def use(bench: SendBench) -> None:
+        for number, body in enumerate(bodies):
+            bench.receive(batch(body, opaque=number))
+            bench.pending.acknowledged(bench.store.log.max_offset)
+
+    compiled = alike(use)
+    assert 900 < compiled.store.plain < 1_800 < len(bodies), "magic, CRC, flag and content may be anything"
 
 
 @pytest.mark.parametrize(
