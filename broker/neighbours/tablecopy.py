@@ -28,7 +28,9 @@ logger = logging.getLogger("broker.tablecopy")
 
 TIMEOUT_MS = 3_000
 WAIT_MS = 2_000
-AGAIN_MS = 200
+AGAIN_SOON_MS, AGAIN_MS = 10, 200
+"""Who was elected leads within moments, and counts nobody who lacks its tables; one that does not lead is asked ever more
+rarely."""
 
 
 class TableCopy:
@@ -59,6 +61,7 @@ class TableCopy:
         self._held: TablesVersion | None = None  # adopted and on disk
         self._old: tuple[str, int] | None = None
         self._in_pair = in_pair
+        self._again_ms = AGAIN_SOON_MS
         tables.on_facts_changed(self._differs)
 
     def soon(self) -> None:
@@ -109,6 +112,7 @@ class TableCopy:
     async def _copy(self, master: tuple[str, int]) -> int:
         if self._source != master:
             self._source, self._adopted, self._held = master, None, None
+            self._again_ms = AGAIN_SOON_MS
         broker_id = self._membership.broker_id
         assert broker_id is not None, "a slave has an id"
         header = CopyTablesHeader(broker_id, str(self._held) if self._held else None, WAIT_MS)
@@ -130,7 +134,9 @@ class TableCopy:
             self._on_old_master()
             return self._interval_ms
         if reply.code != ResponseCode.SUCCESS or version is None or version.epoch != master[1]:
-            return AGAIN_MS  # it does not lead yet, or not any more, or it is a former master at this address
+            # it does not lead yet, or not any more, or it is a former master at this address
+            again_ms, self._again_ms = self._again_ms, min(2 * self._again_ms, AGAIN_MS)
+            return again_ms
         read_ms = self._clock.monotonic_ms() - came_ms
         if copy is None or await self._store(copy, version):
             return read_ms  # large tables that change all the time leave time for the log
