@@ -24,6 +24,7 @@ from dledger.membership import Change, Step
 from dledger.messagejson import Fields, MessageError
 from dledger.peerlist import parsed_peers, peer_list
 from dledger.service import ClientService
+from dledger.settings import DLedgerSettings
 from mqruntime import log, serve
 from mqruntime.clock import SystemClock
 from mqruntime.realruntime import real_runtime
@@ -32,6 +33,7 @@ from remoting.errors import RemotingError
 
 T = TypeVar("T")
 
+DEFAULTS = DLedgerSettings()
 EXIT_UNKNOWN = 3
 TERMS_SHOWN = 8
 
@@ -79,6 +81,29 @@ def dledger() -> None:
 @click.option("--store", required=True, type=click.Path(path_type=Path), help="Its folder, used by no other.")
 @click.option("--preferred", default="", metavar="ID;...", help="Who is to lead while it can.")
 @click.option("--listen", metavar="HOST", help="Where to listen, if not at the host in --peers.")
+@click.option(
+    "--pushes-in-flight",
+    type=click.IntRange(1, 1024),
+    default=DEFAULTS.pushes_in_flight_max,
+    show_default=True,
+    help="Under way to a follower at a time, while this leads.",
+)
+@click.option(
+    "--bytes-in-flight",
+    type=click.IntRange(1),
+    default=DEFAULTS.bytes_in_flight_max,
+    show_default=True,
+    help="Bodies in them.",
+)
+@click.option(
+    "--push-gap",
+    "push_gap_ms",
+    type=click.IntRange(0, 1000),
+    default=DEFAULTS.push_gap_ms,
+    show_default=True,
+    metavar="MS",
+    help="Before one that is not full follows one that is under way.",
+)
 @click.option("--json-log", is_flag=True, help="Log one JSON object a line.")
 def serve_command(
     peers: Mapping[str, str],
@@ -87,6 +112,9 @@ def serve_command(
     store: Path,
     preferred: str,
     listen: str | None,
+    pushes_in_flight: int,
+    bytes_in_flight: int,
+    push_gap_ms: int,
     json_log: bool,
 ) -> None:
     """Runs a member until it is told to stop."""
@@ -98,6 +126,9 @@ def serve_command(
             f"{', '.join(strangers)}: not among {', '.join(peers)}", param_hint="--preferred"
         )
     log.configure(as_json=json_log)
+    settings = DLedgerSettings(
+        pushes_in_flight_max=pushes_in_flight, bytes_in_flight_max=bytes_in_flight, push_gap_ms=push_gap_ms
+    )
 
     def make_member() -> DLedger:
         ledger = DLedger(
@@ -107,6 +138,7 @@ def serve_command(
             runtime=real_runtime(store),
             preferred=wanted,
             listens_on=listen,
+            settings=settings,
         )
         ClientService(ledger).register()
         return ledger

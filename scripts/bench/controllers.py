@@ -1,6 +1,7 @@
 """What three controllers do: proposals, reads, a thousand broker sets, masters lost together, a leader killed or handed over.
 
     python -m scripts.bench.controllers [--runs 3] [--quick] [--slow-sync-ms 5] [--failovers 3]
+        [--hand-overs 3]
 
 The configuration is `conf/cluster-3n`, in an empty directory each run; everything on this machine, one process plays all
 brokers and keeps a connection of each to every controller. A proposal is a registration (1003) with a new address, each of
@@ -179,7 +180,7 @@ async def of_sets(
     group: ControllerGroup,
     count: int,
     seconds: float,
-    failovers: int,
+    wanted: argparse.Namespace,
     chance: random.Random,
 ) -> int:
     """What is measured with `count` sets registered; the port of their brokers."""
@@ -204,9 +205,10 @@ async def of_sets(
         figures.note(f"leader with {count} sets, MiB", resident_mib(group.pid(leader)))
         figures.note("of which no file backs, MiB", own_mib(group.pid(leader)))
         figures.note("no file backs, before any set, MiB", fresh)
-        for _ in range(failovers):
+        for _ in range(wanted.failovers):
             await lead_by_another(figures, group, sets, signal.SIGKILL, "killed", chance)
             await lead_by_another(figures, group, sets, signal.SIGTERM, "told to end (SIGTERM)", chance)
+        for _ in range(wanted.hand_overs):
             await hand_over(figures, group, sets, chance)
         return sets.port
     finally:
@@ -346,15 +348,15 @@ def probed(figures: Figures, root: Path) -> Iterator[None]:
 
 
 def run_once(
-    figures: Figures, count: int, seconds: float, asked: argparse.Namespace, chance: random.Random
+    figures: Figures, count: int, seconds: float, wanted: argparse.Namespace, chance: random.Random
 ) -> None:
     with ControllerGroup() as group, probed(figures, group.root):
         group.start_all()
-        port = asyncio.run(of_sets(figures, group, count, seconds, asked.failovers, chance))
-        if asked.slow_sync_ms:
+        port = asyncio.run(of_sets(figures, group, count, seconds, wanted, chance))
+        if wanted.slow_sync_ms:
             group.stop()
-            group.start_all(asked.slow_sync_ms)
-            asyncio.run(of_slow_disks(figures, group, count, port, asked.slow_sync_ms))
+            group.start_all(wanted.slow_sync_ms)
+            asyncio.run(of_slow_disks(figures, group, count, port, wanted.slow_sync_ms))
 
 
 def main() -> None:
@@ -363,7 +365,8 @@ def main() -> None:
     parser.add_argument("--sets", type=int, default=1000)
     parser.add_argument("--seconds", type=float, default=5, help="how long each rate is measured")
     parser.add_argument("--slow-sync-ms", type=float, default=5, help="0: not measured")
-    parser.add_argument("--failovers", type=int, default=3, help="of each kind, each run (%(default)s)")
+    parser.add_argument("--failovers", type=int, default=3, help="kills, and SIGTERMs, a run (%(default)s)")
+    parser.add_argument("--hand-overs", type=int, default=3, help="a run (%(default)s)")
     parser.add_argument("--quick", action="store_true", help="300 sets, rates of one second")
     parser.add_argument("--seed", type=int, default=1)
     arguments = parser.parse_args()
