@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import orjson
 import pytest
 
 from broker.role.membership import Role
+from remoting.bodies.epochs import EpochCache, EpochSpan
 from remoting.codes import RequestCode
+from simulation.kernel.node import Node
 from simulation.kernel.world import World
 from tests.unit.broker.groupset import GroupSet
 
@@ -101,3 +104,39 @@ def test_a_leader_without_a_majority_answers_nothing_ok(world: World) -> None:
     assert master.store.confirm_offset() == end
     reply = group.run(group.ask(master.address, RequestCode.GET_BROKER_RUNTIME_INFO))
     assert reply.code == 0
+
+
+def test_terms_are_told_as_epochs_and_who_is_level(world: World) -> None:
+    group = started(world)
+    group.run(group.send_all(messages("some", 30)))
+    before = epochs_of(group, group.master)
+    assert [each.epoch for each in before] == [group.app(group.master).ha.epoch]
+    former = group.master
+    former.kill()
+    group.wait_for_master()
+    group.run(group.send_all(messages("more", 30)))
+    status = orjson.loads(
+        group.run(group.ask(group.app(group.master).address, RequestCode.GET_BROKER_HA_STATUS)).body
+    )
+    assert (status["master"], status["inSyncSlaveNums"]) == (True, 1)  # one was not heard for long
+    group.start(former)
+    group.world.run_until(group.level, 20_000)
+    group.world.run_for_ms(2_000)
+    told = {name: epochs_of(group, node) for name, node in group.world.nodes.items() if node in group.brokers}
+    for rows in told.values():
+        assert [(each.epoch, each.start_offset) for each in rows] == [
+            (each.epoch, each.start_offset) for each in told[former.name]
+        ]
+        assert (rows[0].epoch, rows[0].start_offset) == (before[0].epoch, before[0].start_offset) and len(
+            rows
+        ) == 2
+    status = orjson.loads(
+        group.run(group.ask(group.app(group.master).address, RequestCode.GET_BROKER_HA_STATUS)).body
+    )
+    assert status["inSyncSlaveNums"] == 2
+
+
+def epochs_of(group: GroupSet, node: Node) -> list[EpochSpan]:
+    """What getBrokerEpoch shows."""
+    reply = group.run(group.ask(group.app(node).address, RequestCode.GET_BROKER_EPOCH_CACHE))
+    return EpochCache.decode(reply.body).epoch_list
