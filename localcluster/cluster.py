@@ -51,8 +51,9 @@ class Cluster:
         self._lease = lease
         self._table = ProcessTable(self.directory)
 
-    @staticmethod
+    @classmethod
     def create(
+        cls,
         directory: Path,
         *,
         controllers: int = 3,
@@ -63,7 +64,7 @@ class Cluster:
         controller_settings: dict[str, str] | None = None,
         bind_host: str = HOST,
         mode: Mode = Mode.CONTROLLER,
-    ) -> Cluster:
+    ) -> Self:
         """Reserves ports and writes the files of a new cluster; starts nothing. With another `bind_host` than
         HOST, processes find each other through a relay alone.
 
@@ -101,7 +102,7 @@ class Cluster:
         except OSError:
             lease.release()
             raise
-        return Cluster(layout, lease)
+        return cls(layout, lease)
 
     @staticmethod
     def open(directory: Path) -> Cluster:

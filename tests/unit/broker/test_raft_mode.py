@@ -9,7 +9,8 @@ import pytest
 
 from broker.role.membership import Role
 from remoting.bodies.epochs import EpochCache, EpochSpan
-from remoting.codes import RequestCode
+from remoting.bodies.routes import KVTable
+from remoting.codes import RequestCode, ResponseCode
 from simulation.kernel.node import Node
 from simulation.kernel.world import World
 from tests.unit.broker.groupset import GroupSet
@@ -140,3 +141,27 @@ def epochs_of(group: GroupSet, node: Node) -> list[EpochSpan]:
     """What getBrokerEpoch shows."""
     reply = group.run(group.ask(group.app(node).address, RequestCode.GET_BROKER_EPOCH_CACHE))
     return EpochCache.decode(reply.body).epoch_list
+
+
+def test_controllers_requests_are_refused_with_what_to_use_instead(world: World) -> None:
+    group = started(world)
+    address = group.app(group.master).address
+    for code, said in (
+        (RequestCode.CONTROLLER_GET_METADATA_INFO, "dledger status"),
+        (RequestCode.CONTROLLER_ELECT_MASTER, "elects its master itself"),
+        (RequestCode.RESYNC_BROKER, "empty it"),
+    ):
+        reply = group.run(group.ask(address, code))
+        assert reply.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED
+        assert said in (reply.remark or "")
+
+
+def test_the_oldest_message_is_told_though_entries_stand_before_it(world: World) -> None:
+    group = started(world)
+    group.run(group.send_all(messages("some", 3)))
+    group.world.run_for_ms(60_000)
+    reply = group.run(group.ask(group.app(group.master).address, RequestCode.GET_BROKER_RUNTIME_INFO))
+    told = KVTable.decode(reply.body).table
+    oldest = group.app(group.master).store.first_store_time()
+    assert oldest is not None
+    assert told["earliestMessageTimeStamp"] == str(oldest) != told["bootTimestamp"]
